@@ -1,0 +1,79 @@
+"""The command line. Each verb is thin: it reads options, calls the toolkit, prints.
+
+Exit codes: 0 accepted (or done), 1 rejected, 2 incomplete, 3 bad input, 4 the lab or Slurm
+failed, 130 interrupted outside a trial.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import click
+import typer
+from rich.console import Console
+
+import seatrial
+from seatrial.cli import lab, site, stack, test, trial
+from seatrial.errors import EXIT_BAD_INPUT, InputError, SeatrialError
+
+EPILOG = (
+    "Exit codes: 0 accepted or done, 1 rejected, 2 incomplete, 3 bad input, "
+    "4 the lab or Slurm failed."
+)
+app = typer.Typer(
+    help="Sea trial of an HPC cluster's network: build, run through Slurm, judge, report.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("trial", epilog=EPILOG)(trial.trial)
+app.command("report")(trial.report)
+app.command("judge", epilog=EPILOG)(trial.judge_again)
+app.command("baseline")(trial.baseline)
+app.command("test", context_settings={"ignore_unknown_options": True})(test.test)
+app.add_typer(site.app, name="site")
+app.add_typer(lab.app, name="lab")
+app.add_typer(stack.app, name="stack")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"seatrial {seatrial.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """What all verbs share."""
+
+
+def main() -> None:
+    """Run the command line; every expected error ends in a sentence and its exit code."""
+    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    try:
+        code = typer.main.get_command(app)(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.exceptions.Exit as end:
+        sys.exit(end.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(EXIT_BAD_INPUT)
+    except click.Abort:
+        errors.print("interrupted")
+        sys.exit(130)
+    except KeyboardInterrupt:
+        errors.print("interrupted")
+        sys.exit(130)
+    except InputError as error:
+        for problem in error.problems:
+            errors.print(f"error: {problem}", markup=False)
+        sys.exit(error.exit_code)
+    except SeatrialError as error:
+        errors.print(f"error: {error}", markup=False)
+        sys.exit(error.exit_code)

@@ -1,0 +1,36 @@
+"""NetPIPE: latency and bandwidth over the message size, over plain TCP and over each MPI."""
+
+import reframe as rfm
+from reframe.core.builtins import parameter
+
+from seatrial.checks import context
+from seatrial.checks.base import PORT, Check, Step
+from seatrial.results.parsers import netpipe
+from seatrial.site.agree import PLAIN_SOCKETS
+
+
+@rfm.simple_test
+class NetPIPE(Check):
+    descr = "NetPIPE between two nodes"
+    benchmark = "netpipe"
+    valid_systems = ["+netpipe"]
+    valid_prog_environs = ["+netpipe"]
+    num_nodes = parameter(context.node_counts("netpipe"))
+
+    def steps(self):
+        options = [
+            "-u", str(self.settings.max_bytes),
+            "-p", str(self.settings.perturbation_bytes),
+            "-o", "netpipe.np",
+        ]  # fmt: skip
+        if self.transport != PLAIN_SOCKETS:
+            return [Step("netpipe", [*self.program("netpipe"), *options], nodes=2)]
+        receiver = [*self.program("nptcp"), "-P", str(PORT), *options]
+        transmitter = [*receiver, "-h", "{address}"]
+        return [Step("netpipe", self.pair("netpipe", receiver, transmitter, PORT), nodes=2)]
+
+    def parse(self, step, folder):
+        # NetPIPE writes its table to standard error.
+        return netpipe.parse(
+            (folder / "netpipe.err").read_text(errors="replace"), self.settings.max_bytes
+        )

@@ -1,0 +1,29 @@
+"""One TCP stream by iperf3: bandwidth, and the CPU time it costs at both ends."""
+
+import reframe as rfm
+from reframe.core.builtins import parameter
+
+from seatrial.checks import context
+from seatrial.checks.base import PORT, Check, Step
+from seatrial.results.parsers import iperf3
+
+
+@rfm.simple_test
+class Stream(Check):
+    descr = "iperf3 between two nodes"
+    benchmark = "stream"
+    valid_systems = ["+stream"]
+    valid_prog_environs = ["+stream"]
+    num_nodes = parameter(context.node_counts("stream"))
+
+    def steps(self):
+        settings = self.settings
+        server = [*self.program("iperf3"), "-s", "-1", "-p", str(PORT)]
+        client = [
+            *self.program("iperf3"), "-c", "{address}", "-p", str(PORT), "-J",
+            "-t", f"{settings.seconds:g}", "-l", str(settings.message_bytes),
+        ]  # fmt: skip
+        return [Step("stream", self.pair("stream", server, client, PORT), nodes=2)]
+
+    def parse(self, step, folder):
+        return iperf3.parse((folder / "stream.out").read_text(errors="replace"))

@@ -1,0 +1,194 @@
+"""What all checks share: steps of one allocation, path proof, evidence, references.
+
+A check (``reframe-checks/``) says which steps it runs and how their output is parsed;
+everything else is here. Nothing here names a system, a profile, a transport or a
+threshold: these come from the site through ReFrame's partition and environment.
+"""
+
+from __future__ import annotations
+
+import functools
+import shlex
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import reframe as rfm
+import reframe.utility.sanity as sn
+from reframe.core.builtins import parameter, run_after, run_before, sanity_function, variable
+
+from seatrial.checks import context
+from seatrial.checks.evidence import collect, write_evidence
+from seatrial.results.parsers.base import Parsed
+from seatrial.results.record import Metric, Run
+
+NODE_FILES = Path(__file__).parent / "node"
+NODE_PYTHON = "/usr/bin/python3 -IS"
+MARGIN_S = 30  # of a job's time limit over the sum of its steps' limits
+PORT = 5700
+
+
+@dataclass
+class Step:
+    """One run of a program inside the job's allocation.
+
+    ``command`` is run by ``tasks_per_node`` ranks on each of ``nodes`` nodes (all of the
+    job's where None). ``variant`` names the case it belongs to, where a check has several.
+    ``maps`` is a word: files so named that the program has mapped are noted.
+    """
+
+    name: str
+    command: list[str]
+    variant: str = ""
+    nodes: int | None = None
+    tasks_per_node: int = 1
+    nodelist: str = ""
+    env: dict[str, str] = field(default_factory=dict)
+    maps: str = ""
+    place: str | None = None  # "nodes": its figures belong to the nodes it ran on
+    setup: list[str] = field(default_factory=list)  # shell lines run before it
+
+
+class Check(rfm.RunOnlyRegressionTest):
+    """Base of all checks. A subclass sets ``benchmark`` and defines steps() and parse()."""
+
+    #: the field of the site's ``benchmarks`` that this check belongs to
+    benchmark = variable(str, value="")
+    #: number of this repeat; Slurm starts lower ones first, which interleaves the cases
+    repeat = parameter(range(context.repeats()), loggable=True)
+    #: the benchmark reports the volume it moved, so the counters must show it
+    proves_path = variable(bool, value=True)
+
+    sourcesdir = str(NODE_FILES)
+    executable = "true"
+    local = False
+    require_reference = True
+    exclusive_access = variable(bool, value=True)
+    maintainers = ["the Seatrial developers"]
+
+    # -- what a subclass provides
+
+    def steps(self) -> list[Step]:
+        """The steps of one job, in order."""
+        raise NotImplementedError
+
+    def parse(self, step: Step, folder: Path) -> Parsed:
+        """Figures of one step, from the files in ``folder``. Raises ParseError."""
+        raise NotImplementedError
+
+    # -- what the site and the stack say
+
+    @property
+    def settings(self):
+        """The site's parameters of this benchmark."""
+        return getattr(context.site().benchmarks, self.benchmark)
+
+    @property
+    def transport(self) -> str:
+        return self.current_environ.name
+
+    @property
+    def network(self) -> str:
+        return context.site().network_of(self.transport)
+
+    @property
+    def interface(self) -> str:
+        return context.site().networks[self.network].interface
+
+    def program(self, name: str) -> list[str]:
+        """The command by which the transport's stack runs a program."""
+        return list(self.current_environ.extras["programs"][name])
+
+    def offers(self, name: str) -> bool:
+        return name in self.current_environ.extras["programs"]
+
+    # -- the job
+
+    @run_after("setup")
+    def set_job(self):
+        steps = self.steps()
+        self.step_list = steps
+        site = context.site()
+        tasks = max(step.tasks_per_node for step in steps)
+        self.num_tasks = self.num_nodes * tasks
+        self.num_tasks_per_node = tasks
+        self.num_cpus_per_task = 1
+        self.time_limit = len(steps) * self.settings.time_limit_s + MARGIN_S
+        self.job.options += [f"--nice={100 * self.repeat}", *site.slurm.options]
+        self.keep_files = ["*.out", "*.err", "*.json", "*.sh", "steps.tsv"]
+
+    def srun(self, step: Step) -> list[str]:
+        """The command that starts one step: launcher, then the node-side wrapper, then program."""
+        nodes = step.nodes or self.num_nodes
+        networks = ",".join(f"{name}={net.interface}" for name, net in context.networks())
+        launcher = [
+            "srun", f"--nodes={nodes}", f"--ntasks={nodes * step.tasks_per_node}",
+            f"--ntasks-per-node={step.tasks_per_node}", "--kill-on-bad-exit=1", "--wait=5",
+        ]  # fmt: skip
+        if step.nodelist:
+            launcher.append(f"--nodelist={step.nodelist}")
+        launcher += self.current_environ.extras["launcher"]
+        wrapper = [*NODE_PYTHON.split(), "run.py", step.name, networks]
+        if step.maps:
+            wrapper += ["--maps", step.maps]
+        return [*launcher, *wrapper, "--", *step.command]
+
+    def pair(self, step: str, server: list[str], client: list[str], port: int) -> list[str]:
+        """Command for a step of two ranks: a server, and a client that is told its address."""
+        return [
+            *NODE_PYTHON.split(), "pair.py", step, self.interface, str(port),
+            *server, "--", *client,
+        ]  # fmt: skip
+
+    @run_before("run")
+    def write_steps(self):
+        self.prerun_cmds = ["source ./job.sh"]
+        for step in self.step_list:
+            self.prerun_cmds += step.setup
+            command = self.srun(step)
+            if step.env:
+                command = ["env", *(f"{k}={v}" for k, v in step.env.items()), *command]
+            words = [step.name, str(self.settings.time_limit_s), *command]
+            self.prerun_cmds.append("seatrial_step " + " ".join(quote(word) for word in words))
+        self.job.launcher = context.local_launcher()
+
+    # -- what came of it
+
+    @sanity_function
+    def assert_measured(self):
+        """Parse every step, prove its path, write evidence.json; fail where any of it failed."""
+        folder = Path(self.stagedir)
+        steps = [collect(self, step, folder) for step in self.step_list]
+        self.runs = write_evidence(self, steps, folder)
+        failed = [run for run in self.runs if run.outcome == "error"]
+        reasons = "; ".join(f"{run.case.id}: {run.reason}" for run in failed)
+        return sn.assert_true(not failed, msg=reasons.replace("{", "{{").replace("}", "}}"))
+
+    @run_before("performance")
+    def set_figures(self):
+        """Hand the figures to ReFrame, with the references that the site's requirements give."""
+        several = len({run.case.variant for run in self.runs}) > 1
+        references = {}
+        for run in self.runs:
+            for metric in run.metrics:
+                name = figure_name(run, metric, several)
+                value = functools.partial(float, metric.value)
+                self.perf_variables[name] = sn.make_performance_function(
+                    sn.defer(value()), metric.unit
+                )
+                reference = context.reference(run.case, metric)
+                if reference:
+                    references[name] = reference
+        self.reference = {"*": references}
+
+
+def figure_name(run: Run, metric: Metric, several: bool) -> str:
+    """ReFrame's name of a figure: variant.metric@place, without the parts that there are not."""
+    name = f"{run.case.variant}.{metric.metric}" if several else metric.metric
+    return f"{name}@{metric.place}" if metric.place else name
+
+
+def quote(word: str) -> str:
+    """Quote for the shell, but let a variable of the job that a step refers to be expanded."""
+    if word.startswith("--nodelist=$SEATRIAL_NODE_"):
+        return f'"{word}"'
+    return shlex.quote(word)

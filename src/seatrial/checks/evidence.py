@@ -1,0 +1,255 @@
+"""From the files of a finished job to the ``run`` records of a trial.
+
+Used by the checks, inside ReFrame's process. It parses and proves; it judges nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seatrial.checks import context
+from seatrial.results.parsers import counters
+from seatrial.results.parsers.base import Parsed, ParseError
+from seatrial.results.record import Case, Counters, Metric, PathProof, Run
+
+EVIDENCE_FILE = "evidence.json"
+TIMED_OUT = 124, 137  # exit codes of timeout(1): its own, and after --kill-after
+TAIL = 300
+
+
+@dataclass
+class StepEvidence:
+    """What one step left behind. Exactly one of ``parsed`` and ``reason`` is set."""
+
+    step: Any
+    seconds: float | None = None
+    parsed: Parsed | None = None
+    phase: str = ""
+    reason: str = ""
+    proof: PathProof | None = None
+    nodes: list[dict] = field(default_factory=list)
+
+    def fail(self, phase: str, reason: str) -> StepEvidence:
+        self.phase, self.reason = phase, reason
+        return self
+
+
+def collect(check, step, folder: Path) -> StepEvidence:
+    """Read one step's files, parse its output and prove its path."""
+    found = StepEvidence(step)
+    line = step_line(folder, step.name)
+    if line is None:
+        return found.fail("run", f"the job ended before step {step.name}")
+    begin, end, code, limit = line
+    found.seconds = end - begin
+    found.nodes = node_files(folder, step.name)
+    if code in TIMED_OUT:
+        return found.fail("run", f"step {step.name} was ended after its limit of {limit:.0f} s")
+    if code != 0:
+        return found.fail("run", f"step {step.name} exited with code {code}{tail(folder, step)}")
+    try:
+        found.parsed = check.parse(step, folder)
+    except ParseError as error:
+        return found.fail("sanity", f"step {step.name}: {error}{tail(folder, step)}")
+    if check.proves_path:
+        found.proof = prove(check, step, found, folder)
+        if not found.proof.crossed:
+            found.fail("path", f"step {step.name}: {found.proof.reason}")
+    return found
+
+
+def step_line(folder: Path, name: str) -> tuple[float, float, int, float] | None:
+    """Begin and end (s since the epoch), exit code and limit (s) of a step; None: it never ended."""
+    try:
+        lines = (folder / "steps.tsv").read_text().splitlines()
+    except FileNotFoundError:
+        return None
+    for line in lines:
+        words = line.split("\t")
+        if len(words) == 5 and words[0] == name:
+            return float(words[1]), float(words[2]), int(words[3]), float(words[4])
+    return None
+
+
+def node_files(folder: Path, step: str) -> list[dict]:
+    """What the node-side wrapper noted on each node, ordered by node. Damaged files are left out;
+    the path proof then misses the node and says so."""
+    found = []
+    for file in sorted(folder.glob(f"{step}.*.json")):
+        try:
+            data = json.loads(file.read_text())
+        except ValueError:
+            continue
+        if isinstance(data, dict) and data.get("step") == step:
+            found.append(data)
+    return found
+
+
+def tail(folder: Path, step) -> str:
+    """The end of what the step said, for a reason that helps."""
+    for suffix in (".err", ".out"):
+        try:
+            text = (folder / f"{step.name}{suffix}").read_text(errors="replace").strip()
+        except FileNotFoundError:
+            continue
+        if text:
+            return ": ..." + " | ".join(text[-TAIL:].splitlines()[-3:])
+    return ""
+
+
+def prove(check, step, found: StepEvidence, folder: Path) -> PathProof:
+    """Compare the counters of the nodes with the volume that the benchmark moved."""
+    assert found.parsed is not None
+    wanted = step.nodes or check.num_nodes
+    network = check.network
+    required = found.parsed.moved_bytes
+    if len(found.nodes) != wanted:
+        names = ", ".join(node["after"]["node"] for node in found.nodes) or "none"
+        return PathProof(
+            network=network, required_bytes=required, counters=[], crossed=False,
+            reason=f"ran on {len(found.nodes)} of {wanted} nodes (counters of: {names}), so what "
+            "moved did not cross the network under test",
+        )  # fmt: skip
+    reported = reported_path(check, step, folder)
+    try:
+        before = [counters.parse(json.dumps(node["before"])) for node in found.nodes]
+        after = [counters.parse(json.dumps(node["after"])) for node in found.nodes]
+        counted = counters.diff(before, after)
+    except ParseError as error:
+        return PathProof(network=network, required_bytes=required, counters=[], crossed=False,
+                         reason=str(error), reported=reported)  # fmt: skip
+    return counters.prove(network, required, counted, program=step.name, reported=reported)
+
+
+def reported_path(check, step, folder: Path) -> str:
+    """The line by which the MPI itself named its path; empty where it says nothing."""
+    pattern = check.current_environ.extras.get("path_report", "")
+    if not pattern:
+        return ""
+    for suffix in (".err", ".out"):
+        file = folder / f"{step.name}{suffix}"
+        if file.exists():
+            for line in file.read_text(errors="replace").splitlines():
+                if re.search(pattern, line):
+                    return line.strip()[:300]
+    return ""
+
+
+def write_evidence(check, steps: list[StepEvidence], folder: Path) -> list[Run]:
+    """One ``run`` record per variant, written to evidence.json; returns them."""
+    runs = []
+    for variant in dict.fromkeys(found.step.variant for found in steps):
+        of_variant = [found for found in steps if found.step.variant == variant]
+        runs.append(make_run(check, variant, of_variant))
+    text = json.dumps([run.model_dump(mode="json", by_alias=True) for run in runs], indent=1)
+    partial = folder / (EVIDENCE_FILE + ".partial")
+    partial.write_text(text)
+    partial.replace(folder / EVIDENCE_FILE)
+    return runs
+
+
+def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
+    case = Case(
+        check=check.benchmark, variant=variant, transport=check.transport,
+        profile=context.profile(check), nodes=check.num_nodes,
+    )  # fmt: skip
+    failed = [found for found in steps if found.reason]
+    run = Run(case=case, repeat=check.repeat, outcome="error" if failed else "ran")
+    if failed:
+        run.phase = failed[0].phase
+        run.reason = "; ".join(found.reason for found in failed)
+    for found in steps:
+        if found.parsed is None:
+            continue
+        if not found.reason:
+            names = "-".join(node["after"]["node"] for node in found.nodes)
+            place = names if found.step.place == "nodes" else None
+            run.metrics += [
+                metric.model_copy(update={"place": metric.place or place})
+                for metric in found.parsed.metrics
+            ]
+            run.curves += [
+                curve.model_copy(update={"name": f"{curve.name} {place}"}) if place else curve
+                for curve in found.parsed.curves
+            ]
+        run.facts.update(found.parsed.facts)
+    run.metrics = best_of(run.metrics)
+    run.path = combine([found.proof for found in steps if found.proof])
+    run.job.benchmark_s = sum(found.seconds or 0.0 for found in steps)
+    run.nic = nic_states(steps)
+    run.versions = {**context.versions(check), **driver_versions(steps)}
+    return run
+
+
+def best_of(metrics: list[Metric]) -> list[Metric]:
+    """One figure for each metric and place: where a job took several, the best of them."""
+    found: dict[tuple[str, str | None], Metric] = {}
+    for metric in metrics:
+        key = (metric.metric, metric.place)
+        seen = found.get(key)
+        if seen is None or (metric.value > seen.value) == (metric.better == "higher"):
+            found[key] = metric
+    return list(found.values())
+
+
+def combine(proofs: Iterable[PathProof]) -> PathProof | None:
+    """The proof of several steps as one: volumes add up, and all must have crossed."""
+    proofs = list(proofs)
+    if not proofs:
+        return None
+    total: dict[tuple[str, str], Counters] = {}
+    for one in (counter for proof in proofs for counter in proof.counters):
+        key = (one.node, one.interface)
+        if key not in total:
+            total[key] = one.model_copy()
+            continue
+        seen = total[key]
+        for name in ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets"):
+            setattr(seen, name, getattr(seen, name) + getattr(one, name))
+        if seen.interrupts is not None and one.interrupts is not None:
+            seen.interrupts += one.interrupts
+    return PathProof(
+        network=proofs[0].network,
+        required_bytes=sum(proof.required_bytes for proof in proofs),
+        counters=list(total.values()),
+        crossed=all(proof.crossed for proof in proofs),
+        reason="; ".join(proof.reason for proof in proofs if not proof.crossed),
+        reported=next((proof.reported for proof in proofs if proof.reported), ""),
+    )
+
+
+STATE_FIELDS = ("network", "mtu", "driver", "version", "firmware", "bus")
+
+
+def nic_states(steps: list[StepEvidence]) -> dict[str, Any]:
+    """node -> interface -> settings before the first and after the last step."""
+    states: dict[str, Any] = {}
+    for found in steps:
+        for node in found.nodes:
+            for when in ("before", "after"):
+                for interface, data in node[when]["interfaces"].items():
+                    entry = states.setdefault(node[when]["node"], {}).setdefault(interface, {})
+                    settings = {key: data[key] for key in STATE_FIELDS if key in data}
+                    if when == "before":
+                        entry.setdefault("before", settings)
+                    else:
+                        entry["after"] = settings
+    return states
+
+
+def driver_versions(steps: list[StepEvidence]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for step in steps:
+        for node in step.nodes:
+            for interface, data in node["after"]["interfaces"].items():
+                name = " ".join(filter(None, (data.get("driver"), data.get("version"))))
+                if name:
+                    found[f"driver of {interface}"] = name
+                if data.get("firmware"):
+                    found[f"firmware of {interface}"] = data["firmware"]
+    return found

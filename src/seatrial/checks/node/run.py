@@ -1,0 +1,152 @@
+"""Node side: run one rank of a benchmark and note what the node's interfaces counted meanwhile.
+
+    python3 -IS run.py STEP NETWORK=INTERFACE[,...] [--maps WORD] -- PROGRAM [ARGUMENT ...]
+
+Only the Python standard library is used, since a node under test may have nothing
+else. The first rank of each node writes STEP.NODE.json into the working folder;
+every other rank becomes the program at once. The program's exit code is this one's.
+"""
+
+import array
+import fcntl
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+import time
+
+SIOCGIFMTU = 0x8921
+SIOCETHTOOL = 0x8946
+ETHTOOL_GDRVINFO = 0x3
+COUNTERS = {"rx_bytes": 0, "rx_packets": 1, "tx_bytes": 8, "tx_packets": 9}  # of /proc/net/dev
+MAPS_AT_S = (0.05, 0.15, 0.4, 1.0, 2.0, 4.0)
+
+
+def read(path, default=""):
+    try:
+        with open(path) as stream:
+            return stream.read()
+    except OSError:
+        return default
+
+
+def driver(sock, interface):
+    """Name, version and firmware of the interface's driver, as ``ethtool -i`` has them."""
+    info = array.array("B", struct.pack("I", ETHTOOL_GDRVINFO) + bytes(512))
+    request = struct.pack("16sP", interface.encode(), info.buffer_info()[0])
+    try:
+        fcntl.ioctl(sock, SIOCETHTOOL, request)
+    except OSError:
+        return {}
+    data = info.tobytes()
+    fields = (("driver", 4), ("version", 36), ("firmware", 68), ("bus", 100))
+    return {name: data[at : at + 32].split(b"\0")[0].decode() for name, at in fields}
+
+
+def interrupts(interface):
+    """Interrupts so far of the lines named after the interface; None where there are none."""
+    total, found = 0, False
+    for line in read("/proc/interrupts").splitlines()[1:]:
+        words = line.split()
+        named = words and (words[-1] == interface or words[-1].startswith(interface + "-"))
+        if named:
+            found = True
+            total += sum(int(word) for word in words[1:] if word.isdigit())
+    return total if found else None
+
+
+def cpu_times():
+    """USER_HZ ticks of all CPUs: user, nice, system, idle, iowait, irq, softirq, steal."""
+    for line in read("/proc/stat").splitlines():
+        if line.startswith("cpu "):
+            return [int(word) for word in line.split()[1:9]]
+    return []
+
+
+def snapshot(networks):
+    counted = {}
+    for line in read("/proc/net/dev").splitlines()[2:]:
+        name, _, numbers = line.partition(":")
+        counted[name.strip()] = [int(word) for word in numbers.split()]
+    state = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for network, interface in networks.items():
+            if interface not in counted:
+                continue
+            numbers = counted[interface]
+            entry = {key: numbers[at] for key, at in COUNTERS.items()}
+            request = fcntl.ioctl(sock, SIOCGIFMTU, struct.pack("16si12x", interface.encode(), 0))
+            entry.update(network=network, mtu=struct.unpack("16si12x", request)[1])
+            entry.update(driver(sock, interface))
+            state[interface] = entry
+    return {
+        "node": socket.gethostname().split(".")[0],
+        "boot_id": read("/proc/sys/kernel/random/boot_id").strip(),
+        "time": time.time(),
+        "interfaces": state,
+        "interrupts": {name: interrupts(name) for name in state},
+        "cpu_ticks": cpu_times(),
+    }
+
+
+def mapped(pid, word):
+    """Files mapped by the process or its children whose name holds ``word``."""
+    files = set()
+    pids = [str(pid), *read("/proc/%d/task/%d/children" % (pid, pid)).split()]
+    for one in pids:
+        for line in read("/proc/%s/maps" % one).splitlines():
+            words = line.split(None, 5)
+            if len(words) == 6 and word in os.path.basename(words[5]):
+                files.add(words[5].strip())
+    return sorted(files)
+
+
+def wait(pid, word):
+    """Wait for the child; meanwhile look a few times which libraries it has loaded."""
+    files, start = [], time.monotonic()
+    if word:
+        for at in MAPS_AT_S:
+            left = at - (time.monotonic() - start)
+            if left > 0:
+                signal.sigtimedwait({signal.SIGCHLD}, left)
+            files = mapped(pid, word) or files
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                return status, files
+    return os.waitpid(pid, 0)[1], files
+
+
+def main(argv):
+    split = argv.index("--")
+    step, networks = argv[0], dict(item.split("=", 1) for item in argv[1].split(","))
+    word = argv[3] if argv[2] == "--maps" else ""
+    command = argv[split + 1 :]
+    if os.environ.get("SLURM_LOCALID", "0") != "0":
+        os.execvp(command[0], command)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    before = snapshot(networks)
+    pid = os.fork()
+    if pid == 0:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        try:
+            os.execvp(command[0], command)
+        except OSError as error:
+            print("run.py: %s: %s" % (command[0], error.strerror), file=sys.stderr)
+            os._exit(127)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda received, frame: os.kill(pid, received))
+    status, files = wait(pid, word)
+    code = os.waitstatus_to_exitcode(status)
+    after = snapshot(networks)
+    found = {"step": step, "before": before, "after": after, "exit_code": code, "mapped": files}
+    name = "%s.%s.json" % (step, after["node"])
+    with open(name + ".partial", "w") as stream:
+        json.dump(found, stream)
+    os.replace(name + ".partial", name)
+    return 128 - code if code < 0 else code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,73 @@
+"""Set-up that a verb does before its work: the lab's software, and the lab itself."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from seatrial.errors import LabError
+from seatrial.site.model import Site
+from seatrial.stack import plan, provision
+from seatrial.trial.run import Machine, ThisMachine
+
+out = Console(highlight=False, soft_wrap=True)
+
+
+def provision_lab(required: bool) -> None:
+    """Install and build what the lab needs, after saying so; nothing where it is all there.
+
+    Raises LabError, naming what is missing, where it cannot be had and is ``required``;
+    otherwise says the same sentence and goes on.
+    """
+    try:
+        steps = plan()
+        if not steps:
+            return
+        out.print("The lab needs, once on this machine:")
+        for sentence in steps:
+            out.print(f"  - {sentence}", markup=False)
+        with out.status("preparing") as status:
+
+            def tell(line: str) -> None:
+                if out.is_terminal:
+                    status.update(line[:100])
+                else:
+                    out.print(f"  {line}", markup=False)
+
+            provision(tell)
+    except LabError as error:
+        if required:
+            raise
+        out.print(f"without the lab's software: {error}", markup=False)
+
+
+@contextmanager
+def lab_for(site: Site, output: Path, keep: bool) -> Iterator[Machine]:
+    """The machine that a trial of ``site`` runs on; a lab that this starts is ended again."""
+    if site.lab is None:
+        yield ThisMachine()
+        return
+    from seatrial.lab.adapter import LabMachine, lab_spec
+    from seatrial.lab.engine import Lab
+
+    output.mkdir(parents=True, exist_ok=True)
+    lab = Lab(lab_spec(site, binds=(output.resolve(),)))
+    before = signal.signal(signal.SIGTERM, _as_interrupt)
+    was_up = lab.is_up()
+    try:
+        with out.status("starting the lab") as status:
+            lab.up(lambda line: status.update(line))
+        lab.add_bind(output.resolve())
+        yield LabMachine(lab)
+    finally:
+        if not was_up and not keep:
+            lab.down()
+        signal.signal(signal.SIGTERM, before)
+
+
+def _as_interrupt(*_: object) -> None:
+    raise KeyboardInterrupt

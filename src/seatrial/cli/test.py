@@ -1,0 +1,27 @@
+"""``seatrial test``: the project's own tests, on a machine where nothing was installed by hand."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Annotated
+
+import typer
+
+from seatrial.cli.provision import provision_lab
+from seatrial.site.load import CHECKOUT
+
+
+def test(
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="Passed on to pytest.", show_default=False)
+    ] = None,
+    provision: Annotated[
+        bool, typer.Option(help="First install what the lab's tests need (root only).")
+    ] = True,
+) -> None:
+    """Run the tests. Further arguments go to pytest, for example: seatrial test -- -k parser."""
+    if provision:
+        provision_lab(required=False)
+    command = [sys.executable, "-m", "pytest", *(arguments or [])]
+    raise typer.Exit(subprocess.call(command, cwd=CHECKOUT))

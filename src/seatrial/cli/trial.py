@@ -1,0 +1,159 @@
+"""``seatrial trial`` and what one does with its results: report, judge, baseline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from seatrial.cli.provision import lab_for, provision_lab
+from seatrial.errors import (
+    EXIT_ACCEPTED, EXIT_INCOMPLETE, EXIT_REJECTED, InputError, LabError,
+)  # fmt: skip
+from seatrial.report import terminal, write_all
+from seatrial.results.baseline import make_baseline
+from seatrial.results.record import Results, read_results
+from seatrial.results.requirements import load_requirements
+from seatrial.site.load import CHECKOUT, load_site, site_file
+from seatrial.trial.plan import Selection, select
+from seatrial.trial.run import finish, run_trial
+
+out = Console(highlight=False, soft_wrap=True)
+VERDICT_CODES = {"accept": EXIT_ACCEPTED, "reject": EXIT_REJECTED, "incomplete": EXIT_INCOMPLETE}
+TRIALS = CHECKOUT / "trials"
+
+SiteOption = Annotated[str, typer.Option("--site", "-s", help="A site, or a path to its file.")]
+
+
+class Bar:
+    """Progress of a trial on the terminal; plain lines where it is not one."""
+
+    def __init__(self) -> None:
+        self.bar = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+            TimeElapsedColumn(), console=out,
+        )  # fmt: skip
+        self.task = self.bar.add_task("starting ReFrame", total=None)
+
+    def __enter__(self) -> Bar:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def started(self, folder: Path, cases: int) -> None:
+        self.said(f"{cases} runs of cases; evidence goes to {folder}")
+
+    def line(self, word: str, done: int, total: int, name: str) -> None:
+        short = name.split(" /")[0].split(" @")[0]
+        where = name.rsplit("+", 1)[-1].split(" ")[0] if "+" in name else ""
+        if total:
+            self.bar.update(self.task, completed=done, total=total)
+        if word in ("FAIL", "ABORT"):
+            self.said(f"{word}: {short} {where}")
+        elif out.is_terminal:
+            self.bar.update(self.task, description=f"{short} {where}"[:50])
+        elif word == "OK":
+            out.print(f"  {done}/{total} {short} {where}")
+
+    def said(self, text: str) -> None:
+        out.print(text)
+
+
+def trial(
+    site: SiteOption = "lab",
+    check: Annotated[
+        list[str] | None, typer.Option("--check", "-c", help="Only these checks (glob).")
+    ] = None,
+    transport: Annotated[
+        list[str] | None, typer.Option("--transport", "-t", help="Only these transports (glob).")
+    ] = None,
+    profile: Annotated[
+        list[str] | None, typer.Option("--profile", "-p", help="Only these NIC profiles (glob).")
+    ] = None,
+    repeats: Annotated[int | None, typer.Option(min=1, help="Instead of the site's.")] = None,
+    output: Annotated[
+        Path, typer.Option(help="Folder that the trial's folder is made in.")
+    ] = TRIALS,
+    keep_lab: Annotated[bool, typer.Option(help="Leave a lab up that this trial started.")] = False,
+) -> None:
+    """Try a site: run its matrix through Slurm, judge it, write the report.
+
+    With no options it tries the site 'lab', a real Slurm cluster made of namespaces on this
+    machine, and installs what that needs first.
+    """
+    file = site_file(site)
+    description = load_site(file)
+    selection = Selection(tuple(check or ()), tuple(transport or ()), tuple(profile or ()), repeats)
+    select(description, selection)
+    load_requirements(file.with_name("requirements.yaml"))
+    if description.lab:
+        provision_lab(required=True)
+    with lab_for(description, output, keep_lab) as machine, Bar() as bar:
+        results = run_trial(file, selection, machine, bar, output)
+    show(results)
+    assert results.verdict
+    raise typer.Exit(VERDICT_CODES[results.verdict.verdict])
+
+
+def show(results: Results) -> None:
+    """Write the report beside the results, and the summary to the terminal."""
+    try:
+        paths = write_all(results)
+    except OSError as error:
+        raise LabError(f"the results are kept, the report is not: {error}") from None
+    terminal.print_summary(results, out)
+    out.print(f"report: {paths[0]}")
+
+
+FolderArgument = Annotated[Path, typer.Argument(help="A trial's folder; the newest where none.")]
+
+
+def newest(folder: Path | None) -> Path:
+    """The folder given, or the newest trial. Raises InputError where there is none."""
+    if folder:
+        return folder
+    found = sorted(TRIALS.glob("*/results.jsonl"), key=lambda path: path.stat().st_mtime)
+    if not found:
+        raise InputError(f"{TRIALS}: no trial yet; run seatrial trial, or name a folder")
+    return found[-1].parent
+
+
+def report(folder: Annotated[Path | None, typer.Argument(help="A trial's folder.")] = None) -> None:
+    """Write the report of a trial again and print its summary (the newest one by default)."""
+    show(read_results(newest(folder)))
+
+
+def judge_again(
+    folder: Annotated[Path | None, typer.Argument(help="A trial's folder.")] = None,
+    requirements: Annotated[
+        Path | None, typer.Option(help="Instead of the requirements that the trial ran with.")
+    ] = None,
+) -> None:
+    """Judge a trial's figures anew, for example against changed requirements."""
+    results = read_results(newest(folder))
+    kept = results.folder / "config" / results.trial.site / "requirements.yaml"
+    finish(results, load_requirements(requirements or kept), results.folder)
+    show(results)
+    assert results.verdict
+    raise typer.Exit(VERDICT_CODES[results.verdict.verdict])
+
+
+def baseline(
+    folders: Annotated[
+        list[Path] | None, typer.Argument(help="Trials; the newest where none.")
+    ] = None,
+    site: SiteOption = "lab",
+    write: Annotated[
+        Path | None, typer.Option(help="File to write; the site's requirements.yaml by default.")
+    ] = None,
+) -> None:
+    """Write requirements from the repeats of trials; what a contract says is never touched."""
+    results = [read_results(folder) for folder in folders or [newest(None)]]
+    existing = site_file(site).with_name("requirements.yaml")
+    for sentence in make_baseline(results, existing, write or existing):
+        out.print(sentence)

@@ -1,0 +1,94 @@
+"""From a site's description to the lab that plays it, and to the machine a trial runs on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from ClusterShell.NodeSet import NodeSet
+
+from seatrial.errors import InputError
+from seatrial.lab.engine import Lab
+from seatrial.lab.spec import LabSpec
+from seatrial.site.load import load_site, site_file
+from seatrial.site.model import Site
+
+
+def spec_for_site(name: str, instance: str | None = None, binds: tuple[Path, ...] = ()) -> LabSpec:
+    """The lab of a site. Raises InputError where the site is not a lab, or cannot be one."""
+    file = site_file(name)
+    return lab_spec(load_site(file), instance, (file.parent, *binds))
+
+
+def lab_spec(site: Site, instance: str | None = None, binds: tuple[Path, ...] = ()) -> LabSpec:
+    """The lab of a site that was read. ``binds`` are further folders that it must see."""
+    if site.lab is None:
+        raise InputError(f"site {site.name} has no 'lab:': its cluster exists by itself")
+    management = [net for net in site.networks.values() if net.role == "management"]
+    test = [net for net in site.networks.values() if net.role == "test"]
+    interfaces = [net.interface for net in (*management, *test)]
+    if interfaces != ["eth0", "eth1"]:
+        raise InputError(
+            f"site {site.name}: a native lab has one management network on eth0 and one test "
+            f"network on eth1, not {', '.join(interfaces)}"
+        )
+    cores, memory = {group.cores for group in site.nodes}, {g.memory_MiB for g in site.nodes}
+    if len(cores) > 1 or len(memory) > 1:
+        raise InputError(f"site {site.name}: all nodes of a native lab are alike")
+    for name, part in site.partitions.items():
+        if NodeSet(part.nodes) != NodeSet.fromlist(site.node_names):
+            raise InputError(f"site {site.name}: partition {name} of a native lab holds all nodes")
+    licenses = ",".join(
+        f"{name}:{count or os.cpu_count() or 1}" for name, count in site.slurm.licenses.items()
+    )
+    features = tuple(p.feature for p in site.nic_profiles.values() if p.feature)
+    return LabSpec(
+        instance=instance or os.environ.get("SEATRIAL_LAB_INSTANCE") or site.name.replace("-", "_"),
+        nodes=tuple(site.node_names),
+        cpus=cores.pop(),
+        memory_mb=memory.pop(),
+        mgmt_subnet=management[0].subnet,
+        test_subnet=test[0].subnet,
+        test_mtu=test[0].mtu,
+        binds=binds,
+        extra_slurm_conf=tuple(site.slurm.config),
+        partitions=tuple(site.partitions),
+        features={node: features for node in site.node_names} if features else {},
+        licenses=licenses or None,
+        accounting=site.lab.accounting,
+    )
+
+
+class LabMachine:
+    """The login node of a lab, for ``seatrial.trial.run``."""
+
+    def __init__(self, lab: Lab):
+        self.lab = lab
+
+    def popen(self, argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen:
+        return self.lab.popen(
+            argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, text=True, errors="replace",
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+
+    def run(self, argv: list[str]) -> subprocess.CompletedProcess:
+        return self.lab.run(argv, timeout=60, check=False)
+
+    def own(self, folder: Path) -> None:
+        """Let the lab's user write the trial's folder."""
+        _chown(folder, self.lab.spec.uid, self.lab.spec.gid)
+
+    def disown(self, folder: Path) -> None:
+        """Give the trial's folder back to who started the trial."""
+        _chown(folder, os.getuid(), os.getgid())
+
+    def notes(self) -> list[str]:
+        return [f"fault planted on purpose: {fault}" for fault in self.lab.faults()]
+
+
+def _chown(folder: Path, uid: int, gid: int) -> None:
+    os.chown(folder, uid, gid)
+    for root, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            os.chown(Path(root) / name, uid, gid, follow_symlinks=False)

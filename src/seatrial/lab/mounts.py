@@ -1,0 +1,128 @@
+"""The kernel's mount calls that neither Python nor a short command offers.
+
+Only the standard library: a node's first process uses this.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import stat
+from pathlib import Path
+
+MS_RDONLY = 1
+MS_NOSUID = 2
+MS_NODEV = 4
+MS_NOEXEC = 8
+MS_REC = 0x4000
+MS_SLAVE = 0x80000
+MNT_DETACH = 2
+CLONE_NEWNS = 0x00020000
+
+# These numbers are the same on every architecture (the calls came with Linux 5.2).
+SYS_OPEN_TREE = 428
+SYS_MOVE_MOUNT = 429
+AT_FDCWD = -100
+AT_RECURSIVE = 0x8000
+OPEN_TREE_CLONE = 1
+OPEN_TREE_CLOEXEC = os.O_CLOEXEC
+MOVE_MOUNT_F_EMPTY_PATH = 0x4
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def check(result: int, what: str) -> int:
+    """Pass a C call's result on, or raise OSError with ``what`` when it is negative."""
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def mount(source: str, target: str, kind: str, flags: int = 0, options: str = "") -> None:
+    """mount(2). Raises OSError."""
+    check(
+        LIBC.mount(
+            source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), options.encode()
+        ),
+        f"mount {kind or source} on {target}",
+    )
+
+
+def detach(target: str) -> None:
+    """Lazily unmount whatever is stacked on ``target``; nothing there is no error."""
+    while LIBC.umount2(target.encode(), MNT_DETACH) == 0:
+        pass
+
+
+def open_tree(path: str) -> int:
+    """A descriptor of a detached copy of the mounts at ``path``. Raises OSError."""
+    flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE
+    return check(
+        LIBC.syscall(SYS_OPEN_TREE, AT_FDCWD, path.encode(), ctypes.c_uint(flags)),
+        f"open_tree {path}",
+    )
+
+
+def attach_tree(tree: int, target: str) -> None:
+    """Mount what :func:`open_tree` gave at ``target``, which is made if missing."""
+    path = Path(target)
+    if stat.S_ISDIR(os.fstat(tree).st_mode):
+        path.mkdir(parents=True, exist_ok=True)
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    check(
+        LIBC.syscall(
+            SYS_MOVE_MOUNT,
+            tree,
+            b"",
+            AT_FDCWD,
+            target.encode(),
+            ctypes.c_uint(MOVE_MOUNT_F_EMPTY_PATH),
+        ),
+        f"move_mount to {target}",
+    )
+    os.close(tree)
+
+
+def covered_by(path: Path, covers: list[Path]) -> bool:
+    """Whether ``path`` is one of ``covers`` or below one."""
+    return any(path == cover or cover in path.parents for cover in covers)
+
+
+def closed_ancestor(path: Path) -> Path | None:
+    """The topmost folder above ``path`` that other users may not pass through, if any."""
+    for folder in reversed(path.parents):
+        with contextlib.suppress(FileNotFoundError):
+            if not folder.stat().st_mode & 0o001:
+                return folder
+    return None
+
+
+def plan(paths: list[Path], covers: dict[str, str]) -> tuple[dict[str, str], list[list[str]]]:
+    """Which folders to cover with a tmpfs, and which paths to bind back over them.
+
+    ``covers`` maps the folders that are covered in any case to their mode. A
+    path below a closed folder gets that folder covered as well, so that an
+    ordinary user reaches the path and nothing else in the folder. Returns
+    (covers, [[source, target], ...]) with parents before children.
+    """
+    result = dict(covers)
+    ordered = sorted(set(paths))
+    for path in ordered:
+        if not covered_by(path, [Path(c) for c in result]):
+            closed = closed_ancestor(path)
+            if closed is not None:
+                result[str(closed)] = "755"
+    folders = [Path(c) for c in result]
+    binds: list[list[str]] = []
+    for path in ordered:
+        # One bind brings everything below it, unless a cover lies between.
+        parents = [Path(bound) for _, bound in binds]
+        inside = [p for p in parents if p in path.parents]
+        hidden = any(p in c.parents for p in inside for c in folders if covered_by(path, [c]))
+        if covered_by(path, folders) and (not inside or hidden):
+            binds.append([str(path), str(path)])
+    return dict(sorted(result.items())), binds

@@ -1,0 +1,204 @@
+"""The details of one case, made ready for the page: runs, path proof, NIC state, raw files."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seatrial.report.figures import interrupt_rates, spread_text
+from seatrial.report.summary import CaseView
+from seatrial.report.text import number, quantity, relative_href
+from seatrial.results.record import Run
+
+_MOST_FILES = 50
+_PHASES = ("before", "during", "after")
+
+
+@dataclass(frozen=True)
+class Link:
+    """A path relative to the report. ``href`` is None where it must not be a link."""
+
+    text: str
+    href: str | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class NicState:
+    """One interface: the settings that differ between the phases, and the rest in a line."""
+
+    node: str
+    interface: str
+    phases: list[str]
+    changed: list[tuple[str, list[str]]]
+    same: str
+    left_changed: bool  # after is not as before: somebody's settings stayed on the node
+
+
+def plain(value: Any) -> str:
+    """A value out of a free-form record, as text."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return str(value)
+
+
+def flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Nested dictionaries as (dotted name, text)."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from flat(inner, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, plain(value)
+
+
+def evidence_link(run: Run, folder: Path) -> Link | None:
+    """The link to a run's folder of raw files."""
+    if not run.evidence:
+        return None
+    href = relative_href(run.evidence)
+    if href is None:
+        return Link(run.evidence, None, "outside the trial's folder, so not linked")
+    if not _is_dir(folder / run.evidence):
+        return Link(run.evidence, href, "not there when the report was written")
+    return Link(run.evidence, href)
+
+
+def _is_dir(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # a name too long, or with a null character
+        return False
+
+
+def raw_files(run: Run, folder: Path) -> list[Link]:
+    """The files of a run's evidence, at most `_MOST_FILES` and a note of the rest."""
+    link = evidence_link(run, folder)
+    if link is None or link.href is None or link.note:
+        return []
+    found = []
+    base = folder / run.evidence
+    for root, folders, names in os.walk(base):  # does not follow links out of the folder
+        folders.sort()
+        found += [(Path(root) / name).relative_to(base).as_posix() for name in sorted(names)]
+    links = []
+    for name in found[:_MOST_FILES]:
+        links.append(Link(name, relative_href(f"{run.evidence.rstrip('/')}/{name}")))
+    if len(found) > _MOST_FILES:
+        links.append(Link(f"and {len(found) - _MOST_FILES} more in the folder", None))
+    return links
+
+
+def nic_states(run: Run) -> tuple[list[NicState], str]:
+    """What the records say of the NICs; the second item holds what has another shape, as JSON."""
+    states: list[NicState] = []
+    other: dict[str, Any] = {}
+    for node, interfaces in run.nic.items():
+        for interface, state in interfaces.items() if isinstance(interfaces, dict) else ():
+            phases = [p for p in _PHASES if isinstance(state, dict) and p in state]
+            if phases:
+                states.append(_nic_state(str(node), str(interface), state, phases))
+            else:
+                other[f"{node} {interface}"] = state
+        if not isinstance(interfaces, dict):
+            other[str(node)] = interfaces
+    return states, json.dumps(other, ensure_ascii=False, default=str, indent=1) if other else ""
+
+
+def _nic_state(node: str, interface: str, state: dict[str, Any], phases: list[str]) -> NicState:
+    by_phase = [dict(flat(state[phase])) for phase in phases]
+    names = list(dict.fromkeys(name for values in by_phase for name in values))
+    changed, same = [], []
+    for name in names:
+        values = [phase.get(name, "–") for phase in by_phase]
+        if len(set(values)) > 1:
+            changed.append((name, values))
+        else:
+            same.append(f"{name}={values[0]}" if name else values[0])
+    left = "before" in state and "after" in state and state["before"] != state["after"]
+    return NicState(node, interface, phases, changed, "  ".join(same), left)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """One row of a path proof."""
+
+    node: str
+    interface: str
+    network: str
+    total: int
+    share: str  # of the required volume
+    enough: bool
+    rx_bytes: int
+    tx_bytes: int
+    packets: int
+    interrupts: str
+
+
+def counted(run: Run) -> list[Counted]:
+    """The counters table: what each interface moved, against what it must have moved."""
+    if run.path is None:
+        return []
+    rates = interrupt_rates(run)
+    rows = []
+    for c in run.path.counters:
+        total, required = c.rx_bytes + c.tx_bytes, run.path.required_bytes
+        rate = rates.get((c.node, c.interface))
+        interrupts = "–" if c.interrupts is None else str(c.interrupts)
+        if rate is not None:
+            interrupts += f" ({number(rate)}/s)"
+        share = f"{100 * total / required:.4g} %" if required > 0 else "–"
+        # Another network's counters are shown for comparison; they need not move anything.
+        enough = total >= required or c.network != run.path.network
+        packets = c.rx_packets + c.tx_packets
+        rows.append(
+            Counted(
+                *(c.node, c.interface, c.network, total, share, enough),
+                *(c.rx_bytes, c.tx_bytes, packets, interrupts),
+            )
+        )
+    return rows
+
+
+@dataclass(frozen=True)
+class MetricRow:
+    metric: str
+    place: str
+    values: str
+    by_repeat: str
+    status: str  # key of the judgement's verdict, "" where it was not judged
+    anchor: str
+
+
+def metric_rows(view: CaseView) -> list[MetricRow]:
+    """Every figure of the case over its runs, judged or not."""
+    values: dict[tuple[str, str | None, str], list[float]] = {}
+    for run in view.runs:
+        for metric in run.metrics:
+            key = (metric.metric, metric.place, metric.unit)
+            values.setdefault(key, []).append(metric.value)
+    judged = {(j.metric, j.place): (index, j.verdict) for index, j in view.judgements}
+    rows = []
+    for (metric_name, place, unit), numbers in values.items():
+        index, verdict = judged.get((metric_name, place), (None, ""))
+        good = [v for v in numbers if math.isfinite(v)]
+        middle = f"{spread_text(good)} {unit}" if len(good) == len(numbers) else "not all numbers"
+        rows.append(
+            MetricRow(
+                metric_name,
+                place or "",
+                middle if len(numbers) > 1 else quantity(numbers[0], unit),
+                ", ".join(number(v) for v in numbers),
+                verdict,
+                "" if index is None else f"j{index}",
+            )
+        )
+    return rows

@@ -1,0 +1,157 @@
+"""``report.html``: the whole trial in one file that needs no network and no server.
+
+plotly.js is 4.8 MB, and its Python package brings no smaller build. It is
+embedded once, gzip-compressed (1.96 MB as base64), and unpacked by the browser;
+one that cannot do that shows the same numbers as tables. A content security
+policy allows exactly the two scripts of this file and no connection at all, so
+that even a slip in the escaping runs nothing and loads nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import shlex
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2.utils import htmlsafe_json_dumps
+from markupsafe import Markup
+
+from seatrial.report import cases, figures, places, summary, text
+from seatrial.results.record import Case, Judgement, Results
+
+_OPEN_MAPS = 4  # link maps shown at once; the others are folded
+
+
+def write_html(results: Results, path: Path) -> None:
+    """Write ``path`` whole. Links to evidence are relative to ``results.folder``."""
+    path.write_text(render(results), encoding="utf-8", errors="replace")
+
+
+def render(results: Results) -> str:
+    """The page as text."""
+    environment = _environment()
+    template = environment.get_template("report.html.j2")
+    context = _context(results)
+    page = template.render(context)
+    # NUL and its like would end up as parse errors; see `text.clean`. Newlines are kept.
+    return page
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("seatrial.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        # Every value that a template prints passes here, so none can bring control characters.
+        finalize=lambda v: v if isinstance(v, Markup) else text.clean(v) if isinstance(v, str) else v,
+    )
+    environment.filters |= {
+        "number": text.number,
+        "moment": text.moment,
+        "duration": text.duration,
+        "plain": cases.plain,
+        "flat": lambda value: list(cases.flat(value)),
+    }
+    return environment
+
+
+def _script(name: str) -> Markup:
+    """A file of ours, verbatim: the policy's hash is over exactly these bytes."""
+    loader = _environment().loader
+    assert loader is not None
+    return Markup(loader.get_source(_environment(), name)[0])  # noqa: S704
+
+
+def _hash(script: str) -> str:
+    return "'sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() + "'"
+
+
+@cache
+def _plotly() -> tuple[str, str]:
+    """plotly.js as base64 of gzip, and its hash for the policy."""
+    from plotly.offline import get_plotlyjs
+
+    # Browsers normalise line ends of a script's text before they hash it.
+    source = get_plotlyjs().replace("\r\n", "\n").replace("\r", "\n")
+    packed = gzip.compress(source.encode(), 9, mtime=0)
+    return base64.b64encode(packed).decode(), _hash(source)
+
+
+def _context(results: Results) -> dict[str, Any]:
+    views = summary.gather(results)
+    keys = figures.keys_of(views)
+    links, nodes = places.by_place(results.runs)
+    failed = {(j.case, j.metric, j.place or "") for j in results.judgements if j.verdict == "fail"}
+    curves = figures.curve_figures(results.runs, keys)
+    hpl = figures.hpl_figures(results.runs, keys)
+    cpu = figures.cpu_figures(results.runs, keys)
+    per_node = figures.node_figures(nodes, failed, keys)
+    drawn = {figure.id: figure for figure in [*curves, *hpl, *cpu, *per_node]}
+    spec = {
+        "figures": {f.id: {"data": f.data, "layout": f.layout} for f in drawn.values()},
+        "profiles": keys.profiles,
+    }
+    anchors = dict(zip(views, text.slugs(f"case-{case.id}" for case in views), strict=True))
+    script = _script("script.js.j2")
+    packed, plotly_hash = _plotly() if drawn else ("", "")
+    findings = results.verdict.findings if results.verdict else []
+    return {
+        "trial": results.trial,
+        "command": shlex.join(results.trial.command),
+        "head": summary.headline(results, views),
+        "views": views,
+        "anchors": anchors,
+        "findings": [(f, summary.finding_case(f, views)) for f in findings],
+        "matrix": summary.matrix(views),
+        "case_counts": Counter(view.status.key for view in views.values()),
+        "statuses": text.STATUSES,
+        "curves": curves,
+        "hpl": hpl,
+        "cpu": cpu,
+        "per_node": per_node,
+        "profiles": keys.profiles,
+        "maps": places.link_maps(links, views),
+        "open_maps": _OPEN_MAPS,
+        "judgements": _judgement_rows(results),
+        "bound": text.bound,
+        "check_name": text.check_name,
+        "evidence": {
+            case: [cases.evidence_link(run, results.folder) for run in view.runs]
+            for case, view in views.items()
+        },
+        "raw_files": lambda run: cases.raw_files(run, results.folder),
+        "nic_states": cases.nic_states,
+        "counted": cases.counted,
+        "metric_rows": cases.metric_rows,
+        "spec": htmlsafe_json_dumps(_finite(spec), separators=(",", ":"), allow_nan=False),
+        "script": script,
+        "style": _script("style.css.j2"),
+        "plotly": Markup(packed),  # noqa: S704
+        "script_hashes": f"{_hash(script)} {plotly_hash}".strip(),
+    }
+
+
+def _judgement_rows(results: Results) -> list[tuple[int, Judgement]]:
+    """Worst first; the number is the row's anchor and stays that of the record."""
+    rows = list(enumerate(results.judgements))
+    return sorted(rows, key=lambda row: text.SEVERITY[row[1].verdict])
+
+
+def _finite(value: Any) -> Any:
+    """NaN and infinities as null: JSON has neither, and Plotly leaves a gap for null."""
+    if isinstance(value, float):
+        return value if value - value == 0 else None
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return value

@@ -1,0 +1,108 @@
+"""JUnit XML, for the CI servers that colour a build by it.
+
+The dialect is the common one (Jenkins, GitLab, GitHub's actions): a suite per
+check and a case per judgement. Only a failed bound is a ``failure``; whatever
+could not be judged is an ``error`` with the verdict as its type, so that no
+server counts it as good.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+from seatrial.report.summary import CaseView, Headline, gather, headline
+from seatrial.report.text import bound, clean, number, quantity
+from seatrial.results.record import Judgement, Results
+
+
+def write_junit(results: Results, path: Path) -> None:
+    """Write ``path`` whole, in UTF-8."""
+    views = gather(results)
+    head = headline(results, views)
+    suites: dict[str, ET.Element] = {}
+    for view in views.values():
+        suite = suites.get(view.case.check)
+        if suite is None:
+            suite = suites[view.case.check] = _suite(view.case.check, results, head)
+        _add_case(suite, view)
+    root = ET.Element("testsuites", {"name": clean(f"seatrial {results.trial.site}")})
+    root.extend(suites.values())
+    if head.key != "accept" and not root.findall(".//failure") and not root.findall(".//error"):
+        # Cut off before a judgement: without this the file would be all green.
+        suite = _suite("trial", results, head)
+        case = ET.SubElement(suite, "testcase", _names("trial", "verdict", 0.0))
+        _problem(case, "error", head.key, head.why)
+        root.append(suite)
+    for suite in root:
+        _count(suite, suite.findall("testcase"))
+    _count(root, root.findall("testsuite/testcase"))
+    ET.indent(root)
+    path.write_bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n")
+
+
+def _suite(check: str, results: Results, head: Headline) -> ET.Element:
+    started = results.trial.started.isoformat(timespec="seconds")
+    attributes = {"name": clean(check) or "-", "timestamp": started}
+    suite = ET.Element("testsuite", attributes)
+    properties = ET.SubElement(suite, "properties")
+    facts = {
+        "site": results.trial.site,
+        "verdict": results.verdict.verdict if results.verdict else "none (cut off)",
+        "trial": results.trial.trial,
+        "seatrial": results.trial.seatrial,
+        "stack": str(results.trial.stack.get("source", "")),
+        "why": head.why,
+    }
+    for name, value in facts.items():
+        ET.SubElement(properties, "property", {"name": name, "value": clean(value)})
+    return suite
+
+
+def _names(classname: str, name: str, seconds: float) -> dict[str, str]:
+    return {"classname": clean(classname), "name": clean(name), "time": f"{seconds:.3f}"}
+
+
+def _problem(case: ET.Element, tag: str, kind: str, text: str, more: str = "") -> None:
+    element = ET.SubElement(case, tag, {"type": kind, "message": clean(text)})
+    element.text = clean(f"{text}\n{more}".rstrip())
+
+
+def _add_case(suite: ET.Element, view: CaseView) -> None:
+    classname = view.case.id
+    # The jobs' time belongs to the case as a whole; it goes to the first so that sums are right.
+    seconds = view.seconds
+    if not view.judgements:
+        case = ET.SubElement(suite, "testcase", _names(classname, "whole case", seconds))
+        reasons = "; ".join(run.reason for run in view.runs if run.reason)
+        _problem(case, "error", view.status.key, reasons or view.status.meaning)
+        return
+    evidence = "\n".join(f"evidence: {run.evidence}" for run in view.runs if run.evidence)
+    for _, judgement in view.judgements:
+        name = judgement.metric or "whole case"
+        if judgement.place:
+            name += f" at {judgement.place}"
+        case = ET.SubElement(suite, "testcase", _names(classname, name, seconds))
+        seconds = 0.0
+        if judgement.verdict == "pass":
+            continue
+        tag = "failure" if judgement.verdict == "fail" else "error"
+        more = f"{_figures(judgement)}\n{evidence}"
+        _problem(case, tag, judgement.verdict, judgement.explanation, more)
+
+
+def _figures(judgement: Judgement) -> str:
+    if not judgement.metric:
+        return ""
+    samples = ", ".join(number(sample) for sample in judgement.samples)
+    where = f" ({judgement.requirement.id})" if judgement.requirement else ""
+    value = quantity(judgement.value, judgement.unit)
+    return f"{judgement.statistic}: {value}; required: {bound(judgement)}{where}; samples: {samples}"
+
+
+def _count(element: ET.Element, cases: list[ET.Element]) -> None:
+    element.set("tests", str(len(cases)))
+    element.set("failures", str(sum(case.find("failure") is not None for case in cases)))
+    element.set("errors", str(sum(case.find("error") is not None for case in cases)))
+    element.set("skipped", "0")
+    element.set("time", f"{sum(float(case.get('time', '0')) for case in cases):.3f}")

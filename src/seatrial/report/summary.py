@@ -1,0 +1,224 @@
+"""What a trial comes to: headline, counts, and the matrix of cases. Shared by all formats.
+
+Nothing here judges: the verdict is the one in the records. A trial that was cut
+off has none, and is shown as incomplete.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from seatrial.report.text import (
+    SEVERITY,
+    STATUSES,
+    Status,
+    between,
+    bound,
+    check_name,
+    comparable,
+    quantity,
+)
+from seatrial.results.record import Case, Judgement, Results, Run
+
+
+@dataclass
+class CaseView:
+    """All that the records hold about one case."""
+
+    case: Case
+    runs: list[Run] = field(default_factory=list)
+    judgements: list[tuple[int, Judgement]] = field(default_factory=list)  # with index in Results
+    planned: bool = False
+
+    @property
+    def status(self) -> Status:
+        if self.judgements:
+            worst = min((j.verdict for _, j in self.judgements), key=SEVERITY.__getitem__)
+            return STATUSES[worst]
+        if any(run.outcome == "error" for run in self.runs):
+            return STATUSES["error"]
+        return STATUSES["unjudged" if self.runs else "notrun"]
+
+    @property
+    def worst(self) -> Judgement | None:
+        """The judgement that gave the case its status."""
+        return min((j for _, j in self.judgements), key=lambda j: SEVERITY[j.verdict], default=None)
+
+    @property
+    def seconds(self) -> float:
+        """Time that the jobs of this case took, in s."""
+        spans = [between(run.job.started, run.job.ended) for run in self.runs]
+        return sum(span.total_seconds() for span in spans if span is not None)
+
+    @property
+    def hint(self) -> str:
+        """The figure behind the status, for a hover."""
+        lines = [f"{self.case.id}: {self.status.word}"]
+        worst = self.worst
+        if worst and worst.metric:
+            place = f" at {worst.place}" if worst.place else ""
+            required = f", required {bound(worst)}" if bound(worst) != "–" else ""
+            lines.append(f"{worst.metric}{place}: {quantity(worst.value, worst.unit)}{required}")
+        elif worst:
+            lines.append(worst.explanation)
+        failed = [run for run in self.runs if run.outcome == "error"]
+        if failed:
+            lines.append(f"{len(failed)} of {len(self.runs)} runs in error: {failed[0].reason}")
+        if self.judgements:
+            passed = sum(j.verdict == "pass" for _, j in self.judgements)
+            lines.append(f"{passed} of {len(self.judgements)} judgements passed")
+        elif not self.runs:
+            lines.append("planned, but no run of it is on record")
+        return "\n".join(lines)
+
+
+def gather(results: Results) -> dict[Case, CaseView]:
+    """Every case that was planned, run or judged, in that order."""
+    views: dict[Case, CaseView] = {}
+
+    def view(case: Case) -> CaseView:
+        return views.setdefault(case, CaseView(case))
+
+    for case in results.trial.cases:
+        view(case).planned = True
+    for run in results.runs:
+        view(run.case).runs.append(run)
+    for index, judgement in enumerate(results.judgements):
+        view(judgement.case).judgements.append((index, judgement))
+    return views
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Cases by row (check, variant, nodes) and column (transport, profile).
+
+    The number of nodes is in the row and not in the column: most checks run at
+    one size, and a column per size would leave nine cells of ten empty.
+    """
+
+    columns: list[tuple[str, str]]
+    rows: list[tuple[str, list[CaseView | None]]]  # None: not part of the plan
+
+    @property
+    def transports(self) -> list[tuple[str, int]]:
+        """Each transport, with how many columns it spans."""
+        return list(Counter(transport for transport, _ in self.columns).items())
+
+
+def matrix(views: dict[Case, CaseView]) -> Matrix:
+    """The heat map's cells; rows and columns in order of first appearance."""
+    transports: dict[str, dict[str, None]] = {}
+    rows: dict[tuple[str, str, int], dict[tuple[str, str], CaseView]] = {}
+    for case, view in views.items():
+        transports.setdefault(case.transport, {})[case.profile] = None
+        row = rows.setdefault((case.check, case.variant, case.nodes), {})
+        row[case.transport, case.profile] = view
+    columns = [(t, p) for t, profiles in transports.items() for p in profiles]
+    named = []
+    for cells in rows.values():
+        case = next(iter(cells.values())).case
+        name = f"{check_name(case)} · {case.nodes} node{'s' if case.nodes != 1 else ''}"
+        named.append((name, [cells.get(column) for column in columns]))
+    return Matrix(columns, named)
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The verdict in one word and one sentence."""
+
+    key: str  # accept, reject, incomplete
+    word: str
+    why: str
+    ended: datetime | None
+    took: timedelta | None
+    counts: dict[str, int]  # of judgements by verdict, worst first, those that occur
+
+
+# How a sentence says that ``n`` judgements have a verdict.
+_HAPPENED = {
+    "fail": "failed",
+    "error": "ended in error",
+    "missing": "had no requirement",
+    "undecidable": "could not be decided",
+}
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def headline(results: Results, views: dict[Case, CaseView]) -> Headline:
+    """What to print largest. Counts are of the judgements themselves, whatever the verdict says."""
+    tally = Counter(judgement.verdict for judgement in results.judgements)
+    counts = {key: tally[key] for key in STATUSES if tally[key]}
+    total = len(results.judgements)
+    notrun = sum(not view.runs and not view.judgements for view in views.values())
+    verdict = results.verdict
+    if verdict is None:
+        ends = [comparable(run.job.ended) for run in results.runs if run.job.ended]
+        ended = max(ends, default=None)
+        ran = sum(bool(view.runs) for view in views.values())
+        why = (
+            f"The trial was cut off before its verdict: {ran} of {_plural(len(views), 'case')} "
+            f"had run and {_plural(total, 'judgement')} had been made."
+        )
+        key = "incomplete"
+    else:
+        ended, key = verdict.ended, verdict.verdict
+        bad = [f"{counts[k]} {_HAPPENED[k]}" for k in counts if k != "pass"]
+        if notrun:
+            bad.append(f"{_plural(notrun, 'planned case')} never ran")
+        if key == "accept":
+            why = f"All {_plural(total, 'judgement')} passed." if not bad else ""
+        elif key == "reject":
+            why = f"Of {_plural(total, 'judgement')}, {', '.join(bad) or 'none is bad'}."
+        else:
+            why = (
+                f"Of {_plural(total, 'judgement')}, {', '.join(bad) or 'none is bad'}; "
+                "what could not be judged is not accepted."
+            )
+        if key == "accept" and bad:
+            # The report does not overrule the record, but must not hide that it disagrees.
+            why = f"The record says accept, although it holds {', '.join(bad)}: look into it."
+    took = between(results.trial.started, ended)
+    return Headline(key, key.upper(), why, ended, took, counts)
+
+
+def finding_case(finding: str, views: dict[Case, CaseView]) -> CaseView | None:
+    """The case that a finding is about, as far as its words tell.
+
+    The records hold a finding as a sentence only. A case's id in the sentence
+    decides; otherwise a judgement whose explanation is in it; otherwise the bad
+    case most of whose names are words of it.
+    """
+    named = [view for view in views.values() if view.case.id in finding]
+    if named:
+        return max(named, key=lambda view: len(view.case.id))
+    for view in views.values():
+        for _, judgement in view.judgements:
+            text = judgement.explanation
+            if text and judgement.verdict != "pass" and (text in finding or finding in text):
+                return view
+    words = set(re.findall(r"[\w.@+]+(?:-[\w.@+]+)*", finding))
+    best: tuple[int, CaseView] | None = None
+    for view in views.values():
+        if view.status.key == "pass":
+            continue
+        case = view.case
+        names = {case.check, case.variant, case.transport, case.profile} - {""}
+        for _, judgement in view.judgements:
+            if judgement.verdict != "pass":
+                names |= {judgement.metric, judgement.place or ""} - {""}
+        score = len(names & words)
+        if score and (best is None or score > best[0]):
+            best = (score, view)
+    return best[1] if best else None
+
+
+def slowest(views: dict[Case, CaseView]) -> CaseView | None:
+    """The case whose jobs took longest; None where no time is on record."""
+    view = max(views.values(), key=lambda v: v.seconds, default=None)
+    return view if view and view.seconds > 0 else None

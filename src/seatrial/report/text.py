@@ -1,0 +1,152 @@
+"""Words, symbols and numbers, as every format of the report writes them.
+
+A verdict is never told by colour alone: each has a symbol (and an ASCII one for
+pipes and plain terminals) and a word.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from urllib.parse import quote
+
+from seatrial.results.record import Case, Judgement
+
+
+@dataclass(frozen=True)
+class Status:
+    """How one verdict, or the lack of one, is shown. ``colour`` is Rich's name for a terminal."""
+
+    key: str
+    word: str
+    symbol: str
+    ascii: str
+    colour: str
+    meaning: str
+
+
+# Worst first: a case is shown by the first of these that any of its judgements has.
+STATUSES = {
+    status.key: status
+    for status in (
+        Status("fail", "fail", "✗", "X", "bold red", "a figure is outside its bound"),
+        Status("error", "error", "!", "!", "bold magenta", "did not run as declared"),
+        Status("missing", "missing", "?", "?", "yellow", "no requirement to hold the figure against"),
+        Status("undecidable", "undecidable", "≈", "~", "yellow", "the noise covers the bound"),
+        Status("unjudged", "not judged", "…", ":", "yellow", "ran, but nobody has judged it"),
+        Status("notrun", "not run", "○", "o", "yellow", "planned, and never ran"),
+        Status("pass", "pass", "✓", ".", "green", "every figure is within its bounds"),
+    )
+}
+SEVERITY = {key: rank for rank, key in enumerate(STATUSES)}
+
+# Control characters: XML forbids them, a terminal obeys them, HTML shows nothing for them.
+# Lone surrogates cannot be encoded; the bidirectional overrides reorder what stands next to them.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
+
+
+def clean(text: str) -> str:
+    """``text`` with each character that no format can hold replaced by U+FFFD (visible)."""
+    return _UNPRINTABLE.sub("\ufffd", text)
+
+
+def number(value: float | None) -> str:
+    """Four significant digits, without an exponent where a person would not write one."""
+    if value is None:
+        return "–"
+    if math.isnan(value):
+        return "not a number"
+    if math.isinf(value):
+        return "infinite" if value > 0 else "-infinite"
+    size = abs(value)
+    if 1000 <= size < 1e10:
+        return f"{value:.0f}"
+    return f"{value:.4g}"
+
+
+def quantity(value: float | None, unit: str) -> str:
+    """A number with its unit, or a dash."""
+    return number(value) if value is None else f"{number(value)} {unit}".rstrip()
+
+
+def bound(judgement: Judgement) -> str:
+    """The allowed range in words."""
+    low, high, unit = judgement.lower, judgement.upper, judgement.unit
+    if low is not None and high is not None:
+        return f"{number(low)} to {quantity(high, unit)}"
+    if high is not None:
+        return f"≤ {quantity(high, unit)}"
+    if low is not None:
+        return f"≥ {quantity(low, unit)}"
+    return "–"
+
+
+def moment(when: datetime | None) -> str:
+    """Date and time to the second, with the zone."""
+    return "–" if when is None else when.isoformat(sep=" ", timespec="seconds")
+
+
+def comparable(when: datetime) -> datetime:
+    """Records may mix times with and without a zone; those without are taken for UTC."""
+    return when if when.tzinfo else when.replace(tzinfo=timezone.utc)
+
+
+def between(start: datetime | None, end: datetime | None) -> timedelta | None:
+    """``end - start``; None where one is unknown."""
+    return comparable(end) - comparable(start) if start and end else None
+
+
+def duration(span: timedelta | float | None) -> str:
+    """``2 h 05 min``, ``3 min 20 s``, ``12.5 s``; a float is in seconds."""
+    if span is None:
+        return "–"
+    seconds = span.total_seconds() if isinstance(span, timedelta) else span
+    if not math.isfinite(seconds):
+        return number(seconds)
+    if seconds < 60:
+        return f"{number(seconds)} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def check_name(case: Case) -> str:
+    """Check and variant, as a row of the matrix is called."""
+    return f"{case.check} {case.variant}".rstrip()
+
+
+def message_size(size: float) -> str:
+    """Bytes with a binary prefix where that is exact: ``64 Ki``."""
+    for unit, name in ((1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki")):
+        if size >= unit and size % unit == 0:
+            return f"{size / unit:.0f} {name}"
+    return number(size)
+
+
+def slugs(names: Iterable[str]) -> list[str]:
+    """One fragment identifier per name, readable and unique within the list."""
+    taken: set[str] = set()
+    result = []
+    for name in names:
+        base = slug = re.sub(r"[^A-Za-z0-9._-]+", "_", name)[:80] or "_"
+        count = 1
+        while slug in taken:
+            count += 1
+            slug = f"{base}-{count}"
+        taken.add(slug)
+        result.append(slug)
+    return result
+
+
+def relative_href(path: str) -> str | None:
+    """A link to ``path``, relative to the report; None where the path leaves the trial's folder.
+
+    The leading ``./`` keeps a path such as ``javascript:x`` from being a URL of its own.
+    """
+    if not path or path.startswith("/") or "\\" in path or ".." in path.split("/"):
+        return None
+    return "./" + quote(path, safe="/", errors="replace")

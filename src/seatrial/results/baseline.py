@@ -1,0 +1,411 @@
+"""``seatrial baseline``: write requirements of basis *baseline* from repeated trials.
+
+The reference is the median of the samples of all trials; the bound lies on the bad side
+only, since an improvement must not fail a machine. Contracts are never touched, shadowed
+or duplicated. The file is edited as text, entry by entry, because a round trip through a
+YAML library may re-indent or re-quote what a person signed: all other bytes stay.
+
+How wide a bound is: the largest of
+- ``sigmas`` robust standard deviations. The default of 3.5 is the limit of B. Iglewicz and
+  D. Hoaglin, How to Detect and Handle Outliers (ASQC 1993), beyond which a robust z-score
+  marks an outlier;
+- ``floor``, a fraction of the reference, 0.05 by default. It is a choice and no law: repeats
+  of a few hours do not show what reboots and temperature change;
+- what each of the given trials needs to pass (``statistics.decide``): a baseline that
+  rejected its own trials would be no description of them. Where this is what decides, the
+  summary names the trial, for it may be one to leave out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from glob import escape
+from pathlib import Path
+from typing import Literal
+
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from seatrial import yamlfile
+from seatrial.errors import InputError, Problem
+from seatrial.results import statistics
+from seatrial.results.judge import Figure, collect, judge, number
+from seatrial.results.record import Case, Results
+from seatrial.results.requirements import Document, Requirements, Threshold, build
+
+SIGMAS = 3.5
+FLOOR = 0.05
+MINIMUM = 3
+WIDEST = 1.0  # as a fraction of the reference: a wider bound would say nothing
+ANY_PLACE = "?*"
+_NEW_FILE = "schema: 1\n\nrequirements:\n"
+_PLAIN = re.compile(r"(?!(?:null|true|false|yes|no|on|off)$)[A-Za-z][\w.%/-]*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What became of one figure, for the command's summary."""
+
+    case: Case
+    metric: str
+    place: str | None
+    action: Literal["added", "replaced", "skipped"]
+    message: str
+
+    def __str__(self) -> str:
+        place = f" [{self.place}]" if self.place else ""
+        return f"{self.action} {self.case.id}: {self.metric}{place}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The new text of a requirements file, not yet written."""
+
+    path: Path
+    text: str
+    changes: list[Change]
+    before: str | None  # the text it was made from; None: there was no file
+
+    def write(self) -> None:
+        """Write atomically: a reader sees the old file or the new one.
+
+        Raises InputError where the file has changed since it was read.
+        """
+        path = self.path.resolve()
+        now = _read(path) if path.exists() else None
+        if now != self.before:
+            text = "the file was changed while the baseline was made"
+            raise InputError([Problem(self.path, None, "", text, "run the command again")])
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        temporary = Path(name)
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(self.text.encode())
+                stream.flush()
+                os.fsync(stream.fileno())
+            if path.exists():
+                shutil.copymode(path, temporary)
+            else:
+                temporary.chmod(0o644)
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+@dataclass
+class _Group:
+    """The figures of one metric over the trials."""
+
+    case: Case
+    metric: str
+    place: str | None
+    figures: list[tuple[str, Figure]] = field(default_factory=list)  # trial's name, figure
+
+    @property
+    def samples(self) -> list[float]:
+        return [value for _, figure in self.figures for value in figure.values]
+
+
+def make_baseline(
+    results: Sequence[Results],
+    path: Path | str,
+    *,
+    sigmas: float = SIGMAS,
+    floor: float = FLOOR,
+    allow_few: bool = False,
+    places: Literal["each", "pooled"] = "each",
+) -> Baseline:
+    """New text for the requirements file at ``path`` (which need not exist yet).
+
+    ``allow_few`` lets fewer than three samples make a baseline. ``places="pooled"`` writes
+    one entry for all the places of a metric instead of one for each. Nothing is written:
+    call ``write()`` of what is returned. Raises InputError where there are no results,
+    where they are of different sites, or where the file is faulty or cannot be edited.
+    """
+    file = Path(path)
+    _check_origin(results)
+    before = _read(file) if file.exists() else None
+    text = _NEW_FILE if before is None else before
+    document, lines = yamlfile.loads(text, Document, file)
+    requirements = build(document, lines, file)
+    failing = {
+        (j.case, j.metric, j.place): j.requirement.id
+        for result in results
+        for j in judge(result.trial, result.runs, requirements)
+        if j.verdict == "fail" and j.requirement and j.requirement.basis == "model"
+    }
+    entries: list[tuple[_Group, Threshold]] = []
+    changes: list[Change] = []
+    for group in _groups(results, places):
+        why = _excluded(group, requirements, failing, 1 if allow_few else MINIMUM)
+        threshold, note = (None, why) if why else _threshold(group, sigmas, floor)
+        if threshold is None:
+            changes.append(Change(group.case, group.metric, group.place, "skipped", note))
+            continue
+        if document.defaults.statistic != "median":
+            threshold = threshold.model_copy(update={"statistic": "median"})
+        older = _older(document, group)
+        note += _displaced(group, requirements)
+        action: Literal["added", "replaced"] = "replaced" if older else "added"
+        changes.append(Change(group.case, group.metric, group.place, action, note))
+        entries.append((group, threshold))
+    return Baseline(file, _edit(text, document, lines, entries), changes, before)
+
+
+def _check_origin(results: Sequence[Results]) -> None:
+    sites = sorted({result.trial.site for result in results})
+    if not results:
+        raise InputError("a baseline needs the results of at least one trial")
+    if len(sites) > 1:
+        raise InputError(f"the trials are of different sites: {', '.join(sites)}")
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_bytes().decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError([Problem(file, None, "", f"cannot be read: {error}")]) from None
+
+
+# --- what goes in ------------------------------------------------------------------------
+
+
+def _groups(results: Sequence[Results], places: str) -> list[_Group]:
+    groups: dict[tuple[Case, str, str | None], _Group] = {}
+    for result in results:
+        for case, own in collect(result.trial, result.runs).items():
+            for (metric, place), figure in own.items():
+                where = ANY_PLACE if place and places == "pooled" else place
+                group = groups.setdefault((case, metric, where), _Group(case, metric, where))
+                group.figures.append((result.trial.trial, figure))
+    return list(groups.values())
+
+
+def _excluded(
+    group: _Group,
+    requirements: Requirements,
+    failing: dict[tuple[Case, str, str | None], str],
+    minimum: int,
+) -> str:
+    """Why no baseline is to be written for a group, or ""."""
+    figures = [figure for _, figure in group.figures]
+    for figure in figures:
+        rules = requirements.matching(group.case, group.metric, figure.place)
+        for rule in rules:
+            if rule.threshold.basis == "contract":
+                return f"the contract at {rule.id} holds and stays as it is"
+        model = failing.get((group.case, group.metric, figure.place))
+        if model:
+            return f"it fails the model at {model}, which a baseline would hide"
+        if requirements.is_informative(group.case, group.metric, figure.place) and not rules:
+            return "informative: never judged"
+        if figure.fault:
+            return figure.fault
+    if len({(figure.unit, figure.better) for figure in figures}) > 1:
+        return "its unit or its good direction differs between the trials"
+    if len(group.samples) < minimum:
+        return f"{len(group.samples)} samples are too few, {minimum} are needed"
+    return ""
+
+
+def _threshold(group: _Group, sigmas: float, floor: float) -> tuple[Threshold | None, str]:
+    """The entry for a group and a sentence about it; None where there can be no entry."""
+    samples, first = group.samples, group.figures[0][1]
+    reference = float(f"{statistics.median(samples):.6g}")
+    if reference < 0:
+        return None, "its median is below zero, where fractions have no meaning"
+    sigma = statistics.spread(samples) or 0.0
+    width, widened = max(sigmas * sigma, floor * reference), ""
+    sign = 1 if first.better == "lower" else -1
+    for name, figure in group.figures:
+        own = statistics.spread(figure.values) or 0.0
+        beyond = sign * (figure.middle - reference)
+        need = max(own, beyond + statistics.median_error(own, len(figure.values)))
+        if need > width:
+            width, widened = need, f"; widened for {name}, whose median is {number(figure.middle)}"
+    if reference == 0:
+        # Up to six digits, rounded outward.
+        bound = float(f"{width * 1.00001:.6g}")
+    elif (bound := math.ceil(width / reference * 1e4 + 1e-6) / 1e4) > WIDEST:
+        return None, (
+            f"too noisy: the bound would lie {bound:.0%} from the reference "
+            f"{number(reference)} {first.unit}{widened}"
+        )
+    spread = f"spread {number(sigma, 2)} {first.unit}"
+    trials = len({name for name, _ in group.figures})
+    count = f"{len(samples)} samples of {trials} trials"
+    threshold = Threshold(
+        select={
+            "check": escape(group.case.check),
+            "variant": escape(group.case.variant),
+            "transport": escape(group.case.transport),
+            "profile": escape(group.case.profile),
+            "nodes": group.case.nodes,
+            "place": group.place if group.place == ANY_PLACE else escape(group.place or ""),
+        },
+        metric=escape(group.metric),
+        basis="baseline",
+        source=f"{count}, {spread}",
+        unit=first.unit,
+        reference=reference,
+        upper=bound if sign > 0 else None,
+        lower=-bound if sign < 0 else None,
+    )
+    text = f"{number(reference)} {first.unit}, {'+' if sign > 0 else '-'}{bound:.4g} ({count})"
+    return threshold, f"{text}{widened}"
+
+
+def _displaced(group: _Group, requirements: Requirements) -> str:
+    rules = {
+        rule.id: rule.threshold.basis
+        for _, figure in group.figures
+        for rule in requirements.applying(group.case, group.metric, figure.place)
+        if rule.threshold.basis == "model"
+    }
+    return f"; takes precedence over the model at {', '.join(rules)}" if rules else ""
+
+
+def _older(document: Document, group: _Group) -> list[int]:
+    """Indices of the baseline entries that a new one replaces."""
+    case = group.case
+    wanted = (case.check, case.variant, case.transport, case.profile)
+    found = []
+    for index, t in enumerate(document.requirements):
+        s = t.select
+        same = (s.check, s.variant, s.transport, s.profile) == tuple(map(escape, wanted))
+        same = same and s.nodes == case.nodes and t.metric == escape(group.metric)
+        place = s.place in (group.place or "", escape(group.place or ""))
+        if group.place:
+            place = place or s.place == ANY_PLACE
+        if group.place == ANY_PLACE:
+            place = bool(s.place)
+        if t.basis == "baseline" and same and place:
+            found.append(index)
+    return found
+
+
+# --- the file ----------------------------------------------------------------------------
+
+
+def _edit(
+    text: str,
+    document: Document,
+    lines: yamlfile.Lines,
+    entries: list[tuple[_Group, Threshold]],
+) -> str:
+    """Replace older entries where they stand, append the new ones, touch nothing else."""
+    if not entries:
+        return text
+    replaced: dict[int, list[Threshold]] = {}
+    appended: list[Threshold] = []
+    for group, threshold in entries:
+        older = _older(document, group)
+        for index in older:
+            replaced.setdefault(index, [])
+        (replaced[older[0]] if older else appended).append(threshold)
+    wanted = [
+        new for index, old in enumerate(document.requirements) for new in replaced.get(index, [old])
+    ] + appended
+    edited = _splice(text, lines, replaced, appended)
+    try:
+        now, _ = yamlfile.loads(edited, Document, lines.file)
+    except InputError as error:
+        raise _uneditable(lines, f"the edited file would be faulty: {error}") from None
+    if (now.requirements, now.informative, now.defaults) != (
+        wanted,
+        document.informative,
+        document.defaults,
+    ):
+        raise _uneditable(lines, "its layout is too unusual to edit safely")
+    return edited
+
+
+def _uneditable(lines: yamlfile.Lines, message: str) -> InputError:
+    correction = "write 'requirements' as a list with one '- ' item per entry"
+    return InputError([lines.problem("requirements", message, correction)])
+
+
+def _splice(
+    text: str,
+    lines: yamlfile.Lines,
+    replaced: dict[int, list[Threshold]],
+    appended: list[Threshold],
+) -> str:
+    newline = "\r\n" if "\r\n" in text else "\n"
+    node = _value(lines.root, "requirements")
+    if isinstance(node, SequenceNode) and not node.value:  # "requirements: []"
+        text = text[: node.start_mark.index].rstrip(" ") + text[node.end_mark.index :]
+    rows = yamlfile.rows(text)
+    if rows and not rows[-1].endswith(("\n", "\r")):
+        rows[-1] += newline
+    if not isinstance(node, SequenceNode) or not node.value:
+        if node is None:
+            rows.append(f"requirements:{newline}")
+            at = len(rows)
+        else:
+            at = (lines.of("requirements") or 0) or len(rows)
+        return "".join(rows[:at] + _rows(appended, 2, newline) + rows[at:])
+    if node.flow_style:
+        raise _uneditable(lines, "the list is written in brackets")
+    column = node.start_mark.column
+    spans = _spans(node, rows)
+    out, done = [], 0
+    for index, (start, end) in enumerate(spans):
+        if index in replaced:
+            out += rows[done:start] + _rows(replaced[index], column, newline)
+            done = end
+    last = spans[-1][1]
+    out += rows[done:last] + _rows(appended, column, newline) + rows[last:]
+    return "".join(out)
+
+
+def _value(root: Node | None, name: str) -> Node | None:
+    pairs = root.value if isinstance(root, MappingNode) else []
+    return next((v for k, v in pairs if isinstance(k, ScalarNode) and k.value == name), None)
+
+
+def _spans(node: SequenceNode, rows: list[str]) -> list[tuple[int, int]]:
+    """First row and row after the last of each item, without the comments that follow it."""
+    column = node.start_mark.column
+    starts = []
+    for item in node.value:
+        row = item.start_mark.line
+        while row > node.start_mark.line and rows[row][: column + 1].strip() != "-":
+            row -= 1
+        starts.append(row)
+    spans = []
+    ends = [*starts[1:], min(node.end_mark.line or len(rows), len(rows))]
+    if node.end_mark.column and rows[ends[-1] : ends[-1] + 1]:
+        ends[-1] += not rows[ends[-1]][: node.end_mark.column].isspace()
+    for start, end in zip(starts, ends, strict=True):
+        while end > start + 1 and re.match(r"\s*(#|$)", rows[end - 1]):
+            end -= 1
+        spans.append((start, end))
+    return spans
+
+
+def _rows(thresholds: Sequence[Threshold], column: int, newline: str) -> list[str]:
+    return [f"{' ' * column}{row}{newline}" for t in thresholds for row in _entry(t).splitlines()]
+
+
+def _entry(t: Threshold) -> str:
+    """An entry as a person would write it."""
+    select = t.select.model_dump(exclude_none=True)
+    rows = [f"- select: {{{', '.join(f'{k}: {_scalar(v)}' for k, v in select.items())}}}"]
+    fields = t.model_dump(exclude={"select"}, exclude_none=True)
+    order = ("metric", "basis", "source", "statistic", "reference", "lower", "upper", "unit")
+    rows += [f"  {key}: {_scalar(fields[key])}" for key in order if key in fields]
+    return "\n".join(rows)
+
+
+def _scalar(value: str | float) -> str:
+    if not isinstance(value, str):
+        return repr(value)
+    return value if _PLAIN.fullmatch(value) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,629 @@
+"""From runs and requirements to judgements, and from judgements to the trial's verdict.
+
+``judge`` holds every figure against the thresholds that apply to it; ``conclude`` says
+accept, reject or incomplete and what to read first. Neither runs, parses or writes
+anything. What is doubtful is never a pass: an error, a figure without a requirement and
+noise that hides the answer each leave a trial incomplete.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal, NamedTuple
+
+from seatrial.results import statistics
+from seatrial.results.record import Case, Judgement, Run, Trial, Verdict
+from seatrial.results.requirements import Requirements, Rule, fits
+from seatrial.results.statistics import Better, Limit
+
+VERDICTS = ("pass", "fail", "error", "missing", "undecidable")
+MOST_FINDINGS = 20
+Key = tuple[str, str | None]  # metric, place
+
+
+@dataclass
+class Figure:
+    """All samples of one metric of one case at one place, over the runs that worked."""
+
+    case: Case
+    metric: str
+    place: str | None
+    unit: str
+    better: Better
+    samples: list[tuple[int, float]] = field(default_factory=list)  # number of the run, value
+    fault: str = ""  # why the samples cannot be judged
+
+    @property
+    def values(self) -> list[float]:
+        return [value for _, value in self.samples]
+
+    @property
+    def middle(self) -> float:
+        return statistics.median(self.values)
+
+
+class Reference(NamedTuple):
+    """What a bound was derived from: a figure that a ratio is taken of."""
+
+    samples: list[float]
+    value: float
+    name: str
+
+
+Figures = dict[Case, dict[Key, Figure]]
+
+
+# --- what ran ----------------------------------------------------------------------------
+
+
+def worked(run: Run) -> bool:
+    """Whether a run's figures count: it ran, and where a path was to be proven, it was."""
+    return run.outcome == "ran" and (run.path is None or run.path.crossed)
+
+
+def all_cases(trial: Trial, runs: Iterable[Run]) -> list[Case]:
+    """The planned cases in their order, then those that ran without being planned."""
+    extra = {run.case for run in runs} - set(trial.cases)
+    return [*dict.fromkeys(trial.cases), *sorted(extra, key=lambda case: case.id)]
+
+
+def case_faults(trial: Trial, runs: Sequence[Run]) -> dict[Case, str]:
+    """Why a case did not run as declared, in a sentence; cases without fault are absent."""
+    faults = {}
+    for case in all_cases(trial, runs):
+        own = sorted((run for run in runs if run.case == case), key=_run_order)
+        reasons: dict[str, list[int]] = defaultdict(list)
+        for run in own:
+            if not worked(run):
+                reasons[_reason(run)].append(run.repeat)
+        bad = sum(map(len, reasons.values()))
+        if not own:
+            faults[case] = f"{case.id} was planned and did not run"
+        elif reasons:
+            told = "; ".join(f"repeat {_list(at)}: {why}" for why, at in reasons.items())
+            faults[case] = f"{case.id}: {bad} of {len(own)} runs failed ({told})"
+        elif len(own) < trial.repeats:
+            faults[case] = f"{case.id} ran {len(own)} times of the {trial.repeats} planned"
+        elif not any(run.metrics for run in own):
+            faults[case] = f"{case.id} ran and reported no figure"
+    return faults
+
+
+def _reason(run: Run) -> str:
+    if run.outcome == "ran" and run.path is not None:
+        why = run.path.reason or "the traffic did not cross the network under test"
+        return f"path: {why}"
+    phase = f"{run.phase}: " if run.phase else ""
+    return f"{phase}{run.reason or 'no reason recorded'}"
+
+
+def _run_order(run: Run) -> tuple[int, str, str, str]:
+    """Sorts runs the same way in whatever order they come."""
+    figures = [(m.metric, m.place, m.value) for m in run.metrics]
+    return run.repeat, run.job.id, run.evidence, f"{run.outcome}{run.reason}{figures}"
+
+
+def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
+    """The figures of all runs that worked, each in the order of the repeats."""
+    figures: Figures = {case: {} for case in all_cases(trial, runs)}
+    for number, run in enumerate(sorted(filter(worked, runs), key=_run_order)):
+        for m in run.metrics:
+            key = (m.metric, m.place or None)
+            figure = figures[run.case].setdefault(
+                key, Figure(run.case, *key, unit=m.unit, better=m.better)
+            )
+            figure.samples.append((number, m.value))
+            if not math.isfinite(m.value):
+                figure.fault = f"a sample is {m.value}, which is no figure"
+            elif m.unit != figure.unit:
+                figure.fault = f"its unit is '{figure.unit}' in one run and '{m.unit}' in another"
+            elif m.better != figure.better:
+                figure.fault = "lower is better in one run, higher in another"
+    return figures
+
+
+# --- judging -----------------------------------------------------------------------------
+
+
+def judge(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> list[Judgement]:
+    """One judgement for each figure and each threshold that applies to it.
+
+    And one for each case that did not run as declared, for each figure without a
+    threshold (``missing``), and for each threshold whose figure was not measured. The
+    result does not depend on the order of ``runs``.
+    """
+    figures = collect(trial, runs)
+    faults = case_faults(trial, runs)
+    places = Places(runs)
+    judgements: list[Judgement] = []
+    for case, own in figures.items():
+        if case in faults:
+            judgements.append(
+                Judgement(case=case, metric="", verdict="error", explanation=faults[case])
+            )
+        good = sum(run.case == case and worked(run) for run in runs)
+        for key in sorted(own, key=_natural):
+            judgements += _figure(own[key], requirements, figures, places, good)
+    return judgements + _absent(trial, runs, requirements, figures)
+
+
+def _figure(
+    figure: Figure, requirements: Requirements, figures: Figures, places: Places, runs: int
+) -> list[Judgement]:
+    rules = requirements.applying(figure.case, figure.metric, figure.place)
+    if rules:
+        return [_Judge(figure, rule, figures, places, runs).judgement() for rule in rules]
+    if requirements.is_informative(figure.case, figure.metric, figure.place):
+        return []
+    name = f"{figure.case.id}: {figure.metric}{places.on(figure.place)}"
+    return [
+        Judgement(
+            case=figure.case,
+            metric=figure.metric,
+            place=figure.place,
+            verdict="missing",
+            unit=figure.unit,
+            samples=figure.values,
+            value=figure.middle if not figure.fault else None,
+            spread=statistics.spread(figure.values) if not figure.fault else None,
+            explanation=f"{name} was measured, but no requirement says what it must be",
+        )
+    ]
+
+
+class _Judge:
+    """One figure against one threshold."""
+
+    def __init__(self, figure: Figure, rule: Rule, figures: Figures, places: Places, runs: int):
+        self.figure, self.rule, self.figures, self.runs = figure, rule, figures, runs
+        self.name = f"{figure.case.id}: {figure.metric}{places.on(figure.place)}"
+        self.samples = figure.values
+        self.reference: Reference | None = None
+
+    def judgement(self) -> Judgement:
+        fault = self._fault() or self._find_reference()
+        if fault:
+            return self._record("error", f"{self.name} cannot be judged: {fault}")
+        if self.rule.threshold.peers and self.reference is None:
+            text = f"{self.name} has no peers to be compared with, as the {self._rule()} wants"
+            return self._record("undecidable", text, value=self._value())
+        limits = self._limits()
+        verdicts = [self._decide(limit) for limit in limits]
+        for verdict in ("fail", "undecidable"):
+            if verdict in verdicts:
+                limit = limits[verdicts.index(verdict)]
+                text = self._beyond(limit) if verdict == "fail" else self._doubt(limit)
+                return self._record(verdict, text, limits)
+        if self.figure.place is None and 0 < len({n for n, _ in self.figure.samples}) < self.runs:
+            some = len({n for n, _ in self.figure.samples})
+            text = f"only {some} of the {self.runs} runs that worked reported it"
+            return self._record("error", f"{self.name} cannot be passed: {text}", limits)
+        return self._record("pass", self._within(limits), limits)
+
+    def _fault(self) -> str:
+        unit = self.rule.threshold.unit
+        if self.figure.fault:
+            return self.figure.fault
+        if unit and unit != self.figure.unit:
+            theirs = f"the {self._rule()} is in '{unit}'"
+            return f"it was measured in '{self.figure.unit}', while {theirs}"
+        return ""
+
+    # What a ratio is taken of.
+
+    def _find_reference(self) -> str:
+        """Set ``reference`` for the two relative forms. Returns why it cannot be, or ""."""
+        form = self.rule.threshold.form
+        if form == "peers":
+            others = [
+                f.middle
+                for (metric, place), f in self.figures[self.figure.case].items()
+                if metric == self.figure.metric and place not in (None, self.figure.place)
+                if not f.fault
+            ]
+            # Always without the judged place itself: of the three links between three nodes
+            # a bad node spoils two, and a median of all would be the bad value.
+            if others and (middle := statistics.median(others)) <= 0:
+                return f"the median of the other places is {middle:g}, and must be above zero"
+            if others:
+                self.reference = Reference([middle], middle, f"the median of {len(others)} others")
+            return ""
+        return self._other() if form == "relative" else ""
+
+    def _other(self) -> str:
+        of = self.rule.threshold.relative_to
+        assert of is not None
+        case = of.case(self.figure.case)
+        found = self.figures.get(case, {})
+        place = of.place if of.place is not None else self.figure.place
+        other = found.get((of.metric, place or None))
+        if other is None and of.place is None:
+            other = found.get((of.metric, None))
+        where = "the same run" if of.same_run else case.id
+        name = f"{of.metric} of {where}"
+        needs = f"the {self._rule()} compares it with {name}, which"
+        if other is None:
+            return f"{needs} this trial did not measure"
+        if other.fault:
+            return f"{needs} cannot be used: {other.fault}"
+        if other.unit != self.figure.unit:
+            return f"{needs} is in '{other.unit}' and not in '{self.figure.unit}'"
+        if min(other.values) <= 0:
+            return f"{needs} is not above zero"
+        self.reference = Reference(other.values, other.middle, name)
+        return self._pair_up(other, name) if of.same_run else ""
+
+    def _pair_up(self, other: Figure, name: str) -> str:
+        """Scale each sample to the median of the other metric, run by run.
+
+        What varies in both from run to run (the clock rate, the node) cancels. The bound
+        is then one number for all samples, and exact.
+        """
+        theirs: dict[int, list[float]] = defaultdict(list)
+        for number, value in other.samples:
+            theirs[number].append(value)
+        missing = [number for number, _ in self.figure.samples if number not in theirs]
+        if missing:
+            return f"{len(missing)} of its {len(self.samples)} runs did not report {name}"
+        middle = other.middle
+        self.samples = [
+            value / statistics.median(theirs[n]) * middle for n, value in self.figure.samples
+        ]
+        self.reference = Reference([middle], middle, name)
+        return ""
+
+    # Bounds and decision.
+
+    def _limits(self) -> list[Limit]:
+        t = self.rule.threshold
+        if self.reference is None:
+            least, most = t.bounds()
+            base, sigma, error = t.reference, 0.0, 0.0
+        else:
+            base = self.reference.value
+            least = None if t.at_least is None else t.at_least * base
+            most = None if t.at_most is None else t.at_most * base
+            sigma, error = self._reference_noise()
+        limits = []
+        sides: list[tuple[Literal["most", "least"], float | None]]
+        sides = [("most", most), ("least", least)]
+        for side, bound in sides:
+            if bound is None:
+                continue
+            width = abs(bound - base) if base is not None else 0.0
+            factor, extreme = 1.0, None
+            if self.reference is not None:
+                factor = bound / self.reference.value
+                far = max if side == "most" else min
+                extreme = factor * far(self.reference.samples)
+            limits.append(
+                Limit(side, bound, width or abs(bound), factor * sigma, factor * error, extreme)
+            )
+        return limits
+
+    def _reference_noise(self) -> tuple[float, float]:
+        """Robust standard deviation of the other metric, and the error of its median."""
+        assert self.reference is not None
+        if not self.rule.threshold.peers:
+            sigma = statistics.spread(self.reference.samples) or 0.0
+            return sigma, statistics.median_error(sigma, len(self.reference.samples))
+        # Scatter between places is what is looked for; noise is that within a place.
+        own = (self.figure.metric, self.figure.place)
+        noise = [
+            (statistics.spread(f.values) or 0.0, len(f.values))
+            for key, f in self.figures[self.figure.case].items()
+            if key[0] == own[0] and key[1] not in (None, own[1]) and not f.fault
+        ]
+        sigma = statistics.median([s for s, _ in noise])
+        samples = sum(n for _, n in noise)
+        return sigma, statistics.median_error(sigma, samples)
+
+    def _decide(self, limit: Limit) -> str:
+        return statistics.decide(self.samples, limit, self.rule.statistic, self.figure.better)
+
+    def _value(self) -> float:
+        return statistics.summarize(self.samples, self.rule.statistic, self.figure.better)
+
+    # Sentences.
+
+    def _rule(self) -> str:
+        return f"{self.rule.threshold.basis} ({self.rule.id})"
+
+    def _authority(self) -> str:
+        if self.reference is None:
+            return f"the {self._rule()}"
+        here = f"{number(self.reference.value)} {self.figure.unit}".strip()
+        text = f"{self.rule.text()}; {self.reference.name} is {here}"
+        return f"the {self.rule.threshold.basis} ({self.rule.id}: {text})"
+
+    def _measured(self, *bounds: float) -> tuple[str, list[str]]:
+        value, *others = distinct(self._value(), *bounds)
+        n, unit = len(self.samples), self.figure.unit
+        spread = statistics.spread(self.samples)
+        how = "measured once"
+        if spread is not None:
+            how = f"{self.rule.statistic} of {n}, spread {number(spread, 2)}"
+        return f"{self.name} {value} {unit} ({how})", [f"{o} {unit}".strip() for o in others]
+
+    def _beyond(self, limit: Limit) -> str:
+        head, (bound,) = self._measured(limit.bound)
+        word = "above" if limit.side == "most" else "below"
+        return f"{head} is {word} {bound}, the {limit.side} that {self._authority()} allows"
+
+    def _within(self, limits: list[Limit]) -> str:
+        head, bounds = self._measured(*(limit.bound for limit in limits))
+        if len(limits) == 2:
+            return f"{head} is between {bounds[1]} and {bounds[0]}, as {self._authority()} requires"
+        word = "above" if limits[0].side == "most" else "below"
+        allowed = f"the {limits[0].side} that {self._authority()} allows"
+        return f"{head} is not {word} {bounds[0]}, {allowed}"
+
+    def _doubt(self, limit: Limit) -> str:
+        head, (bound,) = self._measured(limit.bound)
+        low, high = distinct(min(self.samples), max(self.samples))
+        allowed = f"the {limit.side} that {self._authority()} allows"
+        return (
+            f"{head} cannot be told apart from {bound}, {allowed}: the samples reach from "
+            f"{low} to {high} {self.figure.unit}, so more repeats or a quieter machine must decide"
+        )
+
+    def _record(
+        self,
+        verdict: Literal["pass", "fail", "error", "undecidable"],
+        explanation: str,
+        limits: Sequence[Limit] = (),
+        value: float | None = None,
+    ) -> Judgement:
+        bounds = {limit.side: limit.bound for limit in limits}
+        reference = self.reference.value if self.reference else self.rule.threshold.reference
+        return Judgement(
+            case=self.figure.case,
+            metric=self.figure.metric,
+            place=self.figure.place,
+            verdict=verdict,
+            value=self._value() if limits else value,
+            unit=self.figure.unit,
+            statistic=self.rule.statistic,
+            samples=self.samples,
+            spread=None if self.figure.fault else statistics.spread(self.samples),
+            reference=reference,
+            lower=bounds.get("least"),
+            upper=bounds.get("most"),
+            requirement=self.rule.record(),
+            explanation=explanation,
+        )
+
+
+def _absent(
+    trial: Trial, runs: Sequence[Run], requirements: Requirements, figures: Figures
+) -> list[Judgement]:
+    """Thresholds whose figure no run produced.
+
+    One that names its check must find its metric in every case that it selects. One that
+    leaves the check open ("every check's latency_us") must find it in one case at least.
+    """
+    judgements = []
+    ran = {run.case for run in runs if worked(run)}  # of the others the whole case is an error
+    for rule in requirements.rules:
+        t = rule.threshold
+        cases = [case for case in figures if t.select.matches_case(case) and case in ran]
+        lacking = [
+            case
+            for case in cases
+            if not any(rule.applies(case, *key) for key in figures[case])
+            if not (t.peers and any(_whole(rule, key) for key in figures[case]))
+        ]
+        if t.select.check in (None, "*") and len(lacking) < len(cases):
+            continue
+        where = f" on place '{t.select.place}'" if t.select.place else ""
+        for case in lacking:
+            text = f"{case.id}: no run reported {t.metric}{where}, which {rule.id} requires"
+            judgements.append(
+                Judgement(
+                    case=case,
+                    metric=t.metric,
+                    verdict="error",
+                    unit=t.unit or "",
+                    statistic=rule.statistic,
+                    requirement=rule.record(),
+                    explanation=f"{text} (the {t.basis}); its selection may be too wide",
+                )
+            )
+    return judgements
+
+
+def _whole(rule: Rule, key: Key) -> bool:
+    return key[1] is None and fits(rule.threshold.metric, key[0])
+
+
+# --- concluding --------------------------------------------------------------------------
+
+
+def conclude(
+    trial: Trial,
+    runs: Sequence[Run],
+    judgements: Sequence[Judgement],
+    requirements: Requirements | None = None,
+    *,
+    ended: datetime | None = None,
+) -> Verdict:
+    """The trial's verdict, and the sentences to read first.
+
+    Reject where anything failed, even beside errors: a failure is evidence enough. Else
+    incomplete where anything is an error, missing or undecidable, or nothing was judged.
+    The runs are looked at again, so that judgements that leave one out cannot hide it.
+    With ``requirements``, thresholds that match no case of the trial are told of too.
+    ``ended`` is now unless given.
+    """
+    counts = dict.fromkeys(VERDICTS, 0)
+    for judgement in judgements:
+        counts[judgement.verdict] += 1
+    faults = case_faults(trial, runs)
+    verdict: Literal["accept", "reject", "incomplete"] = "accept"
+    if counts["fail"]:
+        verdict = "reject"
+    elif faults or not judgements or counts["pass"] < len(judgements):
+        verdict = "incomplete"
+    findings = _findings(trial, runs, judgements, faults)
+    if requirements is not None:
+        findings += unmatched(trial, runs, requirements)
+    findings = list(dict.fromkeys(findings))
+    if len(findings) > MOST_FINDINGS:
+        rest = len(findings) - MOST_FINDINGS
+        findings = [*findings[:MOST_FINDINGS], f"and {rest} more"]
+    return Verdict(
+        verdict=verdict, counts=counts, findings=findings, ended=ended or datetime.now(UTC)
+    )
+
+
+def unmatched(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> list[str]:
+    """Notes on thresholds that select no case of this trial, contracts first."""
+    cases = all_cases(trial, runs)
+    idle = [
+        rule
+        for rule in requirements.rules
+        if not any(rule.threshold.select.matches_case(case) for case in cases)
+    ]
+    return [
+        f"note: the {rule.threshold.basis} {rule.id} ({rule.threshold.metric}: {rule.text()}) "
+        "selects no case of this trial and was not judged"
+        for rule in sorted(idle, key=lambda r: r.threshold.basis != "contract")
+    ]
+
+
+def _findings(
+    trial: Trial, runs: Sequence[Run], judgements: Sequence[Judgement], faults: dict[Case, str]
+) -> list[str]:
+    by: dict[str, list[Judgement]] = {verdict: [] for verdict in VERDICTS}
+    for judgement in judgements:
+        by[judgement.verdict].append(judgement)
+    findings = _common_nodes(by["fail"], judgements, Places(runs))
+    findings += [j.explanation for j in sorted(by["fail"], key=_gravity)]
+    findings += list(faults.values())
+    for verdict in ("error", "undecidable"):
+        findings += [j.explanation for j in by[verdict]]
+    without: dict[Case, dict[str, None]] = defaultdict(dict)
+    for j in by["missing"]:
+        without[j.case][j.metric] = None
+    findings += [
+        f"{case.id}: no requirement says what {', '.join(metrics)} must be"
+        for case, metrics in without.items()
+    ]
+    if not judgements:
+        findings.append(f"{trial.trial}: nothing was judged")
+    return findings
+
+
+def _gravity(judgement: Judgement) -> tuple[int, float]:
+    """Contracts before baselines before models, then the largest violation first."""
+    basis = judgement.requirement.basis if judgement.requirement else "model"
+    violation = 0.0
+    if judgement.value is not None:
+        if judgement.upper is not None:
+            violation = (judgement.value - judgement.upper) / (abs(judgement.upper) or 1.0)
+        if judgement.lower is not None:
+            below = (judgement.lower - judgement.value) / (abs(judgement.lower) or 1.0)
+            violation = max(violation, below)
+    return ("contract", "baseline", "model").index(basis), -violation
+
+
+def _common_nodes(
+    fails: Sequence[Judgement], judgements: Sequence[Judgement], places: Places
+) -> list[str]:
+    """For each metric whose failing links all share one node: that node."""
+    links: dict[tuple[Case, str], dict[str, None]] = defaultdict(dict)
+    for j in fails:
+        if j.place and places.ends(j.place):
+            links[j.case, j.metric][j.place] = None
+    findings = []
+    for (case, metric), failing in links.items():
+        common = set.intersection(*(set(places.ends(link)) for link in failing))
+        if len(failing) < 2 or len(common) != 1:
+            continue
+        (node,) = common
+        all_of_node = {
+            j.place
+            for j in judgements
+            if (j.case, j.metric) == (case, metric) and j.place and node in places.ends(j.place)
+        }
+        findings.append(
+            f"node {node} is common to all {len(failing)} failing links of {case.id}: {metric} "
+            f"({', '.join(failing)}; {len(failing)} of the {len(all_of_node)} links of {node}): "
+            f"look at this node, its cable and its switch port first"
+        )
+    return findings
+
+
+class Places:
+    """Tells nodes from links: node names may contain the ``-`` that links are written with."""
+
+    def __init__(self, runs: Iterable[Run]):
+        self.nodes: set[str] = set()
+        for run in runs:
+            self.nodes.update(run.job.nodes)
+            self.nodes.update(c.node for c in (run.path.counters if run.path else ()))
+
+    def ends(self, place: str) -> tuple[str, ...]:
+        """The two nodes of a link; () for anything else."""
+        if place in self.nodes:
+            return ()
+        parts = place.split("-")
+        cuts = [("-".join(parts[:i]), "-".join(parts[i:])) for i in range(1, len(parts))]
+        known = [cut for cut in cuts if set(cut) <= self.nodes]
+        if known or len(cuts) == 1:
+            return (known or cuts)[0]
+        half = len(parts) // 2  # no names known: two alike names have equally many parts
+        return cuts[half - 1] if len(parts) % 2 == 0 and parts[0] == parts[half] else ()
+
+    def on(self, place: str | None) -> str:
+        """`` on node n3``, `` on link n1-n3``, or nothing."""
+        if not place:
+            return ""
+        return f" on {'link' if self.ends(place) else 'node'} {place}"
+
+
+# --- words -------------------------------------------------------------------------------
+
+
+def number(x: float, digits: int = 4) -> str:
+    """A figure for people: so many significant digits, and no exponent where avoidable."""
+    if x == 0 or not math.isfinite(x):
+        return f"{x:g}"
+    power = math.floor(math.log10(abs(x)))
+    if power < -5 or power > 12:
+        return f"{x:.{digits}g}"
+    text = f"{x:.{max(0, digits - 1 - power)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def distinct(value: float, *others: float) -> list[str]:
+    """The figures with as many digits as it takes to tell the first from the others."""
+    texts: list[str] = []
+    for digits in range(4, 13):
+        texts = [number(x, digits) for x in (value, *others)]
+        if all(
+            text != texts[0] or other == value
+            for text, other in zip(texts[1:], others, strict=True)
+        ):
+            break
+    return texts
+
+
+def _list(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _natural(key: Key) -> tuple[str, list[tuple[int, str]]]:
+    """Sorts n2 before n10."""
+    text, parts = "", []
+    for char in key[1] or "":
+        if text and char.isdecimal() != text[-1].isdecimal():
+            parts.append(text)
+            text = ""
+        text += char
+    parts += [text] if text else []
+    return key[0], [(int(p), "") if p.isdecimal() else (-1, p) for p in parts]

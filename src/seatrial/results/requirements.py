@@ -1,0 +1,375 @@
+"""``requirements.yaml``: the thresholds of a site, and which of them apply to a figure.
+
+Each entry selects cases (glob patterns), names a metric and gives a bound in one of four
+forms: about a ``reference``, absolute, ``relative_to`` another metric of the same trial,
+or against the metric's ``peers``. This module reads and matches; ``judge`` measures
+figures against the bounds.
+
+Which apply: every contract that matches, and of the others (baseline, model) the most
+specific one. An exact word counts more than a list of words, a list more than a pattern,
+a pattern more than nothing or ``*``; summed over the selection's keys and the metric. Of
+equally specific entries the one further down wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from seatrial import yamlfile
+from seatrial.results.record import Case
+from seatrial.results.record import Requirement as RequirementRecord
+from seatrial.results.statistics import Statistic
+from seatrial.yamlfile import Fault, Lines
+
+SCHEMA = 1
+Patterns = str | list[str]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+_KEYS = ("check", "variant", "transport", "profile", "place")
+
+
+class Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Select(Entry):
+    """Which cases. Glob patterns or lists of them; what is omitted matches everything.
+
+    ``place: ""`` is the case as a whole, ``place: "?*"`` every named place.
+    """
+
+    check: Patterns | None = Field(None, examples=["netpipe"])
+    variant: Patterns | None = Field(None, examples=['""'])
+    transport: Patterns | None = Field(None, examples=["tcp"])
+    profile: Patterns | None = Field(None, examples=["default"])
+    nodes: int | list[int] | None = Field(None, examples=["2"])
+    place: Patterns | None = Field(None, examples=["n1-n2"])
+
+    def matches_case(self, case: Case) -> bool:
+        nodes = [self.nodes] if isinstance(self.nodes, int) else self.nodes
+        return (nodes is None or case.nodes in nodes) and all(
+            fits(getattr(self, key), getattr(case, key)) for key in _KEYS[:-1]
+        )
+
+    def matches(self, case: Case, place: str | None) -> bool:
+        return self.matches_case(case) and fits(self.place, place or "")
+
+    def weight(self) -> int:
+        nodes = 0 if self.nodes is None else 3 if isinstance(self.nodes, int) else 2
+        return nodes + sum(_weight(getattr(self, key)) for key in _KEYS)
+
+
+class Other(Entry):
+    """Another metric of the same trial. What is omitted is as in the judged case.
+
+    Another ``check`` has variants of its own: there an omitted ``variant`` is "".
+    """
+
+    check: str | None = Field(None, examples=["netpipe"])
+    variant: str | None = None
+    transport: str | None = Field(None, examples=["tcp"])
+    profile: str | None = Field(None, examples=["default"])
+    nodes: int | None = Field(None, examples=["2"])
+    place: str | None = None
+    metric: str = Field(examples=["latency_us"])
+    same_run: bool = False
+
+    def case(self, judged: Case) -> Case:
+        new_check = self.check is not None and self.check != judged.check
+        variant = self.variant if self.variant is not None else "" if new_check else judged.variant
+        return Case(
+            check=self.check or judged.check,
+            variant=variant,
+            transport=self.transport or judged.transport,
+            profile=self.profile or judged.profile,
+            nodes=self.nodes or judged.nodes,
+        )
+
+    @model_validator(mode="after")
+    def _one_run_is_one_case(self) -> Other:
+        named = [k for k in (*_KEYS[:-1], "nodes") if getattr(self, k) is not None]
+        if self.same_run and named:
+            raise Fault(
+                f"the same run is of the same case: '{named[0]}' cannot be given",
+                f"remove '{named[0]}', or 'same_run'",
+                named[0],
+            )
+        return self
+
+
+class Threshold(Entry):
+    """One entry of ``requirements``."""
+
+    select: Select = Select()
+    metric: str = Field(examples=["latency_us"])
+    basis: Literal["contract", "baseline", "model"]
+    source: str = Field("", examples=['"tender 2026-17, annex B, line 4"'])
+    statistic: Statistic | None = None
+    unit: str | None = Field(None, examples=["us"])
+    reference: Finite | None = Field(None, ge=0)
+    lower: Finite | None = None
+    upper: Finite | None = None
+    relative_to: Other | None = None
+    peers: Literal["median"] | None = None
+    at_most: Finite | None = None
+    at_least: Finite | None = None
+
+    @property
+    def form(self) -> Literal["reference", "relative", "peers", "plain"]:
+        if self.reference is not None:
+            return "reference"
+        return "relative" if self.relative_to else "peers" if self.peers else "plain"
+
+    def bounds(self) -> tuple[float | None, float | None]:
+        """(least, most) in ``unit``, for the two absolute forms."""
+        if self.reference is None:
+            return self.at_least, self.at_most
+        if self.reference == 0:
+            return self.lower, self.upper
+        base = self.reference
+        least = None if self.lower is None else base * (1 + self.lower)
+        return least, None if self.upper is None else base * (1 + self.upper)
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Threshold:
+        faults = list(self._faults())
+        if faults:
+            raise Fault.several(faults)
+        return self
+
+    def _faults(self) -> Iterable[tuple[str, str, str]]:
+        forms = [f for f in ("reference", "relative_to", "peers") if getattr(self, f) is not None]
+        if len(forms) > 1:
+            yield f"'{forms[0]}' and '{forms[1]}' exclude each other", "keep one", forms[1]
+        if self.basis == "contract" and not self.source.strip():
+            yield "a contract must name its source", "add 'source: \"tender, page\"'", "source"
+        if self.form in ("reference", "plain") and not self.unit:
+            yield "an absolute bound needs its unit", "add 'unit: us'", "unit"
+        fractions = [k for k in ("lower", "upper") if getattr(self, k) is not None]
+        ratios = [k for k in ("at_most", "at_least") if getattr(self, k) is not None]
+        if self.form == "reference":
+            yield from self._reference_faults(fractions, ratios)
+            return
+        if fractions:
+            name = fractions[0]
+            yield (
+                f"'{name}' is a fraction of a 'reference', which is not given",
+                (f"add 'reference', or use '{'at_most' if name == 'upper' else 'at_least'}'"),
+                name,
+            )
+        if not ratios:
+            yield "no bound", "add 'at_most' or 'at_least'", ""
+        if len(ratios) == 2 and self.at_least > self.at_most:  # type: ignore[operator]
+            yield "'at_least' is above 'at_most': nothing can pass", "exchange them", "at_least"
+        for name in ratios if self.form in ("relative", "peers") else []:
+            if getattr(self, name) <= 0:
+                yield "a ratio must be above zero", f"write for example '{name}: 1.5'", name
+
+    def _reference_faults(
+        self, fractions: list[str], ratios: list[str]
+    ) -> Iterable[tuple[str, str, str]]:
+        if ratios:
+            name = ratios[0]
+            use = "upper" if name == "at_most" else "lower"
+            yield f"'{name}' does not go with 'reference'", f"use '{use}', a fraction", name
+        elif not fractions:
+            yield "a reference without a bound", "add 'upper: 0.10' or 'lower: -0.05'", "reference"
+        # The same limits as ReFrame's references, so that ReFrame can use them as they are.
+        if self.lower is not None and self.lower > 0:
+            yield "'lower' must not be above zero", f"write 'lower: -{self.lower:g}'", "lower"
+        if self.lower is not None and self.lower < -1 and self.reference:
+            yield "'lower' is a fraction, from -1 to 0", "write 5 % below as -0.05", "lower"
+        if self.upper is not None and self.upper < 0:
+            yield "'upper' must not be below zero", f"write 'upper: {-self.upper:g}'", "upper"
+
+
+class Informative(Entry):
+    """Metrics that are recorded and never judged, with the reason why."""
+
+    select: Select = Select()
+    metric: Patterns = Field(examples=['"*_triad_*"'])
+    reason: str = Field(min_length=1, examples=['"context for hpl_GFLOPS"'])
+
+
+class Defaults(Entry):
+    statistic: Statistic = "median"
+
+
+class Document(Entry):
+    schema_version: Literal[1] = Field(alias="schema")
+    defaults: Defaults = Defaults()
+    requirements: list[Threshold] = []
+    informative: list[Informative] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_lists(cls, data: Any) -> Any:
+        """``requirements:`` with nothing behind it is an empty list, as a new file has it."""
+        if not isinstance(data, dict):
+            return data
+        return {k: v for k, v in data.items() if v is not None or k == "schema"}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A threshold with the place where it is written."""
+
+    threshold: Threshold
+    file: str  # the file's name, without its folder: records must not name a machine's paths
+    line: int
+    statistic: Statistic
+
+    @property
+    def id(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    @property
+    def weight(self) -> int:
+        return self.threshold.select.weight() + _weight(self.threshold.metric)
+
+    def applies(self, case: Case, metric: str, place: str | None) -> bool:
+        if self.threshold.peers and not place:  # the case as a whole has no peers
+            return False
+        t = self.threshold
+        return t.select.matches(case, place) and fits(t.metric, metric)
+
+    def record(self) -> RequirementRecord:
+        return RequirementRecord(id=self.id, basis=self.threshold.basis, text=self.text())
+
+    def text(self) -> str:
+        """The bound for people: ``at most 3 x latency_us of netpipe.tcp``."""
+        t = self.threshold
+        unit = f" {t.unit}" if t.unit else ""
+        if t.form == "reference":
+            least, most = t.bounds()
+            limits = [f"at least {least:.6g}{unit}"] if least is not None else []
+            limits += [f"at most {most:.6g}{unit}"] if most is not None else []
+            return f"{' and '.join(limits)} (reference {t.reference:.6g}{unit})"
+        of = ""
+        if t.relative_to:
+            of = f" x {t.relative_to.metric}{_of(t.relative_to)}"
+        elif t.peers:
+            of = " x the median of the other places"
+        elif unit:
+            of = unit
+        words = (("at least", t.at_least), ("at most", t.at_most))
+        return " and ".join(f"{word} {x:.6g}{of}" for word, x in words if x is not None)
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """A requirements file in memory. Empty: every metric is without a requirement."""
+
+    rules: tuple[Rule, ...] = ()
+    informative: tuple[Informative, ...] = ()
+    default_statistic: Statistic = "median"
+    file: Path | None = None
+    lines: Lines | None = None
+
+    def matching(self, case: Case, metric: str, place: str | None = None) -> list[Rule]:
+        """Every rule whose selection fits, in the file's order, displaced ones included."""
+        return [rule for rule in self.rules if rule.applies(case, metric, place)]
+
+    def applying(self, case: Case, metric: str, place: str | None = None) -> list[Rule]:
+        """The rules to judge by: all contracts, then the most specific of the others."""
+        found = self.matching(case, metric, place)
+        contracts = [rule for rule in found if rule.threshold.basis == "contract"]
+        others = [rule for rule in found if rule.threshold.basis != "contract"]
+        # max() keeps the first of equals: reversed, that is the one further down.
+        winner = max(reversed(others), key=lambda rule: rule.weight, default=None)
+        return contracts + ([winner] if winner else [])
+
+    def is_informative(self, case: Case, metric: str, place: str | None = None) -> bool:
+        return any(
+            entry.select.matches(case, place) and fits(entry.metric, metric)
+            for entry in self.informative
+        )
+
+    def reframe_reference(
+        self, case: Case, metric: str, place: str | None = None
+    ) -> tuple[float, float | None, float | None, str] | None:
+        """``(value, lower, upper, unit)`` for ReFrame, which has one reference per metric.
+
+        Only absolute bounds; None where there is none. Of several contracts the most
+        specific. ReFrame's verdict is a first look; Seatrial's own is by all of them.
+        """
+        rules = [
+            rule
+            for rule in self.applying(case, metric, place)
+            if rule.threshold.form in ("reference", "plain")
+        ]
+        if not rules:
+            return None
+        rank = {"contract": 1}
+        best = max(
+            reversed(rules), key=lambda rule: (rank.get(rule.threshold.basis, 0), rule.weight)
+        )
+        return _reframe(best.threshold)
+
+
+def load_requirements(path: Path | str) -> Requirements:
+    """Read ``requirements.yaml``. Raises InputError with every fault in it."""
+    document, lines = yamlfile.load(path, Document)
+    return build(document, lines, Path(path))
+
+
+def build(document: Document, lines: Lines, file: Path) -> Requirements:
+    default = document.defaults.statistic
+    rules = tuple(
+        Rule(t, file.name, lines.of(("requirements", i)) or 0, t.statistic or default)
+        for i, t in enumerate(document.requirements)
+    )
+    return Requirements(rules, tuple(document.informative), default, file, lines)
+
+
+def fits(patterns: Patterns | None, text: str) -> bool:
+    """Whether a text fits a glob pattern, one of several, or no pattern at all."""
+    if patterns is None:
+        return True
+    several = [patterns] if isinstance(patterns, str) else patterns
+    return any(fnmatchcase(text, pattern) for pattern in several)
+
+
+def is_glob(patterns: Patterns) -> bool:
+    several = [patterns] if isinstance(patterns, str) else patterns
+    return any(mark in pattern for pattern in several for mark in "*?[")
+
+
+def _weight(patterns: Patterns | None) -> int:
+    if patterns is None or patterns == "*":
+        return 0
+    if is_glob(patterns):
+        return 1
+    return 3 if isinstance(patterns, str) or len(patterns) == 1 else 2
+
+
+def _of(other: Other) -> str:
+    if other.same_run:
+        return " of the same run"
+    words = [other.check, other.variant, other.transport, other.profile]
+    name = ".".join(word for word in words if word)
+    if other.nodes:
+        name += f".{other.nodes}n" if name else f"{other.nodes} nodes"
+    name += f" at {other.place}" if other.place else ""
+    return f" of {name}" if name else ""
+
+
+def _reframe(t: Threshold) -> tuple[float, float | None, float | None, str]:
+    unit = t.unit or ""
+    if t.reference is not None:
+        return t.reference, t.lower, t.upper, unit
+    least, most = t.at_least, t.at_most
+    if most is None:
+        return (least or 0.0, 0.0, None, unit)
+    if least is None:
+        return (most, None, 0.0, unit)
+    if most == 0:
+        return (0.0, least, 0.0, unit)
+    # ReFrame turns fractions around below zero, and refuses those below -1.
+    lower = least / most - 1 if most > 0 else 1 - least / most
+    return (most, max(-1.0, lower) if most > 0 else lower, 0.0, unit)

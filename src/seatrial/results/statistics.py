@@ -1,0 +1,183 @@
+"""Robust statistics of few samples: what the judge and the baseline reckon with.
+
+All functions are plain arithmetic on finite floats, in the unit of their input. Nothing
+here knows of metrics or files. Benchmarks have outliers on one side (a daemon woke up, a
+retransmission), hence medians and median deviations instead of means.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Statistic = Literal["median", "best", "worst", "p99"]
+Better = Literal["lower", "higher"]
+
+MAD_TO_SIGMA = 1.4826  # 1 / Phi^-1(3/4): makes the MAD of a normal distribution its sigma
+# Expected range of n normal samples in units of sigma (Tippett 1925; the d2 of control charts).
+_RANGE = {2: 1.128, 3: 1.693}
+# Small-sample factors that make the MAD unbiased for normal samples: C. Croux and
+# P. J. Rousseeuw, "Time-efficient algorithms for two highly robust estimators of scale",
+# Computational Statistics 1 (1992), 411-428; n / (n - 0.8) beyond 9 samples.
+_MAD = {4: 1.363, 5: 1.206, 6: 1.200, 7: 1.140, 8: 1.129, 9: 1.107}
+
+
+def median(samples: Sequence[float]) -> float:
+    """Middle sample, or the mean of the two middle ones. ValueError where there is none."""
+    return float(statistics.median(samples))
+
+
+def quantile(samples: Sequence[float], fraction: float) -> float:
+    """Smallest sample that at least ``fraction`` of the samples do not exceed.
+
+    The inverse of the empirical distribution (Hyndman and Fan 1996, type 1): always a value
+    that was measured, so the 99th percentile of fewer than 100 samples is their maximum.
+    """
+    ordered = sorted(samples)
+    # The subtraction keeps a product such as 0.07 * 100 = 7.000000000000001 from rounding up.
+    return ordered[max(0, math.ceil(fraction * len(ordered) - 1e-9) - 1)]
+
+
+def summarize(samples: Sequence[float], statistic: Statistic, better: Better) -> float:
+    """The one value that is judged. ``p99`` is the value that 99 % of the samples reach.
+
+    It is the 99th percentile where lower is better, and the 1st where higher is.
+    """
+    if statistic == "median":
+        return median(samples)
+    low_is_good = better == "lower"
+    if statistic == "p99":
+        sign = 1 if low_is_good else -1
+        return sign * quantile([sign * x for x in samples], 0.99)
+    return min(samples) if low_is_good == (statistic == "best") else max(samples)
+
+
+def spread(samples: Sequence[float]) -> float | None:
+    """Robust standard deviation; None for fewer than two samples.
+
+    From four samples on: the median absolute deviation about the median, times 1.4826 and
+    the factor that corrects its bias for so few samples. For two and three: range / d2.
+    The MAD of three samples is the smaller of their two gaps, which is near zero whenever
+    two happen to agree: it would call a noisy machine steady. With so few samples nothing
+    tells an outlier from noise, so all of them count. (For two, both formulas are the same.)
+    """
+    n = len(samples)
+    if n < 2:
+        return None
+    if n in _RANGE:
+        return (max(samples) - min(samples)) / _RANGE[n]
+    centre = median(samples)
+    deviation = median([abs(x - centre) for x in samples])
+    return MAD_TO_SIGMA * _MAD.get(n, n / (n - 0.8)) * deviation
+
+
+def median_error(sigma: float, n: int) -> float:
+    """Standard error of the median of ``n`` normal samples: sqrt(pi/2) sigma / sqrt(n).
+
+    The factor is 1 for two samples and 1.16 for three; the asymptotic 1.25 is used
+    throughout, which errs towards "not certain" (Kendall and Stuart, vol. 1, 10.14).
+    """
+    return sigma if n < 2 else math.sqrt(math.pi / 2 / n) * sigma
+
+
+def median_interval(
+    samples: Sequence[float], confidence: float = 0.95
+) -> tuple[float, float] | None:
+    """Distribution-free confidence interval of the median, from order statistics.
+
+    The k-th smallest and k-th largest samples enclose the median with probability
+    1 - 2 P(Binomial(n, 1/2) < k) (David and Nagaraja, Order Statistics, 7.1). The largest k
+    that still gives ``confidence`` is used; None where even k = 1 does not (n < 6 for 95 %).
+    """
+    ordered, n = sorted(samples), len(samples)
+    tail, k = 0.0, 0
+    while k < n // 2:
+        tail += math.comb(n, k) / 2**n
+        if 2 * tail > 1 - confidence:
+            break
+        k += 1
+    return (ordered[k - 1], ordered[n - k]) if k else None
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One bound, with what is known of its own certainty. All in the unit of the samples.
+
+    ``width`` is the tolerance: the distance from the reference to the bound. Where that is
+    zero or there is no reference ("at most 50 us"), it is the bound itself. A bound that
+    was measured (a ratio to another metric) has a ``sigma``, the standard ``error`` of its
+    median, and ``extreme``: the bound by the most generous of the other metric's samples.
+    """
+
+    side: Literal["least", "most"]
+    bound: float
+    width: float
+    sigma: float = 0.0
+    error: float = 0.0
+    extreme: float | None = None
+
+    def excess(self, x: float, bound: float | None = None) -> float:
+        """How far ``x`` lies beyond; not above zero where it is within."""
+        bound = self.bound if bound is None else bound
+        distance = x - bound if self.side == "most" else bound - x
+        # reference * (1 + fraction) is not exact: a value on the bound is within.
+        return distance if abs(distance) > 1e-9 * abs(bound) else 0.0
+
+
+def decide(
+    samples: Sequence[float], limit: Limit, statistic: Statistic, better: Better
+) -> Literal["pass", "fail", "undecidable"]:
+    """Hold samples against one bound: neither accept nor reject on luck.
+
+    1. All samples beyond the bound: fail, however much they scatter.
+    2. One sample and an exact bound: the value decides, there is no spread to judge by.
+    3. ``worst`` beyond a bound, or ``best`` within it, is a fact about the samples.
+    4. Six samples or more: where the 95 % interval of the median lies on one side of the
+       bound, that side decides, however much single samples scatter.
+    5. Undecidable where the value is nearer to the bound than the standard error of the
+       median while samples lie on both sides: another set of runs could say the opposite.
+    6. Undecidable where the spread exceeds the tolerance ``width``: for a value beyond
+       always, for a value within unless it keeps more than the spread from the bound.
+       (A machine three times better than required may be noisy and still be well within.)
+    7. Else the value decides.
+
+    Moving samples away from the good side never turns a fail into a pass: a pass needs the
+    value within, and each statistic moves with its samples.
+    """
+    value = summarize(samples, statistic, better)
+    beyond = [limit.excess(x) > 0 for x in samples]
+    outside = limit.excess(value) > 0
+    by_value: Literal["pass", "fail"] = "fail" if outside else "pass"
+    extreme = limit.bound if limit.extreme is None else limit.extreme
+    if all(beyond) and all(limit.excess(x, extreme) > 0 for x in samples):
+        return "fail"
+    if len(samples) == 1 and not limit.sigma:
+        return by_value
+    if not limit.sigma and _is_fact(statistic, limit.side, better, outside):
+        return by_value
+    if statistic == "median" and not limit.sigma and (ends := median_interval(samples)):
+        sides = {limit.excess(end) > 0 for end in ends}
+        if sides == {outside}:
+            return by_value
+    own = spread(samples) or 0.0
+    sigma = math.hypot(own, limit.sigma)
+    error = median_error(own, len(samples)) if statistic == "median" else own
+    distance = abs(value - limit.bound)
+    on_both_sides = len(set(beyond)) == 2 or limit.sigma > 0
+    if on_both_sides and distance < math.hypot(error, limit.error):
+        return "undecidable"
+    if sigma > (limit.width if outside else max(limit.width, distance)):
+        return "undecidable"
+    return by_value
+
+
+def _is_fact(statistic: Statistic, side: str, better: Better, outside: bool) -> bool:
+    """Whether the value is an extreme sample that by itself says all there is to say."""
+    if statistic not in ("best", "worst"):
+        return False
+    is_maximum = (statistic == "worst") == (better == "lower")
+    nearest_to_bound = is_maximum == (side == "most")
+    return outside if nearest_to_bound else not outside

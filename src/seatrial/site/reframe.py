@@ -1,0 +1,207 @@
+"""ReFrame's configuration, derived from a site: nobody writes it twice.
+
+A partition of ReFrame is a Slurm partition under one NIC profile, an environment is a
+transport. Features are the names of the benchmarks that the site wants there, so that a
+check selects with ``+imb`` and never names a system.
+"""
+
+from __future__ import annotations
+
+import os
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from seatrial.site.agree import NO_TRANSPORT, PLAIN_SOCKETS
+from seatrial.site.load import CHECKOUT, load_site
+from seatrial.site.model import Benchmark, Site
+from seatrial.stack import load_stack
+
+CHECKS = CHECKOUT / "reframe-checks"
+#: benchmarks that run without MPI, and the pseudo transport they run under
+WITHOUT_MPI = {
+    "stream": PLAIN_SOCKETS,
+    "pairs": PLAIN_SOCKETS,
+    "node_compute": NO_TRANSPORT,
+}
+#: the program of the stack that a benchmark needs
+PROGRAM = {"netpipe": "netpipe", "imb": "imb", "osu": "osu_latency", "hpl": "hpcc", "npb": "npb_is"}
+# ReFrame slows its polling from the first to the last of these rates (Hz) by the decay factor at
+# each poll. Its own defaults leave gaps of up to 49 s; a poll costs one sacct (about 20 ms).
+POLL_RATES = {"poll_rate_max": 5, "poll_rate_min": 2, "poll_rate_decay": 0.02}
+
+
+def settings(site_file: Path | str) -> dict[str, Any]:
+    """The value of ``site_configuration`` for the site in ``site_file``.
+
+    Raises InputError where the file is wrong, or the stack is not there.
+    """
+    file = Path(site_file).resolve()
+    site = load_site(file)
+    prefix = os.environ.get("SEATRIAL_RUN_FOLDER", "")
+    return {
+        "systems": [_system(site, file, prefix)],
+        "environments": _environments(site),
+        "logging": [_logging(prefix)],
+        "storage": [_storage(site)],
+        "general": [
+            {
+                "check_search_path": [str(CHECKS)],
+                "pipeline_timeout": 5,
+                "purge_environment": False,
+                "use_login_shell": False,
+                "trap_job_errors": False,
+                "remote_detect": False,
+                "resolve_module_conflicts": False,
+                **POLL_RATES,
+            }
+        ],
+    }
+
+
+def _system(site: Site, file: Path, prefix: str) -> dict[str, Any]:
+    partitions = [
+        _partition(site, file, name, profile)
+        for name in site.partitions
+        for profile in site.nic_profiles
+    ]
+    system = {
+        "name": site.name,
+        "descr": site.description or site.name,
+        "hostnames": [site.login or ".*"],
+        "modules_system": "nomod",
+        "partitions": partitions,
+    }
+    if prefix:
+        system["stagedir"] = f"{prefix}/stage"
+        system["outputdir"] = f"{prefix}/output"
+        system["prefix"] = prefix
+    return system
+
+
+def partition_name(partition: str, profile: str) -> str:
+    """ReFrame's name of a Slurm partition under a NIC profile."""
+    return partition if profile == "default" else f"{partition}_{profile}"
+
+
+def _partition(site: Site, file: Path, name: str, profile: str) -> dict[str, Any]:
+    partition = site.partitions[name]
+    access = [f"--partition={name}", *partition.options]
+    feature = site.nic_profiles[profile].feature
+    if feature:
+        access.append(f"--constraint={feature}")
+    wanted = profile in matching(site.trial.profiles, site.nic_profiles)
+    features = [
+        benchmark
+        for benchmark, options in enabled(site)
+        if wanted and profile in matching(options.profiles, site.nic_profiles)
+    ]
+    return {
+        "name": partition_name(name, profile),
+        "descr": f"{partition.description or name}, NIC profile {profile}",
+        "scheduler": site.slurm.backend,
+        "launcher": "srun",
+        "access": access,
+        "environs": [*environment_names(site)],
+        "max_jobs": site.slurm.jobs_in_queue,
+        "features": features,
+        "sched_options": {"use_nodes_option": True, "job_submit_timeout": 60},
+        "extras": {"site_file": str(file), "profile": profile, "partition": name},
+    }
+
+
+def enabled(site: Site) -> list[tuple[str, Benchmark]]:
+    return [(name, options) for name, options in site.benchmarks if options is not None]
+
+
+def matching(patterns: list[str], names: Any) -> list[str]:
+    return [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
+
+
+def environment_names(site: Site) -> list[str]:
+    return [*site.transports, PLAIN_SOCKETS, NO_TRANSPORT]
+
+
+def offered(site: Site, stack: Any, transport: str) -> list[str]:
+    """The benchmarks that the site wants under a transport and whose program the stack has."""
+    features = []
+    for name, options in enabled(site):
+        if name in WITHOUT_MPI:
+            if WITHOUT_MPI[name] == transport:
+                features.append(name)
+            continue
+        if transport == PLAIN_SOCKETS:
+            if name == "netpipe" and options.plain_sockets:  # type: ignore[attr-defined]
+                features.append(name)
+            continue
+        if transport == NO_TRANSPORT or not matching(options.transports, [transport]):
+            continue
+        if PROGRAM[name] in stack.programs(transport):
+            features.append(name)
+    return features
+
+
+def _environments(site: Site) -> list[dict[str, Any]]:
+    stack = load_stack(site)
+    found = []
+    for name in environment_names(site):
+        network_name = site.network_of(name)
+        network = site.networks[network_name]
+        part = stack.transport(name, network.interface, network.subnet)
+        own = site.transports.get(name)
+        env = {**part.env, **(own.env if own else {})}
+        if own is None or matching(site.trial.transports, [name]):
+            features = offered(site, stack, name)
+        else:
+            features = []
+        found.append(
+            {
+                "name": name,
+                "features": features,
+                "env_vars": [[key, value] for key, value in env.items()],
+                "extras": {
+                    "programs": part.programs,
+                    "launcher": [*part.launcher, *(own.options if own else [])],
+                    "path_report": part.path_report,
+                    "blas": stack.blas(),
+                    "versions": part.versions,
+                },
+            }
+        )
+    return found
+
+
+def _logging(prefix: str) -> dict[str, Any]:
+    # An info log costs a fifth of the debug log's CPU time per check.
+    return {
+        "level": "info",
+        "handlers": [
+            {"type": "stream", "name": "stdout", "level": "info", "format": "%(message)s"},
+            {
+                "type": "file",
+                "name": f"{prefix or '.'}/reframe.log",
+                "level": "info",
+                "format": "[%(asctime)s] %(levelname)s: %(check_info)s: %(message)s",
+                "append": False,
+            },
+        ],
+        "handlers_perflog": [
+            {
+                "type": "filelog",
+                "prefix": "%(check_system)s/%(check_partition)s",
+                "level": "info",
+                "basedir": f"{prefix or '.'}/perflogs",
+                "format": "%(check_job_completion_time)s|%(version)s|%(check_display_name)s|"
+                "%(check_environ)s|%(check_jobid)s|%(check_result)s|%(check_perfvalues)s",
+                "append": True,
+            }
+        ],
+    }
+
+
+def _storage(site: Site) -> dict[str, Any]:
+    folder = os.environ.get("SEATRIAL_DATABASE_FOLDER", "")
+    storage: dict[str, Any] = {"enable": True, "backend": "sqlite"}
+    if folder:
+        storage["sqlite_db_file"] = f"{folder}/{site.name}.sqlite"
+    return storage

@@ -1,0 +1,117 @@
+"""The stack as the rest of Seatrial sees it, and as ``stack.json`` in its prefix holds it.
+
+Holds data and look-ups; builds nothing (``seatrial.stack.provision``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from seatrial.errors import InputError, LabError
+
+FILE = "stack.json"
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Transport(Model):
+    """An MPI and the path its messages take: how to run a program that way.
+
+    ``bind`` and ``report`` are environment variables like ``env``. Values of ``bind`` hold
+    ``{interface}`` and ``{subnet}`` until ``Stack.transport`` fills them in.
+    """
+
+    name: str
+    description: str
+    family: Literal["openmpi", "mpich", ""] = Field(description="which MPI ABI; none: no MPI")
+    launcher: list[str] = Field(default=[], description="srun options")
+    env: dict[str, str] = {}
+    bind: dict[str, str] = Field(default={}, description="tie it to the network under test")
+    report: dict[str, str] = Field(default={}, description="make the MPI name its path")
+    path_report: str = Field(default="", description="regular expression of that line")
+    programs: dict[str, list[str]] = Field(default={}, description="name -> command")
+    features: list[str] = []
+    versions: dict[str, str] = Field(default={}, description="of all that a run of it involves")
+
+
+class Blas(Model):
+    """One BLAS library: the folder of its libblas.so.3, for LD_LIBRARY_PATH."""
+
+    folder: str
+    version: str
+    package: str
+
+
+class Stack(Model):
+    """Everything that was provisioned."""
+
+    source: Literal["distribution"] = "distribution"
+    id: str = Field(description="hash of the recipe and of what it was built from")
+    prefix: str
+    distribution: str
+    versions: dict[str, str]
+    origins: dict[str, str] = Field(description="benchmark -> where its program is from")
+    transports: dict[str, Transport]
+    blas_libraries: dict[str, Blas]
+
+    def names(self) -> list[str]:
+        """The transports that carry MPI."""
+        return [name for name, part in self.transports.items() if part.family]
+
+    def programs(self, transport: str) -> dict[str, list[str]]:
+        """Program name -> command, under a transport. Raises InputError."""
+        return dict(self._part(transport).programs)
+
+    def transport(
+        self, name: str, interface: str = "", subnet: str = "", *, report: bool = True
+    ) -> Transport:
+        """A transport with everything it needs in ``env``.
+
+        With an interface (and its subnet) the transport is tied to that network; with
+        ``report`` the MPI prints which path it chose. Raises InputError for a name that the
+        stack does not have.
+        """
+        part = self._part(name)
+        env = dict(part.env)
+        if interface:
+            network = {"interface": interface, "subnet": subnet}
+            env |= {key: value.format_map(network) for key, value in part.bind.items()}
+        if report:
+            env |= part.report
+        return part.model_copy(update={"env": env})
+
+    def blas(self) -> dict[str, str]:
+        """BLAS name -> folder of its libblas.so.3."""
+        return {name: library.folder for name, library in self.blas_libraries.items()}
+
+    def save(self) -> None:
+        """Write ``stack.json`` into the prefix, whole or not at all."""
+        file = Path(self.prefix) / FILE
+        partial = file.with_suffix(".partial")
+        partial.write_text(self.model_dump_json(indent=1) + "\n")
+        partial.replace(file)
+
+    def _part(self, name: str) -> Transport:
+        try:
+            return self.transports[name]
+        except KeyError:
+            known = ", ".join(self.transports)
+            raise InputError(f"the stack has no transport {name!r}; it has {known}") from None
+
+
+def read(prefix: Path) -> Stack:
+    """The stack in a prefix. Raises LabError where there is none, or not one of this version."""
+    file = prefix / FILE
+    try:
+        return Stack.model_validate_json(file.read_text())
+    except FileNotFoundError:
+        raise LabError(f"there is no stack in {prefix}: run `seatrial stack provision`") from None
+    except ValueError as error:
+        raise LabError(
+            f"{file} is not of this version of Seatrial: run `seatrial stack provision` ({error})"
+        ) from None

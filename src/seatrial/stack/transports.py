@@ -1,0 +1,184 @@
+"""Every transport of the stack: which MPI, how Slurm starts it, which path messages take.
+
+Data only. ``{prefix}`` and ``{lib}`` (the multiarch library folder) are filled in when the
+stack is provisioned, ``{interface}`` and ``{subnet}`` when a transport is used.
+
+Where a transport differs from the defaults of its MPI there is a reason:
+
+* The lab's nodes share the machine's cores, so a rank that waits must give its core away.
+  Open MPI, MPICH and libfabric have a setting for it; UCX and Intel MPI have none.
+* Shared memory is off: with several ranks on a node all messages take the path under test.
+"""
+
+from __future__ import annotations
+
+from seatrial.stack.model import Transport
+
+PMIX = ["--mpi=pmix"]
+PMI2 = ["--mpi=pmi2"]
+
+_OPENMPI = {
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+    "OMPI_MCA_io": "^romio321",
+    "PYTHONPATH": "{prefix}/python",
+    "MPI4PY_MPIABI": "openmpi",
+    # libmpi.so.12 over Open MPI, for programs that come as a binary of the MPICH ABI
+    "LD_LIBRARY_PATH": "{prefix}/bridge",
+}
+_MPICH_ABI = {
+    "PYTHONPATH": "{prefix}/python",
+    "MPI4PY_MPIABI": "mpich",
+}
+_MPICH = {
+    **_MPICH_ABI,
+    "LD_LIBRARY_PATH": "{prefix}/mpich/lib",
+    "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1",
+    "MPIR_CVAR_NOLOCAL": "1",
+}
+_UCX_BIND = {"UCX_NET_DEVICES": "{interface}"}
+_OFI_BIND = {"FI_TCP_IFACE": "{interface}"}
+
+TRANSPORTS = (
+    Transport(
+        name="openmpi-tcp",
+        description="Open MPI, ob1 over the TCP BTL",
+        family="openmpi",
+        launcher=PMIX,
+        env={**_OPENMPI, "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "tcp,self"},
+        bind={"OMPI_MCA_btl_tcp_if_include": "{interface}"},
+        report={"OMPI_MCA_btl_base_verbose": "30"},
+        path_report=r"btl: tcp: attempting to connect\(\) to \[\[.*\]\] address",
+        features=["mpi", "tcp"],
+    ),
+    Transport(
+        name="openmpi-ucx",
+        description="Open MPI, UCX over TCP",
+        family="openmpi",
+        launcher=PMIX,
+        # without "any" Open MPI refuses UCX where it finds no InfiniBand
+        env={
+            **_OPENMPI,
+            "OMPI_MCA_pml": "ucx",
+            "OMPI_MCA_btl": "self",
+            "OMPI_MCA_osc": "^ucx",
+            "OMPI_MCA_opal_common_ucx_tls": "any",
+            "OMPI_MCA_opal_common_ucx_devices": "any",
+            "UCX_TLS": "tcp,self",
+        },
+        bind=_UCX_BIND,
+        report={"UCX_LOG_LEVEL": "info"},
+        path_report=r"UCX +INFO .*inter-node cfg|UCX +INFO +ep_cfg\[.*tcp/",
+        features=["mpi", "ucx"],
+    ),
+    Transport(
+        name="openmpi-ofi",
+        description="Open MPI, libfabric's tcp provider",
+        family="openmpi",
+        launcher=PMIX,
+        env={
+            **_OPENMPI,
+            "OMPI_MCA_pml": "cm",
+            "OMPI_MCA_mtl": "ofi",
+            "OMPI_MCA_btl": "self",
+            "OMPI_MCA_mtl_ofi_provider_include": "tcp;ofi_rxm",
+        },
+        bind=_OFI_BIND,
+        report={"OMPI_MCA_mtl_base_verbose": "1"},
+        path_report=r"mtl:ofi:prov(ider)?: ",
+        features=["mpi", "ofi"],
+    ),
+    Transport(
+        name="mpich-ucx",
+        description="MPICH, ch4:ucx",
+        family="mpich",
+        launcher=PMI2,
+        env={**_MPICH, "MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": "tcp,self"},
+        bind=_UCX_BIND,
+        report={"UCX_LOG_LEVEL": "info"},
+        path_report=r"UCX +INFO .*inter-node cfg|UCX +INFO +ep_cfg\[.*tcp/",
+        features=["mpi", "ucx"],
+    ),
+    Transport(
+        name="mpich-ofi",
+        description="MPICH, ch4:ofi",
+        family="mpich",
+        launcher=PMI2,
+        env={**_MPICH, "MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"},
+        bind=_OFI_BIND,
+        report={"MPIR_CVAR_DEBUG_SUMMARY": "1"},
+        path_report=r"provider: tcp|prov_name: tcp",
+        features=["mpi", "ofi"],
+    ),
+    Transport(
+        name="intelmpi-tcp",
+        description="Intel MPI, libfabric's tcp provider",
+        family="mpich",
+        launcher=PMI2,
+        env={
+            **_MPICH_ABI,
+            "LD_LIBRARY_PATH": "{prefix}/intelmpi/lib:{prefix}/mpich/lib/mpich",
+            "FI_PROVIDER_PATH": "{prefix}/mpich/lib/mpich/libfabric",
+            "I_MPI_ROOT": "{prefix}/intelmpi",
+            "I_MPI_PMI": "pmi2",
+            "I_MPI_PMI_LIBRARY": "{lib}/libpmi2.so.0",
+            "I_MPI_FABRICS": "ofi",
+            "I_MPI_OFI_PROVIDER": "tcp",
+            "I_MPI_THREAD_YIELD": "3",
+        },
+        bind=_OFI_BIND,
+        report={"I_MPI_DEBUG": "5"},
+        path_report=r"libfabric provider: ",
+        features=["mpi", "ofi"],
+    ),
+    # Not MPI: what the pseudo transports of the checks run.
+    Transport(
+        name="tcp",
+        description="TCP sockets, no MPI",
+        family="",
+        features=["tcp"],
+    ),
+    Transport(
+        name="none",
+        description="on each node by itself; Open MPI only starts the program",
+        family="",
+        launcher=PMIX,
+        env={**_OPENMPI, "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self"},
+    ),
+)
+
+#: where the programs are, per MPI ABI; {bench} is the family's folder
+_OSU = ["/usr/bin/python3", "{prefix}/osu/run.py"]
+_COMMON = {
+    "netpipe": ["{bench}/NPmpi"],
+    "imb": ["{prefix}/intelmpi/bin/IMB-MPI1"],
+    # HPL and DGEMM only: hpcc's other tests take ten times as long
+    "hpcc": ["/usr/bin/env", "HPCC_TESTS=SingleDGEMM,StarDGEMM,HPL", "{bench}/hpcc"],
+    "hpcc_all": ["{bench}/hpcc"],
+    "npb_is": ["{bench}/is"],
+    "npb_ep": ["{bench}/ep"],
+    "osu_latency": [*_OSU, "latency", "-i", "1000", "-x", "100"],
+    "osu_bw": [*_OSU, "bw"],
+    "osu_bibw": [*_OSU, "bibw"],
+    "osu_multi_lat": [*_OSU, "multi_lat", "-i", "1000", "-x", "100"],
+}
+_SOCKETS = {"nptcp": ["/usr/bin/NPtcp"], "iperf3": ["/usr/bin/iperf3"]}
+
+#: transport name, else family -> program name -> command
+PROGRAMS = {
+    "openmpi": _COMMON,
+    "mpich": _COMMON,
+    "tcp": _SOCKETS,
+    "none": {"npb_ep": ["{prefix}/bench/openmpi/ep"]},
+}
+
+#: program -> where it is from
+ORIGINS = {
+    "netpipe": "NetPIPE 3.7.2, Debian's source package netpipe, built for each MPI ABI",
+    "nptcp": "NetPIPE, Debian's package netpipe-tcp",
+    "imb": "Intel MPI Benchmarks, IMB-MPI1 of PyPI's impi-rt 2021.19.0 (a binary of the MPICH "
+    "ABI; under Open MPI over the ABI bridge of this stack)",
+    "hpcc": "HPC Challenge 1.5.0, Debian's source package hpcc, built for each MPI ABI",
+    "npb": "NPB 3.3 IS and EP as MPI C, from PyPI's source distribution of simgrid 4.1",
+    "osu": "OSU micro-benchmarks in Python, from PyPI's source distribution of mpi4py 4.1.2",
+    "iperf3": "Debian's package iperf3",
+}

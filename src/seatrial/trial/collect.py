@@ -1,0 +1,227 @@
+"""Gather what a finished (or broken) ReFrame run left: one ``run`` record per case and repeat."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from seatrial.checks.evidence import EVIDENCE_FILE
+from seatrial.results.record import Case, Job, Run
+
+REPORT_FILE = "reframe-report.json"
+SACCT_FIELDS = "jobid,state,exitcode,submit,start,end,nodelist,partition"
+Runner = Callable[[list[str]], subprocess.CompletedProcess]
+
+
+@dataclass(frozen=True)
+class TestCase:
+    """What ReFrame's report says of one of its test cases."""
+
+    benchmark: str
+    transport: str
+    partition: str
+    nodes: int | None
+    repeat: int | None
+    jobid: str
+    result: str
+    phase: str
+    reason: str
+    stagedir: Path | None
+
+
+def read_report(file: Path) -> list[TestCase]:
+    """The test cases of ReFrame's report; empty where ReFrame wrote none or a damaged one."""
+    try:
+        report = json.loads(file.read_text())
+    except (FileNotFoundError, ValueError):
+        return []
+    found = []
+    for session in report.get("runs", []):
+        for entry in session.get("testcases", []):
+            parameters = entry.get("check_params") or {}
+            stagedir = entry.get("stagedir")
+            found.append(
+                TestCase(
+                    benchmark=Path(entry.get("filename") or "").stem,
+                    transport=entry.get("environ") or "",
+                    partition=entry.get("partition") or "",
+                    nodes=_whole(parameters.get("num_nodes", entry.get("num_nodes"))),
+                    repeat=_whole(parameters.get("repeat", entry.get("repeat"))),
+                    jobid=str(entry.get("job_id", entry.get("jobid")) or ""),
+                    result=entry.get("result") or "",
+                    phase=entry.get("fail_phase") or "",
+                    reason=entry.get("fail_reason") or "",
+                    stagedir=Path(stagedir) if stagedir else None,
+                )
+            )
+    return found
+
+
+def _whole(value: object) -> int | None:
+    try:
+        return int(str(value))
+    except ValueError:
+        return None
+
+
+def read_evidence(folder: Path) -> list[Run]:
+    """The runs that a check wrote into its stage folder; empty where it came to none."""
+    try:
+        data = json.loads((folder / EVIDENCE_FILE).read_text())
+        return [Run.model_validate(entry) for entry in data]
+    except (FileNotFoundError, ValueError, ValidationError):
+        return []
+
+
+def job_facts(ids: Iterable[str], run: Runner) -> dict[str, Job]:
+    """What Slurm's accounting knows of the jobs; empty where it cannot be asked."""
+    wanted = ",".join(sorted({one for one in ids if one}))
+    if not wanted:
+        return {}
+    try:
+        answer = run(["sacct", "-X", "-P", "-n", "-j", wanted, "-o", SACCT_FIELDS])
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    return parse_sacct(answer.stdout) if answer.returncode == 0 else {}
+
+
+def parse_sacct(text: str) -> dict[str, Job]:
+    """Job id -> Job from ``sacct -X -P -n -o`` with the fields above. Other lines are passed over."""
+    found = {}
+    for line in text.splitlines():
+        words = line.split("|")
+        if len(words) != 8:
+            continue
+        found[words[0]] = Job(
+            id=words[0],
+            state=words[1].split(" ")[0],
+            exit_code=_whole(words[2].split(":")[0]),
+            submitted=_time(words[3]),
+            started=_time(words[4]),
+            ended=_time(words[5]),
+            nodes=_expand(words[6]),
+            partition=words[7],
+        )
+    return found
+
+
+def _expand(text: str) -> list[str]:
+    from ClusterShell.NodeSet import NodeSet, NodeSetException
+
+    try:
+        return list(NodeSet(text)) if text and "assigned" not in text else []
+    except NodeSetException:
+        return [text]
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except ValueError:
+        return None
+
+
+#: Slurm's states that explain by themselves why a case has no figures
+BAD_STATES = {
+    "CANCELLED": "the job was cancelled",
+    "FAILED": "the job failed",
+    "TIMEOUT": "the job ran into its time limit",
+    "NODE_FAIL": "a node failed while the job ran",
+    "BOOT_FAIL": "a node failed to boot for the job",
+    "OUT_OF_MEMORY": "the job ran out of memory",
+    "PREEMPTED": "the job was preempted",
+    "DEADLINE": "the job missed its deadline",
+}
+
+
+def collect(
+    folder: Path,
+    cases: list[Case],
+    repeats: int,
+    profile_of: Callable[[str], str],
+    run: Runner,
+    why_not: str = "",
+) -> list[Run]:
+    """All runs of the trial in ``folder``; a planned one that left nothing becomes an error.
+
+    Moves each job's files to ``cases/<case>/r<repeat>/``. ``profile_of`` names the profile of a
+    ReFrame partition. ``why_not`` says why the rest did not run, where that is known.
+    """
+    tests = read_report(folder / REPORT_FILE)
+    jobs = job_facts((test.jobid for test in tests), run)
+    runs: dict[tuple[Case, int], Run] = {}
+    for test in tests:
+        wanted = [
+            case
+            for case in cases
+            if case.check == test.benchmark
+            and case.transport == test.transport
+            and case.profile == profile_of(test.partition)
+            and (test.nodes is None or case.nodes == test.nodes)
+        ]
+        written = (
+            {entry.case: entry for entry in read_evidence(test.stagedir)} if test.stagedir else {}
+        )
+        kept = keep(folder, test, wanted)
+        job = jobs.get(test.jobid, Job(id=test.jobid))
+        for case in wanted:
+            entry = written.get(case) or failed(case, test)
+            seconds = entry.job.benchmark_s
+            entry.job = job.model_copy(update={"benchmark_s": seconds})
+            entry.repeat = test.repeat or 0
+            entry.evidence = kept
+            blame(entry, test)
+            runs[case, entry.repeat] = entry
+    for orphan in sorted(folder.glob("stage/**/" + EVIDENCE_FILE)):
+        for entry in read_evidence(orphan.parent):
+            if (entry.case, entry.repeat) not in runs and entry.case in cases:
+                entry.evidence = str(orphan.parent.relative_to(folder))
+                runs[entry.case, entry.repeat] = entry
+    reason = why_not or "ReFrame did not run it; its log is reframe.log in the trial's folder"
+    return [
+        runs.get((case, repeat))
+        or Run(case=case, repeat=repeat, outcome="error", phase="setup", reason=reason)
+        for repeat in range(repeats)
+        for case in cases
+    ]
+
+
+def failed(case: Case, test: TestCase) -> Run:
+    """The record of a case whose check wrote no evidence."""
+    words = {"abort": "it was interrupted", "skip": "ReFrame skipped it"}
+    reason = test.reason or words.get(test.result, "it left no evidence")
+    return Run(case=case, outcome="error", phase=test.phase or "run", reason=reason.strip()[:500])
+
+
+def blame(run: Run, test: TestCase) -> None:
+    """Put Slurm's explanation first: that a node died says more than that a file is missing."""
+    state = BAD_STATES.get(run.job.state)
+    if state and run.outcome == "error":
+        nodes = ",".join(run.job.nodes)
+        run.reason = f"{state} (job {run.job.id} on {nodes or 'no node'}); {run.reason}"
+        run.phase = "run" if run.phase in ("", "sanity", "run") else run.phase
+    elif state:
+        run.outcome, run.phase = "error", "run"
+        run.reason = f"{state} (job {run.job.id})"
+    elif run.outcome == "ran" and test.phase not in ("", "performance", "cleanup"):
+        run.outcome, run.phase, run.reason = "error", test.phase, test.reason[:500]
+
+
+def keep(folder: Path, test: TestCase, cases: list[Case]) -> str:
+    """Move a test's stage folder to its place among the evidence; returns it, relative."""
+    if not test.stagedir or not test.stagedir.is_dir() or not cases:
+        return ""
+    name = cases[0].model_copy(update={"variant": ""}).id
+    target = folder / "cases" / name / f"r{test.repeat or 0}"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for leftover in ("run.py", "pair.py", "job.sh"):
+        (test.stagedir / leftover).unlink(missing_ok=True)
+    shutil.move(test.stagedir, target)
+    return str(target.relative_to(folder))

@@ -1,0 +1,114 @@
+"""Which cases a trial consists of, told from the site and the stack before anything runs.
+
+What is planned and then does not run is an error in the verdict; so the plan is made here
+and not taken from what ReFrame happened to find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from seatrial.errors import InputError
+from seatrial.results.record import Case
+from seatrial.site.agree import NO_TRANSPORT, PLAIN_SOCKETS, suggest, unmatched
+from seatrial.site.model import Benchmark, Site
+from seatrial.site.reframe import (
+    PROGRAM,
+    WITHOUT_MPI,
+    enabled,
+    environment_names,
+    matching,
+    offered,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the user asked for instead of all: glob patterns; empty means what the site says."""
+
+    checks: tuple[str, ...] = ()
+    transports: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
+    repeats: int | None = None
+
+
+def select(site: Site, selection: Selection) -> Site:
+    """The site as it is to be tried: cut down to the selection.
+
+    Raises InputError where a pattern matches nothing.
+    """
+    names = [name for name, _ in enabled(site)]
+    known = [*site.transports, PLAIN_SOCKETS, NO_TRANSPORT]
+    faults = [
+        *unmatched("--check", list(selection.checks), names),
+        *unmatched("--transport", list(selection.transports), known),
+        *unmatched("--profile", list(selection.profiles), site.nic_profiles),
+    ]
+    if faults:
+        raise InputError("; ".join(f"{f.field.rsplit('.', 1)[0]} {f.message} ({f.correction})"
+                                   for f in faults))  # fmt: skip
+    trial = site.trial.model_copy(
+        update={
+            "repeats": selection.repeats or site.trial.repeats,
+            "profiles": list(selection.profiles) or site.trial.profiles,
+            "transports": list(selection.transports) or site.trial.transports,
+        }
+    )
+    update = {"trial": trial}
+    if selection.checks:
+        chosen = matching(list(selection.checks), names)
+        dropped = {name: None for name in names if name not in chosen}
+        update["benchmarks"] = site.benchmarks.model_copy(update=dropped)
+    return site.model_copy(update=update)
+
+
+def variants(name: str, options: Benchmark, stack) -> list[str]:
+    """The variants that one job of a benchmark yields figures of."""
+    if name == "hpl":
+        return [blas for blas in options.blas if blas in stack.blas()]  # type: ignore[attr-defined]
+    if name == "npb":
+        return [
+            f"{kernel}.{options.problem_class}"  # type: ignore[attr-defined]
+            for kernel in options.kernels  # type: ignore[attr-defined]
+        ]
+    return [""]
+
+
+def planned(site: Site, stack) -> list[Case]:
+    """All cases of the trial, in the order of the site file."""
+    profiles = matching(site.trial.profiles, site.nic_profiles)
+    transports = matching(site.trial.transports, environment_names(site))
+    cases = []
+    for name, options in enabled(site):
+        for transport in transports:
+            if name not in offered(site, stack, transport):
+                continue
+            for profile in matching(options.profiles, profiles):
+                for nodes in options.nodes:
+                    cases += [
+                        Case(check=name, variant=variant, transport=transport,
+                             profile=profile, nodes=nodes)
+                        for variant in variants(name, options, stack)
+                    ]  # fmt: skip
+    return cases
+
+
+def not_offered(site: Site, stack) -> Iterable[str]:
+    """Sentences on what the site wants and the stack cannot give: never left out in silence."""
+    transports = matching(site.trial.transports, site.transports)
+    for name, options in enabled(site):
+        if name in WITHOUT_MPI:
+            continue
+        missing = [
+            transport
+            for transport in matching(options.transports, transports)
+            if PROGRAM[name] not in stack.programs(transport)
+        ]
+        if missing:
+            yield f"{name} did not run under {', '.join(missing)}: the stack has no program for it"
+        if name == "hpl":
+            absent = [blas for blas in options.blas if blas not in stack.blas()]  # type: ignore[attr-defined]
+            if absent:
+                yield (f"hpl did not run with {', '.join(absent)}: not in the stack "
+                       f"({suggest(absent[0], stack.blas())})")  # fmt: skip

@@ -1,0 +1,276 @@
+"""Run one trial of a site: ReFrame through Slurm, then evidence, judgement and report.
+
+Whatever happens on the way (Ctrl-C, a dead node, a full disk), what was measured is kept,
+what was not is named, and the lab is left as it was found.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from ruamel.yaml import YAML
+
+from seatrial.errors import LabError
+from seatrial.results.judge import conclude, judge
+from seatrial.results.record import RESULTS_FILE, Results, Trial, write_results
+from seatrial.results.requirements import load_requirements
+from seatrial.site.load import load_site
+from seatrial.site.model import Site
+from seatrial.site.reframe import CHECKS, partition_name
+from seatrial.stack import load_stack
+from seatrial.trial.collect import REPORT_FILE, collect
+from seatrial.trial.host import host_facts, version_with_commit
+from seatrial.trial.plan import Selection, not_offered, planned, select
+
+SETTINGS = '''"""ReFrame's configuration of this trial."""
+
+from pathlib import Path
+
+from seatrial.site.reframe import settings
+
+site_configuration = settings(Path(__file__).with_name("site.yaml"))
+'''
+PROGRESS = re.compile(r"\[ +(OK|FAIL|ABORT|SKIP|RUN) +\] *(?:\( *(\d+)/(\d+)\))? *(.*)")
+STOP_S = 30  # how long ReFrame may take to cancel its jobs after Ctrl-C
+
+
+class Machine(Protocol):
+    """Where commands of a trial run: the login node of a lab, or this machine."""
+
+    def popen(self, argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen: ...
+    def run(self, argv: list[str]) -> subprocess.CompletedProcess: ...
+    def own(self, folder: Path) -> None: ...
+    def disown(self, folder: Path) -> None: ...
+    def notes(self) -> list[str]: ...
+
+
+class ThisMachine:
+    """The login node of a real cluster: commands run as they are, as the user."""
+
+    def popen(self, argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen:
+        return subprocess.Popen(
+            argv, env={**os.environ, **env}, cwd=cwd, stdin=subprocess.DEVNULL, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+
+    def run(self, argv: list[str]) -> subprocess.CompletedProcess:
+        return subprocess.run(argv, capture_output=True, text=True, timeout=60)
+
+    def own(self, folder: Path) -> None: ...
+
+    def disown(self, folder: Path) -> None: ...
+
+    def notes(self) -> list[str]:
+        return []
+
+
+class Progress(Protocol):
+    """Told of what happens, for the terminal."""
+
+    def started(self, folder: Path, cases: int) -> None: ...
+    def line(self, word: str, done: int, total: int, name: str) -> None: ...
+    def said(self, text: str) -> None: ...
+
+
+@dataclass
+class Outcome:
+    """How ReFrame ended. ``why_not`` is a sentence on why the rest did not run, or empty."""
+
+    code: int | None = None
+    interrupted: bool = False
+    why_not: str = ""
+    tail: list[str] = field(default_factory=list)
+
+
+def run_trial(
+    site_file: Path,
+    selection: Selection,
+    machine: Machine,
+    progress: Progress,
+    trials: Path,
+) -> Results:
+    """Run the trial and write its folder below ``trials``; returns what was found.
+
+    Raises InputError for a wrong site or selection, LabError where ReFrame cannot start.
+    """
+    site = select(load_site(site_file), selection)
+    stack = load_stack(site)
+    requirements = load_requirements(site_file.with_name("requirements.yaml"))
+    cases = planned(site, stack)
+    if not cases:
+        raise LabError("nothing to run: the selection, the site and the stack share no case")
+    folder = new_folder(trials, site.name)
+    config = write_config(folder, site, site_file)
+    trial = Trial(
+        trial=folder.name,
+        site=site.name,
+        description=site.description,
+        started=datetime.now(UTC),
+        seatrial=version_with_commit(),
+        command=["seatrial", *sys.argv[1:]],
+        stack=stack.describe(),
+        host=host_facts(),
+        repeats=site.trial.repeats,
+        cases=cases,
+        notes=[*not_offered(site, stack), *machine.notes()],
+    )
+    results = Results(trial=trial, folder=folder)
+    write_results(folder / RESULTS_FILE, [trial])
+    machine.own(folder)
+    progress.started(folder, len(cases) * site.trial.repeats)
+    try:
+        outcome = run_reframe(site, folder, config, machine, progress)
+    finally:
+        machine.disown(folder)
+    with no_interrupt():
+        names = {
+            partition_name(part, profile): profile
+            for part in site.partitions
+            for profile in site.nic_profiles
+        }
+        results.runs = collect(
+            folder, cases, site.trial.repeats,
+            lambda part: names.get(part, part), machine.run, outcome.why_not,
+        )  # fmt: skip
+        finish(results, requirements, folder)
+    return results
+
+
+def finish(results: Results, requirements, folder: Path) -> None:
+    """Judge, conclude and write; also used to judge a trial anew."""
+    results.judgements = judge(results.trial, results.runs, requirements)
+    results.verdict = conclude(results.trial, results.runs, results.judgements, requirements)
+    lines = [results.trial, *results.runs, *results.judgements, results.verdict]
+    write_results(folder / RESULTS_FILE, lines)
+
+
+def new_folder(trials: Path, site: str) -> Path:
+    """A folder of its own for this trial; never one that exists."""
+    trials.mkdir(parents=True, exist_ok=True)
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    for number in range(100):
+        folder = trials / (f"{site}-{stamp}" + (f"-{number}" if number else ""))
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        return folder
+    raise LabError(f"{trials}: cannot make a folder for this trial")
+
+
+def write_config(folder: Path, site: Site, site_file: Path) -> Path:
+    """The site as it is tried, beside its requirements, in the trial's folder: provenance, and
+    what the checks read."""
+    config = folder / "config" / site.name
+    config.mkdir(parents=True)
+    yaml = YAML()
+    with (config / "site.yaml").open("w") as stream:
+        yaml.dump(site.model_dump(mode="json", by_alias=True, exclude_none=True), stream)
+    shutil.copy(site_file.with_name("requirements.yaml"), config / "requirements.yaml")
+    (config / "settings.py").write_text(SETTINGS)
+    return config / "settings.py"
+
+
+def reframe_command(site: Site, folder: Path, config: Path, checks: list[str]) -> list[str]:
+    """ReFrame's command line for a trial: all options that matter are visible here."""
+    command = [
+        str(Path(sys.prefix) / "bin" / "reframe"),
+        f"--config-file={config}", f"--system={site.name}", "--exec-policy=async",
+        "--keep-stage-files", "--nocolor", f"--report-file={folder / REPORT_FILE}", "--run",
+    ]  # fmt: skip
+    return command + [f"--checkpath={CHECKS / check}.py" for check in checks]
+
+
+def run_reframe(
+    site: Site, folder: Path, config: Path, machine: Machine, progress: Progress
+) -> Outcome:
+    """Run ReFrame to its end, its time limit, or Ctrl-C. Raises LabError where it cannot start."""
+    checks = [name for name, options in site.benchmarks if options is not None]
+    env = {
+        "SEATRIAL_RUN_FOLDER": str(folder),
+        "SEATRIAL_DATABASE_FOLDER": str(folder),
+        "RFM_IGNORE_REQNODENOTAVAIL": "1",
+    }
+    command = reframe_command(site, folder, config, checks)
+    process = machine.popen(command, env, folder)
+    outcome = Outcome()
+    reader = threading.Thread(target=follow, args=(process, progress, outcome, folder), daemon=True)
+    reader.start()
+    deadline = time.monotonic() + site.trial.time_limit_s
+    try:
+        outcome.code = process.wait(timeout=max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        outcome.why_not = f"the trial ran into its limit of {site.trial.time_limit_s} s"
+        stop(process, progress, outcome.why_not)
+    except KeyboardInterrupt:
+        outcome.interrupted = True
+        outcome.why_not = "the trial was interrupted"
+        stop(process, progress, outcome.why_not)
+    reader.join(timeout=5)
+    if outcome.code not in (0, 1, None):
+        outcome.why_not = outcome.why_not or (
+            f"ReFrame ended with code {outcome.code}: {' | '.join(outcome.tail[-3:])}"
+        )
+    if outcome.code not in (0, None) and not (folder / REPORT_FILE).exists():
+        raise LabError("ReFrame did not run:\n" + "\n".join(outcome.tail[-15:]))
+    return outcome
+
+
+def stop(process: subprocess.Popen, progress: Progress, why: str) -> None:
+    """Have ReFrame cancel its jobs and end; end it where it does not. A second Ctrl-C waits too."""
+    progress.said(f"{why}: cancelling the jobs, keeping what was measured")
+    with no_interrupt():
+        os.killpg(process.pid, signal.SIGINT)
+        try:
+            process.wait(timeout=STOP_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@contextmanager
+def no_interrupt() -> Iterator[None]:
+    """Hold Ctrl-C back while evidence is being saved."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def follow(process: subprocess.Popen, progress: Progress, outcome: Outcome, folder: Path) -> None:
+    """Read ReFrame's output: keep it, and tell the terminal how far it is."""
+    assert process.stdout is not None
+    try:
+        with (folder / "reframe.out").open("w") as kept:
+            for line in process.stdout:
+                kept.write(line)
+                kept.flush()
+                _tell(line, progress, outcome)
+    except OSError as error:  # a full disk must not block ReFrame on a full pipe
+        progress.said(f"cannot keep ReFrame's output: {error}")
+        for line in process.stdout:
+            _tell(line, progress, outcome)
+
+
+def _tell(line: str, progress: Progress, outcome: Outcome) -> None:
+    outcome.tail = [*outcome.tail[-30:], line.rstrip()]
+    match = PROGRESS.match(line)
+    if match:
+        progress.line(match[1], int(match[2] or 0), int(match[3] or 0), match[4])

@@ -1,0 +1,121 @@
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seatrial.results.statistics import (
+    Limit,
+    decide,
+    median_interval,
+    quantile,
+    spread,
+    summarize,
+)
+
+samples = st.lists(st.floats(0.1, 1e6), min_size=1, max_size=12)
+
+
+@pytest.mark.parametrize("n", range(2, 13))
+def test_spread_is_unbiased_for_normal_samples(n):
+    """The tabled factors, checked against draws instead of against themselves."""
+    draw = random.Random(n)
+    mean = sum(spread([draw.gauss(0, 1) for _ in range(n)]) for _ in range(6000)) / 6000
+    assert mean == pytest.approx(1, abs=0.035)
+
+
+def test_three_samples_of_which_two_agree_are_not_called_steady():
+    assert spread([10, 10, 50]) > 20
+    assert spread([10, 10, 10, 11, 9, 5000]) < 2
+    assert spread([10]) is None
+
+
+@given(samples.filter(lambda s: len(s) > 1), st.floats(0.01, 100))
+def test_spread_scales_with_the_unit(values, factor):
+    scaled = spread([factor * v for v in values])
+    assert scaled == pytest.approx(factor * spread(values), rel=1e-6, abs=1e-6)
+
+
+def test_statistics_mean_good_and_bad_by_direction():
+    values = [3.0, 1.0, 2.0]
+    assert summarize(values, "best", "lower") == summarize(values, "worst", "higher") == 1
+    assert summarize(values, "worst", "lower") == summarize(values, "best", "higher") == 3
+    many = [float(i) for i in range(1, 201)]
+    assert summarize(many, "p99", "lower") == 198
+    assert summarize(many, "p99", "higher") == 3
+    assert quantile(values, 0.99) == 3
+
+
+@pytest.mark.parametrize("n", [6, 9, 15])
+def test_median_interval_covers_as_often_as_it_says(n):
+    draw = random.Random(n)
+    hits = 0
+    for _ in range(3000):
+        low, high = median_interval([draw.expovariate(1) for _ in range(n)])
+        hits += low <= math.log(2) <= high
+    assert hits / 3000 > 0.94
+
+
+def test_five_samples_have_no_95_percent_interval():
+    assert median_interval([1, 2, 3, 4, 5]) is None
+    assert median_interval([1, 2, 3, 4, 5, 6]) == (1, 6)
+
+
+MOST_33 = Limit("most", 33.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([30.0], "pass"),
+        ([33.1], "fail"),
+        ([33.0], "pass"),
+        ([30, 30.2, 29.9], "pass"),
+        ([34, 34.1, 34.2], "fail"),
+        ([20, 30, 40], "undecidable"),  # scatter wider than the tolerance, on both sides
+        ([26, 31, 32.9], "undecidable"),  # all within, by luck
+        ([40, 400, 4000], "fail"),  # wild, but never within
+        ([5, 6, 11], "pass"),  # noisier than the tolerance, and far from the bound
+        ([32, 33.1, 34], "undecidable"),  # nearer to the bound than the median is known
+        ([32.9, 40, 41], "undecidable"),
+        ([34] * 9 + [20], "fail"),  # ten samples: one lucky one does not raise a doubt
+        ([10, 20, 30, 31, 31, 32], "pass"),  # six within: 95 % sure
+    ],
+)
+def test_median_against_a_bound(values, expected):
+    assert decide(values, MOST_33, "median", "lower") == expected
+    mirrored = Limit("least", -33.0, 3.0)
+    assert decide([-v for v in values], mirrored, "median", "higher") == expected
+
+
+def test_extremes_are_facts():
+    noisy = [29.0, 300.0, 500.0]
+    assert decide(noisy, MOST_33, "best", "lower") == "pass"
+    assert decide([29, 29.1, 33.2], MOST_33, "worst", "lower") == "fail"
+    assert decide([29, 29.1, 29.2], MOST_33, "worst", "lower") == "pass"
+
+
+def test_a_measured_bound_is_uncertain_too():
+    exact = Limit("most", 60.0, 40.0)
+    vague = Limit("most", 60.0, 40.0, sigma=30.0, error=20.0, extreme=90.0)
+    assert decide([62.0, 62.1, 62.2], exact, "median", "lower") == "fail"
+    assert decide([62.0, 62.1, 62.2], vague, "median", "lower") == "undecidable"
+    assert decide([95.0, 95.1, 95.2], vague, "median", "lower") == "fail"
+
+
+@given(
+    samples,
+    st.data(),
+    st.floats(1, 1e5),
+    st.floats(0, 2),
+    st.sampled_from(["median", "best", "worst", "p99"]),
+)
+def test_worsening_a_sample_never_turns_fail_into_pass(values, data, bound, width, statistic):
+    limit = Limit("most", bound, (width or 1) * bound)
+    before = decide(values, limit, statistic, "lower")
+    index = data.draw(st.integers(0, len(values) - 1))
+    worse = list(values)
+    worse[index] += data.draw(st.floats(0, 1e6))
+    after = decide(worse, limit, statistic, "lower")
+    assert not (before == "fail" and after == "pass")

@@ -1,0 +1,123 @@
+"""Site files: every fault is named with file, line, field and a correction."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from ruamel.yaml import YAML
+
+from seatrial.cli.site import site_schema
+from seatrial.errors import InputError
+from seatrial.site import load
+from seatrial.site.load import CHECKOUT, load_site, site_names
+from seatrial.site.model import parse_size
+from seatrial.site.starting_point import write_starting_point
+
+LAB = CHECKOUT / "site-configs" / "lab" / "site.yaml"
+
+
+@pytest.fixture
+def changed(tmp_path):
+    """The lab's site file with one piece of text replaced; returns its path and the line."""
+
+    def make(old: str, new: str) -> tuple[Path, int]:
+        text = LAB.read_text()
+        assert text.count(old) >= 1, old
+        at = text.index(old)
+        file = tmp_path / "lab" / "site.yaml"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text.replace(old, new, 1))
+        return file, text[:at].count("\n") + 1
+
+    return make
+
+
+@pytest.mark.parametrize("name", site_names())
+def test_shipped_sites_have_no_errors(name):
+    site = load_site(load.site_file(name))
+    assert site.name == name
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field", "words"),
+    [
+        ("    role: test\n", "    role: tset\n", "networks.test.role", ("test",)),
+        ("    nodes: n[1-4]\n", "    nodes: n[1-5]\n", "partitions.compute.nodes", ("n5",)),
+        ("interface: eth1", "interface: eth0", "networks.test.interface", ("eth0", "mgmt")),
+        ("  openmpi-ucx:\n", "  openmpi-ucx:\n    network: tset\n",
+         "transports.openmpi-ucx.network", ("tset", "'test'")),
+        ("profiles: [default]", "profiles: [low-latency]", "trial.profiles.0", ("low-latency",)),
+        ("    max_bytes: 1 MiB\n", "    max_bytes: 1 MB\n", "benchmarks.netpipe.max_bytes",
+         ("MiB",)),
+        ("  hpl:\n", "  hpll:\n", "benchmarks.hpll", ("hpl",)),
+        ("    nodes: [4]\n", "    nodes: [5]\n", "benchmarks.pairs.nodes.0", ("5 nodes",)),
+        ("repeats: 2", "repeats: 0", "trial.repeats", ("1",)),
+        ("cores: 2\n", "cores: two\n", "nodes.0.cores", ()),
+    ],
+)  # fmt: skip
+def test_a_fault_is_named_with_its_line_and_field(changed, old, new, field, words):
+    file, line = changed(old, new)
+    with pytest.raises(InputError) as caught:
+        load_site(file)
+    found = [p for p in caught.value.problems if p.field == field]
+    assert found, [str(p) for p in caught.value.problems]
+    inserted = new.count("\n") - old.count("\n")
+    offset = new[: new.index(field.rsplit(".", 1)[-1])].count("\n") if inserted else 0
+    assert found[0].line == line + offset
+    assert found[0].correction
+    for word in words:
+        assert word in f"{found[0].message} {found[0].correction}"
+
+
+def test_all_faults_are_reported_at_once(changed):
+    file, _ = changed("repeats: 2", "repeats: 0")
+    file.write_text(file.read_text().replace("role: management", "role: mgmt"))
+    with pytest.raises(InputError) as caught:
+        load_site(file)
+    assert {"trial.repeats", "networks.mgmt.role"} <= {p.field for p in caught.value.problems}
+
+
+def test_an_unknown_site_is_answered_with_the_nearest_name():
+    with pytest.raises(InputError, match="did you mean 'lab'"):
+        load.site_file("lba")
+
+
+def test_the_folder_and_the_name_must_agree(changed):
+    file, line = changed("name: lab\n", "name: harbour\n")
+    with pytest.raises(InputError) as caught:
+        load_site(file)
+    assert caught.value.problems[0].line == line
+
+
+def test_starting_point_is_valid_and_commented(tmp_path):
+    folder = write_starting_point(tmp_path / "harbour", "harbour", "node[01-16]", "ens1f0")
+    assert load_site(folder / "site.yaml").networks["test"].interface == "ens1f0"
+    assert (folder / "site.yaml").read_text().count("#") > 8
+    with pytest.raises(InputError, match="exists already"):
+        write_starting_point(folder, "harbour", "n1", "eth1")
+
+
+def test_a_bad_value_leaves_no_half_site(tmp_path):
+    with pytest.raises(InputError):
+        write_starting_point(tmp_path / "harbour", "harbour", "n[1", "eth1")
+    assert not (tmp_path / "harbour").exists()
+
+
+def test_published_schema_fits_the_model_and_the_lab():
+    published = json.loads((CHECKOUT / "site-configs" / "site.schema.json").read_text())
+    assert published == site_schema(), "renew it: seatrial site schema --output ..."
+    jsonschema.validate(YAML(typ="safe").load(LAB), published)
+
+
+@pytest.mark.parametrize(("text", "size"), [("64 KiB", 65536), ("4MiB", 4 << 20), (17, 17)])
+def test_sizes(text, size):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["4 MB", "", "-1", "1.5 KiB", "4 KiB x"])
+def test_wrong_sizes(text):
+    with pytest.raises(ValueError, match="not a size"):
+        parse_size(text)
