@@ -61,12 +61,12 @@ class HPL(Check):
             node["after"]["node"]: [lib for lib in node["mapped"] if is_blas(lib)]
             for node in node_files(folder, step.name)
         }
-        matches = [
+        matches = []
+        for node, libs in loaded.items():
             # 1 where every BLAS that the node's rank had mapped is the case's own, else 0
-            higher("blas_as_declared", float(bool(libs) and all(within(lib, wanted) for lib in libs)),
-                   "of 1").model_copy(update={"place": node})
-            for node, libs in loaded.items()
-        ]  # fmt: skip
+            match = bool(libs) and all(within(lib, wanted) for lib in libs)
+            metric = higher("blas_as_declared", float(match), "of 1")
+            matches.append(metric.model_copy(update={"place": node}))
         facts = {"BLAS mapped": loaded, "BLAS wanted": wanted}
         return replace(parsed, metrics=[*parsed.metrics, *matches], facts={**parsed.facts, **facts})
 

@@ -4,7 +4,7 @@ import reframe as rfm
 from reframe.core.builtins import parameter
 
 from seatrial.checks import context
-from seatrial.checks.base import PORT, Check, Step
+from seatrial.checks.base import PORT, Check, Step, text_of
 from seatrial.results.parsers import netpipe
 from seatrial.site.agree import PLAIN_SOCKETS
 
@@ -18,11 +18,11 @@ class NetPIPE(Check):
     num_nodes = parameter(context.node_counts("netpipe"))
 
     def steps(self):
-        options = [
-            "-u", str(self.settings.max_bytes),
-            "-p", str(self.settings.perturbation_bytes),
-            "-o", "netpipe.np",
-        ]  # fmt: skip
+        settings = self.settings
+        options = ["-u", str(settings.max_bytes), "-p", str(settings.perturbation_bytes)]
+        if settings.repetitions:
+            options += ["-n", str(settings.repetitions)]
+        options += ["-o", "netpipe.np"]
         if self.transport != PLAIN_SOCKETS:
             return [Step("netpipe", [*self.program("netpipe"), *options], nodes=2)]
         receiver = [*self.program("nptcp"), "-P", str(PORT), *options]
@@ -30,7 +30,4 @@ class NetPIPE(Check):
         return [Step("netpipe", self.pair("netpipe", receiver, transmitter, PORT), nodes=2)]
 
     def parse(self, step, folder):
-        # NetPIPE writes its table to standard error.
-        return netpipe.parse(
-            (folder / "netpipe.err").read_text(errors="replace"), self.settings.max_bytes
-        )
+        return netpipe.parse(text_of(step, folder), self.settings.max_bytes)

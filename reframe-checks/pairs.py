@@ -6,7 +6,7 @@ import reframe as rfm
 from reframe.core.builtins import parameter
 
 from seatrial.checks import context
-from seatrial.checks.base import PORT, Check, Step
+from seatrial.checks.base import PORT, Check, Step, text_of
 from seatrial.results.parsers import netpipe
 
 
@@ -22,23 +22,14 @@ class Pairs(Check):
         steps = []
         for number, (one, other) in enumerate(combinations(range(self.num_nodes), 2)):
             name, port = f"pair-{one}-{other}", PORT + number
-            receiver = [
-                *self.program("nptcp"), "-P", str(port), "-u", str(self.settings.max_bytes),
-                "-p", "0", "-o", f"{name}.np",
-            ]  # fmt: skip
+            options = ["-P", str(port), "-u", str(self.settings.max_bytes), "-p", "0"]
+            if self.settings.repetitions:
+                options += ["-n", str(self.settings.repetitions)]
+            receiver = [*self.program("nptcp"), *options, "-o", f"{name}.np"]
             command = self.pair(name, receiver, [*receiver, "-h", "{address}"], port)
-            steps.append(
-                Step(
-                    name,
-                    command,
-                    nodes=2,
-                    place="nodes",
-                    nodelist=f"$SEATRIAL_NODE_{one},$SEATRIAL_NODE_{other}",
-                )  # fmt: skip
-            )
+            nodes = f"$SEATRIAL_NODE_{one},$SEATRIAL_NODE_{other}"
+            steps.append(Step(name, command, nodes=2, place="nodes", nodelist=nodes))
         return steps
 
     def parse(self, step, folder):
-        return netpipe.parse(
-            (folder / f"{step.name}.err").read_text(errors="replace"), self.settings.max_bytes
-        )
+        return netpipe.parse(text_of(step, folder), self.settings.max_bytes)

@@ -13,7 +13,7 @@ import math
 import random
 import sys
 from collections.abc import Iterable
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from seatrial.results.record import (
@@ -37,7 +37,7 @@ TRANSPORTS = ["openmpi-tcp", "openmpi-ucx", "mpich-ofi", "mpich-ucx", "mvapich-t
 BASE_US = dict(zip(TRANSPORTS, [31.0, 27.5, 29.0, 28.0, 34.0, 30.0], strict=True))
 PROFILES = {"default": 0.0, "lowlat": -9.0, "throughput": 42.0}
 NODES = ["n1", "n2", "n3", "n4"]
-START = datetime(2031, 3, 14, 21, 5, 0, tzinfo=timezone.utc)
+START = datetime(2031, 3, 14, 21, 5, 0, tzinfo=UTC)
 SIZES = [2**k for k in range(0, 23)]
 
 
@@ -99,7 +99,10 @@ def _nic(nodes: list[str], profile: str) -> dict[str, object]:
     applied = {
         "default": usual,
         "lowlat": {**usual, "coalesce": {"rx-usecs": 0, "tx-usecs": 0}},
-        "throughput": {"coalesce": {"rx-usecs": 120, "tx-usecs": 120}, "ring": {"rx": 4096, "tx": 256}},
+        "throughput": {
+            "coalesce": {"rx-usecs": 120, "tx-usecs": 120},
+            "ring": {"rx": 4096, "tx": 256},
+        },
     }.get(profile, usual)
     state = {"driver": "e1000", "mtu": 1500, "tso": "on", "gro": "on"}
     return {
@@ -177,7 +180,10 @@ class _Maker:
                 case,
                 [
                     Metric(
-                        metric="allreduce_8B_us", value=curve.points[3][1], unit="us", better="lower"
+                        metric="allreduce_8B_us",
+                        value=curve.points[3][1],
+                        unit="us",
+                        better="lower",
                     )
                 ],
                 repeat,
@@ -363,13 +369,26 @@ def _results(
             description="SYNTHETIC: invented figures, to look at a report",
             started=START,
             seatrial="0.1.0+gdeadbee",
-            command=["seatrial", "run", "example", "--repeats", str(repeats), "--name", "two words"],
+            command=[
+                "seatrial",
+                "run",
+                "example",
+                "--repeats",
+                str(repeats),
+                "--name",
+                "two words",
+            ],
             stack={
                 "source": "distribution",
                 "id": "debian-12",
                 "versions": {"openmpi": "4.1.4", "mpich": "4.0.2", "ucx": "1.13.1", "hpl": "2.3"},
             },
-            host={"kernel": "6.1.0-18-amd64", "cpu": "Example 3.06 GHz", "cores": 4, "memory_GB": 16},
+            host={
+                "kernel": "6.1.0-18-amd64",
+                "cpu": "Example 3.06 GHz",
+                "cores": 4,
+                "memory_GB": 16,
+            },
             repeats=repeats,
             cases=planned,
             notes=["SYNTHETIC: no figure in this report was measured.", *notes],
@@ -409,9 +428,7 @@ def accepted(repeats: int = 2) -> Results:
     maker = _matrix(repeats, list(PROFILES))
     judgements = _judge(maker.runs, None)
     notes = ["intelmpi-tcp: not offered for NPB ft.B (needs a licence that the lab has not)."]
-    return _results(
-        maker.runs, judgements, "accept", [], _planned(maker.runs), notes, repeats
-    )
+    return _results(maker.runs, judgements, "accept", [], _planned(maker.runs), notes, repeats)
 
 
 def rejected(repeats: int = 2) -> Results:
@@ -419,8 +436,7 @@ def rejected(repeats: int = 2) -> Results:
     maker = _matrix(repeats, ["default"], bad="n3")
     judgements = _judge(maker.runs, "n3")
     findings = [
-        "n3: every link of this node is slow (latency_us 6.5 times the others), "
-        "see pairs.openmpi-tcp.default.4n",
+        "n3: every link is slow (latency_us 6.5 times the rest), pairs.openmpi-tcp.default.4n",
         "n3: dgemm_GFLOPS is 29 % under the other nodes (nodes.none.default.4n)",
     ]
     notes = ["Planted fault: n3 has netem delay 150us on eth1."]
@@ -499,9 +515,7 @@ def incomplete(repeats: int = 2) -> Results:
 def cut_off() -> Results:
     """The machine went down in the middle: no judgement, no verdict."""
     full = rejected()
-    return full.model_copy(
-        update={"runs": full.runs[:21], "judgements": [], "verdict": None}
-    )
+    return full.model_copy(update={"runs": full.runs[:21], "judgements": [], "verdict": None})
 
 
 def empty() -> Results:
@@ -540,9 +554,7 @@ def wide() -> Results:
     for i in range(0, len(judgements), 37):
         kind = ("fail", "error", "missing", "undecidable")[i // 37 % 4]
         judgements[i] = judgements[i].model_copy(update={"verdict": kind})
-    return _results(
-        maker.runs, judgements, "reject", ["many"], _planned(maker.runs), [], 1
-    )
+    return _results(maker.runs, judgements, "reject", ["many"], _planned(maker.runs), [], 1)
 
 
 def many(count: int = 2000) -> Results:
@@ -633,7 +645,12 @@ def hostile(text: str) -> Results:
     """One failing run and judgement with ``text`` in every field that takes a string."""
     case = Case(check=text, variant=text, transport=text, profile=text, nodes=2)
     curve = Curve(
-        name=text, x_name=text, x_unit=text, y_name=text, y_unit=text, points=[(1.0, 2.0), (2.0, 3.0)]
+        name=text,
+        x_name=text,
+        x_unit=text,
+        y_name=text,
+        y_unit=text,
+        points=[(1.0, 2.0), (2.0, 3.0)],
     )
     places = [None, text, f"{text}-n2"]
     metrics = [Metric(metric=text, value=1.5, unit=text, place=p, better="lower") for p in places]
@@ -646,7 +663,8 @@ def hostile(text: str) -> Results:
     proof = proof.model_copy(update={"reason": text, "reported": text, "network": text})
     cases = [case]
     cases += [
-        Case(check=c, variant=text, transport=text, profile=text, nodes=2) for c in ("hpl", "stream")
+        Case(check=c, variant=text, transport=text, profile=text, nodes=2)
+        for c in ("hpl", "stream")
     ]
     runs = [
         Run(
@@ -698,12 +716,10 @@ def hostile(text: str) -> Results:
 
 
 def on_disk(results: Results, folder: Path) -> Results:
-    """Write ``results`` and a few evidence files under ``folder``; return them as read from there."""
+    """Write ``results`` and a few evidence files under ``folder``; return what a reader gets."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [results.trial, *results.runs, *results.judgements]
-    write_results(
-        folder / RESULTS_FILE, [*lines, results.verdict] if results.verdict else lines
-    )
+    write_results(folder / RESULTS_FILE, [*lines, results.verdict] if results.verdict else lines)
     for run in results.runs:
         if not run.evidence:
             continue

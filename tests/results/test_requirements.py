@@ -45,12 +45,12 @@ def test_all_contracts_and_the_most_specific_other_apply():
         + entry("{check: net*}", rest=contract)
     )
     lines = [rule.line for rule in reqs.applying(NETPIPE, "latency_us")]
-    assert lines == [13, 19, 3]
+    assert lines == [15, 22, 3]
 
 
 def test_of_equally_specific_ones_the_later_applies():
     reqs = requirements(entry("{check: netpipe}") + entry("{transport: tcp}"))
-    assert [rule.line for rule in reqs.applying(NETPIPE, "latency_us")] == [8]
+    assert [rule.line for rule in reqs.applying(NETPIPE, "latency_us")] == [9]
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,7 @@ def test_of_equally_specific_ones_the_later_applies():
             "exclude each other",
         ),
         (
-            "    basis: model\n    relative_to: {metric: x, check: y, same_run: true}\n"
-            "    at_most: 1\n",
+            "    basis: model\n    at_most: 1\n    relative_to: {metric: x, check: y, same_run: on}\n",
             "relative_to.check",
             "same run",
         ),
@@ -98,8 +97,8 @@ def test_every_fault_is_told():
     found = problems(entry("{chek: x}") + entry(metric="[]") + entry(rest="    basis: treaty\n"))
     assert [(p.line, p.field) for p in found] == [
         (3, "requirements.0.select.chek"),
-        (9, "requirements.1.metric"),
-        (15, "requirements.2.basis"),
+        (10, "requirements.1.metric"),
+        (17, "requirements.2.basis"),
     ]
     assert found[0].correction == "did you mean 'check'?"
     assert "contract, baseline, model" in found[2].message

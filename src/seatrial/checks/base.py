@@ -62,7 +62,7 @@ class Check(rfm.RunOnlyRegressionTest):
     executable = "true"
     local = False
     require_reference = True
-    exclusive_access = variable(bool, value=True)
+    exclusive_access = True
     maintainers = ["the Seatrial developers"]
 
     # -- what a subclass provides
@@ -179,6 +179,12 @@ class Check(rfm.RunOnlyRegressionTest):
                 if reference:
                     references[name] = reference
         self.reference = {"*": references}
+
+
+def text_of(step: Step, folder: Path) -> str:
+    """Standard output, then standard error of a step (NetPIPE writes its table to the latter)."""
+    files = (folder / f"{step.name}.out", folder / f"{step.name}.err")
+    return "\n".join(file.read_text(errors="replace") for file in files)
 
 
 def figure_name(run: Run, metric: Metric, several: bool) -> str:

@@ -64,7 +64,7 @@ def collect(check, step, folder: Path) -> StepEvidence:
 
 
 def step_line(folder: Path, name: str) -> tuple[float, float, int, float] | None:
-    """Begin and end (s since the epoch), exit code and limit (s) of a step; None: it never ended."""
+    """Begin and end (s since the epoch), exit code, limit (s) of a step; None: it never ended."""
     try:
         lines = (folder / "steps.tsv").read_text().splitlines()
     except FileNotFoundError:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import click
 import typer
 from rich.console import Console
 
@@ -25,6 +24,7 @@ app = typer.Typer(
     help="Sea trial of an HPC cluster's network: build, run through Slurm, judge, report.",
     epilog=EPILOG,
     no_args_is_help=True,
+    pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -57,17 +57,14 @@ def main() -> None:
     """Run the command line; every expected error ends in a sentence and its exit code."""
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
-        code = typer.main.get_command(app)(standalone_mode=False)
+        code = app(prog_name="seatrial", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
-    except click.exceptions.Exit as end:
+    except typer.Exit as end:
         sys.exit(end.exit_code)
-    except click.ClickException as error:
+    except typer.TyperException as error:
         error.show()
         sys.exit(EXIT_BAD_INPUT)
-    except click.Abort:
-        errors.print("interrupted")
-        sys.exit(130)
-    except KeyboardInterrupt:
+    except (typer.Abort, KeyboardInterrupt):
         errors.print("interrupted")
         sys.exit(130)
     except InputError as error:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from seatrial.errors import LabError
 from seatrial.site.model import Site
-from seatrial.stack import plan, provision
+from seatrial.stack.provision import plan, provision
 from seatrial.trial.run import Machine, ThisMachine
 
 out = Console(highlight=False, soft_wrap=True)
@@ -25,11 +25,11 @@ def provision_lab(required: bool) -> None:
     """
     try:
         steps = plan()
-        if not steps:
+        if steps.empty:
             return
         out.print("The lab needs, once on this machine:")
-        for sentence in steps:
-            out.print(f"  - {sentence}", markup=False)
+        for sentence in steps.lines():
+            out.print(f"  {sentence}", markup=False)
         with out.status("preparing") as status:
 
             def tell(line: str) -> None:

@@ -11,8 +11,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from seatrial.cli.provision import lab_for, provision_lab
 from seatrial.errors import (
-    EXIT_ACCEPTED, EXIT_INCOMPLETE, EXIT_REJECTED, InputError, LabError,
-)  # fmt: skip
+    EXIT_ACCEPTED,
+    EXIT_INCOMPLETE,
+    EXIT_REJECTED,
+    InputError,
+    LabError,
+)
 from seatrial.report import terminal, write_all
 from seatrial.results.baseline import make_baseline
 from seatrial.results.record import Results, read_results

@@ -154,6 +154,7 @@ def start(spec: LabSpec, host: str, lock: int) -> subprocess.Popen[str]:
             "-S",
             "-m",
             "seatrial.lab.nodeinit",
+            str(os.getpid()),
             str(LabPaths(spec.instance).node_config(host)),
         ],
         stdin=subprocess.DEVNULL,

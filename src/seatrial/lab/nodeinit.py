@@ -1,7 +1,7 @@
 """The first process of a lab node: makes the namespaces, starts the daemons, reaps.
 
-Runs as ``python -S -m seatrial.lab.nodeinit CONFIG`` with only the standard
-library. CONFIG is JSON: ``hostname``, ``netns`` (path), ``pid_file``,
+Runs as ``python -S -m seatrial.lab.nodeinit PARENT CONFIG`` with only the standard
+library. PARENT is the process id of who starts it. CONFIG is JSON: ``hostname``, ``netns`` (path), ``pid_file``,
 ``covers`` ({folder: mode in octal}), ``binds`` ([[source, target], ...]),
 ``freezer`` (bool) and ``steps`` (see :func:`run_step`).
 
@@ -17,6 +17,7 @@ import ctypes
 import json
 import os
 import pwd
+import select
 import shutil
 import signal
 import socket
@@ -41,6 +42,13 @@ STATE_LISTEN = "0A"
 def die_with_parent(on: bool = True) -> None:
     """SIGKILL this process when its parent ends, or stop doing so."""
     mounts.check(mounts.LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL) if on else 0), "prctl")
+
+
+def reader_is_gone(pipe: int) -> bool:
+    """Whether nobody holds the other end of a pipe any more."""
+    poller = select.poll()
+    poller.register(pipe, 0)
+    return any(events & select.POLLERR for _, events in poller.poll(0))
 
 
 def enter_netns(path: str) -> None:
@@ -198,16 +206,20 @@ def be_init(config: dict[str, Any], report: int) -> None:
 
 def main(arguments: list[str]) -> int:
     """Boot one node; 0 when it is up, 1 with the reason on stderr."""
-    config = json.loads(Path(arguments[0]).read_text())
     die_with_parent()
+    if os.getppid() != int(arguments[0]):
+        return 1  # the parent died before it could be tied to us
+    config = json.loads(Path(arguments[1]).read_text())
     enter_netns(config["netns"])
     read_end, write_end = os.pipe()
     mounts.check(mounts.LIBC.unshare(CLONE_NEWPID), "unshare pid")
     child = os.fork()
     if child == 0:
         try:
-            die_with_parent()
             os.close(read_end)
+            die_with_parent()
+            if reader_is_gone(write_end):
+                os._exit(1)
             be_init(config, write_end)
         finally:
             os._exit(1)

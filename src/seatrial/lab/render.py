@@ -60,10 +60,11 @@ def slurm_conf(spec: LabSpec, slurm_user: str, pmix: bool) -> str:
         "SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=1,bf_interval=1",
         "ReturnToService=2",
         "JobRequeue=0",
-        # A dead node is pinged every third of this and must be noticed within 30 s.
         "SlurmctldTimeout=30",
-        "SlurmdTimeout=15",
-        "MessageTimeout=10",
+        # A dead node must be noticed within 30 s. The controller tries a silent one
+        # for two and a half MessageTimeouts, which counts more than SlurmdTimeout.
+        "SlurmdTimeout=12",
+        "MessageTimeout=6",
         "TCPTimeout=2",
         "KillWait=5",
         "UnkillableStepTimeout=30",

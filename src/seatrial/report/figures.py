@@ -23,6 +23,8 @@ PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", "#0
 DASHES = ["solid", "dash", "dot", "longdash", "dashdot", "longdashdot"]
 MARKERS = ["circle", "square", "diamond", "triangle-up", "x", "star", "cross", "triangle-down"]
 
+_NAMED = "<extra>%{fullData.name}</extra>"  # a hover's side box, with the trace's name
+
 
 @dataclass
 class Table:
@@ -78,7 +80,7 @@ def _layout(x: dict[str, Any], y: dict[str, Any], **more: Any) -> dict[str, Any]
         "xaxis": {**axis, **x},
         "yaxis": {**axis, **y},
         "font": {"family": "system-ui, sans-serif", "size": 13, "color": "#1a222c"},
-        "margin": {"l": 64, "r": 16, "t": 12, "b": 56},
+        "margin": {"l": 64, "r": 24, "t": 36, "b": 56},
         "legend": {"orientation": "h", "y": -0.2, "yanchor": "top", "x": 0},
         "paper_bgcolor": "#ffffff",
         "plot_bgcolor": "#ffffff",
@@ -100,7 +102,9 @@ def spread_text(values: Sequence[float]) -> str:
     if not values:
         return "–"
     middle = number(statistics.median(values))
-    return middle if len(values) < 2 else f"{middle} ({number(min(values))} to {number(max(values))})"
+    return (
+        middle if len(values) < 2 else f"{middle} ({number(min(values))} to {number(max(values))})"
+    )
 
 
 # --- curves ---------------------------------------------------------------------------------
@@ -299,7 +303,7 @@ def hpl_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
                     "constraintext": "none",
                     "textangle": -90 if len(cases) > 12 else 0,
                     "marker": {"color": keys.colours[transport]},
-                    "hovertemplate": "%{y:.4g} GFLOPS, %{text} of DGEMM<extra>%{fullData.name}</extra>",
+                    "hovertemplate": "%{y:.4g} GFLOPS, %{text} of DGEMM" + _NAMED,
                 }
             )
         names = ["hpl_GFLOPS", "dgemm_GFLOPS", "hpl_percent_of_dgemm"]
@@ -350,8 +354,12 @@ def cpu_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
                 "text": [label(_stream_name(case)) for case in cases],
                 "textposition": "top center" if hollow else "bottom center",
                 "cliponaxis": False,
-                "marker": {"symbol": marks, "size": 11, "color": "#a33b00" if hollow else "#0072b2"},
-                "hovertemplate": "%{text}: %{y:.3g} % at %{x:.4g} MB/s<extra>%{fullData.name}</extra>",
+                "marker": {
+                    "symbol": marks,
+                    "size": 11,
+                    "color": "#a33b00" if hollow else "#0072b2",
+                },
+                "hovertemplate": "%{text}: %{y:.3g} % at %{x:.4g} MB/s" + _NAMED,
             }
         )
     rows = [
@@ -405,7 +413,7 @@ def _interrupt_figure(runs: list[Run]) -> list[Figure]:
             "x": [label(_stream_name(case)) for case in by_case],
             "y": [statistics.median(values) for values in by_case.values()],
             "error_y": _error_bars(list(by_case.values())),
-            "hovertemplate": "%{x}: %{y:.4g} per second<extra>%{fullData.name}</extra>",
+            "hovertemplate": "%{x}: %{y:.4g} per second" + _NAMED,
             "marker": {"color": ("#0072b2", "#a33b00")[i % 2]},
         }
         for i, (place, by_case) in enumerate(rates.items())
@@ -455,11 +463,19 @@ def node_figures(
                     "y": [statistics.median(v) for v in nodes.values()],
                     "error_y": _error_bars(list(nodes.values())),
                     "text": ["✗ fail" if b else "" for b in bad],
+                    "textposition": "outside",
+                    "textfont": {"color": "#a61b1b"},
+                    "cliponaxis": False,
                     "marker": {
                         "color": ["#b3261e" if b else keys.colours[case.transport] for b in bad],
-                        "pattern": {"shape": ["/" if b else "" for b in bad]},
+                        "pattern": {
+                            "shape": ["/" if b else "" for b in bad],
+                            "fillmode": "overlay",
+                            "fgcolor": "#ffffff",
+                            "solidity": 0.25,
+                        },
                     },
-                    "hovertemplate": f"%{{x}}: %{{y:.4g}} {label(unit)}<extra>{label(name)}</extra>",
+                    "hovertemplate": f"%{{x}}: %{{y:.4g}} {label(unit)}{_NAMED}",
                 }
             )
             rows += [[node, name, spread_text(v)] for node, v in nodes.items()]

@@ -23,9 +23,10 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
 from seatrial.report import cases, figures, places, summary, text
-from seatrial.results.record import Case, Judgement, Results
+from seatrial.results.record import Judgement, Results
 
 _OPEN_MAPS = 4  # link maps shown at once; the others are folded
+_OPEN_FINDINGS = 15
 
 
 def write_html(results: Results, path: Path) -> None:
@@ -35,12 +36,12 @@ def write_html(results: Results, path: Path) -> None:
 
 def render(results: Results) -> str:
     """The page as text."""
-    environment = _environment()
-    template = environment.get_template("report.html.j2")
-    context = _context(results)
-    page = template.render(context)
-    # NUL and its like would end up as parse errors; see `text.clean`. Newlines are kept.
-    return page
+    return _environment().get_template("report.html.j2").render(_context(results))
+
+
+def _finalize(value: Any) -> Any:
+    """Every value that a template prints passes here, so none can bring control characters."""
+    return text.clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 @cache
@@ -51,8 +52,7 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        # Every value that a template prints passes here, so none can bring control characters.
-        finalize=lambda v: v if isinstance(v, Markup) else text.clean(v) if isinstance(v, str) else v,
+        finalize=_finalize,
     )
     environment.filters |= {
         "number": text.number,
@@ -68,7 +68,7 @@ def _script(name: str) -> Markup:
     """A file of ours, verbatim: the policy's hash is over exactly these bytes."""
     loader = _environment().loader
     assert loader is not None
-    return Markup(loader.get_source(_environment(), name)[0])  # noqa: S704
+    return Markup(loader.get_source(_environment(), name)[0])
 
 
 def _hash(script: str) -> str:
@@ -121,6 +121,9 @@ def _context(results: Results) -> dict[str, Any]:
         "profiles": keys.profiles,
         "maps": places.link_maps(links, views),
         "open_maps": _OPEN_MAPS,
+        "dense": places.DENSE,
+        "heat_words": ["as usual", *(f"over {level:g} times as bad" for level in places.LEVELS)],
+        "open_findings": _OPEN_FINDINGS,
         "judgements": _judgement_rows(results),
         "bound": text.bound,
         "check_name": text.check_name,
@@ -135,7 +138,7 @@ def _context(results: Results) -> dict[str, Any]:
         "spec": htmlsafe_json_dumps(_finite(spec), separators=(",", ":"), allow_nan=False),
         "script": script,
         "style": _script("style.css.j2"),
-        "plotly": Markup(packed),  # noqa: S704
+        "plotly": Markup(packed),
         "script_hashes": f"{_hash(script)} {plotly_hash}".strip(),
     }
 

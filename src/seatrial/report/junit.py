@@ -97,7 +97,9 @@ def _figures(judgement: Judgement) -> str:
     samples = ", ".join(number(sample) for sample in judgement.samples)
     where = f" ({judgement.requirement.id})" if judgement.requirement else ""
     value = quantity(judgement.value, judgement.unit)
-    return f"{judgement.statistic}: {value}; required: {bound(judgement)}{where}; samples: {samples}"
+    return (
+        f"{judgement.statistic}: {value}; required: {bound(judgement)}{where}; samples: {samples}"
+    )
 
 
 def _count(element: ET.Element, cases: list[ET.Element]) -> None:

@@ -18,7 +18,8 @@ from seatrial.report.text import number
 from seatrial.results.record import Case, Run
 
 # How many times worse than the map's usual figure a cell must be to reach level 1, 2, 3, 4, 5.
-LEVELS = (1.05, 1.15, 1.3, 1.6, 2.5)
+DENSE = 12  # a map of more nodes than this is set small, with three digits
+LEVELS = (1.1, 1.2, 1.4, 1.8, 2.5)
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class LinkMap:
     better: str
     nodes: list[str]
     middle: float
-    rows: list[tuple[str, list[Cell | None], Cell | None]]  # node, cells, the node's median
+    rows: list[tuple[str, list[Cell | None], Cell]]  # node, cells, the node's median
     worst: str  # a sentence
     failed: int
 
@@ -59,7 +60,7 @@ def by_place(
     dict[tuple[Case, str, str, str], dict[tuple[str, str], list[float]]],
     dict[tuple[str, str, str], dict[Case, dict[str, list[float]]]],
 ]:
-    """Finite values at links, by (case, metric, unit, better), and at nodes (see `node_figures`)."""
+    """Finite values at links, by (case, metric, unit, better), and at nodes, for `node_figures`."""
     links: dict[tuple[Case, str, str, str], dict[tuple[str, str], list[float]]] = {}
     nodes: dict[tuple[str, str, str], dict[Case, dict[str, list[float]]]] = {}
     for run in runs:
@@ -100,24 +101,27 @@ def link_maps(
             for index, judgement in views[case].judgements
             if judgement.metric == metric
         }
-
-        def cell(ends: tuple[str, str], _v=values, _j=judged, _m=middle, _b=better) -> Cell | None:  # type: ignore[no-untyped-def]
-            if ends not in _v:
-                ends = ends[::-1]  # measured in one direction: the map is symmetric
-            if ends not in _v:
-                return None
-            index, verdict = _j.get("-".join(ends), (None, ""))
-            ratio = _worse(_v[ends], _m, _b)
-            anchor = "" if index is None else f"j{index}"
-            return Cell(number(_v[ends]), _level(ratio), verdict == "fail", anchor)
-
-        rows: list[tuple[str, list[Cell | None], Cell | None]] = []
-        medians = {}
+        rows: list[tuple[str, list[Cell | None], Cell]] = []
+        own: dict[str, list[float]] = {name: [] for name in names}
+        for (one, other), value in values.items():
+            own[one].append(value)
+            own[other].append(value)
+        medians = {n: _worse(statistics.median(v), middle, better) for n, v in own.items()}
+        digits = number if len(names) <= DENSE else "{:.3g}".format
         for a in names:
-            own = [value for ends, value in values.items() if a in ends]
-            medians[a] = _worse(statistics.median(own), middle, better)
-            summary = Cell(number(statistics.median(own)), _level(medians[a]), False, "")
-            rows.append((a, [cell((a, b)) if a != b else None for b in names], summary))
+            cells: list[Cell | None] = []
+            for b in names:
+                # A link measured in one direction only stands on both sides of the diagonal.
+                ends = (a, b) if (a, b) in values else (b, a)
+                if a == b or ends not in values:
+                    cells.append(None)
+                    continue
+                index, verdict = judged.get("-".join(ends), (None, ""))
+                level = _level(_worse(values[ends], middle, better))
+                anchor = "" if index is None else f"j{index}"
+                cells.append(Cell(digits(values[ends]), level, verdict == "fail", anchor))
+            summary = Cell(digits(statistics.median(own[a])), _level(medians[a]), False, "")
+            rows.append((a, cells, summary))
         failed = sum(verdict == "fail" for _, verdict in judged.values())
         worst = _worst(values, medians, middle, unit, better)
         maps.append(LinkMap(case, metric, unit, better, names, middle, rows, worst, failed))
@@ -159,7 +163,8 @@ def _worst(
 ) -> str:
     ends, value = max(values.items(), key=lambda item: _worse(item[1], middle, better))
     ratio = _worse(value, middle, better)
-    text = f"Usual here: {number(middle)} {unit}; worst link {'-'.join(ends)} at {number(value)} {unit}"
+    text = f"Usual here: {number(middle)} {unit}; "
+    text += f"worst link {'-'.join(ends)} at {number(value)} {unit}"
     text += f", {ratio:.1f} times as bad." if ratio > LEVELS[0] else ", as good as the others."
     node, share = max(medians.items(), key=lambda item: item[1])
     others = [other for name, other in medians.items() if name != node]

@@ -152,7 +152,7 @@ def _plural(count: int, word: str) -> str:
 
 def headline(results: Results, views: dict[Case, CaseView]) -> Headline:
     """What to print largest. Counts are of the judgements themselves, whatever the verdict says."""
-    tally = Counter(judgement.verdict for judgement in results.judgements)
+    tally: Counter[str] = Counter(judgement.verdict for judgement in results.judgements)
     counts = {key: tally[key] for key in STATUSES if tally[key]}
     total = len(results.judgements)
     notrun = sum(not view.runs and not view.judgements for view in views.values())

@@ -18,54 +18,63 @@ _MOST_FINDINGS = 12
 _KEYS = "abcdefghijklmnopqrstuvwxyz"
 
 
+class _Printer:
+    """Prints records' strings as they are: never as Rich's markup, never as escape sequences."""
+
+    def __init__(self, console: Console):
+        self.console = console
+        # A log file or a mail is where a pipe ends: no colour, and nothing beyond ASCII.
+        self.plain = not console.is_terminal or "utf" not in console.encoding.lower()
+
+    def text(self, value: str, style: str = "") -> Text:
+        value = clean(value)
+        if self.plain:
+            for special, substitute in (("·", "-"), ("–", "-"), ("≤", "<="), ("≥", ">=")):
+                value = value.replace(special, substitute)
+            return Text(value.encode("ascii", "replace").decode())
+        return Text(value, style)
+
+    def say(self, value: str = "", style: str = "") -> None:
+        self.console.print(self.text(value, style), highlight=False, soft_wrap=self.plain)
+
+
 def print_summary(results: Results, console: Console) -> None:
-    """Print verdict, matrix, findings, slowest case and where the report is.
+    """Print verdict, findings, matrix, slowest case and where the report is.
 
     Plain ASCII without colour where the console is not a terminal or cannot encode more.
     """
-    plain = not console.is_terminal or "utf" not in console.encoding.lower()
+    out = _Printer(console)
     views = gather(results)
     head = headline(results, views)
-
-    def say(*parts: tuple[str, str] | str) -> None:
-        # Text, never markup: a record may hold "[red]" or an escape sequence.
-        line = Text()
-        for part in parts:
-            text, style = (part, "") if isinstance(part, str) else part
-            text = clean(text)
-            line.append(text.encode("ascii", "replace").decode() if plain else text, style)
-        console.print(line, highlight=False, soft_wrap=plain)
-
-    say((head.word, _COLOURS[head.key]), f"  {results.trial.site}  {results.trial.trial}")
-    say(head.why)
-    if results.verdict and results.verdict.findings:
-        say("")
-        for finding in results.verdict.findings[:_MOST_FINDINGS]:
-            say(("- " if plain else "• "), finding)
-        more = len(results.verdict.findings) - _MOST_FINDINGS
-        if more > 0:
-            say(f"  and {more} more, in the report")
+    out.say(f"{head.word}  {results.trial.site}  {results.trial.trial}", _COLOURS[head.key])
+    out.say(head.why)
+    findings = results.verdict.findings if results.verdict else []
+    if findings:
+        out.say()
+        for finding in findings[:_MOST_FINDINGS]:
+            out.say(f"{'-' if out.plain else '•'} {finding}")
+        if len(findings) > _MOST_FINDINGS:
+            out.say(f"  and {len(findings) - _MOST_FINDINGS} more, in the report")
     if views:
-        say("")
+        out.say()
         for part in _fit(matrix(views), console.width):
-            _print_matrix(part, console, plain, say)
+            _print_matrix(part, out)
         used = {view.status.key for view in views.values()}
         legend = [
-            f"{status.ascii if plain else status.symbol} {status.word}"
+            f"{status.ascii if out.plain else status.symbol} {status.word}"
             for status in STATUSES.values()
             if status.key in used
         ]
-        say("  ".join([*legend, "blank: not planned"]))
-    say("")
+        out.say("  ".join([*legend, "blank: not planned"]))
+    out.say()
     slow = slowest(views)
+    slowness = ""
     if slow:
-        say(
-            f"took {duration(head.took)}; slowest: {check_name(slow.case)} {slow.case.transport} "
-            f"{slow.case.profile}, {duration(slow.seconds)}"
-        )
-    else:
-        say(f"took {duration(head.took)}")
-    # A path must be whole to be of use, so it is not wrapped; Rich would also cut it at the width.
+        case = slow.case
+        name = f"{check_name(case)}, {case.transport}, {case.profile}"
+        slowness = f"; slowest: {name}, {duration(slow.seconds)}"
+    out.say(f"took {duration(head.took)}{slowness}")
+    # A path must be whole, and as it is spelt, to be of use: neither wrapped nor put into ASCII.
     path = clean(str(results.folder / REPORT_FILE))
     console.print(Text(f"report: {path}"), soft_wrap=True, highlight=False)
 
@@ -91,29 +100,31 @@ def _key(index: int) -> str:
     return _KEYS[index] if index < 26 else _KEYS[index // 26 - 1] + _KEYS[index % 26]
 
 
-def _print_matrix(part: Matrix, console: Console, plain: bool, say) -> None:  # type: ignore[no-untyped-def]
+def _print_matrix(part: Matrix, out: _Printer) -> None:
     """One letter per column, explained under the table: names would not fit side by side."""
-
-    def text(value: str, style: str = "") -> Text:
-        value = clean(value).replace("·", "-") if plain else clean(value)
-        return Text(value.encode("ascii", "replace").decode() if plain else value, style)
-
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_header=True)
-    table.add_column("", no_wrap=True, max_width=40, overflow="ellipsis" if not plain else "crop")
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="")
+    table.add_column("", no_wrap=True, max_width=40, overflow="crop" if out.plain else "ellipsis")
     for index in range(len(part.columns)):
-        table.add_column(_key(index), no_wrap=True, min_width=1, justify="left")
+        table.add_column(_key(index), no_wrap=True, min_width=1)
     for name, cells in part.rows:
         if all(cell is None for cell in cells):
             continue
-        row = []
+        row = [out.text(name)]
         for cell in cells:
-            status = cell.status if cell else None
-            symbol = (status.ascii if plain else status.symbol) if status else " "
-            row.append(text(symbol, status.colour if status else ""))
-        table.add_row(text(name), *row)
-    console.print(table)
+            if cell is None:
+                row.append(Text(" "))
+            else:
+                status = cell.status
+                symbol = status.ascii if out.plain else status.symbol
+                row.append(out.text(symbol, status.colour))
+        table.add_row(*row)
+    out.console.print(table)
     by_transport: dict[str, list[str]] = {}
     for index, (transport, profile) in enumerate(part.columns):
         by_transport.setdefault(transport, []).append(f"{_key(index)} {profile}")
+    if len({profile for _, profile in part.columns}) == 1:
+        names = [f"{keys[0].split()[0]} {transport}" for transport, keys in by_transport.items()]
+        out.say(f"  {', '.join(names)}; profile {part.columns[0][1]}")
+        return
     for transport, profiles in by_transport.items():
-        say(f"  {transport}: {', '.join(profiles)}")
+        out.say(f"  {transport}: {', '.join(profiles)}")

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
 from seatrial.results.record import Case, Judgement
@@ -34,7 +34,9 @@ STATUSES = {
     for status in (
         Status("fail", "fail", "✗", "X", "bold red", "a figure is outside its bound"),
         Status("error", "error", "!", "!", "bold magenta", "did not run as declared"),
-        Status("missing", "missing", "?", "?", "yellow", "no requirement to hold the figure against"),
+        Status(
+            "missing", "missing", "?", "?", "yellow", "no requirement to hold the figure against"
+        ),
         Status("undecidable", "undecidable", "≈", "~", "yellow", "the noise covers the bound"),
         Status("unjudged", "not judged", "…", ":", "yellow", "ran, but nobody has judged it"),
         Status("notrun", "not run", "○", "o", "yellow", "planned, and never ran"),
@@ -45,7 +47,9 @@ SEVERITY = {key: rank for rank, key in enumerate(STATUSES)}
 
 # Control characters: XML forbids them, a terminal obeys them, HTML shows nothing for them.
 # Lone surrogates cannot be encoded; the bidirectional overrides reorder what stands next to them.
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]"
+)
 
 
 def clean(text: str) -> str:
@@ -91,7 +95,7 @@ def moment(when: datetime | None) -> str:
 
 def comparable(when: datetime) -> datetime:
     """Records may mix times with and without a zone; those without are taken for UTC."""
-    return when if when.tzinfo else when.replace(tzinfo=timezone.utc)
+    return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
 def between(start: datetime | None, end: datetime | None) -> timedelta | None:

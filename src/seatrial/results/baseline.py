@@ -222,18 +222,18 @@ def _threshold(group: _Group, sigmas: float, floor: float) -> tuple[Threshold | 
     if reference < 0:
         return None, "its median is below zero, where fractions have no meaning"
     sigma = statistics.spread(samples) or 0.0
-    width, widened = max(sigmas * sigma, floor * reference), ""
+    width, widened = sigmas * sigma, ""
     sign = 1 if first.better == "lower" else -1
     for name, figure in group.figures:
         own = statistics.spread(figure.values) or 0.0
         beyond = sign * (figure.middle - reference)
         need = max(own, beyond + statistics.median_error(own, len(figure.values)))
-        if need > width:
+        if need > max(width, floor * reference):
             width, widened = need, f"; widened for {name}, whose median is {number(figure.middle)}"
     if reference == 0:
         # Up to six digits, rounded outward.
         bound = float(f"{width * 1.00001:.6g}")
-    elif (bound := math.ceil(width / reference * 1e4 + 1e-6) / 1e4) > WIDEST:
+    elif (bound := max(floor, math.ceil(width / reference * 1e4) / 1e4)) > WIDEST:
         return None, (
             f"too noisy: the bound would lie {bound:.0%} from the reference "
             f"{number(reference)} {first.unit}{widened}"

@@ -162,7 +162,7 @@ class Threshold(Entry):
                 (f"add 'reference', or use '{'at_most' if name == 'upper' else 'at_least'}'"),
                 name,
             )
-        if not ratios:
+        elif not ratios:
             yield "no bound", "add 'at_most' or 'at_least'", ""
         if len(ratios) == 2 and self.at_least > self.at_most:  # type: ignore[operator]
             yield "'at_least' is above 'at_most': nothing can pass", "exchange them", "at_least"

@@ -16,6 +16,7 @@ from typing import Literal
 Statistic = Literal["median", "best", "worst", "p99"]
 Better = Literal["lower", "higher"]
 
+ROUNDING = 1e-9  # relative: what arithmetic alone may add to a figure
 MAD_TO_SIGMA = 1.4826  # 1 / Phi^-1(3/4): makes the MAD of a normal distribution its sigma
 # Expected range of n normal samples in units of sigma (Tippett 1925; the d2 of control charts).
 _RANGE = {2: 1.128, 3: 1.693}
@@ -124,7 +125,7 @@ class Limit:
         bound = self.bound if bound is None else bound
         distance = x - bound if self.side == "most" else bound - x
         # reference * (1 + fraction) is not exact: a value on the bound is within.
-        return distance if abs(distance) > 1e-9 * abs(bound) else 0.0
+        return distance if abs(distance) > ROUNDING * abs(bound) else 0.0
 
 
 def decide(
@@ -167,9 +168,10 @@ def decide(
     error = median_error(own, len(samples)) if statistic == "median" else own
     distance = abs(value - limit.bound)
     on_both_sides = len(set(beyond)) == 2 or limit.sigma > 0
-    if on_both_sides and distance < math.hypot(error, limit.error):
+    if on_both_sides and distance < math.hypot(error, limit.error) * (1 - ROUNDING):
         return "undecidable"
-    if sigma > (limit.width if outside else max(limit.width, distance)):
+    room = limit.width if outside else max(limit.width, distance)
+    if sigma > room * (1 + ROUNDING):
         return "undecidable"
     return by_value
 

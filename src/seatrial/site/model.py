@@ -128,6 +128,9 @@ class Benchmark(Model):
 class NetPIPE(Benchmark):
     max_bytes: Size = 4 << 20
     perturbation_bytes: int = Field(default=0, ge=0, description="NetPIPE's -p")
+    repetitions: int | None = Field(
+        default=None, ge=1, description="NetPIPE's -n, per size; none: a quarter second per size"
+    )
     plain_sockets: bool = Field(default=True, description="also NPtcp, without MPI")
 
 
@@ -178,6 +181,7 @@ class Pairs(Benchmark):
 
     nodes: list[Annotated[int, Field(ge=2)]] = [4]
     max_bytes: Size = 256 << 10
+    repetitions: int | None = Field(default=None, ge=1, description="NetPIPE's -n, per size")
 
 
 class NodeCompute(Benchmark):

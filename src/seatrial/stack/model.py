@@ -34,6 +34,9 @@ class Transport(Model):
     bind: dict[str, str] = Field(default={}, description="tie it to the network under test")
     report: dict[str, str] = Field(default={}, description="make the MPI name its path")
     path_report: str = Field(default="", description="regular expression of that line")
+    overcommit: dict[str, str] = Field(
+        default={}, description="further variables where ranks outnumber cores"
+    )
     programs: dict[str, list[str]] = Field(default={}, description="name -> command")
     features: list[str] = []
     versions: dict[str, str] = Field(default={}, description="of all that a run of it involves")
@@ -68,13 +71,19 @@ class Stack(Model):
         return dict(self._part(transport).programs)
 
     def transport(
-        self, name: str, interface: str = "", subnet: str = "", *, report: bool = True
+        self,
+        name: str,
+        interface: str = "",
+        subnet: str = "",
+        *,
+        report: bool = True,
+        overcommit: bool = False,
     ) -> Transport:
         """A transport with everything it needs in ``env``.
 
         With an interface (and its subnet) the transport is tied to that network; with
-        ``report`` the MPI prints which path it chose. Raises InputError for a name that the
-        stack does not have.
+        ``report`` the MPI prints which path it chose; with ``overcommit`` its ranks sleep while
+        they wait. Raises InputError for a name that the stack does not have.
         """
         part = self._part(name)
         env = dict(part.env)
@@ -83,6 +92,8 @@ class Stack(Model):
             env |= {key: value.format_map(network) for key, value in part.bind.items()}
         if report:
             env |= part.report
+        if overcommit:
+            env |= part.overcommit
         return part.model_copy(update={"env": env})
 
     def blas(self) -> dict[str, str]:

@@ -45,16 +45,15 @@ def read_report(file: Path) -> list[TestCase]:
     found = []
     for session in report.get("runs", []):
         for entry in session.get("testcases", []):
-            parameters = entry.get("check_params") or {}
             stagedir = entry.get("stagedir")
             found.append(
                 TestCase(
-                    benchmark=Path(entry.get("filename") or "").stem,
+                    benchmark=entry.get("benchmark") or Path(entry.get("filename") or "").stem,
                     transport=entry.get("environ") or "",
                     partition=entry.get("partition") or "",
-                    nodes=_whole(parameters.get("num_nodes", entry.get("num_nodes"))),
-                    repeat=_whole(parameters.get("repeat", entry.get("repeat"))),
-                    jobid=str(entry.get("job_id", entry.get("jobid")) or ""),
+                    nodes=_whole(entry.get("num_nodes")),
+                    repeat=_whole(entry.get("repeat")),
+                    jobid=str(entry.get("jobid") or ""),
                     result=entry.get("result") or "",
                     phase=entry.get("fail_phase") or "",
                     reason=entry.get("fail_reason") or "",
@@ -93,7 +92,7 @@ def job_facts(ids: Iterable[str], run: Runner) -> dict[str, Job]:
 
 
 def parse_sacct(text: str) -> dict[str, Job]:
-    """Job id -> Job from ``sacct -X -P -n -o`` with the fields above. Other lines are passed over."""
+    """Job id -> Job from ``sacct -X -P -n -o`` of the fields above; other lines are passed over."""
     found = {}
     for line in text.splitlines():
         words = line.split("|")

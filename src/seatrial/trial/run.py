@@ -121,7 +121,7 @@ def run_trial(
         started=datetime.now(UTC),
         seatrial=version_with_commit(),
         command=["seatrial", *sys.argv[1:]],
-        stack=stack.describe(),
+        stack=stack.model_dump(include={"source", "id", "distribution", "versions", "origins"}),
         host=host_facts(),
         repeats=site.trial.repeats,
         cases=cases,
@@ -271,6 +271,8 @@ def follow(process: subprocess.Popen, progress: Progress, outcome: Outcome, fold
 
 def _tell(line: str, progress: Progress, outcome: Outcome) -> None:
     outcome.tail = [*outcome.tail[-30:], line.rstrip()]
+    if line.startswith("WARNING: skipping test file"):
+        outcome.why_not = line.strip().removeprefix("WARNING: ")
     match = PROGRESS.match(line)
     if match:
         progress.line(match[1], int(match[2] or 0), int(match[3] or 0), match[4])

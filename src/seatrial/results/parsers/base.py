@@ -18,7 +18,8 @@ from seatrial.results.record import Curve, Metric
 
 # float() alone would take "nan", "inf", "1_000" and signs, none of which a benchmark may report.
 _DECIMAL = re.compile(r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
-_WHOLE = re.compile(r"\d+", re.ASCII)
+# No count has more digits, and int() refuses thousands of them with an error of its own.
+_WHOLE = re.compile(r"\d{1,18}", re.ASCII)
 
 
 class ParseError(SeatrialError):

@@ -139,6 +139,8 @@ def _listed(lines: list[str]) -> tuple[list[str], int]:
     for index in range(at + 1, len(lines)):
         words = lines[index].split()
         if words[:1] == ["#"] and len(words) == 2:
+            if words[1] in names:
+                raise ParseError(f"expected {words[1]} once in the list", index + 1)
             names.append(words[1])
         elif words:
             if not lines[index].startswith("#---"):

@@ -13,6 +13,10 @@ from typing import Any
 
 from seatrial.results.parsers.base import Parsed, ParseError, higher, lower
 
+_READ = {"error", "start", "test_start", "protocol", "bidir", "reverse", "num_streams", "version"}
+_READ |= {"end", "sum_sent", "sum_received", "bits_per_second", "bytes", "seconds", "retransmits"}
+_READ |= {"cpu_utilization_percent", "host_total", "remote_total"}
+
 
 def parse(text: str) -> Parsed:
     """Read the client's report.
@@ -98,10 +102,12 @@ def _number(data: dict[str, Any], key: str, *, positive: bool = False) -> float:
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("an object names a key twice")
-    return found
+    """Refuse a key that is read here and comes twice; with -P, iperf3 repeats some others."""
+    names = [key for key, _ in pairs]
+    twice = [key for key in names if key in _READ and names.count(key) > 1]
+    if twice:
+        raise ValueError(f"an object names {twice[0]} twice")
+    return dict(pairs)
 
 
 def _no_constant(word: str) -> float:

@@ -9,7 +9,8 @@ Sources, all in NetPIPE 3.7.2's ``src/netpipe.c`` and ``netpipe.h``:
 - "usec" is the time of one message: half of the round trip (``t /= 2``), the
   best of the trials, each averaged over "times" round trips.
 - "Mbps" is ``bytes * 8 / (t * 1024 * 1024)``: units of 2^20 bit/s. One of them is
-  2^20 / 8 / 10^6 = 0.131072 MB/s.
+  2^20 / 8 / 10^6 = 0.131072 MB/s. Both columns have two decimals; a bandwidth is taken
+  from the one that has more digits, bytes / usec being 10^6 B/s as it is.
 - The sizes follow from first size, perturbation and upper bound alone, and the
   program ends when the next size passes the bound or a message took 1 s
   (STOPTM). There is no end marker, so this is how a cut is found.
@@ -33,6 +34,7 @@ from seatrial.results.parsers.base import (
     latency_curve,
     lower,
     quotient,
+    rounding,
     spread_of,
     whole,
 )
@@ -93,7 +95,7 @@ def parse(text: str, upper: int = DEFAULT_UPPER) -> Parsed:
             )
         index, size = whole(match[1], number, "a count"), whole(match[2], number, "a size")
         times = whole(match[3], number, "repetitions")
-        mbps = figure(match[4], number, "Mbps")
+        mbps = figure(match[4], number, "Mbps", zero=True)
         last_us = figure(match[5], number, "usec")
         if index != len(sizes):
             raise ParseError(f"expected line {len(sizes)} of the table, found {index}", number)
@@ -108,7 +110,9 @@ def parse(text: str, upper: int = DEFAULT_UPPER) -> Parsed:
         agree(match[4], quotient(bits, spread_of(match[5])), number, "Mbps", "bytes and usec")
         sizes.append(size)
         latency.append((size, last_us))
-        bandwidth.append((size, mbps * MB_S_PER_MBPS))
+        # Two decimals each: of slow or small messages the time has more digits, else the rate.
+        by_time = rounding(match[5]) / last_us < rounding(match[4]) / (mbps or 1e-9)
+        bandwidth.append((size, size / last_us if by_time else mbps * MB_S_PER_MBPS))
         moved += 2 * size * times * TRIALS
         finished = last_us >= STOP_US or _exhausted(size, sizes[0], upper, perturbation)
     if not sizes:
@@ -174,4 +178,4 @@ def _perturbation(text: str) -> int:
     if "Using no perturbations" in text:
         return 0
     match = _PERTURBATION.search(text)
-    return int(match[1]) if match else 3  # DEFPERT
+    return whole(match[1], None, "the perturbation") if match else 3  # DEFPERT

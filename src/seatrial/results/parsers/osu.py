@@ -190,7 +190,8 @@ def _row(words: list[str], columns: list[str], test: str, number: int) -> _Row:
         else:
             if not _HUNDREDTHS.fullmatch(token):
                 raise ParseError(f"expected {name} with two decimals, found {token!r}", number)
-            figures.append(figure(token, number, name))
+            # So few bytes per second may round to nothing, a time may not.
+            figures.append(figure(token, number, name, zero=test in _BANDWIDTHS))
             if name == "Messages/s":
                 rate = figures[-1]
                 half = rounding(token)
@@ -260,7 +261,10 @@ def _metrics(test: str, rows: list[_Row]) -> list[Metric]:
     if test == "barrier":
         return [lower("barrier_us", rows[0].value, "us")]
     if test in _BANDWIDTHS:
-        found = [higher(f"{test}_MB_s", max(row.value for row in rows), "MB/s")]
+        peak = max(row.value for row in rows)
+        if peak == 0:
+            raise ParseError("expected a bandwidth above zero")
+        found = [higher(f"{test}_MB_s", peak, "MB/s")]
         rates = [row.rate for row in rows if row.rate is not None]
         return found + ([higher(f"{test}_messages_per_s", max(rates), "1/s")] if rates else [])
     at = {row.size: row.value for row in rows}

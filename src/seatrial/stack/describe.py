@@ -1,0 +1,123 @@
+"""The description of a finished stack, put together from its data and the machine's packages."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from seatrial.stack import pypi
+from seatrial.stack.files import digest
+from seatrial.stack.machine import library_folder
+from seatrial.stack.model import Blas, Stack, Transport
+from seatrial.stack.packages import Release
+from seatrial.stack.steps import steps
+from seatrial.stack.transports import ORIGINS, PROGRAMS, TRANSPORTS
+
+# Asked in a process of its own, so that no foreign library is loaded into this one.
+# fi_version(3): major in the upper 16 bits; ucp_get_version_string is of UCX's public API.
+_ASK = """
+import ctypes, json, sys
+ucp = ctypes.CDLL(sys.argv[1] + "/libucp.so.0")
+ucp.ucp_get_version_string.restype = ctypes.c_char_p
+fi = ctypes.CDLL(sys.argv[1] + "/libfabric.so.1").fi_version()
+print(json.dumps([ucp.ucp_get_version_string().decode(), f"{fi >> 16}.{fi & 0xffff}"]))
+"""
+
+#: transport -> which versions a run of it involves
+_INVOLVED = {
+    "openmpi-tcp": ("openmpi", "pmix"),
+    "openmpi-ucx": ("openmpi", "pmix", "ucx"),
+    "openmpi-ofi": ("openmpi", "pmix", "libfabric"),
+    "mpich-ucx": ("mpich", "mpich-ucx"),
+    "mpich-ofi": ("mpich", "mpich-libfabric"),
+    "intelmpi-tcp": ("intelmpi", "mpich-libfabric"),
+    "tcp": ("nptcp", "iperf3"),
+    "none": ("openmpi", "pmix"),
+}
+
+
+def describe(prefix: Path, version: str, release: Release, installed: dict[str, str]) -> Stack:
+    """The stack in ``prefix``, on a machine with these Debian packages."""
+    versions = _versions(prefix, release, installed)
+    blas = {
+        name: Blas(
+            folder=str(library_folder() / folder),
+            version=installed.get(package, ""),
+            package=package,
+        )
+        for name, (package, folder) in release.blas.items()
+    }
+    transports = {part.name: _filled(part, prefix, versions) for part in TRANSPORTS}
+    content = {
+        "prefix": str(prefix),
+        "distribution": f"Debian {version}",
+        "versions": versions,
+        "origins": ORIGINS,
+        "transports": {name: part.model_dump() for name, part in transports.items()},
+        "blas_libraries": {name: library.model_dump() for name, library in blas.items()},
+    }
+    made = [step.key for step in steps(prefix, release, installed)]
+    identity = digest([json.dumps(content, sort_keys=True), *made])
+    return Stack.model_validate({"id": identity, **content})
+
+
+def _versions(prefix: Path, release: Release, installed: dict[str, str]) -> dict[str, str]:
+    pins = {**pypi.pins(pypi.WHEELS), **pypi.pins(pypi.SOURCES)}
+    ucx, libfabric = _bundled(prefix)
+    return {
+        **{name: installed.get(package, "") for name, package in release.versions.items()},
+        **{name: installed.get(package, "") for name, (package, _) in release.blas.items()},
+        "mpich": pins["mpich"],
+        "mpich-ucx": ucx,
+        "mpich-libfabric": libfabric,
+        "intelmpi": pins["impi-rt"],
+        "mpi4py": pins["mpi4py"],
+        "netpipe": "3.7.2",
+        "hpcc": "1.5.0",
+        "imb": f"of impi-rt {pins['impi-rt']}",
+        "npb": f"3.3 of simgrid {pins['simgrid']}",
+        "osu": f"of mpi4py {pins['mpi4py']}",
+    }
+
+
+def _bundled(prefix: Path) -> tuple[str, str]:
+    """Versions of the UCX and libfabric inside PyPI's MPICH; empty where it is not there."""
+    folder = prefix / "mpich/lib/mpich"
+    if not folder.is_dir():
+        return "", ""
+    stored = folder / "versions.json"
+    if not stored.exists():
+        done = subprocess.run(
+            [sys.executable, "-IS", "-c", _ASK, str(folder)],
+            env={"LD_LIBRARY_PATH": str(folder)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            return "", ""
+        stored.write_text(done.stdout)
+    ucx, libfabric = json.loads(stored.read_text())
+    return ucx, libfabric
+
+
+def _filled(part: Transport, prefix: Path, versions: dict[str, str]) -> Transport:
+    words = {
+        "prefix": str(prefix),
+        "lib": str(library_folder()),
+        "bench": f"{prefix}/bench/{part.family}",
+    }
+    programs: dict[str, Any] = PROGRAMS.get(part.name) or PROGRAMS[part.family]
+    return part.model_copy(
+        update={
+            "env": {name: value.format_map(words) for name, value in part.env.items()},
+            "programs": {
+                name: [word.format_map(words) for word in command]
+                for name, command in programs.items()
+            },
+            "versions": {name: versions[name] for name in _INVOLVED[part.name]},
+        }
+    )

@@ -1,0 +1,75 @@
+"""hpcc's input file for one problem on one grid of ranks.
+
+Format: HPL's HPL.dat (hpl/www/tuning.html of HPL 2.0) with PTRANS's lines behind it (README of
+HPC Challenge 1.5.0). Lines are found by their number, so the template is the documentation.
+"""
+
+from __future__ import annotations
+
+import math
+
+from seatrial.errors import InputError
+
+#: hpcc reads at most 80 characters of a line
+_TEMPLATE = """\
+HPLinpack benchmark input file
+written by Seatrial
+HPL.out      output file name (hpcc ignores it)
+8            device out (hpcc ignores it)
+1            number of problem sizes
+{n:<12} N
+1            number of block sizes
+{nb:<12} NB
+0            process mapping: row-major
+1            number of process grids
+{p:<12} P
+{q:<12} Q
+16.0         threshold of the residual
+1            number of panel factorisations
+2            PFACT: right-looking
+1            number of recursive stopping criteria
+4            NBMIN
+1            number of panels in recursion
+2            NDIV
+1            number of recursive panel factorisations
+1            RFACT: Crout
+1            number of broadcasts
+1            BCAST: 1rM
+1            number of look-ahead depths
+1            DEPTH
+2            SWAP: mix
+64           swapping threshold
+0            L1 transposed
+0            U transposed
+1            equilibration
+8            memory alignment in doubles
+--           (a separator)
+0            further problem sizes of PTRANS
+1000
+0            further block sizes of PTRANS
+32
+"""
+
+
+def render(n: int, nb: int, p: int, q: int) -> str:
+    """Text of hpccinf.txt: order ``n``, blocks of ``nb``, ``p`` x ``q`` ranks.
+
+    Raises InputError for what hpcc would refuse or silently change.
+    """
+    for name, value in (("N", n), ("NB", nb), ("P", p), ("Q", q)):
+        if value < 1:
+            raise InputError(f"hpcc: {name} is {value}; it must be 1 or more")
+    if nb > n:
+        raise InputError(f"hpcc: the block size {nb} is larger than the matrix ({n})")
+    return _TEMPLATE.format(n=n, nb=nb, p=p, q=q)
+
+
+def grid(ranks: int) -> tuple[int, int]:
+    """P and Q with P * Q = ranks, as square as they can be, P <= Q (what HPL recommends).
+
+    Raises InputError for fewer than one rank.
+    """
+    if ranks < 1:
+        raise InputError(f"hpcc: {ranks} ranks; it must be 1 or more")
+    p = next(p for p in range(math.isqrt(ranks), 0, -1) if ranks % p == 0)
+    return p, ranks // p

@@ -1,0 +1,152 @@
+"""Bring a Debian machine to the stack: what is missing, and doing it.
+
+Installs Debian packages, fetches pinned files from PyPI, builds the benchmarks, and writes
+``stack.json`` and the modulefiles. Knows nothing of sites or of Slurm's configuration.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial.errors import LabError
+from seatrial.stack import apt, machine, modules, pypi
+from seatrial.stack.describe import describe
+from seatrial.stack.model import FILE, Stack, read
+from seatrial.stack.steps import Step, carry_out, is_done, steps
+
+#: where the stack of this checkout is
+PREFIX = Path(__file__).parents[3] / ".seatrial" / "stack"
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a provisioning would do, found without doing any of it."""
+
+    prefix: Path
+    distribution: str
+    packages: list[str]
+    """Debian packages that are missing"""
+    pins: dict[str, str]
+    """PyPI project -> version, of what is to be fetched"""
+    steps: list[Step]
+    """downloads and builds that are missing or out of date"""
+    current: bool
+    """whether ``stack.json`` describes what is there"""
+
+    @property
+    def empty(self) -> bool:
+        return not self.packages and not self.steps and self.current
+
+    def lines(self) -> list[str]:
+        """What will happen, a line each, for people."""
+        found = []
+        if self.packages:
+            found.append(f"install {len(self.packages)} Debian packages: {' '.join(self.packages)}")
+        if self.pins:
+            pinned = " ".join(f"{name}=={version}" for name, version in self.pins.items())
+            found.append(f"fetch from PyPI: {pinned}")
+        found += [f"make {step.what}" for step in self.steps]
+        if found or not self.current:
+            found.append(f"write {self.prefix / FILE} and the modulefiles")
+        return found
+
+
+def plan(prefix: Path = PREFIX) -> Plan:
+    """What ``provision`` would do. Raises LabError on a system it cannot serve."""
+    version, release = machine.release()
+    installed = machine.installed()
+    missing = [name for name in release.packages if name not in installed]
+    stamps = prefix / "stamps"
+    todo = [s for s in steps(prefix, release, installed) if not is_done(s, stamps)]
+    pins = {**pypi.pins(pypi.WHEELS), **pypi.pins(pypi.SOURCES)}
+    wanted = {"mpich": "mpich", "intelmpi": "impi-rt", "mpi4py": "mpi4py"}
+    names = {wanted.get(step.name, step.name.removeprefix("source-")) for step in todo}
+    current = False
+    if not missing and not todo:
+        try:
+            current = read(prefix).id == describe(prefix, version, release, installed).id
+        except LabError:
+            current = False
+    return Plan(
+        prefix=prefix,
+        distribution=f"Debian {version}",
+        packages=missing,
+        pins={name: pin for name, pin in pins.items() if name in names},
+        steps=todo,
+        current=current,
+    )
+
+
+def provision(progress: Progress, prefix: Path = PREFIX) -> Stack:
+    """Make the stack, or what is missing of it, and return it.
+
+    ``progress`` is given a line of text before each long step. Root is needed only where
+    something is missing. Raises LabError.
+    """
+    wanted = plan(prefix)
+    if wanted.empty:
+        return read(prefix)
+    if wanted.packages:
+        machine.require_root(
+            "installing the Debian packages " + " ".join(wanted.packages),
+        )
+    prefix.mkdir(parents=True, exist_ok=True)
+    old_mask = os.umask(0o022)  # a normal user runs what is made here
+    try:
+        with _locked(prefix):
+            return _provision(progress, prefix)
+    finally:
+        os.umask(old_mask)
+
+
+def _provision(progress: Progress, prefix: Path) -> Stack:
+    version, release = machine.release()
+    missing = plan(prefix).packages
+    if missing:
+        progress(f"installing {len(missing)} Debian packages")
+        apt.install(missing)
+    installed = machine.installed()
+    work = prefix / "work"
+    try:
+        for step in steps(prefix, release, installed):
+            if not is_done(step, prefix / "stamps"):
+                start = time.monotonic()
+                progress(f"making {step.what}")
+                carry_out(step, prefix / "stamps", work)
+                progress(f"made {step.what} in {time.monotonic() - start:.1f} s")
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    stack = describe(prefix, version, release, installed)
+    modules.write(stack, prefix / "modules")
+    _compile_python(prefix)
+    stack.save()
+    return stack
+
+
+def _compile_python(prefix: Path) -> None:
+    """Byte-compile mpi4py: nodes start it as a user who cannot write here."""
+    for folder in ("python", "osu"):
+        command = ["/usr/bin/python3", "-m", "compileall", "-q", str(prefix / folder)]
+        subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
+
+
+@contextmanager
+def _locked(prefix: Path) -> Iterator[None]:
+    with (prefix / "lock").open("w") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("waiting for another provisioning to end", file=sys.stderr)
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,122 @@
+"""Planted faults do what they say, are on record, and go away."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from lab_support import SESSION, job_state, wait_for
+
+from seatrial.errors import InputError, LabError
+from seatrial.lab import faults
+from seatrial.lab.engine import Lab
+from seatrial.lab.status import status
+
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def mended(lab: Lab) -> Iterator[Lab]:
+    """The shared lab; whatever a test plants is cleared after it."""
+    yield lab
+    faults.clear(lab)
+    assert status(SESSION)["faults"] == []
+    assert set(lab.node_states().values()) == {"idle"}
+
+
+def _mbit(lab: Lab, reverse: bool = False) -> float:
+    server = lab.popen(["iperf3", "-s", "-1", "-p", "5998"], node="n2", stdout=subprocess.DEVNULL)
+    listening = ["sh", "-c", "ss -Hltn sport = :5998 | grep -q ."]
+    wait_for(lambda: lab.run(listening, node="n2").returncode == 0, 5, "iperf3 listens")
+    client = ["iperf3", "-c", "n2-test", "-p", "5998", "-t", "2", "-O", "1", "--json"]
+    out = lab.run(client + (["-R"] if reverse else []), node="n1", check=True, timeout=30)
+    server.wait(timeout=10)
+    return json.loads(out.stdout)["end"]["sum_received"]["bits_per_second"] / 1e6
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_slow_link_is_as_slow_as_asked_in_both_directions(mended: Lab, reverse: bool) -> None:
+    faults.slow_link(mended, "n1", "100mbit")
+    assert _mbit(mended, reverse) == pytest.approx(95, rel=0.08)
+    assert [str(f) for f in mended.faults()] == ["link n1: rate 100mbit"]
+
+
+def test_clear_makes_the_link_fast_again(mended: Lab) -> None:
+    faults.slow_link(mended, "n1", "100mbit")
+    faults.clear(mended)
+    assert _mbit(mended) > 1000
+
+
+def test_a_cut_link_loses_its_carrier_and_only_that(mended: Lab) -> None:
+    def carrier(interface: str) -> str:
+        return mended.run(["cat", f"/sys/class/net/{interface}/carrier"], node="n3").stdout.strip()
+
+    faults.cut_link(mended, "n3")
+    wait_for(lambda: carrier("eth1") == "0", 5, "carrier lost")
+    assert carrier("eth0") == "1"
+    faults.clear(mended, "n3")
+    wait_for(lambda: carrier("eth1") == "1", 5, "carrier back")
+
+
+def test_a_slow_processor_slows_later_jobs(mended: Lab) -> None:
+    # How much of a processor a busy second gets, and which group it is in.
+    work = (
+        "import time; e=time.time()+1\n"
+        "while time.time()<e: pass\n"
+        "print(time.process_time()); print(open('/proc/self/cgroup').read())"
+    )
+
+    def share(node: str) -> tuple[float, bool]:
+        srun = ["srun", "-w", node, "/usr/bin/python3", "-c", work]
+        used, _, groups = mended.run(srun, check=True, timeout=60).stdout.partition("\n")
+        return float(used), mended.paths.netns(node) in groups
+
+    faults.slow_cpu(mended, "n2", 5)
+    # A twentieth of two processors is 0.1 of one.
+    slow, limited = share("n2")
+    assert limited
+    assert slow < 0.2
+    assert not share("n1")[1]
+    faults.clear(mended)
+    fast, limited = share("n2")
+    assert not limited
+    if os.getloadavg()[0] < 2:
+        assert fast > 0.5
+
+
+def test_a_dead_node_fails_its_job_and_comes_back(mended: Lab) -> None:
+    job = mended.run(
+        ["sbatch", "--parsable", "-w", "n4", "--wrap", "sleep 300"], check=True
+    ).stdout.strip()
+    wait_for(lambda: job_state(mended, job) == "RUNNING", 10, "job runs")
+    faults.kill_node(mended, "n4")
+    assert status(SESSION)["state"] == "broken"
+    with pytest.raises(LabError, match="not running"):
+        mended.run(["true"], node="n4")
+    wait_for(lambda: job_state(mended, job) == "NODE_FAIL", 30, "job is NODE_FAIL")
+    assert mended.up() is False
+    assert mended.faults() == []
+    out = mended.run(["srun", "-w", "n4", "hostname"], check=True, timeout=30)
+    assert out.stdout == "n4\n"
+
+
+def test_slurmd_dies_and_returns(mended: Lab) -> None:
+    faults.kill_slurmd(mended, "n1")
+    hosts = {host["name"]: host for host in status(SESSION)["hosts"]}
+    assert set(hosts["n1"]["daemons"]) == {"munged"}
+    with pytest.raises(LabError, match="no slurmd"):
+        faults.kill_slurmd(mended, "n1")
+    faults.start_slurmd(mended, "n1")
+    out = mended.run(["srun", "-w", "n1", "hostname"], check=True, timeout=30)
+    assert out.stdout == "n1\n"
+
+
+def test_faults_of_what_is_not_there_are_refused(mended: Lab) -> None:
+    with pytest.raises(InputError, match="n9"):
+        faults.cut_link(mended, "n9")
+    with pytest.raises(InputError, match="percent"):
+        faults.slow_cpu(mended, "n1", 100)
+    assert mended.faults() == []

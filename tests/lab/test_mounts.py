@@ -1,0 +1,65 @@
+"""Which folders a lab covers, and what it binds back over them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seatrial.lab import mounts
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """``closed/a/b`` and ``open/a`` below a folder that anyone may pass through."""
+    for path in ("closed/a/b", "closed/c", "open/a"):
+        (tmp_path / path).mkdir(parents=True)
+    (tmp_path / "closed").chmod(0o700)
+    real = mounts.closed_ancestor
+
+    def below_tree(path: Path) -> Path | None:
+        # pytest's own folder is closed as well; the tests are about what is in it.
+        found = real(path)
+        if found is not None and found in (tmp_path, *tmp_path.parents):
+            folders = [p for p in reversed(path.parents) if tmp_path in p.parents]
+            closed = [p for p in folders if p.exists() and not p.stat().st_mode & 1]
+            return closed[0] if closed else None
+        return found
+
+    monkeypatch.setattr(mounts, "closed_ancestor", below_tree)
+    return tmp_path
+
+
+def test_an_open_path_needs_nothing(tree: Path) -> None:
+    assert mounts.plan([tree / "open/a"], {}) == ({}, [])
+
+
+def test_a_closed_folder_is_covered_and_the_path_bound_back(tree: Path) -> None:
+    path = tree / "closed/a"
+    assert mounts.plan([path], {}) == ({str(tree / "closed"): "755"}, [[str(path)] * 2])
+
+
+def test_a_path_below_another_is_bound_once(tree: Path) -> None:
+    _, binds = mounts.plan([tree / "closed/a/b", tree / "closed/a", tree / "closed/c"], {})
+    assert [bind[0] for bind in binds] == [str(tree / "closed/a"), str(tree / "closed/c")]
+
+
+def test_a_path_below_a_given_cover_is_bound_back(tree: Path) -> None:
+    path = tree / "open/a"
+    covers, binds = mounts.plan([path], {str(tree / "open"): "1777"})
+    assert covers == {str(tree / "open"): "1777"}
+    assert binds == [[str(path)] * 2]
+
+
+def test_a_cover_between_two_paths_hides_the_lower(tree: Path) -> None:
+    cover = {str(tree / "open"): "1777"}
+    _, binds = mounts.plan([tree, tree / "open/a"], cover)
+    assert [bind[0] for bind in binds] == [str(tree / "open/a")]
+
+
+def test_closed_ancestor_is_the_topmost(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir(mode=0o700)
+    (tmp_path / "x/y").mkdir(mode=0o700)
+    found = mounts.closed_ancestor(tmp_path / "x/y/z")
+    assert found is not None
+    assert found != tmp_path / "x/y"

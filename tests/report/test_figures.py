@@ -1,0 +1,186 @@
+"""The figures: what they hold, that Plotly accepts them, and that a browser draws them."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import plotly.graph_objects as go
+import pytest
+import synthetic
+from lxml import html
+
+from seatrial.report.figures import (
+    cpu_figures,
+    curve_figures,
+    hpl_figures,
+    interrupt_rates,
+    keys_of,
+    label,
+    node_figures,
+)
+from seatrial.report.html import render
+from seatrial.report.places import by_place, link_ends, link_maps
+from seatrial.report.summary import gather
+from seatrial.results.record import Case, Curve, Results, Run
+
+
+def spec(page: str) -> dict:
+    return json.loads(html.document_fromstring(page).xpath("string(//script[@id='spec'])"))
+
+
+@pytest.mark.parametrize("name", sorted(synthetic.EXAMPLES))
+def test_plotly_accepts_every_figure(name):
+    for figure in spec(render(synthetic.EXAMPLES[name]()))["figures"].values():
+        go.Figure(figure)  # raises on an unknown or ill-typed property
+
+
+def test_the_spec_is_strict_json_without_markup():
+    page = render(synthetic.hostile("</script><b>%{x}"))
+    text = html.document_fromstring(page).xpath("string(//script[@id='spec'])")
+    assert "<" not in text
+    json.loads(text, parse_constant=pytest.fail)
+
+
+def curve_run(transport: str, repeat: int, points: list) -> Run:
+    curve = Curve(name="pingpong", y_name="latency", y_unit="us", points=points)
+    case = Case(check="imb", transport=transport, nodes=2)
+    return Run(case=case, repeat=repeat, outcome="ran", curves=[curve])
+
+
+def test_a_line_is_the_median_and_the_band_its_range():
+    runs = [curve_run("a", i, [(1, y), (2, 2 * y)]) for i, y in enumerate((10.0, 30.0, 11.0))]
+    [figure] = curve_figures(runs, keys_of(run.case for run in runs))
+    band, line = figure.data
+    assert line["y"] == [11.0, 22.0]
+    assert band["y"] == [30.0, 60.0, 20.0, 10.0]
+    assert figure.layout["xaxis"]["type"] == figure.layout["yaxis"]["type"] == "log"
+    assert figure.layout["yaxis"]["title"]["text"] == "latency (us)"
+    assert figure.layout["xaxis"]["title"]["text"] == "message size (B)"
+    assert figure.table.rows[0] == ["1", "11 (10 to 30)"]
+
+
+def test_points_that_a_logarithm_cannot_show_are_counted_not_drawn():
+    points = [(0.0, 1.0), (1.0, math.nan), (2.0, math.inf), (4.0, -1.0), (8.0, 5.0)]
+    runs = [curve_run("a", 0, points)]
+    [figure] = curve_figures(runs, keys_of([runs[0].case]))
+    assert figure.data[0]["x"] == [8.0]
+    assert "4 points" in figure.caption
+
+
+def test_a_transport_has_one_colour_in_all_figures():
+    results = synthetic.accepted()
+    keys = keys_of(gather(results))
+    assert len(set(keys.colours.values())) == len(keys.transports)
+    colours: dict[str, set] = {}
+    for figure in curve_figures(results.runs, keys):
+        for trace in figure.data:
+            if trace.get("showlegend") and "line" in trace:
+                colours.setdefault(trace["name"], set()).add(trace["line"]["color"])
+    for figure in hpl_figures(results.runs, keys):
+        for trace in figure.data:
+            colours.setdefault(trace["name"], set()).add(trace["marker"]["color"])
+    assert set(colours) >= set(synthetic.TRANSPORTS)
+    assert all(len(used) == 1 for used in colours.values())
+
+
+def test_hpl_bars_carry_their_per_cent_of_dgemm():
+    results = synthetic.rejected()
+    [figure] = hpl_figures(results.runs, keys_of(gather(results)))
+    assert [trace["name"] for trace in figure.data] == synthetic.TRANSPORTS
+    assert figure.data[0]["x"] == ["atlas", "openblas", "reference"]
+    assert all(text.endswith(" %") for text in figure.data[0]["text"])
+
+
+def test_cpu_use_is_shown_for_both_ends_and_interrupts_per_second():
+    results = synthetic.accepted()
+    cpu, interrupts = cpu_figures(results.runs, keys_of(gather(results)))
+    assert [trace["name"] for trace in cpu.data] == ["sender", "receiver"]
+    assert cpu.data[1]["text"] == ["default", "lowlat", "throughput"]
+    assert interrupts.data[0]["y"][1] == pytest.approx(61000, rel=1e-3)
+
+
+def test_interrupts_need_a_time():
+    run = next(run for run in synthetic.rejected().runs if run.path)
+    assert interrupt_rates(run)
+    job = run.job.model_copy(update={"benchmark_s": 0.0})
+    assert interrupt_rates(run.model_copy(update={"job": job})) == {}
+
+
+def test_a_failed_node_is_marked():
+    results = synthetic.rejected()
+    _, nodes = by_place(results.runs)
+    failed = {(j.case, j.metric, j.place) for j in results.judgements if j.verdict == "fail"}
+    figure = node_figures(nodes, failed, keys_of(gather(results)))[0]
+    assert figure.data[0]["x"] == synthetic.NODES
+    assert figure.data[0]["text"] == ["", "", "✗ fail", ""]
+
+
+@pytest.mark.parametrize(
+    ("place", "nodes", "ends"),
+    [
+        ("n1-n2", {"n1", "n2"}, ("n1", "n2")),
+        ("rack-1-rack-2", {"rack-1", "rack-2"}, ("rack-1", "rack-2")),
+        ("n1-n2", set(), ("n1", "n2")),
+        ("n3", {"n3"}, None),
+        ("node-3", {"node-3", "node-4"}, None),
+        ("a-b-c", set(), None),
+        ("-", set(), None),
+    ],
+)
+def test_ends_of_a_link(place, nodes, ends):
+    assert link_ends(place, nodes) == ends
+
+
+def test_one_bad_node_of_four_does_not_become_usual():
+    results = synthetic.rejected()
+    links, _ = by_place(results.runs)
+    latency = link_maps(links, gather(results))[0]
+    assert latency.metric == "latency_us"
+    assert latency.middle == pytest.approx(31, rel=0.1)
+    levels = {node: own.level for node, _, own in latency.rows}
+    assert levels == {"n1": 0, "n2": 0, "n3": 5, "n4": 0}
+
+
+def test_a_bad_link_among_thirty_two_nodes_is_the_worst_and_no_node_is_blamed():
+    results = synthetic.many(500)
+    links, _ = by_place(results.runs)
+    found = link_maps(links, gather(results))[0]
+    assert "worst link node07-node19" in found.worst
+    assert "stands out" not in found.worst
+
+
+def test_labels_are_inert_for_plotly():
+    assert label("<b>%{x}</b>$x$") == "&lt;b&gt;%&#123;x}&lt;/b&gt;&#36;x&#36;"
+
+
+def test_a_browser_draws_every_figure_and_opens_what_a_link_leads_to(written, browse):
+    _, folder = written("accepted")
+    case = "case-pairs.openmpi-tcp.default.4n"
+    dom = html.document_fromstring(browse(f"{(folder / 'report.html').as_uri()}#{case}"))
+    assert dom.xpath("//details[@class='case'][@open]/@id") == [case]
+    assert dom.xpath("//html/@data-figures") == ["done"]
+    divs = dom.xpath("//div[@data-figure]")
+    assert len(divs) >= 9
+    for div in divs:
+        assert div.get("data-drawn") == "yes", div.get("data-figure")
+        assert div.xpath(".//*[local-name()='svg']//*[local-name()='path']")
+    lines = dom.xpath("//div[@data-figure='curve-0']//*[contains(@class, 'scatterlayer')]/*")
+    assert len(lines) >= 2 * 7 * 3  # band and line of 7 transports under 3 profiles
+    assert dom.xpath("string(//*[@id='filter-count'])") == "341 of 341 shown"
+    assert len(dom.xpath("//table[@id='judgement-table']//th/button")) == 10
+    assert dom.xpath("//*[@id='no-figures'][@hidden]")
+
+
+def test_a_browser_shows_hostile_records_as_text(browse, tmp_path):
+    text = "</script><img src=x onerror=\"document.title='owned'\"><a href='http://e.example'>%{x}"
+    results: Results = synthetic.hostile(text)
+    (tmp_path / "x.html").write_text(render(results), encoding="utf-8")
+    dom = html.document_fromstring(browse((tmp_path / "x.html").as_uri()))
+    assert "owned" not in dom.xpath("string(//title)").replace(text, "")
+    assert set(dom.xpath("//div[@data-figure]/@data-drawn")) == {"yes"}
+    assert not dom.xpath("//img[not(ancestor::*[@class='draw'])]")
+    links = dom.xpath("//@href | //@*[local-name()='href']")
+    assert not [
+        link for link in links if "e.example" in link and link[:2] != "./" and link[0] != "#"
+    ]

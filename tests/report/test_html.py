@@ -1,0 +1,295 @@
+"""What a reader must find in report.html, and what must never be in it."""
+
+from __future__ import annotations
+
+import re
+import time
+from urllib.parse import unquote
+
+import pytest
+import synthetic
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lxml import html
+
+from seatrial.report.html import render, write_html
+from seatrial.results.record import Case, Results, read_results
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</script><script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "javascript:alert(1)",
+    "http://evil.example/x",
+    "../../etc/passwd",
+    "<!--",
+    "]]>",
+    "{{ 7 * 7 }}{% raw %}",
+    "%{x} $x$ <b>bold</b> &lt;i&gt;",
+    "a\x00b\x1b[31mred\u202etxt",
+    "x" * 5000,
+]
+
+
+def parse(page: str) -> html.HtmlElement:
+    return html.document_fromstring(page)
+
+
+def words(element: html.HtmlElement) -> str:
+    return " ".join(element.text_content().split())
+
+
+@pytest.fixture(scope="module")
+def pages(written):
+    cache = {}
+
+    def get(name):
+        if name not in cache:
+            results, folder = written(name)
+            cache[name] = results, parse((folder / "report.html").read_text(encoding="utf-8"))
+        return cache[name]
+
+    return get
+
+
+EXAMPLES = sorted(synthetic.EXAMPLES)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_judgement_and_case_is_on_the_page(pages, name):
+    results, page = pages(name)
+    rows = page.xpath("//table[@id='judgement-table']/tbody/tr")
+    assert len(rows) == len(results.judgements)
+    by_id = {row.get("id"): row for row in rows}
+    for index, judgement in enumerate(results.judgements):
+        row = by_id[f"j{index}"]
+        text = row.text_content()
+        assert row.get("data-verdict") == judgement.verdict
+        assert judgement.case.id in text
+        assert judgement.explanation in text
+        assert judgement.metric in text
+        if judgement.requirement:
+            assert judgement.requirement.id in text
+    cases = page.xpath("//details[contains(@class, 'case')]")
+    planned = {case.id for case in results.trial.cases} | {run.case.id for run in results.runs}
+    assert {words(case.find(".//h3")) for case in cases} == planned
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_fragments_are_unique_and_lead_somewhere(pages, name):
+    _, page = pages(name)
+    ids = page.xpath("//@id")
+    assert len(ids) == len(set(ids))
+    assert {unquote(href[1:]) for href in page.xpath("//@href") if href[0] == "#"} <= set(ids)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_nothing_is_loaded_and_links_are_relative_and_exist(pages, written, name):
+    _, folder = written(name)
+    _, page = pages(name)
+    assert (
+        page.xpath("//@src | //@srcset | //link | //iframe | //object | //embed | //form/@action")
+        == []
+    )
+    policy = page.xpath("//meta[@http-equiv='Content-Security-Policy']/@content")[0]
+    assert "default-src 'none'" in policy
+    assert "connect-src" not in policy
+    assert "unsafe-eval" not in policy
+    assert "script-src 'sha256-" in policy
+    assert "url(" not in page.xpath("string(//style)")
+    links = [href for href in page.xpath("//@href") if not href.startswith("#")]
+    for href in links:
+        assert href.startswith("./")
+        assert (folder / unquote(href)).exists()
+
+
+def test_every_run_links_its_evidence_and_raw_files(pages):
+    results, page = pages("rejected")
+    links = {unquote(href) for href in page.xpath("//details//@href")}
+    for run in results.runs:
+        assert f"./{run.evidence}" in links
+        assert f"./{run.evidence}/nic before#1.json" in links
+
+
+def test_missing_evidence_is_said_to_be_missing(tmp_path):
+    results = synthetic.one_node().model_copy(update={"folder": tmp_path})
+    assert "not there when the report was written" in words(parse(render(results)))
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "sentence"),
+    [
+        ("accepted", "ACCEPT", "All 341 judgements passed."),
+        ("rejected", "REJECT", "8 failed"),
+        ("incomplete", "INCOMPLETE", "6 planned cases never ran"),
+        ("cut_off", "INCOMPLETE", "cut off before its verdict: 11 of 58 cases had run"),
+        ("empty", "INCOMPLETE", "cut off before its verdict: 0 of 58 cases had run"),
+    ],
+)
+def test_the_verdict_is_a_word_and_a_reason(pages, name, word, sentence):
+    _, page = pages(name)
+    assert words(page.xpath("//p[@class='word']")[0]).endswith(word)
+    assert sentence in words(page.xpath("//p[@class='why']")[0])
+
+
+def test_an_accept_that_its_records_contradict_is_pointed_out():
+    results = synthetic.rejected()
+    verdict = results.verdict.model_copy(update={"verdict": "accept"})
+    page = parse(render(results.model_copy(update={"verdict": verdict})))
+    assert "although it holds 8 failed" in words(page.xpath("//p[@class='why']")[0])
+
+
+def test_findings_link_to_their_case(pages):
+    _, page = pages("rejected")
+    items = page.xpath("//section[@class='findings']//li")
+    assert [a.get("href") for a in items[0].findall(".//a")] == [
+        "#case-pairs.openmpi-tcp.default.4n"
+    ]
+    assert items[1].find(".//a").get("href") == "#case-nodes.none.default.4n"
+    _, page = pages("incomplete")  # the third finding names no case, only words of one
+    third = page.xpath("//section[@class='findings']//li")[2]
+    assert third.find(".//a").get("href").startswith("#case-osu-allreduce.")
+
+
+def test_matrix_tells_by_word_and_symbol(pages):
+    results, page = pages("incomplete")
+    cells = page.xpath("//table[contains(@class,'matrix')]/tbody//td[a]")
+    assert len(cells) == len(results.trial.cases)
+    text = {words(cell) for cell in cells}
+    assert text == {"!error", "?missing", "≈undecidable", "○not run", "✓pass"}
+    hover = page.xpath("//td[@class='error']/a/@title")[0]
+    assert "2 of 2 runs in error" in hover
+    head = page.xpath("//table[contains(@class,'matrix')]/thead//th")
+    assert all(th.get("scope") in ("col", "colgroup") for th in head)
+
+
+def test_a_matrix_cell_hover_has_the_figure(pages):
+    _, page = pages("rejected")
+    hint = page.xpath("//table[contains(@class,'matrix')]//td[@class='fail']/a/@title")[0]
+    assert "latency_us at n1-n3" in hint
+    assert "required ≤" in hint
+
+
+def test_link_map_shows_the_bad_node(pages):
+    _, page = pages("rejected")
+    heat = page.xpath("//details[@class='linkmap']")[0]
+    assert "All of n3 stands out" in words(heat)
+    row = heat.xpath(".//tbody/tr[th='n3']")[0]
+    assert all("✗" in words(td) for td in row.findall("td")[:-1] if words(td))
+    assert [td.get("class") for td in row.findall("td")][-1] == "own h5"
+    good = heat.xpath(".//tbody/tr[th='n1']/td/@class")
+    assert good.count("h5") == 1
+
+
+def test_the_numbers_of_every_figure_are_in_a_table(pages):
+    _, page = pages("accepted")
+    figures = page.xpath("//figure")
+    assert len(figures) >= 9
+    for figure in figures:
+        assert figure.xpath(".//tbody/tr/td")
+        assert all(th.get("scope") for th in figure.xpath(".//th"))
+    titles = " ".join(words(f.find(".//h3")) for f in figures)
+    for part in ("netpipe", "pingpong", "latency", "bandwidth", "HPL", "CPU use", "Interrupts"):
+        assert part in titles
+    hpl = page.xpath("//figure[@id='fig-hpl-4']")[0]
+    assert "hpl_percent_of_dgemm" in words(hpl)
+
+
+def test_case_details_hold_proof_and_state(pages):
+    _, page = pages("incomplete")
+    case = page.xpath("//details[@id='case-imb.mpich-ucx.default.2n']")[0]
+    text = words(case)
+    assert "did not cross the network data" in text
+    assert "0.1111 % ✗ too little" in text
+    assert "btl:tcp selected" in text
+    row = page.xpath(
+        "//details[@id='case-imb.openmpi-tcp.lowlat.2n']//tr[th='coalesce.rx-usecs']/td/text()"
+    )
+    assert row[:3] == ["20", "0", "20"]  # before, during, after
+
+
+def test_settings_left_on_a_node_are_pointed_out():
+    results = synthetic.one_node()
+    nic = {
+        "n1": {"eth1": {"before": {"mtu": 1500}, "during": {"mtu": 9000}, "after": {"mtu": 9000}}}
+    }
+    run = results.runs[0].model_copy(update={"nic": nic})
+    page = parse(render(results.model_copy(update={"runs": [run]})))
+    assert "not as it was before" in words(page)
+
+
+def test_headings_are_nested_and_tables_have_headers(pages):
+    _, page = pages("incomplete")
+    levels = [int(h.tag[1]) for h in page.xpath("//h1|//h2|//h3|//h4|//h5")]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert page.xpath("//html/@lang") == ["en"]
+    assert page.xpath("//table[not(.//th[@scope])]") == []
+
+
+def assert_inert(page: str) -> None:
+    """Nothing that a record said became markup, script or a link out of the folder."""
+    document = parse(page)
+    assert len(document.xpath("//script")) in (2, 3)
+    assert not document.xpath("//img | //b[text()='bold'] | //i")
+    assert not document.xpath("//@*[starts-with(name(), 'on')]")
+    for href in document.xpath("//@href"):
+        assert href.startswith(("#", "./"))
+        assert ".." not in href.split("/")
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f]", page)
+    assert not document.xpath("//comment()")
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_records_stay_text(text):
+    results = synthetic.hostile(text)
+    page = render(results)
+    assert_inert(page)
+    assert len(parse(page).xpath("//table[@id='judgement-table']/tbody/tr")) == 9
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.text(max_size=40))
+def test_any_text_stays_text(text):
+    assert_inert(render(synthetic.hostile(text)))
+
+
+def test_cases_of_one_name_are_kept_apart():
+    results = synthetic.one_node()
+    twin = [
+        Case(check="a-b", transport="t", nodes=1),
+        Case(check="a", variant="b", transport="t", nodes=1),
+    ]
+    trial = results.trial.model_copy(update={"cases": twin})
+    page = parse(render(Results(trial=trial)))
+    ids = page.xpath("//details[@class='case']/@id")
+    assert len(ids) == len(set(ids)) == 2
+
+
+def test_not_a_number_is_written_as_such(pages):
+    _, page = pages("weird")
+    assert "not a number" in words(page.xpath("//tr[@id='j0']")[0])
+
+
+def test_two_thousand_judgements_are_fast_and_not_large(tmp_path):
+    results = synthetic.many(2000)
+    assert len(results.judgements) == 2000
+    started = time.perf_counter()
+    write_html(results, tmp_path / "report.html")
+    assert time.perf_counter() - started < 8  # about 0.5 s on a desktop
+    assert (tmp_path / "report.html").stat().st_size < 8e6
+
+
+def test_it_reads_back_from_disk_the_same(written):
+    results, folder = written("rejected")
+    again = read_results(folder)
+    assert render(again) == render(results)
+
+
+def test_plotly_is_embedded_once_and_only_where_there_is_a_figure(written):
+    with_figures = (written("accepted")[1] / "report.html").read_text(encoding="utf-8")
+    without = (written("empty")[1] / "report.html").read_text(encoding="utf-8")
+    assert with_figures.count('id="plotly-gz"') == 1
+    assert 'id="plotly-gz"' not in without
+    assert len(without) < 200_000

@@ -1,0 +1,310 @@
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from trial_maker import (
+    CONTRACT,
+    IMB,
+    NETPIPE,
+    PAIRS,
+    metric,
+    results,
+    run,
+    runs_of,
+    trial,
+    verdict,
+)
+
+from seatrial.errors import InputError
+from seatrial.results.baseline import Baseline, make_baseline
+from seatrial.results.record import Case, Results
+from seatrial.results.requirements import load_requirements
+
+# Laid out as no YAML library would write it.
+SIGNED = """\
+# Signed 2026-08-01.   Do not edit.
+schema:   1
+requirements:
+
+  # annex B
+  -   select:   {check: netpipe,   nodes:  2}     # two nodes
+      metric: "latency_us"
+      basis:  contract
+      source: >
+        tender 7,
+        # not a comment
+        line 4
+      reference: 30.00
+      upper: 1.0e-1
+      unit: 'us'
+  # after annex B
+informative:   # context
+  - {metric: "*_triad_*", reason: "no bound"}
+"""
+
+
+def write(path, *given_results, **kwargs):
+    baseline = make_baseline(list(given_results), path, **kwargs)
+    baseline.write()
+    return baseline
+
+
+def imb_results(*values, name="t1", **kwargs):
+    return results(IMB, values, name=name, **kwargs)
+
+
+def test_a_new_file(tmp_path):
+    path = tmp_path / "requirements.yaml"
+    baseline = write(path, imb_results(30.0, 30.2, 30.1))
+    assert [str(change) for change in baseline.changes] == [
+        "added imb.openmpi-tcp.default.2n: latency_us: 30.1 us, +0.05 (3 samples of 1 trials)"
+    ]
+    (rule,) = load_requirements(path).rules
+    t = rule.threshold
+    assert (t.reference, t.upper, t.lower, t.unit) == (30.1, 0.05, None, "us")
+    assert t.basis == "baseline"
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_bounds_follow_the_spread_and_the_direction(tmp_path):
+    path = tmp_path / "requirements.yaml"
+    values = [90, 95, 100, 105, 110]
+    write(path, results(IMB, values, better="higher", name="t", unit="MB/s"))
+    t = load_requirements(path).rules[0].threshold
+    assert t.upper is None
+    assert t.lower == pytest.approx(-3.5 * 5 * 1.4826 * 1.206 / 100, abs=1e-3)
+
+
+def test_contract_stays_and_is_not_shadowed(tmp_path):
+    path = tmp_path / "requirements.yaml"
+    path.write_text(SIGNED)
+    both = Results(
+        trial=trial(NETPIPE, IMB), runs=runs_of(NETPIPE, [20] * 3) + runs_of(IMB, [50] * 3)
+    )
+    baseline = write(path, both)
+    assert [change.action for change in baseline.changes] == ["skipped", "added"]
+    assert "contract at requirements.yaml:6" in baseline.changes[0].message
+    text = path.read_text()
+    head, tail = SIGNED.split("  # after annex B")
+    assert text.startswith(head)
+    assert text.endswith("  # after annex B" + tail)
+    assert len(load_requirements(path).rules) == 2
+
+
+def test_only_a_contract_means_no_change_at_all(tmp_path):
+    path = tmp_path / "requirements.yaml"
+    path.write_text(SIGNED)
+    write(path, results(NETPIPE, [20] * 3))
+    assert path.read_text() == SIGNED
+
+
+def test_an_older_baseline_is_replaced_where_it_stands(tmp_path):
+    path = tmp_path / "requirements.yaml"
+    write(path, imb_results(30, 30, 30), results(PAIRS, [7, 7, 7]))
+    text = path.read_text().replace(
+        "  - select: {check: pairs", "  # pairs\n  - select: {check: pairs"
+    )
+    path.write_text(text + "# the end\n")
+    baseline = write(path, imb_results(40, 40, 40))
+    assert baseline.changes[0].action == "replaced"
+    rules = load_requirements(path).rules
+    assert [rule.threshold.reference for rule in rules] == [40, 7]
+    assert "  # pairs\n" in path.read_text()
+    assert path.read_text().endswith("# the end\n")
+    before = path.read_text()
+    write(path, imb_results(40, 40, 40))
+    assert path.read_text() == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "schema: 1\n",
+        "schema: 1",
+        "schema: 1\nrequirements: []\n",
+        "schema: 1\nrequirements: []   # none yet\ninformative: []\n",
+        "schema: 1\nrequirements:\ndefaults: {statistic: worst}\n",
+        "requirements:\n- {metric: x, basis: model, at_most: 3, unit: us}\nschema: 1\n",
+        "schema: 1\nrequirements:\n- metric: x\n  basis: model\n  at_most: 3\n  unit: us",
+        "  schema: 1\n  requirements:\n    -\n      {metric: x, basis: model, at_most: 3, unit: u}",
+        "schema: 1\r\nrequirements:\r\n  - {metric: x, basis: model,\r\n     at_most: 3, unit: us}\r\n",
+    ],
+)
+def test_layouts(tmp_path, text):
+    path = tmp_path / "requirements.yaml"
+    path.write_bytes(text.encode())
+    count = len(load_requirements(path).rules)
+    write(path, imb_results(1, 1, 1))
+    reqs = load_requirements(path)
+    assert len(reqs.rules) == count + 1
+    assert reqs.rules[-1].statistic == "median"
+    assert ("\r\n" in text) == (b"\r\n" in path.read_bytes())
+
+
+def test_a_list_in_brackets_is_refused(tmp_path):
+    path = tmp_path / "requirements.yaml"
+    text = "schema: 1\nrequirements: [{metric: x, basis: model, at_most: 3, unit: us}]\n"
+    path.write_text(text)
+    with pytest.raises(InputError, match="brackets"):
+        write(path, imb_results(1, 1, 1))
+    assert path.read_text() == text
+
+
+def skipped(tmp_path, *given_results, **kwargs):
+    path = tmp_path / "requirements.yaml"
+    (change,) = make_baseline(list(given_results), path, **kwargs).changes
+    return change.message if change.action == "skipped" else ""
+
+
+def test_what_is_refused(tmp_path):
+    assert "2 samples are too few" in skipped(tmp_path, imb_results(1, 1))
+    assert skipped(tmp_path, imb_results(1, 1), allow_few=True) == ""
+    assert (
+        skipped(tmp_path, imb_results(1), imb_results(1, name="b"), imb_results(1, name="c")) == ""
+    )
+    assert "too noisy" in skipped(tmp_path, imb_results(1, 50, 100))
+    assert "below zero" in skipped(tmp_path, imb_results(-1, -1, -1))
+    assert "differs" in skipped(tmp_path, imb_results(1, 1, 1), imb_results(1, 1, 1, unit="ms"))
+    assert "no figure" in skipped(tmp_path, imb_results(1, 1, float("nan")))
+    with pytest.raises(InputError, match="at least one"):
+        make_baseline([], tmp_path / "r.yaml")
+    other = imb_results(1, 1, 1)
+    other.trial.site = "elsewhere"
+    with pytest.raises(InputError, match="different sites"):
+        make_baseline([imb_results(1, 1, 1), other], tmp_path / "r.yaml")
+
+
+def test_a_failing_model_is_not_hidden(tmp_path):
+    path = tmp_path / "requirements.yaml"
+    path.write_text(
+        "schema: 1\nrequirements:\n"
+        "  - {select: {check: imb}, metric: latency_us, basis: model, at_most: 20, unit: us}\n"
+    )
+    (bad,) = make_baseline([imb_results(30, 30, 30)], path).changes
+    assert (bad.action, "fails the model at requirements.yaml:3" in bad.message) == (
+        "skipped",
+        True,
+    )
+    (good,) = make_baseline([imb_results(10, 10, 10)], path).changes
+    assert "takes precedence over the model at requirements.yaml:3" in good.message
+
+
+def test_an_odd_trial_is_named(tmp_path):
+    baseline = make_baseline(
+        [imb_results(10, 10.1, 10, name=f"t{i}") for i in range(4)]
+        + [imb_results(14, 14, 14, name="bad-night")],
+        tmp_path / "r.yaml",
+    )
+    assert "widened for bad-night, whose median is 14" in baseline.changes[0].message
+
+
+def test_places(tmp_path):
+    def links(*values):
+        metrics = [metric(v, place=f"n1-n{i}") for i, v in enumerate(values, 2)]
+        return Results(trial=trial(PAIRS), runs=[run(PAIRS, *metrics) for _ in range(3)])
+
+    path = tmp_path / "requirements.yaml"
+    write(path, links(10, 11))
+    assert [r.threshold.select.place for r in load_requirements(path).rules] == ["n1-n2", "n1-n3"]
+    write(path, links(10, 11), places="pooled")
+    (rule,) = load_requirements(path).rules
+    assert rule.threshold.select.place == "?*"
+    given_links = links(10, 11)
+    assert verdict(given_links.trial, given_links.runs, load_requirements(path)).verdict == "accept"
+    write(path, links(10, 11))
+    assert [r.threshold.select.place for r in load_requirements(path).rules] == ["n1-n2", "n1-n3"]
+
+
+def test_a_file_that_changed_meanwhile_is_not_overwritten(tmp_path):
+    path = tmp_path / "requirements.yaml"
+    path.write_text(SIGNED)
+    baseline = make_baseline([imb_results(1, 1, 1)], path)
+    path.write_text(SIGNED + "# edited\n")
+    with pytest.raises(InputError, match="was changed"):
+        baseline.write()
+    assert path.read_text() == SIGNED + "# edited\n"
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "requirements.yaml"
+    path.write_text(SIGNED)
+    baseline = make_baseline([imb_results(1, 1, 1)], path)
+    monkeypatch.setattr("os.fsync", lambda fd: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        baseline.write()
+    assert path.read_text() == SIGNED
+    assert [p.name for p in tmp_path.iterdir()] == ["requirements.yaml"]
+
+
+# --- properties ----------------------------------------------------------------------------
+
+quick = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+names = st.text("abc-.*[]?_ ':#{}é\"\\1", min_size=1, max_size=8)
+sets = st.lists(
+    st.lists(st.floats(0, 1000).map(lambda x: round(x, 3)), min_size=1, max_size=7),
+    min_size=1,
+    max_size=5,
+)
+
+
+@quick
+@given(sets, st.sampled_from(["lower", "higher"]), names, names, names)
+def test_a_baseline_accepts_what_it_was_made_of(tmp_path, trials, better, check, name, unit):
+    case = Case(check=check, variant="v*", transport="tcp", nodes=2)
+    given_results = [
+        Results(
+            trial=trial(case, trial=f"t{i}"),
+            runs=[run(case, metric(v, name, unit, better), repeat=r) for r, v in enumerate(values)],
+        )
+        for i, values in enumerate(trials)
+    ]
+    path = tmp_path / "requirements.yaml"
+    path.unlink(missing_ok=True)
+    baseline: Baseline = write(path, *given_results, allow_few=True)
+    assume(baseline.changes[0].action != "skipped")
+    reqs = load_requirements(path)
+    for r in given_results:
+        assert verdict(r.trial, r.runs, reqs).verdict == "accept"
+
+
+comment = st.sampled_from(["", "  # why\n", "\n", "\n# column 0\n\n", "      # deep\n"])
+
+
+@quick
+@given(st.lists(st.tuples(st.booleans(), comment), min_size=1, max_size=6), st.booleans())
+def test_contracts_survive_byte_for_byte(tmp_path, items, final_newline):
+    """Contracts between older baselines, some replaced and some not, with comments anywhere."""
+    path = tmp_path / "requirements.yaml"
+    text = "schema: 1\nrequirements:\n"
+    contracts = []
+    for i, (is_contract, note) in enumerate(items):
+        if is_contract:
+            block = CONTRACT.strip("\n").replace("netpipe", f"'c{i}'  ") + "\n"
+            contracts.append(block)
+        else:
+            block = (
+                f'  - select: {{check: b{i}, variant: "", transport: tcp, profile: default, '
+                'nodes: 2, place: ""}\n'
+                "    metric: latency_us\n    basis: baseline\n    reference: 1\n"
+                "    upper: 0.1\n    unit: us\n"
+            )
+        text += block + note
+    if not final_newline:
+        text = text.rstrip("\n")
+        contracts = [c.rstrip("\n") for c in contracts]
+    path.write_text(text)
+    cases = [Case(check=f"{kind}{i}", transport="tcp", nodes=2) for i in range(7) for kind in "cb"]
+    runs = [r for case in cases for r in runs_of(case, [10, 10, 10])]
+    baseline = write(path, Results(trial=trial(*cases), runs=runs))
+    edited = path.read_text()
+    position = 0
+    for block in contracts:
+        position = edited.index(block, position)
+    rules = load_requirements(path).rules
+    kinds = [rule.threshold.basis for rule in rules[: len(items)]]
+    assert kinds == ["contract" if c else "baseline" for c, _ in items]
+    assert all(r.threshold.reference == 10 for r in rules if r.threshold.basis == "baseline")
+    assert [n for _, n in items if "#" in n] == [] or edited.count("#") == text.count("#")
+    replaced = sum(change.action == "replaced" for change in baseline.changes)
+    assert replaced == sum(not c for c, _ in items)

@@ -1,0 +1,407 @@
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from trial_maker import (
+    CONTRACT,
+    IMB,
+    NETPIPE,
+    NOW,
+    PAIRS,
+    error_run,
+    judged,
+    metric,
+    requirements,
+    run,
+    runs_of,
+    trial,
+    unproven,
+    verdict,
+)
+
+from seatrial.results.judge import Places, conclude, judge, number
+from seatrial.results.record import Case
+
+RATIO = """
+  - select: {check: imb}
+    metric: pingpong_us
+    basis: model
+    relative_to: {check: netpipe, transport: tcp, metric: latency_us}
+    at_most: 3.0
+"""
+SAME_RUN = """
+  - select: {check: hpl}
+    metric: hpl_GFLOPS
+    basis: model
+    relative_to: {metric: dgemm_GFLOPS, same_run: true}
+    at_least: 0.7
+informative:
+  - metric: dgemm_GFLOPS
+    reason: context
+"""
+PEERS = """
+  - select: {check: pairs}
+    metric: bandwidth_MB_s
+    basis: model
+    peers: median
+    at_least: 0.5
+"""
+
+
+def verdicts(judgements):
+    return [j.verdict for j in judgements]
+
+
+# --- one figure ----------------------------------------------------------------------------
+
+
+def test_explanations_stand_by_themselves():
+    good = judged([30, 30.4, 29.9])
+    assert good.verdict == "pass"
+    assert good.explanation == (
+        "netpipe.tcp.default.2n: latency_us 30 us (median of 3, spread 0.3) is not above 33 us, "
+        "the most that the contract (requirements.yaml:3) allows"
+    )
+    bad = judged([40])
+    assert (bad.verdict, bad.lower, bad.reference, bad.spread) == ("fail", None, 30, None)
+    assert bad.upper == pytest.approx(33)
+    assert "40 us (measured once) is above 33 us" in bad.explanation
+    doubt = judged([20, 30, 40])
+    assert doubt.verdict == "undecidable"
+    assert "reach from 20 to 40 us" in doubt.explanation
+
+
+def test_a_value_just_beyond_is_told_apart_in_words():
+    assert "33.0004 us (measured once) is above 33 us" in judged([33.0004]).explanation
+
+
+@pytest.mark.parametrize(
+    ("x", "text"),
+    [(0, "0"), (940.94, "940.9"), (123456, "123456"), (1e-9, "1e-09"), (0.05, "0.05")],
+)
+def test_numbers(x, text):
+    assert number(x) == text
+
+
+def test_another_unit_is_an_error():
+    assert judged([0.03], unit="ms").verdict == "error"
+    assert "'ms'" in judged([0.03], unit="ms").explanation
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_what_is_no_number_is_an_error(bad):
+    assert judged([30.0, bad]).verdict == "error"
+
+
+def test_units_that_differ_between_runs_are_an_error():
+    runs = [run(NETPIPE, metric(30.0)), run(NETPIPE, metric(30.0, unit="ms"), repeat=1)]
+    assert verdicts(judge(trial(NETPIPE), runs, requirements(CONTRACT))) == ["error"]
+
+
+def test_both_bounds_and_zero_reference():
+    both = CONTRACT.replace("upper: 0.10", "upper: 0.10\n    lower: -0.5")
+    assert judged([30], both).verdict == "pass"
+    assert "between 15 us and 33 us" in judged([30], both).explanation
+    assert judged([3], both).verdict == "fail"
+    zero = CONTRACT.replace("30.0", "0").replace("0.10", "2")
+    assert (judged([1.5], zero).verdict, judged([2.5], zero).verdict) == ("pass", "fail")
+
+
+def test_statistic_of_the_requirement():
+    best = CONTRACT + "    statistic: best\n"
+    assert judged([29, 300, 500], best).value == 29
+    worst = judged([29, 29, 34], CONTRACT + "    statistic: worst\n")
+    assert (worst.verdict, worst.value) == ("fail", 34)
+
+
+def test_every_contract_is_judged():
+    two = CONTRACT + CONTRACT.replace("30.0", "20.0")
+    found = judge(trial(NETPIPE), runs_of(NETPIPE, [25.0]), requirements(two))
+    assert verdicts(found) == ["pass", "fail"]
+
+
+def test_a_figure_in_only_some_runs_is_no_pass():
+    runs = [run(NETPIPE, metric(30.0)), run(NETPIPE, metric(1.0, "other"), repeat=1)]
+    found = judge(trial(NETPIPE), runs, requirements(CONTRACT))
+    assert found[0].verdict == "error"
+    assert "only 1 of the 2 runs" in found[0].explanation
+
+
+# --- ratios --------------------------------------------------------------------------------
+
+
+def imb_and_netpipe(imb, netpipe):
+    runs = runs_of(IMB, imb, name="pingpong_us") + runs_of(NETPIPE, netpipe)
+    found = judge(trial(IMB, NETPIPE), runs, requirements(RATIO + CONTRACT))
+    return next(j for j in found if j.case == IMB)
+
+
+def test_relative_to_another_check():
+    good = imb_and_netpipe([50, 51, 52], [20, 20, 20])
+    assert (good.verdict, good.reference, good.upper) == ("pass", 20, 60)
+    bad = imb_and_netpipe([70, 71, 72], [20, 20, 20])
+    assert bad.verdict == "fail"
+    assert (
+        "above 60 us, the most that the model (requirements.yaml:3: at most 3 x latency_us of "
+        "netpipe.tcp; latency_us of netpipe.tcp.default.2n is 20 us) allows" in bad.explanation
+    )
+
+
+def test_noise_of_the_other_metric_counts():
+    assert imb_and_netpipe([65, 66, 67], [10, 20, 30]).verdict == "undecidable"
+    assert imb_and_netpipe([650, 660, 670], [10, 20, 30]).verdict == "fail"
+
+
+def test_relative_to_what_was_not_measured_is_an_error():
+    found = judge(trial(IMB), runs_of(IMB, [50], name="pingpong_us"), requirements(RATIO))
+    assert verdicts(found) == ["error"]
+    assert "latency_us of netpipe.tcp.default.2n, which this trial did not measure" in (
+        found[0].explanation
+    )
+
+
+def test_relative_to_another_unit_or_zero_is_an_error():
+    other = runs_of(NETPIPE, [0.02], unit="ms")
+    runs = runs_of(IMB, [50], name="pingpong_us")
+    assert judge(trial(IMB), runs + other, requirements(RATIO))[0].verdict == "error"
+    assert imb_and_netpipe([50], [0]).verdict == "error"
+
+
+def test_same_run_compares_run_by_run():
+    """A clock that varies between runs varies both figures, and must not look like noise."""
+    hpl = Case(check="hpl", transport="openmpi-tcp", nodes=2)
+
+    def runs(*pairs):
+        return [
+            run(
+                hpl,
+                metric(h, "hpl_GFLOPS", "GFLOPS", "higher"),
+                metric(d, "dgemm_GFLOPS", "GFLOPS", "higher"),
+                repeat=i,
+            )
+            for i, (h, d) in enumerate(pairs)
+        ]
+
+    (good,) = judge(trial(hpl), runs((80, 100), (40, 50), (160, 200)), requirements(SAME_RUN))
+    assert (good.verdict, good.value, good.lower) == ("pass", pytest.approx(80), pytest.approx(70))
+    assert good.spread == pytest.approx(0)
+    (bad,) = judge(trial(hpl), runs((60, 100), (30, 50), (120, 200)), requirements(SAME_RUN))
+    assert bad.verdict == "fail"
+
+
+def pairs_runs(links, repeats=1, better="higher"):
+    return [
+        run(
+            PAIRS,
+            *(metric(v, "bandwidth_MB_s", "MB/s", better, place=k) for k, v in links.items()),
+            repeat=i,
+            nodes=["n1", "n2", "n3", "n4"],
+        )
+        for i in range(repeats)
+    ]
+
+
+def test_peers_find_the_node_that_bad_links_share():
+    links = {"n1-n2": 117, "n1-n3": 20, "n1-n4": 116, "n2-n3": 21, "n2-n4": 118, "n3-n4": 22}
+    runs = pairs_runs(links)
+    found = judge(trial(PAIRS), runs, requirements(PEERS))
+    assert {j.place for j in found if j.verdict == "fail"} == {"n1-n3", "n2-n3", "n3-n4"}
+    findings = conclude(trial(PAIRS), runs, found, ended=NOW).findings
+    assert findings[0].startswith("node n3 is common to all 3 failing links of pairs.tcp")
+    assert "3 of the 3 links of n3" in findings[0]
+    assert "on link n1-n3 20 MB/s (measured once) is below" in findings[1]
+
+
+def test_peers_of_three_nodes_of_which_one_is_bad():
+    """Two of the three links are bad: the median of all three would be a bad value."""
+    found = judge(
+        trial(PAIRS),
+        pairs_runs({"n1-n2": 100, "n1-n3": 20, "n2-n3": 20}),
+        requirements(PEERS),
+    )
+    assert verdicts(found) == ["pass", "fail", "fail"]
+
+
+def test_peers_two_places_and_one():
+    found = judge(trial(PAIRS), pairs_runs({"n1": 100, "n2": 40}), requirements(PEERS))
+    assert verdicts(found) == ["pass", "fail"]
+    assert "on node n2" in found[1].explanation
+    alone = judge(trial(PAIRS), pairs_runs({"n1": 100}), requirements(PEERS))
+    assert verdicts(alone) == ["undecidable"]
+
+
+def test_failing_links_without_a_common_node_accuse_none():
+    links = {"n1-n2": 20, "n1-n3": 117, "n1-n4": 116, "n2-n3": 118, "n2-n4": 118, "n3-n4": 22}
+    runs = pairs_runs(links)
+    findings = verdict(trial(PAIRS), runs, requirements(PEERS)).findings
+    assert not any("common" in finding for finding in findings)
+
+
+def test_links_of_nodes_with_hyphens():
+    case_runs = [run(PAIRS, metric(1.0), nodes=["node-1", "node-12"])]
+    assert Places(case_runs).ends("node-1-node-12") == ("node-1", "node-12")
+    assert Places(case_runs).ends("node-1") == ()
+    assert Places([]).ends("node-1-node-12") == ("node-1", "node-12")
+    assert Places([]).ends("n1-n2") == ("n1", "n2")
+
+
+# --- whole cases and trials -----------------------------------------------------------------
+
+
+def test_accept():
+    result = verdict(trial(NETPIPE), runs_of(NETPIPE, [30, 30.1, 30]), requirements(CONTRACT))
+    assert (result.verdict, result.findings) == ("accept", [])
+    assert result.counts == {"pass": 1, "fail": 0, "error": 0, "missing": 0, "undecidable": 0}
+
+
+def test_planned_and_not_run():
+    result = verdict(trial(NETPIPE, IMB), runs_of(NETPIPE, [30]), requirements(CONTRACT))
+    assert result.verdict == "incomplete"
+    assert result.findings == ["imb.openmpi-tcp.default.2n was planned and did not run"]
+
+
+def test_an_error_run_keeps_its_reason_and_the_other_runs_figures():
+    runs = [run(NETPIPE, metric(30.0)), error_run(NETPIPE, "node n2 went down", repeat=1)]
+    found = judge(trial(NETPIPE), runs, requirements(CONTRACT))
+    assert [(j.metric, j.verdict) for j in found] == [("", "error"), ("latency_us", "pass")]
+    assert "1 of 2 runs failed (repeat 1: run: node n2 went down)" in found[0].explanation
+    assert conclude(trial(NETPIPE), runs, found).verdict == "incomplete"
+
+
+def test_a_fail_beside_errors_rejects_and_tells_both():
+    runs = [run(NETPIPE, metric(50.0)), error_run(NETPIPE, repeat=1)]
+    result = verdict(trial(NETPIPE), runs, requirements(CONTRACT))
+    assert result.verdict == "reject"
+    assert "above 33 us" in result.findings[0]
+    assert "timed out" in result.findings[1]
+
+
+def test_a_run_whose_path_was_not_proven_is_an_error():
+    runs = [unproven(NETPIPE, metric(30.0))]
+    found = judge(trial(NETPIPE), runs, requirements(CONTRACT))
+    assert [(j.metric, j.verdict) for j in found] == [("", "error")]
+    assert "did not cross" in found[0].explanation
+
+
+def test_fewer_runs_than_planned_and_runs_without_figures():
+    short = verdict(trial(NETPIPE, repeats=3), runs_of(NETPIPE, [30, 30]), requirements(CONTRACT))
+    assert short.verdict == "incomplete"
+    assert "ran 2 times of the 3 planned" in short.findings[0]
+    empty = verdict(trial(IMB), [run(IMB)], requirements(CONTRACT))
+    assert empty.verdict == "incomplete"
+
+
+def test_missing_and_informative():
+    runs = [run(NETPIPE, metric(30.0), metric(9.0, "stream_triad_MB_s"), metric(1.0, "x_us"))]
+    rest = "informative:\n  - {metric: ['*_triad_*'], reason: context}\n"
+    found = judge(trial(NETPIPE), runs, requirements(CONTRACT, rest))
+    assert [(j.metric, j.verdict) for j in found] == [("latency_us", "pass"), ("x_us", "missing")]
+    result = conclude(trial(NETPIPE), runs, found)
+    assert result.verdict == "incomplete"
+    assert result.findings == ["netpipe.tcp.default.2n: no requirement says what x_us must be"]
+
+
+def test_a_requirement_wins_over_informative():
+    rest = "informative:\n  - {metric: '*', reason: all}\n"
+    found = judge(trial(NETPIPE), runs_of(NETPIPE, [50.0]), requirements(CONTRACT, rest))
+    assert verdicts(found) == ["fail"]
+
+
+def test_a_required_metric_that_no_run_produced():
+    runs = [run(NETPIPE, metric(5.0, "bandwidth_MB_s"))]
+    rest = "informative:\n  - {metric: 'bandwidth*', reason: r}\n"
+    found = judge(trial(NETPIPE), runs, requirements(CONTRACT, rest))
+    assert verdicts(found) == ["error"]
+    assert "no run reported latency_us, which requirements.yaml:3 requires" in found[0].explanation
+
+
+def test_a_requirement_for_any_check_needs_its_metric_once():
+    wide = CONTRACT.replace("{check: netpipe}", "{profile: default}")
+    runs = [*runs_of(NETPIPE, [30.0]), run(IMB, metric(1.0, "x"))]
+    found = judge(trial(NETPIPE, IMB), runs, requirements(wide))
+    assert verdicts(found) == ["pass", "missing"]
+    none = judge(trial(IMB), [run(IMB, metric(1.0, "x"))], requirements(wide))
+    assert verdicts(none) == ["missing", "error"]
+
+
+def test_a_requirement_outside_a_subset_is_a_note():
+    result = verdict(
+        trial(NETPIPE), runs_of(NETPIPE, [30.0]), requirements(CONTRACT + RATIO.strip("\n") + "\n")
+    )
+    assert result.verdict == "accept"
+    assert result.findings[0].startswith("note: the model requirements.yaml:10 (pingpong_us")
+
+
+def test_nothing_judged_is_incomplete():
+    assert verdict(trial(), [], requirements()).verdict == "incomplete"
+    rest = "informative:\n  - {metric: '*', reason: all}\n"
+    result = verdict(trial(NETPIPE), runs_of(NETPIPE, [3.0]), requirements("", rest))
+    assert (result.verdict, result.findings) == ("incomplete", ["t1: nothing was judged"])
+
+
+def test_judgements_that_leave_a_case_out_do_not_hide_it():
+    runs = runs_of(NETPIPE, [30.0])
+    found = judge(trial(NETPIPE), runs, requirements(CONTRACT))
+    assert conclude(trial(NETPIPE, IMB), runs, found).verdict == "incomplete"
+
+
+def test_findings_are_few_and_ordered():
+    cases = [Case(check=f"c{i}", transport="tcp", nodes=2) for i in range(40)]
+    entries = CONTRACT.replace("check: netpipe", "check: c*")
+    runs = [r for i, c in enumerate(cases) for r in runs_of(c, [40.0 + i])]
+    findings = verdict(trial(*cases), runs, requirements(entries)).findings
+    assert len(findings) == 21
+    assert findings[0].startswith("c39.tcp")
+    assert findings[-1] == "and 20 more"
+
+
+# --- properties ----------------------------------------------------------------------------
+
+values = st.lists(st.floats(1, 100), min_size=1, max_size=7)
+
+
+@given(values, values, st.randoms(use_true_random=False))
+def test_the_order_of_runs_does_not_matter(imb, netpipe, rng: random.Random):
+    runs = runs_of(IMB, imb, name="pingpong_us") + runs_of(NETPIPE, netpipe)
+    runs.append(error_run(IMB, repeat=9))
+    shuffled = list(runs)
+    rng.shuffle(shuffled)
+    reqs, plan = requirements(RATIO + CONTRACT), trial(IMB, NETPIPE)
+    assert judge(plan, runs, reqs) == judge(plan, shuffled, reqs)
+    assert verdict(plan, runs, reqs) == verdict(plan, shuffled, reqs)
+
+
+@given(values, st.integers(0, 9), st.booleans())
+def test_an_error_run_never_leads_to_accept(samples, repeat, unproven_path):
+    runs = runs_of(NETPIPE, samples)
+    runs.append(
+        unproven(NETPIPE, metric(1.0)) if unproven_path else error_run(NETPIPE, repeat=repeat)
+    )
+    assert verdict(trial(NETPIPE), runs, requirements(CONTRACT)).verdict != "accept"
+
+
+@given(values, st.data())
+def test_worsening_a_sample_never_turns_reject_into_accept(samples, data):
+    before = judged(samples).verdict
+    worse = list(samples)
+    worse[data.draw(st.integers(0, len(worse) - 1))] += data.draw(st.floats(0, 1000))
+    assert (before, judged(worse).verdict) != ("fail", "pass")
+
+
+@given(values)
+def test_a_pass_lies_within_and_a_fail_beyond(samples):
+    j = judged(samples)
+    if j.verdict == "pass":
+        assert j.value <= j.upper * (1 + 1e-9)
+    if j.verdict == "fail":
+        assert j.value > j.upper
+
+
+def test_no_path_of_the_machine_is_recorded(tmp_path):
+    from seatrial.results.requirements import load_requirements
+
+    file = tmp_path / "requirements.yaml"
+    file.write_text(f"schema: 1\nrequirements:{CONTRACT}")
+    (j,) = judge(trial(NETPIPE), runs_of(NETPIPE, [50.0]), load_requirements(file))
+    assert str(tmp_path) not in j.model_dump_json()
