@@ -33,6 +33,8 @@ class HPL(Check):
         rows, columns = grid(ranks)
         parameters = render(self.settings.size, self.settings.block, rows, columns)
         path = dict(self.current_environ.env_vars).get("LD_LIBRARY_PATH", "")
+        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS")
+        threads = dict.fromkeys(names, str(self.settings.threads_per_rank))
         steps = []
         for blas, folder in self.libraries.items():
             name = f"hpl-{blas}"
@@ -43,7 +45,7 @@ class HPL(Check):
                     ["/bin/sh", "-c", command, "sh", name, *self.program("hpcc")],
                     variant=blas,
                     tasks_per_node=self.settings.ranks_per_node,
-                    env={"LD_LIBRARY_PATH": f"{folder}:{path}".rstrip(":")},
+                    env={"LD_LIBRARY_PATH": f"{folder}:{path}".rstrip(":"), **threads},
                     maps="blas",
                     setup=[f"mkdir -p {name}", f"cat >{name}/hpccinf.txt <<'EOF'\n{parameters}EOF"],
                 )

@@ -20,8 +20,10 @@ class IMB(Check):
 
     def steps(self):
         options = [
-            "-iter", str(self.settings.iterations),
-            "-time", str(self.settings.seconds_per_size),
+            # The same number of repetitions for every size, whatever the time they take: else a
+            # disturbed moment would change what is measured. The step's own limit ends a hang.
+            "-iter", str(self.settings.iterations), "-iter_policy", "off",
+            "-time", str(self.settings.time_limit_s),
             "-msglog", f"0:{int(math.log2(self.settings.max_bytes))}",
             "-npmin", str(self.num_nodes),
         ]  # fmt: skip

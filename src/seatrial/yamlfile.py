@@ -132,10 +132,13 @@ def _yaml() -> YAML:
 def _parse(text: str, lines: Lines) -> tuple[Any, list[Problem]]:
     """Plain data and the problems of syntax. ``lines.root`` stays None where nothing parsed."""
     try:
-        root = _yaml().compose(text)
+        yaml = _yaml()
+        root = yaml.compose(text)
         if root is None:
             return None, [Problem(lines.file, 1, "", "the file is empty")]
-        data = _yaml().load(text)
+        # Constructing moves merged keys ("<<") into the nodes, which must keep their lines.
+        spare = _yaml().compose(text) if "<<" in text else root
+        data = yaml.constructor.construct_document(spare)
     except (YAMLError, ValueError, RecursionError) as error:
         return None, _syntax(error, text, lines.file)
     lines.root = root

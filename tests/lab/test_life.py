@@ -83,6 +83,19 @@ def test_a_killed_up_is_cleared(make_lab: MakeLab, turn: int) -> None:
     assert traces(lab.spec.instance) == []
 
 
+def test_a_killed_down_is_finished_by_the_next(make_lab: MakeLab) -> None:
+    lab = make_lab()
+    code = _UP.replace(").up()", ").down()")
+    for pause in (0.1, 0.13, 0.16, 0.2):
+        lab.up()
+        process = subprocess.Popen([sys.executable, "-c", code, lab.spec.instance])
+        time.sleep(pause)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        lab.down()
+        assert traces(lab.spec.instance) == []
+
+
 def test_two_labs_at_once_do_not_meet(lab: Lab, make_lab: MakeLab) -> None:
     other = make_lab(nodes=("n1", "n2"))
     other.up()

@@ -153,6 +153,13 @@ def test_noise_of_the_other_metric_counts():
     assert imb_and_netpipe([650, 660, 670], [10, 20, 30]).verdict == "fail"
 
 
+def test_another_check_has_variants_of_its_own():
+    imb = Case(check="imb", variant="multi", transport="openmpi-tcp", nodes=2)
+    runs = runs_of(imb, [50], name="pingpong_us") + runs_of(NETPIPE, [20])
+    found = judge(trial(imb, NETPIPE), runs, requirements(RATIO + CONTRACT))
+    assert verdicts(found) == ["pass", "pass"]
+
+
 def test_relative_to_what_was_not_measured_is_an_error():
     found = judge(trial(IMB), runs_of(IMB, [50], name="pingpong_us"), requirements(RATIO))
     assert verdicts(found) == ["error"]

@@ -77,8 +77,11 @@ def test_of_equally_specific_ones_the_later_applies():
             "exclude each other",
         ),
         (
-            "    basis: model\n    at_most: 1\n    relative_to: {metric: x, check: y, same_run: on}\n",
-            "relative_to.check",
+            (
+                "    at_most: 1\n    basis: model\n"
+                "    relative_to: {metric: x, nodes: 2, same_run: true}\n"
+            ),
+            "relative_to.nodes",
             "same run",
         ),
         ("    basis: model\n    peers: median\n    at_least: -1\n", "at_least", "above zero"),

@@ -80,7 +80,8 @@ MOST_33 = Limit("most", 33.0, 3.0)
         ([32, 33.1, 34], "undecidable"),  # nearer to the bound than the median is known
         ([32.9, 40, 41], "undecidable"),
         ([34] * 9 + [20], "fail"),  # ten samples: one lucky one does not raise a doubt
-        ([10, 20, 30, 31, 31, 32], "pass"),  # six within: 95 % sure
+        ([18, 22, 26, 31, 32, 32.5, 32.9], "pass"),  # seven within: 95 % sure of the median
+        ([32, 36, 40, 44, 50, 55, 60, 65, 70], "fail"),  # 95 % sure, though one is within
     ],
 )
 def test_median_against_a_bound(values, expected):
@@ -101,6 +102,8 @@ def test_a_measured_bound_is_uncertain_too():
     vague = Limit("most", 60.0, 40.0, sigma=30.0, error=20.0, extreme=90.0)
     assert decide([62.0, 62.1, 62.2], exact, "median", "lower") == "fail"
     assert decide([62.0, 62.1, 62.2], vague, "median", "lower") == "undecidable"
+    noisy = Limit("most", 60.0, 4.0, sigma=30.0, error=0.1, extreme=90.0)
+    assert decide([50.0, 50.1, 50.2], noisy, "median", "lower") == "undecidable"
     assert decide([95.0, 95.1, 95.2], vague, "median", "lower") == "fail"
 
 

@@ -57,6 +57,7 @@ class Site(Strict):
     rule: Rule = Rule()
     flag: bool = False
     folder: Path = Path()
+    either: list[int] | list[bool] = []
 
     @field_validator("name")
     @classmethod
@@ -135,6 +136,7 @@ def problems(text, head=HEAD):
         ("count: []\n", 3, "count", "expected a whole number or text, found a list", ""),
         ("mixed:\n  a: {kind: ethernet}\n", 4, "mixed.a.mtu", "required", ""),
         ("mixed:\n  a: [1,\n     b]\n", 5, "mixed.a.1", "expected a whole number", ""),
+        ("either:\n  - x\n", 4, "either.0", "expected", ""),
         ("mixed: {a: 3}\n", 3, "mixed.a", "expected a mapping or a list, found 3", ""),
         ("count: 1\ncount: 2\n", 4, "count", "given twice (first on line 3)", "keep one"),
         ("rule:\n\tlow: 1\n", 4, "", "a tab in the indentation", "indent with spaces"),
@@ -199,6 +201,11 @@ def test_lines(tmp_path):
     assert lines.of("networks.2") is lines.of("networks.x") is lines.of("name.x") is None
     assert lines.near("networks.0.options.zz") == 6
     assert str(lines.problem("networks.0.mtu", "m", "c")) == f"{file}:5: networks.0.mtu: m (c)"
+
+
+def test_keys_with_dots_may_have_children():
+    _, lines = loads(HEAD + "by_name:\n  n.1:\n    kind: ethernet\n    mtu: 100\n", Site)
+    assert lines.of("by_name.n.1.mtu") == 6
 
 
 def test_aliases_and_merge_keys():

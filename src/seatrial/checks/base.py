@@ -123,6 +123,8 @@ class Check(rfm.RunOnlyRegressionTest):
         launcher = [
             "srun", f"--nodes={nodes}", f"--ntasks={nodes * step.tasks_per_node}",
             f"--ntasks-per-node={step.tasks_per_node}", "--kill-on-bad-exit=1", "--wait=5",
+            # The step before has ended, but its node daemons may not have said so yet.
+            "--overlap",
         ]  # fmt: skip
         if step.nodelist:
             launcher.append(f"--nodelist={step.nodelist}")

@@ -131,8 +131,8 @@ def reported_path(check, step, folder: Path) -> str:
     pattern = check.current_environ.extras.get("path_report", "")
     if not pattern:
         return ""
-    for suffix in (".err", ".out"):
-        file = folder / f"{step.name}{suffix}"
+    own = sorted(folder.glob(f"{step.name}.*.report"))
+    for file in (*own, folder / f"{step.name}.err", folder / f"{step.name}.out"):
         if file.exists():
             for line in file.read_text(errors="replace").splitlines():
                 if re.search(pattern, line):

@@ -57,12 +57,12 @@ class Bar:
         where = name.rsplit("+", 1)[-1].split(" ")[0] if "+" in name else ""
         if total:
             self.bar.update(self.task, completed=done, total=total)
-        if word in ("FAIL", "ABORT"):
-            self.said(f"{word}: {short} {where}")
-        elif out.is_terminal:
-            self.bar.update(self.task, description=f"{short} {where}"[:50])
-        elif word == "OK":
-            out.print(f"  {done}/{total} {short} {where}")
+        # ReFrame's FAIL may be a figure that its references reject or do not know: the judge
+        # has the last word, so only that it is done is told here.
+        if out.is_terminal:
+            self.bar.update(self.task, description=f"{short} {where}"[:60])
+        elif total:
+            out.print(f"  {done}/{total} {short} {where}", markup=False)
 
     def said(self, text: str) -> None:
         out.print(text)

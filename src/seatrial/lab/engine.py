@@ -15,7 +15,7 @@ from typing import Any
 from seatrial.errors import LabError
 from seatrial.lab import access, binds, boot, database, etc, network, processes, slowdown, state
 from seatrial.lab.paths import DATA_ROOT, RUN_ROOT, LabPaths
-from seatrial.lab.programs import check_machine, programs
+from seatrial.lab.programs import check_machine, check_root, programs
 from seatrial.lab.spec import LOGIN, LabSpec
 
 Progress = Callable[[str], None]
@@ -65,9 +65,10 @@ class Lab:
         with state.locked(self.spec.instance) as lock:
             running = state.load(self.spec.instance)
             if running is not None and self._daemons_live(running.spec):
-                if running.spec.to_json() != self.spec.to_json():
+                if differing := self.spec.differences(running.spec):
+                    names = ", ".join(differing)
                     raise LabError(
-                        f"lab {self.spec.instance} is up with other settings: "
+                        f"lab {self.spec.instance} is up with other settings ({names}): "
                         "seatrial lab down, then up again"
                     )
                 self._repair(running, lock, progress)
@@ -174,7 +175,7 @@ class Lab:
 
         Also clears what a killed ``up`` or ``down`` left behind.
         """
-        check_machine(accounting=False)
+        check_root()
         there = self.paths.run.exists() or self.paths.data.exists()
         if not there and not network.namespaces(self.spec.instance):
             return False

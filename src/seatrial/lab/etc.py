@@ -44,10 +44,13 @@ def _folder(path: Path, mode: int = 0o755, owner: pwd.struct_passwd | None = Non
 def _file(
     path: Path, text: str | bytes, mode: int = 0o644, owner: pwd.struct_passwd | None = None
 ) -> None:
-    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    # In one move: the nodes of a running lab read these files at any time.
+    draft = path.with_name(f".{path.name}.new")
+    draft.write_bytes(text.encode() if isinstance(text, str) else text)
     if owner:
-        os.chown(path, owner.pw_uid, owner.pw_gid)
-    path.chmod(mode)
+        os.chown(draft, owner.pw_uid, owner.pw_gid)
+    draft.chmod(mode)
+    draft.replace(path)
 
 
 def write_data(spec: LabSpec, programs: Programs) -> None:

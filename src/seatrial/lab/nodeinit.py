@@ -1,9 +1,10 @@
 """The first process of a lab node: makes the namespaces, starts the daemons, reaps.
 
-Runs as ``python -S -m seatrial.lab.nodeinit PARENT CONFIG`` with only the standard
-library. PARENT is the process id of who starts it. CONFIG is JSON: ``hostname``, ``netns`` (path), ``pid_file``,
-``covers`` ({folder: mode in octal}), ``binds`` ([[source, target], ...]),
-``freezer`` (bool) and ``steps`` (see :func:`run_step`).
+Runs as ``python -S -m seatrial.lab.nodeinit PARENT CONFIG`` with only the
+standard library. PARENT is the process id of who starts it. CONFIG is JSON:
+``hostname``, ``netns`` (path), ``pid_file``, ``covers`` ({folder: mode in
+octal}), ``binds`` ([[source, target], ...]), ``freezer`` (bool) and ``steps``
+(see :func:`run_step`).
 
 The process that was started stays until the node has booted, relays its error
 and exits; its child is process 1 of the node and stays. Whoever kills the

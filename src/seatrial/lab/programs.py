@@ -49,10 +49,15 @@ class Programs:
     pmix: bool
 
 
-def check_machine(accounting: bool) -> None:
-    """Raise LabError unless this is root on a Linux with every program the lab needs."""
+def check_root() -> None:
+    """Raise LabError unless this process is root's."""
     if os.geteuid() != 0:
         raise LabError("the lab makes namespaces and mounts: it must be run as root")
+
+
+def check_machine(accounting: bool) -> None:
+    """Raise LabError unless this is root on a machine with every program the lab needs."""
+    check_root()
     wanted = _ALWAYS | (_ACCOUNTING if accounting else {})
     missing = {package for program, package in wanted.items() if not find(program)}
     if missing:

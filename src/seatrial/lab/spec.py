@@ -150,6 +150,11 @@ class LabSpec:
         """This spec as JSON text, for :meth:`from_json`."""
         return json.dumps(dataclasses.asdict(self), default=str, sort_keys=True)
 
+    def differences(self, other: LabSpec) -> list[str]:
+        """The names of the fields in which two specs differ."""
+        names = (each.name for each in dataclasses.fields(self))
+        return [name for name in names if getattr(self, name) != getattr(other, name)]
+
     @classmethod
     def from_json(cls, text: str) -> LabSpec:
         """The spec that :meth:`to_json` wrote."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 import time
 from typing import Any
 
@@ -81,5 +82,6 @@ def _versions(spec: LabSpec) -> dict[str, str]:
         "python": platform.python_version(),
     }
     if spec.accounting:
-        versions["mariadb"] = version_of("mariadbd")
+        found = re.search(r"\d[\d.]*-MariaDB", version_of("mariadbd"))
+        versions["mariadb"] = found[0] if found else "unknown"
     return versions

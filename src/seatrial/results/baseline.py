@@ -59,7 +59,7 @@ class Change:
     message: str
 
     def __str__(self) -> str:
-        place = f" [{self.place}]" if self.place else ""
+        place = f" at {self.place}" if self.place else ""
         return f"{self.action} {self.case.id}: {self.metric}{place}: {self.message}"
 
 
@@ -72,14 +72,15 @@ class Baseline:
     changes: list[Change]
     before: str | None  # the text it was made from; None: there was no file
 
-    def write(self) -> None:
-        """Write atomically: a reader sees the old file or the new one.
+    def write(self, to: Path | None = None) -> Path:
+        """Write atomically, to ``path`` unless told: a reader sees the old file or the new one.
 
-        Raises InputError where the file has changed since it was read.
+        Returns the file written. Raises InputError where ``path`` is to be written and has
+        changed since it was read.
         """
-        path = self.path.resolve()
+        path = (to or self.path).resolve()
         now = _read(path) if path.exists() else None
-        if now != self.before:
+        if path == self.path.resolve() and now != self.before:
             text = "the file was changed while the baseline was made"
             raise InputError([Problem(self.path, None, "", text, "run the command again")])
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -94,6 +95,7 @@ class Baseline:
             else:
                 temporary.chmod(0o644)
             temporary.replace(path)
+            return path
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise

@@ -143,8 +143,7 @@ class IMB(Benchmark):
     ] = ["PingPong", "PingPing", "Sendrecv", "Exchange", "Allreduce", "Alltoall", "Bcast",
          "Barrier"]  # fmt: skip
     max_bytes: Size = 4 << 20
-    seconds_per_size: float = Field(default=0.05, gt=0, description="IMB's -time")
-    iterations: int = Field(default=200, ge=10, description="IMB's -iter")
+    iterations: int = Field(default=200, ge=10, description="IMB's -iter, for each size")
 
 
 class OSU(Benchmark):
@@ -161,6 +160,7 @@ class HPL(Benchmark):
     size: int = Field(default=1000, ge=64, description="order N of the matrix")
     block: int = Field(default=64, ge=1, description="block size NB")
     ranks_per_node: int = Field(default=1, ge=1)
+    threads_per_rank: int = Field(default=1, ge=1)
 
 
 class NPB(Benchmark):

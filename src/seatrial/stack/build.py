@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,7 +50,7 @@ def mpi(family: str, prefix: Path) -> Mpi:
 
 
 def reference_blas() -> Path:
-    """The libblas.so.3 that programs are linked with; another one may take its place at run time."""
+    """The libblas.so.3 that programs are linked with; at run time another may take its place."""
     return library_folder() / "blas" / "libblas.so.3"
 
 
@@ -135,7 +136,7 @@ def bridge(mpich: Path, imb: Path, folder: Path, work: Path) -> None:
     unsupported.write_text(unsupported_source(exported, carried))
     library = work / "libmpi.so.12"
     flags = mpi("openmpi", folder.parent).compile_flags
-    command = [
+    command: list[str | Path] = [
         "gcc", "-O2", "-Wall", "-fPIC", "-shared", "-fvisibility=hidden", *flags, f"-I{abi}",
         "-Wl,-soname,libmpi.so.12", "-o", library,
         abi / "bridge.c", abi / "handles.c", unsupported, "-ldl",
@@ -164,7 +165,11 @@ def _symbols(binary: Path, which: str) -> set[str]:
 
 
 def _compile(
-    sources: list[Path], program: Path, flags: list[str], target: Mpi, libraries: list[str] = []
+    sources: list[Path],
+    program: Path,
+    flags: list[str],
+    target: Mpi,
+    libraries: Sequence[str] = (),
 ) -> None:
     partial = sources[0].parent / program.name
     command: list[str | Path] = [
@@ -185,5 +190,3 @@ def _edit(file: Path, old: str, new: str) -> None:
     if text.count(old) != 1:
         raise LabError(f"{file.name} is not the version this was written for: no single {old!r}")
     file.write_text(text.replace(old, new))
-
-

@@ -114,6 +114,7 @@ def _filled(part: Transport, prefix: Path, versions: dict[str, str]) -> Transpor
     return part.model_copy(
         update={
             "env": {name: value.format_map(words) for name, value in part.env.items()},
+            "compilers": part.compilers.format_map(words),
             "programs": {
                 name: [word.format_map(words) for word in command]
                 for name, command in programs.items()

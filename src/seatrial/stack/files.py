@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import sys
 import tarfile
@@ -92,4 +91,4 @@ def replace(new: Path, old: Path) -> None:
     if old.is_dir() and not old.is_symlink():
         shutil.rmtree(old)
     old.parent.mkdir(parents=True, exist_ok=True)
-    os.replace(new, old)
+    new.replace(old)

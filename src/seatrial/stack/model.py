@@ -23,7 +23,9 @@ class Transport(Model):
     """An MPI and the path its messages take: how to run a program that way.
 
     ``bind`` and ``report`` are environment variables like ``env``. Values of ``bind`` hold
-    ``{interface}`` and ``{subnet}`` until ``Stack.transport`` fills them in.
+    ``{interface}`` and ``{subnet}`` until ``Stack.transport`` fills them in. Values of ``report``
+    may hold ``{report_file}`` or ``{report_fd}``, a file for what the MPI says, or its descriptor:
+    whoever starts the rank puts it in.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Transport(Model):
         default={}, description="further variables where ranks outnumber cores"
     )
     programs: dict[str, list[str]] = Field(default={}, description="name -> command")
+    compilers: str = Field(default="", description="folder of mpicc; none: the system's or none")
     features: list[str] = []
     versions: dict[str, str] = Field(default={}, description="of all that a run of it involves")
 

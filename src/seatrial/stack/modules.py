@@ -28,6 +28,8 @@ def render(transport: Transport) -> str:
             paths += [(name, folder) for folder in reversed(value.split(":"))]
         else:
             settings.append((name, _quoted(value)))
+    if transport.compilers:
+        paths.append(("PATH", transport.compilers))
     environment = Environment(
         loader=FileSystemLoader(HERE),
         undefined=StrictUndefined,

@@ -44,7 +44,7 @@ def _download(lock: Path, name: str, into: Path, options: list[str], pattern: st
     into.mkdir(parents=True, exist_ok=True)
     wanted = into / f"{name}.lock"
     wanted.write_text(requirement(lock, name) + "\n")
-    command = [
+    command: list[str | Path] = [
         sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check",
         "--no-cache-dir", "--no-deps", "--require-hashes", "-d", into, *options, "-r", wanted,
     ]  # fmt: skip

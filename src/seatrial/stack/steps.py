@@ -20,6 +20,7 @@ from seatrial.stack.packages import SOURCES, Release
 
 HERE = Path(__file__).parent
 SYSTEM_PYTHON = "/usr/bin/python3"
+HPCC_FILES = ("hpcc/select.c", "hpcc/mpi3.h", "hpcc/Make.seatrial.j2")
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def _builds(prefix: Path, family: str, versions: dict[str, str]) -> list[Step]:
         ),
         Step(
             f"hpcc-{family}", f"hpcc with {family}",
-            digest([*base, SOURCES[1].sha256, _files("hpcc/select.c", "hpcc/mpi3.h", "hpcc/Make.seatrial.j2")]),
+            digest([*base, SOURCES[1].sha256, _files(*HPCC_FILES)]),
             (bench / "hpcc",), hpcc,
         ),
     ]  # fmt: skip

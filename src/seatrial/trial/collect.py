@@ -209,7 +209,8 @@ def blame(run: Run, test: TestCase) -> None:
     elif state:
         run.outcome, run.phase = "error", "run"
         run.reason = f"{state} (job {run.job.id})"
-    elif run.outcome == "ran" and test.phase not in ("", "performance", "cleanup"):
+    elif run.outcome == "ran" and test.phase not in ("", "sanity", "performance", "cleanup"):
+        # A sanity error is of another variant of the same job: this one has figures of its own.
         run.outcome, run.phase, run.reason = "error", test.phase, test.reason[:500]
 
 

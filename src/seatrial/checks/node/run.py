@@ -103,6 +103,21 @@ def mapped(pid, word):
     return sorted(files)
 
 
+def reports(step):
+    """Give each {report_file} and {report_fd} in the environment a file of this rank's own.
+
+    By these the transports have the MPI name its path without disturbing the program's output.
+    """
+    name = "%s.%s.%s.report" % (step, socket.gethostname().split(".")[0],
+                                os.environ.get("SLURM_PROCID", "0"))
+    for key, value in list(os.environ.items()):
+        if "{report_fd}" in value:
+            number = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            os.set_inheritable(number, True)
+            value = value.replace("{report_fd}", str(number))
+        os.environ[key] = value.replace("{report_file}", os.path.abspath(name))
+
+
 def wait(pid, word):
     """Wait for the child; meanwhile look a few times which libraries it has loaded."""
     files, start = [], time.monotonic()
@@ -123,6 +138,7 @@ def main(argv):
     step, networks = argv[0], dict(item.split("=", 1) for item in argv[1].split(","))
     word = argv[3] if argv[2] == "--maps" else ""
     command = argv[split + 1 :]
+    reports(step)
     if os.environ.get("SLURM_LOCALID", "0") != "0":
         os.execvp(command[0], command)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})

@@ -85,7 +85,9 @@ def parse(text: str) -> Parsed:
         higher("dgemm_GFLOPS", dgemm, "GFLOPS"),
         higher("hpl_percent_of_dgemm", 100 * gflops / (processes * dgemm), "percent"),
     ]
-    if _body(lines, "StarSTREAM", "Triad GB/s"):
+    # A test that was not selected leaves an empty section, and -1 in the summary.
+    skipped = found.get("StarSTREAM_Triad", ("", 0))[0] == "-1"
+    if not skipped and _body(lines, "StarSTREAM", "Triad GB/s"):
         triad = _figure(found, "StarSTREAM_Triad")
         _check_body(lines, "StarSTREAM", "Triad GB/s", found["StarSTREAM_Triad"])
         metrics.append(higher("stream_triad_GB_s", triad, "GB/s"))

@@ -458,13 +458,15 @@ static int keep_type(int code, MPI_Datatype made, Mtype *out)
 BRIDGE(int, Type_vector, (int count, int length, int stride, Mtype old, Mtype *out))
 {
     MPI_Datatype made = type_null;
-    return keep_type(ompi.Type_vector(count, length, stride, to_type(old), &made), made, out);
+    int code = ompi.Type_vector(count, length, stride, to_type(old), &made);
+    return keep_type(code, made, out);
 }
 
 BRIDGE(int, Type_create_resized, (Mtype old, MPI_Aint lb, MPI_Aint extent, Mtype *out))
 {
     MPI_Datatype made = type_null;
-    return keep_type(ompi.Type_create_resized(to_type(old), lb, extent, &made), made, out);
+    int code = ompi.Type_create_resized(to_type(old), lb, extent, &made);
+    return keep_type(code, made, out);
 }
 
 BRIDGE(int, Type_commit, (Mtype *type))

@@ -17,9 +17,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("test", help="latency, bw, bibw, multi_lat, allgather ...")
     parser.add_argument("-m", "--max-bytes", type=int, help="largest message")
-    parser.add_argument(
-        "-i", "--iterations", type=int, help="per size; a tenth of it above 8 KiB"
-    )
+    parser.add_argument("-i", "--iterations", type=int, help="per size; a tenth of it above 8 KiB")
     parser.add_argument(
         "-x", "--warm-up", type=int, help="iterations not timed; a tenth of it above 8 KiB"
     )

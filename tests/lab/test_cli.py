@@ -1,0 +1,70 @@
+"""The lab's verbs on the command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from lab_support import SESSION
+from typer.testing import CliRunner
+
+from seatrial.cli.lab import app
+from seatrial.errors import InputError
+from seatrial.lab.engine import Lab
+
+RUNNER = CliRunner()
+
+
+def test_status_of_a_lab_that_is_down() -> None:
+    result = RUNNER.invoke(app, ["status", "-i", "no_such_lab", "--json"])
+    assert result.exit_code == 4
+    assert json.loads(result.stdout) == {"instance": "no_such_lab", "state": "down", "hosts": []}
+
+
+@pytest.mark.parametrize("options", [[], ["--rate", "1gbit", "--down"]])
+def test_a_link_fault_is_one_thing(options: list[str]) -> None:
+    result = RUNNER.invoke(app, ["fault", "link", "n1", *options])
+    assert isinstance(result.exception, InputError)
+
+
+@pytest.mark.root
+@pytest.mark.slurm
+def test_status_shows_a_planted_fault(lab: Lab) -> None:
+    instance = ["-i", SESSION]
+    try:
+        assert (
+            RUNNER.invoke(app, ["fault", "link", "n2", "--rate", "1gbit", *instance]).exit_code == 0
+        )
+        result = RUNNER.invoke(app, ["status", *instance])
+        assert "planted fault: link n2: rate 1gbit" in result.stdout
+        assert result.exit_code == 0
+    finally:
+        cleared = RUNNER.invoke(app, ["fault", "clear", *instance])
+    assert cleared.stdout == "cleared: link n2: rate 1gbit\n"
+
+
+@pytest.mark.root
+@pytest.mark.slurm
+def test_shell_passes_everything_through(lab: Lab) -> None:
+    verb = [sys.executable, "-m", "seatrial", "lab", "shell", "-i", SESSION]
+    script = "cat; id -un; hostname; exit 6"
+    out = subprocess.run(
+        [
+            *verb,
+            "--node",
+            "n2",
+            "--user",
+            "root",
+            "--",
+            "sh",
+            "-c",
+            script,
+        ],
+        input="hello\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (out.returncode, out.stdout) == (6, "hello\nroot\nn2\n"), out.stderr
