@@ -27,7 +27,7 @@ PATH_LINES = {
     ),
     "openmpi-ofi": (
         "[n1:20] ompi/mca/mtl/ofi/mtl_ofi_component.c:337: mtl:ofi:prov: tcp;ofi_rxm",
-        '[n1:20] ompi/mca/mtl/ofi/mtl_ofi_component.c:583: mtl:ofi:provider_include = "tcp"',
+        "[n1:20] ompi/mca/mtl/ofi/mtl_ofi_component.c:365: mtl:ofi:provider: eth1",
     ),
     "mpich-ofi": (
         "libfabric provider: tcp - 10.73.1.0/24",

@@ -95,7 +95,8 @@ TRANSPORTS = (
         },
         bind=_OFI_BIND,
         report={**_OPENMPI_REPORT, "OMPI_MCA_opal_common_ofi_verbose": "1"},
-        path_report=r"mtl:ofi:prov: ",
+        # Open MPI 4 says "prov: tcp;ofi_rxm" and then "provider: eth1", 5 "provider: tcp;ofi_rxm"
+        path_report=r"mtl:ofi:prov(ider)?: \S*(tcp|ofi_rxm)",
         features=["mpi", "ofi"],
     ),
     Transport(
