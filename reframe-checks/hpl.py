@@ -5,13 +5,13 @@ from pathlib import Path
 
 import reframe as rfm
 from reframe.core.builtins import parameter
-from seatrial.stack.hpccinf import grid, render
 
 from seatrial.checks import context
 from seatrial.checks.base import Check, Step
 from seatrial.checks.evidence import node_files
 from seatrial.results.parsers import hpcc
 from seatrial.results.parsers.base import ParseError, higher
+from seatrial.stack.hpccinf import grid, render
 
 
 @rfm.simple_test

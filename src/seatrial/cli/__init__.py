@@ -62,7 +62,8 @@ def main() -> None:
     except typer.Exit as end:
         sys.exit(end.exit_code)
     except typer.TyperException as error:
-        error.show()
+        show = getattr(error, "show", None)  # usage errors print the usage line as well
+        show() if show else errors.print(f"error: {error}", markup=False)
         sys.exit(EXIT_BAD_INPUT)
     except (typer.Abort, KeyboardInterrupt):
         errors.print("interrupted")

@@ -12,8 +12,9 @@ from rich.table import Table
 
 from seatrial.errors import InputError
 from seatrial.lab import faults, state
+from seatrial.lab.adapter import spec_for_site
 from seatrial.lab.engine import Lab
-from seatrial.lab.spec import LOGIN, LabSpec, default_spec
+from seatrial.lab.spec import LOGIN, LabSpec
 from seatrial.lab.status import status as lab_status
 
 app = typer.Typer(
@@ -31,12 +32,13 @@ Instance = Annotated[
 Node = Annotated[str, typer.Argument(help="A compute node, such as n1.")]
 
 
-def _spec(instance: str) -> LabSpec:
-    return default_spec(instance)
+def _spec(instance: str, site: str = "lab") -> LabSpec:
+    return spec_for_site(site, instance)
 
 
 @app.command()
 def up(
+    site: Annotated[str, typer.Option("--site", "-s", help="The site that describes it.")] = "lab",
     instance: Instance = "lab",
     accounting: Annotated[
         bool, typer.Option(help="Run slurmdbd and its database, for sacct.")
@@ -44,7 +46,7 @@ def up(
 ) -> None:
     """Start the lab, or revive what is dead in it. Does no harm when it is up."""
     console = Console(stderr=True)
-    lab = Lab(dataclasses.replace(_spec(instance), accounting=accounting))
+    lab = Lab(dataclasses.replace(_spec(instance, site), accounting=accounting))
     with console.status("starting the lab") as line:
         started = lab.up(lambda step: line.update(f"starting the lab: {step}"))
     names = f"{lab.spec.nodes[0]} to {lab.spec.nodes[-1]}"

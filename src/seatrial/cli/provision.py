@@ -46,16 +46,16 @@ def provision_lab(required: bool) -> None:
 
 
 @contextmanager
-def lab_for(site: Site, output: Path, keep: bool) -> Iterator[Machine]:
+def lab_for(site: Site, site_file: Path, output: Path, keep: bool) -> Iterator[Machine]:
     """The machine that a trial of ``site`` runs on; a lab that this starts is ended again."""
     if site.lab is None:
         yield ThisMachine()
         return
-    from seatrial.lab.adapter import LabMachine, lab_spec
+    from seatrial.lab.adapter import LabMachine, spec_for_site
     from seatrial.lab.engine import Lab
 
     output.mkdir(parents=True, exist_ok=True)
-    lab = Lab(lab_spec(site, binds=(output.resolve(),)))
+    lab = Lab(spec_for_site(str(site_file)))
     before = signal.signal(signal.SIGTERM, _as_interrupt)
     was_up = lab.is_up()
     try:

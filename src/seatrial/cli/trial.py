@@ -97,7 +97,7 @@ def trial(
     load_requirements(file.with_name("requirements.yaml"))
     if description.lab:
         provision_lab(required=True)
-    with lab_for(description, output, keep_lab) as machine, Bar() as bar:
+    with lab_for(description, file, output, keep_lab) as machine, Bar() as bar:
         results = run_trial(file, selection, machine, bar, output)
     show(results)
     assert results.verdict
@@ -159,5 +159,7 @@ def baseline(
     """Write requirements from the repeats of trials; what a contract says is never touched."""
     results = [read_results(folder) for folder in folders or [newest(None)]]
     existing = site_file(site).with_name("requirements.yaml")
-    for sentence in make_baseline(results, existing, write or existing):
-        out.print(sentence)
+    made = make_baseline(results, existing)
+    made.write(write)
+    for change in made.changes:
+        out.print(str(change), markup=False)

@@ -11,14 +11,15 @@ from ClusterShell.NodeSet import NodeSet
 from seatrial.errors import InputError
 from seatrial.lab.engine import Lab
 from seatrial.lab.spec import LabSpec
-from seatrial.site.load import load_site, site_file
+from seatrial.site.load import CHECKOUT, load_site, site_file
 from seatrial.site.model import Site
 
 
 def spec_for_site(name: str, instance: str | None = None, binds: tuple[Path, ...] = ()) -> LabSpec:
     """The lab of a site. Raises InputError where the site is not a lab, or cannot be one."""
     file = site_file(name)
-    return lab_spec(load_site(file), instance, (file.parent, *binds))
+    outside = () if file.is_relative_to(CHECKOUT) else (file.parent,)
+    return lab_spec(load_site(file), instance, (*outside, *binds))
 
 
 def lab_spec(site: Site, instance: str | None = None, binds: tuple[Path, ...] = ()) -> LabSpec:
@@ -54,7 +55,7 @@ def lab_spec(site: Site, instance: str | None = None, binds: tuple[Path, ...] = 
         binds=binds,
         extra_slurm_conf=tuple(site.slurm.config),
         partitions=tuple(site.partitions),
-        features={node: features for node in site.node_names} if features else {},
+        features=dict.fromkeys(site.node_names, features) if features else {},
         licenses=licenses or None,
         accounting=site.lab.accounting,
     )

@@ -1,1 +1,1 @@
-"""What a trial measured and what was concluded from it: records, parsers, requirements, verdicts."""
+"""What a trial measured and concluded: records, parsers, requirements, verdicts."""

@@ -35,9 +35,6 @@ _MPICH = {
     **_MPICH_ABI,
     "LD_LIBRARY_PATH": "{prefix}/mpich/lib",
     "MPIR_CVAR_NOLOCAL": "1",
-    # Slurm's PMI-2 server misreads UCX addresses of some lengths ("value not properly terminated
-    # in client request"): PMI-1, which the same plugin serves, does not break.
-    "MPIR_CVAR_PMI_VERSION": "1",
 }
 _MPICH_OVERCOMMIT = {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"}
 _UCX_BIND = {"UCX_NET_DEVICES": "{interface}"}
@@ -104,7 +101,14 @@ TRANSPORTS = (
         description="MPICH, ch4:ucx",
         family="mpich",
         launcher=PMI2,
-        env={**_MPICH, "MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": "tcp,self"},
+        env={
+            **_MPICH,
+            "MPIR_CVAR_CH4_NETMOD": "ucx",
+            # The default address can be longer than what Slurm's PMI server reads in one request
+            # ("value not properly terminated in client request"); this form is half as long.
+            "UCX_ADDRESS_VERSION": "v2",
+            "UCX_TLS": "tcp,self",
+        },
         bind=_UCX_BIND,
         report=_UCX_REPORT,
         path_report=_UCX_LINE,

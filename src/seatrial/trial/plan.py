@@ -55,7 +55,7 @@ def select(site: Site, selection: Selection) -> Site:
             "transports": list(selection.transports) or site.trial.transports,
         }
     )
-    update = {"trial": trial}
+    update: dict[str, object] = {"trial": trial}
     if selection.checks:
         chosen = matching(list(selection.checks), names)
         dropped = {name: None for name in names if name not in chosen}

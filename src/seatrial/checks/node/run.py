@@ -108,8 +108,11 @@ def reports(step):
 
     By these the transports have the MPI name its path without disturbing the program's output.
     """
-    name = "%s.%s.%s.report" % (step, socket.gethostname().split(".")[0],
-                                os.environ.get("SLURM_PROCID", "0"))
+    name = "%s.%s.%s.report" % (
+        step,
+        socket.gethostname().split(".")[0],
+        os.environ.get("SLURM_PROCID", "0"),
+    )
     for key, value in list(os.environ.items()):
         if "{report_fd}" in value:
             number = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -120,7 +123,8 @@ def reports(step):
 
 def wait(pid, word):
     """Wait for the child; meanwhile look a few times which libraries it has loaded."""
-    files, start = [], time.monotonic()
+    files = []  # type: list[str]
+    start = time.monotonic()
     if word:
         for at in MAPS_AT_S:
             left = at - (time.monotonic() - start)
