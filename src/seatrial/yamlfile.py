@@ -463,7 +463,9 @@ def _describe(spot: _Spot, item: Any, lines: Lines) -> Iterator[Problem]:
         text = re.sub(r"^Input should be", "must be", text)
         if kind != "value_error" and not isinstance(item["input"], dict | list):
             text = f"{text}, found {_found(item['input'])}"
-        yield lines.problem(path, text)
+        limit = next((ctx[key] for key in ("ge", "le") if key in ctx), None)
+        correction = f"write for example '{name}: {limit}'" if limit is not None else ""
+        yield lines.problem(path, text, correction)
 
 
 def nearest(word: object, names: Sequence[str], *, listed: bool = False) -> str:

@@ -8,18 +8,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from lab_support import SESSION
 
-from seatrial.errors import LabError
 from seatrial.lab import processes, state
 from seatrial.lab.engine import Lab
-from seatrial.lab.programs import check_machine
 from seatrial.lab.spec import LabSpec
-
-
-def _need_machine() -> None:
-    try:
-        check_machine(accounting=True)
-    except LabError as error:
-        pytest.skip(str(error))
 
 
 def _clear_dead_sessions() -> None:
@@ -33,7 +24,6 @@ def _clear_dead_sessions() -> None:
 @pytest.fixture(scope="session")
 def lab() -> Iterator[Lab]:
     """A lab with accounting that all tests share; a test that breaks it must mend it."""
-    _need_machine()
     _clear_dead_sessions()
     shared = Lab(
         LabSpec(
@@ -50,7 +40,6 @@ def lab() -> Iterator[Lab]:
 @pytest.fixture
 def make_lab() -> Iterator[Callable[..., Lab]]:
     """Makes labs with names of their own; all of them are down after the test."""
-    _need_machine()
     made: list[Lab] = []
 
     def make(**settings: object) -> Lab:

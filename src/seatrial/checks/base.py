@@ -8,6 +8,7 @@ threshold: these come from the site through ReFrame's partition and environment.
 from __future__ import annotations
 
 import functools
+import os
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,6 +135,13 @@ class Check(rfm.RunOnlyRegressionTest):
             wrapper += ["--maps", step.maps]
         return [*launcher, *wrapper, "--", *step.command]
 
+    def overcommit(self, step: Step) -> dict[str, str]:
+        """What makes waiting ranks sleep where a lab's nodes have more ranks than it has cores."""
+        ranks = (step.nodes or self.num_nodes) * step.tasks_per_node
+        if context.site().lab and ranks > (os.cpu_count() or 1):
+            return dict(self.current_environ.extras["overcommit"])
+        return {}
+
     def pair(self, step: str, server: list[str], client: list[str], port: int) -> list[str]:
         """Command for a step of two ranks: a server, and a client that is told its address."""
         return [
@@ -147,8 +155,9 @@ class Check(rfm.RunOnlyRegressionTest):
         for step in self.step_list:
             self.prerun_cmds += step.setup
             command = self.srun(step)
-            if step.env:
-                command = ["env", *(f"{k}={v}" for k, v in step.env.items()), *command]
+            env = {**self.overcommit(step), **step.env}
+            if env:
+                command = ["env", *(f"{k}={v}" for k, v in env.items()), *command]
             words = [step.name, str(self.settings.time_limit_s), *command]
             self.prerun_cmds.append("seatrial_step " + " ".join(quote(word) for word in words))
         self.job.launcher = context.local_launcher()

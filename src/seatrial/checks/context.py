@@ -17,8 +17,7 @@ from seatrial.results.record import Case, Metric
 from seatrial.results.requirements import Requirements, load_requirements
 from seatrial.site.load import load_site
 from seatrial.site.model import Network, Site
-
-REPEATS = "SEATRIAL_REPEATS"
+from seatrial.site.reframe import REPEATS
 
 
 @cache

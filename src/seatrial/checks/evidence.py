@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,18 +45,20 @@ def collect(check, step, folder: Path) -> StepEvidence:
     found = StepEvidence(step)
     line = step_line(folder, step.name)
     if line is None:
-        return found.fail("run", f"the job ended before step {step.name}")
+        return found.fail("run", f"the job ended before step {step.name} did")
     begin, end, code, limit = line
     found.seconds = end - begin
     found.nodes = node_files(folder, step.name)
-    if code in TIMED_OUT:
+    if code in TIMED_OUT and found.seconds >= limit:
         return found.fail("run", f"step {step.name} was ended after its limit of {limit:.0f} s")
     if code != 0:
-        return found.fail("run", f"step {step.name} exited with code {code}{tail(folder, step)}")
+        return found.fail("run", f"step {step.name} {ending(code)}{tail(folder, step)}")
     try:
         found.parsed = check.parse(step, folder)
     except ParseError as error:
         return found.fail("sanity", f"step {step.name}: {error}{tail(folder, step)}")
+    except OSError as error:
+        return found.fail("sanity", f"step {step.name}: its output cannot be read: {error}")
     if check.proves_path:
         found.proof = prove(check, step, found, folder)
         if not found.proof.crossed:
@@ -63,16 +66,31 @@ def collect(check, step, folder: Path) -> StepEvidence:
     return found
 
 
-def step_line(folder: Path, name: str) -> tuple[float, float, int, float] | None:
-    """Begin and end (s since the epoch), exit code, limit (s) of a step; None: it never ended."""
+def ending(code: int) -> str:
+    """How a program ended, from its exit code as a shell sees it."""
     try:
-        lines = (folder / "steps.tsv").read_text().splitlines()
-    except FileNotFoundError:
+        name = signal.Signals(code - 128).name
+    except ValueError:
+        return f"exited with code {code}"
+    return f"was ended by {name} (code {code})"
+
+
+def step_line(folder: Path, name: str) -> tuple[float, float, int, float] | None:
+    """Begin and end (s since the epoch), exit code, limit (s) of a step; None: it never ended.
+
+    A line that is cut off or garbled, as on a full disk, counts as none.
+    """
+    try:
+        text = (folder / "steps.tsv").read_text(errors="replace")
+    except OSError:
         return None
-    for line in lines:
+    for line in text.splitlines(keepends=True):
         words = line.split("\t")
-        if len(words) == 5 and words[0] == name:
-            return float(words[1]), float(words[2]), int(words[3]), float(words[4])
+        if len(words) == 5 and words[0] == name and words[4].endswith("\n"):
+            try:
+                return float(words[1]), float(words[2]), int(words[3]), float(words[4])
+            except ValueError:
+                return None
     return None
 
 
@@ -82,12 +100,23 @@ def node_files(folder: Path, step: str) -> list[dict]:
     found = []
     for file in sorted(folder.glob(f"{step}.*.json")):
         try:
-            data = json.loads(file.read_text())
-        except ValueError:
+            data = json.loads(file.read_text(errors="replace"))
+        except (OSError, ValueError):
             continue
-        if isinstance(data, dict) and data.get("step") == step:
+        if isinstance(data, dict) and data.get("step") == step and _complete(data):
             found.append(data)
     return found
+
+
+def _complete(data: dict) -> bool:
+    """Whether all that is read from a node's file is there."""
+    sides = [data.get("before"), data.get("after")]
+    return isinstance(data.get("mapped"), list) and all(
+        isinstance(side, dict)
+        and isinstance(side.get("node"), str)
+        and isinstance(side.get("interfaces"), dict)
+        for side in sides
+    )
 
 
 def tail(folder: Path, step) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from seatrial.errors import LabError
+from seatrial.errors import InputError, LabError
 from seatrial.site.model import Site
 from seatrial.stack.provision import plan, provision
 from seatrial.trial.run import Machine, ThisMachine
@@ -54,9 +54,13 @@ def lab_for(site: Site, site_file: Path, output: Path, keep: bool) -> Iterator[M
     from seatrial.lab.adapter import LabMachine, spec_for_site
     from seatrial.lab.engine import Lab
 
-    output.mkdir(parents=True, exist_ok=True)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--output {output}: {error.strerror}") from None
     lab = Lab(spec_for_site(str(site_file)))
-    before = signal.signal(signal.SIGTERM, _as_interrupt)
+    others = (signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, _as_interrupt) for number in others}
     was_up = lab.is_up()
     try:
         with out.status("starting the lab") as status:
@@ -65,8 +69,13 @@ def lab_for(site: Site, site_file: Path, output: Path, keep: bool) -> Iterator[M
         yield LabMachine(lab)
     finally:
         if not was_up and not keep:
+            # Ignored, not noted: the programs that this starts must not be interrupted either.
+            for number in (signal.SIGINT, *others):
+                before.setdefault(number, signal.getsignal(number))
+                signal.signal(number, signal.SIG_IGN)
             lab.down()
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _as_interrupt(*_: object) -> None:

@@ -107,11 +107,10 @@ def trial(
 def show(results: Results) -> None:
     """Write the report beside the results, and the summary to the terminal."""
     try:
-        paths = write_all(results)
+        write_all(results)
     except OSError as error:
         raise LabError(f"the results are kept, the report is not: {error}") from None
     terminal.print_summary(results, out)
-    out.print(f"report: {paths[0]}")
 
 
 FolderArgument = Annotated[Path, typer.Argument(help="A trial's folder; the newest where none.")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from pathlib import Path
@@ -92,4 +93,5 @@ def _chown(folder: Path, uid: int, gid: int) -> None:
     os.chown(folder, uid, gid)
     for root, folders, files in os.walk(folder):
         for name in (*folders, *files):
-            os.chown(Path(root) / name, uid, gid, follow_symlinks=False)
+            with contextlib.suppress(FileNotFoundError):  # a job that ends removes its files
+                os.chown(Path(root) / name, uid, gid, follow_symlinks=False)

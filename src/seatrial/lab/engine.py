@@ -112,6 +112,10 @@ class Lab:
         try:
             for process in started:
                 boot.finish(process)
+            for host in hosts:
+                first = access.first_process(self.spec, host)
+                if first is not None:
+                    slowdown.put_first(self.spec.instance, host, first)
         finally:
             for process in started:
                 if process.poll() is None:

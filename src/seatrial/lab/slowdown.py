@@ -1,4 +1,7 @@
-"""Slowing the processor of a node: a cgroup with a quota around all its processes."""
+"""A node's share of the processor: first before the machine's other work, or slowed on purpose.
+
+Both are settings of one cgroup around all processes of the node.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from seatrial.lab.paths import LabPaths
 # Short, so that a slow node is slow at the scale of one message exchange too.
 _PERIOD_US = 10_000
 _MIN_QUOTA_US = 1_000
+# The greatest that the kernel takes; other work of the machine has 1024 (v1) or 100 (v2).
+_SHARES, _WEIGHT = 262_144, 10_000
 
 
 def _hierarchies() -> list[tuple[str, Path, str]]:
@@ -31,6 +36,30 @@ def _controller() -> tuple[str, Path] | None:
                 if "cpu" in (root / "cgroup.controllers").read_text().split():
                     return "v2", root
     return None
+
+
+def put_first(instance: str, node: str, first: int) -> bool:
+    """Let a node's processes run before the machine's other work; False where it cannot be done.
+
+    A rank that waits for its turn behind something else would be measured as a slow network.
+    A niceness is not enough: the kernel may group processes by session and weigh only the groups.
+    """
+    found = _controller()
+    if found is None:
+        return False
+    kind, root = found
+    group = root / LabPaths(instance).netns(node)
+    try:
+        if kind == "v2":
+            (root / "cgroup.subtree_control").write_text("+cpu")
+        group.mkdir(exist_ok=True)
+        name, value = ("cpu.shares", _SHARES) if kind == "v1" else ("cpu.weight", _WEIGHT)
+        (group / name).write_text(str(value))
+        for _ in range(2):
+            _move(processes.in_node(first), group)
+    except OSError:
+        return False
+    return True
 
 
 def slow_down(instance: str, node: str, first: int, percent: float, cpus: int) -> None:
@@ -70,8 +99,9 @@ def restore(instance: str, node: str) -> None:
     """Take a node's quota away; nothing to do is no error."""
     for _, root, _ in _hierarchies():
         group = root / LabPaths(instance).netns(node)
-        if group.is_dir():
-            _dissolve(group)
+        for name, unlimited in (("cpu.cfs_quota_us", "-1"), ("cpu.max", "max")):
+            with contextlib.suppress(FileNotFoundError):
+                (group / name).write_text(unlimited)
 
 
 def remove_all(instance: str) -> None:

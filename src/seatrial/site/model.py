@@ -13,6 +13,8 @@ from typing import Annotated, Literal
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from seatrial.yamlfile import Fault
+
 NAME = r"^[a-z][a-z0-9_-]*$"  # what ReFrame takes as a name
 INTERFACE = r"^[A-Za-z0-9._-]{1,15}$"  # IFNAMSIZ is 16 with the closing NUL
 SIZE_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -21,9 +23,9 @@ SIZE_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 def _nodeset(text: str) -> str:
     try:
         if not NodeSet(text):
-            raise ValueError("names no node")
+            raise Fault("names no node", "write for example n[1-4]")
     except NodeSetException as error:
-        raise ValueError(f"not a node list such as n[1-4] or n1,n3: {error}") from None
+        raise Fault(f"not a node list: {error}", "write for example n[1-4] or n1,n3") from None
     return text
 
 
@@ -31,18 +33,18 @@ def _subnet(text: str) -> str:
     try:
         ipaddress.ip_network(text)
     except ValueError as error:
-        raise ValueError(f"not a network such as 10.1.0.0/16: {error}") from None
+        raise Fault(f"not a network: {error}", "write for example 10.1.0.0/16") from None
     return text
 
 
 def parse_size(text: str | int) -> int:
     """Bytes in ``text``: a whole number, or one with B, KiB, MiB or GiB behind it.
 
-    Raises ValueError.
+    Raises Fault, a ValueError.
     """
     match = re.fullmatch(r"(\d+)\s*(B|KiB|MiB|GiB)?", str(text).strip())
     if not match:
-        raise ValueError("not a size such as 65536, 64 KiB or 4 MiB")
+        raise Fault("not a size", "write a whole number of bytes, or for example 64 KiB or 4 MiB")
     return int(match[1]) * SIZE_UNITS[match[2] or ""]
 
 

@@ -26,6 +26,8 @@ WITHOUT_MPI = {
 }
 #: the program of the stack that a benchmark needs
 PROGRAM = {"netpipe": "netpipe", "imb": "imb", "osu": "osu_latency", "hpl": "hpcc", "npb": "npb_is"}
+#: environment variable: how often each case is run, instead of the site's number
+REPEATS = "SEATRIAL_REPEATS"
 # ReFrame slows its polling from the first to the last of these rates (Hz) by the decay factor at
 # each poll. Its own defaults leave gaps of up to 49 s; a poll costs one sacct (about 20 ms).
 POLL_RATES = {"poll_rate_max": 5, "poll_rate_min": 2, "poll_rate_decay": 0.02}
@@ -150,10 +152,8 @@ def _environments(site: Site) -> list[dict[str, Any]]:
         part = stack.transport(name, network.interface, network.subnet)
         own = site.transports.get(name)
         env = {**part.env, **(own.env if own else {})}
-        if own is None or matching(site.trial.transports, [name]):
-            features = offered(site, stack, name)
-        else:
-            features = []
+        wanted = matching(site.trial.transports, [name])
+        features = offered(site, stack, name) if wanted else []
         found.append(
             {
                 "name": name,
@@ -163,6 +163,7 @@ def _environments(site: Site) -> list[dict[str, Any]]:
                     "programs": part.programs,
                     "launcher": [*part.launcher, *(own.options if own else [])],
                     "path_report": part.path_report,
+                    "overcommit": part.overcommit,
                     "blas": stack.blas(),
                     "versions": part.versions,
                 },

@@ -7,11 +7,16 @@ not made here.
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 from seatrial.stack.model import Blas, Stack, Transport, read
 
-__all__ = ["Blas", "Stack", "Transport", "load_stack", "read"]
+__all__ = ["STACK_FOLDER", "Blas", "Stack", "Transport", "load_stack", "read"]
+
+#: environment variable: a folder whose stack.json is used instead of the one of this checkout
+STACK_FOLDER = "SEATRIAL_STACK"
 
 
 def load_stack(site: Any = None) -> Stack:
@@ -21,4 +26,4 @@ def load_stack(site: Any = None) -> Stack:
     """
     from seatrial.stack.provision import PREFIX
 
-    return read(PREFIX)
+    return read(Path(os.environ.get(STACK_FOLDER) or PREFIX))

@@ -5,9 +5,11 @@ Nothing is started by an installation: ``no_services`` keeps invoke-rc.d from it
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from seatrial.errors import LabError
@@ -17,6 +19,7 @@ from seatrial.stack.run import run
 
 POLICY = Path("/usr/sbin/policy-rc.d")
 ETC_APT = Path("/etc/apt")
+PERCENT = 20  #: how often progress is told
 _MARK = "# Seatrial: no service may start while the lab's packages are installed."
 _POLICY_TEXT = f"#!/bin/sh\n{_MARK}\nexit 101\n"
 
@@ -47,8 +50,11 @@ def _put_back(policy: Path, aside: Path) -> None:
         aside.rename(policy)
 
 
-def install(packages: Sequence[str]) -> None:
-    """Install Debian packages; no service is started and none removed. Raises LabError."""
+def install(packages: Sequence[str], progress: Callable[[str], None] = lambda _: None) -> None:
+    """Install Debian packages; no service is started and none removed. Raises LabError.
+
+    ``progress`` is told at each fifth of the download and of the installation.
+    """
     env = {"DEBIAN_FRONTEND": "noninteractive"}
     # A foreign source that cannot be reached must not keep Debian's packages away.
     run(["apt-get", "-q", "update"], "apt-get update", env=env, accept_failure=True)
@@ -56,8 +62,40 @@ def install(packages: Sequence[str]) -> None:
         "apt-get", "-q", "-y", "install", "--no-install-recommends", "--no-remove",
         "-o", "Dpkg::Options::=--force-confold", *packages,
     ]  # fmt: skip
-    with no_services():
-        run(command, f"installing {len(packages)} Debian packages", env=env)
+    purpose = f"installing {len(packages)} Debian packages"
+    with no_services(), _status(purpose, progress) as descriptor:
+        # What an interrupted installation left half done would make apt refuse the next one.
+        finish = ["dpkg", "--force-confold", "--configure", "-a"]
+        run(finish, "finishing an earlier installation", env=env, accept_failure=True)
+        command[1:1] = ["-o", f"APT::Status-Fd={descriptor}", "-o", "DPkg::Lock::Timeout=300"]
+        run(command, purpose, env=env, keep=(descriptor,))
+
+
+@contextmanager
+def _status(purpose: str, progress: Callable[[str], None]) -> Iterator[int]:
+    """A descriptor for apt's status lines, which are ``kind:package:percent:text``."""
+    read_end, write_end = os.pipe()
+
+    def follow() -> None:
+        told = {"dlstatus": 0.0, "pmstatus": 0.0}
+        with open(read_end, errors="replace") as lines:  # noqa: PTH123 (a descriptor)
+            for line in lines:
+                fields = line.split(":", 3)
+                if len(fields) == 4 and fields[0] in told:
+                    with suppress(ValueError):
+                        step = float(fields[2]) // PERCENT * PERCENT
+                        if step > told[fields[0]]:
+                            told[fields[0]] = step
+                            what = "downloaded" if fields[0] == "dlstatus" else "done"
+                            progress(f"{purpose}: {step:.0f} % {what}")
+
+    follower = threading.Thread(target=follow, daemon=True)
+    follower.start()
+    try:
+        yield write_end
+    finally:
+        os.close(write_end)
+        follower.join(timeout=5)
 
 
 def download_sources(archives: Sequence[SourceArchive], codename: str, into: Path) -> list[Path]:

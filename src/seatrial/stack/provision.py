@@ -21,6 +21,7 @@ from seatrial.errors import LabError
 from seatrial.stack import apt, machine, modules, pypi
 from seatrial.stack.describe import describe
 from seatrial.stack.model import FILE, Stack, read
+from seatrial.stack.packages import SOURCES
 from seatrial.stack.steps import Step, carry_out, is_done, steps
 
 #: where the stack of this checkout is
@@ -56,7 +57,10 @@ class Plan:
         if self.pins:
             pinned = " ".join(f"{name}=={version}" for name, version in self.pins.items())
             found.append(f"fetch from PyPI: {pinned}")
-        found += [f"make {step.what}" for step in self.steps]
+        if any(step.name == "source-debian" for step in self.steps):
+            found.append(f"fetch from Debian: sources of {', '.join(s.package for s in SOURCES)}")
+        if builds := [step.what for step in self.steps if step.verb == "build"]:
+            found.append(f"build {len(builds)} parts: {', '.join(builds)}")
         if found or not self.current:
             found.append(f"write {self.prefix / FILE} and the modulefiles")
         return found
@@ -115,16 +119,16 @@ def _provision(progress: Progress, prefix: Path) -> Stack:
     missing = plan(prefix).packages
     if missing:
         progress(f"installing {len(missing)} Debian packages")
-        apt.install(missing)
+        apt.install(missing, progress)
     installed = machine.installed()
     work = prefix / "work"
     try:
         for step in steps(prefix, release, installed):
             if not is_done(step, prefix / "stamps"):
                 start = time.monotonic()
-                progress(f"making {step.what}")
+                progress(f"{step.verb}ing {step.what}")
                 carry_out(step, prefix / "stamps", work)
-                progress(f"made {step.what} in {time.monotonic() - start:.1f} s")
+                progress(f"{step.what}: done in {time.monotonic() - start:.1f} s")
     finally:
         shutil.rmtree(work, ignore_errors=True)
     stack = describe(prefix, version, release, installed)

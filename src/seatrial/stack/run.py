@@ -20,8 +20,12 @@ def run(
     cwd: Path | None = None,
     env: dict[str, str] | None = None,
     accept_failure: bool = False,
+    keep: Sequence[int] = (),
 ) -> str:
-    """Standard output. Raises LabError with the end of the output where the command fails."""
+    """Standard output. Raises LabError with the end of the output where the command fails.
+
+    ``keep`` are descriptors that the command inherits.
+    """
     try:
         done = subprocess.run(
             [str(word) for word in command],
@@ -32,6 +36,7 @@ def run(
             text=True,
             errors="replace",
             check=False,
+            pass_fds=keep,
         )
     except FileNotFoundError as error:
         raise LabError(f"{purpose}: {error.filename} is missing") from None

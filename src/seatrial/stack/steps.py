@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -25,13 +25,17 @@ HPCC_FILES = ("hpcc/select.c", "hpcc/mpi3.h", "hpcc/Make.seatrial.j2")
 
 @dataclass(frozen=True)
 class Step:
-    """``key`` says when it is out of date, ``makes`` what must exist, ``do`` does it."""
+    """``key`` says when it is out of date, ``makes`` what must exist, ``do`` does it.
+
+    ``verb`` is ``fetch`` or ``build``, for people.
+    """
 
     name: str
     what: str
     key: str
     makes: tuple[Path, ...]
     do: Callable[[Path], None] = field(repr=False)
+    verb: str = "build"
 
 
 def system_python() -> str:
@@ -48,7 +52,7 @@ def steps(prefix: Path, release: Release, versions: dict[str, str]) -> list[Step
     """All steps in order. ``versions`` are the installed Debian packages; ``do`` takes a folder
     for its temporary files, and raises LabError.
     """
-    found = [*_downloads(prefix, release)]
+    found = [replace(step, verb="fetch") for step in _downloads(prefix, release)]
     for family in build.FAMILIES:
         found += _builds(prefix, family, versions)
     return [*found, _osu(prefix), _bridge(prefix, versions)]

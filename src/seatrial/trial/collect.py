@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -10,13 +11,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from seatrial.checks.evidence import EVIDENCE_FILE
+from seatrial.errors import SeatrialError
 from seatrial.results.record import Case, Job, Run
 
 REPORT_FILE = "reframe-report.json"
 SACCT_FIELDS = "jobid,state,exitcode,submit,start,end,nodelist,partition"
+_RUNS = TypeAdapter(list[Run])
 Runner = Callable[[list[str]], subprocess.CompletedProcess]
 
 
@@ -39,12 +42,12 @@ class TestCase:
 def read_report(file: Path) -> list[TestCase]:
     """The test cases of ReFrame's report; empty where ReFrame wrote none or a damaged one."""
     try:
-        report = json.loads(file.read_text())
-    except (FileNotFoundError, ValueError):
+        report = json.loads(file.read_text(errors="replace"))
+    except (OSError, ValueError):
         return []
     found = []
-    for session in report.get("runs", []):
-        for entry in session.get("testcases", []):
+    for session in _entries(report, "runs"):
+        for entry in _entries(session, "testcases"):
             stagedir = entry.get("stagedir")
             found.append(
                 TestCase(
@@ -63,6 +66,12 @@ def read_report(file: Path) -> list[TestCase]:
     return found
 
 
+def _entries(data: object, name: str) -> list[dict]:
+    """The objects in a list of an object; empty where either is something else."""
+    found = data.get(name) if isinstance(data, dict) else None
+    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+
+
 def _whole(value: object) -> int | None:
     try:
         return int(str(value))
@@ -73,9 +82,8 @@ def _whole(value: object) -> int | None:
 def read_evidence(folder: Path) -> list[Run]:
     """The runs that a check wrote into its stage folder; empty where it came to none."""
     try:
-        data = json.loads((folder / EVIDENCE_FILE).read_text())
-        return [Run.model_validate(entry) for entry in data]
-    except (FileNotFoundError, ValueError, ValidationError):
+        return _RUNS.validate_json((folder / EVIDENCE_FILE).read_text(errors="replace"))
+    except (OSError, ValidationError):
         return []
 
 
@@ -86,7 +94,7 @@ def job_facts(ids: Iterable[str], run: Runner) -> dict[str, Job]:
         return {}
     try:
         answer = run(["sacct", "-X", "-P", "-n", "-j", wanted, "-o", SACCT_FIELDS])
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, subprocess.SubprocessError, SeatrialError):
         return {}
     return parse_sacct(answer.stdout) if answer.returncode == 0 else {}
 
@@ -183,6 +191,7 @@ def collect(
             if (entry.case, entry.repeat) not in runs and entry.case in cases:
                 entry.evidence = str(orphan.parent.relative_to(folder))
                 runs[entry.case, entry.repeat] = entry
+    tidy(folder)
     reason = why_not or "ReFrame did not run it; its log is reframe.log in the trial's folder"
     return [
         runs.get((case, repeat))
@@ -220,8 +229,19 @@ def keep(folder: Path, test: TestCase, cases: list[Case]) -> str:
         return ""
     name = cases[0].model_copy(update={"variant": ""}).id
     target = folder / "cases" / name / f"r{test.repeat or 0}"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    for leftover in ("run.py", "pair.py", "job.sh"):
-        (test.stagedir / leftover).unlink(missing_ok=True)
-    shutil.move(test.stagedir, target)
-    return str(target.relative_to(folder))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        for leftover in ("run.py", "pair.py", "job.sh"):
+            (test.stagedir / leftover).unlink(missing_ok=True)
+        test.stagedir.rename(target)
+    except OSError:  # a full disk: it stays where it is
+        target = test.stagedir
+    return str(target.relative_to(folder)) if target.is_relative_to(folder) else str(target)
+
+
+def tidy(folder: Path) -> None:
+    """Remove ReFrame's second copy of the evidence, and the folders that were emptied."""
+    shutil.rmtree(folder / "output", ignore_errors=True)
+    for left in sorted(folder.glob("stage/**/"), key=lambda path: len(path.parts), reverse=True):
+        with contextlib.suppress(OSError):
+            left.rmdir()

@@ -51,7 +51,8 @@ def select(site: Site, selection: Selection) -> Site:
     trial = site.trial.model_copy(
         update={
             "repeats": selection.repeats or site.trial.repeats,
-            "profiles": list(selection.profiles) or site.trial.profiles,
+            "profiles": matching(list(selection.profiles), site.nic_profiles)
+            or site.trial.profiles,
             "transports": list(selection.transports) or site.trial.transports,
         }
     )

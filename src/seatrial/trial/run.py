@@ -6,6 +6,7 @@ what was not is named, and the lab is left as it was found.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -23,14 +24,14 @@ from typing import Protocol
 
 from ruamel.yaml import YAML
 
-from seatrial.errors import LabError
+from seatrial.errors import InputError, LabError, SeatrialError
 from seatrial.results.judge import conclude, judge
 from seatrial.results.record import RESULTS_FILE, Results, Trial, write_results
 from seatrial.results.requirements import load_requirements
 from seatrial.site.load import load_site
 from seatrial.site.model import Site
-from seatrial.site.reframe import CHECKS, partition_name
-from seatrial.stack import load_stack
+from seatrial.site.reframe import CHECKS, REPEATS, partition_name
+from seatrial.stack import STACK_FOLDER, load_stack
 from seatrial.trial.collect import REPORT_FILE, collect
 from seatrial.trial.host import host_facts, version_with_commit
 from seatrial.trial.plan import Selection, not_offered, planned, select
@@ -45,6 +46,10 @@ site_configuration = settings(Path(__file__).with_name("site.yaml"))
 '''
 PROGRESS = re.compile(r"\[ +(OK|FAIL|ABORT|SKIP|RUN) +\] *(?:\( *(\d+)/(\d+)\))? *(.*)")
 STOP_S = 30  # how long ReFrame may take to cancel its jobs after Ctrl-C
+POLL_S = 0.2  # how soon a signal or the trial's time limit is noticed
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+RESERVE_FILE = ".reserve"
+RESERVE_B = 1 << 20  # kept free, so that a disk that fills up still takes the results
 
 
 class Machine(Protocol):
@@ -87,10 +92,13 @@ class Progress(Protocol):
 
 @dataclass
 class Outcome:
-    """How ReFrame ended. ``why_not`` is a sentence on why the rest did not run, or empty."""
+    """How ReFrame ended. ``why_not`` is a sentence on why the rest did not run, or empty.
+
+    ``broken`` says that ReFrame ran nothing at all.
+    """
 
     code: int | None = None
-    interrupted: bool = False
+    broken: bool = False
     why_not: str = ""
     tail: list[str] = field(default_factory=list)
 
@@ -104,48 +112,59 @@ def run_trial(
 ) -> Results:
     """Run the trial and write its folder below ``trials``; returns what was found.
 
-    Raises InputError for a wrong site or selection, LabError where ReFrame cannot start.
+    Raises InputError for a wrong site or selection, LabError where ReFrame cannot start or the
+    results cannot be written.
     """
     site = select(load_site(site_file), selection)
     stack = load_stack(site)
     requirements = load_requirements(site_file.with_name("requirements.yaml"))
     cases = planned(site, stack)
+    left_out = list(not_offered(site, stack))
     if not cases:
-        raise LabError("nothing to run: the selection, the site and the stack share no case")
-    folder = new_folder(trials, site.name)
-    config = write_config(folder, site, site_file)
-    trial = Trial(
-        trial=folder.name,
-        site=site.name,
-        description=site.description,
-        started=datetime.now(UTC),
-        seatrial=version_with_commit(),
-        command=["seatrial", *sys.argv[1:]],
-        stack=stack.model_dump(include={"source", "id", "distribution", "versions", "origins"}),
-        host=host_facts(),
-        repeats=site.trial.repeats,
-        cases=cases,
-        notes=[*not_offered(site, stack), *machine.notes()],
-    )
-    results = Results(trial=trial, folder=folder)
-    write_results(folder / RESULTS_FILE, [trial])
-    machine.own(folder)
-    progress.started(folder, len(cases) * site.trial.repeats)
+        nothing = "nothing to run: the selection, the site and the stack share no case"
+        raise InputError("; ".join([nothing, *left_out]))
     try:
-        outcome = run_reframe(site, folder, config, machine, progress)
-    finally:
-        machine.disown(folder)
-    with no_interrupt():
-        names = {
-            partition_name(part, profile): profile
-            for part in site.partitions
-            for profile in site.nic_profiles
-        }
+        folder = new_folder(trials, site.name)
+        config = write_config(folder, site, site_file)
+        trial = Trial(
+            trial=folder.name,
+            site=site.name,
+            description=site.description,
+            started=datetime.now(UTC),
+            seatrial=version_with_commit(),
+            command=["seatrial", *sys.argv[1:]],
+            stack=stack.model_dump(include={"source", "id", "distribution", "versions", "origins"}),
+            host=host_facts(),
+            repeats=site.trial.repeats,
+            cases=cases,
+            notes=[*left_out, *machine.notes()],
+        )
+        results = Results(trial=trial, folder=folder)
+        write_results(folder / RESULTS_FILE, [trial])
+        reserve(folder)
+    except OSError as error:
+        raise LabError(f"the trial cannot begin: {error}") from None
+    names = {
+        partition_name(part, profile): profile
+        for part in site.partitions
+        for profile in site.nic_profiles
+    }
+    with noted_signals() as signals:
+        machine.own(folder)
+        progress.started(folder, len(cases) * site.trial.repeats)
+        try:
+            outcome = run_reframe(site, folder, config, machine, progress, signals)
+        finally:
+            cancel_leftovers(folder, machine)
+            machine.disown(folder)
+        (folder / RESERVE_FILE).unlink(missing_ok=True)
         results.runs = collect(
             folder, cases, site.trial.repeats,
             lambda part: names.get(part, part), machine.run, outcome.why_not,
         )  # fmt: skip
         finish(results, requirements, folder)
+    if outcome.broken:
+        raise LabError("ReFrame did not run:\n" + "\n".join(outcome.tail[-15:]))
     return results
 
 
@@ -154,7 +173,16 @@ def finish(results: Results, requirements, folder: Path) -> None:
     results.judgements = judge(results.trial, results.runs, requirements)
     results.verdict = conclude(results.trial, results.runs, results.judgements, requirements)
     lines = [results.trial, *results.runs, *results.judgements, results.verdict]
-    write_results(folder / RESULTS_FILE, lines)
+    try:
+        write_results(folder / RESULTS_FILE, lines)
+    except OSError as error:
+        raise LabError(f"the verdict ({results.verdict.verdict}) cannot be kept: {error}") from None
+
+
+def reserve(folder: Path) -> None:
+    """Take a little of the disk now, to be given back when the results are written."""
+    with (folder / RESERVE_FILE).open("wb") as stream:
+        os.posix_fallocate(stream.fileno(), 0, RESERVE_B)
 
 
 def new_folder(trials: Path, site: str) -> Path:
@@ -195,63 +223,97 @@ def reframe_command(site: Site, folder: Path, config: Path, checks: list[str]) -
 
 
 def run_reframe(
-    site: Site, folder: Path, config: Path, machine: Machine, progress: Progress
+    site: Site,
+    folder: Path,
+    config: Path,
+    machine: Machine,
+    progress: Progress,
+    signals: list[str],
 ) -> Outcome:
-    """Run ReFrame to its end, its time limit, or Ctrl-C. Raises LabError where it cannot start."""
+    """Run ReFrame to its end, to the trial's time limit, or until ``signals`` holds one."""
     checks = [name for name, options in site.benchmarks if options is not None]
     env = {
         "SEATRIAL_RUN_FOLDER": str(folder),
         "SEATRIAL_DATABASE_FOLDER": str(folder),
+        REPEATS: str(site.trial.repeats),
         "RFM_IGNORE_REQNODENOTAVAIL": "1",
     }
+    if STACK_FOLDER in os.environ:
+        env[STACK_FOLDER] = os.environ[STACK_FOLDER]
     command = reframe_command(site, folder, config, checks)
     process = machine.popen(command, env, folder)
     outcome = Outcome()
     reader = threading.Thread(target=follow, args=(process, progress, outcome, folder), daemon=True)
     reader.start()
     deadline = time.monotonic() + site.trial.time_limit_s
-    try:
-        outcome.code = process.wait(timeout=max(0.0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        outcome.why_not = f"the trial ran into its limit of {site.trial.time_limit_s} s"
-        stop(process, progress, outcome.why_not)
-    except KeyboardInterrupt:
-        outcome.interrupted = True
-        outcome.why_not = "the trial was interrupted"
-        stop(process, progress, outcome.why_not)
+    stopped = False
+    while not stopped and outcome.code is None:
+        try:
+            outcome.code = process.wait(timeout=POLL_S)
+        except subprocess.TimeoutExpired:
+            if signals:
+                outcome.why_not = f"the trial was interrupted by {signals[0]}"
+            elif time.monotonic() > deadline:
+                outcome.why_not = f"the trial ran into its limit of {site.trial.time_limit_s} s"
+            else:
+                continue
+            stopped = True
+            stop(process, progress, outcome.why_not)
     reader.join(timeout=5)
     if outcome.code not in (0, 1, None):
         outcome.why_not = outcome.why_not or (
             f"ReFrame ended with code {outcome.code}: {' | '.join(outcome.tail[-3:])}"
         )
-    if outcome.code not in (0, None) and not (folder / REPORT_FILE).exists():
-        raise LabError("ReFrame did not run:\n" + "\n".join(outcome.tail[-15:]))
+    if not stopped and outcome.code != 0:
+        outcome.broken = not any((folder / name).exists() for name in (REPORT_FILE, "stage"))
+    if outcome.broken:
+        outcome.why_not = outcome.why_not or f"ReFrame did not run: {' | '.join(outcome.tail[-3:])}"
     return outcome
 
 
 def stop(process: subprocess.Popen, progress: Progress, why: str) -> None:
-    """Have ReFrame cancel its jobs and end; end it where it does not. A second Ctrl-C waits too."""
+    """Have ReFrame cancel its jobs and end; end it where it does not."""
     progress.said(f"{why}: cancelling the jobs, keeping what was measured")
-    with no_interrupt():
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGINT)
-        try:
-            process.wait(timeout=STOP_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+    try:
+        process.wait(timeout=STOP_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def cancel_leftovers(folder: Path, machine: Machine) -> None:
+    """Cancel jobs of this trial that ReFrame left: it was killed, or could not reach Slurm."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError, SeatrialError):
+        found = machine.run(["squeue", "--me", "--noheader", "--format=%i|%Z"]).stdout
+        rows = [line.partition("|") for line in found.splitlines()]
+        jobs = [job for job, _, work in rows if Path(work).is_relative_to(folder)]
+        if jobs:
+            machine.run(["scancel", *jobs])
 
 
 @contextmanager
-def no_interrupt() -> Iterator[None]:
-    """Hold Ctrl-C back while evidence is being saved."""
+def noted_signals() -> Iterator[list[str]]:
+    """Note the names of the signals that would end this process, instead of ending it.
+
+    So nothing that is being saved is cut off; who waits looks at the list. Only the main thread
+    can do so: in another one the list stays empty.
+    """
+    noted: list[str] = []
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield noted
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def note(number: int, _: object) -> None:
+        noted.append("Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name)
+
+    before = {number: signal.signal(number, note) for number in SIGNALS}
     try:
-        yield
+        yield noted
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def follow(process: subprocess.Popen, progress: Progress, outcome: Outcome, folder: Path) -> None:

@@ -1,0 +1,80 @@
+"""What all tests share: which of them can run on this machine, and saying so when they cannot.
+
+The markers ``root``, ``slurm`` and ``stack`` name what a test needs. Where it is missing the test
+is skipped, and the summary counts it. With CI=true in the environment nothing may be skipped that
+a set-up could have made possible: such a test fails.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections import Counter
+
+import pytest
+
+from seatrial.errors import SeatrialError
+from seatrial.lab.programs import check_machine, check_root
+from seatrial.stack import load_stack
+
+NEEDS = {
+    "root": check_root,
+    "slurm": lambda: check_machine(accounting=True),
+    "stack": load_stack,
+}
+#: beginnings of reasons to skip that no set-up of this machine could change
+UNAVOIDABLE = ("this release has no ",)
+
+
+@functools.cache
+def missing(marker: str) -> str:
+    """Why tests with a marker cannot run here; empty where they can."""
+    try:
+        NEEDS[marker]()
+    except SeatrialError as error:
+        return str(error)
+    return ""
+
+
+def in_ci() -> bool:
+    return os.environ.get("CI") == "true"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker in NEEDS:
+        if item.get_closest_marker(marker) and missing(marker):
+            pytest.skip(f"{marker}: {missing(marker)}")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
+    report = (yield).get_result()
+    if not report.skipped or hasattr(report, "wasxfail") or not in_ci():
+        return
+    reason = reason_of(report)
+    if not reason.startswith(UNAVOIDABLE):
+        report.outcome = "failed"
+        report.longrepr = f"skipped in CI, where set-up could have made it possible: {reason}"
+
+
+def reason_of(report: pytest.TestReport) -> str:
+    """The reason that a skipped test gave."""
+    text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return text.removeprefix("Skipped: ")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many tests were not run, by what was missing, and why."""
+    skipped = Counter(reason_of(report) for report in terminalreporter.stats.get("skipped", []))
+    if not skipped:
+        terminalreporter.write_line("skipped: none; root, slurm and stack are all here")
+        return
+    terminalreporter.section("not run")
+    for marker in NEEDS:
+        count = sum(n for reason, n in skipped.items() if reason.startswith(f"{marker}: "))
+        why = f": {missing(marker)}" if count else ""
+        terminalreporter.write_line(f"marker {marker}: {count} tests skipped{why}")
+    for reason, count in skipped.items():
+        if reason.partition(": ")[0] not in NEEDS:
+            terminalreporter.write_line(f"no marker: {count} tests skipped: {reason}")

@@ -1,0 +1,70 @@
+"""One lab for all trials of a test session, and a folder that it sees."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from trial_support import SESSION, Silent, all_jobs, until
+
+from seatrial.lab import processes, state
+from seatrial.lab.adapter import LabMachine, lab_spec
+from seatrial.lab.engine import Lab
+from seatrial.lab.spec import LabSpec
+from seatrial.results.record import Results
+from seatrial.site.load import load_site, site_file
+from seatrial.trial.plan import Selection
+from seatrial.trial.run import run_trial
+
+
+def _clear_dead_sessions() -> None:
+    """Labs of test sessions that were killed: their instance names carry the process id."""
+    for name in state.instances():
+        found = re.fullmatch(r"tt(\d+)(_.*)?", name)
+        if found and not processes.is_alive(int(found[1])):
+            Lab(LabSpec(instance=name)).down()
+
+
+@pytest.fixture(scope="session")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where sites and trials of the tests are."""
+    folder = tmp_path_factory.mktemp("trials")
+    folder.chmod(0o755)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def trial_lab(workplace: Path) -> Iterator[Lab]:
+    """The lab of the site 'lab'; a test that breaks it must mend it."""
+    _clear_dead_sessions()
+    lab = Lab(lab_spec(load_site(site_file("lab")), SESSION))
+    try:
+        lab.up()
+        lab.add_bind(workplace)
+        yield lab
+    finally:
+        lab.down()
+
+
+@pytest.fixture
+def place(workplace: Path, request: pytest.FixtureRequest) -> Path:
+    """A folder of the test's own that the lab sees."""
+    folder = workplace / re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_"))
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def try_site(trial_lab: Lab) -> Callable[..., Results]:
+    """``try_site(file, **selection)``: a whole trial in the lab, nothing of it left in Slurm."""
+
+    def run(file: Path, trials: Path | None = None, **selection) -> Results:
+        machine = LabMachine(trial_lab)
+        where = trials or file.parent.parent / "trials"
+        results = run_trial(file, Selection(**selection), machine, Silent(), where)
+        until(lambda: not all_jobs(trial_lab), 20, "an empty queue")
+        return results
+
+    return run

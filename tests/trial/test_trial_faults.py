@@ -1,0 +1,169 @@
+"""What goes wrong in a real trial ends in an error that names it, and costs no other case."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from trial_support import (
+    SMALL,
+    false_stack,
+    make_site,
+    meanwhile,
+    run_of,
+    running_jobs,
+    until,
+)
+
+from seatrial.errors import LabError
+from seatrial.lab import faults
+from seatrial.results.record import read_results
+
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(120)]
+
+
+def verdicts(results, check, transport):
+    return {
+        judgement.verdict
+        for judgement in results.judgements
+        if (judgement.case.check, judgement.case.transport) == (check, transport)
+    }
+
+
+def test_programs_that_misbehave(place, try_site, monkeypatch):
+    scripts = {
+        "openmpi-tcp": "echo out of luck >&2\nexit 3\n",
+        "openmpi-ucx": "head -c 5000 /dev/urandom\n",
+        "openmpi-ofi": "sleep 60\n",
+        "mpich-ucx": "kill -SEGV $$\n",
+        "intelmpi-tcp": "exit 0\n",
+    }
+    monkeypatch.setenv("SEATRIAL_STACK", str(false_stack(place / "stack", scripts)))
+    file = make_site(place / "site", {"netpipe": {**SMALL["netpipe"], "time_limit_s": 5}})
+    results = try_site(file)
+    reasons = {
+        transport: run_of(results, "netpipe", transport).reason
+        for transport in [*scripts, "mpich-ofi", "tcp"]
+    }
+    assert "exited with code 3" in reasons["openmpi-tcp"]
+    assert "out of luck" in reasons["openmpi-tcp"]
+    assert run_of(results, "netpipe", "openmpi-ucx").phase == "sanity"
+    assert "ended after its limit of 5 s" in reasons["openmpi-ofi"]
+    assert "was ended by SIGSEGV" in reasons["mpich-ucx"]
+    assert run_of(results, "netpipe", "intelmpi-tcp").phase == "sanity"
+    for transport in scripts:
+        assert verdicts(results, "netpipe", transport) == {"error"}
+        run = run_of(results, "netpipe", transport)
+        assert (results.folder / run.evidence / "netpipe.err").exists()
+    for transport in ("mpich-ofi", "tcp"):  # the others are measured as ever
+        assert reasons[transport] == ""
+        assert run_of(results, "netpipe", transport).metrics
+        assert verdicts(results, "netpipe", transport) <= {"pass", "missing"}
+    assert results.verdict.verdict == "incomplete"
+    assert read_results(results.folder).verdict == results.verdict
+
+
+def test_cancelled_job_and_dead_node(place, try_site, trial_lab, monkeypatch):
+    """The first job is cancelled, the second loses a node, the third is measured."""
+    scripts = dict.fromkeys(["openmpi-tcp", "openmpi-ucx"], "sleep 60\n")
+    monkeypatch.setenv("SEATRIAL_STACK", str(false_stack(place / "stack", scripts)))
+    transports = {name: {} for name in [*scripts, "mpich-ofi"]}
+    benchmarks = {"netpipe": {**SMALL["netpipe"], "time_limit_s": 60, "plain_sockets": False}}
+    file = make_site(place / "site", benchmarks, transports=transports)
+    seen = []
+
+    def cancel():
+        seen.extend(until(lambda: running_jobs(trial_lab), 30, "a running job"))
+        trial_lab.run(["scancel", seen[0][0]], user="root", check=True)
+
+    def kill():
+        other = until(
+            lambda: [job for job in running_jobs(trial_lab) if job[0] != seen[0][0]], 30, "a job"
+        )
+        seen.extend(other)
+        faults.kill_node(trial_lab, "n1")
+
+    try:
+        with meanwhile(cancel, kill):
+            results = try_site(file)
+    finally:
+        faults.clear(trial_lab)
+    cancelled, died = (run_of(results, "netpipe", name) for name in scripts)
+    assert cancelled.job.state == "CANCELLED"
+    assert cancelled.reason.startswith(f"the job was cancelled (job {seen[0][0]} on n1,n2)")
+    assert died.job.state == "NODE_FAIL"
+    assert died.reason.startswith(f"a node failed while the job ran (job {seen[1][0]} on n1,n2)")
+    healthy = run_of(results, "netpipe", "mpich-ofi")
+    assert healthy.outcome == "ran"
+    assert "n1" not in healthy.job.nodes
+    assert results.verdict.verdict == "incomplete"
+    assert results.verdict.counts["error"] == 2
+
+
+def test_traffic_that_takes_another_path(place, try_site):
+    """Shared memory and the management network in place of the network under test."""
+    transports = {
+        "openmpi-tcp": {  # both ranks on one node, through shared memory
+            "options": ["--nodes=1", "--ntasks-per-node=2"],
+            "env": {"OMPI_MCA_btl": "vader,self"},
+        },
+        "openmpi-ucx": {"env": {"UCX_NET_DEVICES": "eth0"}},
+        "openmpi-ofi": {"env": {"FI_TCP_IFACE": "eth0"}},
+        "mpich-ofi": {},
+    }
+    benchmarks = {"netpipe": {**SMALL["netpipe"], "plain_sockets": False}}
+    results = try_site(make_site(place / "site", benchmarks, transports=transports))
+    shared = run_of(results, "netpipe", "openmpi-tcp")
+    assert (shared.outcome, shared.phase) == ("error", "path")
+    assert "ran on 1 of 2 nodes" in shared.reason
+    for name in ("openmpi-ucx", "openmpi-ofi"):
+        managed = run_of(results, "netpipe", name)
+        assert (managed.outcome, managed.phase) == ("error", "path")
+        assert "mgmt" in managed.reason
+        assert "eth0" in managed.reason
+        assert not managed.path.crossed
+        assert managed.metrics == []  # a figure of another network is no figure
+    assert run_of(results, "netpipe", "mpich-ofi").path.crossed
+    assert results.verdict.verdict == "incomplete"
+
+
+def test_disk_that_fills_up(place, try_site, trial_lab):
+    trials = place / "small-disk"
+    trials.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1200k", "none", trials], check=True)
+    try:
+        trials.chmod(0o755)
+        trial_lab.add_bind(trials)
+        file = make_site(place / "site", {"netpipe": SMALL["netpipe"]})
+        results = try_site(file, trials=trials)
+        assert results.verdict.verdict == "incomplete"
+        assert results.verdict.counts["error"] >= 1
+        assert read_results(results.folder).verdict == results.verdict
+    finally:
+        subprocess.run(["umount", "--lazy", trials], check=True)
+
+
+def test_disk_that_is_full(place, try_site, trial_lab):
+    trials = place / "small-disk"
+    trials.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", trials], check=True)
+    try:
+        file = make_site(place / "site", {"netpipe": SMALL["netpipe"]})
+        with pytest.raises(LabError, match="cannot begin.*No space left"):
+            try_site(file, trials=trials)
+    finally:
+        subprocess.run(["umount", trials], check=True)
+
+
+def test_trial_limit_keeps_what_was_measured(place, try_site, monkeypatch):
+    scripts = {"mpich-ofi": "sleep 60\n"}
+    monkeypatch.setenv("SEATRIAL_STACK", str(false_stack(place / "stack", scripts)))
+    benchmarks = {"netpipe": {**SMALL["netpipe"], "time_limit_s": 60}}
+    transports: dict = {"openmpi-tcp": {}, "mpich-ofi": {}}
+    file = make_site(place / "site", benchmarks, transports=transports, time_limit_s=12)
+    results = try_site(file)
+    assert run_of(results, "netpipe", "openmpi-tcp").outcome == "ran"
+    hung = run_of(results, "netpipe", "mpich-ofi")
+    assert hung.job.state == "CANCELLED"
+    assert "limit of 12 s" in hung.reason
+    assert results.verdict.verdict == "incomplete"

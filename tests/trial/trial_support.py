@@ -1,0 +1,153 @@
+"""Small sites, false programs and a silent progress, for the tests that run whole trials."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from seatrial.lab.engine import Lab
+from seatrial.results.record import Results, Run
+from seatrial.site.load import CHECKOUT
+from seatrial.stack import load_stack
+
+SESSION = f"tt{os.getpid()}"
+LAB_SITE = CHECKOUT / "site-configs" / "lab"
+MPI = ["openmpi-tcp", "openmpi-ucx", "openmpi-ofi", "mpich-ucx", "mpich-ofi", "intelmpi-tcp"]
+#: the smallest that still prove their path
+SMALL: dict[str, dict[str, Any]] = {
+    "netpipe": {"max_bytes": 1024, "repetitions": 10, "time_limit_s": 20},
+    "hpl": {"blas": ["openblas"], "size": 200, "block": 32},
+    "stream": {"seconds": 0.2},
+    "pairs": {"nodes": [4], "max_bytes": "64 KiB", "repetitions": 20},
+    "node_compute": {"nodes": [4], "problem_class": "S", "runs": 1},
+}
+ALL_INFORMATIVE = 'schema: 1\ninformative:\n  - {select: {}, metric: "*", reason: a test}\n'
+
+
+def make_site(
+    folder: Path,
+    benchmarks: dict[str, dict[str, Any]],
+    requirements: str = ALL_INFORMATIVE,
+    transports: dict[str, dict[str, Any]] | None = None,
+    **trial: Any,
+) -> Path:
+    """A site like the lab with these benchmarks only, in a new folder; returns its file."""
+    yaml = YAML(typ="safe")
+    site = yaml.load((LAB_SITE / "site.yaml").read_text())
+    site["name"] = folder.name
+    site["benchmarks"] = benchmarks
+    if transports is not None:
+        site["transports"] = transports
+    site["trial"] = {"repeats": 1, **trial}
+    folder.mkdir(parents=True)
+    with (folder / "site.yaml").open("w") as stream:
+        yaml.dump(site, stream)
+    (folder / "requirements.yaml").write_text(requirements)
+    (folder / "settings.py").write_text((LAB_SITE / "settings.py").read_text())
+    return folder / "site.yaml"
+
+
+def false_stack(folder: Path, scripts: dict[str, str]) -> Path:
+    """A copy of the stack in which some transports' NetPIPE is a shell script; its folder.
+
+    ``{real}`` in a script is the program that it stands for.
+    """
+    folder.mkdir(parents=True)
+    stack = load_stack().model_copy(update={"prefix": str(folder)}, deep=True)
+    for transport, text in scripts.items():
+        part = stack.transports[transport]
+        name = "netpipe" if part.family else "nptcp"
+        script = folder / f"{transport}.sh"
+        script.write_text("#!/bin/sh\n" + text.replace("{real}", " ".join(part.programs[name])))
+        script.chmod(0o755)
+        part.programs[name] = [str(script)]
+    stack.save()
+    return folder
+
+
+class Silent:
+    """Takes what a trial tells, and keeps it."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def started(self, folder: Path, cases: int) -> None:
+        self.told.append(f"started {cases}")
+
+    def line(self, word: str, done: int, total: int, name: str) -> None:
+        self.told.append(f"{word} {done}/{total} {name}")
+
+    def said(self, text: str) -> None:
+        self.told.append(text)
+
+
+def run_of(results: Results, check: str, transport: str, variant: str = "") -> Run:
+    """The one run of a case. Fails where there is none, or several."""
+    (found,) = [
+        run
+        for run in results.runs
+        if (run.case.check, run.case.transport, run.case.variant) == (check, transport, variant)
+    ]
+    return found
+
+
+def running_jobs(lab: Lab) -> list[tuple[str, str]]:
+    """(job id, job nodes) of the running jobs whose batch script has started its step."""
+    text = lab.run(["squeue", "-h", "-t", "R", "-o", "%i|%N"], user="root").stdout
+    steps = lab.run(["squeue", "-h", "-s", "-o", "%i"], user="root").stdout.split()
+    rows = [line.partition("|") for line in text.splitlines()]
+    return [(job, nodes) for job, _, nodes in rows if f"{job}.0" in steps]
+
+
+def all_jobs(lab: Lab) -> list[str]:
+    """What is left in the queue."""
+    return lab.run(["squeue", "-h", "-o", "%i %T"], user="root").stdout.splitlines()
+
+
+@contextmanager
+def meanwhile(*deeds: Callable[[], None]):
+    """Do something in another thread while the block runs; its errors come up at the end."""
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for deed in deeds:
+                deed()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    yield
+    thread.join(timeout=60)
+    assert not errors, errors
+    assert not thread.is_alive()
+
+
+def until(condition: Callable[[], Any], timeout: float, what: str) -> Any:
+    """What ``condition`` gives once that is true; fails after ``timeout`` s."""
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"not in {timeout} s: {what}")
+
+
+def traces(instance: str, mounts_below: Iterable[str] = ()) -> list[str]:
+    """What is called after a lab on this machine: namespaces, mounts, folders."""
+    name = f"seatrial-{instance}-"
+    found = [str(path) for path in Path("/run/netns").glob(name + "*")]
+    lines = Path("/proc/self/mounts").read_text().splitlines()
+    words = (name, f"/seatrial/{instance}", *mounts_below)
+    found += [line for line in lines if any(word in line for word in words)]
+    found += [str(p) for root in ("/run", "/var/lib") for p in Path(root, "seatrial").glob(instance)]
+    return found
