@@ -128,6 +128,10 @@ def main(
     part: Annotated[
         list[str] | None, typer.Option("--part", "-p", help=f"Only these: {', '.join(PARTS)}.")
     ] = None,
+    way: Annotated[
+        list[str] | None,
+        typer.Option("--way", "-w", help=f"Only these: {', '.join(ways.SHORT.values())}."),
+    ] = None,
     slurm_config: Annotated[
         list[str] | None, typer.Option(help="A line for the lab's slurm.conf, to try it.")
     ] = None,
@@ -152,7 +156,13 @@ def main(
     checks = tuple(check or ("npb", "netpipe"))
     transports = tuple(transport or ("openmpi-tcp", "mpich-ofi", "intelmpi-tcp"))
     selection = Selection(checks, transports, (), repeats_of_run)
-    names = [name for name in ways.WAYS if general or name != ways.CHANGED]
+    names = [
+        name
+        for name in ways.WAYS
+        if (general or name != ways.CHANGED) and (not way or ways.SHORT[name] in way)
+    ]
+    if ways.LOOP in names and ways.OURS not in names:
+        raise typer.BadParameter("the sbatch loop runs the job scripts that Seatrial wrote")
     signal.signal(signal.SIGTERM, interrupt)
     provision_lab(required=True)
     original = site_file(site)

@@ -51,7 +51,7 @@ def show_gaps(out: Console, ways: dict[str, list[timeline.Measured]]) -> None:
 
 def show_ways(out: Console, ways: dict[str, list[timeline.Measured]]) -> None:
     table = Table(
-        "way", "wall, s", "critical path, s", "ratio", "cost per check, s",
+        "way", "wall, s", "critical path, s", "ratio", "cost per check, s", "load",
         title="The same cases in several ways",
     )  # fmt: skip
     for name, runs in ways.items():
@@ -61,6 +61,7 @@ def show_ways(out: Console, ways: dict[str, list[timeline.Measured]]) -> None:
             spread([run.union_s for run in runs]),
             spread([run.ratio for run in runs], 3),
             spread([run.per_check_s for run in runs], 3),
+            spread([run.load for run in runs], 1),
         )
     out.print(table)
     failed = sum(run.failed_steps for runs in ways.values() for run in runs)

@@ -6,6 +6,7 @@ Pure reading; it runs nothing. All times are seconds since the epoch.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -21,6 +22,8 @@ STEPS = "between steps of a job"
 JOB_END = "last step to job end"
 UNKNOWN = "between jobs (no log of the controller)"
 TAIL = "tail: last job's end to the end"
+#: where a run keeps its jobs' folders; ReFrame's output folder holds copies of some
+PLACES = ("stage", "cases", "job-*")
 PARTS = (STARTUP, SUBMITTING, SCHEDULING, JOB_START, STEPS, JOB_END, UNKNOWN, TAIL)
 
 _EVENTS = (
@@ -68,6 +71,7 @@ class Measured:
     checks: int
     steps: int
     failed_steps: int
+    load: float  # of the machine over the minute before the run was read
     gaps_s: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -85,7 +89,7 @@ class Measured:
 def read_steps(folder: Path) -> list[Step]:
     """All steps below ``folder``, by their begin."""
     found = []
-    for file in folder.rglob("steps.tsv"):
+    for file in (file for place in PLACES for file in folder.glob(f"{place}/**/steps.tsv")):
         for line in file.read_text().splitlines():
             name, begin, end, code, _ = line.split("\t")
             own = _own(file.parent, name)
@@ -158,6 +162,7 @@ def measure(folder: Path, begin: float, end: float, log: dict[str, Job]) -> Meas
         checks=len({step.folder for step in steps}),
         steps=len(steps),
         failed_steps=sum(step.code != 0 for step in steps),
+        load=round(os.getloadavg()[0], 2),
         gaps_s=gaps(steps, jobs, begin, end),
     )
 

@@ -28,6 +28,7 @@ ASYNC = "plain ReFrame, async"
 SERIAL = "plain ReFrame, serial"
 LOOP = "sbatch loop"
 WAYS = (OURS, CHANGED, ASYNC, SERIAL, LOOP)
+SHORT = dict(zip(WAYS, ("seatrial", "changed", "async", "serial", "sbatch"), strict=True))
 
 # What ReFrame does by itself: its poll rates, debug log, eight jobs in the queue, no database.
 _PLAIN = """

@@ -42,7 +42,6 @@ def trial_lab(workplace: Path) -> Iterator[Lab]:
     lab = Lab(lab_spec(load_site(site_file("lab")), SESSION))
     try:
         lab.up()
-        lab.add_bind(workplace)
         yield lab
     finally:
         lab.down()
@@ -57,10 +56,11 @@ def place(workplace: Path, request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture
-def try_site(trial_lab: Lab) -> Callable[..., Results]:
+def try_site(trial_lab: Lab, workplace: Path) -> Callable[..., Results]:
     """``try_site(file, **selection)``: a whole trial in the lab, nothing of it left in Slurm."""
 
     def run(file: Path, trials: Path | None = None, **selection) -> Results:
+        trial_lab.add_bind(workplace)  # each time: a node that was revived has lost it
         machine = LabMachine(trial_lab)
         where = trials or file.parent.parent / "trials"
         results = run_trial(file, Selection(**selection), machine, Silent(), where)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 
 import pytest
@@ -45,11 +46,11 @@ def test_programs_that_misbehave(place, try_site, monkeypatch):
         transport: run_of(results, "netpipe", transport).reason
         for transport in [*scripts, "mpich-ofi", "tcp"]
     }
-    assert "exited with code 3" in reasons["openmpi-tcp"]
+    assert re.search(r"failed on n[12], where it exited with code 3", reasons["openmpi-tcp"])
     assert "out of luck" in reasons["openmpi-tcp"]
     assert run_of(results, "netpipe", "openmpi-ucx").phase == "sanity"
     assert "ended after its limit of 5 s" in reasons["openmpi-ofi"]
-    assert "was ended by SIGSEGV" in reasons["mpich-ucx"]
+    assert re.search(r"failed on n[12], where it was ended by SIGSEGV", reasons["mpich-ucx"])
     assert run_of(results, "netpipe", "intelmpi-tcp").phase == "sanity"
     for transport in scripts:
         assert verdicts(results, "netpipe", transport) == {"error"}
@@ -153,17 +154,3 @@ def test_disk_that_is_full(place, try_site, trial_lab):
             try_site(file, trials=trials)
     finally:
         subprocess.run(["umount", trials], check=True)
-
-
-def test_trial_limit_keeps_what_was_measured(place, try_site, monkeypatch):
-    scripts = {"mpich-ofi": "sleep 60\n"}
-    monkeypatch.setenv("SEATRIAL_STACK", str(false_stack(place / "stack", scripts)))
-    benchmarks = {"netpipe": {**SMALL["netpipe"], "time_limit_s": 60}}
-    transports: dict = {"openmpi-tcp": {}, "mpich-ofi": {}}
-    file = make_site(place / "site", benchmarks, transports=transports, time_limit_s=12)
-    results = try_site(file)
-    assert run_of(results, "netpipe", "openmpi-tcp").outcome == "ran"
-    hung = run_of(results, "netpipe", "mpich-ofi")
-    assert hung.job.state == "CANCELLED"
-    assert "limit of 12 s" in hung.reason
-    assert results.verdict.verdict == "incomplete"

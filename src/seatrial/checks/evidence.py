@@ -45,18 +45,20 @@ def collect(check, step, folder: Path) -> StepEvidence:
     found = StepEvidence(step)
     line = step_line(folder, step.name)
     if line is None:
-        return found.fail("run", f"the job ended before step {step.name} did")
+        said = tail(folder, "rfm_job")
+        return found.fail("run", f"the job ended before step {step.name} did{said}")
     begin, end, code, limit = line
     found.seconds = end - begin
     found.nodes = node_files(folder, step.name)
     if code in TIMED_OUT and found.seconds >= limit:
         return found.fail("run", f"step {step.name} was ended after its limit of {limit:.0f} s")
     if code != 0:
-        return found.fail("run", f"step {step.name} {ending(code)}{tail(folder, step)}")
+        how = ending(code, found.nodes)
+        return found.fail("run", f"step {step.name} {how}{tail(folder, step.name)}")
     try:
         found.parsed = check.parse(step, folder)
     except ParseError as error:
-        return found.fail("sanity", f"step {step.name}: {error}{tail(folder, step)}")
+        return found.fail("sanity", f"step {step.name}: {error}{tail(folder, step.name)}")
     except OSError as error:
         return found.fail("sanity", f"step {step.name}: its output cannot be read: {error}")
     if check.proves_path:
@@ -66,13 +68,26 @@ def collect(check, step, folder: Path) -> StepEvidence:
     return found
 
 
-def ending(code: int) -> str:
-    """How a program ended, from its exit code as a shell sees it."""
+def ending(code: int, nodes: list[dict]) -> str:
+    """How a step ended that failed: by the nodes' own account, else by srun's exit code.
+
+    srun ends the other ranks when one fails, and may then report theirs: SIGTERM comes last.
+    """
+    codes = {node["after"]["node"]: node.get("exit_code") for node in nodes}
+    bad = {name: one for name, one in codes.items() if isinstance(one, int) and one != 0}
+    first = [name for name, one in bad.items() if one not in (-signal.SIGTERM, 143)]
+    if first:
+        name = first[0]
+        return f"failed on {name}, where it {_how(bad[name])}"
+    return _how(code)
+
+
+def _how(code: int) -> str:
+    """In words: an exit code as a shell sees it, or as Python's ``waitstatus_to_exitcode``."""
     try:
-        name = signal.Signals(code - 128).name
+        return f"was ended by {signal.Signals(-code if code < 0 else code - 128).name}"
     except ValueError:
         return f"exited with code {code}"
-    return f"was ended by {name} (code {code})"
 
 
 def step_line(folder: Path, name: str) -> tuple[float, float, int, float] | None:
@@ -119,11 +134,11 @@ def _complete(data: dict) -> bool:
     )
 
 
-def tail(folder: Path, step) -> str:
-    """The end of what the step said, for a reason that helps."""
+def tail(folder: Path, name: str) -> str:
+    """The end of what a step (or the job's script) said, for a reason that helps."""
     for suffix in (".err", ".out"):
         try:
-            text = (folder / f"{step.name}{suffix}").read_text(errors="replace").strip()
+            text = (folder / f"{name}{suffix}").read_text(errors="replace").strip()
         except FileNotFoundError:
             continue
         if text:

@@ -131,8 +131,9 @@ class Lab:
             if all(seen.get(node, "") in _READY_STATES for node in nodes):
                 return
             time.sleep(0.02)
+        found = ", ".join(f"{node} {seen.get(node, 'unknown')}" for node in nodes)
         raise LabError(
-            f"Slurm's nodes are not ready after {_READY_TIMEOUT:.0f} s: {seen}; "
+            f"Slurm's nodes are not ready after {_READY_TIMEOUT:.0f} s: {found}; "
             f"logs in {self.paths.data}/log"
         )
 
@@ -142,8 +143,13 @@ class Lab:
         return running.faults if running else []
 
     def node_states(self) -> dict[str, str]:
-        """Slurm's state of each node, in small letters; ``*`` at its end: no answer."""
+        """Slurm's state of each node, in small letters; ``*`` at its end: no answer.
+
+        Raises LabError where no command runs in the lab at all.
+        """
         answer = self.run(["sinfo", "-h", "-N", "-o", "%N %T"], user="root", timeout=20)
+        if answer.returncode in (126, 127):  # of nsenter and env: not started
+            raise LabError(f"sinfo does not start in the lab: {answer.stderr.strip()}")
         rows = (line.split() for line in answer.stdout.splitlines())
         return {row[0]: row[1] for row in rows if len(row) == 2}
 

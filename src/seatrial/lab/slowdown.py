@@ -100,7 +100,8 @@ def restore(instance: str, node: str) -> None:
     for _, root, _ in _hierarchies():
         group = root / LabPaths(instance).netns(node)
         for name, unlimited in (("cpu.cfs_quota_us", "-1"), ("cpu.max", "max")):
-            with contextlib.suppress(FileNotFoundError):
+            # Opening a file that a cgroup does not have is refused, not missing.
+            if (group / name).exists():
                 (group / name).write_text(unlimited)
 
 

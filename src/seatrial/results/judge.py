@@ -220,7 +220,7 @@ class _Judge:
         form = self.rule.threshold.form
         if form == "peers":
             others = [
-                f.middle
+                self._typical(f)
                 for (metric, place), f in self.figures[self.figure.case].items()
                 if metric == self.figure.metric and place not in (None, self.figure.place)
                 if not f.fault
@@ -254,8 +254,25 @@ class _Judge:
             return f"{needs} is in '{other.unit}' and not in '{self.figure.unit}'"
         if min(other.values) <= 0:
             return f"{needs} is not above zero"
-        self.reference = Reference(other.values, other.middle, name)
-        return self._pair_up(other, name) if of.same_run else ""
+        if of.same_run:
+            return self._pair_up(other, name)
+        if self.rule.statistic == "best":
+            best = self._typical(other)
+            self.reference = Reference([best], best, name)
+        else:
+            self.reference = Reference(other.values, other.middle, name)
+        return ""
+
+    def _typical(self, other: Figure) -> float:
+        """What of the other figure the bound is taken of: its median, or its best for ``best``.
+
+        What disturbs a run only ever makes it worse. A requirement that looks at the least
+        disturbed of its own samples must look at the other metric in the same way, and the
+        scatter of the disturbed ones then says nothing.
+        """
+        if self.rule.statistic == "best":
+            return statistics.summarize(other.values, "best", other.better)
+        return other.middle
 
     def _pair_up(self, other: Figure, name: str) -> str:
         """Scale each sample to the median of the other metric, run by run.
@@ -308,6 +325,8 @@ class _Judge:
     def _reference_noise(self) -> tuple[float, float]:
         """Robust standard deviation of the other metric, and the error of its median."""
         assert self.reference is not None
+        if self.rule.statistic == "best":
+            return 0.0, 0.0
         if not self.rule.threshold.peers:
             sigma = statistics.spread(self.reference.samples) or 0.0
             return sigma, statistics.median_error(sigma, len(self.reference.samples))

@@ -1,0 +1,220 @@
+"""A healthy lab is accepted, every transport proves its path, and the rest of what one trial shows.
+
+One trial for all of this file: it is read from several sides.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from trial_support import MPI, SMALL, make_site, run_of
+
+from seatrial.cli.trial import VERDICT_CODES, baseline, judge_again, report
+from seatrial.errors import EXIT_ACCEPTED, EXIT_INCOMPLETE, EXIT_REJECTED
+from seatrial.lab.adapter import LabMachine
+from seatrial.results.record import read_results
+from seatrial.results.requirements import load_requirements
+from seatrial.trial.plan import Selection
+from seatrial.trial.run import run_trial
+
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(180)]
+#: as the lab's own, but for figures that a busy machine cannot promise
+REQUIREMENTS = """
+schema: 1
+requirements:
+  - {select: {check: pairs}, metric: bandwidth_MB_s, basis: model, peers: median, at_least: 0.01}
+  - {select: {check: netpipe}, metric: latency_us, basis: contract, source: a test,
+     at_most: 1000000, unit: us}
+  - {select: {check: hpl}, metric: blas_as_declared, basis: contract, source: a test, at_least: 1,
+     unit: of 1}
+informative:
+  - {select: {}, metric: "*", reason: a test}
+"""
+
+
+@pytest.fixture(scope="module")
+def sound(trial_lab, workplace):
+    """The results of the trial."""
+    trial_lab.add_bind(workplace)
+    benchmarks = {name: SMALL[name] for name in ("netpipe", "hpl", "stream", "pairs")}
+    benchmarks["hpl"] = {**benchmarks["hpl"], "transports": ["mpich-ofi"]}
+    file = make_site(workplace / "sound", benchmarks, REQUIREMENTS)
+
+    class Ignored:
+        def started(self, *_): ...
+        def line(self, *_): ...
+        def said(self, *_): ...
+
+    return run_trial(
+        file, Selection(), LabMachine(trial_lab), Ignored(), workplace / "sound-trials"
+    )
+
+
+def test_healthy_lab_is_accepted(sound):
+    assert [run.reason for run in sound.runs if run.outcome == "error"] == []
+    assert sound.verdict.verdict == "accept", sound.verdict.findings
+    assert sound.verdict.counts["pass"] >= len(MPI) + 1
+    planned = {case.id for case in sound.trial.cases}
+    assert {run.case.id for run in sound.runs} == planned
+    assert read_results(sound.folder).verdict == sound.verdict
+
+
+@pytest.mark.parametrize("transport", MPI)
+def test_each_transport_proves_its_path(sound, transport, real_part):
+    proof = run_of(sound, "netpipe", transport).path
+    assert proof.crossed
+    assert proof.network == "test"
+    assert re.search(real_part(transport).path_report, proof.reported)
+    for counter in proof.counters:
+        carried = counter.rx_bytes + counter.tx_bytes
+        if counter.network == "test":
+            assert carried >= proof.required_bytes > 0
+        else:
+            assert carried < proof.required_bytes / 2 + 100_000
+
+
+@pytest.fixture(scope="module")
+def real_part():
+    from seatrial.stack import load_stack
+
+    return load_stack().transport
+
+
+def test_plain_sockets_prove_their_path_too(sound):
+    for check in ("netpipe", "stream", "pairs"):
+        assert run_of(sound, check, "tcp").path.crossed
+    pairs = run_of(sound, "pairs", "tcp")
+    places = {metric.place for metric in pairs.metrics}
+    assert places == {"n1-n2", "n1-n3", "n1-n4", "n2-n3", "n2-n4", "n3-n4"}
+
+
+def test_evidence_is_kept_once(sound):
+    run = run_of(sound, "netpipe", "mpich-ofi")
+    folder = sound.folder / run.evidence
+    for name in ("rfm_job.sh", "netpipe.out", "netpipe.n1.json", "netpipe.n2.json", "steps.tsv"):
+        assert (folder / name).stat().st_size, name
+    assert not (sound.folder / "stage").exists()
+    assert not (sound.folder / "output").exists()
+    assert not list(sound.folder.glob(".reserve"))
+    assert run.job.state == "COMPLETED"
+    assert run.job.nodes == ["n1", "n2"]
+    assert run.job.benchmark_s > 0
+    assert run.versions
+    assert run.nic["n1"]["eth1"]["before"]["mtu"] == 1500
+
+
+def test_jobs_run_as_a_normal_user(sound, trial_lab):
+    ids = ",".join({run.job.id for run in sound.runs})
+    users = trial_lab.run(["sacct", "-X", "-n", "-P", "-j", ids, "-o", "user"], user="root").stdout
+    assert set(users.split()) == {trial_lab.spec.user}
+    # what the lab's user wrote is given back to who started the trial
+    assert {path.stat().st_uid for path in sound.folder.rglob("*")} == {0}
+
+
+def rules(folder, text):
+    file = folder / "other.yaml"
+    file.write_text("schema: 1\n" + text)
+    return file
+
+
+INFORMATIVE = 'informative:\n  - {select: {}, metric: "*", reason: a test}\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (INFORMATIVE, EXIT_INCOMPLETE),  # nothing was required, so nothing was accepted
+        (
+            "requirements:\n  - {select: {check: netpipe}, metric: latency_us, basis: contract, "
+            "source: t, at_most: 1000000, unit: us}\n" + INFORMATIVE,
+            EXIT_ACCEPTED,
+        ),
+        (
+            "requirements:\n  - {select: {check: netpipe}, metric: latency_us, basis: contract, "
+            "source: t, at_most: 0.0001, unit: us}\n" + INFORMATIVE,
+            EXIT_REJECTED,
+        ),
+        ("requirements: []\n", EXIT_INCOMPLETE),
+    ],
+)
+def test_judge_anew_and_report(sound, tmp_path, text, code):
+    import typer
+
+    try:
+        with pytest.raises(typer.Exit) as ended:
+            judge_again(sound.folder, rules(tmp_path, text))
+        assert ended.value.exit_code == code
+        assert VERDICT_CODES[read_results(sound.folder).verdict.verdict] == code
+        (sound.folder / "report.html").unlink()
+        report(sound.folder)
+        assert (sound.folder / "report.html").stat().st_size > 10_000
+        assert len(read_results(sound.folder).runs) == len(sound.runs)  # figures are untouched
+    finally:
+        with pytest.raises(typer.Exit):
+            judge_again(sound.folder, None)
+
+
+def test_baseline_accepts_the_trial_it_is_made_of(sound, trial_lab, workplace, tmp_path):
+    """Contracts stay as they are; the trial passes what is written from its own figures."""
+    import typer
+
+    site = workplace / "sound"
+    before = load_requirements(site / "requirements.yaml")
+    written = tmp_path / "requirements.yaml"
+    with pytest.raises(typer.Exit) if False else _nothing():
+        baseline([sound.folder] * 1, str(site / "site.yaml"), written)
+    text = written.read_text()
+    for line in ("at_most: 1000000", "source: a test"):
+        assert line in text
+    assert len(before.rules) <= len(load_requirements(written).rules)
+    with pytest.raises(typer.Exit) as ended:
+        judge_again(sound.folder, written)
+    assert ended.value.exit_code == EXIT_ACCEPTED
+
+
+def _nothing():
+    import contextlib
+
+    return contextlib.nullcontext()
+
+
+def test_plain_reframe_runs_without_our_command_line(trial_lab, workplace, checkout):
+    """A ReFrame user needs nothing of ours but the configuration; its database works too."""
+    trial_lab.add_bind(workplace)
+    site = make_site(workplace / "plain", {"netpipe": SMALL["netpipe"]}, REQUIREMENTS)
+    reframe = [
+        str(checkout / ".venv" / "bin" / "reframe"), "-C", str(site.with_name("settings.py")),
+        "-c", str(checkout / "reframe-checks"),
+    ]  # fmt: skip
+    home = trial_lab.paths.home
+
+    def run(*options):
+        done = trial_lab.run([*reframe, *options], cwd=home, timeout=90)
+        return done.returncode, done.stdout + done.stderr
+
+    code, said = run("-r", "-n", "NetPIPE", "-p", "mpich-ofi", "--performance-report")
+    assert code == 0, said[-3000:]
+    assert "[  PASSED  ]" in said
+    assert "latency_us" in said
+    code, said = run("--list-stored-sessions")
+    assert code == 0
+    assert re.search(r"[0-9a-f]{8}-[0-9a-f]{4}", said), said
+    code, said = run("--performance-compare=now-1d:now/now-1d:now/mean:/+result")
+    assert code == 0, said[-2000:]
+    assert "latency_us" in said
+
+
+def test_database_of_a_trial_can_be_asked(sound, trial_lab, checkout):
+    settings = sound.folder / "config" / sound.trial.site / "settings.py"
+    reframe = [str(checkout / ".venv" / "bin" / "reframe"), "-C", str(settings)]
+    done = trial_lab.run(
+        [*reframe, "--list-stored-sessions"],
+        env={"SEATRIAL_DATABASE_FOLDER": str(sound.folder)},
+        cwd=trial_lab.paths.home,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads((sound.folder / "reframe-report.json").read_text())
+    assert report["session_info"]["uuid"] in done.stdout
