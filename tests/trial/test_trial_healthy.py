@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from pathlib import Path
 
 import pytest
-from trial_support import MPI, SMALL, make_site, run_of
+import typer
+from trial_support import MPI, SMALL, Silent, make_site, run_of
 
 from seatrial.cli.trial import VERDICT_CODES, baseline, judge_again, report
 from seatrial.errors import EXIT_ACCEPTED, EXIT_INCOMPLETE, EXIT_REJECTED
 from seatrial.lab.adapter import LabMachine
 from seatrial.results.record import read_results
 from seatrial.results.requirements import load_requirements
+from seatrial.site.load import CHECKOUT
+from seatrial.stack import load_stack
 from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(180)]
+REFRAME = str(Path(sys.prefix) / "bin" / "reframe")
 #: as the lab's own, but for figures that a busy machine cannot promise
 REQUIREMENTS = """
 schema: 1
@@ -42,14 +48,8 @@ def sound(trial_lab, workplace):
     benchmarks["hpl"] = {**benchmarks["hpl"], "transports": ["mpich-ofi"]}
     file = make_site(workplace / "sound", benchmarks, REQUIREMENTS)
 
-    class Ignored:
-        def started(self, *_): ...
-        def line(self, *_): ...
-        def said(self, *_): ...
-
-    return run_trial(
-        file, Selection(), LabMachine(trial_lab), Ignored(), workplace / "sound-trials"
-    )
+    trials = workplace / "sound-trials"
+    return run_trial(file, Selection(), LabMachine(trial_lab), Silent(), trials)
 
 
 def test_healthy_lab_is_accepted(sound):
@@ -77,8 +77,6 @@ def test_each_transport_proves_its_path(sound, transport, real_part):
 
 @pytest.fixture(scope="module")
 def real_part():
-    from seatrial.stack import load_stack
-
     return load_stack().transport
 
 
@@ -140,8 +138,6 @@ INFORMATIVE = 'informative:\n  - {select: {}, metric: "*", reason: a test}\n'
     ],
 )
 def test_judge_anew_and_report(sound, tmp_path, text, code):
-    import typer
-
     try:
         with pytest.raises(typer.Exit) as ended:
             judge_again(sound.folder, rules(tmp_path, text))
@@ -156,37 +152,42 @@ def test_judge_anew_and_report(sound, tmp_path, text, code):
             judge_again(sound.folder, None)
 
 
-def test_baseline_accepts_the_trial_it_is_made_of(sound, trial_lab, workplace, tmp_path):
+def test_baseline_accepts_the_trial_it_is_made_of(try_site, place):
     """Contracts stay as they are; the trial passes what is written from its own figures."""
-    import typer
-
-    site = workplace / "sound"
-    before = load_requirements(site / "requirements.yaml")
-    written = tmp_path / "requirements.yaml"
-    with pytest.raises(typer.Exit) if False else _nothing():
-        baseline([sound.folder] * 1, str(site / "site.yaml"), written)
-    text = written.read_text()
-    for line in ("at_most: 1000000", "source: a test"):
-        assert line in text
-    assert len(before.rules) <= len(load_requirements(written).rules)
+    contract = """  - select: {check: netpipe}
+    metric: latency_us
+    basis: contract
+    source: a test
+    at_most: 1000000
+    unit: us
+"""
+    file = make_site(
+        place / "site",
+        {"netpipe": SMALL["netpipe"]},
+        f"schema: 1\nrequirements:\n{contract}",
+        repeats=3,
+    )
+    results = try_site(file, transports=("tcp",))
+    assert [run.repeat for run in results.runs] == [0, 1, 2]
+    assert results.verdict.verdict == "incomplete"  # bandwidth has no requirement yet
+    written = place / "requirements.yaml"
+    baseline([results.folder], str(file), written)
+    assert contract in written.read_text()
+    assert file.with_name("requirements.yaml").read_text().endswith(contract)
+    rules = load_requirements(written).rules
+    assert {rule.threshold.basis for rule in rules} == {"contract", "baseline"}
     with pytest.raises(typer.Exit) as ended:
-        judge_again(sound.folder, written)
+        judge_again(results.folder, written)
     assert ended.value.exit_code == EXIT_ACCEPTED
 
 
-def _nothing():
-    import contextlib
-
-    return contextlib.nullcontext()
-
-
-def test_plain_reframe_runs_without_our_command_line(trial_lab, workplace, checkout):
+def test_plain_reframe_runs_without_our_command_line(trial_lab, workplace):
     """A ReFrame user needs nothing of ours but the configuration; its database works too."""
     trial_lab.add_bind(workplace)
     site = make_site(workplace / "plain", {"netpipe": SMALL["netpipe"]}, REQUIREMENTS)
     reframe = [
-        str(checkout / ".venv" / "bin" / "reframe"), "-C", str(site.with_name("settings.py")),
-        "-c", str(checkout / "reframe-checks"),
+        REFRAME, "-C", str(site.with_name("settings.py")),
+        "-c", str(CHECKOUT / "reframe-checks"),
     ]  # fmt: skip
     home = trial_lab.paths.home
 
@@ -206,9 +207,9 @@ def test_plain_reframe_runs_without_our_command_line(trial_lab, workplace, check
     assert "latency_us" in said
 
 
-def test_database_of_a_trial_can_be_asked(sound, trial_lab, checkout):
+def test_database_of_a_trial_can_be_asked(sound, trial_lab):
     settings = sound.folder / "config" / sound.trial.site / "settings.py"
-    reframe = [str(checkout / ".venv" / "bin" / "reframe"), "-C", str(settings)]
+    reframe = [REFRAME, "-C", str(settings)]
     done = trial_lab.run(
         [*reframe, "--list-stored-sessions"],
         env={"SEATRIAL_DATABASE_FOLDER": str(sound.folder)},

@@ -150,5 +150,7 @@ def traces(instance: str, mounts_below: Iterable[str] = ()) -> list[str]:
     lines = Path("/proc/self/mounts").read_text().splitlines()
     words = (name, f"/seatrial/{instance}", *mounts_below)
     found += [line for line in lines if any(word in line for word in words)]
-    found += [str(p) for root in ("/run", "/var/lib") for p in Path(root, "seatrial").glob(instance)]
+    found += [
+        str(p) for root in ("/run", "/var/lib") for p in Path(root, "seatrial").glob(instance)
+    ]
     return found

@@ -196,7 +196,8 @@ def finding_case(finding: str, views: dict[Case, CaseView]) -> CaseView | None:
     """
     named = [view for view in views.values() if view.case.id in finding]
     if named:
-        return max(named, key=lambda view: len(view.case.id))
+        # The judge opens with the judged case; those it was compared with come later.
+        return min(named, key=lambda view: (finding.index(view.case.id), -len(view.case.id)))
     for view in views.values():
         for _, judgement in view.judgements:
             text = judgement.explanation

@@ -1,0 +1,223 @@
+"""The command line of a trial as a user meets it: exit codes, sentences, signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "trial"))  # tests/ has no packages
+
+from trial_support import SMALL, false_stack, make_site, traces, until
+
+from seatrial.lab.engine import Lab
+from seatrial.lab.spec import LabSpec
+from seatrial.results.record import read_results
+from seatrial.site.load import CHECKOUT
+
+INSTANCE = f"tt{os.getpid()}_cli"
+real = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(120)]
+
+
+def command(*words) -> list[str]:
+    return [sys.executable, "-m", "seatrial", *(str(word) for word in words)]
+
+
+def call(*words, **env) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        command(*words), capture_output=True, text=True, timeout=110, cwd="/",
+        env={**os.environ, "SEATRIAL_LAB_INSTANCE": INSTANCE, **env}, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def site(tmp_path):
+    """A site that tries NetPIPE over plain sockets and over one MPI."""
+    return make_site(
+        tmp_path / "site",
+        {"netpipe": {**SMALL["netpipe"], "time_limit_s": 60}},
+        "schema: 1\nrequirements:\n  - {select: {}, metric: latency_us, basis: contract,"
+        " source: t, at_most: 1000000, unit: us}\n"
+        'informative:\n  - {select: {}, metric: "*", reason: t}\n',
+        transports={"mpich-ofi": {}},
+    )
+
+
+@pytest.fixture
+def no_lab():
+    """Fails where a test's lab is still there afterwards, and removes it."""
+    yield
+    left = traces(INSTANCE)
+    Lab(LabSpec(instance=INSTANCE)).down()
+    assert left == []
+
+
+def bad_site(folder, old, new):
+    """The small site with a piece of its text replaced."""
+    file = make_site(folder / "site", {"netpipe": SMALL["netpipe"]})
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where", "what"),
+    [
+        ("role: test", "role: tset", "networks.test.role", "tset"),
+        ("max_bytes: 1024", "max_bytes: 1 kB", "benchmarks.netpipe.max_bytes", "not a size"),
+        ("nodes:", "nodse:", "nodse", "did you mean"),
+        ("name: site", "name: other", "name", "the folder's name"),
+        ("schema: 1", "schema: [1", "", "site.yaml:"),
+    ],
+)
+def test_wrong_site_file(tmp_path, old, new, where, what):
+    file = bad_site(tmp_path, old, new)
+    done = call("trial", "--site", file)
+    assert done.returncode == 3
+    assert str(file) + ":" in done.stderr
+    assert where in done.stderr
+    assert what in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["--site", "lba"], "did you mean 'lab'?"),
+        (["--profile", "lowlatency"], "known here: default"),
+        (["--check", "netpip"], "did you mean 'netpipe'?"),
+        (["--transport", "openmpi-tpc"], "did you mean 'openmpi-tcp'?"),
+        (["--repeats", "0"], "--repeats"),
+        (["--check", "pairs", "--transport", "mpich-ofi"], "nothing to run"),
+        (["--no-such-option"], "--no-such-option"),
+        (["--output", "/proc/1/here"], "/proc/1/here"),
+    ],
+)
+@pytest.mark.stack
+@pytest.mark.root
+def test_wrong_words(words, what):
+    done = call("trial", *words)
+    assert done.returncode == 3, done.stderr
+    assert what in done.stderr
+    assert "Traceback" not in done.stderr
+    assert traces(INSTANCE) == []
+
+
+@pytest.mark.parametrize("verb", ["report", "judge", "baseline"])
+def test_folder_that_is_no_trial(tmp_path, verb):
+    done = call(verb, tmp_path)
+    assert done.returncode == 3
+    assert "no such results file" in done.stderr
+
+
+def test_damaged_results(tmp_path):
+    (tmp_path / "results.jsonl").write_text('{"record": "trial"')
+    done = call("judge", tmp_path)
+    assert done.returncode == 3
+    assert "results.jsonl:1" in done.stderr
+
+
+def test_no_stack_is_exit_code_4(site, tmp_path):
+    done = call("trial", "--site", site, SEATRIAL_STACK=str(tmp_path))
+    assert done.returncode == 4
+    assert "there is no stack" in done.stderr
+    assert traces(INSTANCE) == []
+
+
+class TestRealTrials:
+    pytestmark = real
+
+    def test_accepted(self, site, tmp_path, no_lab):
+        done = call("trial", "--site", site, "--output", tmp_path / "out")
+        assert done.returncode == 0, done.stdout + done.stderr
+        (folder,) = (tmp_path / "out").iterdir()
+        assert read_results(folder).verdict.verdict == "accept"
+        assert (folder / "report.html").exists()
+        assert (folder / "junit.xml").exists()
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_signal(self, site, tmp_path, no_lab, number):
+        """The plain-socket case is done when the signal comes, the other one hangs."""
+        stack = false_stack(site.parent / "stack", {"mpich-ofi": "sleep 100\n"})
+        output = tmp_path / "out"
+        process = subprocess.Popen(
+            command("trial", "--site", site, "--output", output),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd="/",
+            env={**os.environ, "SEATRIAL_LAB_INSTANCE": INSTANCE, "SEATRIAL_STACK": str(stack)},
+        )  # fmt: skip
+        try:
+            until(lambda: list(output.glob("*/stage/**/tcp/*/evidence.json")), 60, "a case done")
+            until(lambda: list(output.glob("*/stage/**/mpich-ofi/*/netpipe.out")), 60, "a step")
+            process.send_signal(number)
+            time.sleep(0.3)
+            process.send_signal(number)  # an impatient user
+            said, _ = process.communicate(timeout=60)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+        assert process.returncode == 2, said
+        assert "Traceback" not in said
+        (folder,) = output.iterdir()
+        lines = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+        assert lines[-1]["record"] == "verdict"
+        assert lines[-1]["verdict"] == "incomplete"
+        runs = {line["case"]["transport"]: line for line in lines if line["record"] == "run"}
+        assert runs["tcp"]["outcome"] == "ran"
+        assert runs["tcp"]["metrics"]
+        assert runs["mpich-ofi"]["outcome"] == "error"
+        assert runs["mpich-ofi"]["job"]["state"] == "CANCELLED"
+        word = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
+        assert f"interrupted by {word}" in runs["mpich-ofi"]["reason"]
+
+    def test_reframe_that_cannot_start(self, site, tmp_path, no_lab, monkeypatch):
+        """A verdict is written all the same: incomplete, never accepted."""
+        checks = tmp_path / "checkout"
+        stack = false_stack(site.parent / "stack", {})
+        text = (stack / "stack.json").read_text()
+        # What is whole when the trial begins, and is not when ReFrame reads it.
+        script = (
+            "import sys, threading, pathlib\n"
+            "import seatrial.trial.run as run\n"
+            f"file = pathlib.Path({str(stack / 'stack.json')!r})\n"
+            "begin = run.reserve\n"
+            "run.reserve = lambda folder: (begin(folder), file.write_text('{'))\n"
+            "from seatrial.cli import main\n"
+            "main()\n"
+        )
+        assert text
+        assert not checks.exists()
+        done = subprocess.run(
+            [sys.executable, "-c", script, "trial", "--site", site, "--output", tmp_path / "out"],
+            capture_output=True, text=True, timeout=100, check=False,
+            env={**os.environ, "SEATRIAL_LAB_INSTANCE": INSTANCE, "SEATRIAL_STACK": str(stack)},
+        )  # fmt: skip
+        assert done.returncode == 4, done.stdout + done.stderr
+        assert "ReFrame did not run" in done.stderr
+        (folder,) = (tmp_path / "out").iterdir()
+        results = read_results(folder)
+        assert results.verdict.verdict == "incomplete"
+        assert all("ReFrame did not run" in run.reason for run in results.runs)
+
+
+def test_launcher_needs_python_with_venv(tmp_path):
+    """What the launcher says where it cannot make the virtual environment."""
+    false = tmp_path / "python"
+    false.write_text("#!/bin/sh\nexit 1\n")
+    false.chmod(0o755)
+    done = subprocess.run(
+        ["/bin/sh", CHECKOUT / "seatrial", "--version"], capture_output=True, text=True, check=False,
+        env={"PATH": "/nowhere", "SEATRIAL_VENV": str(tmp_path / "venv"),
+             "SEATRIAL_PYTHON": str(false)},
+    )  # fmt: skip
+    assert done.returncode == 4
+    assert done.stderr.startswith("seatrial: ")
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "venv").exists()
