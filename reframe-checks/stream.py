@@ -21,7 +21,7 @@ class Stream(Check):
         server = [*self.program("iperf3"), "-s", "-1", "-p", str(PORT)]
         client = [
             *self.program("iperf3"), "-c", "{address}", "-p", str(PORT), "-J",
-            "-t", f"{settings.seconds:g}", "-l", str(settings.message_bytes),
+            "-t", str(settings.seconds), "-l", str(settings.message_bytes),
         ]  # fmt: skip
         return [Step("stream", self.pair("stream", server, client, PORT), nodes=2)]
 

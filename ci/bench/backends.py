@@ -56,7 +56,8 @@ def running(site_file: Path, instance: str, root: Path) -> Iterator[tuple[Lab, f
         lab.up()
         yield lab, time.monotonic() - begin
     finally:
-        lab.down()
+        with ways.uninterrupted():
+            lab.down()
 
 
 def compare(

@@ -65,7 +65,8 @@ def whole_trial(file: Path, instance: str, root: Path, repeats: int | None) -> d
         done = time.time()
         log = timeline.read_log(ways.controller_log(instance))
     finally:
-        lab.down()
+        with ways.uninterrupted():
+            lab.down()
     down = time.time() - done
     folders = sorted(output.glob("*/results.jsonl"))
     if not folders:
@@ -210,5 +211,5 @@ def interrupt(*_: object) -> None:
 if __name__ == "__main__":
     try:
         typer.run(main)
-    except SeatrialError as error:
+    except (SeatrialError, ValueError) as error:
         sys.exit(f"harness.py: {error}")

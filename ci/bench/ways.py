@@ -10,6 +10,8 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from seatrial.lab.engine import Lab
 from seatrial.lab.paths import LabPaths
 from seatrial.site.load import CHECKOUT
 from seatrial.site.model import Site
+from seatrial.stack import STACK_FOLDER
 from seatrial.trial.run import reframe_command, write_config
 
 OURS = "Seatrial"
@@ -116,11 +119,13 @@ class Bench:
 
 
 def reframe_environment(folder: Path) -> dict[str, str]:
-    return {
+    """What a trial gives ReFrame besides its command line."""
+    env = {
         "SEATRIAL_RUN_FOLDER": str(folder),
         "SEATRIAL_DATABASE_FOLDER": str(folder),
         "RFM_IGNORE_REQNODENOTAVAIL": "1",
     }
+    return env | {name: os.environ[name] for name in (STACK_FOLDER,) if name in os.environ}
 
 
 def start(lab: Lab, command: list[str], env: dict[str, str], folder: Path) -> subprocess.Popen:
@@ -156,3 +161,15 @@ def end_group(process: subprocess.Popen) -> None:
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold Ctrl-C and SIGTERM back while a lab is taken down."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -62,29 +62,20 @@ def test_a_cut_link_loses_its_carrier_and_only_that(mended: Lab) -> None:
 
 
 def test_a_slow_processor_slows_later_jobs(mended: Lab) -> None:
-    # How much of a processor a busy second gets, and which group it is in.
-    work = (
-        "import time; e=time.time()+1\n"
-        "while time.time()<e: pass\n"
-        "print(time.process_time()); print(open('/proc/self/cgroup').read())"
-    )
+    # How much of a processor a busy second gets.
+    work = "import time; e=time.time()+1\nwhile time.time()<e: pass\nprint(time.process_time())"
 
-    def share(node: str) -> tuple[float, bool]:
+    def share(node: str) -> float:
         srun = ["srun", "-w", node, "/usr/bin/python3", "-c", work]
-        used, _, groups = mended.run(srun, check=True, timeout=60).stdout.partition("\n")
-        return float(used), mended.paths.netns(node) in groups
+        return float(mended.run(srun, check=True, timeout=60).stdout)
 
     faults.slow_cpu(mended, "n2", 5)
     # A twentieth of two processors is 0.1 of one.
-    slow, limited = share("n2")
-    assert limited
-    assert slow < 0.2
-    assert not share("n1")[1]
+    assert share("n2") < 0.2
+    loaded = os.getloadavg()[0] >= 2
+    assert loaded or share("n1") > 0.5
     faults.clear(mended)
-    fast, limited = share("n2")
-    assert not limited
-    if os.getloadavg()[0] < 2:
-        assert fast > 0.5
+    assert loaded or share("n2") > 0.5
 
 
 def test_a_dead_node_fails_its_job_and_comes_back(mended: Lab) -> None:

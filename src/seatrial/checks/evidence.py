@@ -5,6 +5,7 @@ Used by the checks, inside ReFrame's process. It parses and proves; it judges no
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import signal
@@ -135,15 +136,20 @@ def _complete(data: dict) -> bool:
 
 
 def tail(folder: Path, name: str) -> str:
-    """The end of what a step (or the job's script) said, for a reason that helps."""
+    """The end of what a step (or the job's script) said, for a reason that helps.
+
+    What the program said comes before what Slurm says of its end.
+    """
+    said: list[str] = []
     for suffix in (".err", ".out"):
-        try:
-            text = (folder / f"{name}{suffix}").read_text(errors="replace").strip()
-        except FileNotFoundError:
-            continue
-        if text:
-            return ": ..." + " | ".join(text[-TAIL:].splitlines()[-3:])
-    return ""
+        with contextlib.suppress(OSError):
+            text = (folder / f"{name}{suffix}").read_text(errors="replace")[-TAIL * 10 :]
+            lines = [line.strip() for line in text.splitlines() if line.strip()]
+            own = [line for line in lines if not line.startswith(("srun: ", "slurmstepd"))]
+            if own:
+                return ": ..." + " | ".join(own[-3:])[-TAIL:]
+            said = said or lines
+    return ": ..." + " | ".join(said[-3:])[-TAIL:] if said else ""
 
 
 def prove(check, step, found: StepEvidence, folder: Path) -> PathProof:

@@ -23,7 +23,7 @@ from seatrial.results.record import Results, read_results
 from seatrial.results.requirements import load_requirements
 from seatrial.site.load import CHECKOUT, load_site, site_file
 from seatrial.trial.plan import Selection, select
-from seatrial.trial.run import finish, run_trial
+from seatrial.trial.run import finish, prepare, run_trial
 
 out = Console(highlight=False, soft_wrap=True)
 VERDICT_CODES = {"accept": EXIT_ACCEPTED, "reject": EXIT_REJECTED, "incomplete": EXIT_INCOMPLETE}
@@ -97,6 +97,7 @@ def trial(
     load_requirements(file.with_name("requirements.yaml"))
     if description.lab:
         provision_lab(required=True)
+    prepare(file, selection)  # so that no lab is started for nothing
     with lab_for(description, file, output, keep_lab) as machine, Bar() as bar:
         results = run_trial(file, selection, machine, bar, output)
     show(results)

@@ -174,7 +174,7 @@ class NPB(Benchmark):
 class Stream(Benchmark):
     """iperf3 over TCP: bandwidth, and CPU use at both ends."""
 
-    seconds: float = Field(default=2, gt=0)
+    seconds: int = Field(default=2, ge=1, description="whole ones: iperf3 takes 0.5 for endless")
     message_bytes: Size = 128 << 10
 
 

@@ -60,7 +60,7 @@ class Plan:
         if any(step.name == "source-debian" for step in self.steps):
             found.append(f"fetch from Debian: sources of {', '.join(s.package for s in SOURCES)}")
         if builds := [step.what for step in self.steps if step.verb == "build"]:
-            found.append(f"build {len(builds)} parts: {', '.join(builds)}")
+            found.append(f"build {', '.join(builds)}")
         if found or not self.current:
             found.append(f"write {self.prefix / FILE} and the modulefiles")
         return found

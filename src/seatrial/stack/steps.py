@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from seatrial.stack import build, pypi
+from seatrial.stack import build, pmi, pypi
 from seatrial.stack.apt import download_sources
 from seatrial.stack.files import digest, fresh, unpack_wheel_data, unpack_wheel_packages
 from seatrial.stack.packages import SOURCES, Release
@@ -55,7 +55,7 @@ def steps(prefix: Path, release: Release, versions: dict[str, str]) -> list[Step
     found = [replace(step, verb="fetch") for step in _downloads(prefix, release)]
     for family in build.FAMILIES:
         found += _builds(prefix, family, versions)
-    return [*found, _osu(prefix), _bridge(prefix, versions)]
+    return [*found, _osu(prefix), _bridge(prefix, versions), _pmi(prefix)]
 
 
 def _downloads(prefix: Path, release: Release) -> list[Step]:
@@ -163,6 +163,16 @@ def _bridge(prefix: Path, versions: dict[str, str]) -> Step:
         digest([*key, pypi.requirement(pypi.WHEELS, "impi-rt")]),
         (prefix / "bridge/libmpi.so.12",),
         lambda work: build.bridge(prefix / "mpich", imb, prefix / "bridge", work),
+    )
+
+
+def _pmi(prefix: Path) -> Step:
+    return Step(
+        "pmi",
+        "the library for MPICH under Slurm's PMI server",
+        digest([_files("pmi/__init__.py", "pmi/shorter.c")]),
+        (prefix / pmi.LIBRARY,),
+        lambda work: pmi.build(prefix, work),
     )
 
 

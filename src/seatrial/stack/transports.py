@@ -35,6 +35,8 @@ _MPICH = {
     **_MPICH_ABI,
     "LD_LIBRARY_PATH": "{prefix}/mpich/lib",
     "MPIR_CVAR_NOLOCAL": "1",
+    # its requests can be longer than Slurm's PMI server reads (pmi/shorter.c)
+    "LD_PRELOAD": "{prefix}/pmi/shorter.so",
 }
 _MPICH_OVERCOMMIT = {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"}
 _UCX_BIND = {"UCX_NET_DEVICES": "{interface}"}
@@ -104,9 +106,6 @@ TRANSPORTS = (
         env={
             **_MPICH,
             "MPIR_CVAR_CH4_NETMOD": "ucx",
-            # The default address can be longer than what Slurm's PMI server reads in one request
-            # ("value not properly terminated in client request"); this form is half as long.
-            "UCX_ADDRESS_VERSION": "v2",
             "UCX_TLS": "tcp,self",
         },
         bind=_UCX_BIND,
@@ -155,6 +154,7 @@ TRANSPORTS = (
         name="tcp",
         description="TCP sockets, no MPI",
         family="",
+        launcher=["--mpi=none"],
         features=["tcp"],
     ),
     Transport(

@@ -179,7 +179,7 @@ def collect(
         kept = keep(folder, test, wanted)
         job = jobs.get(test.jobid, Job(id=test.jobid))
         for case in wanted:
-            entry = written.get(case) or failed(case, test)
+            entry = written.get(case) or failed(case, test, why_not)
             seconds = entry.job.benchmark_s
             entry.job = job.model_copy(update={"benchmark_s": seconds})
             entry.repeat = test.repeat or 0
@@ -201,10 +201,12 @@ def collect(
     ]
 
 
-def failed(case: Case, test: TestCase) -> Run:
+def failed(case: Case, test: TestCase, why_not: str = "") -> Run:
     """The record of a case whose check wrote no evidence."""
-    words = {"abort": "it was interrupted", "skip": "ReFrame skipped it"}
-    reason = test.reason or words.get(test.result, "it left no evidence")
+    reason = test.reason or ("ReFrame skipped it" if test.result == "skip" else "")
+    if test.result == "abort" and why_not:
+        reason = why_not  # says more than the exception by which ReFrame was stopped
+    reason = reason or "it left no evidence"
     return Run(case=case, outcome="error", phase=test.phase or "run", reason=reason.strip()[:500])
 
 

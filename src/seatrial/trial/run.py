@@ -26,12 +26,12 @@ from ruamel.yaml import YAML
 
 from seatrial.errors import InputError, LabError, SeatrialError
 from seatrial.results.judge import conclude, judge
-from seatrial.results.record import RESULTS_FILE, Results, Trial, write_results
+from seatrial.results.record import RESULTS_FILE, Case, Results, Trial, write_results
 from seatrial.results.requirements import load_requirements
 from seatrial.site.load import load_site
 from seatrial.site.model import Site
 from seatrial.site.reframe import CHECKS, REPEATS, partition_name
-from seatrial.stack import STACK_FOLDER, load_stack
+from seatrial.stack import STACK_FOLDER, Stack, load_stack
 from seatrial.trial.collect import REPORT_FILE, collect
 from seatrial.trial.host import host_facts, version_with_commit
 from seatrial.trial.plan import Selection, not_offered, planned, select
@@ -115,14 +115,9 @@ def run_trial(
     Raises InputError for a wrong site or selection, LabError where ReFrame cannot start or the
     results cannot be written.
     """
-    site = select(load_site(site_file), selection)
-    stack = load_stack(site)
+    site, stack, cases = prepare(site_file, selection)
     requirements = load_requirements(site_file.with_name("requirements.yaml"))
-    cases = planned(site, stack)
     left_out = list(not_offered(site, stack))
-    if not cases:
-        nothing = "nothing to run: the selection, the site and the stack share no case"
-        raise InputError("; ".join([nothing, *left_out]))
     try:
         folder = new_folder(trials, site.name)
         config = write_config(folder, site, site_file)
@@ -166,6 +161,20 @@ def run_trial(
     if outcome.broken:
         raise LabError("ReFrame did not run:\n" + "\n".join(outcome.tail[-15:]))
     return results
+
+
+def prepare(site_file: Path, selection: Selection) -> tuple[Site, Stack, list[Case]]:
+    """The site as it is to be tried, the stack, and the cases.
+
+    Raises InputError where there is none, LabError where there is no stack.
+    """
+    site = select(load_site(site_file), selection)
+    stack = load_stack(site)
+    cases = planned(site, stack)
+    if not cases:
+        nothing = "nothing to run: the selection, the site and the stack share no case"
+        raise InputError("; ".join([nothing, *not_offered(site, stack)]))
+    return site, stack, cases
 
 
 def finish(results: Results, requirements, folder: Path) -> None:

@@ -145,18 +145,21 @@ def main(argv):
     reports(step)
     if os.environ.get("SLURM_LOCALID", "0") != "0":
         os.execvp(command[0], command)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    # Held back until they can be passed on: else the program would outlive this one.
+    passed_on = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, *passed_on})
     before = snapshot(networks)
     pid = os.fork()
     if pid == 0:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD, *passed_on})
         try:
             os.execvp(command[0], command)
         except OSError as error:
             print("run.py: %s: %s" % (command[0], error.strerror), file=sys.stderr)
             os._exit(127)
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in passed_on:
         signal.signal(number, lambda received, frame: os.kill(pid, received))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
     status, files = wait(pid, word)
     code = os.waitstatus_to_exitcode(status)
     after = snapshot(networks)

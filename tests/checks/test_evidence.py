@@ -1,0 +1,197 @@
+"""From a job's files to records: whole, damaged and missing ones. No ReFrame, no Slurm."""
+
+from __future__ import annotations
+
+import json
+import random
+from types import SimpleNamespace
+
+import pytest
+
+from seatrial.checks import evidence
+from seatrial.results.parsers.base import Parsed, ParseError
+from seatrial.results.record import Counters, Metric, PathProof
+
+LINE = "net\t100.5\t103.0\t0\t60\n"
+STEP = SimpleNamespace(name="net", nodes=2, variant="", place=None)
+
+
+def side(node, count, time=1.0):
+    data = dict.fromkeys(("rx_bytes", "tx_bytes", "rx_packets", "tx_packets"), count)
+    return {
+        "node": node, "boot_id": "b", "time": time, "interrupts": {"eth1": None},
+        "interfaces": {"eth1": {"network": "test", **data},
+                       "eth0": {"network": "mgmt", **dict.fromkeys(data, 5)}},
+    }  # fmt: skip
+
+
+def node_file(folder, node, moved=1000, exit_code=0):
+    data = {"step": "net", "before": side(node, 10), "after": side(node, 10 + moved, 2.0),
+            "exit_code": exit_code, "mapped": []}  # fmt: skip
+    (folder / f"net.{node}.json").write_text(json.dumps(data))
+
+
+class FakeCheck:
+    """What ``collect`` needs of a check."""
+
+    proves_path = True
+    num_nodes = 2
+    network = "test"
+    current_environ = SimpleNamespace(extras={"path_report": r"^via "})
+
+    def __init__(self, parse=None):
+        self._parse = parse
+
+    def parse(self, step, folder):
+        if self._parse:
+            raise self._parse
+        metric = Metric(metric="latency_us", value=1, unit="us", better="lower")
+        return Parsed(metrics=[metric], curves=[], facts={}, moved_bytes=1500)
+
+
+@pytest.fixture
+def job(tmp_path):
+    (tmp_path / "steps.tsv").write_text(LINE)
+    (tmp_path / "net.out").write_text("table\n")
+    (tmp_path / "net.n1.0.report").write_text("hello\nvia eth1\n")
+    for node in ("n1", "n2"):
+        node_file(tmp_path, node)
+    return tmp_path
+
+
+def collected(job, parse=None):
+    return evidence.collect(FakeCheck(parse), STEP, job)
+
+
+def test_whole(job):
+    found = collected(job)
+    assert (found.reason, found.seconds) == ("", 2.5)
+    assert found.proof.crossed
+    assert found.proof.reported == "via eth1"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "other\t1\t2\t0\t60\n", "net\t1\t2\t0\n", "net\t1\t2\t0\t6", "net\tx\t2\t0\t60\n",
+     "net\t1\t2\t\t60\n", "\x00\x00"],
+)  # fmt: skip
+def test_damaged_steps(job, text):
+    (job / "steps.tsv").write_text(text)
+    (job / "rfm_job.err").write_text("slurmstepd: error: no space left\n")
+    found = collected(job)
+    assert found.phase == "run"
+    assert "the job ended before step net did" in found.reason
+    assert "no space left" in found.reason
+    (job / "steps.tsv").unlink()
+    assert collected(job).reason == found.reason
+
+
+def test_whole_line_among_damaged_ones(job):
+    (job / "steps.tsv").write_bytes(b"\xff\xfe\n" + LINE.encode() + b"late\t1")
+    assert collected(job).reason == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("net\t0\t60.1\t124\t60\n", "ended after its limit of 60 s"),
+        ("net\t0\t65.1\t137\t60\n", "ended after its limit of 60 s"),
+        ("net\t0\t3\t137\t60\n", "was ended by SIGKILL"),  # not by the limit: out of memory, say
+        ("net\t0\t3\t124\t60\n", "exited with code 124"),
+        ("net\t0\t3\t3\t60\n", "exited with code 3"),
+        ("net\t0\t3\t139\t60\n", "was ended by SIGSEGV"),
+    ],
+)
+def test_how_a_step_ended(job, line, words):
+    (job / "steps.tsv").write_text(line)
+    (job / "net.err").write_text("last words\n")
+    found = collected(job)
+    assert found.phase == "run"
+    assert words in found.reason
+    assert "limit" in words or "last words" in found.reason
+
+
+def test_what_the_program_said_comes_before_slurms_words(job):
+    (job / "steps.tsv").write_text("net\t0\t3\t3\t60\n")
+    (job / "net.err").write_text("out of luck\nsrun: error: n1: task 0: Exited\nsrun: Force\n")
+    assert collected(job).reason.endswith("out of luck")
+
+
+def test_the_node_that_failed_first_is_named(job):
+    (job / "steps.tsv").write_text("net\t0\t3\t143\t60\n")
+    node_file(job, "n1", exit_code=-15)
+    node_file(job, "n2", exit_code=-11)
+    assert "failed on n2, where it was ended by SIGSEGV" in collected(job).reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", '{"step": "net"}', '{"step": "net", "before": 1, "after": {}, "mapped": []}',
+     "\x00"],
+)  # fmt: skip
+def test_damaged_node_file_is_no_proof(job, text):
+    (job / "net.n2.json").write_text(text)
+    found = collected(job)
+    assert found.phase == "path"
+    assert "ran on 1 of 2 nodes (counters of: n1)" in found.reason
+    (job / "net.n1.json").unlink()
+    assert "counters of: none" in collected(job).reason
+
+
+def test_node_file_cut_off_anywhere(job):
+    """Every truncation, and random bytes flipped: an error or a proof, never an exception."""
+    whole = (job / "net.n2.json").read_bytes()
+    for end in range(0, len(whole), 7):
+        (job / "net.n2.json").write_bytes(whole[:end])
+        assert collected(job).phase == "path"
+    chance = random.Random(1)
+    for _ in range(100):
+        text = bytearray(whole)
+        text[chance.randrange(len(text))] = chance.randrange(256)
+        (job / "net.n2.json").write_bytes(bytes(text))
+        assert collected(job).phase in ("", "path")
+
+
+def test_too_little_on_the_network(job):
+    node_file(job, "n2", moved=100)
+    found = collected(job)
+    assert found.phase == "path"
+    assert "n2" in found.reason
+
+
+@pytest.mark.parametrize("error", [ParseError("no table"), FileNotFoundError("net.err")])
+def test_output_that_cannot_be_parsed(job, error):
+    found = collected(job, error)
+    assert found.phase == "sanity"
+    assert str(error) in found.reason
+
+
+def proof(crossed=True, node="n1", volume=10, interrupts: int | None = 1, reported=""):
+    counted = Counters(
+        node=node, interface="eth1", network="test", rx_bytes=volume, tx_bytes=volume,
+        rx_packets=1, tx_packets=1, interrupts=interrupts,
+    )  # fmt: skip
+    return PathProof(network="test", required_bytes=volume, counters=[counted], crossed=crossed,
+                     reason="" if crossed else f"not on {node}", reported=reported)  # fmt: skip
+
+
+def test_combine():
+    assert evidence.combine([]) is None
+    whole = evidence.combine([proof(), proof(volume=5, reported="via"), proof(node="n2")])
+    assert whole.crossed
+    assert whole.required_bytes == 25
+    assert whole.reported == "via"
+    first, second = whole.counters
+    assert (first.node, first.rx_bytes, first.interrupts) == ("n1", 15, 2)
+    assert (second.node, second.rx_bytes) == ("n2", 10)
+    bad = evidence.combine([proof(), proof(crossed=False, node="n2")])
+    assert (bad.crossed, bad.reason) == (False, "not on n2")
+
+
+def test_best_of():
+    def metric(value, better, place=None):
+        return Metric(metric="m", value=value, unit="u", better=better, place=place)
+
+    lower = [metric(v, "lower") for v in (3, 1, 2)]
+    higher = [metric(v, "higher", "n1") for v in (3, 1, 4)]
+    assert [m.value for m in evidence.best_of(lower + higher)] == [1, 4]

@@ -1,0 +1,248 @@
+"""Node side: run.py and pair.py, as a job step starts them but without Slurm."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from seatrial.results.parsers import counters
+from seatrial.site.load import CHECKOUT
+
+NODE = CHECKOUT / "src" / "seatrial" / "checks" / "node"
+PYTHON = ["/usr/bin/python3", "-IS"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The working folder of a job; no variable of a real job is around."""
+    for name in list(os.environ):
+        if name.startswith("SLURM_"):
+            monkeypatch.delenv(name)
+    return tmp_path
+
+
+def run(folder, *command, options=(), env=None, **others):
+    argv = [*PYTHON, NODE / "run.py", "step", "test=lo,mgmt=absent0", *options, "--", *command]
+    environment = {**os.environ, **(env or {})}
+    return subprocess.run(
+        argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=30,
+        check=False, **others,
+    )  # fmt: skip
+
+
+def noted(folder):
+    (file,) = folder.glob("step.*.json")
+    return json.loads(file.read_text())
+
+
+def test_counters_of_a_program_that_sends(folder):
+    script = (
+        "import socket\n"
+        "a = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        "a.bind(('127.0.0.1', 0))\n"
+        "[a.sendto(bytes(1000), a.getsockname()) for _ in range(50)]\n"
+    )
+    done = run(folder, sys.executable, "-c", script)
+    assert done.returncode == 0, done.stderr
+    data = noted(folder)
+    assert data["step"] == "step"
+    assert data["exit_code"] == 0
+    assert list(data["before"]["interfaces"]) == ["lo"]  # what is not there is left out
+    before, after = (counters.parse(json.dumps(data[side])) for side in ("before", "after"))
+    (lo,) = counters.diff([before], [after])
+    assert lo.network == "test"
+    assert lo.tx_bytes >= 50_000
+    assert lo.rx_bytes >= 50_000
+    assert data["after"]["interfaces"]["lo"]["mtu"] > 0
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "noted_code"),
+    [("exit 0", 0, 0), ("exit 7", 7, 7), ("kill -SEGV $$", 139, -11), ("kill -KILL $$", 137, -9)],
+)
+def test_exit_codes_are_passed_on(folder, script, code, noted_code):
+    done = run(folder, "/bin/sh", "-c", f"echo said; echo so >&2; {script}")
+    assert done.returncode == code
+    assert (done.stdout, done.stderr) == ("said\n", "so\n")
+    assert noted(folder)["exit_code"] == noted_code
+
+
+def test_program_that_is_not_there(folder):
+    done = run(folder, "/no/such/program")
+    assert done.returncode == 127
+    assert "/no/such/program: No such file" in done.stderr
+    assert noted(folder)["exit_code"] == 127
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_reach_the_program(folder, number):
+    script = "trap 'echo caught; exit 9' TERM INT; echo ready; while :; do sleep 0.05; done"
+    process = subprocess.Popen(
+        [*PYTHON, NODE / "run.py", "step", "test=lo", "--", "/bin/sh", "-c", script],
+        cwd=folder, stdout=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(number)
+    said, _ = process.communicate(timeout=20)
+    assert said == "caught\n"
+    assert process.returncode == 9
+    assert noted(folder)["exit_code"] == 9
+
+
+def test_only_the_first_rank_of_a_node_notes(folder):
+    done = run(folder, "/bin/sh", "-c", "echo $PPID", env={"SLURM_LOCALID": "1"})
+    assert done.returncode == 0
+    assert done.stdout.strip() == str(os.getpid())  # it became the program
+    assert list(folder.glob("step.*.json")) == []
+
+
+def test_report_file_and_descriptor(folder):
+    env = {"A_FILE": "{report_file}", "A_FD": "{report_fd}", "SLURM_PROCID": "3", "C": "{other}"}
+    done = run(folder, "/bin/sh", "-c", 'echo one >&$A_FD; echo two >>"$A_FILE"; echo $C', env=env)
+    assert done.stdout == "{other}\n"
+    (file,) = folder.glob("step.*.3.report")
+    assert file.read_text() == "one\ntwo\n"
+
+
+def test_mapped_files(folder):
+    libc = next(
+        line.split()[-1]
+        for line in Path("/proc/self/maps").read_text().splitlines()
+        if "libc.so" in line or "libc-" in line
+    )
+    done = run(folder, "/bin/sleep", "0.5", options=("--maps", "libc"))
+    assert done.returncode == 0
+    assert noted(folder)["mapped"] == [libc]
+
+
+def test_program_is_not_kept_waiting(folder):
+    """With --maps the wrapper looks at 0.05, 0.15, 0.4 ... 4 s, but ends with the program."""
+    start = time.monotonic()
+    run(folder, "/bin/sleep", "0.2", options=("--maps", "libc"))
+    assert time.monotonic() - start < 3.5
+
+
+def test_only_the_standard_library_without_site(folder):
+    """A node has nothing installed, and starting must cost little."""
+    for name in ("run.py", "pair.py"):
+        text = (NODE / name).read_text()
+        found = [
+            line.split()[1] for line in text.splitlines() if line.startswith(("import", "from"))
+        ]
+        assert set(found) <= set(sys.stdlib_module_names)
+        assert not {"subprocess", "asyncio", "logging"} & set(found) or name == "pair.py"
+
+
+# -- pair.py
+
+
+def free_port():
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+SERVER = (
+    "import socket, sys, time\n"
+    "time.sleep(float(sys.argv[2]))\n"
+    "s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\n"
+    "s.bind(('127.0.0.1', int(sys.argv[1]))); s.listen()\n"
+    "c, _ = s.accept(); print('got', c.recv(9)); sys.stdout.flush()\n"
+    "time.sleep(float(sys.argv[3]))\n"
+)
+CLIENT = (
+    "import socket, sys\n"
+    "s = socket.create_connection((sys.argv[1], int(sys.argv[2])))\n"
+    "s.send(b'x')\n"
+    "print('sent')\n"
+)
+
+
+def pair(folder, server, client, port, times=()):
+    """Start both ranks; returns the two processes: server's, client's."""
+    text = (NODE / "pair.py").read_text()
+    for name, seconds in times:
+        assert f"\n{name} = " in text
+        text = text.replace(f"\n{name} = ", f"\n{name} = {seconds} or ")
+    script = folder / "pair.py"
+    script.write_text(text)
+    argv = [*PYTHON, script, "step", "lo", str(port), *server, "--", *client]
+    return [
+        subprocess.Popen(
+            argv, cwd=folder, env={**os.environ, "SLURM_PROCID": rank}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )
+        for rank in ("0", "1")
+    ]  # fmt: skip
+
+
+def ended(process):
+    out, err = process.communicate(timeout=30)
+    return process.returncode, out, err
+
+
+def python(code, *words):
+    return [sys.executable, "-c", code, *(str(word) for word in words)]
+
+
+def test_client_waits_for_a_slow_server(folder):
+    port = free_port()
+    server, client = pair(
+        folder, python(SERVER, port, 0.7, 0), python(CLIENT, "{address}", port), port
+    )
+    assert ended(client) == (0, "sent\n", "")
+    assert ended(server) == (0, "", "")
+    assert (folder / "step.server").read_text() == "got b'x'\n"  # not in the client's table
+    assert (folder / "step.address").read_text() == "127.0.0.1"
+
+
+def test_server_that_never_listens(folder):
+    times = [("START_S", 0.5)]
+    port = free_port()
+    server, client = pair(folder, ["/bin/sleep", "60"], ["/bin/true"], port, times)
+    code, _, err = ended(server)
+    assert code == 1
+    assert "waited" in err
+    assert "the server's port" in err
+    code, _, err = ended(client)
+    assert code == 1
+    assert "the server's address" in err
+
+
+def test_server_that_dies_at_once(folder):
+    """Its exit code comes through, and the client is told soon."""
+    port = free_port()
+    server, client = pair(
+        folder, ["/bin/sh", "-c", "exit 5"], python(CLIENT, "{address}", port), port
+    )
+    assert ended(server)[0] == 5
+    code, _, err = ended(client)
+    assert code != 0
+    assert err
+
+
+def test_server_that_serves_on_is_ended(folder):
+    port = free_port()
+    server, client = pair(
+        folder, python(SERVER, port, 0, 300), python(CLIENT, "{address}", port), port,
+        [("END_S", 0.3)],
+    )  # fmt: skip
+    assert ended(client)[0] == 0
+    assert ended(server)[0] == 0
+
+
+def test_client_that_fails(folder):
+    port = free_port()
+    server, client = pair(
+        folder, python(SERVER, port, 0, 0), ["/bin/sh", "-c", "exit 6"], port, [("END_S", 0.3)]
+    )
+    assert ended(client)[0] == 6
+    assert ended(server)[0] == 0  # ended: nobody came

@@ -1,0 +1,205 @@
+"""From what a ReFrame run left (whole, damaged or nothing) to one record per case and repeat."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from datetime import datetime
+
+import pytest
+
+from seatrial.errors import LabError
+from seatrial.results.record import Case, Metric, Run
+from seatrial.trial.collect import collect, job_facts, parse_sacct, read_report
+
+#: as Slurm 22.05 prints it (sacct -X -P -n -o jobid,state,exitcode,submit,start,end,nodelist,...)
+SACCT = """\
+1|COMPLETED|0:0|2026-11-21T01:26:02|2026-11-21T01:26:02|2026-11-21T01:26:03|n[1-2]|compute
+8|CANCELLED by 2000|0:15|2026-11-21T01:26:02|2026-11-21T01:26:02|2026-11-21T01:26:09|n1,n3|compute
+9|NODE_FAIL|1:0|2026-11-21T01:26:02|2026-11-21T01:26:02|2026-11-21T01:26:30|n[1-4]|compute
+10|PENDING|0:0|2026-11-21T01:26:02|Unknown|Unknown|None assigned|compute
+nonsense
+11|COMPLETED|0:0
+"""
+NETPIPE = Case(check="netpipe", transport="mpich-ofi", nodes=2)
+EP, IS = (
+    Case(check="npb", variant=f"{kernel}.S", transport="mpich-ofi", nodes=2)
+    for kernel in ("ep", "is")
+)
+
+
+def no_slurm(argv):
+    return subprocess.CompletedProcess(argv, 1, "", "no slurm")
+
+
+def slurm(argv):
+    return subprocess.CompletedProcess(argv, 0, SACCT, "")
+
+
+def metric(value=1.0):
+    return Metric(metric="latency_us", value=value, unit="us", better="lower")
+
+
+@pytest.fixture
+def left(tmp_path):
+    """``left(check, ...)`` adds a test case to ReFrame's report and makes its stage folder."""
+    cases = []
+
+    def add(check, evidence=(), stage=True, **fields):
+        folder = tmp_path / "stage" / "lab" / "compute" / "mpich-ofi" / f"{check}{len(cases)}"
+        if stage:
+            folder.mkdir(parents=True)
+            (folder / "rfm_job.sh").write_text("#!/bin/bash\n")
+            (folder / "run.py").write_text("")
+        if evidence:
+            text = json.dumps([run.model_dump(mode="json") for run in evidence])
+            (folder / "evidence.json").write_text(text)
+        cases.append(
+            {"benchmark": check, "environ": "mpich-ofi", "partition": "compute", "num_nodes": 2,
+             "repeat": 0, "jobid": "1", "result": "pass", "fail_phase": None, "fail_reason": None,
+             "stagedir": str(folder), **fields}
+        )  # fmt: skip
+        (tmp_path / "reframe-report.json").write_text(json.dumps({"runs": [{"testcases": cases}]}))
+        return folder
+
+    return add
+
+
+def gather(folder, cases, run=slurm, repeats=1, why=""):
+    return collect(folder, cases, repeats, lambda name: "default", run, why)
+
+
+def test_sacct():
+    jobs = parse_sacct(SACCT)
+    assert list(jobs) == ["1", "8", "9", "10"]
+    assert jobs["1"].nodes == ["n1", "n2"]
+    assert (jobs["8"].state, jobs["8"].nodes) == ("CANCELLED", ["n1", "n3"])
+    assert jobs["9"].exit_code == 1
+    assert jobs["10"].nodes == []
+    assert jobs["10"].started is None
+    assert jobs["1"].ended == datetime(2026, 11, 21, 1, 26, 3).astimezone()
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [LabError("login is not running"), OSError("none"), subprocess.TimeoutExpired("sacct", 60)],
+)
+def test_slurm_that_does_not_answer_costs_no_figure(left, tmp_path, trouble):
+    def dead(argv):
+        raise trouble
+
+    assert job_facts(["1"], dead) == {}
+    left("netpipe", [Run(case=NETPIPE, outcome="ran", metrics=[metric()])])
+    (run,) = gather(tmp_path, [NETPIPE], dead)
+    assert run.outcome == "ran"
+    assert run.job.id == "1"
+
+
+def test_healthy_run(left, tmp_path):
+    left("netpipe", [Run(case=NETPIPE, outcome="ran", metrics=[metric()])])
+    (tmp_path / "output" / "lab").mkdir(parents=True)
+    (run,) = gather(tmp_path, [NETPIPE])
+    assert (run.outcome, run.job.state) == ("ran", "COMPLETED")
+    assert run.evidence == "cases/netpipe.mpich-ofi.default.2n/r0"
+    assert (tmp_path / run.evidence / "rfm_job.sh").exists()
+    assert not (tmp_path / run.evidence / "run.py").exists()
+    assert not (tmp_path / "stage").exists()
+    assert not (tmp_path / "output").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "1", '{"runs": 1}', '{"runs": [1, {"testcases": [2, null]}]}', "\x00\xff",
+     '{"runs": [{"testcases": [{}]}]}'],
+)  # fmt: skip
+def test_damaged_report(left, tmp_path, text):
+    """The figures of a check that finished are kept, even where ReFrame's report is not."""
+    folder = left("netpipe", [Run(case=NETPIPE, outcome="ran", metrics=[metric()])])
+    (tmp_path / "reframe-report.json").write_text(text)
+    assert all(test.stagedir is None for test in read_report(tmp_path / "reframe-report.json"))
+    first, second = gather(tmp_path, [NETPIPE, EP], why="the trial was interrupted")
+    assert first.outcome == "ran"
+    assert first.evidence == str(folder.relative_to(tmp_path))
+    assert (tmp_path / first.evidence / "evidence.json").exists()
+    assert (second.outcome, second.reason) == ("error", "the trial was interrupted")
+
+
+def test_nothing_at_all(tmp_path):
+    runs = gather(tmp_path, [NETPIPE, EP], repeats=2)
+    assert [(run.case, run.repeat, run.outcome) for run in runs] == [
+        (NETPIPE, 0, "error"), (EP, 0, "error"), (NETPIPE, 1, "error"), (EP, 1, "error"),
+    ]  # fmt: skip
+    assert "ReFrame did not run it" in runs[0].reason
+
+
+@pytest.mark.parametrize("text", ["", "[", "{}", "5", "null", '[{"case": 1}]', "[[]]"])
+def test_damaged_evidence(left, tmp_path, text):
+    folder = left("netpipe", result="fail", fail_phase="sanity", fail_reason="no table")
+    (folder / "evidence.json").write_text(text)
+    (run,) = gather(tmp_path, [NETPIPE])
+    assert (run.outcome, run.phase, run.reason) == ("error", "sanity", "no table")
+
+
+def test_missing_stage_folder(left, tmp_path):
+    left("netpipe", stage=False, result="fail", fail_phase="setup", fail_reason="no space left")
+    (run,) = gather(tmp_path, [NETPIPE])
+    assert (run.outcome, run.phase, run.reason) == ("error", "setup", "no space left")
+    assert run.evidence == ""
+
+
+@pytest.mark.parametrize(
+    ("jobid", "words"),
+    [
+        ("8", "the job was cancelled (job 8 on n1,n3); it left no evidence"),
+        ("9", "a node failed while the job ran (job 9 on n1,n2,n3,n4); it left no evidence"),
+    ],
+)
+def test_slurm_explains_first(left, tmp_path, jobid, words):
+    left("netpipe", jobid=jobid, result="fail", fail_phase="run")
+    (run,) = gather(tmp_path, [NETPIPE])
+    assert (run.outcome, run.phase, run.reason) == ("error", "run", words)
+
+
+def test_figures_of_a_job_that_did_not_end_well_are_no_pass(left, tmp_path):
+    left("netpipe", [Run(case=NETPIPE, outcome="ran", metrics=[metric()])], jobid="9")
+    (run,) = gather(tmp_path, [NETPIPE])
+    assert run.outcome == "error"
+    assert run.metrics  # kept, for whoever looks
+
+
+def test_one_variant_fails_and_the_other_is_kept(left, tmp_path):
+    left(
+        "npb",
+        [
+            Run(case=EP, outcome="ran", metrics=[metric()]),
+            Run(case=IS, outcome="error", phase="sanity", reason="not verified"),
+        ],
+        result="fail", fail_phase="sanity", fail_reason="npb-is.S: not verified",
+    )  # fmt: skip
+    good, bad = gather(tmp_path, [EP, IS])
+    assert (good.outcome, bad.outcome) == ("ran", "error")
+    assert good.evidence == bad.evidence == "cases/npb.mpich-ofi.default.2n/r0"
+
+
+def test_cleanup_that_failed_is_not_hidden(left, tmp_path):
+    """A phase that a check must pass and did not, although its evidence says that it ran."""
+    left("netpipe", [Run(case=NETPIPE, outcome="ran")], result="fail", fail_phase="run",
+         fail_reason="timed out")  # fmt: skip
+    (run,) = gather(tmp_path, [NETPIPE])
+    assert (run.outcome, run.reason) == ("error", "timed out")
+
+
+def test_repeats(left, tmp_path):
+    for repeat in (1, 0):
+        run = Run(case=NETPIPE, outcome="ran", metrics=[metric(repeat)])
+        left("netpipe", [run], repeat=repeat)
+    runs = gather(tmp_path, [NETPIPE], repeats=3)
+    assert [run.metrics[0].value for run in runs[:2]] == [0, 1]
+    assert runs[2].outcome == "error"
+    assert [run.evidence[-2:] for run in runs[:2]] == ["r0", "r1"]
+
+
+def test_interrupted_case_says_why(left, tmp_path):
+    left("netpipe", result="abort", fail_phase="run", fail_reason="aborted due to X")
+    (run,) = gather(tmp_path, [NETPIPE], why="the trial was interrupted by Ctrl-C")
+    assert run.reason == "the trial was interrupted by Ctrl-C"

@@ -1,0 +1,124 @@
+"""Which cases a trial consists of, told without running anything."""
+
+from __future__ import annotations
+
+import pytest
+from trial_support import MPI, make_site
+
+from seatrial.errors import InputError
+from seatrial.site.load import load_site
+from seatrial.stack.model import Blas, Stack, Transport
+from seatrial.trial.plan import Selection, not_offered, planned, select
+
+MPI_PROGRAMS = ("netpipe", "imb", "osu_latency", "hpcc", "npb_is", "npb_ep")
+
+
+@pytest.fixture(scope="module")
+def stack():
+    """A stack that has everything but IMB under openmpi-ofi and the BLAS library atlas."""
+    transports = {
+        name: Transport(
+            name=name,
+            description="",
+            family="mpich",
+            programs={
+                program: ["true"]
+                for program in MPI_PROGRAMS
+                if (name, program) != ("openmpi-ofi", "imb")
+            },
+        )
+        for name in MPI
+    }
+    for name in ("tcp", "none"):
+        transports[name] = Transport(name=name, description="", family="")
+    blas = {name: Blas(folder="/", version="1", package=name) for name in ("blis", "openblas")}
+    return Stack(
+        id="x", prefix="/x", distribution="d", versions={}, origins={},
+        transports=transports, blas_libraries=blas,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def site(tmp_path):
+    return load_site(
+        make_site(
+            tmp_path / "site",
+            {
+                "netpipe": {},
+                "imb": {"nodes": [2, 4], "transports": ["openmpi-*"]},
+                "hpl": {"transports": ["mpich-ofi"]},
+                "npb": {"transports": ["mpich-ofi"]},
+                "stream": {},
+                "node_compute": {},
+            },
+        )
+    )
+
+
+def ids(site, stack, **selection):
+    return [case.id for case in planned(select(site, Selection(**selection)), stack)]
+
+
+def test_all_cases(site, stack):
+    assert sorted(ids(site, stack)) == sorted(
+        [f"netpipe.{name}.default.2n" for name in [*MPI, "tcp"]]
+        + [f"imb.{t}.default.{n}n" for t in ("openmpi-tcp", "openmpi-ucx") for n in (2, 4)]
+        + [f"hpl-{blas}.mpich-ofi.default.2n" for blas in ("blis", "openblas")]
+        + [f"npb-{kernel}.S.mpich-ofi.default.2n" for kernel in ("is", "ep")]
+        + ["stream.tcp.default.2n", "node_compute.none.default.4n"]
+    )
+
+
+def test_selections(site, stack):
+    assert ids(site, stack, checks=("netpipe",), transports=("mpich-*",)) == [
+        "netpipe.mpich-ucx.default.2n",
+        "netpipe.mpich-ofi.default.2n",
+    ]
+    assert ids(site, stack, transports=("none",)) == ["node_compute.none.default.4n"]
+    assert ids(site, stack, checks=("str*",)) == ["stream.tcp.default.2n"]
+    assert ids(site, stack, checks=("stream",), transports=("mpich-ofi",)) == []
+    # a pattern of profiles becomes the names it stands for: a site file holds names only
+    assert select(site, Selection(profiles=("def*",))).trial.profiles == ["default"]
+    assert select(site, Selection(repeats=7)).trial.repeats == 7
+    assert select(site, Selection()).trial.repeats == site.trial.repeats
+
+
+@pytest.mark.parametrize(
+    ("selection", "sentence"),
+    [
+        ({"checks": ("netpip",)}, "--check 'netpip' matches nothing (did you mean 'netpipe'?)"),
+        ({"checks": ("osu",)}, "--check 'osu' matches nothing (known here: hpl, imb,"),
+        ({"transports": ("openmpi-tpc",)}, "did you mean 'openmpi-tcp'?"),
+        ({"profiles": ("quick",)}, "--profile 'quick' matches nothing (known here: default)"),
+    ],
+)
+def test_unknown_names(site, selection, sentence):
+    with pytest.raises(InputError) as error:
+        select(site, Selection(**selection))
+    assert sentence in str(error.value)
+    assert error.value.exit_code == 3
+
+
+def test_all_unknown_names_are_told_at_once(site):
+    with pytest.raises(InputError) as error:
+        select(site, Selection(checks=("a",), transports=("b",), profiles=("c",)))
+    assert str(error.value).count("matches nothing") == 3
+
+
+def test_what_the_stack_cannot_give_is_said(site, stack):
+    assert list(not_offered(site, stack)) == [
+        "imb did not run under openmpi-ofi: the stack has no program for it",
+        "hpl did not run with atlas: not in the stack (known here: blis, openblas)",
+    ]
+    only = select(site, Selection(checks=("netpipe",)))
+    assert list(not_offered(only, stack)) == []
+
+
+def test_reframe_is_offered_exactly_what_is_planned(site, stack, monkeypatch, tmp_path):
+    """What is not selected has no feature, so that ReFrame does not run it either."""
+    from seatrial.site import reframe
+
+    monkeypatch.setattr(reframe, "load_stack", lambda site: stack)
+    chosen = select(site, Selection(checks=("netpipe", "stream"), transports=("mpich-ofi",)))
+    offers = {env["name"]: env["features"] for env in reframe._environments(chosen)}
+    assert {name: found for name, found in offers.items() if found} == {"mpich-ofi": ["netpipe"]}

@@ -1,0 +1,86 @@
+"""Ending ReFrame: by a signal, by the trial's limit, politely or not. A script plays ReFrame."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+from trial_support import Silent, make_site
+
+from seatrial.site.load import load_site
+from seatrial.trial import run
+from seatrial.trial.run import REPORT_FILE, ThisMachine, run_reframe
+
+ENDS = "import sys; print('started'); sys.exit({code})"
+POLITE = (
+    "import time\ntry:\n    print('up', flush=True); time.sleep(60)\nexcept KeyboardInterrupt:\n"
+)
+POLITE += "    print('bye'); raise SystemExit(1)\n"
+RUDE = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\ntime.sleep(60)\n"
+
+
+@pytest.fixture
+def reframe(tmp_path, monkeypatch):
+    """``reframe(script, signals, limit)``: the outcome, and what was told."""
+
+    def call(script, signals=(), limit=600):
+        site = load_site(make_site(tmp_path / f"s{limit}", {"stream": {}}, time_limit_s=600))
+        site.trial.time_limit_s = limit
+        monkeypatch.setattr(run, "reframe_command", lambda *_: [sys.executable, "-c", script])
+        told, noted = Silent(), []
+        if signals:
+            threading.Timer(0.4, lambda: noted.extend(signals)).start()
+        outcome = run_reframe(site, tmp_path, tmp_path, ThisMachine(), told, noted)
+        return outcome, told.told
+
+    return call
+
+
+def test_ends_by_itself(reframe, tmp_path):
+    outcome, _ = reframe(ENDS.format(code=0))
+    assert (outcome.code, outcome.broken, outcome.why_not) == (0, False, "")
+    assert (tmp_path / "reframe.out").read_text() == "started\n"
+
+
+@pytest.mark.parametrize("code", [1, 2])
+def test_that_it_ran_nothing_is_noticed(reframe, tmp_path, code):
+    outcome, _ = reframe(ENDS.format(code=code))
+    assert outcome.broken
+    assert "started" in outcome.why_not
+    (tmp_path / REPORT_FILE).write_text("{}")
+    assert not reframe(ENDS.format(code=code), limit=601)[0].broken
+
+
+def test_signal_stops_it(reframe, tmp_path):
+    outcome, told = reframe(POLITE, signals=["Ctrl-C"])
+    assert outcome.why_not == "the trial was interrupted by Ctrl-C"
+    assert "bye" in (tmp_path / "reframe.out").read_text()
+    assert any("cancelling the jobs" in text for text in told)
+    assert not outcome.broken
+
+
+def test_limit_stops_it(reframe):
+    outcome, _ = reframe(POLITE, limit=1)
+    assert outcome.why_not == "the trial ran into its limit of 1 s"
+
+
+def test_one_that_does_not_end_is_killed(reframe, monkeypatch):
+    monkeypatch.setattr(run, "STOP_S", 0.5)
+    outcome, _ = reframe(RUDE, signals=["SIGTERM"])
+    assert outcome.why_not == "the trial was interrupted by SIGTERM"
+
+
+def test_jobs_that_are_left_are_cancelled(tmp_path):
+    """Those of this trial only, told by the folder they work in."""
+    said = []
+
+    class Slurm(ThisMachine):
+        def run(self, argv):
+            said.append(argv)
+            rows = f"7|{tmp_path}/t1/stage/a\n8|{tmp_path}/t10/stage/a\n9|{tmp_path}/t1/stage/b\n"
+            return subprocess.CompletedProcess(argv, 0, rows, "")
+
+    run.cancel_leftovers(tmp_path / "t1", Slurm())
+    assert said[-1] == ["scancel", "7", "9"]
