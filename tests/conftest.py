@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 from collections import Counter
 
 import pytest
@@ -24,6 +25,11 @@ NEEDS = {
 }
 #: beginnings of reasons to skip that no set-up of this machine could change
 UNAVOIDABLE = ("this release has no ",)
+
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and so all that they
+# start: tests of what an interrupt does would wait in vain.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @functools.cache

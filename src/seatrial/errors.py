@@ -31,6 +31,8 @@ class Problem:
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}" if self.line else f"{self.file}"
+        if not self.field and not self.message:
+            return where
         text = (
             f"{where}: {self.field}: {self.message}" if self.field else f"{where}: {self.message}"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from rich.console import Console
 
 from seatrial.errors import InputError, LabError
 from seatrial.site.model import Site
+from seatrial.stack.apt import install
+from seatrial.stack.machine import installed
 from seatrial.stack.provision import plan, provision
 from seatrial.trial.run import Machine, ThisMachine
 
@@ -45,6 +48,25 @@ def provision_lab(required: bool) -> None:
         out.print(f"without the lab's software: {error}", markup=False)
 
 
+#: what tests use beside the lab: a browser that looks at the report
+TEST_PACKAGES = ("chromium", "fonts-dejavu-core")
+
+
+def provision_tests() -> None:
+    """Install what only tests need, where root can; a test that misses it says so."""
+    missing = [name for name in TEST_PACKAGES if name not in installed()]
+    if not missing:
+        return
+    if os.geteuid() != 0:
+        out.print(f"without {', '.join(missing)}: installing Debian packages needs root")
+        return
+    out.print(f"The tests need, once: install {len(missing)} Debian packages: {' '.join(missing)}")
+    try:
+        install(missing, lambda line: out.print(f"  {line}", markup=False))
+    except LabError as error:
+        out.print(f"without {', '.join(missing)}: {error}", markup=False)
+
+
 @contextmanager
 def lab_for(site: Site, site_file: Path, output: Path, keep: bool) -> Iterator[Machine]:
     """The machine that a trial of ``site`` runs on; a lab that this starts is ended again."""
@@ -61,14 +83,14 @@ def lab_for(site: Site, site_file: Path, output: Path, keep: bool) -> Iterator[M
     lab = Lab(spec_for_site(str(site_file)))
     others = (signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, _as_interrupt) for number in others}
-    was_up = lab.is_up()
+    started = False  # a start that fails clears up after itself, but for the logs it names
     try:
         with out.status("starting the lab") as status:
-            lab.up(lambda line: status.update(line))
+            started = lab.up(lambda line: status.update(line))
         lab.add_bind(output.resolve())
         yield LabMachine(lab)
     finally:
-        if not was_up and not keep:
+        if started and not keep:
             # Ignored, not noted: the programs that this starts must not be interrupted either.
             for number in (signal.SIGINT, *others):
                 before.setdefault(number, signal.getsignal(number))

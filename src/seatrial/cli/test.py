@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from seatrial.cli.provision import provision_lab
+from seatrial.cli.provision import provision_lab, provision_tests
 from seatrial.site.load import CHECKOUT
 
 
@@ -23,5 +23,6 @@ def test(
     """Run the tests. Further arguments go to pytest, for example: seatrial test -- -k parser."""
     if provision:
         provision_lab(required=False)
+        provision_tests()
     command = [sys.executable, "-m", "pytest", *(arguments or [])]
     raise typer.Exit(subprocess.call(command, cwd=CHECKOUT))

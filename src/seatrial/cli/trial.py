@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,7 @@ from seatrial.errors import (
     InputError,
     LabError,
 )
+from seatrial.lab.programs import check_root
 from seatrial.report import terminal, write_all
 from seatrial.results.baseline import make_baseline
 from seatrial.results.record import Results, read_results
@@ -32,13 +34,16 @@ TRIALS = CHECKOUT / "trials"
 SiteOption = Annotated[str, typer.Option("--site", "-s", help="A site, or a path to its file.")]
 
 
+PARAMETER = re.compile(r"%(\w+)=(\d+)")
+
+
 class Bar:
     """Progress of a trial on the terminal; plain lines where it is not one."""
 
     def __init__(self) -> None:
         self.bar = Progress(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-            TimeElapsedColumn(), console=out,
+            TimeElapsedColumn(), console=out, disable=not out.is_terminal,
         )  # fmt: skip
         self.task = self.bar.add_task("starting ReFrame", total=None)
 
@@ -50,11 +55,14 @@ class Bar:
         self.bar.stop()
 
     def started(self, folder: Path, cases: int) -> None:
-        self.said(f"{cases} runs of cases; evidence goes to {folder}")
+        self.said(f"{cases} runs of cases, several in a job; evidence goes to {folder}")
 
     def line(self, word: str, done: int, total: int, name: str) -> None:
-        short = name.split(" /")[0].split(" @")[0]
+        # such as: NetPIPE %repeat=0 %num_nodes=2 /1a2b3c4d @lab:compute+openmpi-tcp
+        short, parameters = name.split(" ")[0], dict(PARAMETER.findall(name))
         where = name.rsplit("+", 1)[-1].split(" ")[0] if "+" in name else ""
+        if "repeat" in parameters:
+            where += f", repeat {int(parameters['repeat']) + 1}"
         if total:
             self.bar.update(self.task, completed=done, total=total)
         # ReFrame's FAIL may be a figure that its references reject or do not know: the judge
@@ -96,6 +104,7 @@ def trial(
     select(description, selection)
     load_requirements(file.with_name("requirements.yaml"))
     if description.lab:
+        check_root()
         provision_lab(required=True)
     prepare(file, selection)  # so that no lab is started for nothing
     with lab_for(description, file, output, keep_lab) as machine, Bar() as bar:

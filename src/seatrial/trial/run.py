@@ -231,6 +231,17 @@ def reframe_command(site: Site, folder: Path, config: Path, checks: list[str]) -
     return command + [f"--checkpath={CHECKS / check}.py" for check in checks]
 
 
+def database_folder(folder: Path, machine: Machine) -> Path:
+    """Where ReFrame keeps its results database: one for all trials, so that they can be compared.
+
+    It stays with the user that jobs run as, for another trial may be writing to it.
+    """
+    database = folder.parent / "reframe"
+    database.mkdir(exist_ok=True)
+    machine.own(database)
+    return database
+
+
 def run_reframe(
     site: Site,
     folder: Path,
@@ -243,7 +254,7 @@ def run_reframe(
     checks = [name for name, options in site.benchmarks if options is not None]
     env = {
         "SEATRIAL_RUN_FOLDER": str(folder),
-        "SEATRIAL_DATABASE_FOLDER": str(folder),
+        "SEATRIAL_DATABASE_FOLDER": str(database_folder(folder, machine)),
         REPEATS: str(site.trial.repeats),
         "RFM_IGNORE_REQNODENOTAVAIL": "1",
     }

@@ -8,6 +8,7 @@ every other rank becomes the program at once. The program's exit code is this on
 """
 
 import array
+import contextlib
 import fcntl
 import json
 import os
@@ -121,6 +122,12 @@ def reports(step):
         os.environ[key] = value.replace("{report_file}", os.path.abspath(name))
 
 
+def forward(pid, number):
+    # A program that is gone has ended by itself, and its own exit code says more.
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
 def wait(pid, word):
     """Wait for the child; meanwhile look a few times which libraries it has loaded."""
     files = []  # type: list[str]
@@ -158,7 +165,7 @@ def main(argv):
             print("run.py: %s: %s" % (command[0], error.strerror), file=sys.stderr)
             os._exit(127)
     for number in passed_on:
-        signal.signal(number, lambda received, frame: os.kill(pid, received))
+        signal.signal(number, lambda received, frame: forward(pid, received))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
     status, files = wait(pid, word)
     code = os.waitstatus_to_exitcode(status)
