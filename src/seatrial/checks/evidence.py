@@ -162,8 +162,9 @@ def prove(check, step, found: StepEvidence, folder: Path) -> PathProof:
         names = ", ".join(node["after"]["node"] for node in found.nodes) or "none"
         return PathProof(
             network=network, required_bytes=required, counters=[], crossed=False,
-            reason=f"ran on {len(found.nodes)} of {wanted} nodes (counters of: {names}): what moved "
-            "within a node, by shared memory or loopback, did not cross the network under test",
+            reason=f"ran on {len(found.nodes)} of {wanted} nodes (counters of: {names}): what "
+            "moved within a node, by shared memory or loopback, did not cross the network under "
+            "test",
         )  # fmt: skip
     reported = reported_path(check, step, folder)
     try:
