@@ -121,3 +121,15 @@ def test_sizes(text, size):
 def test_wrong_sizes(text):
     with pytest.raises(ValueError, match="not a size"):
         parse_size(text)
+
+
+def test_several_partitions_need_a_choice(changed):
+    two = "partitions:\n  debug:\n    nodes: n1\n"
+    file, _ = changed("partitions:\n", two)
+    with pytest.raises(InputError) as caught:
+        load_site(file)
+    assert [p.field for p in caught.value.problems] == ["trial.partition"]
+    assert "debug, compute" in caught.value.problems[0].message
+    file.write_text(file.read_text().replace("trial:\n", "trial:\n  partition: compute\n"))
+    load_site.cache_clear()
+    assert load_site(file).trial_partition == "compute"

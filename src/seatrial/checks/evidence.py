@@ -297,6 +297,8 @@ def driver_versions(steps: list[StepEvidence]) -> dict[str, str]:
     found: dict[str, str] = {}
     for step in steps:
         for node in step.nodes:
+            if node["after"].get("kernel"):
+                found["kernel"] = node["after"]["kernel"]
             for interface, data in node["after"]["interfaces"].items():
                 name = " ".join(filter(None, (data.get("driver"), data.get("version"))))
                 if name:

@@ -14,6 +14,7 @@ from seatrial.lab.engine import Lab
 from seatrial.lab.spec import LabSpec
 from seatrial.site.load import CHECKOUT, load_site, site_file
 from seatrial.site.model import Site
+from seatrial.stack import stack_folder
 
 
 def spec_for_site(name: str, instance: str | None = None, binds: tuple[Path, ...] = ()) -> LabSpec:
@@ -59,6 +60,7 @@ def lab_spec(site: Site, instance: str | None = None, binds: tuple[Path, ...] = 
         features=dict.fromkeys(site.node_names, features) if features else {},
         licenses=licenses or None,
         accounting=site.lab.accounting,
+        modulepath=(str(stack_folder() / "modules"),),
     )
 
 

@@ -111,6 +111,16 @@ def _benchmarks(site: Site) -> Iterable[Fault]:
 
 
 def _trial(site: Site) -> Iterable[Fault]:
+    if site.trial.partition is None and len(site.partitions) > 1:
+        names = ", ".join(site.partitions)
+        yield Fault(
+            "trial.partition",
+            f"there are several partitions ({names}), and a trial uses one of them",
+            f"add partition: {next(iter(site.partitions))}",
+        )
+    if site.trial.partition is not None and site.trial.partition not in site.partitions:
+        message = f"there is no partition {site.trial.partition!r}"
+        yield Fault("trial.partition", message, suggest(site.trial.partition, site.partitions))
     yield from unmatched("trial.profiles", site.trial.profiles, site.nic_profiles)
     known = {*site.transports, PLAIN_SOCKETS, NO_TRANSPORT}
     yield from unmatched("trial.transports", site.trial.transports, known)

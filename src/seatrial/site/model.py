@@ -206,6 +206,9 @@ class Benchmarks(Model):
 
 
 class TrialDefaults(Model):
+    partition: Name | None = Field(
+        default=None, description="the partition that trials use, where the site has several"
+    )
     repeats: int = Field(default=2, ge=1)
     profiles: list[Name] = ["default"]
     transports: list[str] = ["*"]
@@ -247,6 +250,11 @@ class Site(Model):
         for group in self.nodes:
             names.update(group.names)
         return list(names)
+
+    @property
+    def trial_partition(self) -> str:
+        """The partition that trials use: the one chosen, or the only one there is."""
+        return self.trial.partition or next(iter(self.partitions))
 
     def network_of(self, transport: str) -> str:
         """The network that a transport is tested on (its own, or the site's first of role test)."""

@@ -92,7 +92,9 @@ def _partition(site: Site, file: Path, name: str, profile: str) -> dict[str, Any
     feature = site.nic_profiles[profile].feature
     if feature:
         access.append(f"--constraint={feature}")
-    wanted = profile in matching(site.trial.profiles, site.nic_profiles)
+    wanted = name == site.trial_partition and profile in matching(
+        site.trial.profiles, site.nic_profiles
+    )
     features = [
         benchmark
         for benchmark, options in enabled(site)

@@ -13,7 +13,7 @@ from typing import Any
 
 from seatrial.stack.model import Blas, Stack, Transport, read
 
-__all__ = ["STACK_FOLDER", "Blas", "Stack", "Transport", "load_stack", "read"]
+__all__ = ["STACK_FOLDER", "Blas", "Stack", "Transport", "load_stack", "read", "stack_folder"]
 
 #: environment variable: a folder whose stack.json is used instead of the one of this checkout
 STACK_FOLDER = "SEATRIAL_STACK"
@@ -24,6 +24,11 @@ def load_stack(site: Any = None) -> Stack:
 
     Raises LabError where it has not been provisioned.
     """
+    return read(stack_folder())
+
+
+def stack_folder() -> Path:
+    """The folder of the stack: $SEATRIAL_STACK, else that of this checkout."""
     from seatrial.stack.provision import PREFIX
 
-    return read(Path(os.environ.get(STACK_FOLDER) or PREFIX))
+    return Path(os.environ.get(STACK_FOLDER) or PREFIX)

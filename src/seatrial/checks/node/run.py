@@ -84,6 +84,7 @@ def snapshot(networks):
             state[interface] = entry
     return {
         "node": socket.gethostname().split(".")[0],
+        "kernel": os.uname().release,
         "boot_id": read("/proc/sys/kernel/random/boot_id").strip(),
         "time": time.time(),
         "interfaces": state,
