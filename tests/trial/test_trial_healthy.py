@@ -17,7 +17,7 @@ from trial_support import MPI, SMALL, Silent, make_site, run_of
 from seatrial.cli.trial import VERDICT_CODES, baseline, judge_again, report
 from seatrial.errors import EXIT_ACCEPTED, EXIT_INCOMPLETE, EXIT_REJECTED
 from seatrial.lab.adapter import LabMachine
-from seatrial.results.record import read_results
+from seatrial.results.record import RESULTS_FILE, read_results, write_results
 from seatrial.results.requirements import load_requirements
 from seatrial.site.load import CHECKOUT
 from seatrial.stack import load_stack
@@ -170,6 +170,7 @@ def test_baseline_accepts_the_trial_it_is_made_of(try_site, place):
     results = try_site(file, transports=("tcp",))
     assert [run.repeat for run in results.runs] == [0, 1, 2]
     assert results.verdict.verdict == "incomplete"  # bandwidth has no requirement yet
+    steady(results)
     written = place / "requirements.yaml"
     baseline([results.folder], str(file), written)
     assert contract in written.read_text()
@@ -179,11 +180,23 @@ def test_baseline_accepts_the_trial_it_is_made_of(try_site, place):
     with pytest.raises(typer.Exit) as ended:
         judge_again(results.folder, written)
     judged = {j.metric: j.verdict for j in read_results(results.folder).judgements}
-    # A busy machine may make one figure too noisy for a baseline: then none is written for it.
-    covered = {"latency_us", *(rule.threshold.metric for rule in rules)}
-    assert {metric for metric, verdict in judged.items() if verdict == "pass"} == covered
-    complete = covered == set(judged)
-    assert ended.value.exit_code == (EXIT_ACCEPTED if complete else EXIT_INCOMPLETE)
+    assert set(judged.values()) == {"pass"}
+    assert {"latency_us", "bandwidth_MB_s"} <= set(judged)
+    assert ended.value.exit_code == EXIT_ACCEPTED
+
+
+def steady(results):
+    """Give each repeat the first one's figures, 1 % apart, in the file.
+
+    A busy machine makes figures too noisy for a baseline, which then rightly writes none; how
+    noisy is not what this test is about.
+    """
+    first = {metric.metric: metric.value for metric in results.runs[0].metrics}
+    for run in results.runs:
+        for metric in run.metrics:
+            metric.value = first[metric.metric] * (1 + 0.01 * run.repeat)
+    lines = [results.trial, *results.runs, *results.judgements, results.verdict]
+    write_results(results.folder / RESULTS_FILE, lines)
 
 
 def test_plain_reframe_runs_without_our_command_line(trial_lab, workplace):
