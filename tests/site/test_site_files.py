@@ -133,3 +133,12 @@ def test_several_partitions_need_a_choice(changed):
     file.write_text(file.read_text().replace("trial:\n", "trial:\n  partition: compute\n"))
     load_site.cache_clear()
     assert load_site(file).trial_partition == "compute"
+
+
+def test_a_profile_that_nobody_would_apply_is_refused(changed):
+    two = "nic_profiles:\n  bulk: {description: more coalescing, feature: nic_bulk}\n"
+    file, line = changed("nic_profiles:\n", two)
+    with pytest.raises(InputError) as caught:
+        load_site(file)
+    (problem,) = caught.value.problems
+    assert (problem.field, problem.line) == ("nic_profiles.bulk", line + 1)

@@ -77,6 +77,13 @@ def _profiles(site: Site) -> Iterable[Fault]:
                 "a profile other than default needs the Slurm feature that asks for it",
                 f"add feature: nic_{name.replace('-', '_')}",
             )
+        elif name != "default":
+            # Figures under the name of settings that nobody made would be worse than none.
+            yield Fault(
+                f"nic_profiles.{name}",
+                "this version does not set NICs: only 'default' can be tried",
+                "remove it for now",
+            )
 
 
 def _transports(site: Site) -> Iterable[Fault]:
