@@ -13,6 +13,7 @@ import pytest
 from lab_support import SESSION, job_state, wait_for
 
 from seatrial.errors import LabError
+from seatrial.lab import access, slowdown
 from seatrial.lab.engine import Lab
 from seatrial.lab.status import status
 
@@ -172,3 +173,19 @@ def test_a_job_can_be_cancelled(lab: Lab) -> None:
 def test_other_settings_are_refused_while_it_is_up(lab: Lab) -> None:
     with pytest.raises(LabError, match=r"other settings \(cpus\)"):
         Lab(dataclasses.replace(lab.spec, cpus=4)).up()
+
+
+def test_jobs_run_before_the_machines_other_work(lab: Lab) -> None:
+    """Where the kernel can weigh groups of processes, a job's are in one of the highest weight."""
+    controller = slowdown.controller()
+    if controller is None:
+        first = access.first_process(lab.spec, "n1")
+        assert first is not None
+        assert slowdown.put_first(SESSION, "n1", first) is False
+        return
+    kind, root = controller
+    out = lab.run(["srun", "-w", "n1", "cat", "/proc/self/cgroup"], check=True, timeout=30).stdout
+    group = lab.paths.netns("n1")
+    assert f"/{group}\n" in out
+    name, value = ("cpu.shares", "262144") if kind == "v1" else ("cpu.weight", "10000")
+    assert (root / group / name).read_text().strip() == value

@@ -412,3 +412,43 @@ def test_no_path_of_the_machine_is_recorded(tmp_path):
     file.write_text(f"schema: 1\nrequirements:{CONTRACT}")
     (j,) = judge(trial(NETPIPE), runs_of(NETPIPE, [50.0]), load_requirements(file))
     assert str(tmp_path) not in j.model_dump_json()
+
+
+BEST_RATIO = RATIO.replace("at_most: 3.0", "at_most: 3.0\n    statistic: best")
+
+
+def test_best_is_compared_with_the_best_of_the_other_metric():
+    """What disturbs one repeat of either side must not decide: only worse figures come of it."""
+    runs = runs_of(IMB, [50, 900], name="pingpong_us") + runs_of(NETPIPE, [20, 400])
+    (found,) = [
+        j for j in judge(trial(IMB, NETPIPE), runs, requirements(BEST_RATIO)) if j.case == IMB
+    ]
+    assert (found.verdict, found.reference, found.upper) == ("pass", 20, 60)
+    # Nor does a disturbed other side excuse a figure that is beyond the bound of its best.
+    runs = runs_of(IMB, [70, 900], name="pingpong_us") + runs_of(NETPIPE, [20, 400])
+    (found,) = [
+        j for j in judge(trial(IMB, NETPIPE), runs, requirements(BEST_RATIO)) if j.case == IMB
+    ]
+    assert found.verdict == "fail"
+
+
+def test_best_is_compared_with_the_best_of_the_peers():
+    links = {"n1-n2": [10, 100], "n1-n3": [99, 101], "n2-n3": [20, 100]}
+    runs = [
+        run(
+            PAIRS,
+            *(
+                metric(values[i], "bandwidth_MB_s", "MB/s", "higher", place)
+                for place, values in links.items()
+            ),
+            repeat=i,
+        )
+        for i in range(2)
+    ]
+    best = PEERS.replace("at_least: 0.5", "at_least: 0.5\n    statistic: best")
+    found = judge(trial(PAIRS, repeats=2), runs, requirements(best))
+    assert {j.place: (j.verdict, j.reference) for j in found} == {
+        "n1-n2": ("pass", 100.5),
+        "n1-n3": ("pass", 100),
+        "n2-n3": ("pass", 100.5),
+    }

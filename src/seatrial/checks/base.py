@@ -7,7 +7,6 @@ threshold: these come from the site through ReFrame's partition and environment.
 
 from __future__ import annotations
 
-import functools
 import os
 import shlex
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ from seatrial.results.parsers.base import Parsed
 from seatrial.results.record import Metric, Run
 
 NODE_FILES = Path(__file__).parent / "node"
-NODE_PYTHON = "/usr/bin/python3 -IS"
+NODE_PYTHON = ["/usr/bin/python3", "-IS"]
 MARGIN_S = 30  # of a job's time limit over the sum of its steps' limits
 PORT = 5700
 
@@ -99,9 +98,6 @@ class Check(rfm.RunOnlyRegressionTest):
         """The command by which the transport's stack runs a program."""
         return list(self.current_environ.extras["programs"][name])
 
-    def offers(self, name: str) -> bool:
-        return name in self.current_environ.extras["programs"]
-
     # -- the job
 
     @run_after("setup")
@@ -130,7 +126,7 @@ class Check(rfm.RunOnlyRegressionTest):
         if step.nodelist:
             launcher.append(f"--nodelist={step.nodelist}")
         launcher += self.current_environ.extras["launcher"]
-        wrapper = [*NODE_PYTHON.split(), "run.py", step.name, networks]
+        wrapper = [*NODE_PYTHON, "run.py", step.name, networks]
         if step.maps:
             wrapper += ["--maps", step.maps]
         return [*launcher, *wrapper, "--", *step.command]
@@ -145,7 +141,7 @@ class Check(rfm.RunOnlyRegressionTest):
     def pair(self, step: str, server: list[str], client: list[str], port: int) -> list[str]:
         """Command for a step of two ranks: a server, and a client that is told its address."""
         return [
-            *NODE_PYTHON.split(), "pair.py", step, self.interface, str(port),
+            *NODE_PYTHON, "pair.py", step, self.interface, str(port),
             *server, "--", *client,
         ]  # fmt: skip
 
@@ -182,10 +178,8 @@ class Check(rfm.RunOnlyRegressionTest):
         for run in self.runs:
             for metric in run.metrics:
                 name = figure_name(run, metric, several)
-                value = functools.partial(float, metric.value)
-                self.perf_variables[name] = sn.make_performance_function(
-                    sn.defer(value()), metric.unit
-                )
+                value = sn.defer(metric.value)
+                self.perf_variables[name] = sn.make_performance_function(value, metric.unit)
                 reference = context.reference(run.case, metric)
                 if reference:
                     references[name] = reference

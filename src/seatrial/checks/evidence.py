@@ -26,7 +26,10 @@ TAIL = 300
 
 @dataclass
 class StepEvidence:
-    """What one step left behind. Exactly one of ``parsed`` and ``reason`` is set."""
+    """What one step left behind. ``reason`` is why it is an error, empty where it is none.
+
+    A step whose path is not proven has both ``parsed`` and a reason.
+    """
 
     step: Any
     seconds: float | None = None

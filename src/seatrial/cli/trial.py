@@ -123,9 +123,6 @@ def show(results: Results) -> None:
     terminal.print_summary(results, out)
 
 
-FolderArgument = Annotated[Path, typer.Argument(help="A trial's folder; the newest where none.")]
-
-
 def newest(folder: Path | None) -> Path:
     """The folder given, or the newest trial. Raises InputError where there is none."""
     if folder:

@@ -25,7 +25,7 @@ def _hierarchies() -> list[tuple[str, Path, str]]:
     return [(row[2], Path(row[1]), row[3]) for row in rows if row[2] in ("cgroup", "cgroup2")]
 
 
-def _controller() -> tuple[str, Path] | None:
+def controller() -> tuple[str, Path] | None:
     """The hierarchy that has the cpu controller: (``v1`` or ``v2``, its root)."""
     for kind, root, options in _hierarchies():
         if kind == "cgroup" and "cpu" in options.split(","):
@@ -44,7 +44,7 @@ def put_first(instance: str, node: str, first: int) -> bool:
     A rank that waits for its turn behind something else would be measured as a slow network.
     A niceness is not enough: the kernel may group processes by session and weigh only the groups.
     """
-    found = _controller()
+    found = controller()
     if found is None:
         return False
     kind, root = found
@@ -67,7 +67,7 @@ def slow_down(instance: str, node: str, first: int, percent: float, cpus: int) -
 
     It holds for all processes of the node and what they start, jobs included.
     """
-    found = _controller()
+    found = controller()
     if found is None:
         raise LabError("this machine has no cgroup cpu controller: a node cannot be slowed")
     kind, root = found
