@@ -166,6 +166,8 @@ def _start_slurmd(lab: Lab, node: str) -> None:
         timeout=20,
         check=True,
     )
+    # It came through the door, not from the node's first process: it is in no group yet.
+    slowdown.put_first(lab.spec.instance, node, _first(lab, node))
 
 
 def clear(lab: Lab, node: str | None = None) -> list[state.Fault]:
