@@ -1,4 +1,4 @@
-"""One TCP stream by iperf3: bandwidth, and the CPU time it costs at both ends."""
+"""One TCP stream by iperf3: bandwidth, and what it costs at both ends: CPU time, interrupts."""
 
 import reframe as rfm
 from reframe.core.builtins import parameter
@@ -15,6 +15,7 @@ class Stream(Check):
     valid_systems = ["+stream"]
     valid_prog_environs = ["+stream"]
     num_nodes = parameter(context.node_counts("stream"))
+    tells_activity = True
 
     def steps(self):
         settings = self.settings

@@ -20,7 +20,8 @@ from seatrial.lab.adapter import spec_for_site
 from seatrial.lab.engine import Lab
 from seatrial.site.load import load_site
 from seatrial.trial.plan import Selection, select
-from seatrial.trial.run import reframe_command, write_config
+from seatrial.trial.reframe import reframe_command
+from seatrial.trial.run import write_config
 
 PROBE = Path(__file__).with_name("probe.py")
 NODE_FAIL_S = 90

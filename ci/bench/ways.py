@@ -23,7 +23,8 @@ from seatrial.lab.paths import LabPaths
 from seatrial.site.load import CHECKOUT
 from seatrial.site.model import Site
 from seatrial.stack import STACK_FOLDER
-from seatrial.trial.run import reframe_command, write_config
+from seatrial.trial.reframe import reframe_command
+from seatrial.trial.run import write_config
 
 OURS = "Seatrial"
 CHANGED = "Seatrial, changed"

@@ -66,6 +66,7 @@ def collected(job, parse=None):
 def test_whole(job):
     found = collected(job)
     assert (found.reason, found.seconds) == ("", 2.5)
+    assert found.benchmark_s == 1.0  # the program's own; the rest is Slurm's, and our looking
     assert found.proof.crossed
     assert found.proof.reported == "via eth1"
 

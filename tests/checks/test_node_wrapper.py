@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -62,6 +63,9 @@ def test_counters_of_a_program_that_sends(folder):
     assert lo.tx_bytes >= 50_000
     assert lo.rx_bytes >= 50_000
     assert data["after"]["interfaces"]["lo"]["mtu"] > 0
+    for which in ("before", "after"):
+        assert data[which]["softirqs"]["NET_RX"] >= 0
+        assert data[which]["ticks_per_s"] > 0
 
 
 @pytest.mark.parametrize(
@@ -139,6 +143,132 @@ def test_only_the_standard_library_without_site(folder):
         ]
         assert set(found) <= set(sys.stdlib_module_names)
         assert not {"subprocess", "asyncio", "logging"} & set(found) or name == "pair.py"
+
+
+@pytest.fixture
+def wrapper(tmp_path, monkeypatch):
+    """The wrapper as a module, with a /sys of its own."""
+    spec = importlib.util.spec_from_file_location("wrapper", NODE / "run.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "NET", str(tmp_path / "net"))
+    return module
+
+
+TABLE = [
+    line.split()
+    for line in """\
+ 24:        100         20   PCI-MSI 512-edge      virtio0-input.0
+ 25:          3          4   PCI-MSI 513-edge      mlx5_comp0@pci:0000:01:00.0
+ 26:          5          6   PCI-MSI 514-edge      eth2-TxRx-0
+ 27:          7          8   PCI-MSI 515-edge      eth2-TxRx-1
+ 28:          9         10   PCI-MSI 516-edge      eth22-TxRx-1
+LOC:     999999     999999   Local timer interrupts""".splitlines()
+]
+
+
+def device(tmp_path, interface, path, lines=(), legacy=""):
+    folder = tmp_path / "devices" / path
+    folder.mkdir(parents=True)
+    (tmp_path / "net" / interface).mkdir(parents=True)
+    (tmp_path / "net" / interface / "device").symlink_to(folder)
+    card = folder.parent if folder.name.startswith("virtio") else folder
+    for line in lines:
+        (card / "msi_irqs").mkdir(exist_ok=True)
+        (card / "msi_irqs" / line).touch()
+    if legacy:
+        (card / "irq").write_text(legacy + "\n")
+
+
+def test_interrupts_of_an_interface(wrapper, tmp_path):
+    device(tmp_path, "eth1", "pci0/0000:01:00.0", ["25"])  # named after the card
+    device(tmp_path, "eth0", "pci0/0000:00:03.0/virtio0", ["24"])
+    device(tmp_path, "eth3", "pci0/0000:02:00.0", legacy="25")
+    device(tmp_path, "eth4", "pci0/0000:03:00.0", legacy="0")
+    found = {name: wrapper.interrupts(name, TABLE) for name in ("eth0", "eth1", "eth2", "eth3")}
+    assert found == {"eth0": 120, "eth1": 7, "eth2": 26, "eth3": 7}
+    assert wrapper.interrupts("eth4", TABLE) is None
+    assert wrapper.interrupts("veth7", TABLE) is None  # no device: none is not zero
+
+
+# -- NIC profiles
+
+EVIDENCE = """
+def collect(declared, hostname, job=None):
+    with open("looks", "a") as stream:
+        stream.write("x")
+    if declared.get("broken"):
+        raise ValueError("no such interface")
+    return {"ok": True, "reason": "", "asked": [declared["profile"], declared["state_folder"], job],
+            "interfaces": {}}
+"""
+
+
+@pytest.fixture
+def package(tmp_path_factory):
+    """A stand-in for the node side of NIC profiles, which is a package anywhere."""
+    folder = tmp_path_factory.mktemp("libexec") / "node_side"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "evidence.py").write_text(EVIDENCE)
+    return folder
+
+
+def looked(folder, package, when, declared=None, env=None):
+    wanted = declared or {"profile": "jumbo", "state_folder": "/var/lib/x"}
+    (folder / "nic.json").write_text(json.dumps(wanted))
+    done = run(folder, "/bin/true", options=("--nic", "nic.json", package, when), env=env)
+    assert done.returncode == 0, done.stderr
+    return {file.name.split(".")[0]: json.loads(file.read_text())
+            for file in folder.glob("nic-*.json")}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("when", "names"),
+    [("before", {"nic-before"}), ("after", {"nic-after"}), ("both", {"nic-before", "nic-after"})],
+)
+def test_looks_at_the_settings(folder, package, when, names):
+    found = looked(folder, package, when, env={"SLURM_JOB_ID": "7"})
+    assert set(found) == names
+    for name, note in found.items():
+        assert note["ok"] is True
+        assert note["asked"] == ["jumbo", "/var/lib/x", "7"]
+        assert note["when"] == name.removeprefix("nic-")
+        assert 0 < note["seconds"] < 10
+        assert note["node"] == socket.gethostname().split(".")[0]
+    assert noted(folder)["exit_code"] == 0
+
+
+def test_first_look_before_and_last_look_after_stay(folder, package):
+    first = looked(folder, package, "both")
+    second = looked(folder, package, "both")
+    assert second["nic-before"] == first["nic-before"]
+    assert second["nic-after"]["seconds"] != first["nic-after"]["seconds"]
+    assert (folder / "looks").read_text() == "xxx"
+
+
+def test_look_that_fails_is_told_and_does_not_end_the_benchmark(folder, package):
+    declared = {"profile": "jumbo", "state_folder": "", "broken": True}
+    found = looked(folder, package, "before", declared)
+    assert found["nic-before"]["ok"] is False
+    assert "cannot be read: ValueError: no such interface" in found["nic-before"]["reason"]
+
+
+def test_node_side_that_is_not_there(folder, tmp_path):
+    found = looked(folder, tmp_path / "nowhere", "after")
+    assert found["nic-after"]["ok"] is False
+    assert "ModuleNotFoundError" in found["nic-after"]["reason"]
+
+
+def test_real_node_side_of_profiles(folder):
+    """Loaded from the checkout by a Python that knows none of its packages."""
+    node = socket.gethostname().split(".")[0]
+    declared = {"profile": "default", "state_folder": str(folder / "state"), "node": {},
+                "nodes": {node: {}}, "if_supported": [], "tests": {node: ["lo"]}}  # fmt: skip
+    package = CHECKOUT / "src" / "seatrial" / "nic" / "node"
+    note = looked(folder, package, "before", declared)["nic-before"]
+    assert (note["ok"], note["reason"]) == (True, "")
+    assert note["interfaces"]["lo"]["state"]["mtu"] > 0
 
 
 # -- pair.py

@@ -106,7 +106,7 @@ def test_wrong_site_file(here, tmp_path, old, new, where, what):
     ("words", "what"),
     [
         (["--site", "lba"], "did you mean 'lab'?"),
-        (["--profile", "lowlatency"], "known here: default"),
+        (["--profile", "lowlatency"], "known here: bulk, default"),
         (["--check", "netpip"], "did you mean 'netpipe'?"),
         (["--transport", "openmpi-tpc"], "did you mean 'openmpi-tcp'?"),
         (["--repeats", "0"], "--repeats"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seatrial.errors import InputError
-from seatrial.lab import faults, network, render
+from seatrial.lab import cables, network, render
 from seatrial.lab.boot import login_steps, node_steps
 from seatrial.lab.spec import LabSpec
 
@@ -34,6 +34,11 @@ def test_options_come_and_go() -> None:
     assert not [line for line in conf(accounting=False) if "Acct" in line or "Accounting" in line]
     assert not [line for line in conf(licenses=None) if line.startswith("Licenses")]
     assert "Licenses=cores:8" in conf(licenses="cores:8")
+
+
+def test_an_epilog_can_be_left_to_an_included_file() -> None:
+    assert "Epilog=/bin/true" in conf()
+    assert not [line for line in conf(epilog=None) if line.startswith("Epilog")]
 
 
 def test_extra_lines_come_last_so_that_they_win() -> None:
@@ -72,11 +77,21 @@ def test_hosts_have_a_name_per_network() -> None:
 
 
 def test_no_cable_passes_through_the_machines_own_namespace() -> None:
-    lines = network.switch_batch(LabSpec(test_mtu=9000)).splitlines()
+    lines = network.switch_batch(LabSpec(test_mtu=4000, switch_mtu=9000)).splitlines()
     cables = [line for line in lines if "type veth" in line]
     assert len(cables) == 5 + 4
     assert all(line.split()[-2] == "netns" for line in cables)
-    assert sum("mtu 9000" in line for line in cables) == 4
+    ends = [line.split(" peer ") for line in cables if "mtu" in line]
+    assert len(ends) == 4
+    assert all("mtu 9000" in mine and "mtu 4000" in theirs for mine, theirs in ends)
+
+
+def test_each_interface_has_an_address_of_its_own() -> None:
+    lines = network.switch_batch(LabSpec()).splitlines()
+    lines += [x for n in LabSpec().nodes for x in
+              network.host_batch(LabSpec(taps=("tap0",)), n).splitlines()]  # fmt: skip
+    found = [line.split(" address ")[1].split()[0] for line in lines if " address " in line]
+    assert len(set(found)) == len(found) == 5 + 4 + 4
 
 
 def test_login_has_no_test_interface() -> None:
@@ -99,15 +114,16 @@ def test_daemons_start_in_the_order_they_need_each_other(tmp_path) -> None:
     ("text", "bits"), [("100mbit", 10**8), ("1.5Gbit", 1_500_000_000), ("64kbit", 64_000)]
 )
 def test_rates(text: str, bits: int) -> None:
-    assert faults.parse_rate(text) == bits
+    assert cables.parse_rate(text) == bits
 
 
 @pytest.mark.parametrize("text", ["", "100", "100mb", "0mbit", "-1mbit", "1kbit", "fast"])
 def test_bad_rates(text: str) -> None:
     with pytest.raises(InputError, match="rate"):
-        faults.parse_rate(text)
+        cables.parse_rate(text)
 
 
 def test_a_bucket_holds_some_frames_at_any_rate() -> None:
-    assert faults.burst_bytes(10**4, 1500) >= 4 * 1518
-    assert faults.burst_bytes(10**10, 1500) == 1_250_000
+    assert cables.burst_bytes(10**4, 1500) >= 4 * 1518
+    assert cables.burst_bytes(10**10, 1500) == 1_250_000
+    assert cables.burst_bytes(10**4, 1500, 9216) >= 9234

@@ -18,13 +18,17 @@ from pathlib import Path
 
 from seatrial.results.record import (
     RESULTS_FILE,
+    Activity,
+    Allocation,
     Case,
     Counters,
     Curve,
     Job,
     Judgement,
     Metric,
+    NicProof,
     PathProof,
+    ProfileUse,
     Requirement,
     Results,
     Run,
@@ -117,6 +121,53 @@ def _nic(nodes: list[str], profile: str) -> dict[str, object]:
     }
 
 
+def _proofs(nodes: list[str], profile: str, job: str) -> list[NicProof]:
+    owner = "" if profile == "default" else job
+    return [
+        NicProof(node=node, when=when, ok=True, job=owner, seconds=0.04)
+        for node in nodes
+        for when in ("before", "after")
+    ]
+
+
+def _activity(step: str, nodes: list[str], profile: str, seconds: float) -> list[Activity]:
+    rate = {"default": 8000.0, "lowlat": 61000.0, "throughput": 2900.0}.get(profile, 5000.0)
+    return [
+        Activity(
+            step=step,
+            node=node,
+            seconds=seconds,
+            interrupts_per_s={"eth1": rate},
+            net_rx_per_s=rate * 1.1,
+            softirq_percent=rate / 2000,
+            irq_percent=rate / 20000,
+        )
+        for node in nodes
+    ]
+
+
+def _uses(runs: list[Run]) -> list[ProfileUse]:
+    """The profiles of the runs: the default, and others that one job each held."""
+    uses = []
+    for profile in dict.fromkeys(run.case.profile for run in runs):
+        own = [run for run in runs if run.case.profile == profile]
+        job = own[0].job.model_copy(update={"nodes": NODES, "held": True})
+        held = Allocation(job=job, waited_s=0.4, released_s=0.3, cases=len(own))
+        settings = {"eth1": {"coalesce.rx-usecs": 0, "ring.rx": 4096}}
+        other = profile != "default"
+        uses.append(
+            ProfileUse(
+                name=profile,
+                description=f"invented profile {profile}",
+                feature=f"nic_{profile}" if other else "",
+                statements=["profile x: does not reach transport y"] if other else [],
+                settings=dict.fromkeys(NODES, settings) if other else {},
+                allocations=[held] if other else [],
+            )
+        )
+    return uses
+
+
 class _Maker:
     """Collects runs; one method per kind of check."""
 
@@ -135,12 +186,13 @@ class _Maker:
         seconds: float = 25.0,
     ) -> None:
         nodes = NODES[: case.nodes]
+        job = _job(len(self.runs), nodes, seconds)
         self.runs.append(
             Run(
                 case=case,
                 repeat=repeat,
                 outcome="ran",
-                job=_job(len(self.runs), nodes, seconds),
+                job=job,
                 metrics=list(metrics),
                 curves=curves or [],
                 path=None
@@ -148,6 +200,8 @@ class _Maker:
                 else _proof(nodes, 900_000_000, seconds * 0.8, case.profile, True),
                 facts=facts or {},
                 nic=_nic(nodes, case.profile),
+                nic_proofs=_proofs(nodes, case.profile, job.id),
+                activity=_activity(case.check, nodes, case.profile, seconds),
                 versions={"kernel": "6.1.0-18", "driver": "e1000 7.3.21-k8", "mpi": case.transport},
                 evidence=f"evidence/{case.id}/{repeat}",
             )
@@ -392,6 +446,7 @@ def _results(
             repeats=repeats,
             cases=planned,
             notes=["SYNTHETIC: no figure in this report was measured.", *notes],
+            profiles=_uses(runs),
         ),
         runs=runs,
         judgements=judgements,
@@ -620,6 +675,10 @@ def weird() -> Results:
             case=stream,
             outcome="ran",
             path=proof,
+            nic_proofs=[NicProof(node="n1", when="after", ok=True, seconds=nan)],
+            activity=[
+                Activity(step="s", node="n1", seconds=1, net_rx_per_s=nan, softirq_percent=inf)
+            ],
             metrics=[metric("bandwidth_MB_s", nan), metric("cpu_sender_percent", inf)],
         ),
         Run(case=hpl, outcome="ran", metrics=[metric("hpl_GFLOPS", nan)]),
@@ -678,6 +737,17 @@ def hostile(text: str) -> Results:
             path=proof,
             facts={text: text, "nested": {text: [text, 1.0]}},
             nic={text: {text: {"before": {text: text}, "during": {text: text + "2"}}}},
+            nic_proofs=[NicProof(node=text, when="before", ok=False, reason=text, job=text)],
+            activity=[
+                Activity(
+                    step=text,
+                    node=text,
+                    seconds=1.0,
+                    interrupts_per_s={text: 1.0},
+                    net_rx_per_s=2.0,
+                    softirq_percent=1.0,
+                )
+            ],
             versions={text: text},
             evidence=text,
         )
@@ -710,6 +780,17 @@ def hostile(text: str) -> Results:
             "command": [text, text],
             "stack": {text: text, "source": text},
             "host": {text: [text]},
+            "profiles": [
+                ProfileUse(
+                    name=text,
+                    description=text,
+                    feature=text,
+                    statements=[text],
+                    settings={text: {text: {text: text}}},
+                    node_settings={text: text},
+                    allocations=[Allocation(job=Job(id=text, nodes=[text]), reason=text)],
+                )
+            ],
         }
     )
     return results.model_copy(update={"trial": trial})

@@ -94,10 +94,11 @@ def test_hpl_bars_carry_their_per_cent_of_dgemm():
 
 def test_cpu_use_is_shown_for_both_ends_and_interrupts_per_second():
     results = synthetic.accepted()
-    cpu, interrupts = cpu_figures(results.runs, keys_of(gather(results)))
+    cpu, interrupts, softirqs = cpu_figures(results.runs, keys_of(gather(results)))
     assert [trace["name"] for trace in cpu.data] == ["sender", "receiver"]
     assert cpu.data[1]["text"] == ["default", "lowlat", "throughput"]
     assert interrupts.data[0]["y"][1] == pytest.approx(61000, rel=1e-3)
+    assert softirqs.data[0]["y"][1] == pytest.approx(67100)
 
 
 def test_interrupts_need_a_time():

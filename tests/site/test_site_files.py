@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
 import pytest
 from ruamel.yaml import YAML
+from typer.testing import CliRunner
 
+from seatrial.cli.site import app as site_commands
 from seatrial.cli.site import site_schema
 from seatrial.errors import InputError
+from seatrial.nic.policy import compile_policy
 from seatrial.site import load
+from seatrial.site.fields import parse_cpus, parse_rate, parse_size
 from seatrial.site.load import CHECKOUT, load_site, site_names
-from seatrial.site.model import parse_size
 from seatrial.site.starting_point import write_starting_point
 
 LAB = CHECKOUT / "site-configs" / "lab" / "site.yaml"
@@ -49,7 +53,6 @@ def test_shipped_sites_have_no_errors(name):
         ("interface: eth1", "interface: eth0", "networks.test.interface", ("eth0", "mgmt")),
         ("  openmpi-ucx:\n", "  openmpi-ucx:\n    network: tset\n",
          "transports.openmpi-ucx.network", ("tset", "'test'")),
-        ("profiles: [default]", "profiles: [low-latency]", "trial.profiles.0", ("low-latency",)),
         ("    max_bytes: 1 MiB\n", "    max_bytes: 1 MB\n", "benchmarks.netpipe.max_bytes",
          ("MiB",)),
         ("  hpl:\n", "  hpll:\n", "benchmarks.hpll", ("hpl",)),
@@ -70,6 +73,17 @@ def test_a_fault_is_named_with_its_line_and_field(changed, old, new, field, word
     assert found[0].correction
     for word in words:
         assert word in f"{found[0].message} {found[0].correction}"
+
+
+def test_a_trial_of_an_unknown_profile_is_refused(changed):
+    file, _ = changed("name: lab\n", "name: lab\n")
+    text = re.sub(r"(?m)^  profiles: .*$", "  profiles: [none-such]", file.read_text())
+    file.write_text(text)
+    with pytest.raises(InputError) as caught:
+        load_site(file)
+    (problem,) = caught.value.problems
+    assert problem.field == "trial.profiles.0"
+    assert text.splitlines()[problem.line - 1] == "  profiles: [none-such]"
 
 
 def test_all_faults_are_reported_at_once(changed):
@@ -96,6 +110,9 @@ def test_starting_point_is_valid_and_commented(tmp_path):
     folder = write_starting_point(tmp_path / "harbour", "harbour", "node[01-16]", "ens1f0")
     assert load_site(folder / "site.yaml").networks["test"].interface == "ens1f0"
     assert (folder / "site.yaml").read_text().count("#") > 8
+    profiles = compile_policy(load_site(folder / "site.yaml"))["profiles"]
+    assert {"default", "low-latency"} < set(profiles)
+    assert profiles["bulk"]["interfaces"]["ens1f0"]["coalesce.rx-usecs"] == 100
     with pytest.raises(InputError, match="exists already"):
         write_starting_point(folder, "harbour", "n1", "eth1")
 
@@ -117,6 +134,33 @@ def test_sizes(text, size):
     assert parse_size(text) == size
 
 
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [("1 Gbit/s", 10**9), ("2.5Gbit/s", 2_500_000_000), ("100 Mbit/s", 10**8), (8000, 8000)],
+)
+def test_rates(text, rate):
+    assert parse_rate(text) == rate
+
+
+@pytest.mark.parametrize("text", ["1 GB/s", "1 gbit/s", "0", "-8", "4", "0.1 kbit/s", ""])
+def test_wrong_rates(text):
+    with pytest.raises(ValueError, match="not a"):
+        parse_rate(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus"), [("3,1,2", "1-3"), ("0", "0"), (4, "4"), ("0-1, 3,8-9", "0-1,3,8-9")]
+)
+def test_cpu_lists_have_one_form(text, cpus):
+    assert parse_cpus(text) == cpus
+
+
+@pytest.mark.parametrize("text", ["", "a", "3-1", "0,,1", "9999", "0-3;reboot", "-1"])
+def test_wrong_cpu_lists(text):
+    with pytest.raises(ValueError, match="not a CPU list"):
+        parse_cpus(text)
+
+
 @pytest.mark.parametrize("text", ["4 MB", "", "-1", "1.5 KiB", "4 KiB x"])
 def test_wrong_sizes(text):
     with pytest.raises(ValueError, match="not a size"):
@@ -135,10 +179,22 @@ def test_several_partitions_need_a_choice(changed):
     assert load_site(file).trial_partition == "compute"
 
 
-def test_a_profile_that_nobody_would_apply_is_refused(changed):
-    two = "nic_profiles:\n  bulk: {description: more coalescing, feature: nic_bulk}\n"
+def test_a_profile_that_sets_nothing_is_refused(changed):
+    two = "nic_profiles:\n  idle: {description: more coalescing, feature: nic_idle}\n"
     file, line = changed("nic_profiles:\n", two)
     with pytest.raises(InputError) as caught:
         load_site(file)
     (problem,) = caught.value.problems
-    assert (problem.field, problem.line) == ("nic_profiles.bulk", line + 1)
+    assert (problem.field, problem.line) == ("nic_profiles.idle", line + 1)
+
+
+def test_site_check_says_where_a_profile_has_no_effect(changed):
+    file, _ = changed("nic_profiles:\n", "nic_profiles:\n  slow: {base: 'ready:cpu-saving'}\n")
+    text = file.read_text().replace("  openmpi-ucx:\n", "  openmpi-ucx:\n    data_path: verbs\n")
+    file.write_text(text)
+    file.with_name("requirements.yaml").write_text("schema: 1\nrequirements: []\n")
+    result = CliRunner().invoke(site_commands, ["check", str(file)])
+    assert result.exit_code == 0, result.output
+    assert "no errors" in result.output
+    sentence = "profile slow: coalescing and offloads do not reach transport openmpi-ucx"
+    assert sentence in result.output

@@ -5,13 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from trial_support import Silent, make_site
 
+from seatrial.results.record import Case
 from seatrial.site.load import load_site
+from seatrial.trial import reframe as runner
 from seatrial.trial import run
-from seatrial.trial.run import REPORT_FILE, ThisMachine, run_reframe
+from seatrial.trial.machine import ThisMachine
+from seatrial.trial.reframe import report_file, run_reframe
+from seatrial.trial.session import Session
 
 ENDS = "import sys; print('started'); sys.exit({code})"
 POLITE = (
@@ -28,12 +33,15 @@ def reframe(tmp_path, monkeypatch):
     def call(script, signals=(), limit=600):
         site = load_site(make_site(tmp_path / f"s{limit}", {"stream": {}}, time_limit_s=600))
         site.trial.time_limit_s = limit
-        monkeypatch.setattr(run, "reframe_command", lambda *_: [sys.executable, "-c", script])
+        monkeypatch.setattr(runner, "reframe_command", lambda *_: [sys.executable, "-c", script])
         told, noted = Silent(), []
         if signals:
             threading.Timer(0.4, lambda: noted.extend(signals)).start()
-        outcome = run_reframe(site, tmp_path, tmp_path, ThisMachine(), told, noted)
-        return outcome, told.told
+        case = Case(check="stream", transport="tcp", nodes=2)
+        session = Session(
+            site, tmp_path, tmp_path, ThisMachine(), told, [case], noted, time.monotonic() + limit
+        )
+        return run_reframe(session), told.told
 
     return call
 
@@ -49,7 +57,7 @@ def test_that_it_ran_nothing_is_noticed(reframe, tmp_path, code):
     outcome, _ = reframe(ENDS.format(code=code))
     assert outcome.broken
     assert "started" in outcome.why_not
-    (tmp_path / REPORT_FILE).write_text("{}")
+    (tmp_path / report_file("default")).write_text("{}")
     assert not reframe(ENDS.format(code=code), limit=601)[0].broken
 
 
@@ -67,7 +75,7 @@ def test_limit_stops_it(reframe):
 
 
 def test_one_that_does_not_end_is_killed(reframe, monkeypatch):
-    monkeypatch.setattr(run, "STOP_S", 0.5)
+    monkeypatch.setattr(runner, "STOP_S", 0.5)
     outcome, _ = reframe(RUDE, signals=["SIGTERM"])
     assert outcome.why_not == "the trial was interrupted by SIGTERM"
 

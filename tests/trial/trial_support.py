@@ -36,15 +36,22 @@ def make_site(
     benchmarks: dict[str, dict[str, Any]],
     requirements: str = ALL_INFORMATIVE,
     transports: dict[str, dict[str, Any]] | None = None,
+    nic_profiles: dict[str, dict[str, Any]] | None = None,
     **trial: Any,
 ) -> Path:
-    """A site like the lab with these benchmarks only, in a new folder; returns its file."""
+    """A site like the lab with these benchmarks only, in a new folder; returns its file.
+
+    ``nic_profiles`` are those beside the default, ``transports`` all transports; None for
+    transports means the lab's.
+    """
     yaml = YAML()  # keeps the order, in which the cases run
     site = yaml.load((LAB_SITE / "site.yaml").read_text())
     site["name"] = folder.name
     site["benchmarks"] = benchmarks
     if transports is not None:
         site["transports"] = transports
+    default = site["nic_profiles"]["default"]
+    site["nic_profiles"] = {"default": default, **(nic_profiles or {})}
     site["trial"] = {"repeats": 1, **trial}
     folder.mkdir(parents=True)
     with (folder / "site.yaml").open("w") as stream:

@@ -16,7 +16,7 @@ import reframe as rfm
 import reframe.utility.sanity as sn
 from reframe.core.builtins import parameter, run_after, run_before, sanity_function, variable
 
-from seatrial.checks import context
+from seatrial.checks import context, nic
 from seatrial.checks.evidence import collect, write_evidence
 from seatrial.results.parsers.base import Parsed
 from seatrial.results.record import Metric, Run
@@ -57,6 +57,8 @@ class Check(rfm.RunOnlyRegressionTest):
     repeat = parameter(range(context.repeats()), loggable=True)
     #: the benchmark reports the volume it moved, so the counters must show it
     proves_path = variable(bool, value=True)
+    #: interrupts and softirqs are figures of this check, and not only noted beside its figures
+    tells_activity = variable(bool, value=False)
 
     sourcesdir = str(NODE_FILES)
     executable = "true"
@@ -117,18 +119,28 @@ class Check(rfm.RunOnlyRegressionTest):
         """The command that starts one step: launcher, then the node-side wrapper, then program."""
         nodes = step.nodes or self.num_nodes
         networks = ",".join(f"{name}={net.interface}" for name, net in context.networks())
+        held = context.allocation(self)
         launcher = [
             "srun", f"--nodes={nodes}", f"--ntasks={nodes * step.tasks_per_node}",
             f"--ntasks-per-node={step.tasks_per_node}", "--kill-on-bad-exit=1", "--wait=5",
             # The step before has ended, but its node daemons may not have said so yet.
             "--overlap",
         ]  # fmt: skip
-        if step.nodelist:
-            launcher.append(f"--nodelist={step.nodelist}")
+        if held:
+            launcher.append(f"--jobid={held['job']}")
+        if step.nodelist or held or nodes < self.num_nodes:
+            # Which nodes is said here and not left to Slurm: the last look at a node's settings
+            # is in the last step that runs on it.
+            numbers = nic.node_numbers(step, self.num_nodes)
+            names = ",".join(f"$SEATRIAL_NODE_{number}" for number in numbers)
+            launcher.append(f"--nodelist={names}")
         launcher += self.current_environ.extras["launcher"]
         wrapper = [*NODE_PYTHON, "run.py", step.name, networks]
         if step.maps:
             wrapper += ["--maps", step.maps]
+        when = nic.occasions(self.step_list, self.num_nodes).get(step.name)
+        if when:
+            wrapper += nic.wrapper_options(when)
         return [*launcher, *wrapper, "--", *step.command]
 
     def overcommit(self, step: Step) -> dict[str, str]:
@@ -147,7 +159,12 @@ class Check(rfm.RunOnlyRegressionTest):
 
     @run_before("run")
     def write_steps(self):
-        self.prerun_cmds = ["source ./job.sh"]
+        nic.write_declared(context.profile(self), Path(self.stagedir))
+        held = context.allocation(self)
+        self.prerun_cmds = [
+            *(allocation_variables(held, self.num_nodes) if held else []),
+            "source ./job.sh",
+        ]
         for step in self.step_list:
             self.prerun_cmds += step.setup
             command = self.srun(step)
@@ -184,6 +201,17 @@ class Check(rfm.RunOnlyRegressionTest):
                 if reference:
                     references[name] = reference
         self.reference = {"*": references}
+
+
+def allocation_variables(held: dict, nodes: int) -> list[str]:
+    """Shell lines that stand in for Slurm's environment in a script that is no job of its own.
+
+    It uses the first ``nodes`` of the nodes that the trial holds.
+    """
+    return [
+        f"export SLURM_JOB_ID={shlex.quote(held['job'])}",
+        f"export SLURM_JOB_NODELIST={shlex.quote(','.join(held['nodes'][:nodes]))}",
+    ]
 
 
 def text_of(step: Step, folder: Path) -> str:

@@ -53,6 +53,12 @@ def profile(check) -> str:
     return check.current_partition.extras["profile"]
 
 
+def allocation(check) -> dict | None:
+    """The job that the trial holds for this partition (``job``, ``nodes``); None: each check's
+    own."""
+    return check.current_partition.extras.get("allocation")
+
+
 def versions(check) -> dict[str, str]:
     return dict(check.current_environ.extras.get("versions", {}))
 

@@ -11,13 +11,15 @@ import re
 import signal
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from seatrial.checks import context
+from seatrial.checks import activity as activities
+from seatrial.checks import context, nic
 from seatrial.results.parsers import counters
 from seatrial.results.parsers.base import Parsed, ParseError
-from seatrial.results.record import Case, Counters, Metric, PathProof, Run
+from seatrial.results.record import Activity, Case, Counters, Metric, PathProof, Run
 
 EVIDENCE_FILE = "evidence.json"
 TIMED_OUT = 124, 137  # exit codes of timeout(1): its own, and after --kill-after
@@ -33,11 +35,27 @@ class StepEvidence:
 
     step: Any
     seconds: float | None = None
+    began: float | None = None  # s since the epoch
     parsed: Parsed | None = None
     phase: str = ""
     reason: str = ""
     proof: PathProof | None = None
     nodes: list[dict] = field(default_factory=list)
+
+    @property
+    def benchmark_s(self) -> float:
+        """Time of the program itself, by the node where it took longest; else of the whole step.
+
+        The rest of the step is Slurm's start and end of it, and the look at the NICs' settings.
+        """
+        spans = [_span(node) for node in self.nodes]
+        return max([span for span in spans if span is not None], default=self.seconds or 0.0)
+
+    @property
+    def activity(self) -> list[Activity]:
+        """What the nodes' kernels did meanwhile."""
+        found = [activities.activity(self.step.name, node) for node in self.nodes]
+        return [one for one in found if one is not None]
 
     def fail(self, phase: str, reason: str) -> StepEvidence:
         self.phase, self.reason = phase, reason
@@ -52,7 +70,7 @@ def collect(check, step, folder: Path) -> StepEvidence:
         said = tail(folder, "rfm_job")
         return found.fail("run", f"the job ended before step {step.name} did{said}")
     begin, end, code, limit = line
-    found.seconds = end - begin
+    found.began, found.seconds = begin, end - begin
     found.nodes = node_files(folder, step.name)
     if code in TIMED_OUT and found.seconds >= limit:
         return found.fail("run", f"step {step.name} was ended after its limit of {limit:.0f} s")
@@ -70,6 +88,14 @@ def collect(check, step, folder: Path) -> StepEvidence:
         if not found.proof.crossed:
             found.fail("path", f"step {step.name}: {found.proof.reason}")
     return found
+
+
+def _span(node: dict) -> float | None:
+    """Seconds from a node's look before the step's program to that after it."""
+    try:
+        return max(0.0, float(node["after"]["time"]) - float(node["before"]["time"]))
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def ending(code: int, nodes: list[dict]) -> str:
@@ -197,14 +223,40 @@ def reported_path(check, step, folder: Path) -> str:
 def write_evidence(check, steps: list[StepEvidence], folder: Path) -> list[Run]:
     """One ``run`` record per variant, written to evidence.json; returns them."""
     runs = []
+    notes = nic.notes(folder)
     for variant in dict.fromkeys(found.step.variant for found in steps):
         of_variant = [found for found in steps if found.step.variant == variant]
-        runs.append(make_run(check, variant, of_variant))
+        run = make_run(check, variant, of_variant)
+        run.nic = nic_states(steps, nic.states(notes))
+        run.nic_proofs = nic.proofs(notes)
+        hold_against_profile(run, check)
+        runs.append(run)
     text = json.dumps([run.model_dump(mode="json", by_alias=True) for run in runs], indent=1)
     partial = folder / (EVIDENCE_FILE + ".partial")
     partial.write_text(text)
     partial.replace(folder / EVIDENCE_FILE)
     return runs
+
+
+def hold_against_profile(run: Run, check) -> None:
+    """Make the run an error where a node had not, or does not show, its NIC profile's settings.
+
+    Wrong settings come before what else failed, since they may be its cause; a node that shows
+    nothing comes after it, since it is more likely its effect. Figures are dropped.
+    """
+    profile = run.case.profile
+    wrong = nic.fault(profile, run.nic_proofs)
+    if wrong:
+        run.reason = "; ".join(part for part in (wrong, run.reason) if part)
+    elif run.outcome == "ran":
+        numbers = {
+            number for step in check.step_list for number in nic.node_numbers(step, check.num_nodes)
+        }
+        run.reason = nic.lacking(profile, run.nic_proofs, len(numbers))
+        wrong = run.reason
+    if wrong:
+        run.outcome, run.phase = "error", "profile"
+        run.metrics, run.curves = [], []
 
 
 def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
@@ -232,12 +284,31 @@ def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
                 for curve in found.parsed.curves
             ]
         run.facts.update(found.parsed.facts)
+        run.activity += found.activity
+        if check.tells_activity and not found.reason:
+            run.metrics += activities.metrics(found.activity, check.interface)
     run.metrics = best_of(run.metrics)
     run.path = combine([found.proof for found in steps if found.proof])
-    run.job.benchmark_s = sum(found.seconds or 0.0 for found in steps)
-    run.nic = nic_states(steps)
+    run.job.benchmark_s = sum(found.benchmark_s for found in steps)
+    set_times(run, steps)
     run.versions = {**context.versions(check), **driver_versions(steps)}
     return run
+
+
+def set_times(run: Run, steps: list[StepEvidence]) -> None:
+    """When the steps ran and where. Slurm's account of the job replaces it, if the job is theirs
+    alone."""
+    begins = [found.began for found in steps if found.began is not None]
+    ends = [
+        found.began + found.seconds
+        for found in steps
+        if found.began is not None and found.seconds is not None
+    ]
+    if begins:
+        run.job.started = datetime.fromtimestamp(min(begins)).astimezone()
+    if ends:
+        run.job.ended = datetime.fromtimestamp(max(ends)).astimezone()
+    run.job.nodes = sorted({node["after"]["node"] for found in steps for node in found.nodes})
 
 
 def best_of(metrics: list[Metric]) -> list[Metric]:
@@ -280,19 +351,27 @@ def combine(proofs: Iterable[PathProof]) -> PathProof | None:
 STATE_FIELDS = ("network", "mtu", "driver", "version", "firmware", "bus")
 
 
-def nic_states(steps: list[StepEvidence]) -> dict[str, Any]:
-    """node -> interface -> settings before the first and after the last step."""
+def nic_states(
+    steps: list[StepEvidence], settings: dict[tuple[str, str, str], dict[str, Any]]
+) -> dict[str, Any]:
+    """node -> interface -> before the first and after the last step: what it is, and how set.
+
+    ``settings`` are those in force by (node, interface, before or after).
+    """
     states: dict[str, Any] = {}
     for found in steps:
         for node in found.nodes:
             for when in ("before", "after"):
                 for interface, data in node[when]["interfaces"].items():
                     entry = states.setdefault(node[when]["node"], {}).setdefault(interface, {})
-                    settings = {key: data[key] for key in STATE_FIELDS if key in data}
+                    known = {key: data[key] for key in STATE_FIELDS if key in data}
                     if when == "before":
-                        entry.setdefault("before", settings)
+                        entry.setdefault("before", known)
                     else:
-                        entry["after"] = settings
+                        entry["after"] = known
+    for (name, interface, when), state in settings.items():
+        entry = states.setdefault(name, {}).setdefault(interface, {})
+        entry[when] = {**entry.get(when, {}), **state}
     return states
 
 

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 import seatrial
-from seatrial.cli import lab, site, stack, test, trial
+from seatrial.cli import job, lab, nic, site, slurm, stack, test, trial
 from seatrial.errors import EXIT_BAD_INPUT, InputError, SeatrialError
 
 EPILOG = (
@@ -36,6 +36,9 @@ app.command("test", context_settings={"ignore_unknown_options": True})(test.test
 app.add_typer(site.app, name="site")
 app.add_typer(lab.app, name="lab")
 app.add_typer(stack.app, name="stack")
+app.add_typer(nic.app, name="nic")
+app.add_typer(slurm.app, name="slurm")
+app.add_typer(job.app, name="job")
 
 
 def _version(wanted: bool) -> None:

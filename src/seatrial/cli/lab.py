@@ -109,8 +109,10 @@ def shell(
         list[str] | None, typer.Argument(help="What to run; nothing: a login shell.")
     ] = None,
     instance: Instance = "lab",
-    node: Annotated[str, typer.Option(help="Where to run it.")] = LOGIN,
-    user: Annotated[str | None, typer.Option(help="Who runs it: the job user, or root.")] = None,
+    node: Annotated[str, typer.Option("--node", "-n", help="Where to run it.")] = LOGIN,
+    user: Annotated[
+        str | None, typer.Option("--user", "-u", help="Who runs it: the job user, or root.")
+    ] = None,
 ) -> None:
     """Run a command in the lab, with its input, output and exit code; or open a shell."""
     lab = Lab.attach(instance)

@@ -15,7 +15,7 @@ from seatrial.site.model import Site
 from seatrial.stack.apt import install
 from seatrial.stack.machine import installed
 from seatrial.stack.provision import plan, provision
-from seatrial.trial.run import Machine, ThisMachine
+from seatrial.trial.machine import Machine, ThisMachine
 
 out = Console(highlight=False, soft_wrap=True)
 
@@ -48,8 +48,8 @@ def provision_lab(required: bool) -> None:
         out.print(f"without the lab's software: {error}", markup=False)
 
 
-#: what tests use beside the lab: a browser that looks at the report
-TEST_PACKAGES = ("chromium", "fonts-dejavu-core")
+#: what tests use beside the lab: a browser that looks at the report, a reader of job scripts
+TEST_PACKAGES = ("chromium", "fonts-dejavu-core", "shellcheck")
 
 
 def provision_tests() -> None:

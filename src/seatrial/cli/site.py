@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from seatrial.errors import InputError, Problem
+from seatrial.nic.reach import statements
 from seatrial.results.requirements import load_requirements
 from seatrial.site.load import configs_folder, load_site, site_file, site_names
 from seatrial.site.model import Site
@@ -59,6 +60,9 @@ def check(
     if problems:
         raise InputError(problems)
     out.print(f"{', '.join(names)}: no errors")
+    for name in names:
+        for sentence in statements(load_site(site_file(name))):
+            out.print(f"{name}: note: {sentence}")
 
 
 @app.command()

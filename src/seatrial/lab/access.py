@@ -16,6 +16,7 @@ from seatrial.lab.processes import read_pid_file
 from seatrial.lab.programs import PATH, find
 from seatrial.lab.spec import LabSpec
 
+_TIME = Path("/proc/self/ns/time")  # since Linux 5.6
 _LMOD_INIT = Path("/usr/share/lmod/lmod/init/bash")
 
 
@@ -37,7 +38,8 @@ def entry(
     if pid is None:
         raise LabError(f"lab {spec.instance}: {host} is not running: seatrial lab up")
     command = [find("nsenter") or "nsenter", "--target", str(pid)]
-    command += ["--net", "--uts", "--ipc", "--mount", "--pid", "--"]
+    command += ["--net", "--uts", "--ipc", "--mount", "--pid"]
+    command += [*(["--time"] if _TIME.exists() else []), "--"]
     if user == spec.user:
         ids = ["--reuid", str(spec.uid), "--regid", str(spec.gid)]
         command += [find("setpriv") or "setpriv", *ids, "--init-groups", "--"]

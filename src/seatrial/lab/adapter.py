@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from ClusterShell.NodeSet import NodeSet
 
@@ -14,7 +15,12 @@ from seatrial.lab.engine import Lab
 from seatrial.lab.spec import LabSpec
 from seatrial.site.load import CHECKOUT, load_site, site_file
 from seatrial.site.model import Site
+from seatrial.slurm.lab import nic_settings
 from seatrial.stack import stack_folder
+
+#: what an ordinary switch lets through, where the site says nothing
+SWITCH_MTU = 9216
+TAP = "tap0"
 
 
 def spec_for_site(name: str, instance: str | None = None, binds: tuple[Path, ...] = ()) -> LabSpec:
@@ -31,10 +37,10 @@ def lab_spec(site: Site, instance: str | None = None, binds: tuple[Path, ...] = 
     management = [net for net in site.networks.values() if net.role == "management"]
     test = [net for net in site.networks.values() if net.role == "test"]
     interfaces = [net.interface for net in (*management, *test)]
-    if interfaces != ["eth0", "eth1"]:
+    if interfaces not in (["eth0", "eth1"], ["eth0", "eth1", TAP]):
         raise InputError(
-            f"site {site.name}: a native lab has one management network on eth0 and one test "
-            f"network on eth1, not {', '.join(interfaces)}"
+            f"site {site.name}: a native lab has one management network on eth0, one test "
+            f"network on eth1 and may have a second on {TAP}, not {', '.join(interfaces)}"
         )
     cores, memory = {group.cores for group in site.nodes}, {g.memory_MiB for g in site.nodes}
     if len(cores) > 1 or len(memory) > 1:
@@ -45,22 +51,25 @@ def lab_spec(site: Site, instance: str | None = None, binds: tuple[Path, ...] = 
     licenses = ",".join(
         f"{name}:{count or os.cpu_count() or 1}" for name, count in site.slurm.licenses.items()
     )
-    features = tuple(p.feature for p in site.nic_profiles.values() if p.feature)
+    instance = instance or os.environ.get("SEATRIAL_LAB_INSTANCE") or site.name.replace("-", "_")
+    settings: dict[str, Any] = {"extra_slurm_conf": tuple(site.slurm.config)}
+    settings |= nic_settings(site, instance)
     return LabSpec(
-        instance=instance or os.environ.get("SEATRIAL_LAB_INSTANCE") or site.name.replace("-", "_"),
+        instance=instance,
         nodes=tuple(site.node_names),
         cpus=cores.pop(),
         memory_mb=memory.pop(),
         mgmt_subnet=management[0].subnet,
         test_subnet=test[0].subnet,
         test_mtu=test[0].mtu,
+        switch_mtu=max(test[0].switch_mtu or SWITCH_MTU, test[0].mtu),
+        taps=tuple(net.interface for net in test[1:]),
         binds=binds,
-        extra_slurm_conf=tuple(site.slurm.config),
         partitions=tuple(site.partitions),
-        features=dict.fromkeys(site.node_names, features) if features else {},
         licenses=licenses or None,
         accounting=site.lab.accounting,
         modulepath=(str(stack_folder() / "modules"),),
+        **settings,
     )
 
 

@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from seatrial.errors import LabError
 from seatrial.lab import mounts, render
+from seatrial.lab.network import TEST
 from seatrial.lab.paths import HOST_ETC, LabPaths
 from seatrial.lab.programs import PATH, Programs, find
 from seatrial.lab.spec import LOGIN, LabSpec
@@ -25,6 +27,11 @@ Step = dict[str, Any]
 
 def _mkdir(path: str, user: str, mode: str = "755") -> Step:
     return {"mkdir": path, "user": user, "mode": mode}
+
+
+def _run(spec: LabSpec, node: str, argv: Sequence[str], must: bool) -> Step:
+    log = str(LabPaths(spec.instance).log(node, "boot"))
+    return {"run": list(argv), "log": log, "timeout": BOOT_TIMEOUT, "must": must}
 
 
 def slurmd_command() -> list[str]:
@@ -58,7 +65,10 @@ def node_steps(spec: LabSpec, node: str) -> list[Step]:
     paths = LabPaths(spec.instance)
     return [
         *_munge(spec, node),
+        # Stated numbers of queues are all used at first, and a NIC at its default uses few.
+        _run(spec, node, [find("ethtool") or "ethtool", "-L", TEST, "rx", "1", "tx", "1"], True),
         _mkdir(render.SLURM_FOLDER, "root"),
+        *([_run(spec, node, spec.before_slurmd, False)] if spec.before_slurmd else []),
         {"wait_socket": render.MUNGE_SOCKET, "timeout": BOOT_TIMEOUT},
         {"wait_file": str(paths.controller_ready), "timeout": BOOT_TIMEOUT},
         {

@@ -13,7 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.errors import LabError
-from seatrial.lab import access, binds, boot, database, etc, network, processes, slowdown, state
+from seatrial.lab import (
+    access,
+    binds,
+    boot,
+    cables,
+    database,
+    etc,
+    network,
+    processes,
+    slowdown,
+    state,
+)
 from seatrial.lab.paths import DATA_ROOT, RUN_ROOT, LabPaths
 from seatrial.lab.programs import check_machine, check_root, programs
 from seatrial.lab.spec import LOGIN, LabSpec
@@ -170,13 +181,14 @@ class Lab:
             running.save()
 
     def revive(self, nodes: Sequence[str], lock: int) -> None:
-        """Boot dead nodes again; the caller holds the lock."""
+        """Boot dead nodes again, with new interfaces; the caller holds the lock."""
         running = state.load(self.spec.instance)
-        cut = {f.node for f in running.faults if f.detail == "down"} if running else set()
         for node in nodes:
-            for name in ("mgmt",) if node in cut else ("mgmt", "test"):
-                port = network.switch_port(node, name)
-                network.ip("-n", self.paths.netns("switch"), "link", "set", port, "up")
+            network.replug(self.spec, node)
+        # What is wrong with a cable is still wrong after its node was restarted.
+        for fault in running.faults if running else []:
+            if fault.kind == "link" and fault.node in nodes:
+                cables.spoil(self.spec, fault.node, fault.detail)
         self._boot(nodes, lock)
         self.wait_ready(nodes)
 

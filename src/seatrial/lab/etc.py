@@ -8,8 +8,10 @@ a mount upon it away. Nor is it a copy: what is installed later must be seen.
 
 from __future__ import annotations
 
+import compileall
 import os
 import pwd
+import py_compile
 import secrets
 import shutil
 from pathlib import Path
@@ -100,6 +102,11 @@ def write_etc(spec: LabSpec, programs: Programs) -> None:
     _file(slurm_folder / "slurmdbd.conf", render.slurmdbd_conf(slurm.pw_name), 0o600, slurm)
     for name, text in spec.slurm_files.items():
         _file(slurm_folder / Path(name).name, text, 0o755 if text.startswith("#!") else 0o644)
+    for name, text in spec.files.items():
+        path = paths.data / name
+        _folder(path.parent)
+        _file(path, text, 0o755 if text.startswith("#!") else 0o644)
+    _compile({paths.data / Path(name).parent for name in spec.files if name.endswith(".py")})
     lmod = _folder(etc / "lmod")
     _file(lmod / "modulespath", "".join(f"{folder}\n" for folder in module_path(spec)))
     ours = {*own, "slurm", "lmod"}
@@ -110,6 +117,14 @@ def write_etc(spec: LabSpec, programs: Programs) -> None:
         # A link of the machine keeps its text: it stands at the same depth.
         target = Path(entry.path).readlink() if entry.is_symlink() else HOST_ETC / entry.name
         link.symlink_to(target)
+
+
+def _compile(folders: set[Path]) -> None:
+    """Python programs of the nodes start fast, as where they were installed."""
+    for folder in sorted(folders):
+        compileall.compile_dir(
+            str(folder), quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH
+        )
 
 
 def module_path(spec: LabSpec) -> list[str]:

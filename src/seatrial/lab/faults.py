@@ -7,35 +7,11 @@ it and nobody takes a crippled lab for a sound one.
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator
 
 from seatrial.errors import InputError, LabError
-from seatrial.lab import access, boot, network, processes, slowdown, state
+from seatrial.lab import access, boot, cables, processes, slowdown, state
 from seatrial.lab.engine import Lab
-from seatrial.lab.network import TEST, switch_port
-from seatrial.lab.paths import SWITCH
-
-_RATE = re.compile(r"(\d+(?:\.\d+)?)(bit|kbit|mbit|gbit)")
-_BITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
-# tbf: what may pass at once. 1 ms of the rate keeps short messages honest, but
-# not below a few frames, or the shaper would never let one through.
-_BURST_SECONDS = 0.001
-_LATENCY = "20ms"
-
-
-def parse_rate(text: str) -> int:
-    """Bits per second of ``100mbit`` or ``1.5gbit`` (decimal units). Raises InputError."""
-    found = _RATE.fullmatch(text.strip().lower())
-    bits = float(found[1]) * _BITS[found[2]] if found else 0
-    if bits < 8000:
-        raise InputError(f"rate {text!r} is not like 100mbit or 1.5gbit, at least 8kbit")
-    return int(bits)
-
-
-def burst_bytes(rate: int, mtu: int) -> int:
-    """Token bucket size in bytes for a rate in bit/s on a link of that MTU."""
-    return max(int(rate / 8 * _BURST_SECONDS), 4 * (mtu + 18))
 
 
 @contextlib.contextmanager
@@ -72,35 +48,20 @@ def _first(lab: Lab, node: str) -> int:
     return pid
 
 
-def _ends(lab: Lab, node: str) -> tuple[tuple[str, str], tuple[str, str]]:
-    """(namespace, interface) of both ends of a node's test cable."""
-    switch_end = (lab.paths.netns(SWITCH), switch_port(node))
-    return (lab.paths.netns(node), TEST), switch_end
-
-
 def slow_link(lab: Lab, node: str, rate: str) -> None:
     """Limit a node's test link to ``rate`` (such as 100mbit) in each direction."""
-    bits = parse_rate(rate)
-    burst = str(burst_bytes(bits, lab.spec.test_mtu))
+    cables.parse_rate(rate)
     with _planting(lab, node) as running:
-        for namespace, interface in _ends(lab, node):
-            shaper = ["root", "tbf", "rate", f"{bits}bit", "burst", burst, "latency", _LATENCY]
-            network.run_program(
-                "tc", "-n", namespace, "qdisc", "replace", "dev", interface, *shaper
-            )
-        _record(running, "link", node, f"rate {rate}")
+        detail = f"rate {rate}"
+        cables.spoil(lab.spec, node, detail)
+        _record(running, "link", node, detail)
 
 
 def cut_link(lab: Lab, node: str) -> None:
     """Pull a node's test cable: the node sees its eth1 lose the carrier."""
     with _planting(lab, node) as running:
-        _set_port(lab, node, "test", "down")
+        cables.spoil(lab.spec, node, "down")
         _record(running, "link", node, "down")
-
-
-def _set_port(lab: Lab, node: str, name: str, how: str) -> None:
-    port = switch_port(node, name)
-    network.ip("-n", lab.paths.netns(SWITCH), "link", "set", port, how)
 
 
 def slow_cpu(lab: Lab, node: str, percent: float) -> None:
@@ -121,7 +82,7 @@ def kill_node(lab: Lab, node: str) -> None:
         pid = _first(lab, node)
         # First the cables: a dead node does not refuse connections, it is silent.
         for name in ("mgmt", "test"):
-            _set_port(lab, node, name, "down")
+            cables.set_port(lab.spec, node, name, "down")
         inside = list(processes.in_node(pid))
         processes.kill_all([pid])
         if left := processes.wait_gone(inside, 10):
@@ -155,6 +116,17 @@ def _start_slurmd(lab: Lab, node: str) -> None:
     if "slurmd" in processes.names_in_node(_first(lab, node)):
         return
     log = lab.paths.log(node, "slurmd.out")
+    if lab.spec.before_slurmd:
+        # As at boot: on a real node the service manager does it before each start of slurmd.
+        boot_log = lab.paths.log(node, "boot")
+        lab.run(
+            ["sh", "-c", f'exec "$@" >>{boot_log} 2>&1', "sh", *lab.spec.before_slurmd],
+            user="root",
+            node=node,
+            env=boot.controlling_environment(),
+            cwd="/",
+            timeout=boot.BOOT_TIMEOUT,
+        )
     # The shell ends at once and leaves slurmd to the node's first process.
     script = f'"$@" >>{log} 2>&1 </dev/null &'
     lab.run(
@@ -182,13 +154,7 @@ def clear(lab: Lab, node: str | None = None) -> list[state.Fault]:
         chosen = [f for f in running.faults if node in (None, f.node)]
         for fault in chosen:
             if fault.kind == "link":
-                for namespace, interface in _ends(lab, fault.node):
-                    with contextlib.suppress(LabError):  # a cut link has no shaper
-                        network.run_program(
-                            "tc", "-n", namespace, "qdisc", "del", "dev", interface, "root"
-                        )
-                if fault.detail == "down":
-                    _set_port(lab, fault.node, "test", "up")
+                cables.mend(lab.spec, fault.node, fault.detail)
             elif fault.kind == "cpu":
                 slowdown.restore(lab.spec.instance, fault.node)
             elif fault.kind == "slurmd":

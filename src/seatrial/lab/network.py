@@ -1,5 +1,8 @@
 """The lab's network: two bridges in a namespace of their own, a cable per node and network.
 
+The test bridge is a switch with its own frame size, greater than what the
+nodes boot with: an MTU that is set on two nodes carries frames of that size.
+
 The machine's root namespace gets no interface at any time: both ends of every
 cable are made in the switch's namespace and one is put into the node's. The
 ``ip`` program does it in a few batches: making 10 cables takes it less time
@@ -25,6 +28,8 @@ from seatrial.lab.spec import LOGIN, LabSpec
 
 MGMT = "eth0"
 TEST = "eth1"
+#: queues of a node's eth1 in each direction; it boots with one in use
+QUEUES = 2
 _BIND_MARK = RUN_ROOT / ".netns-bind"
 
 
@@ -87,23 +92,59 @@ def make(spec: LabSpec, keep: tuple[int, ...] = ()) -> None:
 
 def switch_batch(spec: LabSpec) -> str:
     """``ip`` commands, one per line, for the switch's namespace."""
-    paths = LabPaths(spec.instance)
     lines = ["link set lo up"]
     for network in ("mgmt", "test"):
-        mtu = f" mtu {spec.test_mtu}" if network == "test" else ""
+        mtu = f" mtu {spec.switch_mtu}" if network == "test" else ""
         lines += [
             # No spanning tree, no learning of multicast groups: nothing may delay a frame.
             f"link add {network}{mtu} type bridge forward_delay 0 stp_state 0 mcast_snooping 0",
             f"link set {network} addrgenmode none up",
         ]
-        for host in spec.hosts if network == "mgmt" else spec.nodes:
-            port = switch_port(host, network)
-            inner = MGMT if network == "mgmt" else TEST
-            lines += [
-                f"link add {port}{mtu} type veth peer name {inner}{mtu} netns {paths.netns(host)}",
-                f"link set {port} master {network} addrgenmode none up",
-            ]
+    lines += [line for host in spec.hosts for line in _cables(spec, host)]
     return "\n".join(lines) + "\n"
+
+
+def _cables(spec: LabSpec, host: str) -> Iterator[str]:
+    """``ip`` commands for the switch's namespace that plug a host in."""
+    netns = LabPaths(spec.instance).netns(host)
+    inner = {"mgmt": MGMT} if host == LOGIN else {"mgmt": MGMT, "test": TEST}
+    for number, (network, interface) in enumerate(inner.items()):
+        mine = theirs = ""
+        if network == "test":
+            mine = f" mtu {spec.switch_mtu}"
+            # Stated, because the kernel would give as many queues as the machine has processors.
+            theirs = f" mtu {spec.test_mtu} numtxqueues {QUEUES} numrxqueues {QUEUES}"
+        address = _hardware_address(spec, host, number)
+        port = switch_port(host, network)
+        yield (
+            f"link add {port}{mine} type veth"
+            f" peer name {interface} address {address}{theirs} netns {netns}"
+        )
+        yield f"link set {port} master {network} addrgenmode none up"
+
+
+def _hardware_address(spec: LabSpec, host: str, number: int) -> str:
+    """Of a host's interface of that number: the same after a reboot, as a NIC's own is."""
+    index = spec.hosts.index(host)
+    return f"02:73:{number:02x}:00:{index >> 8:02x}:{index & 255:02x}"
+
+
+def replug(spec: LabSpec, host: str) -> None:
+    """Give a dead host a new namespace and new cables, as after a cold start. Raises LabError.
+
+    Whatever was set on its interfaces, or made beside them, is gone.
+    """
+    paths = LabPaths(spec.instance)
+    switch = paths.netns(SWITCH)
+    for network in ("mgmt", "test"):
+        with contextlib.suppress(LabError):  # one that was not plugged in
+            ip("-n", switch, "link", "del", switch_port(host, network))
+    with _registry():
+        with contextlib.suppress(LabError):
+            ip("netns", "del", paths.netns(host))
+        ip("netns", "add", paths.netns(host))
+    ip("-n", switch, "-batch", "-", batch="\n".join(_cables(spec, host)) + "\n")
+    ip("-n", paths.netns(host), "-batch", "-", batch=host_batch(spec, host))
 
 
 def host_batch(spec: LabSpec, host: str) -> str:
@@ -119,6 +160,12 @@ def host_batch(spec: LabSpec, host: str) -> str:
             f"link set {name} addrgenmode none",
             f"addr add {address}/{length} dev {name}",
             f"link set {name} up",
+        ]
+    for number, name in enumerate(spec.taps if host != LOGIN else (), 2):
+        address = _hardware_address(spec, host, number)
+        lines += [
+            f"tuntap add dev {name} mode tap",
+            f"link set {name} address {address} addrgenmode none up",
         ]
     return "\n".join(lines) + "\n"
 

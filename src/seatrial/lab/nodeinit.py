@@ -31,6 +31,7 @@ from typing import Any
 from seatrial.lab import mounts
 from seatrial.lab.processes import start_time
 
+CLONE_NEWTIME = 0x00000080
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
 CLONE_NEWIPC = 0x08000000
@@ -59,6 +60,19 @@ def enter_netns(path: str) -> None:
     os.close(descriptor)
 
 
+def start_clock() -> None:
+    """Let the node's children count time since its own boot: that is how Slurm sees a reboot.
+
+    Where the kernel cannot, the node shows the machine's.
+    """
+    if mounts.LIBC.unshare(CLONE_NEWTIME):
+        return
+    clocks = {"monotonic": time.CLOCK_MONOTONIC, "boottime": time.CLOCK_BOOTTIME}
+    with contextlib.suppress(OSError):
+        lines = (f"{name} -{int(time.clock_gettime(clock))} 0\n" for name, clock in clocks.items())
+        Path("/proc/self/timens_offsets").write_text("".join(lines))
+
+
 def set_up_mounts(config: dict[str, Any]) -> None:
     """The node's own view of the file system. Raises OSError naming the step."""
     mounts.mount("none", "/", "", mounts.MS_REC | mounts.MS_SLAVE)
@@ -73,11 +87,23 @@ def set_up_mounts(config: dict[str, Any]) -> None:
     mounts.mount("proc", "/proc", "proc", mounts.MS_NOSUID | mounts.MS_NODEV | mounts.MS_NOEXEC)
     # sysfs shows the interfaces of the namespace it was mounted from.
     mounts.mount("sysfs", "/sys", "sysfs", mounts.MS_NOSUID | mounts.MS_NODEV | mounts.MS_NOEXEC)
+    mount_boot_id()
     if config["freezer"]:
         mounts.mount("tmpfs", "/sys/fs/cgroup", "tmpfs", 0, "mode=755")
         freezer = Path("/sys/fs/cgroup/freezer")
         freezer.mkdir()
         mounts.mount("cgroup", str(freezer), "cgroup", 0, "freezer")
+
+
+def mount_boot_id() -> None:
+    """Let this boot of the node have an identity of its own, as that of a machine has.
+
+    By it what is kept on a node's disk knows that the node was restarted since.
+    """
+    own = Path("/run/seatrial-boot-id")
+    own.write_text(Path("/proc/sys/kernel/random/uuid").read_text())
+    own.chmod(0o444)
+    mounts.mount(str(own), "/proc/sys/kernel/random/boot_id", "", mounts.MS_BIND)
 
 
 def is_listening(port: int) -> bool:
@@ -104,8 +130,9 @@ def run_step(step: dict[str, Any], daemons: dict[str, tuple[subprocess.Popen[byt
 
     A step has one of the keys ``mkdir`` (with ``user``, ``mode``), ``copy``
     (``[source, target]``), ``daemon`` (a name, with ``argv``, ``log`` and maybe
-    ``user``), ``touch`` (a file), ``wait_socket``, ``wait_file`` (a path) or
-    ``wait_port`` (the waits with ``timeout`` in seconds).
+    ``user``), ``run`` (a command, with ``log``, ``timeout`` in seconds and
+    ``must``: whether it has to succeed), ``touch`` (a file), ``wait_socket``,
+    ``wait_file`` (a path) or ``wait_port`` (the waits with ``timeout``).
     """
     if "mkdir" in step:
         path = Path(step["mkdir"])
@@ -136,10 +163,32 @@ def run_step(step: dict[str, Any], daemons: dict[str, tuple[subprocess.Popen[byt
                 **options,
             )
         daemons[step["daemon"]] = (process, step["log"])
+    elif "run" in step:
+        _run(step)
     elif "touch" in step:
         Path(step["touch"]).touch()
     else:
         _wait(step, daemons)
+
+
+def _run(step: dict[str, Any]) -> None:
+    with Path(step["log"]).open("ab") as log:
+        try:
+            code = subprocess.call(
+                step["run"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                timeout=step["timeout"],
+            )
+            how = f"ended with {code}"
+        except (OSError, subprocess.TimeoutExpired) as error:
+            code, how = 1, str(error)
+        if code:
+            log.write(f"{step['run'][0]}: {how}\n".encode())
+    if code and step["must"]:
+        raise RuntimeError(f"{' '.join(step['run'])}: {how}: {_tail(step['log'])}")
 
 
 def _copy_owned(source: str, target: str) -> None:
@@ -214,6 +263,7 @@ def main(arguments: list[str]) -> int:
     enter_netns(config["netns"])
     read_end, write_end = os.pipe()
     mounts.check(mounts.LIBC.unshare(CLONE_NEWPID), "unshare pid")
+    start_clock()
     child = os.fork()
     if child == 0:
         try:

@@ -19,6 +19,7 @@ from seatrial.lab.render import Version
 _ALWAYS = {
     "ip": "iproute2",
     "tc": "iproute2",
+    "ethtool": "ethtool",
     "nsenter": "util-linux",
     "setpriv": "util-linux",
     "munged": "munge",

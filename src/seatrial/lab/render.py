@@ -58,9 +58,6 @@ def slurm_conf(spec: LabSpec, slurm_user: str, pmix: bool) -> str:
         "SchedulerType=sched/backfill",
         # The defaults wait seconds before a job starts, to spare a busy controller.
         "SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=1,bf_interval=1",
-        # Only the end of an epilog makes slurmctld schedule at once: without one, the next job
-        # waits for the next of the intervals above, which are whole seconds (0.29 s a job).
-        "Epilog=/bin/true",
         "ReturnToService=2",
         "JobRequeue=0",
         "SlurmctldTimeout=30",
@@ -76,6 +73,10 @@ def slurm_conf(spec: LabSpec, slurm_user: str, pmix: bool) -> str:
         "MinJobAge=600",
         "TmpFS=/tmp",
     ]
+    if spec.epilog:
+        # Only the end of an epilog makes slurmctld schedule at once: without one, the next job
+        # waits for the next of the intervals above, which are whole seconds (0.29 s a job).
+        lines.append(f"Epilog={spec.epilog}")
     if pmix:
         lines.append("MpiDefault=pmix")
     if spec.licenses:

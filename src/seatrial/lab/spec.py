@@ -26,6 +26,7 @@ LOGIN = "login"
 _INSTANCE = re.compile(r"[a-z][a-z0-9_]{0,19}")
 # ``<node>-mgmt`` is an interface name, of which the kernel takes 15 characters.
 _NODE = re.compile(r"[a-z][a-z0-9-]{0,9}")
+_INTERFACE = re.compile(r"[a-z][a-z0-9]{0,14}")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 
@@ -48,6 +49,15 @@ class LabSpec:
     name to its text, put next to slurm.conf (for instance ``job_submit.lua``).
     The first of ``partitions`` is the default; each holds all nodes.
     ``modulepath`` goes before the distribution's module folders.
+
+    ``test_mtu`` is what a node's eth1 boots with, ``switch_mtu`` what the test
+    switch lets through (both in bytes of payload). ``taps`` are further
+    interfaces of each node, without carrier or address. ``files`` maps paths
+    relative to the instance's data folder to texts; what is below ``etc`` there
+    is in the nodes' /etc. ``epilog`` is Slurm's Epilog, None where
+    ``extra_slurm_conf`` or a file that it includes names one. ``before_slurmd``
+    is run as root on a node before each start of its slurmd; how it ends is
+    only noted in the node's log.
     """
 
     instance: str = "lab"
@@ -57,6 +67,8 @@ class LabSpec:
     mgmt_subnet: str = "10.73.0.0/24"
     test_subnet: str = "10.73.1.0/24"
     test_mtu: int = 1500
+    switch_mtu: int = 9216
+    taps: tuple[str, ...] = ()
     user: str = "sailor"
     uid: int = 2000
     gid: int = 2000
@@ -64,6 +76,9 @@ class LabSpec:
     binds: tuple[Path, ...] = ()
     extra_slurm_conf: tuple[str, ...] = ()
     slurm_files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    epilog: str | None = "/bin/true"
+    before_slurmd: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ("main",)
     features: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     licenses: str | None = field(default_factory=_default_licenses)
@@ -93,6 +108,14 @@ class LabSpec:
             yield "cpus and memory_mb must be above 0"
         if not 576 <= self.test_mtu <= 65535:
             yield f"test_mtu {self.test_mtu} is not between 576 and 65535"
+        if not self.test_mtu <= self.switch_mtu <= 65535:
+            yield f"switch_mtu {self.switch_mtu} is not between test_mtu and 65535"
+        for name in self.taps:
+            if not _INTERFACE.fullmatch(name) or name in ("lo", "eth0", "eth1"):
+                yield f"tap {name!r} is no interface name, or is taken"
+        for name in self.files:
+            if Path(name).is_absolute() or ".." in Path(name).parts:
+                yield f"file {name!r} is not below the lab's data folder"
         if not self.partitions:
             yield "there are no partitions"
         for node in self.features:
@@ -159,8 +182,9 @@ class LabSpec:
     def from_json(cls, text: str) -> LabSpec:
         """The spec that :meth:`to_json` wrote."""
         data = json.loads(text)
-        for name in ("nodes", "extra_slurm_conf", "partitions", "modulepath"):
-            data[name] = tuple(data[name])
+        for each in dataclasses.fields(cls):
+            if str(each.type).startswith("tuple"):
+                data[each.name] = tuple(data[each.name])
         data["checkout"] = Path(data["checkout"])
         data["binds"] = tuple(Path(p) for p in data["binds"])
         data["features"] = {node: tuple(names) for node, names in data["features"].items()}

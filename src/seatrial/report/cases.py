@@ -37,6 +37,7 @@ class NicState:
     phases: list[str]
     changed: list[tuple[str, list[str]]]
     same: str
+    others: int  # settings that are neither: as under the default profile, or not asked for
     left_changed: bool  # after is not as before: somebody's settings stayed on the node
 
 
@@ -97,15 +98,30 @@ def raw_files(run: Run, folder: Path) -> list[Link]:
     return links
 
 
-def nic_states(run: Run) -> tuple[list[NicState], str]:
-    """What the records say of the NICs; the second item holds what has another shape, as JSON."""
+#: of an interface, what is always said
+_IDENTITY = ("network", "driver", "version", "firmware", "bus", "mtu")
+_SHORT = 16  # a state of no more settings is shown whole
+Usual = dict[tuple[str, str], dict[str, Any]]
+Declared = dict[tuple[str, str, str], set[str]]
+
+
+def nic_states(
+    run: Run, usual: Usual | None = None, declared: Declared | None = None
+) -> tuple[list[NicState], str]:
+    """What the records say of the NICs; the second item holds what has another shape, as JSON.
+
+    Of a long state those settings are shown that the profile makes (``declared``), or that are
+    not as under the default profile (``usual``); the rest is counted.
+    """
     states: list[NicState] = []
     other: dict[str, Any] = {}
     for node, interfaces in run.nic.items():
         for interface, state in interfaces.items() if isinstance(interfaces, dict) else ():
             phases = [p for p in _PHASES if isinstance(state, dict) and p in state]
             if phases:
-                states.append(_nic_state(str(node), str(interface), state, phases))
+                place = (str(node), str(interface))
+                named = (declared or {}).get((run.case.profile, *place), set())
+                states.append(_nic_state(*place, state, phases, named, (usual or {}).get(place)))
             else:
                 other[f"{node} {interface}"] = state
         if not isinstance(interfaces, dict):
@@ -113,18 +129,33 @@ def nic_states(run: Run) -> tuple[list[NicState], str]:
     return states, json.dumps(other, ensure_ascii=False, default=str, indent=1) if other else ""
 
 
-def _nic_state(node: str, interface: str, state: dict[str, Any], phases: list[str]) -> NicState:
+def _nic_state(
+    node: str,
+    interface: str,
+    state: dict[str, Any],
+    phases: list[str],
+    declared: set[str],
+    usual: dict[str, Any] | None,
+) -> NicState:
+    as_usual = dict(flat(usual)) if usual else {}
     by_phase = [dict(flat(state[phase])) for phase in phases]
     names = list(dict.fromkeys(name for values in by_phase for name in values))
-    changed, same = [], []
+    changed, same, others = [], [], 0
     for name in names:
         values = [phase.get(name, "–") for phase in by_phase]
         if len(set(values)) > 1:
             changed.append((name, values))
-        else:
+        elif (
+            len(names) <= _SHORT
+            or name in _IDENTITY
+            or name in declared
+            or (usual is not None and as_usual.get(name) != values[0])
+        ):
             same.append(f"{name}={values[0]}" if name else values[0])
+        else:
+            others += 1
     left = "before" in state and "after" in state and state["before"] != state["after"]
-    return NicState(node, interface, phases, changed, "  ".join(same), left)
+    return NicState(node, interface, phases, changed, "  ".join(same), others, left)
 
 
 @dataclass(frozen=True)

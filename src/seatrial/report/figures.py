@@ -381,7 +381,7 @@ def cpu_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
                 Table(["profile", "bandwidth_MB_s", *ends], rows),
             )
         )
-    return figures + _interrupt_figure(listed)
+    return [*figures, *_interrupt_figure(listed), *_softirq_figure(listed)]
 
 
 def _stream_name(case: Case) -> str:
@@ -436,6 +436,55 @@ def _interrupt_figure(runs: list[Run]) -> list[Figure]:
                 bargap=_gap(max(len(by_case) for by_case in rates.values())),
             ),
             Table(["profile", "interface", "interrupts per second"], rows),
+        )
+    ]
+
+
+def _softirq_figure(runs: list[Run]) -> list[Figure]:
+    """How often the kernel handled received frames, and the processor time of that."""
+    rates: dict[Case, list[float]] = {}
+    shares: dict[Case, list[float]] = {}
+    for run in runs:
+        for one in run.activity:
+            for found, value in ((rates, one.net_rx_per_s), (shares, one.softirq_percent)):
+                if value is not None and math.isfinite(value):
+                    found.setdefault(run.case, []).append(value)
+    if not rates:
+        return []
+    share = {case: spread_text(shares.get(case, [])) for case in rates}
+    data = [
+        {
+            "type": "bar",
+            "x": [label(_stream_name(case)) for case in rates],
+            "y": [statistics.median(values) for values in rates.values()],
+            "error_y": _error_bars(list(rates.values())),
+            "text": [
+                f"{statistics.median(shares[case]):.0f} %" if case in shares else ""
+                for case in rates
+            ],
+            "textposition": "auto",
+            "insidetextanchor": "start",
+            "hovertemplate": "%{x}: %{y:.4g} per second<extra></extra>",
+            "marker": {"color": "#0072b2"},
+        }
+    ]
+    rows = [
+        [_stream_name(case), spread_text(values), share[case]] for case, values in rates.items()
+    ]
+    return [
+        Figure(
+            "softirqs",
+            "NET_RX softirqs per second during the TCP stream",
+            "In each bar: processor time in softirqs, in per cent of one core. Both are the "
+            "kernel's own count; whiskers: least and greatest of both ends and all repeats.",
+            data,
+            _layout(
+                {"type": "category", **_title("profile")},
+                {"rangemode": "tozero", **_title("NET_RX softirqs (1/s)")},
+                bargap=_gap(len(rates)),
+                showlegend=False,
+            ),
+            Table(["profile", "NET_RX softirqs per second", "softirq (% of a core)"], rows),
         )
     ]
 

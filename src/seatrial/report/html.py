@@ -22,7 +22,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
-from seatrial.report import cases, figures, places, summary, text
+from seatrial.report import cases, figures, places, profiles, summary, text
 from seatrial.results.record import Judgement, Results
 
 _OPEN_MAPS = 4  # link maps shown at once; the others are folded
@@ -90,6 +90,8 @@ def _context(results: Results) -> dict[str, Any]:
     views = summary.gather(results)
     keys = figures.keys_of(views)
     links, nodes = places.by_place(results.runs)
+    nodes = {key: found for key, found in nodes.items() if key[1] not in profiles.COSTS}
+    usual, declared = profiles.usual_states(results.runs), profiles.declared_settings(results)
     failed = {(j.case, j.metric, j.place or "") for j in results.judgements if j.verdict == "fail"}
     curves = figures.curve_figures(results.runs, keys)
     hpl = figures.hpl_figures(results.runs, keys)
@@ -132,7 +134,11 @@ def _context(results: Results) -> dict[str, Any]:
             for case, view in views.items()
         },
         "raw_files": lambda run: cases.raw_files(run, results.folder),
-        "nic_states": cases.nic_states,
+        "nic_states": lambda run: cases.nic_states(run, usual, declared),
+        "profile_views": profiles.profile_views(results),
+        "costs": profiles.cost_table(results),
+        "cost_names": list(profiles.COSTS.values()),
+        "activity_rows": profiles.activity_rows,
         "counted": cases.counted,
         "metric_rows": cases.metric_rows,
         "spec": htmlsafe_json_dumps(_finite(spec), separators=(",", ":"), allow_nan=False),

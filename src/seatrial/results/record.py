@@ -106,6 +106,34 @@ class PathProof(Record):
     reported: str = ""
 
 
+class Activity(Record):
+    """What one node's kernel did while one step ran, for the interrupts it took.
+
+    The percentages are of one core's time, over all cores of the kernel, so they can exceed 100.
+    None: the kernel does not count it. Nodes that share a kernel (a native lab's) count alike.
+    """
+
+    step: str
+    node: str
+    seconds: float  # between the two looks
+    interrupts_per_s: dict[str, float | None] = {}  # by interface
+    net_rx_per_s: float | None = None  # softirqs NET_RX, /proc/softirqs
+    softirq_percent: float | None = None  # /proc/stat
+    irq_percent: float | None = None
+
+
+class NicProof(Record):
+    """Whether one node had the settings of the run's NIC profile: before its first step of the
+    job, or after its last."""
+
+    node: str
+    when: Literal["before", "after"]
+    ok: bool
+    reason: str = ""  # node, interface, setting, wanted and found, in a sentence
+    job: str = ""  # the job that holds the profile on the node, by the node's own journal
+    seconds: float | None = None  # what the look took, outside of the benchmark's time
+
+
 class Job(Record):
     id: str = ""
     state: str = ""  # Slurm's word: COMPLETED, FAILED, TIMEOUT, NODE_FAIL, CANCELLED ...
@@ -116,6 +144,31 @@ class Job(Record):
     started: datetime | None = None
     ended: datetime | None = None
     benchmark_s: float | None = None  # wall time of the benchmark program itself
+    # Whether the trial held this job for several cases. ``started``, ``ended`` and ``nodes`` are
+    # then the case's own; the job's are in the trial's ``profiles``.
+    held: bool = False
+
+
+class Allocation(Record):
+    """A job by which a trial held nodes under one NIC profile: one switch of the profile."""
+
+    job: Job
+    waited_s: float | None = None  # from its submission until every node's Prolog was done
+    released_s: float | None = None  # from its cancellation until every node's Epilog was done
+    cases: int = 0  # runs of cases in it
+    reason: str = ""  # why it could not be had, or ended early
+
+
+class ProfileUse(Record):
+    """A NIC profile of the trial: what it sets, and by which jobs it was put on and taken off."""
+
+    name: str
+    description: str = ""
+    feature: str = ""  # the Slurm node feature that asks for it
+    statements: list[str] = []  # what a fabric ignores of it ...
+    settings: dict[str, dict[str, dict[str, Any]]] = {}  # node -> interface -> setting -> value
+    node_settings: dict[str, Any] = {}
+    allocations: list[Allocation] = []  # none: each job asked for it by itself
 
 
 class Trial(Record):
@@ -134,6 +187,7 @@ class Trial(Record):
     repeats: int = 1
     cases: list[Case] = []  # all that were planned: what is absent below did not run
     notes: list[str] = []  # what the stack cannot offer, faults planted on purpose ...
+    profiles: list[ProfileUse] = []
 
 
 class Run(Record):
@@ -151,6 +205,8 @@ class Run(Record):
     path: PathProof | None = None
     facts: dict[str, Any] = {}  # BLAS loaded, verification, problem size ...
     nic: dict[str, Any] = {}  # node -> interface -> state before / during / after
+    nic_proofs: list[NicProof] = []
+    activity: list[Activity] = []
     versions: dict[str, str] = {}  # kernel, driver, firmware, MPI, benchmark
     evidence: str = ""  # folder of raw files, relative to results.jsonl
 

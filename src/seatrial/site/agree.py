@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
-from fnmatch import fnmatchcase
-from typing import NamedTuple
 
 from ClusterShell.NodeSet import NodeSet
 
+from seatrial.nic.agree import profile_faults
+from seatrial.site.faults import NO_TRANSPORT, PLAIN_SOCKETS, Fault, suggest, unmatched
 from seatrial.site.model import Site
-
-PLAIN_SOCKETS = "tcp"  # the transport of checks that use no MPI
-NO_TRANSPORT = "none"  # of checks that send nothing
-
-
-class Fault(NamedTuple):
-    field: str
-    message: str
-    correction: str
 
 
 def disagreements(site: Site) -> list[Fault]:
@@ -26,18 +16,11 @@ def disagreements(site: Site) -> list[Fault]:
     return [
         *_networks(site),
         *_partitions(site),
-        *_profiles(site),
+        *profile_faults(site),
         *_transports(site),
         *_benchmarks(site),
         *_trial(site),
     ]
-
-
-def suggest(word: str, known: Iterable[str]) -> str:
-    """A correction for a name that is not among ``known``."""
-    names = sorted(known)
-    near = get_close_matches(word, names, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(names) or 'none'}"
 
 
 def _networks(site: Site) -> Iterable[Fault]:
@@ -53,6 +36,12 @@ def _networks(site: Site) -> Iterable[Fault]:
                 "each network needs an interface of its own, or path proof cannot tell them apart",
             )
         seen[net.interface] = name
+        if net.switch_mtu is not None and net.mtu > net.switch_mtu:
+            yield Fault(
+                f"networks.{name}.mtu",
+                f"{net.mtu} is more than the switches carry: switch_mtu is {net.switch_mtu}",
+                f"at most {net.switch_mtu}",
+            )
 
 
 def _partitions(site: Site) -> Iterable[Fault]:
@@ -64,25 +53,6 @@ def _partitions(site: Site) -> Iterable[Fault]:
                 f"partitions.{name}.nodes",
                 f"{unknown} is not among the nodes",
                 f"nodes are {known}",
-            )
-
-
-def _profiles(site: Site) -> Iterable[Fault]:
-    if "default" not in site.nic_profiles:
-        yield Fault("nic_profiles", "there is no profile 'default'", "add it: the node as it boots")
-    for name, profile in site.nic_profiles.items():
-        if name != "default" and not profile.feature:
-            yield Fault(
-                f"nic_profiles.{name}.feature",
-                "a profile other than default needs the Slurm feature that asks for it",
-                f"add feature: nic_{name.replace('-', '_')}",
-            )
-        elif name != "default":
-            # Figures under the name of settings that nobody made would be worse than none.
-            yield Fault(
-                f"nic_profiles.{name}",
-                "this version does not set NICs: only 'default' can be tried",
-                "remove it for now",
             )
 
 
@@ -131,11 +101,3 @@ def _trial(site: Site) -> Iterable[Fault]:
     yield from unmatched("trial.profiles", site.trial.profiles, site.nic_profiles)
     known = {*site.transports, PLAIN_SOCKETS, NO_TRANSPORT}
     yield from unmatched("trial.transports", site.trial.transports, known)
-
-
-def unmatched(field: str, patterns: list[str], known: Iterable[str]) -> Iterable[Fault]:
-    """A fault for each glob pattern that matches nothing: most likely a misspelt name."""
-    names = list(known)
-    for index, pattern in enumerate(patterns):
-        if not any(fnmatchcase(name, pattern) for name in names):
-            yield Fault(f"{field}.{index}", f"{pattern!r} matches nothing", suggest(pattern, names))

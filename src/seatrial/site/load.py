@@ -8,7 +8,8 @@ from pathlib import Path
 
 from seatrial import yamlfile
 from seatrial.errors import InputError, Problem
-from seatrial.site.agree import disagreements, suggest
+from seatrial.site.agree import disagreements
+from seatrial.site.faults import suggest
 from seatrial.site.model import Site
 
 CHECKOUT = Path(__file__).resolve().parents[3]

@@ -6,57 +6,13 @@ Holds names, types and what must agree inside one file. It reads no file (see
 
 from __future__ import annotations
 
-import ipaddress
-import re
 from typing import Annotated, Literal
 
-from ClusterShell.NodeSet import NodeSet, NodeSetException
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from ClusterShell.NodeSet import NodeSet
+from pydantic import Field, model_validator
 
-from seatrial.yamlfile import Fault
-
-NAME = r"^[a-z][a-z0-9_-]*$"  # what ReFrame takes as a name
-INTERFACE = r"^[A-Za-z0-9._-]{1,15}$"  # IFNAMSIZ is 16 with the closing NUL
-SIZE_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-
-
-def _nodeset(text: str) -> str:
-    try:
-        if not NodeSet(text):
-            raise Fault("names no node", "write for example n[1-4]")
-    except NodeSetException as error:
-        raise Fault(f"not a node list: {error}", "write for example n[1-4] or n1,n3") from None
-    return text
-
-
-def _subnet(text: str) -> str:
-    try:
-        ipaddress.ip_network(text)
-    except ValueError as error:
-        raise Fault(f"not a network: {error}", "write for example 10.1.0.0/16") from None
-    return text
-
-
-def parse_size(text: str | int) -> int:
-    """Bytes in ``text``: a whole number, or one with B, KiB, MiB or GiB behind it.
-
-    Raises Fault, a ValueError.
-    """
-    match = re.fullmatch(r"(\d+)\s*(B|KiB|MiB|GiB)?", str(text).strip())
-    if not match:
-        raise Fault("not a size", "write a whole number of bytes, or for example 64 KiB or 4 MiB")
-    return int(match[1]) * SIZE_UNITS[match[2] or ""]
-
-
-Name = Annotated[str, Field(pattern=NAME)]
-Interface = Annotated[str, Field(pattern=INTERFACE)]
-NodeList = Annotated[str, AfterValidator(_nodeset)]
-Subnet = Annotated[str, AfterValidator(_subnet)]
-Size = Annotated[str | int, AfterValidator(parse_size)]
-
-
-class Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", validate_default=True)
+from seatrial.nic.profile import DataPath, NicProfile, default_feature
+from seatrial.site.fields import Interface, Model, Name, NodeList, Size, Subnet
 
 
 class Network(Model):
@@ -65,7 +21,11 @@ class Network(Model):
     role: Literal["management", "test", "other"]
     interface: Interface = Field(description="its interface on every node, e.g. eth1")
     subnet: Subnet
-    mtu: int = Field(default=1500, ge=68, le=65535)
+    mtu: int = Field(default=1500, ge=68, le=65535, description="bytes, as the nodes boot")
+    switch_mtu: int | None = Field(
+        default=None, ge=68, le=65535, description="the largest that its switches carry"
+    )
+    fabric: Literal["ethernet", "infiniband", "roce", "slingshot", "efa"] = "ethernet"
     description: str = ""
 
 
@@ -73,6 +33,9 @@ class Nodes(Model):
     """Nodes that are alike."""
 
     names: NodeList
+    node_class: Name | None = Field(
+        default=None, alias="class", description="name for NIC profiles that fit only these nodes"
+    )
     cores: int = Field(ge=1, description="cores that Slurm may give to jobs")
     memory_MiB: int = Field(default=1024, ge=64)
     description: str = ""
@@ -98,14 +61,18 @@ class Slurm(Model):
     )
 
 
-class NicProfile(Model):
-    """A named set of NIC settings; ``default`` is the node as it boots."""
+class NicInstall(Model):
+    """Where the node side of NIC profiles has its things, the same on every node."""
 
-    description: str
-    feature: str | None = Field(
-        default=None,
-        pattern=r"^[A-Za-z0-9_.=]+$",
-        description="Slurm node feature by which a job asks for it; none for default",
+    state_folder: str = Field(
+        default="/var/lib/seatrial-nic",
+        pattern=r"^/[A-Za-z0-9._%/-]+$",
+        description="local to the node, survives a reboot; %n is the node's short name",
+    )
+    scontrol: str = Field(
+        default="/usr/bin/scontrol",
+        pattern=r"^/[A-Za-z0-9._/-]+$",
+        description="absolute path; by it the health check gives a reason when it drains a node",
     )
 
 
@@ -114,6 +81,9 @@ class Transport(Model):
 
     description: str = ""
     network: Name | None = Field(default=None, description="a network of role test")
+    data_path: DataPath = Field(
+        default="kernel", description="what moves its messages: the kernel's stack, or user space"
+    )
     env: dict[str, str] = {}
     options: list[str] = Field(default=[], description="further srun options")
 
@@ -210,7 +180,7 @@ class TrialDefaults(Model):
         default=None, description="the partition that trials use, where the site has several"
     )
     repeats: int = Field(default=2, ge=1)
-    profiles: list[Name] = ["default"]
+    profiles: list[str] = ["default"]
     transports: list[str] = ["*"]
     time_limit_s: int = Field(default=1800, ge=10, description="of the trial as a whole")
 
@@ -239,10 +209,19 @@ class Site(Model):
     nodes: list[Nodes] = Field(min_length=1)
     partitions: dict[Name, Partition] = Field(min_length=1)
     slurm: Slurm = Slurm()
+    nic: NicInstall = NicInstall()
     nic_profiles: dict[Name, NicProfile]
     transports: dict[Name, Transport]
     benchmarks: Benchmarks
     trial: TrialDefaults = TrialDefaults()
+
+    @model_validator(mode="after")
+    def _features(self) -> Site:
+        """Each profile but default, which needs none, gets the feature that asks for it."""
+        for name, profile in self.nic_profiles.items():
+            if name != "default" and profile.feature is None:
+                profile.feature = default_feature(name)
+        return self
 
     @property
     def node_names(self) -> list[str]:

@@ -3,15 +3,21 @@
 A partition of ReFrame is a Slurm partition under one NIC profile, an environment is a
 transport. Features are the names of the benchmarks that the site wants there, so that a
 check selects with ``+imb`` and never names a system.
+
+A job of a check asks for the profile by itself (``--constraint``). Where a trial holds nodes under
+a profile (``ALLOCATION``), its checks are not jobs but steps in that one job: their scripts run
+here, one after the other, and each ``srun`` names the job.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from seatrial.nic.fit import tried
 from seatrial.site.agree import NO_TRANSPORT, PLAIN_SOCKETS
 from seatrial.site.load import CHECKOUT, load_site
 from seatrial.site.model import Benchmark, Site
@@ -28,6 +34,10 @@ WITHOUT_MPI = {
 PROGRAM = {"netpipe": "netpipe", "imb": "imb", "osu": "osu_latency", "hpl": "hpcc", "npb": "npb_is"}
 #: environment variable: how often each case is run, instead of the site's number
 REPEATS = "SEATRIAL_REPEATS"
+#: environment variable: the job that a trial holds, as JSON of ``profile``, ``job``, ``nodes``
+ALLOCATION = "SEATRIAL_ALLOCATION"
+#: environment variable: what distinguishes the log of one of several ReFrame runs of a trial
+ROUND = "SEATRIAL_ROUND"
 # ReFrame slows its polling from the first to the last of these rates (Hz) by the decay factor at
 # each poll. Its own defaults leave gaps of up to 49 s; a poll costs one sacct (about 20 ms).
 POLL_RATES = {"poll_rate_max": 5, "poll_rate_min": 2, "poll_rate_decay": 0.02}
@@ -86,12 +96,24 @@ def partition_name(partition: str, profile: str) -> str:
     return partition if profile == "default" else f"{partition}_{profile}"
 
 
+def feature_of(site: Site, profile: str) -> str | None:
+    """The Slurm node feature by which a job asks for a profile; None: it need not ask."""
+    return None if profile == "default" else site.nic_profiles[profile].feature
+
+
+def held_allocation(profile: str) -> dict[str, Any] | None:
+    """The job that the trial holds under a profile (``job``, ``nodes``), by the environment."""
+    found = json.loads(os.environ.get(ALLOCATION) or "{}")
+    return found if found.get("profile") == profile else None
+
+
 def _partition(site: Site, file: Path, name: str, profile: str) -> dict[str, Any]:
     partition = site.partitions[name]
     access = [f"--partition={name}", *partition.options]
-    feature = site.nic_profiles[profile].feature
+    feature = feature_of(site, profile)
     if feature:
         access.append(f"--constraint={feature}")
+    held = held_allocation(profile) if name == site.trial_partition else None
     wanted = name == site.trial_partition and profile in matching(
         site.trial.profiles, site.nic_profiles
     )
@@ -100,17 +122,21 @@ def _partition(site: Site, file: Path, name: str, profile: str) -> dict[str, Any
         for benchmark, options in enabled(site)
         if wanted and profile in matching(options.profiles, site.nic_profiles)
     ]
+    extras: dict[str, Any] = {"site_file": str(file), "profile": profile, "partition": name}
+    if held:
+        extras["allocation"] = held
     return {
         "name": partition_name(name, profile),
         "descr": f"{partition.description or name}, NIC profile {profile}",
-        "scheduler": site.slurm.backend,
+        "scheduler": "local" if held else site.slurm.backend,
         "launcher": "srun",
-        "access": access,
-        "environs": [*environment_names(site)],
-        "max_jobs": site.slurm.jobs_in_queue,
+        "access": [] if held else access,
+        "environs": [env for env in environment_names(site) if tried(site, profile, env)],
+        # Steps of one job would disturb each other.
+        "max_jobs": 1 if held else site.slurm.jobs_in_queue,
         "features": features,
         "sched_options": {"use_nodes_option": True, "job_submit_timeout": 60},
-        "extras": {"site_file": str(file), "profile": profile, "partition": name},
+        "extras": extras,
     }
 
 
@@ -182,7 +208,7 @@ def _logging(prefix: str) -> dict[str, Any]:
             {"type": "stream", "name": "stdout", "level": "info", "format": "%(message)s"},
             {
                 "type": "file",
-                "name": f"{prefix or '.'}/reframe.log",
+                "name": f"{prefix or '.'}/reframe{os.environ.get(ROUND, '')}.log",
                 "level": "info",
                 "format": "[%(asctime)s] %(levelname)s: %(check_info)s: %(message)s",
                 "append": False,

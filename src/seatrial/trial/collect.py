@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -147,22 +147,28 @@ BAD_STATES = {
     "DEADLINE": "the job missed its deadline",
 }
 
+#: accounting has whole seconds, and the clocks of two machines differ
+ABOUT_THEN = timedelta(seconds=3)
+
 
 def collect(
     folder: Path,
     cases: list[Case],
     repeats: int,
-    profile_of: Callable[[str], str],
     run: Runner,
     why_not: str = "",
+    report: str = REPORT_FILE,
+    phase: str = "setup",
+    held: Job | None = None,
 ) -> list[Run]:
-    """All runs of the trial in ``folder``; a planned one that left nothing becomes an error.
+    """The runs of ``cases``, all of one NIC profile; a planned one that left nothing is an error.
 
-    Moves each job's files to ``cases/<case>/r<repeat>/``. ``profile_of`` names the profile of a
-    ReFrame partition. ``why_not`` says why the rest did not run, where that is known.
+    Moves each job's files to ``cases/<case>/r<repeat>/``. ``report`` is the name of ReFrame's
+    report on the profile. ``why_not`` says why the rest did not run, where that is known, and
+    ``phase`` where it failed. ``held`` is the one job that all ran in, where the trial held one.
     """
-    tests = read_report(folder / REPORT_FILE)
-    jobs = job_facts((test.jobid for test in tests), run)
+    tests = read_report(folder / report)
+    jobs = job_facts([held.id] if held else (test.jobid for test in tests), run)
     runs: dict[tuple[Case, int], Run] = {}
     for test in tests:
         wanted = [
@@ -170,21 +176,22 @@ def collect(
             for case in cases
             if case.check == test.benchmark
             and case.transport == test.transport
-            and case.profile == profile_of(test.partition)
             and (test.nodes is None or case.nodes == test.nodes)
         ]
         written = (
             {entry.case: entry for entry in read_evidence(test.stagedir)} if test.stagedir else {}
         )
         kept = keep(folder, test, wanted)
-        job = jobs.get(test.jobid, Job(id=test.jobid))
+        id = held.id if held else test.jobid
+        job = account(held, jobs) if held else jobs.get(id, Job(id=id))
         for case in wanted:
-            entry = written.get(case) or failed(case, test, why_not)
-            seconds = entry.job.benchmark_s
-            entry.job = job.model_copy(update={"benchmark_s": seconds})
+            entry = written.get(case) or failed(case, test, why_not, phase)
+            entry.job = within(job, entry) if held else own(job, entry)
             entry.repeat = test.repeat or 0
             entry.evidence = kept
             blame(entry, test)
+            if held and phase == "profile":
+                blame_loss(entry, job, why_not)
             runs[case, entry.repeat] = entry
     for orphan in sorted(folder.glob("stage/**/" + EVIDENCE_FILE)):
         for entry in read_evidence(orphan.parent):
@@ -195,19 +202,48 @@ def collect(
     reason = why_not or "ReFrame did not run it; its log is reframe.log in the trial's folder"
     return [
         runs.get((case, repeat))
-        or Run(case=case, repeat=repeat, outcome="error", phase="setup", reason=reason)
+        or Run(case=case, repeat=repeat, outcome="error", phase=phase, reason=reason)
         for repeat in range(repeats)
         for case in cases
     ]
 
 
-def failed(case: Case, test: TestCase, why_not: str = "") -> Run:
+def account(held: Job, facts: dict[str, Job]) -> Job:
+    """Slurm's account of the job that a trial held, completed by what the trial knows of it."""
+    job = facts.get(held.id, held)
+    known = {"held": True, "partition": job.partition or held.partition}
+    return job.model_copy(update={**known, "nodes": job.nodes or held.nodes})
+
+
+def own(job: Job, run: Run) -> Job:
+    """Slurm's account of the job that a case had for itself."""
+    return job.model_copy(update={"benchmark_s": run.job.benchmark_s})
+
+
+def within(job: Job, run: Run) -> Job:
+    """The job that the trial held for several cases, with this case's own times and nodes.
+
+    Slurm's state of it is left out: that it was cancelled, by the trial, says nothing of the case.
+    """
+    mine = run.job
+    return job.model_copy(
+        update={
+            "state": "", "exit_code": None, "submitted": None, "held": True,
+            "started": mine.started, "ended": mine.ended, "benchmark_s": mine.benchmark_s,
+            "nodes": mine.nodes or job.nodes[: run.case.nodes],
+        }
+    )  # fmt: skip
+
+
+def failed(case: Case, test: TestCase, why_not: str = "", phase: str = "setup") -> Run:
     """The record of a case whose check wrote no evidence."""
     reason = test.reason or ("ReFrame skipped it" if test.result == "skip" else "")
+    where = test.phase or "run"
     if test.result == "abort" and why_not:
         reason = why_not  # says more than the exception by which ReFrame was stopped
+        where = where if phase == "setup" else phase
     reason = reason or "it left no evidence"
-    return Run(case=case, outcome="error", phase=test.phase or "run", reason=reason.strip()[:500])
+    return Run(case=case, outcome="error", phase=where, reason=reason.strip()[:500])
 
 
 def blame(run: Run, test: TestCase) -> None:
@@ -223,6 +259,13 @@ def blame(run: Run, test: TestCase) -> None:
     elif run.outcome == "ran" and test.phase not in ("", "sanity", "performance", "cleanup"):
         # A sanity error is of another variant of the same job: this one has figures of its own.
         run.outcome, run.phase, run.reason = "error", test.phase, test.reason[:500]
+
+
+def blame_loss(run: Run, job: Job, why: str) -> None:
+    """Say of a run that failed when the job held for its profile ended that this was the cause."""
+    before = run.job.ended and job.ended and run.job.ended < job.ended - ABOUT_THEN
+    if run.outcome == "error" and run.phase in ("", "run", "sanity") and not before:
+        run.phase, run.reason = "profile", f"{why}; {run.reason}"[:1000]
 
 
 def keep(folder: Path, test: TestCase, cases: list[Case]) -> str:

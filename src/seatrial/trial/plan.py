@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from seatrial.errors import InputError
+from seatrial.nic.fit import tried
 from seatrial.results.record import Case
 from seatrial.site.agree import NO_TRANSPORT, PLAIN_SOCKETS, suggest, unmatched
 from seatrial.site.model import Benchmark, Site
@@ -86,6 +87,8 @@ def planned(site: Site, stack) -> list[Case]:
             if name not in offered(site, stack, transport):
                 continue
             for profile in matching(options.profiles, profiles):
+                if not tried(site, profile, transport):
+                    continue
                 for nodes in options.nodes:
                     cases += [
                         Case(check=name, variant=variant, transport=transport,

@@ -1,15 +1,21 @@
 """Node side: run one rank of a benchmark and note what the node's interfaces counted meanwhile.
 
-    python3 -IS run.py STEP NETWORK=INTERFACE[,...] [--maps WORD] -- PROGRAM [ARGUMENT ...]
+    python3 -IS run.py STEP NETWORK=INTERFACE[,...] [--maps WORD] [--nic FILE PACKAGE WHEN]
+        -- PROGRAM [ARGUMENT ...]
 
 Only the Python standard library is used, since a node under test may have nothing
 else. The first rank of each node writes STEP.NODE.json into the working folder;
 every other rank becomes the program at once. The program's exit code is this one's.
+
+With --nic the node's settings are compared with the NIC profile that FILE declares, by the
+node side of NIC profiles in the folder PACKAGE; WHEN is ``before``, ``after`` or ``both``. What
+comes of it is in nic-before.NODE.json (of the first time) and nic-after.NODE.json (of the last).
 """
 
 import array
 import contextlib
 import fcntl
+import importlib
 import json
 import os
 import signal
@@ -21,6 +27,8 @@ import time
 SIOCGIFMTU = 0x8921
 SIOCETHTOOL = 0x8946
 ETHTOOL_GDRVINFO = 0x3
+POLICY = "/etc/seatrial/nic.json"  # what the node side of NIC profiles was told, where there is one
+NET = "/sys/class/net"
 COUNTERS = {"rx_bytes": 0, "rx_packets": 1, "tx_bytes": 8, "tx_packets": 9}  # of /proc/net/dev
 MAPS_AT_S = (0.05, 0.15, 0.4, 1.0, 2.0, 4.0)
 
@@ -46,15 +54,32 @@ def driver(sock, interface):
     return {name: data[at : at + 32].split(b"\0")[0].decode() for name, at in fields}
 
 
-def interrupts(interface):
-    """Interrupts so far of the lines named after the interface; None where there are none."""
+def irq_numbers(interface):
+    """The interrupt lines that the kernel gave to the interface's device; empty where it has none
+    of its own (veth, tap, a bond)."""
+    folder = os.path.realpath("%s/%s/device" % (NET, interface))
+    if os.path.basename(folder).startswith("virtio"):
+        folder = os.path.dirname(folder)  # the lines are those of the card that it is on
+    try:
+        return set(os.listdir(folder + "/msi_irqs"))
+    except OSError:
+        line = read(folder + "/irq").strip()
+        return {line} - {"", "0"}
+
+
+def interrupts(interface, table):
+    """Interrupts so far, by the lines of /proc/interrupts in ``table`` that are the interface's
+    or named after it; None where there are none."""
+    numbers = irq_numbers(interface)
     total, found = 0, False
-    for line in read("/proc/interrupts").splitlines()[1:]:
-        words = line.split()
-        named = words and (words[-1] == interface or words[-1].startswith(interface + "-"))
-        if named:
+    for words in table:
+        named = words[-1] == interface or words[-1].startswith((interface + "-", interface + ":"))
+        if named or words[0][:-1] in numbers:
             found = True
-            total += sum(int(word) for word in words[1:] if word.isdigit())
+            for word in words[1:]:
+                if not word.isdigit():
+                    break
+                total += int(word)
     return total if found else None
 
 
@@ -64,6 +89,16 @@ def cpu_times():
         if line.startswith("cpu "):
             return [int(word) for word in line.split()[1:9]]
     return []
+
+
+def softirqs():
+    """How often each kind of softirq ran so far, over all CPUs; empty where it is not told."""
+    found = {}
+    for line in read("/proc/softirqs").splitlines()[1:]:
+        words = line.split()
+        if words and words[0].endswith(":"):
+            found[words[0][:-1]] = sum(int(word) for word in words[1:] if word.isdigit())
+    return found
 
 
 def snapshot(networks):
@@ -82,15 +117,57 @@ def snapshot(networks):
             entry.update(network=network, mtu=struct.unpack("16si12x", request)[1])
             entry.update(driver(sock, interface))
             state[interface] = entry
+    lines = [line.split() for line in read("/proc/interrupts").splitlines()[1:]]
+    table = [words for words in lines if words]
     return {
         "node": socket.gethostname().split(".")[0],
         "kernel": os.uname().release,
         "boot_id": read("/proc/sys/kernel/random/boot_id").strip(),
         "time": time.time(),
         "interfaces": state,
-        "interrupts": {name: interrupts(name) for name in state},
+        "interrupts": {name: interrupts(name, table) for name in state},
         "cpu_ticks": cpu_times(),
+        "ticks_per_s": os.sysconf("SC_CLK_TCK"),
+        "softirqs": softirqs(),
     }
+
+
+def profile_evidence(declared, package, when):
+    """Note whether this node has the settings of the NIC profile that the file declares.
+
+    Whatever goes wrong is in the note: a look that fails must not end the benchmark, and must
+    not pass either.
+    """
+    node = socket.gethostname().split(".")[0]
+    name = "nic-%s.%s.json" % (when, node)
+    if when == "before" and os.path.exists(name):
+        return
+    start = time.monotonic()
+    try:
+        folder, module = os.path.split(package)
+        sys.path.insert(0, folder)
+        try:
+            evidence = importlib.import_module(module + ".evidence")
+        finally:
+            sys.path.remove(folder)
+        with open(declared) as stream:
+            wanted = json.load(stream)
+        # Where the node's journal is, the node knows best: an installation can have moved it.
+        folder = json.loads(read(POLICY, "{}")).get("state_folder")
+        wanted["state_folder"] = folder or wanted["state_folder"]
+        slurms = os.environ.get("SLURMD_NODENAME", node).split(".")[0]
+        found = evidence.collect(wanted, slurms, os.environ.get("SLURM_JOB_ID"))
+    except Exception as error:
+        reason = "%s: its NIC state cannot be read: %s: %s" % (node, type(error).__name__, error)
+        found = {"ok": False, "reason": reason, "interfaces": {}}
+    found.update(node=node, when=when, seconds=time.monotonic() - start)
+    write_json(name, found)
+
+
+def write_json(name, data):
+    with open(name + ".partial", "w") as stream:
+        json.dump(data, stream)
+    os.replace(name + ".partial", name)
 
 
 def mapped(pid, word):
@@ -147,12 +224,16 @@ def wait(pid, word):
 
 def main(argv):
     split = argv.index("--")
+    options, command = argv[2:split], argv[split + 1 :]
     step, networks = argv[0], dict(item.split("=", 1) for item in argv[1].split(","))
-    word = argv[3] if argv[2] == "--maps" else ""
-    command = argv[split + 1 :]
+    word = options[options.index("--maps") + 1] if "--maps" in options else ""
+    at = options.index("--nic") + 1 if "--nic" in options else 0
+    declared, package, when = options[at : at + 3] if at else ("", "", "")
     reports(step)
     if os.environ.get("SLURM_LOCALID", "0") != "0":
         os.execvp(command[0], command)
+    if when in ("before", "both"):
+        profile_evidence(declared, package, "before")
     # Held back until they can be passed on: else the program would outlive this one.
     passed_on = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, *passed_on})
@@ -172,10 +253,9 @@ def main(argv):
     code = os.waitstatus_to_exitcode(status)
     after = snapshot(networks)
     found = {"step": step, "before": before, "after": after, "exit_code": code, "mapped": files}
-    name = "%s.%s.json" % (step, after["node"])
-    with open(name + ".partial", "w") as stream:
-        json.dump(found, stream)
-    os.replace(name + ".partial", name)
+    write_json("%s.%s.json" % (step, after["node"]), found)
+    if when in ("after", "both"):
+        profile_evidence(declared, package, "after")
     return 128 - code if code < 0 else code
 
 

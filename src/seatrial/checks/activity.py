@@ -1,0 +1,82 @@
+"""What the network cost the nodes' processors: interrupts and softirqs while a step ran.
+
+From what the node-side wrapper read right before and right after. It says nothing of the
+benchmark's own processor time, which the benchmark tells itself where it can.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seatrial.results.parsers.base import lower
+from seatrial.results.record import Activity, Metric
+
+IRQ, SOFTIRQ = 5, 6  # fields of the line "cpu" of /proc/stat, after its name
+
+
+def activity(step: str, node: dict[str, Any]) -> Activity | None:
+    """Rates of one step on one node; None where its times are missing or do not go forward."""
+    before, after = node["before"], node["after"]
+    try:
+        seconds = float(after["time"]) - float(before["time"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    if not seconds > 0:
+        return None
+    return Activity(
+        step=step,
+        node=after["node"],
+        seconds=seconds,
+        interrupts_per_s={
+            name: _rate(_at(before, "interrupts", name), _at(after, "interrupts", name), seconds)
+            for name in after["interfaces"]
+        },
+        net_rx_per_s=_rate(
+            _at(before, "softirqs", "NET_RX"), _at(after, "softirqs", "NET_RX"), seconds
+        ),
+        softirq_percent=_percent(before, after, SOFTIRQ, seconds),
+        irq_percent=_percent(before, after, IRQ, seconds),
+    )
+
+
+def metrics(found: list[Activity], interface: str) -> list[Metric]:
+    """The same as figures, each at its node, for a check that is about this cost.
+
+    ``interface`` is the one under test: only its interrupts count.
+    """
+    result = []
+    for one in found:
+        figures = (
+            ("interrupts_per_s", one.interrupts_per_s.get(interface), "1/s"),
+            ("net_rx_per_s", one.net_rx_per_s, "1/s"),
+            ("softirq_percent", one.softirq_percent, "percent"),
+            ("irq_percent", one.irq_percent, "percent"),
+        )
+        result += [
+            lower(name, value, unit).model_copy(update={"place": one.node})
+            for name, value, unit in figures
+            if value is not None
+        ]
+    return result
+
+
+def _at(side: dict[str, Any], group: str, name: str) -> int | None:
+    counted = side.get(group)
+    value = counted.get(name) if isinstance(counted, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _rate(before: int | None, after: int | None, seconds: float) -> float | None:
+    if before is None or after is None or after < before:
+        return None
+    return (after - before) / seconds
+
+
+def _percent(
+    before: dict[str, Any], after: dict[str, Any], field: int, seconds: float
+) -> float | None:
+    try:
+        ticks = after["cpu_ticks"][field] - before["cpu_ticks"][field]
+        return max(0.0, 100.0 * ticks / float(after["ticks_per_s"]) / seconds)
+    except (KeyError, IndexError, TypeError, ZeroDivisionError):
+        return None

@@ -1,0 +1,175 @@
+"""``seatrial nic``: NIC profiles on one node, by hand. The node side does the work."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seatrial.errors import InputError
+from seatrial.lab.adapter import spec_for_site
+from seatrial.lab.engine import Lab
+from seatrial.nic.node import cli as node_side
+from seatrial.nic.node.policy import DEFAULT_FILE, short_hostname
+from seatrial.nic.policy import compile_policy
+from seatrial.site.load import load_site, site_file
+from seatrial.slurm.lab import lab_layout
+
+app = typer.Typer(
+    help="NIC profiles on a node: look, compare, apply by hand, put back.",
+    epilog="Exit codes: 0 as wanted, 1 differs, 2 refused, 3 bad input, 4 not put back or not "
+    "verified.",
+    no_args_is_help=True,
+)
+
+Site = Annotated[
+    str, typer.Option("--site", "-s", help="The site whose profiles and interfaces are meant.")
+]
+Node = Annotated[
+    str, typer.Option("--node", "-n", help="A node of the site's running lab, instead of this one.")
+]
+Instance = Annotated[str, typer.Option(help="Which lab, where several run.")]
+Interfaces = Annotated[
+    list[str] | None,
+    typer.Option("--interface", "-I", help="Only this one; may be given several times."),
+]
+Profile = Annotated[str, typer.Option("--profile", "-p", help="A NIC profile of the site.")]
+Json = Annotated[bool, typer.Option("--json", help="For programs.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print the exact commands and change nothing.")
+]
+
+
+def _run(site: str, node: str, instance: str, words: list[str]) -> None:
+    """Have the node side do it, here or on a node of a lab; ends with its exit code."""
+    code = (_in_lab if node else _here)(site, node, instance, words)
+    raise typer.Exit(code)
+
+
+def _in_lab(site: str, node: str, instance: str, words: list[str]) -> int:
+    spec = spec_for_site(site or "lab", instance or None)
+    lab = Lab.attach(spec.instance)
+    command = lab_layout(lab.spec.instance).command
+    answer = lab.run([command, *words], user="root", node=node, timeout=120)
+    sys.stdout.write(answer.stdout)
+    sys.stderr.write(answer.stderr)
+    return answer.returncode
+
+
+def _here(site: str, _: str, __: str, words: list[str]) -> int:
+    """With the policy that is installed on this node, or else compiled from the site file."""
+    if not site and Path(DEFAULT_FILE).exists():
+        return node_side.main(words)
+    loaded = load_site(site_file(site or "lab"))
+    policy = compile_policy(loaded)
+    host = short_hostname()
+    if host not in policy["nodes"]:
+        nodes = ", ".join(list(policy["nodes"])[:8])
+        raise InputError(
+            f"this machine ({host}) is no node of site {loaded.name} (nodes: {nodes}): name a node "
+            "of its running lab by --node, or run it on a node"
+        )
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(policy, file)
+        file.flush()
+        return node_side.main(["--policy", file.name, *words])
+
+
+def _words(
+    verb: str, profile: str = "", interfaces: list[str] | None = None, **flags: bool
+) -> list[str]:
+    words = [verb]
+    if profile:
+        words += ["--profile", profile]
+    for interface in interfaces or []:
+        words += ["--interface", interface]
+    return words + [f"--{name.replace('_', '-')}" for name, on in flags.items() if on]
+
+
+@app.command()
+def show(
+    site: Site = "",
+    node: Node = "",
+    instance: Instance = "",
+    interface: Interfaces = None,
+    as_json: Json = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also what no interface has or can change.")
+    ] = False,
+) -> None:
+    """The settings of a node's interfaces under test. Unsupported is not 0."""
+    _run(site, node, instance, _words("show", "", interface, json=as_json, all=everything))
+
+
+@app.command()
+def diff(
+    profile: Profile,
+    site: Site = "",
+    node: Node = "",
+    instance: Instance = "",
+    interface: Interfaces = None,
+    as_json: Json = False,
+) -> None:
+    """What a profile would change on a node. Exit code 1 if anything."""
+    _run(site, node, instance, _words("diff", profile, interface, json=as_json))
+
+
+@app.command()
+def apply(
+    profile: Profile,
+    site: Site = "",
+    node: Node = "",
+    instance: Instance = "",
+    interface: Interfaces = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Put a profile on a node by hand, until `restore`. Jobs are refused there meanwhile."""
+    _run(site, node, instance, _words("apply", profile, interface, dry_run=dry_run))
+
+
+@app.command()
+def verify(
+    profile: Annotated[
+        str, typer.Option("--profile", "-p", help="Else the one that is in force.")
+    ] = "",
+    site: Site = "",
+    node: Node = "",
+    instance: Instance = "",
+    interface: Interfaces = None,
+    as_json: Json = False,
+) -> None:
+    """Whether a node's interfaces have what the profile says. Exit code 1 if not."""
+    _run(site, node, instance, _words("verify", profile, interface, json=as_json))
+
+
+@app.command()
+def restore(
+    site: Site = "",
+    node: Node = "",
+    instance: Instance = "",
+    dry_run: DryRun = False,
+    force: Annotated[bool, typer.Option("--force", help="Also what a running job has.")] = False,
+) -> None:
+    """Undo what was applied by hand."""
+    _run(site, node, instance, _words("restore", dry_run=dry_run, force=force))
+
+
+def _plain(verb: str, text: str) -> Callable[..., None]:
+    def command(site: Site = "", node: Node = "", instance: Instance = "") -> None:
+        _run(site, node, instance, [verb])
+
+    command.__doc__ = text
+    return command
+
+
+app.command("recover")(
+    _plain("recover", "Undo what a dead job left on a node, and clear its reason.")
+)
+app.command("accept")(
+    _plain("accept", "Record a node's present settings as those that it has by itself.")
+)

@@ -1,0 +1,220 @@
+"""``seatrial slurm``: put the Slurm side of NIC profiles on nodes, look at it, take it away."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.syntax import Syntax
+from rich.table import Table
+
+from seatrial.errors import EXIT_REJECTED, InputError, LabError
+from seatrial.site.load import load_site, site_file
+from seatrial.site.model import Site
+from seatrial.slurm import install as installing
+from seatrial.slurm.check import check as check_slurm
+from seatrial.slurm.lab import lab_layout
+from seatrial.slurm.layout import Layout
+from seatrial.slurm.policy import policy_of
+from seatrial.slurm.render import render
+
+app = typer.Typer(
+    help="The Slurm side of NIC profiles: Prolog, Epilog, health check, job_submit.",
+    no_args_is_help=True,
+)
+out = Console(highlight=False, soft_wrap=True)
+DEFAULT = Layout()
+
+SiteOption = Annotated[str, typer.Option("--site", "-s", help="A site, or a path to its file.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
+Root = Annotated[Path, typer.Option(help="Install below this folder, such as a node image.")]
+Only = Annotated[
+    Literal["both", "nodes", "controller"],
+    typer.Option(help="Only what belongs on nodes, or on the controller."),
+]
+Libexec = Annotated[str, typer.Option(help="Where the node side and Slurm's scripts go.")]
+Conf = Annotated[str, typer.Option(help="Where the policy nic.json goes.")]
+SlurmFolder = Annotated[str, typer.Option(help="Where slurm.conf is.")]
+Units = Annotated[str, typer.Option(help="Where systemd's units go.")]
+State = Annotated[
+    str | None, typer.Option(help="What a node remembers; %n is its name.  [default: the site's]")
+]
+Python = Annotated[str, typer.Option(help="Python 3.6 or later on the nodes.")]
+
+
+def _plan(
+    site: str, layout: Layout, root: Path, only: str, force: bool = False
+) -> list[installing.Step]:
+    if not root.is_dir():
+        raise InputError(f"--root {root} is no folder")
+    files = render(policy_of(_site(site), layout), layout)
+    if only != "both":
+        files = [file for file in files if file.where in (only, "both")]
+    return installing.plan(files, root, layout, force)
+
+
+def _site(name: str) -> Site:
+    site = load_site(site_file(name))
+    if set(site.nic_profiles) <= {"default"}:
+        raise InputError(
+            f"site {name} has no NIC profile but default: there is nothing to install for it"
+        )
+    return site
+
+
+@app.command()
+def install(
+    site: SiteOption = "lab",
+    dry_run: DryRun = False,
+    root: Root = Path("/"),
+    only: Only = "both",
+    libexec: Libexec = DEFAULT.libexec,
+    conf: Conf = DEFAULT.conf,
+    slurm_conf: SlurmFolder = DEFAULT.slurm,
+    units: Units = DEFAULT.units,
+    state: State = None,
+    python: Python = DEFAULT.python,
+    force: Annotated[
+        bool, typer.Option(help="Also replace files that seatrial did not make.")
+    ] = False,
+) -> None:
+    """Put the files on this machine or into an image. slurm.conf itself is not changed."""
+    layout = Layout(libexec, conf, slurm_conf, units, python, state)
+    if _site(site).lab and root == Path("/") and not dry_run:
+        raise InputError(
+            f"site {site} is a lab, which gets these files by itself: --site names a cluster "
+            "(--dry-run shows them, --root writes them elsewhere)"
+        )
+    steps = _plan(site, layout, root, only, force)
+    _show(steps, layout)
+    if dry_run:
+        for step in steps:
+            if step.state in ("changed", "foreign"):
+                _print_diff(step.diff())
+        out.print("nothing was written (--dry-run)")
+        return
+    installing.install(steps, layout)
+    changed = sum(step.state in ("new", "changed") for step in steps)
+    out.print(f"{changed} files written, {len(steps) - changed} were so already")
+    _next_steps(steps, layout, site, root)
+
+
+def _show(steps: list[installing.Step], layout: Layout) -> None:
+    table = Table("file", "mode", "state", "where", "purpose", box=None, pad_edge=False)
+    package = [step for step in steps if step.file.path.startswith(layout.package + "/")]
+    if package:
+        states = {step.state for step in package}
+        worst = "foreign" if "foreign" in states else "changed"
+        state = states.pop() if len(states) == 1 else worst
+        table.add_row(
+            f"{layout.package}/", "0755", state, "nodes", f"the node side, {len(package)} files"
+        )
+    for step in steps:
+        if step not in package:
+            file = step.file
+            table.add_row(file.path, f"{file.mode:04o}", step.state, file.where, file.purpose)
+    # Paths are there to be copied: rather a wide table than a shortened one.
+    Console(width=max(out.width, 140)).print(table)
+
+
+def _print_diff(text: str) -> None:
+    if out.is_terminal:
+        out.print(Syntax(text, "diff", background_color="default"))
+    else:
+        print(text, end="")
+
+
+def _next_steps(steps: list[installing.Step], layout: Layout, site: str, root: Path) -> None:
+    paths = [step.file.path for step in steps]
+    lines = []
+    if layout.job_submit_beside in paths:
+        lines.append(
+            f"{layout.job_submit} is your own: let it ask ours, as the first lines of "
+            f"{layout.job_submit_beside} say"
+        )
+    lines.append(f"in slurm.conf, as the last line: Include {layout.slurm_conf}")
+    lines.append(f"in slurm.conf, in NodeName lines: the features that {layout.slurm_conf} lists")
+    if layout.unit in paths:
+        inside = "" if root == Path("/") else f" --root={root}"
+        lines.append(f"on nodes: systemctl{inside} enable {Path(layout.unit).name}")
+    lines.append("on the controller: scontrol reconfigure; the first time, restart slurmctld")
+    lines.append(f"then: seatrial slurm check --site {site}")
+    out.print("Next:")
+    for number, line in enumerate(lines, 1):
+        out.print(f"  {number}. {line}", markup=False)
+
+
+@app.command()
+def uninstall(
+    site: SiteOption = "lab",
+    dry_run: DryRun = False,
+    root: Root = Path("/"),
+    only: Only = "both",
+    libexec: Libexec = DEFAULT.libexec,
+    conf: Conf = DEFAULT.conf,
+    slurm_conf: SlurmFolder = DEFAULT.slurm,
+    units: Units = DEFAULT.units,
+) -> None:
+    """Take away what install put there. First take the Include line out of slurm.conf."""
+    layout = Layout(libexec, conf, slurm_conf, units)
+    try:
+        gone = installing.remove(_plan(site, layout, root, only), layout, dry_run)
+    except PermissionError as error:
+        raise LabError(f"{error.filename}: {error.strerror}: run this as root") from None
+    for path in gone:
+        out.print(str(path), markup=False)
+    out.print(f"{len(gone)} files {'would be' if dry_run else 'were'} removed")
+
+
+@app.command()
+def check(
+    site: SiteOption = "lab",
+    instance: Annotated[
+        str | None, typer.Option("--instance", "-i", help="Which lab, where the site is one.")
+    ] = None,
+    libexec: Libexec = DEFAULT.libexec,
+    conf: Conf = DEFAULT.conf,
+    slurm_conf: SlurmFolder = DEFAULT.slurm,
+) -> None:
+    """Compare the running Slurm with what NIC profiles need. Exit code 1 if something is wrong."""
+    found = _site(site)
+    lab = instance or found.name.replace("-", "_") if found.lab else None
+    layout = lab_layout(lab) if lab else Layout(libexec, conf, slurm_conf)
+    policy = policy_of(found, layout)
+    findings = check_slurm(lambda words: _scontrol(words, lab), policy, layout)
+    for one in findings:
+        out.print(f"{'ok   ' if one.good else 'wrong'} {one.sentence}", markup=False)
+        if not one.good:
+            out.print(f"      -> {one.fix}", markup=False)
+    if not lab and _differs(Path(layout.policy), policy["digest"]):
+        out.print(f"wrong {layout.policy} on this host is of another version of the site file")
+        out.print(f"      -> seatrial slurm install --site {site}")
+        raise typer.Exit(EXIT_REJECTED)
+    if not all(one.good for one in findings):
+        raise typer.Exit(EXIT_REJECTED)
+
+
+def _scontrol(words: list[str], lab: str | None) -> str:
+    command = ["scontrol", *words]
+    if lab:
+        from seatrial.lab.engine import Lab
+
+        return Lab.attach(lab).run(command, user="root", timeout=60, check=True).stdout
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LabError(f"scontrol cannot be asked: {error}") from None
+    if answer.returncode:
+        raise LabError(f"{' '.join(command)}: {answer.stderr.strip()}")
+    return answer.stdout
+
+
+def _differs(file: Path, digest: str) -> bool:
+    try:
+        return json.loads(file.read_text()).get("digest") != digest
+    except (OSError, ValueError, AttributeError):
+        return False

@@ -1,0 +1,261 @@
+"""What a request amounts to on a site: nodes, ranks, transport, module, NIC profile, and why.
+
+Everything that can be wrong with a request is found here. Renders nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from ClusterShell.NodeSet import NodeSet
+
+from seatrial.errors import InputError
+from seatrial.job.choose import (
+    choose_kind,
+    choose_launcher,
+    choose_profile,
+    choose_transport,
+    mpi_of,
+)
+from seatrial.job.header import Parameter, Template
+from seatrial.job.request import Request, Surroundings
+from seatrial.nic.fit import nodes_of, resolved
+from seatrial.site.agree import suggest
+from seatrial.site.model import Site
+from seatrial.stack.model import Transport
+from seatrial.stack.transports import TRANSPORTS
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass
+class Plan:
+    """All that a template is rendered from; the fields are the templates' variables."""
+
+    template: Template
+    site: str
+    kind: str
+    kind_why: str
+    nodes: int
+    ranks_per_node: int
+    cpus_per_rank: int
+    partition: str
+    memory_MiB: int
+    cores: int
+    options: list[str]
+    transport: str
+    transport_why: str
+    transport_description: str
+    mpi: str
+    launcher: str
+    srun_options: list[str]
+    bind: dict[str, str]
+    network: str
+    interface: str
+    test_interfaces: list[str]
+    profile: str
+    profile_why: str
+    constraint: str
+    exclusive: bool
+    module: str
+    module_folder: str
+    exports: dict[str, str]
+    from_stack: bool
+    stack_blas: dict[str, str]
+    values: dict[str, Any]
+
+    @property
+    def ranks(self) -> int:
+        return self.nodes * self.ranks_per_node
+
+
+def plan(request: Request, around: Surroundings) -> Plan:
+    """What is to be rendered. Raises InputError with what is wrong and what would be right."""
+    site, template = around.site, request.template
+    values = _values(request)
+    kind, kind_why = choose_kind(request, values)
+    transport = choose_transport(request, around, kind)
+    part = _known(transport.name)
+    mpi = mpi_of(transport.name)
+    launcher = choose_launcher(request, mpi)
+    profile, constraint = choose_profile(request, site, transport.name, kind)
+    partition = values.get("partition") or site.trial_partition
+    if partition not in site.partitions:
+        hint = suggest(partition, site.partitions)
+        raise InputError(f"site {site.name} has no partition {partition!r} ({hint})")
+    groups, offered = _nodes(site, partition, profile.name)
+    nodes = request.nodes if request.nodes is not None else min(template.header.nodes, offered)
+    cores = min(group.cores for group in groups)
+    ranks, cpus = _layout(request, values, cores)
+    _check_nodes(nodes, offered, site, partition, profile.name)
+    own = site.transports.get(transport.name)
+    network = site.networks[site.network_of(transport.name)]
+    module, folder = _module(values, around, transport.name)
+    result = Plan(
+        template=template,
+        site=site.name,
+        kind=kind or "",
+        kind_why=kind_why,
+        nodes=nodes,
+        ranks_per_node=ranks,
+        cpus_per_rank=cpus,
+        partition=partition,
+        memory_MiB=min(group.memory_MiB for group in groups),
+        cores=cores,
+        options=[*site.partitions[partition].options, *site.slurm.options],
+        transport=transport.name,
+        transport_why=transport.why,
+        transport_description=(own.description if own else "") or part.description,
+        mpi=mpi,
+        launcher=launcher,
+        srun_options=[*part.launcher, *(own.options if own else [])],
+        bind=dict(part.bind),
+        network=site.network_of(transport.name),
+        interface=network.interface,
+        test_interfaces=[one.interface for one in site.networks.values() if one.role == "test"],
+        profile=profile.name,
+        profile_why=profile.why,
+        constraint=constraint,
+        exclusive=template.header.exclusive or bool(constraint),
+        module=module,
+        module_folder=folder,
+        exports={},
+        from_stack=False,
+        stack_blas=around.stack.blas() if around.stack else {},
+        values=values,
+    )
+    result.exports = {
+        **_settings(part, around, values, bool(module)),
+        **_tied(part, network),
+        **(own.env if own else {}),
+    }
+    if wrong := [one for one in result.exports if not _NAME.fullmatch(one)]:
+        raise InputError(f"transport {transport.name}: {wrong[0]!r} is no name of a variable")
+    _programs(result, request, around)
+    return result
+
+
+# -- the values of the parameters
+
+
+def _values(request: Request) -> dict[str, Any]:
+    known = request.template.parameters
+    found: dict[str, Any] = {}
+    for name, text in request.values.items():
+        if name not in known:
+            raise InputError(
+                f"template {request.template.name} has no value {name!r} ({suggest(name, known)})"
+            )
+        found[name] = known[name].parse(name, text)
+    for name, parameter in known.items():
+        if name in found:
+            continue
+        if parameter.required:
+            raise InputError(_required(request.template.name, name, parameter))
+        found[name] = _default(parameter)
+    return found
+
+
+def _default(parameter: Parameter) -> Any:
+    if parameter.default is None:
+        return [] if parameter.type == "words" else None
+    if parameter.type == "words":
+        return parameter.parse("default", str(parameter.default))
+    return parameter.default
+
+
+def _required(template: str, name: str, parameter: Parameter, why: str = "") -> str:
+    return f"template {template} needs {name}: {parameter.help}{why} (--set {name}=...)"
+
+
+def _programs(plan: Plan, request: Request, around: Surroundings) -> None:
+    """Programs of the stack for the parameters that name one and were not given."""
+    for name, parameter in plan.template.parameters.items():
+        if not parameter.program or plan.values[name]:
+            continue
+        wanted = parameter.program.format_map(plan.values)
+        programs = around.stack.programs(plan.transport) if around.stack else {}
+        if wanted not in programs:
+            why = f"; the stack of this machine has no {wanted} to take instead"
+            raise InputError(_required(request.template.name, name, parameter, why))
+        plan.values[name] = programs[wanted]
+        plan.from_stack = True
+
+
+# -- nodes, ranks
+
+
+def _nodes(site: Site, partition: str, profile: str) -> tuple[list, int]:
+    """The groups of alike nodes that a job may get there, and how many nodes these are."""
+    able = NodeSet(site.partitions[partition].nodes)
+    able &= NodeSet.fromlist(nodes_of(site, resolved(site, profile)))
+    groups = [group for group in site.nodes if NodeSet(group.names) & able]
+    if not groups:
+        raise InputError(f"NIC profile {profile} fits no node of partition {partition}")
+    return groups, len(able)
+
+
+def _check_nodes(nodes: int, offered: int, site: Site, partition: str, profile: str) -> None:
+    if nodes < 1:
+        raise InputError(f"--nodes: {nodes}; it must be 1 or more")
+    if nodes > offered:
+        whole = len(NodeSet(site.partitions[partition].nodes))
+        under = f" that NIC profile {profile} fits" if whole > offered else ""
+        word = "node" if offered == 1 else "nodes"
+        raise InputError(f"--nodes: {nodes}, but partition {partition} has {offered} {word}{under}")
+
+
+def _layout(request: Request, values: dict[str, Any], cores: int) -> tuple[int, int]:
+    """Ranks on a node and CPUs of a rank. Raises InputError where a node has not so many cores."""
+    header = request.template.header
+    ranks = request.ranks_per_node
+    cpus = values.get("cpus_per_rank")
+    if ranks is None:
+        ranks = header.ranks_per_node if header.ranks_per_node else max(1, cores // (cpus or 1))
+    if ranks < 1:
+        raise InputError(f"--ranks-per-node: {ranks}; it must be 1 or more")
+    if cpus is None:
+        cpus = max(1, cores // ranks) if header.fill else 1
+    if ranks * cpus > cores:
+        each = f" of {cpus} CPUs" if cpus > 1 else ""
+        raise InputError(f"--ranks-per-node: {ranks} ranks{each} on nodes that have {cores} cores")
+    return ranks, cpus
+
+
+# -- environment
+
+
+def _known(name: str) -> Transport:
+    for part in TRANSPORTS:
+        if part.name == name:
+            return part
+    known = [part.name for part in TRANSPORTS if part.family]
+    raise InputError(f"job templates know nothing of transport {name!r} ({suggest(name, known)})")
+
+
+def _module(values: dict[str, Any], around: Surroundings, transport: str) -> tuple[str, str]:
+    """Environment module and the folder to search for it first; "" for none."""
+    given = values.get("module")
+    if given:
+        return ("", "") if given == "none" else (given, values["module_folder"])
+    folder = around.modules.get(transport, "")
+    return (transport, folder) if folder else ("", "")
+
+
+def _settings(
+    part: Transport, around: Surroundings, values: dict[str, Any], loaded: bool
+) -> dict[str, str]:
+    """The transport's own variables, as far as no module has them."""
+    if loaded and not values.get("module"):
+        return {}  # the stack's own module, which was written from the same data
+    if around.stack and not loaded:
+        return around.stack.transport(part.name, report=False).env
+    return {name: value for name, value in part.env.items() if "{" not in value}
+
+
+def _tied(part: Transport, network: Any) -> dict[str, str]:
+    """Variables that tie messages to the network."""
+    fields = {"interface": network.interface, "subnet": network.subnet}
+    return {name: value.format_map(fields) for name, value in part.bind.items()}

@@ -1,0 +1,57 @@
+"""Where on a site a profile fits: its networks, its nodes, the settings of each interface."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from ClusterShell.NodeSet import NodeSet
+
+from seatrial.nic.flat import Flat
+from seatrial.nic.resolve import Resolved, resolve
+from seatrial.site.model import Site
+
+
+def resolved(site: Site, profile: str) -> Resolved:
+    """A profile of the site with what its bases give. Raises as ``resolve.chain`` does."""
+    return resolve(profile, site.nic_profiles)
+
+
+def test_networks(site: Site) -> list[str]:
+    return [name for name, network in site.networks.items() if network.role == "test"]
+
+
+def networks_set(site: Site, profile: Resolved) -> list[str]:
+    """The networks of role test that the profile sets, in the order of the site file."""
+    tests = test_networks(site)
+    return tests if profile.networks is None else [n for n in tests if n in profile.networks]
+
+
+def interfaces(site: Site, profile: Resolved) -> dict[str, Flat]:
+    """Flat settings of each interface that the profile sets; a bond is at its first member."""
+    found = {}
+    for network in networks_set(site, profile):
+        found[site.networks[network].interface] = profile.settings(network)
+    bond = profile.bond()
+    if bond and bond["members"][0] in found:
+        found[bond["members"][0]]["bond"] = bond
+    return {name: flat for name, flat in found.items() if flat}
+
+
+def short(node: str) -> str:
+    """The name by which a node knows itself: up to the first dot."""
+    return node.partition(".")[0]
+
+
+def nodes_of(site: Site, profile: Resolved) -> list[str]:
+    """Full names of the nodes that the profile fits, in the order of a node list."""
+    names = NodeSet()
+    for group in site.nodes:
+        if profile.node_classes is None or group.node_class in profile.node_classes:
+            names.update(group.names)
+    return list(names)
+
+
+def tried(site: Site, profile: str, transport: str) -> bool:
+    """Whether a trial tries a transport under a profile; ``tcp`` and ``none`` are names too."""
+    patterns = resolved(site, profile).transports
+    return any(fnmatchcase(transport, pattern) for pattern in patterns)

@@ -1,0 +1,370 @@
+"""The node's command: ``seatrial-nic [--policy FILE] VERB``. It reads no site file.
+
+Exit codes: 0 as wanted, 1 differs, 2 refused, 3 bad input, 4 not put back or not verified.
+"""
+
+import json
+import os
+import sys
+from typing import Any, Dict, List, Optional
+
+from . import changes, constraint, programs, show, values
+from .errors import BadInput, NicError, Refused, Unrestored
+from .evidence import collect
+from .guard import Guard
+from .nic import DryRun, Nic
+from .owner import World
+from .policy import DEFAULT_FILE, Policy
+from .session import BY_HAND, LOCK_S, Job, Session
+from .store import Busy, Damaged, Store
+
+USAGE = """usage: seatrial-nic [--policy FILE] VERB [--profile P] [--interface I]... [--json]
+                    [--all] [--dry-run] [--boot] [--force]
+for people
+  show      the settings of this node's interfaces under test
+  diff      what a profile would change here (exit code 1 if anything)
+  apply     put a profile on this node by hand, until restore (--dry-run: only print the commands)
+  verify    whether the profile in force, or --profile, is what the interfaces have
+  restore   undo what was applied by hand (--force: whoever owns it)
+  recover   undo what a dead job left, and clear the reason
+  accept    record the interfaces' present state as the one at boot
+for Slurm   prolog, epilog, health, recover --boot
+exit codes  0 as wanted, 1 differs, 2 refused, 3 bad input, 4 not put back or not verified"""
+
+
+class Arguments:
+    """The command line. Raises BadInput."""
+
+    def __init__(self, words: List[str]) -> None:
+        self.policy = DEFAULT_FILE
+        self.verb = ""
+        self.profile = ""
+        self.interfaces: List[str] = []
+        self.flags = set()
+        left = list(words)
+        while left:
+            word = left.pop(0)
+            name, equals, value = word.partition("=")
+            if name in ("--policy", "--profile", "--interface"):
+                if not equals:
+                    if not left:
+                        raise BadInput("%s needs a value" % name)
+                    value = left.pop(0)
+                if name == "--interface":
+                    self.interfaces.append(value)
+                else:
+                    setattr(self, name[2:], value)
+            elif word in ("--json", "--dry-run", "--boot", "--force", "--all"):
+                self.flags.add(word[2:])
+            elif word in ACTS and not self.verb:
+                self.verb = word
+            else:
+                raise BadInput("%r is no verb or option\n%s" % (word[:64], USAGE))
+        if not self.verb:
+            raise BadInput(USAGE)
+
+
+def log(text: str) -> None:
+    """To the node's log, and to Slurm's by standard error."""
+    sys.stderr.write("seatrial-nic: %s\n" % text)
+    try:
+        import syslog
+
+        syslog.openlog("seatrial-nic", syslog.LOG_PID, syslog.LOG_DAEMON)
+        syslog.syslog(syslog.LOG_NOTICE, text.replace("\n", " "))
+    except (ImportError, OSError):
+        pass
+
+
+def session_of(policy: Policy, nic: Any = None, tell: Any = log) -> Session:
+    return Session(policy, Store(policy.folder), nic or Nic(), World(), Guard(), tell)
+
+
+def _job() -> Job:
+    number = os.environ.get("SLURM_JOB_ID", "")
+    restart = os.environ.get("SLURM_RESTART_COUNT", "0")
+    if not number.isdigit() or not restart.isdigit():
+        raise BadInput(
+            "SLURM_JOB_ID is %r: this verb is for Slurm's Prolog and Epilog" % number[:32]
+        )
+    return Job(number, restart, os.environ.get("SLURM_JOB_UID", "")[:16])
+
+
+def _asked(policy: Policy) -> Optional[str]:
+    text = os.environ.get("SLURM_JOB_CONSTRAINTS", "")
+    return constraint.asked(text, policy.features, policy.prefix)
+
+
+def prolog(policy: Policy, _: Arguments) -> int:
+    session = session_of(policy)
+    job = _job()
+    try:
+        profile = _asked(policy)
+    except BadInput as error:
+        session.store.prepare()
+        session.store.explain("job %s: %s" % (job.id, error))
+        raise
+    session.take(job, profile)
+    return 0
+
+
+def epilog(policy: Policy, _: Arguments) -> int:
+    try:
+        asked = _asked(policy) not in (None, "default")
+    except BadInput:
+        asked = False  # its Prolog refused it
+    session_of(policy).give_up(_job(), asked)
+    return 0
+
+
+def recover(policy: Policy, arguments: Arguments) -> int:
+    session = session_of(policy)
+    sentence = session.recover(LOCK_S)
+    with session.store.lock(LOCK_S):
+        _settle(session.store)
+    print(sentence)
+    return 0
+
+
+def _settle(store: Store) -> None:
+    """The reason is told or mended: keep it beside, and let the node be clean."""
+    try:
+        os.rename(store.path("reason"), store.path("reason.told"))
+    except OSError:
+        pass
+
+
+def health(policy: Policy, _: Arguments) -> int:
+    """Slurm's HealthCheckProgram: recover, and drain the node with the reason if there is one."""
+    session = session_of(policy)
+    code, trouble = 0, ""
+    try:
+        session.recover(0.0)
+    except Busy:
+        return 0  # a Prolog or Epilog is at work
+    except (NicError, OSError) as error:
+        code, trouble = getattr(error, "code", 4), str(error)
+    try:
+        # Held until Slurm has the reason: what `recover` has settled meanwhile must not come back
+        # after the operator has resumed the node.
+        with session.store.lock(0.0):
+            reason = session.store.reason() or trouble
+            if reason and drain(policy, reason) and code == 0:
+                _settle(session.store)
+    except Busy:
+        pass
+    return code
+
+
+def drain(policy: Policy, reason: str) -> bool:
+    """Have Slurm drain this node and say why. Never from Prolog or Epilog: no Slurm there."""
+    scontrol = policy.data.get("scontrol", "scontrol")
+    words = [
+        "update",
+        "nodename=" + policy.hostname,
+        "state=drain",
+        "reason=seatrial: " + reason[:400],
+    ]
+    answer = programs.run([scontrol, *words], timeout=20)
+    if answer.code:
+        log("the node cannot be drained: %s" % answer.err.strip())
+    return answer.code == 0
+
+
+# -- for people
+
+
+def _chosen(policy: Policy, arguments: Arguments) -> List[str]:
+    return arguments.interfaces or policy.interfaces
+
+
+def _profile(policy: Policy, arguments: Arguments) -> Dict[str, Any]:
+    if not arguments.profile:
+        raise BadInput("%s needs --profile; known: %s"
+                       % (arguments.verb, ", ".join(sorted(policy.profiles))))  # fmt: skip
+    found = dict(policy.profile(arguments.profile))
+    if arguments.interfaces:
+        found["interfaces"] = {
+            name: found.get("interfaces", {}).get(name, {}) for name in arguments.interfaces
+        }
+    return found
+
+
+def show_state(policy: Policy, arguments: Arguments) -> int:
+    nic = Nic()
+    states = {name: nic.read(name) for name in _chosen(policy, arguments)}
+    if not states:
+        raise BadInput("no interface of %s is under test: --interface names one" % policy.hostname)
+    node = nic.read_node()
+    journal = _in_force(policy)
+    owner = {key: journal[key] for key in ("profile", "job", "phase")} if journal else None
+    if "json" in arguments.flags:
+        print(json.dumps({"node": policy.hostname, "in_force": owner, "interfaces": states,
+                          "node_settings": node}, indent=1, sort_keys=True))  # fmt: skip
+        return 0
+    print("node %s, NIC profile in force: %s" % (
+        policy.hostname, "%(profile)s, for job %(job)s" % owner if owner else "none"))  # fmt: skip
+    fixed = {name: nic.fixed(name) for name in states}
+    print(show.state_table(states, fixed, "all" in arguments.flags))
+    print(show.columns([[key, values.shown(node[key])] for key in sorted(node)]))
+    return 0
+
+
+def _in_force(policy: Policy) -> Optional[Dict[str, Any]]:
+    try:
+        return Store(policy.folder).journal()
+    except Damaged:
+        raise Unrestored("the journal in %s is damaged: seatrial-nic recover" % policy.folder)
+
+
+def show_diff(policy: Policy, arguments: Arguments) -> int:
+    profile = _profile(policy, arguments)
+    nic = Nic()
+    found = {}
+    for interface, settings in sorted(profile["interfaces"].items()):
+        state = nic.read(interface)
+        plain = {k: v for k, v in settings.items() if k not in ("driver", "bond")}
+        target = values.spread(plain, state, nic.cpus())
+        found[interface] = values.differences(target, state)
+        if "driver" in settings:
+            wanted = json.dumps(settings["driver"], sort_keys=True)
+            found[interface].append(values.Difference("driver", wanted, state.get("driver.module")))
+        if "bond" in settings and state.get("master") != settings["bond"]["name"]:
+            name = settings["bond"]["name"]
+            found[interface].append(values.Difference("bond", name, state.get("master")))
+    found["node"] = values.differences(profile.get("node", {}), nic.read_node())
+    different = any(found.values())
+    if "json" in arguments.flags:
+        print(json.dumps({name: [one._asdict() for one in ones] for name, ones in found.items()},
+                         indent=1, sort_keys=True))  # fmt: skip
+    elif different:
+        print(show.difference_table(found))
+    else:
+        print("%s: nothing differs" % arguments.profile)
+    return 1 if different else 0
+
+
+def apply_by_hand(policy: Policy, arguments: Arguments) -> int:
+    profile = _profile(policy, arguments)
+    if "dry-run" in arguments.flags:
+        return _dry_run(policy, arguments, profile)
+    session = session_of(policy)
+    running = session.world.any_steps()
+    if running:
+        raise Refused("job %s runs on this node" % running)
+    job = Job(BY_HAND, "0", str(os.getuid()))
+    session.take(job, arguments.profile, profile)
+    print("NIC profile %s is in force until: seatrial-nic restore" % arguments.profile)
+    return 0
+
+
+def _dry_run(policy: Policy, arguments: Arguments, profile: Dict[str, Any]) -> int:
+    """Print the commands in the order in which they would be run. Needs no rights."""
+    nic = DryRun(print)
+    session = session_of(policy, nic)
+    journal = session.work.prepare(profile)
+    actions = list(session.work.structure(journal))
+    for interface, part in sorted(journal["interfaces"].items()):
+        plain = {k: v for k, v in part["wanted"].items() if k not in ("driver", "bond")}
+        target = values.spread(plain, part["before"], nic.cpus())
+        actions += changes.to_apply(interface, target, part["before"])
+        for key in journal["skipped"].get(interface, []):
+            print("# %s has no %s: left out, as the profile allows" % (interface, key))
+    actions += changes.of_node(journal["node"]["wanted"], journal["node"]["before"])
+    for action in actions:
+        nic.perform(action)
+    if not actions:
+        print("# nothing to do: %s is as this node is" % arguments.profile)
+    return 0
+
+
+def verify(policy: Policy, arguments: Arguments) -> int:
+    journal = _in_force(policy)
+    name = arguments.profile or (journal["profile"] if journal else "default")
+    profile = policy.profile(name)
+    interfaces = profile.get("interfaces", {})
+    if journal and journal["profile"] == name:
+        # As it was applied, also if the policy was edited since.
+        interfaces = {one: part["wanted"] for one, part in journal["interfaces"].items()}
+    declared = {
+        "profile": name,
+        "state_folder": policy.folder,
+        "node": profile.get("node", {}),
+        "nodes": {policy.hostname: interfaces},
+        "if_supported": profile.get("if_supported", []),
+        "tests": {policy.hostname: _chosen(policy, arguments)},
+    }
+    found = collect(declared, policy.hostname)
+    if "json" in arguments.flags:
+        print(json.dumps(found, indent=1, sort_keys=True))
+    else:
+        print("NIC profile %s: %s" % (name, "as it must be" if found["ok"] else found["reason"]))
+    return 0 if found["ok"] else 1
+
+
+def restore(policy: Policy, arguments: Arguments) -> int:
+    session = session_of(policy)
+    journal = _in_force(policy)
+    if journal is None:
+        print("no NIC profile is in force")
+        return 0
+    if "dry-run" in arguments.flags:
+        return _dry_restore(session, journal)
+    by_hand = journal["job"] == BY_HAND
+    if not by_hand and "force" not in arguments.flags and session.owner_lives(journal):
+        raise Refused("NIC profile %s belongs to job %s, which runs: its Epilog undoes it"
+                      % (journal["profile"], journal["job"]))  # fmt: skip
+    print(session.recover(LOCK_S, force=True))
+    with session.store.lock(LOCK_S):
+        _settle(session.store)
+    return 0
+
+
+def _dry_restore(session: Session, journal: Dict[str, Any]) -> int:
+    for action in session.work.unstructure(journal):
+        print(changes.text_of(action))
+    for interface, part in sorted(journal["interfaces"].items()):
+        for action in changes.to_restore(interface, part["before"], session.nic.read(interface)):
+            print(changes.text_of(action))
+    for action in changes.of_node(journal["node"]["before"], session.nic.read_node()):
+        print(changes.text_of(action))
+    return 0
+
+
+def accept(policy: Policy, _: Arguments) -> int:
+    session = session_of(policy)
+    with session.store.lock(LOCK_S):
+        try:
+            if session.store.journal():
+                raise Refused("a NIC profile is in force: what it set is not the node's own state")
+        except Damaged:
+            session.store.set_aside()
+        session.accept()
+        _settle(session.store)
+    print("the present state is recorded as the node's own")
+    return 0
+
+
+ACTS = {
+    "show": show_state, "diff": show_diff, "apply": apply_by_hand, "verify": verify,
+    "restore": restore, "recover": recover, "accept": accept,
+    "prolog": prolog, "epilog": epilog, "health": health,
+}  # fmt: skip
+NEEDS_ROOT = ("apply", "restore", "recover", "accept", "prolog", "epilog", "health")
+
+
+def main(words: List[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(USAGE)
+        return 0
+    try:
+        arguments = Arguments(words)
+        if arguments.verb in NEEDS_ROOT and "dry-run" not in arguments.flags and os.geteuid():
+            raise Refused("%s must be run by root" % arguments.verb)
+        return ACTS[arguments.verb](Policy.load(arguments.policy), arguments)
+    except NicError as error:
+        log(str(error))
+        return error.code
+    except OSError as error:
+        log("%s" % error)
+        return Unrestored.code

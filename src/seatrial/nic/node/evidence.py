@@ -1,0 +1,125 @@
+"""Whether a node is as a profile says, told from inside a job by its user. Changes nothing."""
+
+from typing import Any, Dict, List
+
+from . import owner, values
+from .errors import NicError
+from .nic import Nic
+from .store import Damaged, Store
+
+
+def collect(
+    declared: Dict[str, Any], hostname: str, job: Any = None, nic: Any = None
+) -> Dict[str, Any]:
+    """Compare a node with what was declared (``seatrial.nic.policy.declared``).
+
+    ``job`` is the id of the job that must own the profile; None: whichever does. Raises nothing:
+    what goes wrong is the ``reason``, and ``ok`` is False then.
+    """
+    nic = nic or Nic()
+    profile = declared["profile"]
+    found = {"profile": profile, "ok": False, "reason": "", "owner": None, "interfaces": {}}
+    reasons: List[str] = []
+    wanted = declared.get("nodes", {}).get(hostname)
+    if wanted is None:
+        found["reason"] = "NIC profile %s is not for node %s" % (profile, hostname)
+        return found
+    for interface in declared.get("tests", {}).get(hostname, sorted(wanted)):
+        try:
+            state = nic.read(interface)
+        except NicError as error:
+            reasons.append(str(error))
+            continue
+        different = _different(wanted.get(interface, {}), state, nic, declared)
+        found["interfaces"][interface] = {"state": state, "differences": different}
+        reasons += ["%s %s is %s, not %s" % (interface, one["setting"], values.shown(one["found"]),
+                    one["wanted"]) for one in different]  # fmt: skip
+    node = nic.read_node()
+    for one in values.differences(declared.get("node", {}), node):
+        reasons.append("%s is %s, not %s" % (one.setting, values.shown(one.found), one.wanted))
+    reasons += _owned(declared, hostname, profile, job, found)
+    if profile == "default" and found["owner"] is None:
+        reasons += _drifted(declared, hostname, found["interfaces"])
+    found["ok"] = not reasons
+    found["reason"] = "; ".join(reasons)
+    return found
+
+
+def _different(
+    wanted: Dict[str, Any], state: Dict[str, Any], nic: Any, declared: Dict[str, Any]
+) -> List[Dict[str, Any]]:
+    optional = declared.get("if_supported", [])
+    plain = {key: value for key, value in wanted.items() if key not in ("driver", "bond")}
+    target = values.spread(plain, state, nic.cpus())
+    found = []
+    for one in values.differences(target, state):
+        if one.found is None and values.group_of(one.setting) in optional:
+            continue
+        found.append({"setting": one.setting, "wanted": one.wanted, "found": one.found})
+    driver = wanted.get("driver")
+    if driver:
+        if state.get("driver.module") != driver["module"]:
+            found.append({"setting": "driver", "wanted": driver["module"],
+                          "found": state.get("driver.module")})  # fmt: skip
+        for name, value in driver.get("parameters", {}).items():
+            now = state.get("driver.parameter." + name)
+            # Many parameters can only be given, not read: then the journal is what tells.
+            if now is not None and str(now).split(",")[0] != str(value).split(",")[0]:
+                found.append({"setting": "driver.parameter." + name, "wanted": value, "found": now})
+    bond = wanted.get("bond")
+    if bond and state.get("master") != bond["name"]:
+        found.append({"setting": "bond", "wanted": bond["name"], "found": state.get("master")})
+    return found
+
+
+def _drifted(declared: Dict[str, Any], hostname: str, found: Dict[str, Any]) -> List[str]:
+    """Without a profile the interfaces must be as at boot, where the node has a record of that."""
+    folder = declared.get("state_folder", "").replace("%n", hostname)
+    baseline = Store(folder).baseline() if folder else None
+    if not baseline or baseline["boot_id"] != owner.boot_id():
+        return []
+    reasons = []
+    for interface in sorted(found):
+        for one in values.to_put_back(
+            baseline["interfaces"].get(interface, found[interface]["state"]),
+            found[interface]["state"],
+        ):
+            found[interface]["differences"].append(
+                {"setting": one.setting, "wanted": one.wanted, "found": one.found}
+            )
+            reasons.append(
+                "%s %s is %s, was %s at boot, and nobody owns that"
+                % (interface, one.setting, values.shown(one.found), values.shown(one.wanted))
+            )
+    return reasons
+
+
+def _owned(
+    declared: Dict[str, Any], hostname: str, profile: str, job: Any, found: Dict[str, Any]
+) -> List[str]:
+    """Sentences on the journal, where it does not say what it must."""
+    folder = declared.get("state_folder", "").replace("%n", hostname)
+    try:
+        journal = Store(folder).journal() if folder else None
+    except (Damaged, OSError):
+        return ["the journal of NIC profiles in %s cannot be read" % folder]
+    if journal is not None:
+        if journal["boot_id"] != owner.boot_id():
+            journal = None
+        else:
+            found["owner"] = {key: journal[key] for key in ("job", "profile", "phase")}
+    if journal is None:
+        if profile == "default":
+            return []
+        return [
+            "no NIC profile is in force: was it asked for by --constraint, is the Prolog there?"
+        ]
+    if journal["profile"] != profile:
+        return ["NIC profile %s is in force, for job %s" % (journal["profile"], journal["job"])]
+    if job is not None and journal["job"] != str(job):
+        return [
+            "NIC profile %s is in force for job %s, not for this one" % (profile, journal["job"])
+        ]
+    if journal["phase"] != "applied":
+        return ["NIC profile %s is being applied" % profile]
+    return []

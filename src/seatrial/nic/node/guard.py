@@ -1,0 +1,217 @@
+"""What must never be set: interfaces that are not under test, and those that the node lives by.
+
+Also who else on the node would fight over the same settings. Each refusal names what it met.
+"""
+
+import os
+import re
+import struct
+from typing import Any, Dict, Iterable, List, Optional, Set
+
+from . import owner, programs
+from .errors import Refused
+from .policy import Policy
+from .values import group_of
+
+#: of slurmctld and slurmd, where the policy does not name others
+SLURM_PORTS = (6817, 6818)
+TUNED_FOLDERS = ("etc/tuned", "usr/lib/tuned", "etc/tuned/profiles", "usr/lib/tuned/profiles")
+NET_SECTION = re.compile(r"^\[net\]|^type *= *net *$", re.MULTILINE)
+INCLUDE = re.compile(r"^include *= *(\S+)", re.MULTILINE)
+#: groups that tuned's net plugin and NetworkManager's ethtool settings reach
+ETHTOOL_GROUPS = {"coalesce", "ring", "channels", "feature", "private", "mtu", "txqueuelen", "bond",
+                  "driver", "vfs"}  # fmt: skip
+
+
+class Guard:
+    """Looks below ``root`` (for tests; the node's own ``/``)."""
+
+    def __init__(self, root: str = "/", processes: Optional[Dict[str, int]] = None) -> None:
+        self.root = root
+        self._processes = processes
+
+    def _path(self, path: str) -> str:
+        return os.path.join(self.root, path.lstrip("/"))
+
+    def _text(self, path: str) -> str:
+        return programs.read_text(self._path(path))[1]
+
+    @property
+    def processes(self) -> Dict[str, int]:
+        if self._processes is None:
+            self._processes = owner.names()
+        return self._processes
+
+    def check(self, policy: Policy, profile: Dict[str, Any]) -> None:
+        """Raise Refused if any interface of a profile must not be touched."""
+        settings = profile.get("interfaces", {})
+        interfaces = set(settings)
+        for one in settings.values():
+            interfaces.update(one.get("bond", {}).get("members", []))
+        for interface in sorted(interfaces):
+            self.check_interface(policy, interface)
+        groups = {group_of(key) for one in settings.values() for key in one}
+        for one in settings.values():
+            if "driver" in one:
+                self._check_driver(policy, one["driver"])
+        self._check_irqbalance(groups)
+        if groups & ETHTOOL_GROUPS:
+            self._check_tuned()
+            for interface in sorted(interfaces):
+                self._check_networkmanager(interface)
+
+    def check_interface(self, policy: Policy, interface: str) -> None:
+        """Raise Refused if an interface must not be touched."""
+        self._check_tested(policy, interface)
+        self._check_vital(policy, interface)
+
+    def _check_tested(self, policy: Policy, interface: str) -> None:
+        if interface in policy.protected:
+            raise Refused(
+                "%s is not under test at this site (it carries its management)" % interface
+            )
+        if interface not in policy.interfaces:
+            known = ", ".join(policy.interfaces) or "none"
+            raise Refused("%s is not under test on %s; under test: %s"
+                          % (interface, policy.hostname, known))  # fmt: skip
+
+    def _check_vital(self, policy: Policy, interface: str) -> None:
+        """What the node lives by is never touched, whatever the site says."""
+        family = self.family(interface)
+        for one in sorted(family & self.default_routes()):
+            raise Refused(
+                "%s carries the node's default route%s" % (interface, _by(interface, one))
+            )
+        for one in sorted(family & self.slurm_interfaces(policy)):
+            raise Refused("%s carries Slurm's own traffic%s" % (interface, _by(interface, one)))
+
+    def family(self, interface: str) -> Set[str]:
+        """The interface and all that stand on it: bonds, bridges, VLANs."""
+        found = {interface}
+        new = [interface]
+        while new:
+            folder = self._path("/sys/class/net/" + new.pop())
+            try:
+                names = os.listdir(folder)
+            except OSError:
+                continue
+            for name in names:
+                above = name[len("upper_") :] if name.startswith("upper_") else ""
+                if above and above not in found:
+                    found.add(above)
+                    new.append(above)
+        return found
+
+    def default_routes(self) -> Set[str]:
+        """Interfaces of the node's default routes, IPv4 and IPv6."""
+        found = set()
+        for line in self._text("/proc/net/route").splitlines()[1:]:
+            words = line.split()
+            if len(words) > 7 and words[1] == words[7] == "00000000":
+                found.add(words[0])
+        for line in self._text("/proc/net/ipv6_route").splitlines():
+            words = line.split()
+            # The kernel lists an unreachable default on lo for every namespace.
+            if len(words) == 10 and words[0] == "0" * 32 and words[1] == "00" and words[9] != "lo":
+                found.add(words[9])
+        return found
+
+    def slurm_interfaces(self, policy: Policy) -> Set[str]:
+        """Interfaces whose address Slurm's daemons talk from, told from the node's TCP sockets."""
+        ports = set(policy.data.get("slurm_ports", SLURM_PORTS))
+        addresses = set()
+        for line in self._text("/proc/net/tcp").splitlines()[1:]:
+            words = line.split()
+            if len(words) < 3:
+                continue
+            local, _, port = words[1].partition(":")
+            remote = words[2].partition(":")[2]
+            if local != "00000000" and (int(port, 16) in ports or int(remote, 16) in ports):
+                addresses.add(local)
+        return self._interfaces_with(addresses)
+
+    def _interfaces_with(self, addresses: Set[str]) -> Set[str]:
+        """Interfaces whose subnet holds one of these addresses, as /proc/net/tcp writes them."""
+        numbers = [
+            struct.unpack("=I", bytes.fromhex(one)[::-1])[0] for one in addresses if len(one) == 8
+        ]
+        found = set()
+        for line in self._text("/proc/net/route").splitlines()[1:]:
+            words = line.split()
+            if len(words) < 8 or words[7] == "00000000":
+                continue
+            destination, mask = _number(words[1]), _number(words[7])
+            if any(number & mask == destination for number in numbers):
+                found.add(words[0])
+        found.discard("lo")
+        return found
+
+    def _check_driver(self, policy: Policy, driver: Dict[str, Any]) -> None:
+        """All interfaces of a driver lose their link when it is loaded anew."""
+        module = driver["module"]
+        folder = self._path("/sys/class/net")
+        for name in sorted(_listed(folder)):
+            link = os.path.join(folder, name, "device/driver/module")
+            if os.path.exists(link) and os.path.basename(os.path.realpath(link)) == module:
+                try:
+                    if not driver.get("allow_shared") or name in policy.protected:
+                        self._check_tested(policy, name)
+                    self._check_vital(policy, name)
+                except Refused as error:
+                    raise Refused("driver %s cannot be loaded anew: %s" % (module, error))
+
+    # -- others who set the same
+
+    def _check_irqbalance(self, groups: Set[str]) -> None:
+        if "irq_affinity" in groups and "irqbalance" in self.processes:
+            raise Refused("irqbalance runs and would move the interrupts again: stop it on the "
+                          "nodes under test, or ban their lines (IRQBALANCE_ARGS)")  # fmt: skip
+
+    def _check_tuned(self) -> None:
+        if "tuned" not in self.processes:
+            return
+        active = self._text("/etc/tuned/active_profile").split()
+        for name in self._with_included(active):
+            raise Refused("tuned runs, and its profile %s sets network interfaces: choose one "
+                          "without a [net] section (tuned-adm profile)" % name)  # fmt: skip
+
+    def _with_included(self, names: List[str]) -> Iterable[str]:
+        """Those of tuned's profiles, included ones too, that have settings for interfaces."""
+        seen: Set[str] = set()
+        left = list(names)
+        while left:
+            name = left.pop(0)
+            if name in seen or "/" in name:
+                continue
+            seen.add(name)
+            for folder in TUNED_FOLDERS:
+                text = self._text("/%s/%s/tuned.conf" % (folder, name))
+                if text:
+                    left += [one for line in INCLUDE.findall(text) for one in line.split(",")]
+                    if NET_SECTION.search(text):
+                        yield name
+                    break
+
+    def _check_networkmanager(self, interface: str) -> None:
+        if "NetworkManager" not in self.processes:
+            return
+        index = self._text("/sys/class/net/%s/ifindex" % interface)
+        text = self._text("/run/NetworkManager/devices/" + index) if index else ""
+        if re.search(r"^managed=(true|1)$", text, re.MULTILINE) or "connection-uuid=" in text:
+            raise Refused("NetworkManager manages %s and would set it again: nmcli device set %s "
+                          "managed no" % (interface, interface))  # fmt: skip
+
+
+def _by(interface: str, other: str) -> str:
+    return "" if other == interface else " (by %s)" % other
+
+
+def _number(text: str) -> int:
+    return int(struct.unpack("=I", bytes.fromhex(text)[::-1])[0])
+
+
+def _listed(folder: str) -> List[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []

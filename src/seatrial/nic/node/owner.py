@@ -1,0 +1,137 @@
+"""Who a NIC profile belongs to, and whether that owner lives: told from the node's processes.
+
+Slurm's commands must not be called in a Prolog or Epilog. With ``PrologFlags=Contain`` each node
+of a job has an extern slurmstepd for all of the job's life, so the processes are proof enough.
+"""
+
+import os
+import time
+from typing import Any, Dict, Iterator, NamedTuple, Optional, Tuple
+
+PROC = "/proc"
+CLOCK_BOOTTIME = 7
+SLURM_DAEMONS = ("slurmd", "slurmstepd")
+#: between the end of a Prolog and the start of the extern step, with room for a busy node
+GRACE_S = 60.0
+
+Process = NamedTuple("Process", [("pid", int), ("started", int)])
+
+
+def _stat(pid: Any) -> Optional[Tuple[str, int, int]]:
+    """(name, parent, start in clock ticks since boot) of a living process, or None."""
+    try:
+        with open("%s/%s/stat" % (PROC, pid), errors="replace") as stream:
+            text = stream.read()
+    except OSError:
+        return None
+    # The name may hold spaces and brackets.
+    head, _, tail = text.rpartition(")")
+    fields = tail.split()
+    if len(fields) < 20 or fields[0] in "ZX":
+        return None
+    return head.partition("(")[2], int(fields[1]), int(fields[19])
+
+
+def is_alive(process: Optional[Process]) -> bool:
+    if process is None:
+        return False
+    found = _stat(process.pid)
+    return found is not None and found[2] == process.started
+
+
+def myself() -> Process:
+    pid = os.getpid()
+    found = _stat("self")
+    return Process(pid, found[2] if found else 0)
+
+
+def slurmd_above() -> Optional[Process]:
+    """The Slurm daemon that started this process, at once or through scripts; None: orphaned."""
+    pid = os.getppid()
+    for _ in range(64):
+        found = _stat(pid) if pid > 1 else None
+        if found is None:
+            return None
+        name, parent, started = found
+        if name in SLURM_DAEMONS:
+            return Process(pid, started)
+        pid = parent
+    return None
+
+
+def boottime() -> float:
+    """Seconds since boot, suspended time included; the clock of processes' start times."""
+    return time.clock_gettime(CLOCK_BOOTTIME)
+
+
+def started_s(process: Process) -> float:
+    """When a process started, in seconds since boot, rounded down to a clock tick (10 ms)."""
+    return process.started / float(os.sysconf("SC_CLK_TCK"))
+
+
+def boot_id() -> str:
+    try:
+        with open(PROC + "/sys/kernel/random/boot_id") as stream:
+            return stream.read().strip()
+    except OSError:
+        return ""
+
+
+def _pids() -> Iterator[str]:
+    for name in os.listdir(PROC):
+        if name.isdigit():
+            yield name
+
+
+def steps() -> Iterator[str]:
+    """Job ids of the slurmstepd processes of this node: ``slurmstepd: [123.batch]``."""
+    for pid in _pids():
+        try:
+            with open("%s/%s/cmdline" % (PROC, pid), "rb") as stream:
+                title = stream.read(200).split(b"\0")[0].decode("ascii", "replace")
+        except OSError:
+            continue
+        if title.startswith("slurmstepd: [") and "." in title:
+            yield title[len("slurmstepd: [") :].partition(".")[0]
+
+
+def has_steps(job: str) -> bool:
+    return any(one == job for one in steps())
+
+
+def names() -> Dict[str, int]:
+    """Names of all processes that the node shows, with the id of one of each."""
+    found: Dict[str, int] = {}
+    for pid in _pids():
+        stat = _stat(pid)
+        if stat:
+            found.setdefault(stat[0], int(pid))
+    return found
+
+
+class World:
+    """The node as the state machine sees it; one for the life of one command."""
+
+    def __init__(self) -> None:
+        self.me = myself()
+        self.slurmd = slurmd_above()
+        self.started = started_s(self.me)
+
+    def now(self) -> float:
+        return boottime()
+
+    def boot_id(self) -> str:
+        return boot_id()
+
+    def alive(self, process: Any) -> bool:
+        return bool(process) and is_alive(Process(*process))
+
+    def has_steps(self, job: str) -> bool:
+        return has_steps(job)
+
+    def any_steps(self) -> Optional[str]:
+        """A job that has steps here, or None."""
+        return next(steps(), None)
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)

@@ -1,0 +1,255 @@
+"""Reading the settings of one interface into flat keys (``docs/write-a-nic-profile.md``).
+
+A value of None says that the driver has no such setting. It is never the same as 0: ethtool
+prints ``n/a`` for it. The parsers take lines that they do not know as further settings or pass
+over them: a newer ethtool that prints more must not break what is known.
+"""
+
+import json
+import os
+import re
+from typing import Any, Dict, Optional
+
+from . import programs
+from .errors import Refused
+
+State = Dict[str, Any]
+
+SYSFS = "/sys/class/net"
+PROC = "/proc"
+#: root queueing disciplines that the kernel gives by itself; they come back when a root is removed
+DEFAULT_QDISCS = ("noqueue", "pfifo_fast", "mq", "fq_codel", "fq", "pfifo", "sfq", "cake")
+_TWO_SIDED = re.compile(r"^(Adaptive|CQE mode) +RX: *(\S+) +TX: *(\S+)$")
+_PAIR = re.compile(r"^([A-Za-z][A-Za-z0-9 _.-]*?):[ \t]*(\S.*)?$")
+_FEATURE = re.compile(
+    r"^\s*([a-z0-9][A-Za-z0-9_.-]*): (on|off)( \[fixed\])?( \[requested (on|off)\])?"
+)
+
+
+def value_of(text: str) -> Any:
+    """An ethtool value: a number, on/off, or None for ``n/a``."""
+    word = text.strip()
+    if word.lower() == "n/a":
+        return None
+    return int(word) if re.match(r"^-?\d+$", word) else word
+
+
+def coalescing(text: str) -> State:
+    """``ethtool -c``: ``coalesce.<name>``; adaptive-rx and the like as on/off."""
+    found: State = {}
+    for line in text.splitlines():
+        both = _TWO_SIDED.match(line.strip())
+        if both:
+            name = "adaptive" if both.group(1) == "Adaptive" else "cqe-mode"
+            found["coalesce.%s-rx" % name] = value_of(both.group(2))
+            found["coalesce.%s-tx" % name] = value_of(both.group(3))
+            continue
+        pair = _PAIR.match(line)
+        if pair and pair.group(2) and " " not in pair.group(1):
+            value = value_of(pair.group(2))
+            if value is None or isinstance(value, int) or value in ("on", "off"):
+                found["coalesce." + pair.group(1)] = value
+    return found
+
+
+def current_part(text: str, group: str) -> State:
+    """The second half of ``ethtool -g`` and ``-l``: what is set now, not what is possible."""
+    found: State = {}
+    current = False
+    for line in text.splitlines():
+        if line.startswith("Current hardware settings"):
+            current = True
+            continue
+        pair = _PAIR.match(line)
+        if current and pair and pair.group(2):
+            name = pair.group(1).strip().lower().replace(" ", "-")
+            found["%s.%s" % (group, name)] = value_of(pair.group(2))
+    return found
+
+
+def features(text: str) -> State:
+    """``ethtool -k``: on or off, or for instance ``off [requested on]`` where they part."""
+    found: State = {}
+    for line in text.splitlines():
+        match = _FEATURE.match(line)
+        if match:
+            value = match.group(2)
+            if match.group(5) and match.group(5) != value:
+                value += " [requested %s]" % match.group(5)
+            found["feature." + match.group(1)] = value
+    return found
+
+
+def fixed_features(text: str) -> Dict[str, str]:
+    """Features that the driver does not let anybody change, with their value."""
+    found = {}
+    for line in text.splitlines():
+        match = _FEATURE.match(line)
+        if match and match.group(3):
+            found["feature." + match.group(1)] = match.group(2)
+    return found
+
+
+def private_flags(text: str) -> State:
+    """``ethtool --show-priv-flags``: a driver's own switches."""
+    found: State = {}
+    for line in text.splitlines():
+        name, _, value = line.rpartition(":")
+        if value.strip() in ("on", "off") and name.strip():
+            found["private." + name.strip()] = value.strip()
+    return found
+
+
+def root_qdisc(text: str) -> State:
+    """``tc -json qdisc show``: what is at the root, and its rate if it is a limit of ours."""
+    try:
+        entries = json.loads(text or "[]")
+    except ValueError:
+        return {}
+    if not isinstance(entries, list):
+        return {}
+    roots = [one for one in entries if isinstance(one, dict) and one.get("root")]
+    if not roots:
+        return {"qdisc": "none", "egress_bit_s": None}
+    root = roots[0]
+    kind, options = root.get("kind", ""), root.get("options") or {}
+    if kind in DEFAULT_QDISCS and root.get("handle") == "0:":
+        return {"qdisc": "default " + kind, "egress_bit_s": None}
+    # A handle that nobody chose differs each time: it is no setting.
+    name = "%s %s" % (kind, json.dumps(options, sort_keys=True))
+    rate = options.get("rate") if kind == "tbf" else None
+    return {"qdisc": name, "egress_bit_s": rate * 8 if isinstance(rate, int) else None}
+
+
+def number(path: str) -> Optional[int]:
+    there, text = programs.read_text(path)
+    return int(text, 0) if there and re.match(r"^-?(0x[0-9a-f]+|\d+)$", text) else None
+
+
+def names(folder: str) -> list:
+    try:
+        return sorted(os.listdir(folder), key=_natural)
+    except OSError:
+        return []
+
+
+def _natural(name: str) -> list:
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
+def queues(interface: str) -> State:
+    """Packet steering of each queue: ``rps.rx-0``, ``rps_flows.rx-0``, ``xps.tx-0``."""
+    found: State = {}
+    folder = "%s/%s/queues" % (SYSFS, interface)
+    for queue in names(folder):
+        for key, file in (("rps", "rps_cpus"), ("rps_flows", "rps_flow_cnt"), ("xps", "xps_cpus")):
+            if queue.startswith("rx") == key.startswith("rps"):
+                there, text = programs.read_text("%s/%s/%s" % (folder, queue, file))
+                found["%s.%s" % (key, queue)] = text if there else None
+    return found
+
+
+def irq_numbers(interface: str) -> list:
+    """The interrupt lines of an interface: those of its device, else those named after it."""
+    found = names("%s/%s/device/msi_irqs" % (SYSFS, interface))
+    if not found:
+        for line in programs.read_text(PROC + "/interrupts")[1].splitlines()[1:]:
+            words = line.split()
+            if words and words[0][:-1].isdigit() and _named_after(words[-1], interface):
+                found.append(words[0][:-1])
+    return sorted((one for one in found if one.isdigit()), key=int)
+
+
+def _named_after(word: str, interface: str) -> bool:
+    return word == interface or word.startswith((interface + "-", interface + ":"))
+
+
+def interrupts(interface: str) -> State:
+    """Which CPUs take each interrupt line: ``irq.<n>`` is the n-th line, as a CPU list.
+
+    Not the kernel's number of the line: that is another one after a driver was loaded anew.
+    """
+    found: State = {}
+    for index, irq in enumerate(irq_numbers(interface)):
+        there, text = programs.read_text(irq_file(irq))
+        found["irq.%d" % index] = text if there else None
+    return found
+
+
+def irq_file(irq: str) -> str:
+    return "%s/irq/%s/smp_affinity_list" % (PROC, irq)
+
+
+def driver(interface: str) -> State:
+    """Kernel module of the device, and those of its parameters that the kernel shows."""
+    link = "%s/%s/device/driver/module" % (SYSFS, interface)
+    try:
+        module = os.path.basename(os.path.realpath(link)) if os.path.exists(link) else None
+    except OSError:
+        module = None
+    found: State = {"driver.module": module}
+    if module:
+        folder = "/sys/module/%s/parameters" % module
+        for name in names(folder):
+            there, text = programs.read_text("%s/%s" % (folder, name))
+            if there:
+                found["driver.parameter." + name] = text
+    return found
+
+
+def _said(*argv: str) -> str:
+    """What a program prints; nothing where the driver lacks that kind of setting.
+
+    Raises Refused where the program itself is missing or hangs: that says nothing of the driver.
+    """
+    answer = programs.run(argv)
+    if answer.code in (124, 127):
+        raise Refused("the node's settings cannot be read: " + answer.err)
+    return answer.out
+
+
+def read_state(interface: str) -> State:
+    """All settings of an interface. Raises Refused where there is no such interface."""
+    folder = "%s/%s" % (SYSFS, interface)
+    if not os.path.isdir(folder):
+        raise Refused("there is no interface %s" % interface)
+    state: State = {
+        "mtu": number(folder + "/mtu"),
+        "txqueuelen": number(folder + "/tx_queue_len"),
+        "vfs": number(folder + "/device/sriov_numvfs"),
+    }
+    for name in ("napi_defer_hard_irqs", "gro_flush_timeout", "threaded"):
+        state["sysfs." + name] = number("%s/%s" % (folder, name))
+    state.update(coalescing(_said("ethtool", "-c", interface)))
+    state.update(current_part(_said("ethtool", "-g", interface), "ring"))
+    state.update(current_part(_said("ethtool", "-l", interface), "channels"))
+    state.update(features(_said("ethtool", "-k", interface)))
+    state.update(private_flags(_said("ethtool", "--show-priv-flags", interface)))
+    state.update(root_qdisc(_said("tc", "-json", "qdisc", "show", "dev", interface)))
+    state.update(queues(interface))
+    state.update(interrupts(interface))
+    state.update(driver(interface))
+    master = os.path.join(folder, "master")
+    state["master"] = os.path.basename(os.path.realpath(master)) if os.path.exists(master) else None
+    return state
+
+
+NODE_SETTINGS = ("sysctl.net.core.busy_poll", "sysctl.net.core.busy_read")
+
+
+def sysctl_file(key: str) -> str:
+    return PROC + "/sys/" + key[len("sysctl.") :].replace(".", "/")
+
+
+def read_node() -> State:
+    """Settings that hold for the node as a whole."""
+    return {key: number(sysctl_file(key)) for key in NODE_SETTINGS}
+
+
+def identity(interface: str) -> Dict[str, Any]:
+    """What tells an interface from another one of the same name."""
+    folder = "%s/%s" % (SYSFS, interface)
+    return {
+        "ifindex": number(folder + "/ifindex"),
+        "address": programs.read_text(folder + "/address")[1],
+    }

@@ -1,0 +1,63 @@
+"""States and differences as text for a terminal. Changes and reads nothing."""
+
+from typing import Any, Dict, List
+
+from .values import Difference, shown
+
+_ORDER = "driver mtu txqueuelen vfs master channels ring coalesce feature private rps rps_flows"
+ORDER = (*_ORDER.split(), "xps", "irq", "sysfs", "sysctl", "qdisc", "egress_bit_s")
+
+
+def _key(setting: str) -> tuple:
+    head = setting.split(".")[0]
+    return (ORDER.index(head) if head in ORDER else len(ORDER), setting)
+
+
+def columns(rows: List[List[str]]) -> str:
+    """Rows of words as aligned columns."""
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))] if rows else []
+    lines = []
+    for row in rows:
+        cells = [word.ljust(widths[at]) for at, word in enumerate(row)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def state_table(
+    states: Dict[str, Dict[str, Any]], fixed: Dict[str, Dict[str, str]], everything: bool
+) -> str:
+    """One column an interface. Without ``everything``, lines are left out that no interface has,
+    or lets anybody change (``fixed``: interface -> feature -> its value)."""
+    keys = sorted({key for state in states.values() for key in state}, key=_key)
+    rows = [["setting", *states]]
+    hidden = 0
+    for key in keys:
+        found = [state.get(key) for state in states.values()]
+        idle = all(state.get(key) is None or key in fixed[name] for name, state in states.items())
+        if idle and not everything and key not in ("egress_bit_s", "master"):
+            hidden += 1
+            continue
+        rows.append([key, *(_cell(key, value) for value in found)])
+    text = columns(rows)
+    if hidden:
+        text += (
+            "\n%d settings that no interface here has or can change are not shown: --all shows them"
+            % hidden
+        )
+    return text
+
+
+def _cell(key: str, value: Any) -> str:
+    if key == "egress_bit_s" and value is None:
+        return "no limit"
+    if key == "master" and value is None:
+        return "none"
+    return shown(value)
+
+
+def difference_table(found: Dict[str, List[Difference]]) -> str:
+    rows = [["interface", "setting", "here", "profile"]]
+    for interface, differences in found.items():
+        for one in differences:
+            rows.append([interface, one.setting, _cell(one.setting, one.found), str(one.wanted)])
+    return columns(rows)

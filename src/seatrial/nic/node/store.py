@@ -1,0 +1,249 @@
+"""What a node remembers of a profile in force, kept so that any death at any time can be undone.
+
+One folder per node. The journal is written and synced before the first change and removed after
+the last one is undone and verified, so its presence is the only truth about "something of ours
+may be set". It exists twice, each with a checksum: one damaged copy does not lose what it says.
+"""
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import time
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+
+from . import programs
+from .errors import Refused
+
+JOURNAL = "journal.json"
+SECOND = "journal.bak.json"
+SCHEMA = 1
+#: given up when the disk is full, so that the reason can still be written
+SPARE = ".spare"
+SPARE_B = 8192
+HISTORY_B = 1 << 20
+TOMBSTONES_KEPT_S = 7 * 24 * 3600.0
+LOCK_POLL_S = 0.02
+
+Tombstone = NamedTuple("Tombstone", [("at", float), ("boot_id", str)])
+
+
+class Damaged(Exception):
+    """There is a journal, and neither copy can be read."""
+
+
+class Busy(Refused):
+    """The lock is held by somebody else."""
+
+
+def _checksum(data: Dict[str, Any]) -> str:
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+class Store:
+    """The state folder of one node. Methods raise OSError where the disk refuses."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.folder, name)
+
+    def prepare(self) -> None:
+        """Make the folder, for root to write and all to read."""
+        for folder in (self.folder, self.path("tombstones")):
+            os.makedirs(folder, mode=0o755, exist_ok=True)
+        status = os.stat(self.folder)
+        if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
+            raise Refused("%s can be written by others than root" % self.folder)
+
+    # -- the lock
+
+    @contextlib.contextmanager
+    def lock(self, timeout: float) -> Iterator[None]:
+        """Hold the node's lock; with timeout 0, try once. Raises Busy.
+
+        The programs that are started meanwhile inherit it: it is free only when they have ended,
+        also if this process is killed.
+        """
+        self.prepare()
+        descriptor = os.open(self.path("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        deadline = time.monotonic() + timeout
+        try:
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except OSError as error:
+                    if error.errno not in (errno.EAGAIN, errno.EACCES):
+                        raise
+                if time.monotonic() >= deadline:
+                    raise Busy("another of Seatrial's commands works on this node's NICs")
+                time.sleep(LOCK_POLL_S)
+            programs.inherited.append(descriptor)
+            try:
+                yield
+            finally:
+                programs.inherited.remove(descriptor)
+        finally:
+            os.close(descriptor)
+
+    # -- files
+
+    def write(self, name: str, text: str) -> None:
+        """Replace a file as a whole, on disk when this returns."""
+        path = self.path(name)
+        draft = path + ".new"
+        try:
+            with open(draft, "w") as stream:
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.chmod(draft, 0o644)
+            os.rename(draft, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(draft)
+            raise
+        self._sync_folder()
+
+    def _sync_folder(self) -> None:
+        descriptor = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def remove(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path(name))
+
+    def _read(self, name: str) -> Optional[str]:
+        try:
+            with open(self.path(name), errors="replace") as stream:
+                return stream.read()
+        except FileNotFoundError:
+            return None
+
+    # -- the journal
+
+    def save_journal(self, journal: Dict[str, Any]) -> None:
+        text = json.dumps(
+            {"schema": SCHEMA, "sum": _checksum(journal), "journal": journal}, indent=1
+        )
+        self.write(JOURNAL, text + "\n")
+        self.write(SECOND, text + "\n")
+
+    def journal(self) -> Optional[Dict[str, Any]]:
+        """The journal, or None where nothing is in force. Raises Damaged."""
+        there = False
+        for name in (JOURNAL, SECOND):
+            text = self._read(name)
+            if text is None:
+                continue
+            there = True
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                data = json.loads(text)
+                if data["schema"] == SCHEMA and data["sum"] == _checksum(data["journal"]):
+                    return data["journal"]
+        if there:
+            raise Damaged()
+        return None
+
+    def drop_journal(self) -> None:
+        # The second copy goes first: a first one alone is whole, for it was written first.
+        self.remove(SECOND)
+        self.remove(JOURNAL)
+        self._sync_folder()
+
+    def set_aside(self) -> None:
+        """Keep a damaged journal for a look, under a name that nothing reads."""
+        for name in (SECOND, JOURNAL):
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(self.path(name), self.path("damaged-" + name))
+        self._sync_folder()
+
+    # -- tombstones: this job's Epilog has been here
+
+    def bury(self, job: str, restart: str, tombstone: Tombstone) -> None:
+        self.prepare()
+        text = json.dumps({"at": tombstone.at, "boot_id": tombstone.boot_id})
+        self.write("tombstones/%s.%s" % (job, restart), text)
+
+    def tombstone(self, job: str, restart: str) -> Optional[Tombstone]:
+        text = self._read("tombstones/%s.%s" % (job, restart))
+        if text is None:
+            return None
+        try:
+            data = json.loads(text)
+            return Tombstone(float(data["at"]), str(data["boot_id"]))
+        except (ValueError, KeyError, TypeError):
+            # It says at least that an Epilog ran: as if just now.
+            return Tombstone(float("inf"), "")
+
+    def sweep(self, now: float, boot_id: str) -> None:
+        """Remove tombstones that no Prolog can still be waiting behind."""
+        folder = self.path("tombstones")
+        for name in os.listdir(folder):
+            job, _, restart = name.partition(".")
+            found = self.tombstone(job, restart)
+            old = found and (found.boot_id != boot_id or now - found.at > TOMBSTONES_KEPT_S)
+            if old and found and found.at != float("inf"):
+                self.remove("tombstones/" + name)
+
+    # -- for people
+
+    def reason(self) -> Optional[str]:
+        text = self._read("reason")
+        return text.strip() if text is not None else None
+
+    def explain(self, reason: str) -> None:
+        """Write the reason file; where even that fails, the log has it."""
+        line = " ".join(reason.split()) + "\n"
+        try:
+            self.write("reason", line)
+        except OSError:
+            self.remove(SPARE)
+            with contextlib.suppress(OSError):
+                self.write("reason", line)
+
+    def keep_spare(self) -> None:
+        path = self.path(SPARE)
+        with contextlib.suppress(OSError):
+            if not os.path.exists(path):
+                with open(path, "wb") as stream:
+                    stream.write(b"\0" * SPARE_B)
+
+    def baseline(self) -> Optional[Dict[str, Any]]:
+        try:
+            text = self._read("baseline.json")
+            data = json.loads(text) if text else None
+            if data and data["sum"] == _checksum(data["baseline"]):
+                return data["baseline"]
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        return None
+
+    def save_baseline(self, baseline: Dict[str, Any]) -> None:
+        self.write("baseline.json", json.dumps({"sum": _checksum(baseline), "baseline": baseline}))
+
+    def note(self, **entry: Any) -> None:
+        """Add a line to the node's history; a full disk loses it and nothing else."""
+        path = self.path("history.jsonl")
+        with contextlib.suppress(OSError):
+            if os.path.exists(path) and os.path.getsize(path) > HISTORY_B:
+                os.rename(path, path + ".1")
+            with open(path, "a") as stream:
+                stream.write(
+                    json.dumps(dict(entry, time=round(time.time(), 3)), sort_keys=True) + "\n"
+                )
+
+    def history(self) -> List[Dict[str, Any]]:
+        found = []
+        for line in (self._read("history.jsonl") or "").splitlines():
+            with contextlib.suppress(ValueError):
+                found.append(json.loads(line))
+        return found

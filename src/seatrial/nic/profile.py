@@ -1,0 +1,97 @@
+"""A NIC profile as it stands in a site file, and in the file of ready profiles.
+
+Its own fields and what must agree between them; ``seatrial.nic.agree`` has what must agree with
+the rest of the site, ``seatrial.nic.resolve`` what it amounts to with its base.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from seatrial.nic.flat import GROUPS
+from seatrial.nic.settings import ProfileSettings, Settings
+from seatrial.site.fields import Model, Name, at_least, matching
+from seatrial.yamlfile import Fault
+
+FEATURE_PREFIX = "nic_"
+#: how the name of a ready profile is written where a site's profile has it as its base
+READY = "ready:"
+Suits = Literal["communication-bound", "compute-bound", "latency-bound"]
+DataPath = Literal["kernel", "verbs", "libfabric"]
+#: groups that a NIC may lack altogether; every interface has the others
+Group = Literal[
+    "coalescing", "rings", "channels", "offloads", "private_flags", "irq_affinity", "rps_cpus",
+    "rps_flow_cnt", "xps_cpus", "virtual_functions", "napi",
+]  # fmt: skip
+
+
+Feature = Annotated[
+    str, *matching(r"nic_[A-Za-z0-9_.=]+", "a feature of a profile",
+                   "nic_, then letters, digits, _ . and = only: Slurm takes no others")
+]  # fmt: skip
+Base = Annotated[
+    str, *matching(r"(ready:)?[a-z][a-z0-9_-]*", "a profile's name",
+                   "write for example ready:low-latency")
+]  # fmt: skip
+
+
+def default_feature(name: str) -> str:
+    """The Slurm node feature of a profile that names none: letters, digits and ``_`` only."""
+    return FEATURE_PREFIX + name.replace("-", "_")
+
+
+class NicProfile(ProfileSettings):
+    """A named set of NIC settings; ``default`` is the node as it boots."""
+
+    description: str = Field(default="", description="of the base, where none is given")
+    feature: Feature | None = Field(
+        default=None,
+        description="Slurm node feature by which a job asks for it; else nic_<name>",
+        examples=["nic_low_latency"],
+    )
+    base: Base | None = Field(
+        default=None,
+        description="profile whose settings it begins with: of this site, or ready:<name>",
+        examples=["ready:low-latency"],
+    )
+    networks: Annotated[list[Name], *at_least(1, "leave it out for all")] | None = Field(
+        default=None, description="networks of role test that it sets; else all of them"
+    )
+    node_classes: Annotated[list[Name], *at_least(1, "leave it out for all")] | None = Field(
+        default=None, description="classes of nodes that it fits; else all"
+    )
+    transports: Annotated[list[str], *at_least(1, "leave it out for all")] | None = Field(
+        default=None, description="glob patterns: transports that a trial tries it under; else all"
+    )
+    source: str = Field(default="", description="where its values come from")
+    suits: list[Suits] | None = Field(default=None, description="applications it is for")
+    if_supported: list[Group] | None = Field(
+        default=None, description="groups to pass over on a NIC that has none of them"
+    )
+    ignored_by: dict[Literal["verbs", "libfabric"], str] | None = Field(
+        default=None, description="data path: a sentence on what it does there"
+    )
+    per_network: dict[Name, Settings] | None = Field(
+        default=None, description="settings of the interface of one network only"
+    )
+
+    @model_validator(mode="after")
+    def _described(self) -> NicProfile:
+        if not self.description and not self.base:
+            raise Fault("required, but not given", "say in a line what it is for", "description")
+        return self
+
+    @property
+    def has_settings(self) -> bool:
+        """Whether it gives any setting by itself, a null included."""
+        own = [self, *(self.per_network or {}).values()]
+        return any(part.model_fields_set & set(GROUPS) for part in own)
+
+
+class ReadyProfiles(Model):
+    """The file of profiles that come with Seatrial. Their bases are one another."""
+
+    schema_version: Literal[1] = Field(alias="schema")
+    profiles: dict[Name, NicProfile]

@@ -1,0 +1,197 @@
+"""NIC profiles of a trial: what each set, how often, by which job, and what proves it.
+
+And what each cost: interrupts and processor time, beside the bandwidth of the same stream.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from seatrial.report.figures import spread_text
+from seatrial.report.text import duration, number
+from seatrial.results.record import Allocation, ProfileUse, Results, Run
+
+#: metrics that tell a profile's cost: in a table of their own, and in no figure per node
+COSTS = {
+    "interrupts_per_s": "interrupts (1/s)",
+    "net_rx_per_s": "NET_RX softirqs (1/s)",
+    "softirq_percent": "CPU in softirq (% of a core)",
+    "irq_percent": "CPU in irq (% of a core)",
+}
+_STREAM = {
+    "bandwidth_MB_s": "bandwidth (MB/s)",
+    "cpu_sender_percent": "CPU of the sender (%)",
+    "cpu_receiver_percent": "CPU of the receiver (%)",
+}
+
+
+@dataclass
+class ProfileView:
+    """One row: a profile with its proofs."""
+
+    use: ProfileUse
+    sets: list[str]  # "eth1: mtu 9000"
+    switched: list[str]  # a sentence for each switch
+    nodes: list[str] = field(default_factory=list)  # that any run used
+    verified: list[str] = field(default_factory=list)  # of these, as declared at every look
+    looks: int = 0
+    good_looks: int = 0
+    runs: int = 0
+    look: str = ""  # median time of a look
+    wrong: list[str] = field(default_factory=list)  # reasons, the first few
+
+    @property
+    def proven(self) -> bool:
+        return bool(self.nodes) and self.nodes == self.verified and not self.wrong
+
+
+def profile_views(results: Results) -> list[ProfileView]:
+    """A view of each profile on record, in the trial's order."""
+    views = []
+    for use in results.trial.profiles:
+        runs = [run for run in results.runs if run.case.profile == use.name]
+        views.append(_view(use, runs))
+    return views
+
+
+def _view(use: ProfileUse, runs: list[Run]) -> ProfileView:
+    view = ProfileView(use, settings_text(use), [switch_text(one) for one in use.allocations])
+    if not view.switched:
+        view.switched = ["never" if use.name == "default" else "by each job for itself"]
+    view.runs = len(runs)
+    proofs = [proof for run in runs for proof in run.nic_proofs]
+    view.looks, view.good_looks = len(proofs), sum(proof.ok for proof in proofs)
+    view.nodes = sorted({proof.node for proof in proofs} | {n for r in runs for n in r.job.nodes})
+    bad = {proof.node for proof in proofs if not proof.ok}
+    seen = {proof.node for proof in proofs}
+    view.verified = [node for node in view.nodes if node in seen - bad]
+    times = [p.seconds for p in proofs if p.seconds is not None and math.isfinite(p.seconds)]
+    view.look = brief(statistics.median(times)) if times else ""
+    reasons = [one.reason for one in use.allocations if one.reason]
+    reasons += [run.reason for run in runs if run.phase == "profile"]
+    view.wrong = list(dict.fromkeys(reasons))[:3]
+    return view
+
+
+def settings_text(use: ProfileUse) -> list[str]:
+    """What a profile sets, once for all nodes that get the same."""
+    same: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for node, interfaces in use.settings.items():
+        for interface, settings in interfaces.items():
+            same[interface, _flat(settings)].append(node)
+    texts = []
+    for (interface, text), nodes in same.items():
+        where = "" if len(nodes) == len(use.settings) else f" on {', '.join(nodes)}"
+        texts.append(f"{interface}{where}: {text}")
+    if use.node_settings:
+        texts.append(f"node: {_flat(use.node_settings)}")
+    return texts
+
+
+def _flat(settings: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {_value(value, key)}" for key, value in settings.items())
+
+
+def _value(value: Any, key: str = "") -> str:
+    if key == "egress_bit_s" and isinstance(value, int) and value % 10**6 == 0:
+        return f"{value} ({value // 10**6} Mbit/s)"
+    if isinstance(value, dict):
+        return "(" + ", ".join(f"{key} {_value(one)}" for key, one in value.items()) + ")"
+    return str(value)
+
+
+def switch_text(one: Allocation) -> str:
+    """One switch of a profile: by which job, where, and how long it took."""
+    if not one.job.id:
+        return "not switched"
+    text = f"by job {one.job.id}"
+    if one.waited_s is None:
+        return f"{text}: not in force"
+    text += f" on {len(one.job.nodes)} nodes, for {one.cases} runs; in force "
+    text += f"{brief(one.waited_s)} after its submission"
+    if one.released_s is not None:
+        text += f", undone {brief(one.released_s)} after its end"
+    return text
+
+
+def brief(seconds: float) -> str:
+    """A short time: in milliseconds below a second."""
+    return f"{1000 * seconds:.0f} ms" if 0 <= seconds < 1 else duration(seconds)
+
+
+def cost_table(results: Results) -> tuple[list[str], list[list[str]]]:
+    """Header and rows: what the stream reached and cost under each profile.
+
+    Figures at both ends are taken together: median, least and greatest. Columns that no run
+    filled are left out. Without such a check there are no rows.
+    """
+    names = {**_STREAM, **COSTS}
+    found: dict[str, dict[str, list[float]]] = {}
+    for run in results.runs:
+        if run.case.check != "stream":
+            continue
+        for metric in run.metrics:
+            if metric.metric in names and math.isfinite(metric.value):
+                row = found.setdefault(run.case.profile, {})
+                row.setdefault(metric.metric, []).append(metric.value)
+    shown = [name for name in names if any(name in row for row in found.values())]
+    rows = [
+        [profile, *(spread_text(row.get(name, [])) for name in shown)]
+        for profile, row in found.items()
+    ]
+    return ["profile", *(names[name] for name in shown)], rows
+
+
+@dataclass(frozen=True)
+class ActivityRow:
+    step: str
+    node: str
+    cells: list[str]  # in the order of COSTS
+
+
+def activity_rows(run: Run) -> list[ActivityRow]:
+    """Interrupts and softirqs of a run, step by step and node by node."""
+    interfaces = {c.interface for c in run.path.counters if c.network == run.path.network} \
+        if run.path else set()  # fmt: skip
+    rows = []
+    for one in run.activity:
+        counted = [
+            rate
+            for name, rate in one.interrupts_per_s.items()
+            if rate is not None and (name in interfaces or not interfaces)
+        ]
+        values = [
+            sum(counted) if counted else None,
+            one.net_rx_per_s, one.softirq_percent, one.irq_percent,
+        ]  # fmt: skip
+        rows.append(ActivityRow(one.step, one.node, [number(value) for value in values]))
+    return rows
+
+
+def usual_states(runs: Iterable[Run]) -> dict[tuple[str, str], dict[str, Any]]:
+    """(node, interface) -> settings as under the default profile, by the first run that tells."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for run in runs:
+        if run.case.profile != "default":
+            continue
+        for node, interfaces in run.nic.items():
+            for interface, state in interfaces.items() if isinstance(interfaces, dict) else ():
+                before = state.get("before") if isinstance(state, dict) else None
+                if isinstance(before, dict):
+                    found.setdefault((str(node), str(interface)), before)
+    return found
+
+
+def declared_settings(results: Results) -> dict[tuple[str, str, str], set[str]]:
+    """(profile, node, interface) -> names of the settings that the profile makes there."""
+    return {
+        (use.name, node, interface): set(settings)
+        for use in results.trial.profiles
+        for node, interfaces in use.settings.items()
+        for interface, settings in interfaces.items()
+    }

@@ -1,0 +1,179 @@
+"""The text of every file of the Slurm side, from a site's policy. Pure but for reading templates.
+
+A template stops with an error where a value is missing, and quotes each value for the language
+that it stands in.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from ClusterShell.NodeSet import NodeSet
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from seatrial.errors import InputError
+from seatrial.site.load import CHECKOUT
+from seatrial.slurm.layout import Layout
+
+TEMPLATES = CHECKOUT / "slurm-templates"
+NODE_SIDE = Path(__file__).resolve().parents[1] / "nic" / "node"
+#: by which a later installation knows that a file may be replaced
+MARKER = "Installed by seatrial slurm install: it replaces this file, so edits are lost."
+#: in the node side's package, for its modules are copied as they are
+INSTALLED = ".installed"
+Where = Literal["nodes", "controller", "both"]
+_FEATURE = re.compile(r"[A-Za-z0-9_.=]+")
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of the installation: absolute path, text, mode, where it belongs and what for."""
+
+    path: str
+    text: str
+    mode: int
+    where: Where
+    purpose: str
+
+
+def render(policy: Mapping[str, Any], layout: Layout) -> list[File]:
+    """All files for a policy (see ``seatrial.nic.policy``), the node side included.
+
+    Raises InputError where the policy has a feature that Slurm does not take.
+    """
+    profiles = [(one["feature"], name) for name, one in policy["profiles"].items()]
+    for feature, name in profiles:
+        if not _FEATURE.fullmatch(feature):
+            raise InputError(f"NIC profile {name}: {feature!r} is no name of a Slurm feature")
+    values = {
+        "marker": MARKER,
+        "site": policy["site"],
+        "prefix": policy["feature_prefix"],
+        "profiles": profiles,
+        "features": [
+            (str(nodes), ",".join(names)) for nodes, names in folded(node_features(policy))
+        ],
+        "find_state": find_state(policy["state_folder"]),
+        "libexec": layout.libexec,
+        "command": layout.command,
+        "policy_file": layout.policy,
+        "python": layout.python,
+        "conf_file": layout.slurm_conf,
+        "lua_file": layout.job_submit,
+        "lua_beside": layout.job_submit_beside,
+        "health_interval_s": layout.health_interval_s,
+        "prolog_timeout_s": layout.prolog_timeout_s,
+        "batch_start_timeout_s": layout.batch_start_timeout_s,
+    }
+
+    def made(template: str, path: str, mode: int, where: Where, purpose: str) -> File:
+        return File(
+            path, _environment().get_template(template).render(values), mode, where, purpose
+        )
+
+    libexec = layout.libexec
+    return [
+        *node_side(layout),
+        made("seatrial-nic.j2", layout.command, 0o755, "nodes", "the node side's command"),
+        File(
+            layout.policy,
+            json.dumps(policy, indent=1, sort_keys=True) + "\n",
+            0o644,
+            "nodes",
+            "profiles of the site, as nodes read them",
+        ),
+        made("prolog.j2", f"{libexec}/prolog", 0o755, "nodes", "Slurm's Prolog"),
+        made("epilog.j2", f"{libexec}/epilog", 0o755, "nodes", "Slurm's Epilog"),
+        made("health.j2", f"{libexec}/health", 0o755, "nodes", "Slurm's HealthCheckProgram"),
+        made(
+            "seatrial-nic-recover.service.j2", layout.unit, 0o644, "nodes", "recovers before slurmd"
+        ),
+        made("seatrial-nic.conf.j2", layout.slurm_conf, 0o644, "both", "piece of slurm.conf"),
+        made(
+            "job_submit.lua.j2",
+            layout.job_submit,
+            0o644,
+            "controller",
+            "checks jobs when submitted",
+        ),
+    ]
+
+
+def node_side(layout: Layout) -> list[File]:
+    """The node side's own source, as it is."""
+    texts = {INSTALLED: f"{MARKER}\n"}
+    texts |= {str(path.relative_to(NODE_SIDE)): path.read_text() for path in _sources()}
+    return [
+        File(f"{layout.package}/{name}", text, 0o644, "nodes", "the node side")
+        for name, text in texts.items()
+    ]
+
+
+def _sources() -> list[Path]:
+    return sorted(NODE_SIDE.glob("*.py"))
+
+
+def node_features(policy: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The Slurm features of each node, by its short name: of the profiles that fit it."""
+    return {
+        node: tuple(
+            one["feature"] for one in policy["profiles"].values() if node in one.get("nodes", ())
+        )
+        for node in policy["nodes"]
+    }
+
+
+def folded(features: Mapping[str, tuple[str, ...]]) -> list[tuple[NodeSet, tuple[str, ...]]]:
+    """Nodes with the same features together, so that a large site has few lines."""
+    groups: dict[tuple[str, ...], NodeSet] = {}
+    for node, names in features.items():
+        groups.setdefault(names, NodeSet()).add(node)
+    return [(nodes, names) for names, nodes in groups.items() if names]
+
+
+def find_state(folder: str) -> str:
+    """Lines of shell that set ``state`` to a state folder, without starting a program."""
+    if "%n" not in folder:
+        return f"state={shlex.quote(folder)}"
+    pieces = [shlex.quote(piece) if piece else "" for piece in folder.split("%n")]
+    return "\n".join(
+        [
+            "node=${SLURMD_NODENAME-}",
+            '[ "$node" ] || { read -r node </proc/sys/kernel/hostname; node=${node%%.*}; }',
+            "state=" + '"$node"'.join(pieces),
+        ]
+    )
+
+
+def lua_string(text: str) -> str:
+    """A text as a Lua literal."""
+    signs = (
+        char if char.isascii() and char.isprintable() and char not in '"\\' else _escaped(char)
+        for char in text
+    )
+    return f'"{"".join(signs)}"'
+
+
+def _escaped(char: str) -> str:
+    return "".join(f"\\{byte:03d}" for byte in char.encode())
+
+
+@cache
+def _environment() -> Environment:
+    found = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,
+    )
+    found.filters |= {"sh": shlex.quote, "lua": lua_string}
+    return found

@@ -1,0 +1,49 @@
+"""Where a trial's commands run, and whom it tells how far it is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Protocol
+
+
+class Machine(Protocol):
+    """Where commands of a trial run: the login node of a lab, or this machine."""
+
+    def popen(self, argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen: ...
+    def run(self, argv: list[str]) -> subprocess.CompletedProcess: ...
+    def own(self, folder: Path) -> None: ...
+    def disown(self, folder: Path) -> None: ...
+    def notes(self) -> list[str]: ...
+
+
+class ThisMachine:
+    """The login node of a real cluster: commands run as they are, as the user."""
+
+    def popen(self, argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen:
+        return subprocess.Popen(
+            argv, env={**os.environ, **env}, cwd=cwd, stdin=subprocess.DEVNULL, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+
+    def run(self, argv: list[str]) -> subprocess.CompletedProcess:
+        # A session of its own: Ctrl-C is for the trial, which still needs the answer.
+        return subprocess.run(
+            argv, capture_output=True, text=True, timeout=60, start_new_session=True
+        )
+
+    def own(self, folder: Path) -> None: ...
+
+    def disown(self, folder: Path) -> None: ...
+
+    def notes(self) -> list[str]:
+        return []
+
+
+class Progress(Protocol):
+    """Told of what happens, for the terminal."""
+
+    def started(self, folder: Path, cases: int) -> None: ...
+    def line(self, word: str, done: int, total: int, name: str) -> None: ...
+    def said(self, text: str) -> None: ...

@@ -1,0 +1,120 @@
+"""The rounds of a trial: one run of ReFrame for each NIC profile, one after the other.
+
+The default profile needs no switch, so each of its checks is a Slurm job of its own. Every other
+profile is put on once, by one job that the trial holds while the profile's checks run as steps in
+it. What the rounds left is gathered by ``seatrial.trial.collect``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from seatrial.results.record import Allocation as AllocationRecord
+from seatrial.results.record import Case, Job, Run
+from seatrial.trial.allocation import Allocation, held
+from seatrial.trial.collect import account, collect, job_facts
+from seatrial.trial.reframe import Outcome, report_file, run_reframe
+from seatrial.trial.session import Session
+
+
+@dataclass
+class Round:
+    """What became of the cases of one profile. ``allocation`` is None for the default."""
+
+    profile: str
+    outcome: Outcome = field(default_factory=Outcome)
+    allocation: Allocation | None = None
+
+    @property
+    def why_not(self) -> str:
+        """Why cases did not run, in a sentence, or empty."""
+        if self.allocation and self.outcome.lost:
+            return f"NIC profile {self.profile} was not in force: {self.allocation.why}"
+        return self.outcome.why_not
+
+    @property
+    def phase(self) -> str:
+        """Where a case that did not run has failed."""
+        return "profile" if self.outcome.lost else "setup"
+
+
+def run_rounds(session: Session) -> Iterator[Round]:
+    """Run all cases, profile by profile; yields each profile's round when it is over.
+
+    After a signal, the trial's time limit or a ReFrame that runs nothing, the rest is not tried.
+    """
+    why_not = ""
+    for profile in session.profiles:
+        if why_not:
+            yield Round(profile, Outcome(why_not=why_not))
+            continue
+        if profile == "default":
+            found = Round(profile, run_reframe(session))
+        else:
+            found = under(session, profile)
+        session.jobs_done += session.jobs_of(profile)
+        yield found
+        why_not = session.why_stop() or (found.outcome.why_not if found.outcome.broken else "")
+
+
+def under(session: Session, profile: str) -> Round:
+    """Run the cases of a profile within one job that holds as many nodes as the largest needs."""
+    nodes = max(case.nodes for case in session.of_profile(profile))
+    with held(session, profile, nodes) as allocation:
+        if allocation.reason:
+            why_not = session.why_stop()
+            outcome = Outcome(why_not=why_not, lost=not why_not)
+            session.progress.said(why_not or f"NIC profile {profile}: {allocation.why}")
+        else:
+            session.progress.said(
+                f"NIC profile {profile} on {','.join(allocation.job.nodes)}: job "
+                f"{allocation.job.id}, ready after {allocation.waited_s:.1f} s"
+            )
+            outcome = run_reframe(session, profile, allocation)
+    return Round(profile, outcome, allocation)
+
+
+def runs_of(session: Session, rounds: list[Round]) -> list[Run]:
+    """All runs of the trial, in the order of the plan; what did not run is an error."""
+    found: dict[tuple[Case, int], Run] = {}
+    for one in rounds:
+        if one.allocation:
+            one.allocation.ask_nodes()
+        runs = collect(
+            session.folder, session.of_profile(one.profile), session.site.trial.repeats,
+            session.machine.run, one.why_not, report_file(one.profile), one.phase,
+            held_job(one),
+        )  # fmt: skip
+        found.update(((run.case, run.repeat), run) for run in runs)
+    return [
+        found[case, repeat]
+        for repeat in range(session.site.trial.repeats)
+        for case in session.cases
+    ]
+
+
+def held_job(one: Round) -> Job | None:
+    return one.allocation.job if one.allocation and one.allocation.job.id else None
+
+
+def allocations(session: Session, rounds: list[Round], runs: list[Run]) -> dict[str, list]:
+    """The records of the jobs held, by profile, with Slurm's account of each."""
+    jobs = [job for one in rounds if (job := held_job(one))]
+    facts = job_facts((job.id for job in jobs), session.machine.run)
+    result: dict[str, list[AllocationRecord]] = {}
+    for one in rounds:
+        if one.allocation is None:
+            continue
+        own = one.allocation
+        inside = [run for run in runs if own.job.id and run.job.id == own.job.id]
+        result.setdefault(one.profile, []).append(
+            AllocationRecord(
+                job=account(own.job, facts),
+                waited_s=own.waited_s,
+                released_s=own.released_s,
+                cases=len(inside),
+                reason=own.why,
+            )
+        )
+    return result

@@ -1,0 +1,96 @@
+"""What the ReFrame runs of one trial share: the site, the trial's folder, and when to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from seatrial.results.record import Case
+from seatrial.site.model import Site
+from seatrial.trial.machine import Machine, Progress
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass
+class Session:
+    """One trial while it runs. ``deadline`` is in seconds of ``time.monotonic``."""
+
+    site: Site
+    folder: Path
+    config: Path  # ReFrame's configuration
+    machine: Machine
+    progress: Progress
+    cases: list[Case] = field(default_factory=list)
+    signals: list[str] = field(default_factory=list)
+    deadline: float = 0.0
+    jobs_done: int = 0  # of earlier ReFrame runs
+
+    @property
+    def jobs(self) -> int:
+        """How many scripts all the cases are run by: variants share one."""
+        return sum(self.jobs_of(profile) for profile in self.profiles)
+
+    @property
+    def profiles(self) -> list[str]:
+        """The NIC profiles of the cases: the default first, then in the site's order."""
+        found = {case.profile for case in self.cases}
+        return sorted(found, key=lambda name: (name != "default", self._place(name)))
+
+    def _place(self, profile: str) -> int:
+        names = list(self.site.nic_profiles)
+        return names.index(profile) if profile in names else len(names)
+
+    def of_profile(self, profile: str) -> list[Case]:
+        return [case for case in self.cases if case.profile == profile]
+
+    def jobs_of(self, profile: str) -> int:
+        scripts = {(case.check, case.transport, case.nodes) for case in self.of_profile(profile)}
+        return len(scripts) * self.site.trial.repeats
+
+    @property
+    def left_s(self) -> float:
+        return self.deadline - time.monotonic()
+
+    def why_stop(self) -> str:
+        """Why the trial must end now, in a sentence; empty while it may go on."""
+        if self.signals:
+            return f"the trial was interrupted by {self.signals[0]}"
+        if self.left_s < 0:
+            return f"the trial ran into its limit of {self.site.trial.time_limit_s} s"
+        return ""
+
+
+def suffix(profile: str) -> str:
+    """What a profile's files in the trial's folder have in their names."""
+    return "" if profile == "default" else f"-{profile}"
+
+
+@contextmanager
+def noted_signals() -> Iterator[list[str]]:
+    """Note the names of the signals that would end this process, instead of ending it.
+
+    So nothing that is being saved is cut off; who waits looks at the list. Only the main thread
+    can do so: in another one the list stays empty.
+    """
+    noted: list[str] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield noted
+        return
+
+    def note(number: int, _: object) -> None:
+        noted.append("Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name)
+
+    before = {number: signal.signal(number, note) for number in SIGNALS}
+    try:
+        yield noted
+    finally:
+        for number, handler in before.items():
+            with contextlib.suppress(TypeError):  # a handler that was not set from Python
+                signal.signal(number, handler)

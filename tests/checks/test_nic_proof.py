@@ -1,0 +1,230 @@
+"""Whether a job's nodes had their NIC profile: which steps look, and what their notes amount to."""
+
+from __future__ import annotations
+
+import json
+import random
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seatrial.checks import activity, evidence, nic
+from seatrial.results.record import Case, Metric, Run
+
+NODES = ["n1", "n2"]
+
+
+def step(name, *numbers, nodes=None):
+    names = ",".join(f"$SEATRIAL_NODE_{number}" for number in numbers)
+    return SimpleNamespace(name=name, nodelist=names, nodes=nodes)
+
+
+# -- which steps look
+
+
+def test_one_step_looks_before_and_after():
+    assert nic.occasions([step("a")], 2) == {"a": "both"}
+
+
+def test_first_and_last_of_several():
+    steps = [step("a"), step("b"), step("c")]
+    assert nic.occasions(steps, 4) == {"a": "before", "c": "after"}
+
+
+def test_all_pairs_of_four_nodes():
+    """Each node's first and last step; those between have nothing to do."""
+    pairs = [(a, b) for a in range(4) for b in range(a + 1, 4)]
+    steps = [step(f"{a}-{b}", a, b) for a, b in pairs]
+    assert nic.occasions(steps, 4) == {
+        "0-1": "before", "0-2": "before", "0-3": "both", "1-3": "after", "2-3": "after",
+    }  # fmt: skip
+
+
+def test_nodes_that_no_step_runs_on_are_not_looked_at():
+    assert nic.node_numbers(step("a", nodes=2), 4) == [0, 1]
+    assert nic.occasions([step("a", nodes=2)], 4) == {"a": "both"}
+
+
+@given(st.lists(st.sets(st.integers(0, 9), min_size=1), min_size=1, max_size=12))
+def test_every_node_is_seen_before_its_first_and_after_its_last_step(sets):
+    steps = [step(f"s{i}", *sorted(numbers)) for i, numbers in enumerate(sets)]
+    when = nic.occasions(steps, 10)
+    for node in set().union(*sets):
+        mine = [f"s{i}" for i, numbers in enumerate(sets) if node in numbers]
+        assert when[mine[0]] in ("before", "both")
+        assert when[mine[-1]] in ("after", "both")
+
+
+# -- what the notes amount to
+
+
+def note(folder, node, when, ok=True, **more):
+    data = {
+        "node": node, "profile": "jumbo", "ok": ok, "reason": "", "seconds": 0.03,
+        "owner": {"job": "7", "profile": "jumbo", "phase": "applied"},
+        "interfaces": {"eth1": {"state": {"mtu": 9000}, "differences": []}}, **more,
+    }  # fmt: skip
+    (folder / f"nic-{when}.{node}.json").write_text(json.dumps(data))
+
+
+@pytest.fixture
+def job(tmp_path):
+    for node in NODES:
+        for when in ("before", "after"):
+            note(tmp_path, node, when)
+    return tmp_path
+
+
+class FakeCheck:
+    num_nodes = 2
+    step_list = (step("net"),)
+
+
+def held_against(folder, outcome="ran", reason="", profile="jumbo"):
+    case = Case(check="netpipe", transport="tcp", profile=profile, nodes=2)
+    metric = Metric(metric="latency_us", value=1, unit="us", better="lower")
+    run = Run(case=case, outcome=outcome, reason=reason, phase="run" if reason else "",
+              metrics=[metric])  # fmt: skip
+    run.nic_proofs = nic.proofs(nic.notes(folder))
+    evidence.hold_against_profile(run, FakeCheck())
+    return run
+
+
+def test_as_declared(job):
+    run = held_against(job)
+    assert (run.outcome, run.reason, len(run.metrics)) == ("ran", "", 1)
+    assert {(p.node, p.when, p.job, p.seconds) for p in run.nic_proofs} == {
+        (node, when, "7", 0.03) for node in NODES for when in ("before", "after")
+    }
+
+
+def test_difference_is_an_error_that_names_it(job):
+    note(job, "n2", "after", ok=False, reason="eth1 mtu is 1500, not 9000")
+    run = held_against(job)
+    assert (run.outcome, run.phase, run.metrics) == ("error", "profile", [])
+    assert run.reason == "not under profile jumbo: n2: eth1 mtu is 1500, not 9000 (after the run)"
+
+
+def test_differences_speak_where_the_reason_is_empty(job):
+    wrong = {"setting": "mtu", "wanted": 9000, "found": 1500}
+    note(job, "n1", "before", ok=False,
+         interfaces={"eth1": {"state": {}, "differences": [wrong]}})  # fmt: skip
+    assert "n1: eth1: mtu is 1500, and not 9000 (before the run)" in held_against(job).reason
+
+
+def test_wrong_profile_comes_before_what_it_may_have_caused(job):
+    note(job, "n1", "before", ok=False, reason="eth1 mtu is 1500, not 9000")
+    run = held_against(job, "error", "step net ran into its limit")
+    assert run.phase == "profile"
+    assert run.reason.endswith("; step net ran into its limit")
+
+
+def test_missing_note_is_no_proof(job):
+    (job / "nic-after.n2.json").unlink()
+    run = held_against(job)
+    assert (run.outcome, run.phase, run.metrics) == ("error", "profile", [])
+    assert "only 1 of 2 nodes show their NIC state after the run (n1)" in run.reason
+
+
+def test_missing_note_comes_after_what_may_have_caused_it(job):
+    (job / "nic-after.n2.json").unlink()
+    run = held_against(job, "error", "step net was ended by SIGKILL")
+    assert (run.phase, run.reason) == ("run", "step net was ended by SIGKILL")
+
+
+def test_many_differences_are_cut_short(job):
+    for number in range(9):
+        note(job, f"m{number}", "before", ok=False, reason=f"eth1 mtu is {number}, not 9000")
+    assert "and 5 more" in held_against(job).reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "{}", '{"node": 1}', '{"node": "n2"}', '{"node": "n2", "ok": "true"}',
+     '{"node": "n2", "ok": 1, "interfaces": 3, "owner": [], "seconds": "x"}', "\x00"],
+)  # fmt: skip
+def test_damaged_note_is_no_proof(job, text):
+    (job / "nic-after.n2.json").write_text(text)
+    run = held_against(job)
+    assert (run.outcome, run.phase) == ("error", "profile")
+    nic.states(nic.notes(job))
+
+
+def test_note_cut_off_or_garbled_anywhere(job):
+    whole = (job / "nic-after.n2.json").read_bytes()
+    for end in range(len(whole)):
+        (job / "nic-after.n2.json").write_bytes(whole[:end])
+        assert held_against(job).outcome == "error"
+    chance = random.Random(1)
+    for _ in range(200):
+        text = bytearray(whole)
+        text[chance.randrange(len(text))] = chance.randrange(256)
+        (job / "nic-after.n2.json").write_bytes(bytes(text))
+        held_against(job)
+        nic.states(nic.notes(job))
+
+
+def test_states_of_the_first_and_the_last_look(job):
+    states = nic.states(nic.notes(job))
+    merged = evidence.nic_states([], states)
+    assert merged["n1"]["eth1"] == {"before": {"mtu": 9000}, "after": {"mtu": 9000}}
+
+
+# -- what the processors did
+
+
+def side(time, **more):
+    return {
+        "node": "n1", "time": time, "interfaces": {"eth1": {}, "eth0": {}}, "ticks_per_s": 100,
+        "interrupts": {"eth1": 50, "eth0": None}, "cpu_ticks": [0, 0, 0, 0, 0, 2, 10, 0],
+        "softirqs": {"NET_RX": 1000}, **more,
+    }  # fmt: skip
+
+
+LATER = {
+    "interrupts": {"eth1": 90, "eth0": None}, "cpu_ticks": [9, 9, 9, 9, 9, 12, 60, 9],
+    "softirqs": {"NET_RX": 5000},
+}  # fmt: skip
+
+
+def test_rates():
+    found = activity.activity("net", {"before": side(10.0), "after": side(12.0, **LATER)})
+    assert (found.step, found.node, found.seconds) == ("net", "n1", 2.0)
+    assert found.interrupts_per_s == {"eth1": 20, "eth0": None}
+    assert found.net_rx_per_s == 2000
+    assert (found.softirq_percent, found.irq_percent) == (25, 5)
+    metrics = activity.metrics([found], "eth1")
+    assert {(m.metric, m.value, m.place, m.better) for m in metrics} == {
+        ("interrupts_per_s", 20, "n1", "lower"), ("net_rx_per_s", 2000, "n1", "lower"),
+        ("softirq_percent", 25, "n1", "lower"), ("irq_percent", 5, "n1", "lower"),
+    }  # fmt: skip
+    assert {m.metric for m in activity.metrics([found], "eth0")} == {
+        "net_rx_per_s", "softirq_percent", "irq_percent",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [({"time": "x"}, {}), ({}, {"time": 10.0}), ({}, {"time": 9.0}), ({}, {"time": None})],
+)
+def test_no_time_no_rates(before, after):
+    node = {"before": {**side(10.0), **before}, "after": {**side(12.0), **after}}
+    assert activity.activity("net", node) is None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"softirqs": {}}, {"softirqs": 3}, {"softirqs": {"NET_RX": "x"}}, {"softirqs": {"NET_RX": 0}}],
+)
+def test_what_is_not_counted_is_not_zero(damage):
+    found = activity.activity("net", {"before": side(10.0), "after": side(12.0, **damage)})
+    assert found.net_rx_per_s is None
+    assert "net_rx_per_s" not in {m.metric for m in activity.metrics([found], "eth1")}
+
+
+@pytest.mark.parametrize("ticks", [[], None, ["x"] * 8])
+def test_processor_times_that_are_not_there(ticks):
+    found = activity.activity("net", {"before": side(10.0), "after": side(12.0, cpu_ticks=ticks)})
+    assert (found.softirq_percent, found.irq_percent) == (None, None)

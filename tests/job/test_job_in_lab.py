@@ -1,0 +1,174 @@
+"""Rendered scripts and a real Slurm: it takes all of them, and programs really run by most.
+
+The lab's nodes have the features of the site's profiles and no Prolog: what a profile does to a
+NIC is not tested here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+from job_support import CASES, harbour, rendered
+
+from seatrial.errors import LabError
+from seatrial.job import submit
+from seatrial.job.request import Surroundings
+from seatrial.lab.engine import Lab
+from seatrial.lab.spec import LabSpec
+from seatrial.stack import load_stack
+
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.timeout(120)]
+INSTANCE = f"t{os.getpid()}_job"
+FEATURES = ("nic_low_latency", "nic_cpu_saving")
+NAMES = [
+    "two words", "it's", 'say "aye"', "back\\slash \\", "#no comment", "$(reboot) `id` $HOME", "*",
+    "-N9", "é%x", "\\'", "a=b;c|d&",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def lab():
+    features = {f"n{i}": FEATURES for i in (1, 2, 3)} | {"n4": (*FEATURES, "nic_old_only")}
+    one = Lab(
+        LabSpec(instance=INSTANCE, accounting=False, partitions=("compute",), features=features)
+    )
+    one.up()
+    try:
+        yield one
+    finally:
+        one.down()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_slurm_would_start_it(lab, case):
+    done = lab.run(["sbatch", "--test-only"], stdin=rendered(**CASES[case]), timeout=30)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"Job \d+ to start at", done.stderr)
+
+
+def test_slurm_would_not_start_what_no_node_can(lab):
+    text = rendered("npb").replace("nic_low_latency", "nic_unheard_of")
+    done = lab.run(["sbatch", "--test-only"], stdin=text, timeout=30)
+    assert done.returncode
+    assert "feature" in done.stderr
+
+
+def test_sbatch_reads_directives_as_they_were_given(lab):
+    jobs = []
+    for name in NAMES:
+        text = rendered("npb", values={"job_name": name})
+        done = lab.run(["sbatch", "--parsable", "--hold"], stdin=text, timeout=30)
+        assert done.returncode == 0, (name, done.stderr)
+        jobs.append(done.stdout.strip())
+    wanted = ["squeue", "--noheader", "--jobs", ",".join(jobs), "--sort=i", "--format=%j|%D|%k"]
+    found = lab.run(wanted, check=True, timeout=30).stdout.splitlines()
+    lab.run(["scancel", *jobs], check=True, timeout=30)
+    assert found == [f"{name}|2|harbour's own" for name in NAMES]
+
+
+def test_submit_goes_to_the_login_node(lab):
+    site = harbour().model_copy(update={"lab": object()})
+    said = submit.submit(site, rendered("npb"), ["--test-only"], INSTANCE)
+    assert "to start at" in said
+    text = rendered("npb").replace("--partition=compute", "--partition=nowhere")
+    with pytest.raises(LabError, match=r"refused the job.*partition"):
+        submit.submit(site, text, ["--test-only"], INSTANCE)
+
+
+# -- programs that really run
+
+
+def application(family: str) -> dict[str, str]:
+    """NPB IS as if it were a user's own program: four ranks sort 2^20 keys."""
+    return {"program": f"{{bench}}/{family}/is", "arguments": "4 W"}
+
+
+SORTED = r"Verification +=  +SUCCESSFUL"
+RUNS = {
+    "openmpi-srun": ({"name": "openmpi-srun", "values": application("openmpi")}, SORTED),
+    "openmpi-mpirun": ({"name": "openmpi-mpirun", "values": application("openmpi")}, SORTED),
+    "mpich-srun": ({"name": "mpich-srun", "values": application("mpich")}, SORTED),
+    "mpich-mpiexec": ({"name": "mpich-mpiexec", "values": application("mpich")}, SORTED),
+    "intelmpi-srun": ({"name": "intelmpi-srun", "values": application("mpich")}, SORTED),
+    "intelmpi-mpiexec": ({"name": "intelmpi-mpiexec", "values": application("mpich")}, SORTED),
+    "hybrid": (
+        {"name": "hybrid", "values": {"program": "bash -c 'echo $OMP_NUM_THREADS threads'"}},
+        r"(2 threads\n){2}",
+    ),
+    "hpl": (
+        {"name": "hpl", "values": {"blas": "openblas", "memory_fraction": "0.001"}},
+        r"HPL_Tflops=[0-9.e-]*[1-9][\s\S]*HPL_N=384\nHPL_NB=192\nHPL_nprow=1\nHPL_npcol=2",
+    ),
+    "hpl-mpiexec": (
+        {"name": "hpl", "transport": "intelmpi-tcp", "launcher": "mpiexec",
+         "values": {"blas": "openblas", "memory_fraction": "0.001"}},
+        r"HPL_Tflops=[0-9.e-]*[1-9]",
+    ),
+    "npb": ({"name": "npb", "values": {"problem_class": "W"}}, SORTED),
+    "osu": ({"name": "osu", "values": {"max_bytes": "64"}}, r"\n +64 +[1-9][\d.]*\n"),
+    "all-pairs": (
+        {"name": "all-pairs", "values": {"arguments": "-m 4096 -i 20 -x 2"}},
+        r"pair\tbw\n(n\d-n\d\t[\d.]+\n){6}",
+    ),
+    "multirail": (
+        {"name": "multirail", "values": {**application("openmpi"), "interfaces": "eth1 eth0"}},
+        SORTED,
+    ),
+    "multirail-per-rank": (
+        {"name": "multirail", "transport": "mpich-ofi",
+         "values": {**application("mpich"), "interfaces": "eth1 eth0"}},
+        SORTED,
+    ),
+}  # fmt: skip
+
+
+def crossed(lab, interface):
+    """Bytes in and out of an interface of n1 so far."""
+    text = lab.run(["cat", "/proc/net/dev"], user="root", node="n1").stdout
+    words = re.search(rf"{interface}: *(.*)", text)[1].split()
+    return int(words[0]) + int(words[8])
+
+
+def wait(lab, job):
+    """Wait for the end of a job; its state."""
+    for _ in range(600):
+        text = lab.run(["scontrol", "-o", "show", "job", job], check=True, timeout=30).stdout
+        state = re.search(r"JobState=(\w+)", text)[1]
+        if state not in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING"):
+            return state
+        time.sleep(0.1)
+    raise AssertionError(f"job {job} does not end: {text}")
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize("case", RUNS)
+def test_program_runs(lab, case):
+    options, result = RUNS[case]
+    stack = load_stack()
+    bench = f"{stack.prefix}/bench"
+    modules = dict.fromkeys(stack.names(), f"{stack.prefix}/modules")
+    values = {
+        name: value.replace("{bench}", bench) for name, value in options.get("values", {}).items()
+    }
+    values["log"] = f"{case}.out"
+    around = Surroundings(harbour(), stack, modules)
+    text = rendered(**{**options, "around": around, "values": values})
+    before = {interface: crossed(lab, interface) for interface in ("eth1", "eth0")}
+    done = lab.run(["sbatch", "--parsable"], stdin=text, timeout=30)
+    assert done.returncode == 0, done.stderr
+    state = wait(lab, done.stdout.strip())
+    said = (lab.paths.home / f"{case}.out").read_text()
+    assert state == "COMPLETED", said[-3000:]
+    assert re.search(result, said), said[-3000:]
+    moved = {name: crossed(lab, name) - count for name, count in before.items()}
+    if result == SORTED:  # the keys are 4 MiB and are exchanged ten times
+        assert moved["eth1"] > 5_000_000
+        rails = case.startswith("multirail")
+        assert (moved["eth0"] > 5_000_000) == rails, moved
+    if case == "all-pairs":
+        folder = next(Path(lab.paths.home).glob("pairs-*"))
+        assert len(list(folder.glob("n?-n?.out"))) == 6

@@ -1,0 +1,141 @@
+"""What is chosen for an application, and what is said where it cannot be."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+
+import pytest
+from job_support import APPLICATION, harbour, planned, rendered, surroundings
+from typer.testing import CliRunner
+
+from seatrial.cli import app
+from seatrial.errors import InputError
+from seatrial.job.header import template
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "transport", "profile"),
+    [
+        # by the application's own figure, not by latency: NPB IS
+        ("npb", {}, "mpich-ofi", "low-latency"),
+        ("npb", {"values": {"kernel": "ep"}}, "openmpi-tcp", "cpu-saving"),
+        ("osu", {}, "mpich-ucx", "low-latency"),
+        ("hpl", {"values": {"blas": "openblas"}}, "openmpi-tcp", "cpu-saving"),
+        # what the user says goes first
+        ("hpl", {"kind": "latency-bound"}, "mpich-ucx", "low-latency"),
+        ("hpl", {"profile": "default"}, "openmpi-tcp", "default"),
+        ("hpl", {"transport": "intelmpi-tcp"}, "intelmpi-tcp", "cpu-saving"),
+        # nothing is known of the program
+        ("openmpi-srun", {"values": APPLICATION}, "openmpi-tcp", "default"),
+        ("intelmpi-srun", {"values": APPLICATION, "kind": "compute-bound"}, "intelmpi-tcp",
+         "cpu-saving"),
+    ],
+)  # fmt: skip
+def test_choice_by_kind(name, options, transport, profile):
+    plan = planned(name, **options)
+    assert (plan.transport, plan.profile) == (transport, profile)
+    assert plan.constraint == ("" if profile == "default" else "nic_" + profile.replace("-", "_"))
+    assert plan.exclusive or profile == "default"
+
+
+def test_a_profile_that_the_transport_ignores_is_not_chosen():
+    options = {"kind": "communication-bound", "transport": "openmpi-ucx", "values": APPLICATION}
+    plan = planned("openmpi-srun", **options)
+    assert plan.profile == "default"
+    assert "polled from user space" in plan.profile_why
+    plan = planned("openmpi-srun", **options, profile="low-latency")
+    assert plan.constraint == "nic_low_latency"
+    assert "no effect" in plan.profile_why
+
+
+def test_reason_is_in_the_script():
+    text = rendered("npb")
+    assert "0.66 of its rate with tg3" in text.replace("\n#", "").replace("   ", " ")
+    assert "mpich-ofi 500" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("npb", {"values": {"kernl": "is"}}, ("kernl", "did you mean 'kernel'")),
+        ("npb", {"values": {"kernel": "isp"}}, ("kernel", "did you mean 'sp'")),
+        ("npb", {"values": {"kernel": "lu"}}, ("program", "npb_lu", "--set program=")),
+        ("npb", {"ranks_per_node": 1, "nodes": 3}, ("power of two", "3")),
+        ("mpich-srun", {}, ("needs program", "--set program=")),
+        ("mpich-srun", {"values": {"program": "'a"}}, ("program", "quotation")),
+        ("mpich-srun", {"values": {"program": "a\0b"}}, ("program", "NUL")),
+        ("npb", {"transport": "mpich-ofl"}, ("mpich-ofl", "did you mean 'mpich-ofi'")),
+        ("mpich-srun", {"values": APPLICATION, "transport": "openmpi-tcp"},
+         ("for mpich", "openmpi")),
+        ("npb", {"profile": "low-latncy"}, ("low-latncy", "did you mean 'low-latency'")),
+        ("npb", {"kind": "io-bound"}, ("io-bound", "compute-bound")),
+        ("npb", {"launcher": "mpiexec", "transport": "openmpi-tcp"}, ("srun or mpirun",)),
+        ("all-pairs", {"launcher": "mpirun"}, ("all-pairs", "mpirun")),
+        ("npb", {"nodes": 5}, ("--nodes: 5", "compute has 4")),
+        ("npb", {"nodes": 2, "profile": "old-only"}, ("has 1 node ", "old-only")),
+        ("npb", {"nodes": 0}, ("--nodes: 0",)),
+        ("npb", {"ranks_per_node": 3}, ("3 ranks", "2 cores")),
+        ("npb", {"ranks_per_node": -1}, ("--ranks-per-node: -1",)),
+        ("npb", {"values": {"partition": "comput"}}, ("comput", "did you mean 'compute'")),
+        ("npb", {"values": {"time": "soon"}}, ("time", "soon", "2:00:00")),
+        ("osu", {"nodes": 3}, ("two ranks", "3")),
+        ("osu", {"values": {"max_bytes": "64 KiB"}}, ("max_bytes", "whole number")),
+        ("hpl", {"values": {"memory_fraction": "1.5"}}, ("memory_fraction", "out of range")),
+        ("hpl", {"values": {"memory_fraction": "nan"}}, ("memory_fraction", "not a number")),
+        ("hpl", {"values": {"memory_fraction": "0.00001"}}, ("memory_fraction", "no block")),
+        ("hpl", {"values": {"rows": "3"}}, ("rows", "3", "2 ranks")),
+        ("hpl", {"values": {"blas": "acml"}}, ("acml", "openblas")),
+        ("hpl", {"values": {"job_name": "a\n#SBATCH --uid=0"}}, ("control character",)),
+        ("multirail", {"values": {**APPLICATION, "interfaces": "eth1"}}, ("several", "eth1")),
+        ("multirail", {"values": {**APPLICATION, "rails": "stripe"}, "transport": "mpich-ofi"},
+         ("per-rank", "one interface")),
+    ],
+)  # fmt: skip
+def test_bad_requests_name_what_is_wrong_and_what_is_right(name, options, words):
+    with pytest.raises(InputError) as error:
+        rendered(name, **options)
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_unknown_template_is_suggested():
+    with pytest.raises(InputError, match="did you mean 'hybrid'"):
+        template("hybird")
+
+
+def test_without_a_stack_programs_must_be_named():
+    around = surroundings(with_stack=False)
+    with pytest.raises(InputError, match="needs program"):
+        rendered("hpl", around)
+    text = rendered("hpl", around, {"program": "./xhpl"})
+    assert "module load" not in text
+    assert "export OMPI_MCA_pml=ob1" in text
+
+
+def test_a_variable_of_the_site_with_an_impossible_name_is_refused():
+    site = harbour()
+    site.transports["openmpi-tcp"].env["A=$(reboot) B"] = "1"
+    with pytest.raises(InputError, match="no name of a variable"):
+        planned("openmpi-srun", dataclasses.replace(surroundings(), site=site), APPLICATION)
+
+
+def test_command_line(tmp_path):
+    run = CliRunner().invoke
+    file = tmp_path / "ship.sbatch"
+    words = ["job", "render", "openmpi-srun", "--set", "program=./a b", "-N", "3", "-n", "1"]
+    done = run(app, [*words, "--output", str(file)])
+    assert done.exit_code == 0, done.output
+    text = file.read_text()
+    assert "#SBATCH --nodes=3\n#SBATCH --ntasks-per-node=1\n" in text
+    made = shlex.split(next(line for line in text.splitlines() if "Made by" in line)[11:])
+    assert run(app, made[1:]).output == text  # and so it can be made again
+    assert "./a b\n" in text
+    assert run(app, words).output.count("./a b\n") == 1
+    listed = run(app, ["job", "list"]).output
+    assert "all-pairs" in listed
+    assert "memory_fraction" in run(app, ["job", "list", "hpl"]).output
+    with pytest.raises(InputError, match="KEY=VALUE"):
+        run(app, ["job", "render", "npb", "--set", "kernel"], catch_exceptions=False)
+    with pytest.raises(InputError, match="did you mean 'npb'"):
+        run(app, ["job", "render", "nbp"], catch_exceptions=False)

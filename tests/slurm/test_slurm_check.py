@@ -1,0 +1,123 @@
+"""What ``seatrial slurm check`` finds in a Slurm that is set up, half set up, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from seatrial.slurm.check import Finding, check, parse_config
+from seatrial.slurm.layout import Layout
+
+GOOD = {
+    "SlurmdUser": "root(0)",
+    "Prolog": "/usr/libexec/seatrial/prolog",
+    "Epilog": "/usr/libexec/seatrial/epilog",
+    "PrologFlags": "Alloc,Contain,DeferBatch",
+    "PrologEpilogTimeout": "120",
+    "BatchStartTimeout": "180 sec",
+    "HealthCheckProgram": "/usr/libexec/seatrial/health",
+    "HealthCheckInterval": "60 sec",
+    "HealthCheckNodeState": "ANY",
+    "JobSubmitPlugins": "lua",
+    "PreemptMode": "OFF",
+}
+NODES = """\
+NodeName=n1 Arch=x86_64 AvailableFeatures=nic_default,nic_jumbo,nic_few,fast ActiveFeatures=x
+NodeName=n2 Arch=x86_64 AvailableFeatures=nic_default,nic_jumbo,nic_few ActiveFeatures=x
+NodeName=n3 Arch=x86_64 AvailableFeatures=nic_default,nic_jumbo ActiveFeatures=x
+"""
+PARTITIONS = "PartitionName=compute OverSubscribe=NO\n"
+Look = Callable[..., list[Finding]]
+
+
+@pytest.fixture
+def look(policy: dict, layout: Layout) -> Look:
+    """The findings that are not good, with some of Slurm's answers changed."""
+
+    def run(nodes: str = NODES, partitions: str = PARTITIONS, **changed: str | None) -> list:
+        config = {k: v for k, v in {**GOOD, **changed}.items() if v is not None}
+        answers = {
+            "config": "".join(f"{key:<24}= {value}\n" for key, value in config.items()),
+            "node": nodes,
+            "partition": partitions,
+        }
+        return [one for one in check(lambda words: answers[words[-1]], policy, layout)
+                if not one.good]  # fmt: skip
+
+    return run
+
+
+def test_a_slurm_that_is_set_up_has_nothing_wrong(look: Look) -> None:
+    assert look() == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "what", "sentence", "fix"),
+    [
+        ({"Prolog": "(null)"}, "Prolog", "no Prolog", "Include /etc/slurm/seatrial-nic.conf"),
+        ({"Prolog": "/etc/p"}, "Prolog", "/etc/p, not", "exec /usr/libexec/seatrial/prolog"),
+        ({"Epilog": "/etc/e"}, "Epilog", "/etc/e, not", '"/usr/libexec/seatrial/epilog" || exit'),
+        ({"PrologFlags": "Alloc,DeferBatch"}, "PrologFlags", "no Contain", "Contain"),
+        ({"PrologFlags": "Contain"}, "PrologFlags", "no DeferBatch", "DeferBatch"),
+        ({"PrologEpilogTimeout": "65534"}, "PrologEpilogTimeout", "infinite", "=120"),
+        ({"PrologEpilogTimeout": "30"}, "PrologEpilogTimeout", "is 30 s", "=120"),
+        ({"BatchStartTimeout": "10 sec"}, "BatchStartTimeout", "is 10 s", "=180"),
+        ({"BatchStartTimeout": "120 sec"}, "BatchStartTimeout", "is 120 s", "=180"),
+        ({"HealthCheckProgram": "(null)"}, "HealthCheckProgram", "no HealthCheck", "Include"),
+        ({"HealthCheckProgram": "/nhc"}, "HealthCheckProgram", "is /nhc", "let it call"),
+        ({"HealthCheckInterval": "0 sec"}, "HealthCheckInterval", "is 0", "=60"),
+        ({"HealthCheckNodeState": "IDLE"}, "HealthCheckNodeState", "IDLE", "=ANY"),
+        ({"JobSubmitPlugins": "(null)"}, "JobSubmitPlugins", "not made exclusive", "=lua"),
+        ({"JobSubmitPlugins": "throttle"}, "JobSubmitPlugins", "throttle", "=throttle,lua"),
+        ({"PreemptMode": "GANG,SUSPEND"}, "PreemptMode", "suspended job keeps", "REQUEUE"),
+        ({"SlurmdUser": "slurm(64030)"}, "SlurmdUser", "may set no interface", "root"),
+    ],
+)
+def test_each_thing_that_is_wrong(look: Look, changed, what: str, sentence: str, fix: str) -> None:
+    found = look(**changed)
+    assert [one.what for one in found] == [what]
+    assert sentence in found[0].sentence
+    assert fix in found[0].fix
+
+
+def test_nothing_at_all_is_set_up(look: Look) -> None:
+    bare = dict.fromkeys(GOOD, "(null)") | {"SlurmdUser": "root(0)", "BatchStartTimeout": "10 sec"}
+    names = {one.what for one in look(nodes="", **bare)}
+    assert names == {"Prolog", "Epilog", "PrologFlags", "PrologEpilogTimeout",
+                     "HealthCheckProgram", "JobSubmitPlugins", "nodes"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("nodes", "sentences"),
+    [
+        (NODES.replace("nic_few,fast", "fast"), ["n1 lacks nic_few"]),
+        (NODES.replace("nic_jumbo A", "nic_jumbo,nic_few A"), ["n3 has nic_few"]),
+        (NODES.replace("NodeName=n2", "NodeName=x2"), ["no node n2"]),
+    ],
+)
+def test_features_are_those_of_the_profiles_that_fit(look: Look, nodes: str, sentences) -> None:
+    found = look(nodes=nodes)
+    assert len(found) == len(sentences)
+    assert all(text in one.sentence for one, text in zip(found, sentences, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("share", "bad"),
+    [("NO", 0), ("EXCLUSIVE", 0), ("YES:4", 0), ("FORCE:1", 0), ("FORCE", 1), ("FORCE:4", 1),
+     ("FORCE:12", 1)],
+)  # fmt: skip
+def test_partitions_that_always_share(look: Look, share: str, bad: int) -> None:
+    assert len(look(partitions=f"PartitionName=p OverSubscribe={share}\n")) == bad
+
+
+def test_newer_slurm_has_lists_and_two_timeouts(look: Look) -> None:
+    config = parse_config("Prolog[0] = /a\nProlog[1] = /b\nEpilogTimeout = 65534\n")
+    assert config == {"Prolog": "/a /b", "EpilogTimeout": "65534"}
+    found = look(Prolog="/site /usr/libexec/seatrial/prolog", PrologEpilogTimeout=None,
+                 PrologTimeout="90", EpilogTimeout="65534")  # fmt: skip
+    assert [one.what for one in found] == ["EpilogTimeout"]
+
+
+def test_a_pattern_that_covers_ours_is_right(look: Look) -> None:
+    assert look(Prolog="/usr/libexec/seatrial/pro*") == []

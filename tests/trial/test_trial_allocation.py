@@ -1,0 +1,290 @@
+"""The job that a trial holds under a NIC profile, told without Slurm: a script plays it."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+
+import pytest
+from trial_support import SMALL, Silent, make_site
+
+from seatrial.errors import LabError
+from seatrial.results.record import Case, Job, Run
+from seatrial.site import reframe as configuration
+from seatrial.site.load import load_site
+from seatrial.trial import allocation
+from seatrial.trial.allocation import Allocation, held
+from seatrial.trial.collect import collect
+from seatrial.trial.machine import ThisMachine
+from seatrial.trial.reframe import reframe_command, variables
+from seatrial.trial.rounds import run_rounds
+from seatrial.trial.run import plain
+from seatrial.trial.session import Session
+
+JUMBO = {"jumbo": {"description": "j", "networks": ["test"], "mtu": 9000}}
+CASE = Case(check="stream", transport="tcp", profile="jumbo", nodes=2)
+
+
+class Slurm(ThisMachine):
+    """Answers by a list of what squeue says, the last again and again; notes what was asked."""
+
+    def __init__(self, *states, sbatch="7\n", refused="", sinfo=""):
+        self.states, self.sbatch, self.refused, self.sinfo = list(states), sbatch, refused, sinfo
+        self.asked, self.over = [], False
+
+    def run(self, argv):
+        self.asked.append(argv)
+        name = argv[0]
+        if name == "sbatch":
+            if self.refused:
+                return subprocess.CompletedProcess(argv, 1, "", self.refused)
+            return subprocess.CompletedProcess(argv, 0, self.sbatch, "")
+        if name == "scancel":
+            self.over = True
+            return subprocess.CompletedProcess(argv, 0, "", "")
+        if name == "sinfo":
+            return subprocess.CompletedProcess(argv, 0, self.sinfo, "")
+        if name == "cat":
+            return subprocess.CompletedProcess(argv, 1, "", "no such file")
+        if self.over:
+            return subprocess.CompletedProcess(argv, 0, "CANCELLED|None|n[1-2]\n", "")
+        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        if isinstance(state, Exception):
+            raise state
+        return subprocess.CompletedProcess(argv, 0, state, "")
+
+    def said(self, name):
+        return [argv for argv in self.asked if argv[0] == name]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(allocation, "POLL_S", (0.001, 0.002))
+    monkeypatch.setattr(allocation, "RELEASE_S", 0.3)
+
+
+@pytest.fixture
+def site(tmp_path):
+    benchmarks = {"stream": SMALL["stream"], "pairs": SMALL["pairs"]}
+    return load_site(
+        make_site(tmp_path / "site", benchmarks, nic_profiles=JUMBO, profiles=["default", "jumbo"])
+    )
+
+
+@pytest.fixture
+def session(site, tmp_path):
+    """``session(machine)``: with 60 s left."""
+
+    def make(machine, left_s=60.0, signals=()):
+        return Session(site, tmp_path, tmp_path, machine, Silent(), [CASE], list(signals),
+                       time.monotonic() + left_s)  # fmt: skip
+
+    return make
+
+
+def test_command(site, tmp_path):
+    command = Allocation(site, Slurm(), "jumbo", 4, tmp_path).command(100)
+    for word in ("--constraint=nic_jumbo", "--exclusive", "--nodes=4", "--partition=compute",
+                 "--licenses=cores:2", "--no-requeue", "--time=3", "--mem=0",
+                 f"--chdir={tmp_path}"):  # fmt: skip
+        assert word in command
+    assert command[-1] == str(tmp_path / "jumbo.sh")
+    site.slurm.options.append("--mem-per-cpu=1G")
+    assert "--mem=0" not in Allocation(site, Slurm(), "jumbo", 4, tmp_path).command(100)
+
+
+def test_held_and_released(session):
+    slurm = Slurm("PENDING|Resources|\n", "PENDING|None|\n", "RUNNING|Prolog|n[1-2]\n",
+                  "RUNNING|None|n[1-2]\n")  # fmt: skip
+    with held(session(slurm), "jumbo", 2) as own:
+        assert (own.reason, own.job.id, own.job.nodes) == ("", "7", ["n1", "n2"])
+        assert own.lease.exists()
+        assert own.ended() == ""
+        assert slurm.said("scancel") == []
+    assert slurm.said("scancel") == [["scancel", "7"]]
+    assert own.released_s is not None
+    assert not own.lease.exists()
+
+
+def test_prolog_that_runs_is_waited_for(session):
+    slurm = Slurm("RUNNING|Prolog|n[1-2]\n", "CANCELLED|Prolog|n[1-2]\n",
+                  sinfo="n1|drained|Prolog error\nn2|idle|none\n")  # fmt: skip
+    with held(session(slurm), "jumbo", 2) as own:
+        assert own.why == (
+            "its job 7 did not start: CANCELLED (Prolog); n1 is drained: Prolog error"
+        )
+
+
+def test_released_even_where_the_block_fails(session):
+    slurm = Slurm("RUNNING|None|n[1-2]\n")
+    with pytest.raises(ZeroDivisionError), held(session(slurm), "jumbo", 2):
+        raise ZeroDivisionError
+    assert slurm.said("scancel") == [["scancel", "7"]]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["PENDING|BadConstraints|\n", "PENDING|launch failed requeued held|\n", "FAILED|None|n1\n",
+     "PENDING|PartitionTimeLimit|\n", "NODE_FAIL|None|n[1-2]\n", "\n"],
+)  # fmt: skip
+def test_what_waiting_does_not_change(session, line):
+    slurm = Slurm("PENDING|None|\n", line)
+    with held(session(slurm), "jumbo", 2) as own:
+        assert own.reason.startswith("its job 7 did not start: ")
+        assert (line.strip() or "GONE").split("|")[0] in own.reason
+    assert slurm.said("scancel")
+
+
+def test_nodes_that_are_drained_are_not_waited_for_long(session, monkeypatch):
+    monkeypatch.setattr(allocation, "UNAVAILABLE_S", 0.05)
+    words = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority"
+    slurm = Slurm(f"PENDING|{words}|\n", sinfo="n3|drained|seatrial: eth1 mtu\n")
+    with held(session(slurm), "jumbo", 2) as own:
+        assert "n3 is drained: seatrial: eth1 mtu" in own.why
+
+
+def test_refused_at_once(session):
+    refused = "sbatch: error: Batch job submission failed: Invalid feature specification\n"
+    slurm = Slurm("", refused=refused)
+    with held(session(slurm), "jumbo", 2) as own:
+        assert own.reason.endswith("Batch job submission failed: Invalid feature specification")
+    assert slurm.said("scancel") == []
+
+
+def test_disk_that_takes_no_file(session, tmp_path):
+    (tmp_path / "allocations").write_text("a file is in the way")
+    with held(session(Slurm("")), "jumbo", 2) as own:
+        assert own.reason.startswith("its job could not be submitted: ")
+
+
+def test_slurm_that_does_not_answer_for_a_while(session):
+    slurm = Slurm(LabError("timeout"), OSError("none"), "RUNNING|None|n[1-2]\n")
+    with held(session(slurm), "jumbo", 2) as own:
+        assert own.reason == ""
+        slurm.states = [subprocess.TimeoutExpired("squeue", 60)]
+        assert own.ended() == ""  # nothing known is no reason to end
+
+
+@pytest.mark.parametrize(("left", "signals", "words"), [
+    (0.05, [], "ran into its limit of 1800 s while its job waited (Resources)"),
+    (60, ["Ctrl-C"], "interrupted by Ctrl-C"),
+])  # fmt: skip
+def test_trial_that_must_end_while_it_waits(session, left, signals, words):
+    slurm = Slurm("PENDING|Resources|\n")
+    with held(session(slurm, left, signals), "jumbo", 2) as own:
+        assert words in own.reason
+    assert slurm.said("scancel")
+
+
+def test_job_that_does_not_go_is_told(session):
+    slurm = Slurm("RUNNING|None|n[1-2]\n")
+    slurm.run = (lambda run: lambda argv: _stays(run, argv))(slurm.run)
+    with held(session(slurm), "jumbo", 2) as own:
+        pass
+    assert own.reason == "its job 7 was cancelled, but is not gone after 0.3 s"
+
+
+def _stays(run, argv):
+    answer = run(argv)
+    if argv[0] == "squeue" and "CANCELLED" in answer.stdout:
+        return subprocess.CompletedProcess(argv, 0, "COMPLETING|None|n[1-2]\n", "")
+    return answer
+
+
+def test_ends_early(session):
+    slurm = Slurm("RUNNING|None|n[1-2]\n")
+    with held(session(slurm), "jumbo", 2) as own:
+        slurm.states = ["NODE_FAIL|None|n[1-2]\n"]
+        assert own.ended() == "its job 7 on n1,n2 ended early: NODE_FAIL"
+
+
+def test_cases_of_a_profile_that_cannot_be_had(session):
+    """They are errors with the phase "profile"; ReFrame is not started for them."""
+    trial = session(Slurm("PENDING|BadConstraints|\n"))
+    (one,) = run_rounds(trial)
+    assert (one.phase, one.outcome.broken) == ("profile", False)
+    assert one.why_not.startswith("NIC profile jumbo was not in force: its job 7 did not start")
+    (run,) = collect(trial.folder, [CASE], 1, trial.machine.run, one.why_not, "none", one.phase)
+    assert (run.outcome, run.phase, run.reason) == ("error", "profile", one.why_not)
+
+
+# -- what ReFrame is told
+
+
+def test_partition_of_a_held_profile_is_local(site, tmp_path, monkeypatch):
+    job = Job(id="7", nodes=["n1", "n2", "n3", "n4"])
+    trial = Session(site, tmp_path, tmp_path, ThisMachine(), Silent(), [CASE])
+    for name, value in variables(trial, "jumbo", job).items():
+        monkeypatch.setenv(name, value)
+    file = tmp_path / "site.yaml"
+    jumbo = configuration._partition(site, file, "compute", "jumbo")
+    assert (jumbo["scheduler"], jumbo["max_jobs"], jumbo["access"]) == ("local", 1, [])
+    assert jumbo["extras"]["allocation"]["job"] == "7"
+    assert jumbo["name"] == "compute_jumbo"
+    default = configuration._partition(site, file, "compute", "default")
+    assert default["scheduler"] == "slurm"
+    assert "allocation" not in default["extras"]
+    assert configuration._logging("")["handlers"][1]["name"] == "./reframe-jumbo.log"
+
+
+def test_partition_of_a_profile_that_is_not_held(site, tmp_path, monkeypatch):
+    monkeypatch.delenv(configuration.ALLOCATION, raising=False)
+    jumbo = configuration._partition(site, tmp_path, "compute", "jumbo")
+    assert jumbo["scheduler"] == "slurm"
+    assert "--constraint=nic_jumbo" in jumbo["access"]
+
+
+def test_partition_has_the_profiles_transports_only(site, tmp_path):
+    site.nic_profiles["jumbo"].transports = ["mpich-*"]
+    site.nic_profiles["jumbo"].model_fields_set.add("transports")
+    jumbo = configuration._partition(site, tmp_path, "compute", "jumbo")
+    assert jumbo["environs"] == ["mpich-ucx", "mpich-ofi"]
+
+
+def test_reframe_runs_one_partition(site, tmp_path):
+    command = reframe_command(site, tmp_path, tmp_path, ["stream"], "jumbo")
+    assert "--system=site:compute_jumbo" in command
+    assert f"--report-file={tmp_path}/reframe-report-jumbo.json" in command
+    assert "--system=site:compute" in reframe_command(site, tmp_path, tmp_path, ["stream"])
+
+
+def test_progress_counts_over_all_rounds(site, tmp_path):
+    stream = CASE.model_copy(update={"profile": "default"})
+    cases = [CASE, stream, stream.model_copy(update={"check": "pairs", "nodes": 4})]
+    trial = Session(site, tmp_path, tmp_path, ThisMachine(), Silent(), cases)
+    assert trial.profiles == ["default", "jumbo"]
+    assert (trial.jobs, trial.jobs_of("default"), trial.jobs_of("jumbo")) == (3, 2, 1)
+
+
+def test_null_of_a_profile_survives_in_the_trials_copy_of_the_site(tmp_path):
+    """A null takes the base's setting away: without it the trial would try another profile."""
+    profiles = {**JUMBO, "small": {"base": "jumbo", "mtu": None, "txqueuelen": 500}}
+    site = load_site(make_site(tmp_path / "site", {"stream": {}}, nic_profiles=profiles))
+    data = plain(site)["nic_profiles"]["small"]
+    assert data == {"base": "jumbo", "mtu": None, "txqueuelen": 500, "feature": "nic_small"}
+
+
+# -- the record of a case
+
+
+def test_case_within_a_held_job(tmp_path):
+    """Slurm says of the job that it was cancelled, since the trial did so: no fault of the case."""
+    stage = tmp_path / "stage" / "x"
+    stage.mkdir(parents=True)
+    entry = Run(case=CASE, outcome="ran", job=Job(nodes=["n1", "n2"], benchmark_s=1.5))
+    (stage / "evidence.json").write_text(f"[{entry.model_dump_json()}]")
+    (tmp_path / "r.json").write_text(
+        '{"runs": [{"testcases": [{"benchmark": "stream", "environ": "tcp", "num_nodes": 2,'
+        f' "repeat": 0, "jobid": "4711", "result": "pass", "stagedir": "{stage}"}}]}}]}}'
+    )
+    sacct = "7|CANCELLED by 0|0:0|Unknown|Unknown|2026-11-21T03:00:00|n[1-4]|\n"
+    held_job = Job(id="7", partition="compute", nodes=["n1", "n2", "n3", "n4"], held=True)
+
+    def slurm(argv):
+        assert "7" in argv
+        return subprocess.CompletedProcess(argv, 0, sacct, "")
+
+    (run,) = collect(tmp_path, [CASE], 1, slurm, report="r.json", held=held_job)
+    assert (run.outcome, run.reason) == ("ran", "")
+    assert (run.job.id, run.job.state, run.job.nodes) == ("7", "", ["n1", "n2"])
+    assert (run.job.partition, run.job.held, run.job.benchmark_s) == ("compute", True, 1.5)

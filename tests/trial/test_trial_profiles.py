@@ -1,0 +1,468 @@
+"""NIC profiles in real trials: one job for each, verified on the nodes, always given back.
+
+The lab of this file is of a site with profiles of its own: one whose rate is half of what a
+requirement expects of it, and one that the nodes' driver refuses.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from ClusterShell.NodeSet import NodeSet
+from trial_support import (
+    ALL_INFORMATIVE,
+    SESSION,
+    SMALL,
+    Silent,
+    all_jobs,
+    false_stack,
+    make_site,
+    meanwhile,
+    until,
+)
+
+from seatrial.lab import faults
+from seatrial.lab.adapter import LabMachine, lab_spec
+from seatrial.lab.engine import Lab
+from seatrial.results.record import read_results
+from seatrial.site.load import CHECKOUT, load_site
+from seatrial.trial import allocation
+from seatrial.trial.allocation import Allocation
+from seatrial.trial.plan import Selection
+from seatrial.trial.run import run_trial
+
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(180)]
+REFRAME = str(Path(sys.prefix) / "bin" / "reframe")
+ON_ETH1 = {"networks": ["test"], "transports": ["tcp", "mpich-ofi"]}
+PROFILES = {
+    "jumbo": {"description": "large frames", **ON_ETH1, "mtu": 9000},
+    "gigabit": {"description": "wrong by half", **ON_ETH1, "egress_rate": "500 Mbit/s"},
+    "multi-queue": {"description": "two queues", **ON_ETH1, "channels": {"rx": 2, "tx": 2}},
+    "refused": {"description": "veth has none", **ON_ETH1, "coalescing": {"rx_usecs": 5}},
+}
+#: those of the lab's own site
+REQUIREMENTS = """
+schema: 1
+requirements:
+  - {select: {check: stream, profile: gigabit}, metric: bandwidth_MB_s, basis: model,
+     at_least: 80, at_most: 125, unit: MB/s}
+  - {select: {check: stream}, metric: bandwidth_MB_s, basis: model, at_least: 1, unit: MB/s}
+  - {select: {check: pairs}, metric: bandwidth_MB_s, basis: model, peers: median, at_least: 0.01}
+informative:
+  - {select: {}, metric: "*", reason: a test}
+"""
+GOOD = ["default", "jumbo", "gigabit", "multi-queue"]
+
+
+@pytest.fixture(scope="module")
+def site_of(workplace):
+    """``site_of(name, benchmarks, **trial)``: a site of the lab of this file, with one MPI."""
+
+    def make(name, benchmarks, requirements=ALL_INFORMATIVE, nic_profiles=PROFILES, **trial):
+        trial = {"profiles": GOOD, **trial}
+        transports = {"mpich-ofi": {}}
+        return make_site(
+            workplace / name, benchmarks, requirements, transports, nic_profiles, **trial
+        )
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def lab(workplace, site_of):
+    file = site_of("lab-of-profiles", {"stream": SMALL["stream"]})
+    lab = Lab(lab_spec(load_site(file), f"{SESSION}_p"))
+    try:
+        lab.up()
+        yield lab
+    finally:
+        lab.down()
+
+
+@pytest.fixture
+def attempt(lab, workplace):
+    """``attempt(file, **selection)``: a trial in the lab; afterwards nothing of it is in force."""
+
+    def run(file, trials=None, **selection):
+        lab.add_bind(workplace)
+        where = trials or workplace / f"{file.parent.name}-trials"
+        results = run_trial(file, Selection(**selection), LabMachine(lab), Silent(), where)
+        assert all_jobs(lab) == []  # at once: the trial itself has waited
+        assert in_force(lab) == {}
+        return results
+
+    return run
+
+
+def in_force(lab):
+    """Node -> journal, for the nodes that have a NIC profile in force."""
+    folders = {node: Path(f"/var/lib/seatrial/{lab.spec.instance}/nic/{node}") for node in NODES}
+    found = {node: folder / "journal.json" for node, folder in folders.items()}
+    return {node: file.read_text() for node, file in found.items() if file.exists()}
+
+
+NODES = ("n1", "n2", "n3", "n4")
+
+
+def nic_state(lab):
+    """All that ip and ethtool print of each node's interface under test, but for counters."""
+    commands = ["ip -o link show eth1", "tc qdisc show dev eth1", "ethtool -k eth1",
+                "ethtool -l eth1"]  # fmt: skip
+    return {
+        node: [lab.run(["sh", "-c", one], user="root", node=node).stdout for one in commands]
+        for node in NODES
+    }
+
+
+def resume(lab):
+    """Put drained nodes back into service."""
+    for node in NODES:
+        change = ["scontrol", "update", f"nodename={node}", "state=resume"]
+        lab.run(change, user="root")
+    until(lambda: set(lab.node_states().values()) <= {"idle"}, 30, "idle nodes")
+
+
+def of_profile(results, profile):
+    return [run for run in results.runs if run.case.profile == profile]
+
+
+# -- what a trial shows
+
+
+@pytest.fixture(scope="module")
+def axis(lab, workplace, site_of):
+    """A trial of three profiles beside the default, and the nodes' state before and after."""
+    benchmarks = {"stream": SMALL["stream"], "pairs": {**SMALL["pairs"], "max_bytes": 4096}}
+    file = site_of("axis", benchmarks, REQUIREMENTS, repeats=2)
+    lab.add_bind(workplace)
+    before = nic_state(lab)
+    trials = workplace / "axis-trials"
+    results = run_trial(file, Selection(), LabMachine(lab), Silent(), trials)
+    assert all_jobs(lab) == []
+    return results, before, nic_state(lab)
+
+
+def test_wrong_rate_is_rejected_where_it_was_measured(axis):
+    """Verification finds the nodes as declared; the figure shows that the declaration is wrong."""
+    results, _, _ = axis
+    assert [run.reason for run in results.runs if run.outcome == "error"] == []
+    failed = [j for j in results.judgements if j.verdict == "fail"]
+    assert [(j.case.id, j.metric) for j in failed] == [("stream.tcp.gigabit.2n", "bandwidth_MB_s")]
+    assert 20 < failed[0].value < 63
+    assert results.verdict.verdict == "reject"
+    assert "stream.tcp.gigabit.2n" in results.verdict.findings[0]
+
+
+def test_profile_is_switched_once(axis, lab):
+    """One job for each profile, whatever the number of checks; the default's checks have theirs."""
+    results, _, _ = axis
+    assert {run.case.profile for run in results.runs} == set(GOOD)
+    for profile in GOOD:
+        jobs = {run.job.id for run in of_profile(results, profile)}
+        assert len(jobs) == (4 if profile == "default" else 1)
+    for use in results.trial.profiles:
+        assert len(use.allocations) == (use.name != "default")
+        for held in use.allocations:
+            assert (held.cases, held.reason) == (4, "")
+            assert held.job.nodes == list(NODES)  # the largest case needs all four
+            assert held.waited_s < 20
+            assert held.released_s < 20
+    history = Path(f"/var/lib/seatrial/{lab.spec.instance}/nic/n1/history.jsonl").read_text()
+    held = next(use.allocations[0].job.id for use in results.trial.profiles if use.allocations)
+    assert history.count(f'"event": "applied", "job": "{held}"') == 1
+
+
+def test_job_of_a_case_within_a_held_one(axis):
+    run = of_profile(axis[0], "jumbo")[0]
+    assert run.job.held
+    assert (run.job.state, run.job.nodes) == ("", ["n1", "n2"])
+    assert run.job.partition == "compute"
+    assert 0 < run.job.benchmark_s <= (run.job.ended - run.job.started).total_seconds()
+    script = axis[0].folder / run.evidence / "rfm_job.sh"
+    assert f"--jobid={run.job.id}" in script.read_text()
+
+
+def test_each_run_is_verified_on_each_node(axis):
+    for run in axis[0].runs:
+        shown = {(proof.node, proof.when) for proof in run.nic_proofs if proof.ok}
+        nodes = run.job.nodes
+        assert len(nodes) == run.case.nodes
+        assert shown == {(node, when) for node in nodes for when in ("before", "after")}
+        owners = {proof.job for proof in run.nic_proofs}
+        assert owners == ({""} if run.case.profile == "default" else {run.job.id})
+        for node in nodes:
+            for when in ("before", "after"):
+                state = run.nic[node]["eth1"][when]
+                assert state["mtu"] == (9000 if run.case.profile == "jumbo" else 1500)
+                assert state["channels.rx"] == (2 if run.case.profile == "multi-queue" else 1)
+                assert state["driver"] == "veth"
+                assert len(state) > 30
+
+
+def test_interrupts_are_told_beside_the_figures(axis):
+    for run in axis[0].runs:
+        assert {one.node for one in run.activity} == set(run.job.nodes)
+        for one in run.activity:
+            assert one.net_rx_per_s > 0
+            assert one.softirq_percent is not None
+            assert one.interrupts_per_s["eth1"] is None  # veth has none that the kernel counts
+    metrics = {m.metric for m in of_profile(axis[0], "jumbo")[0].metrics}
+    assert {"net_rx_per_s", "softirq_percent", "irq_percent"} <= metrics
+
+
+def test_nodes_are_as_they_were(axis):
+    _, before, after = axis
+    assert after == before
+
+
+def test_records_and_reports_are_one_trial(axis):
+    results, _, _ = axis
+    assert read_results(results.folder).verdict == results.verdict
+    names = {path.name for path in results.folder.glob("reframe-report*")}
+    assert names == {"reframe-report.json"} | {
+        f"reframe-report-{name}.json" for name in GOOD if name != "default"
+    }
+    assert not (results.folder / "stage").exists()
+    assert (results.folder / "cases" / "pairs.tcp.jumbo.4n" / "r1").is_dir()
+    assert not list((results.folder / "allocations").glob("*.lease"))
+
+
+def test_profile_keeps_to_its_transports(attempt, site_of):
+    profiles = {**PROFILES, "jumbo": {**PROFILES["jumbo"], "transports": ["mpich-*"]}}
+    benchmarks = {"stream": SMALL["stream"], "netpipe": SMALL["netpipe"]}
+    file = site_of("transports", benchmarks, nic_profiles=profiles, profiles=["default", "jumbo"])
+    results = attempt(file)
+    assert {run.case.id for run in of_profile(results, "jumbo")} == {"netpipe.mpich-ofi.jumbo.2n"}
+    assert {run.outcome for run in results.runs} == {"ran"}
+
+
+# -- what goes wrong
+
+
+def test_profile_that_the_nodes_refuse(attempt, site_of, lab):
+    """Its cases are errors that name the setting; the others are measured on the nodes left."""
+    file = site_of("refusal", {"stream": SMALL["stream"]},
+                   profiles=["default", "refused", "jumbo"])  # fmt: skip
+    try:
+        results = attempt(file)
+    finally:
+        resume(lab)
+    (bad,) = of_profile(results, "refused")
+    assert (bad.outcome, bad.phase) == ("error", "profile")
+    assert "did not start: " in bad.reason
+    assert "coalesce.rx-usecs" in bad.reason
+    assert re.search(r"n[12] is drain", bad.reason)
+    use = {one.name: one for one in results.trial.profiles}["refused"]
+    assert "coalesce.rx-usecs" in use.allocations[0].reason
+    for profile in ("default", "jumbo"):
+        (good,) = of_profile(results, profile)
+        assert good.outcome == "ran"
+        assert all(proof.ok for proof in good.nic_proofs)
+
+
+def held_job(lab, profile):
+    """Id and nodes of the job that a trial holds, once a step runs in it."""
+    rows = lab.run(["squeue", "-h", "-t", "R", "-o", "%i|%j|%N"], user="root").stdout.splitlines()
+    steps = lab.run(["squeue", "-h", "-s", "-o", "%i"], user="root").stdout.split()
+    for row in rows:
+        job, name, _ = row.split("|")
+        if name == f"seatrial-{profile}" and f"{job}.0" in steps:
+            return job
+    return None
+
+
+def test_setting_changed_by_hand(attempt, site_of, lab):
+    """While a benchmark runs, somebody sets another MTU on one of its nodes."""
+    file = site_of("meddling", {"stream": {"seconds": 3}}, profiles=["jumbo"])
+
+    def meddle():
+        until(lambda: held_job(lab, "jumbo"), 30, "a step in the held job")
+        node = until(lambda: client_node(lab), 20, "the benchmark")
+        change = ["ip", "link", "set", "eth1", "mtu", "1500"]
+        lab.run(change, user="root", node=node, check=True)
+        meddled.append(node)
+
+    meddled = []
+    with meanwhile(meddle):
+        results = attempt(file)
+    (run,) = results.runs
+    assert (run.outcome, run.phase) == ("error", "profile")
+    for word in (*meddled, "eth1", "mtu", "1500", "9000", "after the run"):
+        assert word in run.reason
+    (other,) = set(run.job.nodes) - set(meddled)
+    assert other not in run.reason
+    assert run.metrics == []
+    assert results.verdict.verdict == "incomplete"
+    mtu = lab.run(["cat", "/sys/class/net/eth1/mtu"], node=meddled[0]).stdout.strip()
+    assert mtu == "1500"
+
+
+def client_node(lab):
+    """The node where iperf3's client runs."""
+    for node in NODES:
+        if lab.run(["pgrep", "-f", "^[^ ]*iperf3 -c"], user="root", node=node).returncode == 0:
+            return node
+    return None
+
+
+def test_held_job_that_is_cancelled(attempt, site_of, lab):
+    """The cases that were still to run say so; the next profile is tried nevertheless."""
+    benchmarks = {"stream": {"seconds": 5}}
+    file = site_of("cancelled", benchmarks, profiles=["jumbo", "multi-queue"], repeats=2)
+
+    def cancel():
+        job = until(lambda: held_job(lab, "jumbo"), 30, "a step in the held job")
+        lab.run(["scancel", job], user="root", check=True)
+
+    with meanwhile(cancel):
+        results = attempt(file)
+    for run in of_profile(results, "jumbo"):
+        assert (run.outcome, run.phase) == ("error", "profile")
+        assert "NIC profile jumbo was not in force: its job" in run.reason
+        assert "CANCELLED" in run.reason
+    assert {run.outcome for run in of_profile(results, "multi-queue")} == {"ran"}
+
+
+def test_node_that_dies_in_a_held_job(attempt, site_of, lab, place, monkeypatch):
+    scripts = {"mpich-ofi": "sleep 60\n"}
+    monkeypatch.setenv("SEATRIAL_STACK", str(false_stack(place / "stack", scripts)))
+    benchmarks = {"netpipe": {**SMALL["netpipe"], "plain_sockets": False, "time_limit_s": 60}}
+    file = site_of("dying", benchmarks, profiles=["jumbo"])
+
+    def kill():
+        job = until(lambda: held_job(lab, "jumbo"), 30, "a step in the held job")
+        nodes = lab.run(["squeue", "-h", "-j", job, "-o", "%N"]).stdout.strip()
+        faults.kill_node(lab, NodeSet(nodes)[0])
+
+    try:
+        with meanwhile(kill):
+            lab.add_bind(file.parent.parent)
+            results = run_trial(file, Selection(), LabMachine(lab), Silent(), place / "trials")
+        assert all_jobs(lab) == []
+    finally:
+        faults.clear(lab)
+    (run,) = results.runs
+    assert (run.outcome, run.phase) == ("error", "profile"), run
+    assert re.search("NODE_FAIL|NodeDown", run.reason)
+    until(lambda: not in_force(lab), 30, "nodes without a profile")
+
+
+@pytest.mark.parametrize("how", ["signal", "limit"])
+def test_trial_that_is_stopped(site_of, lab, workplace, how, place, monkeypatch):
+    """By Ctrl-C, or by the trial's limit: nothing stays allocated, what was measured is kept."""
+    scripts = {"mpich-ofi": "sleep 100\n"}
+    monkeypatch.setenv("SEATRIAL_STACK", str(false_stack(place / "stack", scripts)))
+    benchmarks = {
+        "stream": {"seconds": 1, "profiles": ["default"]},
+        "netpipe": {**SMALL["netpipe"], "profiles": ["jumbo", "multi-queue"], "time_limit_s": 100},
+    }
+    limit = 600 if how == "signal" else 14
+    file = site_of(f"stopped-{how}", benchmarks,
+                   profiles=["default", "jumbo", "multi-queue"], time_limit_s=limit)  # fmt: skip
+    lab.add_bind(workplace)
+
+    def stop():
+        until(lambda: held_job(lab, "jumbo"), 30, "a step in the held job")
+        time.sleep(1)
+        if how == "signal":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with meanwhile(stop):
+        results = run_trial(file, Selection(), LabMachine(lab), Silent(), place / "trials")
+    assert all_jobs(lab) == []
+    assert in_force(lab) == {}
+    word = "interrupted by Ctrl-C" if how == "signal" else "its limit of 14 s"
+    outcomes = {run.case.id: run for run in results.runs}
+    assert outcomes["stream.tcp.default.2n"].outcome == "ran"
+    for profile in ("jumbo", "multi-queue"):
+        run = outcomes[f"netpipe.mpich-ofi.{profile}.2n"]
+        assert run.outcome == "error"
+        assert word in run.reason
+    assert read_results(results.folder).verdict.verdict == "incomplete"
+
+
+def test_interrupted_while_waiting(site_of, lab, workplace, place):
+    """The nodes are busy with somebody else's job: the trial's own is not left in the queue."""
+    file = site_of("waiting", {"stream": {"seconds": 1}}, profiles=["jumbo"])
+    lab.add_bind(workplace)
+    other = lab.run(
+        ["sbatch", "--parsable", "-N4", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 300"],
+        check=True,
+    ).stdout.strip()
+
+    def stop():
+        waiting = ["squeue", "-h", "-t", "PD", "-n", "seatrial-jumbo", "-o", "%i"]
+        until(lambda: lab.run(waiting, user="root").stdout.strip(), 30, "a job that waits")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    try:
+        with meanwhile(stop):
+            results = run_trial(file, Selection(), LabMachine(lab), Silent(), place / "trials")
+        assert [job.split()[0] for job in all_jobs(lab)] == [other]
+    finally:
+        lab.run(["scancel", other], user="root")
+        until(lambda: not all_jobs(lab), 20, "an empty queue")
+    (run,) = results.runs
+    assert "interrupted by Ctrl-C" in run.reason
+
+
+def test_killed_trial_loses_its_nodes(site_of, lab, place, monkeypatch):
+    """Nobody renews the lease: the job ends by itself, and the profile with it."""
+    monkeypatch.setattr(allocation, "STEP_S", 1)
+    monkeypatch.setattr(allocation, "LEASE_S", 3)
+    site = load_site(site_of("killed", {"stream": SMALL["stream"]}))
+    lab.add_bind(place)
+    own = Allocation(site, LabMachine(lab), "jumbo", 2, place / "allocations")
+    own.submit(600)
+    until(lambda: own.look().state == "RUNNING", 20, "the job")
+    for _ in range(5):  # renewed, it stays
+        time.sleep(1)
+        own.lease.touch()
+    assert own.look().state == "RUNNING"
+    assert len(in_force(lab)) == 2
+    until(lambda: not all_jobs(lab), 20, "an empty queue")
+    assert in_force(lab) == {}
+    assert "no longer renews" in (place / "allocations" / "jumbo.out").read_text()
+
+
+def test_disk_that_fills_up_under_a_profile(attempt, site_of, lab, place):
+    trials = place / "small-disk"
+    trials.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1250k", "none", trials], check=True)
+    try:
+        trials.chmod(0o755)
+        lab.add_bind(trials)
+        file = site_of("full", {"stream": {"seconds": 1}}, repeats=3,
+                       profiles=["default", "jumbo", "multi-queue"])  # fmt: skip
+        results = attempt(file, trials=trials)
+        assert results.verdict.counts["error"] >= 1
+        assert read_results(results.folder).verdict == results.verdict
+    finally:
+        subprocess.run(["umount", "--lazy", trials], check=True)
+
+
+def test_plain_reframe_asks_for_the_profile_itself(site_of, lab, workplace):
+    """A job for each check, by ``--constraint``; the same verification."""
+    file = site_of("plain-profile", {"stream": SMALL["stream"]}, profiles=["*"])
+    lab.add_bind(workplace)
+    home = lab.paths.home
+    command = [
+        REFRAME, "-C", str(file.with_name("settings.py")), "-c", str(CHECKOUT / "reframe-checks"),
+        "--system=plain-profile:compute_jumbo", "--keep-stage-files", "-r",
+    ]  # fmt: skip
+    done = lab.run(command, cwd=home, timeout=120)
+    said = done.stdout + done.stderr
+    assert re.search(r"PASSED.*Ran 1/1 test case", said), said[-3000:]
+    (script,) = Path(home, "stage").rglob("compute_jumbo/**/rfm_job.sh")
+    assert "--constraint=nic_jumbo" in script.read_text()
+    proofs = [file.read_text() for file in script.parent.glob("nic-*.json")]
+    assert len(proofs) == 4
+    assert all('"ok": true' in proof for proof in proofs)
+    assert in_force(lab) == {}
