@@ -85,7 +85,7 @@ def session(site, tmp_path):
 def test_command(site, tmp_path):
     command = Allocation(site, Slurm(), "jumbo", 4, tmp_path).command(100)
     for word in ("--constraint=nic_jumbo", "--exclusive", "--nodes=4", "--partition=compute",
-                 "--licenses=cores:2", "--no-requeue", "--time=3", "--mem=0",
+                 "--licenses=cores:2", "--requeue", "--time=3", "--mem=0",
                  f"--chdir={tmp_path}"):  # fmt: skip
         assert word in command
     assert command[-1] == str(tmp_path / "jumbo.sh")

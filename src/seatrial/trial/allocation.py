@@ -99,7 +99,9 @@ class Allocation:
         command = [
             "sbatch", "--parsable", f"--job-name=seatrial-{self.profile}",
             f"--partition={site.trial_partition}", f"--nodes={self.nodes}", "--exclusive",
-            f"--constraint={feature_of(site, self.profile)}", "--no-requeue",
+            # Where a Prolog refuses a job that cannot be requeued, slurmd 22.05 says so again every
+            # 15 s, and drains the node each time. Requeued, it is held, and cancelled from here.
+            f"--constraint={feature_of(site, self.profile)}", "--requeue",
             # Whole minutes; some more, for the trial itself ends it.
             f"--time={math.ceil(max(left_s, 0) / 60) + 1}",
             f"--chdir={self.folder}", f"--output={self.folder / self.profile}.out",
@@ -193,7 +195,10 @@ class Allocation:
         if seen is None or seen.state == "RUNNING":
             return ""
         nodes = ",".join(self.job.nodes)
-        self.reason = f"its job {self.job.id} on {nodes} ended early: {_told(seen, seen.reason)}"
+        told = _told(seen, seen.reason)
+        if seen.state == "PENDING":
+            told = f"a node failed, and Slurm requeued it ({seen.reason})"
+        self.reason = f"its job {self.job.id} on {nodes} ended early: {told}"
         self.ask_nodes()
         return self.why
 

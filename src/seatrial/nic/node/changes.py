@@ -8,7 +8,15 @@ import shlex
 from typing import Any, Dict, List, NamedTuple, Optional
 
 from . import programs, readers
-from .values import DERIVED_FEATURES, NOT_SET, cpu_set, differences, to_put_back
+from .values import (
+    DERIVED_FEATURES,
+    MODERATED,
+    NOT_SET,
+    cpu_set,
+    differences,
+    moderated_sides,
+    to_put_back,
+)
 
 State = Dict[str, Any]
 
@@ -19,7 +27,9 @@ Action = NamedTuple(
         ("argv", Optional[List[str]]),  # a program, or
         ("path", Optional[str]),  # a file of the kernel and what is written to it, or
         ("text", str),
-        ("wait_s", float),  # how long to wait for an interface (``text``) to appear
+        ("wait_s", float),  # how long it may take
+        ("until", str),  # what to wait for: the interface ``text`` is "there", or has its "link"
+        ("address", str),  # permanent MAC address by which the interface is known, if it has one
     ],
 )
 
@@ -30,15 +40,20 @@ SHAPER_QUEUE_MS = 50
 
 
 def command(setting: str, *argv: str) -> Action:
-    return Action(setting, list(argv), None, "", 0.0)
+    return Action(setting, list(argv), None, "", programs.TIMEOUT_S, "", "")
 
 
 def write(setting: str, path: str, value: Any) -> Action:
-    return Action(setting, None, path, str(value), 0.0)
+    return Action(setting, None, path, str(value), 0.0, "", "")
 
 
-def wait(setting: str, interface: str, seconds: float) -> Action:
-    return Action(setting, None, None, interface, seconds)
+def wait(setting: str, interface: str, seconds: float, address: str = "") -> Action:
+    """Wait until an interface is there, which is given its name back if it has another one."""
+    return Action(setting, None, None, interface, seconds, "there", address)
+
+
+def wait_for_link(setting: str, interface: str, seconds: float) -> Action:
+    return Action(setting, None, None, interface, seconds, "link", "")
 
 
 def text_of(action: Action) -> str:
@@ -48,7 +63,9 @@ def text_of(action: Action) -> str:
         return " ".join(shlex.quote(word) for word in argv)
     if action.path is not None:
         return "echo %s > %s" % (shlex.quote(action.text), shlex.quote(action.path))
-    return "# wait up to %g s until %s is there" % (action.wait_s, action.text)
+    what = {"there": "is there", "link": "has a link"}[action.until]
+    known = ", known by its MAC address %s" % action.address if action.address else ""
+    return "# wait up to %g s until %s %s%s" % (action.wait_s, action.text, what, known)
 
 
 def still(interface: str, sides: List[str]) -> Action:
@@ -81,7 +98,10 @@ def _ordered(interface: str, changed: State, target: State, state: State) -> Lis
     actions: List[Action] = []
     if "qdisc" in changed:
         actions.append(command("qdisc", "tc", "qdisc", "del", "dev", interface, "root"))
-    # Fewer or more queues come first: what follows is said of each queue.
+    # Functions take queues away, and some drivers start anew.
+    if changed.get("vfs") is not None:
+        actions += _functions(interface, changed["vfs"])
+    # Fewer or more queues come next: what follows is said of each queue.
     actions += _ethtool("channels", "-L", interface, changed)
     actions += _ethtool("ring", "-G", interface, changed)
     actions += _ethtool("private", "--set-priv-flags", interface, changed)
@@ -139,7 +159,8 @@ def _features(interface: str, changed: State) -> List[Action]:
 def _coalescing(interface: str, changed: State, target: State, state: State) -> List[Action]:
     """Adaptive moderation off, then the values, then adaptive as it shall be.
 
-    i40e refuses values while it is on, others hide or overwrite them.
+    i40e refuses values while it is on, others hide or overwrite them. The side on which no value
+    changes is left alone.
     """
     prefix = "coalesce."
     wanted = {key: changed[key] for key in changed if key.startswith(prefix)}
@@ -149,20 +170,16 @@ def _coalescing(interface: str, changed: State, target: State, state: State) -> 
     static = {key: wanted[key] for key in wanted if key not in adaptive}
     actions: List[Action] = []
     if static:
-        on = [
-            key
-            for key in sorted(state)
-            if key.startswith(prefix + "adaptive") and state[key] == "on"
-        ]
+        sides = moderated_sides(static)
+        on = [prefix + "adaptive-" + side for side in sides]
+        on = [key for key in on if state.get(key) == "on"]
         if on:
             words = [word for key in on for word in (key[len(prefix) :], "off")]
             actions.append(command(_named("coalesce", words), "ethtool", "-C", interface, *words))
             # Said of them, for a value that is only hidden now must be written too.
-            static = {
-                key: value
-                for key, value in target.items()
-                if key.startswith(prefix) and "adaptive" not in key and value is not None
-            }
+            for key, value in target.items():
+                if MODERATED.match(key) and prefix + "adaptive-" + key[9:11] in on:
+                    static.update({key: value} if value is not None else {})
             for key in on:
                 if target.get(key) == "on":
                     adaptive[key] = "on"
@@ -184,13 +201,7 @@ def _files(interface: str, changed: State) -> List[Action]:
             continue
         head, _, rest = key.partition(".")
         files = {"rps": "rps_cpus", "xps": "xps_cpus", "rps_flows": "rps_flow_cnt"}
-        if key == "vfs":
-            path = folder + "/device/sriov_numvfs"
-            if changed[key]:
-                # The kernel only goes from 0 to a number, and from a number to 0.
-                actions.append(write(key, path, 0))
-            actions.append(write(key, path, changed[key]))
-        elif head == "sysfs":
+        if head == "sysfs":
             actions.append(write(key, "%s/%s" % (folder, rest), changed[key]))
         elif head in files:
             actions.append(
@@ -202,6 +213,12 @@ def _files(interface: str, changed: State) -> List[Action]:
             if int(rest) < len(lines):
                 actions.append(write(key, readers.irq_file(lines[int(rest)]), changed[key]))
     return actions
+
+
+def _functions(interface: str, count: int) -> List[Action]:
+    """The kernel only goes from 0 to a number, and from a number to 0."""
+    path = "%s/%s/device/sriov_numvfs" % (readers.SYSFS, interface)
+    return [write("vfs", path, number) for number in ([0, count] if count else [0])]
 
 
 def _shaper(interface: str, bit_s: int, mtu: Optional[int]) -> Action:

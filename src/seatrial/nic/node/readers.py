@@ -17,8 +17,19 @@ State = Dict[str, Any]
 
 SYSFS = "/sys/class/net"
 PROC = "/proc"
+MODULES = "/sys/module"
+#: names that ethtool prints otherwise than it takes them
+PRINTED_AS = {
+    "coalesce.rx-frame-low": "coalesce.rx-frames-low",
+    "coalesce.tx-frame-low": "coalesce.tx-frames-low",
+    "coalesce.rx-frame-high": "coalesce.rx-frames-high",
+    "coalesce.tx-frame-high": "coalesce.tx-frames-high",
+    "ring.tx-push-buff-len": "ring.tx-push-buf-len",
+}
 #: root queueing disciplines that the kernel gives by itself; they come back when a root is removed
-DEFAULT_QDISCS = ("noqueue", "pfifo_fast", "mq", "fq_codel", "fq", "pfifo", "sfq", "cake")
+DEFAULT_QDISCS = (
+    "noop", "noqueue", "pfifo_fast", "mq", "fq_codel", "fq", "pfifo", "sfq", "cake",
+)  # fmt: skip
 _TWO_SIDED = re.compile(r"^(Adaptive|CQE mode) +RX: *(\S+) +TX: *(\S+)$")
 _PAIR = re.compile(r"^([A-Za-z][A-Za-z0-9 _.-]*?):[ \t]*(\S.*)?$")
 _FEATURE = re.compile(
@@ -48,7 +59,8 @@ def coalescing(text: str) -> State:
         if pair and pair.group(2) and " " not in pair.group(1):
             value = value_of(pair.group(2))
             if value is None or isinstance(value, int) or value in ("on", "off"):
-                found["coalesce." + pair.group(1)] = value
+                key = "coalesce." + pair.group(1)
+                found[PRINTED_AS.get(key, key)] = value
     return found
 
 
@@ -63,7 +75,8 @@ def current_part(text: str, group: str) -> State:
         pair = _PAIR.match(line)
         if current and pair and pair.group(2):
             name = pair.group(1).strip().lower().replace(" ", "-")
-            found["%s.%s" % (group, name)] = value_of(pair.group(2))
+            key = "%s.%s" % (group, name)
+            found[PRINTED_AS.get(key, key)] = value_of(pair.group(2))
     return found
 
 
@@ -189,7 +202,7 @@ def driver(interface: str) -> State:
         module = None
     found: State = {"driver.module": module}
     if module:
-        folder = "/sys/module/%s/parameters" % module
+        folder = "%s/%s/parameters" % (MODULES, module)
         for name in names(folder):
             there, text = programs.read_text("%s/%s" % (folder, name))
             if there:
@@ -244,6 +257,13 @@ def sysctl_file(key: str) -> str:
 def read_node() -> State:
     """Settings that hold for the node as a whole."""
     return {key: number(sysctl_file(key)) for key in NODE_SETTINGS}
+
+
+def permanent_address(interface: str) -> str:
+    """The MAC address that the hardware has; empty where it has none."""
+    word = _said("ethtool", "-P", interface).strip().rpartition(" ")[2].lower()
+    known = re.match(r"^([0-9a-f]{2}:)+[0-9a-f]{2}\Z", word) and word.strip("0:")
+    return word if known else ""
 
 
 def identity(interface: str) -> Dict[str, Any]:

@@ -3,6 +3,8 @@
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Set
 
+from .errors import Refused
+
 State = Dict[str, Any]
 Difference = NamedTuple("Difference", [("setting", str), ("wanted", Any), ("found", Any)])
 
@@ -10,8 +12,12 @@ Difference = NamedTuple("Difference", [("setting", str), ("wanted", Any), ("foun
 DERIVED_FEATURES = frozenset(
     "feature." + name for name in ("tx-checksumming", "scatter-gather", "tcp-segmentation-offload")
 )
-#: part of a state, but nothing that is set by itself: they follow from the others
+#: part of a state, but nothing that is set by itself
 NOT_SET = frozenset(("driver.module", "master", "egress_bit_s"))
+#: those of them that follow from others; a ``master`` that is left over must be seen
+FOLLOWING = frozenset(("driver.module", "egress_bit_s"))
+#: what adaptive moderation moves by itself; the values for low and high rates are its own settings
+MODERATED = re.compile(r"^coalesce\.(rx|tx)-(usecs|frames)(-irq)?\Z")
 #: of a profile, for all queues or interrupt lines; of a state, one key each
 SPREAD = {
     "rps_cpus": "rps.",
@@ -32,10 +38,10 @@ def cpu_set(text: str) -> set:
     """CPUs of a list such as ``0-3,8``. Raises ValueError."""
     found: Set[int] = set()
     for part in text.split(","):
-        match = re.match(r"^(\d{1,5})(?:-(\d{1,5}))?$", part.strip())
-        if not match:
+        match = re.match(r"^([0-9]{1,5})(?:-([0-9]{1,5}))?\Z", part.strip())
+        first, last = (int(match.group(1)), int(match.group(2) or match.group(1))) if match else (1, 0)
+        if last < first:
             raise ValueError("%r is not a list of CPUs" % text)
-        first, last = int(match.group(1)), int(match.group(2) or match.group(1))
         found.update(range(first, last + 1))
     return found
 
@@ -67,6 +73,8 @@ def normal(setting: str, value: Any) -> Any:
             return frozenset(cpu_set(str(value)))
         except ValueError:
             return value
+    if setting == "egress_bit_s" and isinstance(value, int):
+        return value // 8  # tc counts whole bytes
     return value
 
 
@@ -74,12 +82,15 @@ def same(setting: str, wanted: Any, found: Any, exact: bool) -> bool:
     """Whether a setting is as wanted; ``exact`` also tells what was asked for from what came."""
     if setting.startswith("feature.") and not exact:
         return str(wanted).split(" ")[0] == str(found).split(" ")[0]
+    if setting == "qdisc" and "default noop" in (wanted, found):
+        # An interface that was never up has none yet: the kernel gives it one when it is.
+        return str(wanted).startswith("default ") and str(found).startswith("default ")
     return bool(normal(setting, wanted) == normal(setting, found))
 
 
 def _moderated(setting: str, state: State) -> bool:
     """Whether the driver itself moves this value at the moment, which makes it no setting."""
-    match = re.match(r"^coalesce\.(rx|tx)-", setting)
+    match = MODERATED.match(setting)
     return bool(match) and state.get("coalesce.adaptive-" + match.group(1)) == "on"  # type: ignore
 
 
@@ -103,29 +114,41 @@ def differences(target: State, state: State, exact: bool = False) -> List[Differ
 def sides_to_still(wanted: State, state: State) -> List[str]:
     """``adaptive-rx`` and ``-tx`` that are on and hide values which ``wanted`` will change."""
     found = []
-    for side in ("rx", "tx"):
-        touched = any(key.startswith("coalesce.") and side in key for key in wanted)
-        if touched and state.get("coalesce.adaptive-" + side) == "on":
+    for side in moderated_sides(wanted):
+        if not _moderated("coalesce.%s-usecs" % side, wanted):
             found.append("coalesce.adaptive-" + side)
-    return found
+    for side in ("rx", "tx"):
+        if wanted.get("coalesce.adaptive-" + side) == "off":
+            found.append("coalesce.adaptive-" + side)
+    return sorted({side for side in found if state.get(side) == "on"})
+
+
+def moderated_sides(settings: State) -> List[str]:
+    """``rx`` and ``tx``, where the settings have values that adaptive moderation would hide."""
+    matches = [MODERATED.match(key) for key in settings]
+    return sorted({match.group(1) for match in matches if match})
 
 
 def static_values(state: State, sides: List[str]) -> State:
     """The coalescing values of these sides, seen while adaptive moderation is off."""
     heads = tuple("coalesce.%s-" % side[-2:] for side in sides)
-    return {key: state[key] for key in state if key.startswith(heads) and state[key] is not None}
+    return {
+        key: state[key]
+        for key in state
+        if MODERATED.match(key) and key.startswith(heads) and state[key] is not None
+    }
 
 
 def to_put_back(before: State, now: State) -> List[Difference]:
     """What keeps an interface from being as it was. Keys that came or went count as well."""
-    keys = {key: before.get(key) for key in set(before) | set(now) if key not in NOT_SET}
+    keys = {key: before.get(key) for key in set(before) | set(now) if key not in FOLLOWING}
     return differences(keys, now, exact=True)
 
 
 def spread(settings: State, state: State, cpus: List[int]) -> State:
     """A profile's settings as keys of a state: what stands for all queues becomes one key each.
 
-    ``cpus`` are the node's. Raises ValueError for a list of CPUs that is none.
+    ``cpus`` are the node's. Raises Refused for a list of CPUs that is none, or none of the node's.
     """
     found: State = {}
     for setting, value in settings.items():
@@ -154,7 +177,13 @@ def _one(setting: str, value: Any, index: int, cpus: List[int]) -> str:
     elif value in ("all", "none"):
         chosen = set(cpus) if value == "all" else set()
     else:
-        chosen = cpu_set(str(value)) & set(cpus)
+        try:
+            chosen = cpu_set(str(value)) & set(cpus)
+        except ValueError as error:
+            raise Refused("%s: %s" % (setting, error))
+        if not chosen:
+            # None at all would switch steering off, which nobody asked for.
+            raise Refused("%s: this node has none of the CPUs %s" % (setting, value))
     if setting == "irq_affinity":
         return ",".join(str(cpu) for cpu in sorted(chosen))
     return cpu_mask(chosen)
