@@ -88,9 +88,9 @@ def in_labs(
             nic_tables.show_growth(out, title, "jobs", series)
     if {"nodes", "jobs"} & set(wanted):
         out.print(
-            f"All nodes of a lab share the {os.cpu_count()} cores of this machine: beyond so many "
-            "Prologs at once, they wait for cores and not for each other. CPU seconds per node "
-            "do not depend on that; on a cluster each node has its own cores."
+            f"All nodes of a lab share the {os.cpu_count()} cores of this machine: with more "
+            "Prologs at once than cores the times show how they wait for cores, which nodes of a "
+            "cluster do not. CPU time per node does not depend on that."
         )
     return found
 
@@ -140,6 +140,7 @@ def main(
             found["trial"] = [asdict(one) for one in switches]
             nic_tables.show_trial(out, switches)
         found["load at the end"] = host_facts()["load"]
+        out.print(f"load at the end {found['load at the end']}")
     finally:
         if json_file:
             json_file.write_text(json.dumps(found, indent=1) + "\n")

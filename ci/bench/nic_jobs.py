@@ -7,10 +7,12 @@ allocation, which the controller's log has in ms, and the first line of the job.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,7 +27,8 @@ _SBATCH = """\
 for _ in $(seq "$1"); do
     submitted=$(date +%s.%N)
     job=$(sbatch --parsable --exclusive --nodes="$2" $3 --output=/dev/null --wrap '
-        date +%s.%N >first.$SLURM_JOB_ID.new; mv first.$SLURM_JOB_ID.new first.$SLURM_JOB_ID')
+        date +%s.%N >first.$SLURM_JOB_ID.new; mv first.$SLURM_JOB_ID.new first.$SLURM_JOB_ID
+        flock --shared hold true')
     echo "$job $submitted"
 done
 """
@@ -61,8 +64,9 @@ class Series:
     """One way with one number of jobs at once and of nodes in each; all in s.
 
     ``submitted`` and ``allocated``: from then to the first line, of each job. ``last``: from the
-    first allocation to the first line of the last job. ``cpu``: of Prolog and Epilog, per node.
-    ``applied`` and ``restored``: what each node noted in its history.
+    first allocation to the first line of the last job. ``prolog_cpu``, ``epilog_cpu``: per node.
+    ``applied`` and ``restored``: what each node noted in its history. ``srun``: from its start to
+    the first line.
     """
 
     way: Way
@@ -71,7 +75,8 @@ class Series:
     submitted: list[float] = field(default_factory=list)
     allocated: list[float] = field(default_factory=list)
     last: list[float] = field(default_factory=list)
-    cpu: list[float] = field(default_factory=list)
+    prolog_cpu: list[float] = field(default_factory=list)
+    epilog_cpu: list[float] = field(default_factory=list)
     applied: list[float] = field(default_factory=list)
     restored: list[float] = field(default_factory=list)
     srun: list[float] = field(default_factory=list)
@@ -100,13 +105,17 @@ class Bench:
     def _batch(self, one: Series) -> None:
         lab = self.labs[one.way.lab]
         slurmds = [nic_labs.slurmd_of(lab, node) for node in lab.spec.nodes]
-        before = sum(children_s(pid) for pid in slurmds)
-        rows = submit(lab, _SBATCH, one)
-        files = {job: lab.paths.home / f"first.{job}" for job, _ in rows}
-        wait(f"jobs of {one.way.name}", lambda: all(file.exists() for file in files.values()))
+        cpu = [children_s(slurmds)]
+        with held(lab):
+            rows = submit(lab, _SBATCH, one)
+            files = {job: lab.paths.home / f"first.{job}" for job, _ in rows}
+            wait(f"jobs of {one.way.name}", lambda: all(file.exists() for file in files.values()))
+            cpu.append(children_s(slurmds))
         first = {job: float(file.read_text()) for job, file in files.items()}
         settle(lab)
-        one.cpu.append((sum(children_s(pid) for pid in slurmds) - before) / (one.jobs * one.nodes))
+        cpu.append(children_s(slurmds))
+        one.prolog_cpu.append((cpu[1] - cpu[0]) / (one.jobs * one.nodes))
+        one.epilog_cpu.append((cpu[2] - cpu[1]) / (one.jobs * one.nodes))
         log = timeline.read_log(ways.controller_log(lab.spec.instance))
         starts = {job: log[job].started for job in first}
         missing = [job for job, start in starts.items() if start is None]
@@ -155,10 +164,22 @@ def wait(what: str, test: Callable[[], bool], poll_s: float = 0.005) -> None:
         time.sleep(poll_s)
 
 
-def children_s(pid: int) -> float:
-    """CPU seconds of a process's children that have ended and were waited for, and of theirs."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[13]) + int(fields[14])) / TICKS
+@contextmanager
+def held(lab: Lab) -> Iterator[None]:
+    """Meanwhile no job of the lab ends, so that all Prologs are over before the first Epilog."""
+    with (lab.paths.home / "hold").open("w") as hold:
+        fcntl.flock(hold, fcntl.LOCK_EX)
+        yield
+
+
+def children_s(pids: list[int]) -> float:
+    """CPU seconds of these processes' children that have ended and were waited for, and of theirs:
+    of slurmds, their Prologs and Epilogs. Steps are no children of slurmd."""
+    total = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        total += int(fields[13]) + int(fields[14])
+    return total / TICKS
 
 
 def history(lab: Lab) -> Iterable[tuple[str, str, float]]:

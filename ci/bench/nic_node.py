@@ -83,7 +83,7 @@ def scenarios() -> list[Scenario]:
             for count in (1, 4, 8, len(keys))]  # fmt: skip
     return some + [
         Scenario(
-            f"{count} taps: {count * len(TAP_SETTINGS)}", dict.fromkeys(TAPS[:count], TAP_SETTINGS)
+            f"{count} x tap: {count * len(TAP_SETTINGS)}", dict.fromkeys(TAPS[:count], TAP_SETTINGS)
         )
         for count in (1, 2, 4, 8)
     ]

@@ -16,7 +16,7 @@ from seatrial.nic.node.errors import SettingRefused
 from seatrial.nic.node.store import Store
 
 INTERFACE = "eth1"
-LIVE_RX_USECS = 77  # what adaptive moderation happens to use at the moment
+LIVE_USECS = 77  # what adaptive moderation happens to use at the moment
 
 
 class Killed(BaseException):
@@ -81,8 +81,9 @@ class FakeNic:
 
     def state(self) -> dict[str, Any]:
         found = dict(self.raw)
-        if found["coalesce.adaptive-rx"] == "on":
-            found["coalesce.rx-usecs"] = LIVE_RX_USECS
+        for side in ("rx", "tx"):
+            if found[f"coalesce.adaptive-{side}"] == "on":
+                found[f"coalesce.{side}-usecs"] = LIVE_USECS
         if found["feature.tx-checksum-ip-generic"] == "off":
             found["feature.tx-checksumming"] = "off"
             for name in ("feature.tcp-segmentation-offload", "feature.tx-tcp-segmentation"):
@@ -177,7 +178,10 @@ class FakeNic:
         if name == "rps_cpus":
             if "rps_cpus" in self.refuses:
                 raise SettingRefused(action.setting, "Input/output error")
-            self.rps[int(action.path.split("/rx-")[1].split("/")[0])] = action.text
+            queue = int(action.path.split("/rx-")[1].split("/")[0])
+            if queue >= self.raw["channels.combined"]:
+                raise SettingRefused(action.setting, "No such file or directory")
+            self.rps[queue] = action.text
         else:
             self._set(f"sysfs.{name}", int(action.text))
 

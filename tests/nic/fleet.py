@@ -185,6 +185,15 @@ class Fleet:
     def wait_for_state(self, job: str, *states: str, seconds: float = 90) -> None:
         self.wait(f"job {job} {states}", lambda: self.state_of(job) in states, seconds)
 
+    def wait_for_batch(self, node: str, job: str) -> None:
+        """Until the batch script runs.
+
+        After a slurmd died while its node was completing, Slurm may keep the next job for a minute.
+        """
+        self.wait(
+            f"{node} runs {job}", lambda: self.pids(node, "slurmstepd", f"[{job}.batch]"), 180
+        )
+
     def wait_for_end(self, job: str, seconds: float = 90) -> None:
         """Until the job is over, its Epilog included, or held after a Prolog that failed."""
 

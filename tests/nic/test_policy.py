@@ -61,6 +61,7 @@ def test_the_whole_of_a_policy():
         "feature_prefix": "nic_",
         "state_folder": "/var/lib/seatrial-nic",
         "scontrol": "/usr/bin/scontrol",
+        "controllers": [],
         "protected": ["eth0"],
         "nodes": {"n1": ["eth1", "eth2"], "n2": ["eth1", "eth2"], "n3": ["eth1", "eth2"]},
     }
@@ -163,7 +164,7 @@ far:
   offloads: {tso: off, gro: off}
   driver: {module: e1000, parameters: {RxIntDelay: 0, TxIntDelay: 8}}
   suits: [latency-bound]
-  per_network: {rail: {mtu: 1200}}
+  per_network: {rail: {mtu: 1290}}
 near:
   base: far
   coalescing: {rx_usecs: 1}
@@ -206,7 +207,7 @@ def test_null_takes_a_setting_of_the_base_away():
 def test_the_nearer_profile_wins_over_a_networks_part_of_a_farther_one():
     text = CHAIN + "mine: {base: far, mtu: 1400}"
     assert interface(text, "mine", "eth2")["mtu"] == 1400
-    assert interface(CHAIN, "near", "eth2")["mtu"] == 1200
+    assert interface(CHAIN, "near", "eth2")["mtu"] == 1290
 
 
 def test_the_digest_is_of_everything_else():
@@ -248,7 +249,7 @@ COUNTS = st.none() | st.integers(0, 1000)
 GROUPS = st.fixed_dictionaries(
     {},
     optional={
-        "mtu": st.none() | st.integers(68, 9000),
+        "mtu": st.none() | st.integers(1280, 9000),
         "txqueuelen": COUNTS,
         "coalescing": st.none()
         | st.dictionaries(st.sampled_from(["rx_usecs", "tx_usecs", "rx_frames"]), COUNTS),

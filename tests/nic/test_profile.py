@@ -28,7 +28,7 @@ two:
 # profile text; the field, a piece of the line and of the words with which the fault is named
 FAULTS = [
     ("fast: {description: x, mtu: 20000}", "fast.mtu", "fast:", ("20000", "test", "9216")),
-    ("fast: {description: x, mtu: 67}", "fast.mtu", "fast:", ("68",)),
+    ("fast: {description: x, mtu: 67}", "fast.mtu", "fast:", ("1280",)),
     ("fast: {description: x, mtu: 65536}", "fast.mtu", "fast:", ("65535",)),
     ("fast: {description: x, rx_usecs: 0}", "fast.rx_usecs", "fast:", ("unknown field",)),
     ("fast: {description: x, coalescing: {rx_usec: 0}}", "fast.coalescing.rx_usec", "fast:",

@@ -194,6 +194,17 @@ class Node(RuleBasedStateMachine):
             grave = Tombstone(world.started, world.boot_id())
             self.store.bury(running.job.id, running.job.restart, grave)
 
+    @precondition(lambda self: self.slurmd and any(one.prolog for one in self.jobs))
+    @rule()
+    def epilog_overtakes_the_prolog(self) -> None:
+        """It runs to its end while the Prolog still waits, for the lock or for a processor."""
+        for running in self.jobs:
+            if running.state == "prolog" and running.prolog and running.profile != "default":
+                if self.epilog(running, FakeWorld(self.simulation, self.slurmd), None) == "ok":
+                    self.orphans.append(("prolog", running, running.prolog))
+                    running.prolog, running.state = None, "gone"
+                return
+
     @precondition(lambda self: any(one.state == "running" for one in self.jobs))
     @rule()
     def end_job(self) -> None:

@@ -107,7 +107,7 @@ def test_cancelled_in_the_prolog(fleet: Fleet, before: dict[str, str]) -> None:
 def test_cancelled_while_it_runs(fleet: Fleet, before: dict[str, str]) -> None:
     def one(node: str) -> None:
         job = fleet.submit(node, "sleep 60")
-        fleet.wait(f"{node} runs {job}", lambda: fleet.pids(node, "slurmstepd", f"[{job}.batch]"))
+        fleet.wait_for_batch(node, job)
         fleet.pause(0.5)
         fleet.slurm("scancel", job)
         fleet.wait_for_end(job)
@@ -181,7 +181,7 @@ def test_slurmd_dies_while_the_job_runs(fleet: Fleet, before: dict[str, str]) ->
     def one(node: str) -> None:
         lasts = fleet.random.choice((0.5, 4))
         job = fleet.submit(node, f"sleep {lasts}")
-        fleet.wait(f"{node} runs {job}", lambda: fleet.pids(node, "slurmstepd", f"[{job}.batch]"))
+        fleet.wait_for_batch(node, job)
         fleet.pause(0.3)
         fleet.kill_slurmd(node)
         fleet.pause(1.5)
@@ -198,7 +198,7 @@ def test_slurmd_dies_while_the_job_runs(fleet: Fleet, before: dict[str, str]) ->
 def test_slurmd_dies_in_the_epilog(fleet: Fleet, before: dict[str, str]) -> None:
     def one(node: str) -> bool:
         job = fleet.submit(node, "sleep 30")
-        fleet.wait(f"{node} runs {job}", lambda: fleet.pids(node, "slurmstepd", f"[{job}.batch]"))
+        fleet.wait_for_batch(node, job)
         slurmd = fleet.pids(node, "slurmd", "-D")
         fleet.slurm("scancel", job)
         fleet.wait(f"{node} ends", lambda: fleet.state_of(job) != "RUNNING")
@@ -221,7 +221,7 @@ def test_slurmd_dies_in_the_epilog(fleet: Fleet, before: dict[str, str]) -> None
 def test_slurmstepd_dies(fleet: Fleet, before: dict[str, str], step: str) -> None:
     def one(node: str) -> None:
         job = fleet.submit(node, "sleep 20")
-        fleet.wait(f"{node} runs {job}", lambda: fleet.pids(node, "slurmstepd", f"[{job}.batch]"))
+        fleet.wait_for_batch(node, job)
         fleet.pause(0.3)
         fleet.kill(fleet.pids(node, "slurmstepd", f"[{job}.{step}"))
         # Slurm may not notice for long: it is the user who gives up.
@@ -452,3 +452,43 @@ def test_two_jobs_race_for_a_node(tmp_path_factory: pytest.TempPathFactory) -> N
         assert refused, f"no race: {reasons}"
     finally:
         fleet.close()
+
+
+def test_settings_that_nobody_owns_drain_the_node(fleet: Fleet, before: dict[str, str]) -> None:
+    """Somebody's hand, not a job: the health check finds it while the node is idle."""
+
+    def one(node: str) -> str:
+        fleet.root(node, "ip", "link", "set", "eth1", "mtu", "1400")
+        fleet.wait(f"{node} drained", lambda: "drain" in fleet.node_state(node)[0], 90)
+        said = fleet.wait("told", lambda: "nobody owns" in fleet.node_state(node)[1], 60)
+        assert said
+        reason = fleet.node_state(node)[1]
+        fleet.root(node, "ip", "link", "set", "eth1", "mtu", "1500")
+        return reason
+
+    for reason in fleet.each(one).values():
+        assert "eth1: mtu is 1400, was 1500 at boot" in reason
+    fleet.settle(before, drained=True)
+
+
+def test_an_ordinary_user_cannot_have_nodes_drained(fleet: Fleet, before: dict[str, str]) -> None:
+    """Neither by connections that look like Slurm's, nor by a process that looks like a step."""
+    talk = (
+        "import socket; s = socket.socket(); "
+        "s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); "
+        "s.bind(('{here}', 6817)); s.connect(('{there}', 6818)); s.send(b'x' * 64); s.close()"
+    )
+
+    def one(node: str) -> None:
+        at = fleet.nodes.index(node)
+        here = f"10.75.1.{at + 1}"
+        there = f"10.75.1.{(at + 1) % COUNT + 1}"
+        code = talk.format(here=here, there=there)
+        fleet.wait_for_end(fleet.submit(node, f'/usr/bin/python3 -c "{code}"', profile=""))
+        fake = "setsid bash -c \"exec -a 'slurmstepd: [$SLURM_JOB_ID.batch]' sleep 20\" & sleep 0.2"
+        job = fleet.submit(node, fake)
+        fleet.wait_for_end(job)
+        fleet.wait("clean", lambda: not fleet.has_journal(node), 15)
+
+    fleet.each(one)
+    fleet.settle(before, drained=False)

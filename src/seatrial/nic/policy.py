@@ -28,6 +28,7 @@ def compile_policy(site: Site) -> dict[str, Any]:
         "feature_prefix": FEATURE_PREFIX,
         "state_folder": site.nic.state_folder,
         "scontrol": site.nic.scontrol,
+        "controllers": site.nic.controllers,
         "protected": sorted(
             network.interface for network in site.networks.values() if network.role != "test"
         ),

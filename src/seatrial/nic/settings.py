@@ -105,7 +105,7 @@ class Driver(Model):
     ] = Field(examples=["e1000e"])
     parameters: Annotated[dict[str, str | int | bool], AfterValidator(_parameters)] = {}
     link_timeout_s: int = Field(
-        default=30, ge=1, le=300, description="how long the link may take to be up again"
+        default=30, ge=1, le=60, description="how long the link may take to be up again"
     )
     allow_shared: Switch = Field(
         default=False,
@@ -181,7 +181,10 @@ class Settings(Model):
     virtual_functions: Annotated[int, Field(ge=0, le=65535)] | None = Field(
         default=None, description="SR-IOV functions to make"
     )
-    mtu: Annotated[int, Field(ge=68, le=65535)] | None = Field(default=None, description="bytes")
+    mtu: Annotated[int, Field(ge=1280, le=65535)] | None = Field(
+        default=None,
+        description="bytes; below 1280 the kernel takes IPv6 addresses away for good",
+    )
     txqueuelen: Count | None = Field(default=None, description="packets")
     rings: Rings | None = None
     channels: Channels | None = None

@@ -39,6 +39,14 @@ def _subnet(text: str) -> str:
     return text
 
 
+def _address(text: str) -> str:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError as error:
+        raise Fault(f"not an IP address: {error}", "write for example 10.1.0.1") from None
+    return text
+
+
 def parse_size(text: str | int) -> int:
     """Bytes in ``text``: a whole number, or one with B, KiB, MiB or GiB behind it.
 
@@ -130,6 +138,7 @@ Name = Annotated[str, Field(pattern=NAME)]
 Interface = Annotated[str, Field(pattern=INTERFACE)]
 NodeList = Annotated[str, AfterValidator(_nodeset)]
 Subnet = Annotated[str, AfterValidator(_subnet)]
+Address = Annotated[str, AfterValidator(_address)]
 Size = Annotated[str | int, AfterValidator(parse_size)]
 Rate = Annotated[str | int, AfterValidator(parse_rate)]
 Switch = Annotated[

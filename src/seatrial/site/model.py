@@ -12,7 +12,7 @@ from ClusterShell.NodeSet import NodeSet
 from pydantic import Field, model_validator
 
 from seatrial.nic.profile import DataPath, NicProfile, default_feature
-from seatrial.site.fields import Interface, Model, Name, NodeList, Size, Subnet
+from seatrial.site.fields import Address, Interface, Model, Name, NodeList, Size, Subnet
 
 
 class Network(Model):
@@ -73,6 +73,10 @@ class NicInstall(Model):
         default="/usr/bin/scontrol",
         pattern=r"^/[A-Za-z0-9._/-]+$",
         description="absolute path; by it the health check gives a reason when it drains a node",
+    )
+    controllers: list[Address] = Field(
+        default=[],
+        description="IP addresses of slurmctld's hosts: no interface on the way to them is set",
     )
 
 

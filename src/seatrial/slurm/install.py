@@ -107,6 +107,7 @@ def install(steps: list[Step], layout: Layout) -> None:
         raise InputError(
             f"not installed by seatrial: {', '.join(foreign)}; move it away, or --force replaces it"
         )
+    _refuse_while_in_force(steps, layout)
     todo = [step for step in steps if step.state in ("new", "changed")]
     package = [step for step in steps if step.target.parent.name == Path(layout.package).name]
     try:
@@ -117,6 +118,25 @@ def install(steps: list[Step], layout: Layout) -> None:
                 _write(step.target, step.file)
     except PermissionError as error:
         raise LabError(f"{error.filename}: {error.strerror}: run this as root") from None
+
+
+def _refuse_while_in_force(steps: list[Step], layout: Layout) -> None:
+    """Raise InputError where a profile in force would be forgotten with its state folder."""
+    for step in steps:
+        if step.file.path == layout.policy and _is_ours(step.target, step.old, layout):
+            old, new = json.loads(step.old), json.loads(step.file.text)
+            if old["state_folder"] != new["state_folder"]:
+                refuse_in_force(str(step.target).removesuffix(layout.policy), old["state_folder"])
+
+
+def refuse_in_force(root: str, folder: str) -> None:
+    """Raise InputError if a NIC profile is in force on a node, which remembers it in ``folder``."""
+    pattern = f"{root}{folder}/journal*.json".replace("%n", "*")
+    for file in Path("/").glob(pattern.lstrip("/")):
+        raise InputError(
+            f"{file}: a NIC profile is in force, and would be forgotten: wait until its job has "
+            "ended, or seatrial-nic recover"
+        )
 
 
 def _has_more(package: list[Step]) -> bool:
@@ -195,6 +215,10 @@ def remove(steps: list[Step], layout: Layout, dry_run: bool = False) -> list[Pat
     What nodes remember (the state folder) stays: it may be needed to put something back.
     """
     ours = [step for step in steps if step.state in ("same", "changed") and step.target.exists()]
+    for step in ours:
+        if step.file.path == layout.policy:
+            root = str(step.target).removesuffix(layout.policy)
+            refuse_in_force(root, json.loads(step.old or step.file.text)["state_folder"])
     if dry_run:
         return [step.target for step in ours]
     for step in ours:

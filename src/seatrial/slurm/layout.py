@@ -29,9 +29,9 @@ class Layout:
     python: str = "/usr/bin/python3"
     state: str | None = None
     health_interval_s: int = 60
-    # Both beyond the 40 s that the node side waits for the node's lock, and a reload of a driver.
-    prolog_timeout_s: int = 120
-    batch_start_timeout_s: int = 180
+    # Beyond the 40 s that the node side waits for the lock, and two loads of a driver (60 s each).
+    prolog_timeout_s: int = 240
+    batch_start_timeout_s: int = 300
 
     def __post_init__(self) -> None:
         for each in dataclasses.fields(self):

@@ -12,7 +12,6 @@ from .values import (
     DERIVED_FEATURES,
     MODERATED,
     NOT_SET,
-    cpu_set,
     differences,
     moderated_sides,
     to_put_back,
@@ -96,8 +95,18 @@ def to_restore(interface: str, before: State, now: State) -> List[Action]:
 
 def _ordered(interface: str, changed: State, target: State, state: State) -> List[Action]:
     actions: List[Action] = []
+    if "txqueuelen" in changed:
+        length = str(changed["txqueuelen"])
+        actions.append(
+            command("txqueuelen", "ip", "link", "set", "dev", interface, "txqueuelen", length)
+        )
     if "qdisc" in changed:
-        actions.append(command("qdisc", "tc", "qdisc", "del", "dev", interface, "root"))
+        # The kernel chooses its own one by the length of the queue, so that this comes after it,
+        # and only when another one goes.
+        root = ("dev", interface, "root")
+        if str(state.get("qdisc")).startswith("default "):
+            actions.append(command("qdisc", "tc", "qdisc", "replace", *root, "pfifo"))
+        actions.append(command("qdisc", "tc", "qdisc", "del", *root))
     # Functions take queues away, and some drivers start anew.
     if changed.get("vfs") is not None:
         actions += _functions(interface, changed["vfs"])
@@ -113,11 +122,6 @@ def _ordered(interface: str, changed: State, target: State, state: State) -> Lis
         )
     actions += _features(interface, changed)
     actions += _coalescing(interface, changed, target, state)
-    if "txqueuelen" in changed:
-        length = str(changed["txqueuelen"])
-        actions.append(
-            command("txqueuelen", "ip", "link", "set", "dev", interface, "txqueuelen", length)
-        )
     actions += _files(interface, changed)
     if changed.get("egress_bit_s"):
         actions.append(
@@ -178,8 +182,10 @@ def _coalescing(interface: str, changed: State, target: State, state: State) -> 
             actions.append(command(_named("coalesce", words), "ethtool", "-C", interface, *words))
             # Said of them, for a value that is only hidden now must be written too.
             for key, value in target.items():
-                if MODERATED.match(key) and prefix + "adaptive-" + key[9:11] in on:
-                    static.update({key: value} if value is not None else {})
+                match = MODERATED.match(key)
+                hidden = match and prefix + "adaptive-" + match.group(1) in on
+                if hidden and value is not None:
+                    static[key] = value
             for key in on:
                 if target.get(key) == "on":
                     adaptive[key] = "on"
@@ -208,7 +214,6 @@ def _files(interface: str, changed: State) -> List[Action]:
                 write(key, "%s/queues/%s/%s" % (folder, rest, files[head]), changed[key])
             )
         elif head == "irq":
-            cpu_set(str(changed[key]))  # raises ValueError
             lines = readers.irq_numbers(interface)
             if int(rest) < len(lines):
                 actions.append(write(key, readers.irq_file(lines[int(rest)]), changed[key]))

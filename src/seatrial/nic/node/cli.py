@@ -3,6 +3,7 @@
 Exit codes: 0 as wanted, 1 differs, 2 refused, 3 bad input, 4 not put back or not verified.
 """
 
+import contextlib
 import json
 import os
 import sys
@@ -12,7 +13,7 @@ from . import changes, constraint, programs, show, values
 from .errors import BadInput, NicError, Refused, Unrestored
 from .evidence import collect
 from .guard import Guard
-from .nic import DryRun, Nic
+from .nic import DryRun, Nic, of_this_node
 from .owner import World
 from .policy import DEFAULT_FILE, Policy
 from .session import BY_HAND, LOCK_S, Job, Session
@@ -77,13 +78,15 @@ def log(text: str) -> None:
 
 
 def session_of(policy: Policy, nic: Any = None, tell: Any = log) -> Session:
-    return Session(policy, Store(policy.folder), nic or Nic(), World(), Guard(), tell)
+    guard = Guard()
+    nic = of_this_node(nic or Nic(), guard.processes)
+    return Session(policy, Store(policy.folder), nic, World(), guard, tell)
 
 
 def _job() -> Job:
     number = os.environ.get("SLURM_JOB_ID", "")
     restart = os.environ.get("SLURM_RESTART_COUNT", "0")
-    if not number.isdigit() or not restart.isdigit():
+    if not number or not restart or set(number + restart) - set("0123456789"):
         raise BadInput(
             "SLURM_JOB_ID is %r: this verb is for Slurm's Prolog and Epilog" % number[:32]
         )
@@ -137,13 +140,15 @@ def _settle(store: Store) -> None:
 def health(policy: Policy, _: Arguments) -> int:
     """Slurm's HealthCheckProgram: recover, and drain the node with the reason if there is one."""
     session = session_of(policy)
+    if policy.hostname not in policy.data["nodes"] and not session.store.has_journal():
+        return 0  # installed, but not under test
     code, trouble = 0, ""
     try:
         session.recover(0.0)
     except Busy:
         return 0  # a Prolog or Epilog is at work
     except (NicError, OSError) as error:
-        code, trouble = getattr(error, "code", 4), str(error)
+        code, trouble = getattr(error, "code", Unrestored.code), str(error)
     try:
         # Held until Slurm has the reason: what `recover` has settled meanwhile must not come back
         # after the operator has resumed the node.
@@ -153,19 +158,29 @@ def health(policy: Policy, _: Arguments) -> int:
                 _settle(session.store)
     except Busy:
         pass
+    except OSError:
+        drain(policy, trouble)  # a disk that cannot be written is a reason by itself
     return code
 
 
 def drain(policy: Policy, reason: str) -> bool:
-    """Have Slurm drain this node and say why. Never from Prolog or Epilog: no Slurm there."""
+    """Have Slurm drain this node and say why. Never from Prolog or Epilog: no Slurm there.
+
+    A reason that somebody else gave stays.
+    """
     scontrol = policy.data.get("scontrol", "scontrol")
-    words = [
-        "update",
-        "nodename=" + policy.hostname,
-        "state=drain",
-        "reason=seatrial: " + reason[:400],
-    ]
-    answer = programs.run([scontrol, *words], timeout=20)
+    name = "nodename=" + policy.hostname
+    shown = programs.run([scontrol, "--oneliner", "show", "node", policy.hostname], timeout=20).out
+    present = shown.partition(" Reason=")[2].strip()
+    words = [name, "state=drain"]
+    ours = present.startswith(("Prolog error", "Epilog error", "seatrial:", "Not responding"))
+    if not present or ours:
+        words.append("reason=seatrial: " + reason[:400])
+    elif "DRAIN" in shown.partition(" State=")[2].partition(" ")[0]:
+        return True
+    else:
+        words.append("reason=%s; seatrial: %s" % (present.partition(" [")[0], reason[:400]))
+    answer = programs.run([scontrol, "update", *words], timeout=20)
     if answer.code:
         log("the node cannot be drained: %s" % answer.err.strip())
     return answer.code == 0
@@ -255,6 +270,7 @@ def apply_by_hand(policy: Policy, arguments: Arguments) -> int:
     job = Job(BY_HAND, "0", str(os.getuid()))
     session.take(job, arguments.profile, profile)
     print("NIC profile %s is in force until: seatrial-nic restore" % arguments.profile)
+    print("Is the node drained? Slurm's Prolog refuses jobs that come here now, which drains it.")
     return 0
 
 
@@ -263,14 +279,10 @@ def _dry_run(policy: Policy, arguments: Arguments, profile: Dict[str, Any]) -> i
     nic = DryRun(print)
     session = session_of(policy, nic)
     journal = session.work.prepare(profile)
-    actions = list(session.work.structure(journal))
-    for interface, part in sorted(journal["interfaces"].items()):
-        plain = {k: v for k, v in part["wanted"].items() if k not in ("driver", "bond")}
-        target = values.spread(plain, part["before"], nic.cpus())
-        actions += changes.to_apply(interface, target, part["before"])
-        for key in journal["skipped"].get(interface, []):
+    for interface, keys in sorted(journal["skipped"].items()):
+        for key in keys:
             print("# %s has no %s: left out, as the profile allows" % (interface, key))
-    actions += changes.of_node(journal["node"]["wanted"], journal["node"]["before"])
+    actions = session.work.plan(journal)
     for action in actions:
         nic.perform(action)
     if not actions:
@@ -350,6 +362,8 @@ ACTS = {
     "restore": restore, "recover": recover, "accept": accept,
     "prolog": prolog, "epilog": epilog, "health": health,
 }  # fmt: skip
+#: what would be done to the wrong folder, or with no interface, under a wrong name
+NEEDS_NAME = ("apply", "restore", "recover", "accept")
 NEEDS_ROOT = ("apply", "restore", "recover", "accept", "prolog", "epilog", "health")
 
 
@@ -357,14 +371,27 @@ def main(words: List[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         print(USAGE)
         return 0
+    arguments, policy = None, None
     try:
         arguments = Arguments(words)
         if arguments.verb in NEEDS_ROOT and "dry-run" not in arguments.flags and os.geteuid():
             raise Refused("%s must be run by root" % arguments.verb)
-        return ACTS[arguments.verb](Policy.load(arguments.policy), arguments)
+        policy = Policy.load(arguments.policy)
+        if arguments.verb in NEEDS_NAME and policy.hostname not in policy.data["nodes"]:
+            raise BadInput(
+                "%s: node %s is not in it: is SLURMD_NODENAME what slurm.conf calls this node?"
+                % (policy.file, policy.hostname)
+            )
+        if arguments.interfaces and arguments.verb in NEEDS_NAME and arguments.verb != "apply":
+            raise BadInput("%s is for all interfaces: no --interface" % arguments.verb)
+        return ACTS[arguments.verb](policy, arguments)
     except NicError as error:
         log(str(error))
         return error.code
-    except OSError as error:
-        log("%s" % error)
+    except Exception as error:
+        # Also a fault of this program must not end without a word for the operator.
+        log("%s: %s" % (type(error).__name__, error))
+        if policy is not None and arguments is not None and arguments.verb in NEEDS_ROOT:
+            with contextlib.suppress(OSError):
+                Store(policy.folder).explain("%s: %s" % (type(error).__name__, error))
         return Unrestored.code

@@ -13,6 +13,10 @@ class Refused(NicError):
     code = 2
 
 
+class Late(Refused):
+    """Nobody waits for this command any more; it has left nothing, and no operator need know."""
+
+
 class BadInput(NicError):
     """The policy, the constraint or the command line is wrong; nothing was changed."""
 

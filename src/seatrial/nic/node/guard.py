@@ -13,11 +13,15 @@ from .errors import Refused
 from .policy import Policy
 from .values import group_of
 
-#: of slurmctld and slurmd, where the policy does not name others
-SLURM_PORTS = (6817, 6818)
+#: of slurmctld, where the policy does not name others
+SLURM_PORTS = (6817,)
+ESTABLISHED, LISTENING = "01", "0A"  # of /proc/net/tcp
 TUNED_FOLDERS = ("etc/tuned", "usr/lib/tuned", "etc/tuned/profiles", "usr/lib/tuned/profiles")
 NET_SECTION = re.compile(r"^\[net\]|^type *= *net *$", re.MULTILINE)
-INCLUDE = re.compile(r"^include *= *(\S+)", re.MULTILINE)
+INCLUDE = re.compile(r"^include *= *(.+)$", re.MULTILINE)
+ACTIVE = ("/etc/tuned/active_profile", "/etc/tuned/post_loaded_profile")
+#: how /proc/net/tcp6 begins an IPv4 address
+MAPPED = "0" * 16 + "FFFF0000"
 #: groups that tuned's net plugin and NetworkManager's ethtool settings reach
 ETHTOOL_GROUPS = {"coalesce", "ring", "channels", "feature", "private", "mtu", "txqueuelen", "bond",
                   "driver", "vfs"}  # fmt: skip
@@ -117,18 +121,44 @@ class Guard:
         return found
 
     def slurm_interfaces(self, policy: Policy) -> Set[str]:
-        """Interfaces whose address Slurm's daemons talk from, told from the node's TCP sockets."""
+        """Interfaces of the routes to the policy's controllers, and of root's connections to one.
+
+        Only connections that root's processes here have made: any other, and any that has ended,
+        could be an ordinary user's, of this node or of another.
+        """
         ports = set(policy.data.get("slurm_ports", SLURM_PORTS))
+        rows = [
+            line.split()
+            for table in ("/proc/net/tcp", "/proc/net/tcp6")
+            for line in self._text(table).splitlines()[1:]
+        ]
+        listening = {_port(row[1]) for row in rows if len(row) > 7 and row[3] == LISTENING}
         addresses = set()
-        for line in self._text("/proc/net/tcp").splitlines()[1:]:
+        for row in rows:
+            roots = len(row) > 7 and row[3] == ESTABLISHED and row[7] == "0"
+            if roots and _port(row[2]) in ports and _port(row[1]) not in listening:
+                local = row[1].partition(":")[0]
+                addresses.add(local[len(MAPPED) :] if local.startswith(MAPPED) else local)
+        found = self._interfaces_with(addresses) | self._interfaces_with_6(addresses)
+        for address in policy.data.get("controllers", []):
+            found.update(self.route_to(address))
+        return found
+
+    def route_to(self, address: str) -> Set[str]:
+        """The interface that leads to an address; none where there is no route."""
+        answer = programs.run(["ip", "route", "get", address])
+        words = answer.out.split()
+        return {words[words.index("dev") + 1]} - {"lo"} if "dev" in words[:-1] else set()
+
+    def _interfaces_with_6(self, addresses: Set[str]) -> Set[str]:
+        wanted = {b"".join(struct.pack(">I", number) for number in struct.unpack(
+            "=4I", bytes.fromhex(one))) for one in addresses if len(one) == 32}  # fmt: skip
+        found = set()
+        for line in self._text("/proc/net/if_inet6").splitlines():
             words = line.split()
-            if len(words) < 3:
-                continue
-            local, _, port = words[1].partition(":")
-            remote = words[2].partition(":")[2]
-            if local != "00000000" and (int(port, 16) in ports or int(remote, 16) in ports):
-                addresses.add(local)
-        return self._interfaces_with(addresses)
+            if len(words) == 6 and bytes.fromhex(words[0]) in wanted:
+                found.add(words[5])
+        return found - {"lo"}
 
     def _interfaces_with(self, addresses: Set[str]) -> Set[str]:
         """Interfaces whose subnet holds one of these addresses, as /proc/net/tcp writes them."""
@@ -170,7 +200,7 @@ class Guard:
     def _check_tuned(self) -> None:
         if "tuned" not in self.processes:
             return
-        active = self._text("/etc/tuned/active_profile").split()
+        active = [name for file in ACTIVE for name in self._text(file).split()]
         for name in self._with_included(active):
             raise Refused("tuned runs, and its profile %s sets network interfaces: choose one "
                           "without a [net] section (tuned-adm profile)" % name)  # fmt: skip
@@ -187,7 +217,9 @@ class Guard:
             for folder in TUNED_FOLDERS:
                 text = self._text("/%s/%s/tuned.conf" % (folder, name))
                 if text:
-                    left += [one for line in INCLUDE.findall(text) for one in line.split(",")]
+                    left += [
+                        one for line in INCLUDE.findall(text) for one in re.split("[,; ]+", line)
+                    ]
                     if NET_SECTION.search(text):
                         yield name
                     break
@@ -200,6 +232,10 @@ class Guard:
         if re.search(r"^managed=(true|1)$", text, re.MULTILINE) or "connection-uuid=" in text:
             raise Refused("NetworkManager manages %s and would set it again: nmcli device set %s "
                           "managed no" % (interface, interface))  # fmt: skip
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2], 16)
 
 
 def _by(interface: str, other: str) -> str:

@@ -1,21 +1,29 @@
 """What makes more of an interface than its settings: driver reloads, bonds, and the addresses and
 routes that both of them take away.
 
-Only says what is to be done (see ``changes``). An interface's *link* is its addresses, routes and
-whether it is up, as ``record`` finds them.
+Only says what is to be done (see ``changes``). An interface's *link* is its addresses, routes, MAC
+address and whether it is up, as ``record`` finds them. Left to the kernel and to who made them:
+link-local addresses, what IPv6 routers announce, neighbours, and sysctls of the interface.
 """
 
 import json
 import os
 import re
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from . import programs, readers
-from .changes import Action, command, wait
+from .changes import Action, command, wait, wait_for_link
 from .errors import Refused
+from .policy import INTERFACE
 
 LINK_TIMEOUT_S = 30.0
-_WORD = re.compile(r"^[A-Za-z0-9_.,:+-]+\Z")
+FOREVER_S = 4294967295
+_WORD = re.compile(r"^[A-Za-z0-9_.,:/+-]+\Z")
+#: words of an address that count down by themselves
+_LIFETIMES = ("valid_lft", "preferred_lft")
+_METRICS = ("mtu", "advmss", "window", "initcwnd", "initrwnd", "rtt", "hoplimit", "quickack")
+
+Link = Dict[str, Any]
 
 
 def _json(*argv: str) -> List[Dict[str, Any]]:
@@ -28,42 +36,138 @@ def _json(*argv: str) -> List[Dict[str, Any]]:
         raise Refused("ip %s: its answer is not JSON" % " ".join(argv))
 
 
-def record(interface: str) -> Dict[str, Any]:
-    """Addresses, routes and state of an interface. Raises Refused where they cannot be read."""
+def record(interface: str) -> Link:
+    """Addresses, routes and state of an interface. Raises Refused where they cannot be read, or
+    not be put back as they are."""
     found = _json("address", "show", "dev", interface)
-    addresses = []
-    for info in (one for link in found for one in link.get("addr_info", [])):
-        if info.get("scope") != "link" or info.get("family") == "inet":
-            addresses.append("%s/%s" % (info["local"], info["prefixlen"]))
+    if not found:
+        raise Refused("there is no interface %s" % interface)
+    device = found[0]
     routes = []
     for family in ("-4", "-6"):
-        for route in _json(family, "route", "show", "table", "all", "dev", interface):
-            # The kernel makes these itself, when the address and the link come back.
-            if route.get("protocol") == "kernel" or route.get("table") == "local":
-                continue
-            routes.append([family, *_route(route)])
-    flags = found[0].get("flags", []) if found else []
-    return {"addresses": addresses, "routes": routes, "up": "UP" in flags}
+        routes += _routes(family, interface)
+    return {
+        "addresses": [_address(one, interface) for one in device.get("addr_info", [])
+                      if not _by_kernel(one)],
+        # Those that need no other route come first.
+        "routes": sorted(routes, key=lambda words: "via" in words),
+        "up": "UP" in device.get("flags", []),
+        "link": readers.number("%s/%s/carrier" % (readers.SYSFS, interface)) == 1,
+        "mac": device.get("address", ""),
+        "permanent": readers.permanent_address(interface),
+    }  # fmt: skip
+
+
+def _by_kernel(address: Dict[str, Any]) -> bool:
+    """Whether it comes back by itself, with the link or with what a router announces."""
+    return address.get("family") == "inet6" and bool(
+        address.get("scope") == "link" or address.get("dynamic")
+    )
+
+
+def _address(info: Dict[str, Any], interface: str) -> List[str]:
+    words = ["%s/%s" % (info["local"], info["prefixlen"])]
+    if "address" in info:
+        words = [info["local"], "peer", "%s/%s" % (info["address"], info["prefixlen"])]
+    if "broadcast" in info:
+        words += ["broadcast", info["broadcast"]]
+    if info.get("scope", "global") != "global":
+        words += ["scope", info["scope"]]
+    if "metric" in info:
+        words += ["metric", str(info["metric"])]
+    for word in _LIFETIMES:
+        key = word.replace("lft", "life_time")
+        if info.get(key, FOREVER_S) != FOREVER_S:
+            words += [word, str(info[key])]
+    words += [flag for flag in ("noprefixroute", "nodad", "home") if info.get(flag)]
+    if info.get("label", interface) != interface:
+        words += ["label", info["label"]]
+    return words
+
+
+def _routes(family: str, interface: str) -> List[List[str]]:
+    found = []
+    for route in _json(family, "route", "show", "table", "all"):
+        if any(hop.get("dev") == interface for hop in route.get("nexthops", [])):
+            raise Refused("%s has a part of the route to %s, which could not be put back"
+                          % (interface, route.get("dst")))  # fmt: skip
+        # The kernel makes these itself, when the address and the link come back.
+        made = route.get("protocol") in ("kernel", "ra") or route.get("table") == "local"
+        if route.get("dev") == interface and not made:
+            found.append([family, *_route(route)])
+    return found
 
 
 def _route(route: Dict[str, Any]) -> List[str]:
     words = [str(route["dst"])]
     for key, word in (("gateway", "via"), ("prefsrc", "src"), ("metric", "metric"),
-                      ("table", "table"), ("scope", "scope")):  # fmt: skip
+                      ("table", "table"), ("scope", "scope"), ("protocol", "proto")):  # fmt: skip
         if key in route:
             words += [word, str(route[key])]
-    return words
+    if "via" in route:  # a gateway of the other family
+        words += ["via", route["via"]["family"], route["via"]["host"]]
+    for metrics in route.get("metrics", []):
+        for key in _METRICS:
+            if key in metrics:
+                words += [key, str(metrics[key])]
+    return words + (["onlink"] if "onlink" in route.get("flags", []) else [])
 
 
-def put_back(setting: str, interface: str, link: Dict[str, Any]) -> List[Action]:
-    """Actions that give an interface the addresses and routes of a recorded link."""
+def above(interface: str) -> List[str]:
+    """What stands on an interface: bonds that it is in, bridges, VLANs."""
+    names = readers.names("%s/%s" % (readers.SYSFS, interface))
+    return [name[len("upper_") :] for name in names if name.startswith("upper_")]
+
+
+def different(then: Link, now: Link) -> List[str]:
+    """What a link lacks that it had, or has that it had not."""
+    found = []
+    for key in ("up", "mac"):
+        if then[key] != now[key]:
+            found.append("%s is %s, was %s" % (key, now[key], then[key]))
+    for one in _lacking(then, now):
+        found.append("%s is gone" % one)
+    for one in _lacking(now, then):
+        found.append("%s was not there" % one)
+    return found
+
+
+def _lacking(then: Link, now: Link) -> List[str]:
+    there = [_lasting(words) for key in ("addresses", "routes") for words in now[key]]
+    had = [_lasting(words) for key in ("addresses", "routes") for words in then[key]]
+    return [" ".join(words) for words in had if words not in there]
+
+
+def _lasting(words: List[str], without: Any = _LIFETIMES) -> List[str]:
+    return [
+        word
+        for at, word in enumerate(words)
+        if word not in without and (at == 0 or words[at - 1] not in without)
+    ]
+
+
+def put_back(setting: str, interface: str, link: Link, now: Optional[Link] = None) -> List[Action]:
+    """Actions that give an interface the addresses and routes of a recorded link.
+
+    What it has ``now`` and had not then is taken away; without that, it is as after a reload."""
+    device = ("dev", interface)
     actions = []
-    if link["up"]:
-        actions.append(command(setting, "ip", "link", "set", "dev", interface, "up"))
-    for address in link["addresses"]:
-        actions.append(command(setting, "ip", "address", "replace", address, "dev", interface))
+    for words in now["routes"] if now else []:
+        if words not in link["routes"]:
+            actions.append(command(setting, "ip", words[0], "route", "del", *words[1:], *device))
+    had = [_lasting(words)[0] for words in link["addresses"]]
+    for words in now["addresses"] if now else []:
+        if words[0] not in had:
+            actions.append(command(setting, "ip", "address", "del", words[0], *device))
+    mac = now["mac"] if now else link["permanent"]
+    if link["mac"] and link["mac"] != mac:
+        actions.append(command(setting, "ip", "link", "set", *device, "down"))
+        actions.append(command(setting, "ip", "link", "set", *device, "address", link["mac"]))
+    actions.append(command(setting, "ip", "link", "set", *device, "up" if link["up"] else "down"))
+    for words in link["addresses"]:
+        actions.append(command(setting, "ip", "address", "replace", *words, *device))
     for family, *words in link["routes"]:
-        actions.append(command(setting, "ip", family, "route", "replace", *words, "dev", interface))
+        actions.append(command(setting, "ip", family, "route", "replace", *words, *device))
     return actions
 
 
@@ -78,10 +182,24 @@ def interfaces_of(module: str) -> List[str]:
     ]  # fmt: skip
 
 
+def is_known_by(interface: str, address: str) -> bool:
+    """Whether it is the interface of a device that has this permanent MAC address."""
+    folder = "%s/%s" % (readers.SYSFS, interface)
+    if not os.path.exists(folder + "/device"):
+        return False  # one that stands on another can have the other's address
+    present = programs.read_text(folder + "/address")[1]
+    return present == address or readers.permanent_address(interface) == address
+
+
+def known_by(address: str) -> List[str]:
+    """The interfaces with this permanent MAC address, whatever they are called."""
+    return [name for name in readers.names(readers.SYSFS) if is_known_by(name, address)]
+
+
 def reload_driver(
     module: str,
     parameters: Dict[str, Any],
-    links: Dict[str, Dict[str, Any]],
+    links: Dict[str, Link],
     timeout_s: float = LINK_TIMEOUT_S,
 ) -> List[Action]:
     """Actions that load a driver anew. ``links`` are those of all its interfaces.
@@ -90,37 +208,62 @@ def reload_driver(
     """
     words = ["%s=%s" % (name, parameters[name]) for name in sorted(parameters)]
     for word in [module, *words]:
+        # A parameter may be without a value.
         if word.startswith("-") or not _WORD.match(word.replace("=", "", 1)):
             raise Refused("driver: %r is not a module or a parameter" % word)
     actions = [
-        command("driver", "modprobe", "-r", module),
-        command("driver", "modprobe", module, *words),
+        command("driver", "modprobe", "-r", module)._replace(wait_s=timeout_s),
+        command("driver", "modprobe", module, *words)._replace(wait_s=timeout_s),
     ]
     for interface in sorted(links):
-        actions.append(wait("driver", interface, timeout_s))
+        actions.append(wait("driver", interface, timeout_s, links[interface]["permanent"]))
     for interface in sorted(links):
         actions += put_back("driver", interface, links[interface])
-    return actions
+    return actions + _until_linked("driver", links, timeout_s)
 
 
-def make_bond(bond: Dict[str, Any], links: Dict[str, Dict[str, Any]]) -> List[Action]:
-    """Actions that put interfaces under a bond, which takes the first one's addresses."""
+def _until_linked(setting: str, links: Dict[str, Link], timeout_s: float) -> List[Action]:
+    """An application that starts on a link which is not up yet would fail."""
+    had = [name for name in sorted(links) if links[name]["up"] and links[name]["link"]]
+    return [wait_for_link(setting, name, timeout_s) for name in had]
+
+
+def make_bond(bond: Dict[str, Any], links: Dict[str, Link], mtu: Optional[int]) -> List[Action]:
+    """Actions that put interfaces under a bond, which takes the first one's addresses.
+
+    ``mtu`` is the bond's; the kernel gives it to members. Raises Refused for a name that is none.
+    """
     name, members = bond["name"], bond["members"]
-    actions = [
+    if not INTERFACE.match(name) or name.startswith(("-", ".")):
+        raise Refused("bond: %r is no name of an interface" % name)
+    actions = []
+    if not os.path.isdir(readers.MODULES + "/bonding"):
+        # By itself, the module makes a bond0 when it is loaded, which would be left behind.
+        actions.append(command("bond", "modprobe", "bonding", "max_bonds=0"))
+    actions.append(
         command("bond", "ip", "link", "add", "name", name, "type", "bond", "mode", bond["mode"],
-                "miimon", str(bond.get("miimon_ms", 100))),
-    ]  # fmt: skip
+                "miimon", str(bond.get("miimon_ms", 100))))  # fmt: skip
+    if mtu:
+        actions.append(command("bond", "ip", "link", "set", "dev", name, "mtu", str(mtu)))
     for member in members:
         actions += [
             command("bond", "ip", "address", "flush", "dev", member),
             command("bond", "ip", "link", "set", "dev", member, "down"),
             command("bond", "ip", "link", "set", "dev", member, "master", name),
         ]
-    return actions + put_back("bond", name, dict(links[members[0]], up=True))
+    first = links[members[0]]
+    # Labels begin with the interface's own name, and the kernel gives the bond its MAC address.
+    addresses = [_lasting(words, ("label",)) for words in first["addresses"]]
+    actions += put_back("bond", name, dict(first, up=True, mac="", addresses=addresses))
+    linked = any(links[member]["link"] for member in members)
+    return actions + _until_linked("bond", {name: {"up": True, "link": linked}}, LINK_TIMEOUT_S)
 
 
-def unmake_bond(bond: Dict[str, Any], links: Dict[str, Dict[str, Any]]) -> List[Action]:
-    """Actions that free the members of a bond and give them back their own addresses."""
+def unmake_bond(bond: Dict[str, Any], links: Dict[str, Link]) -> List[Action]:
+    """Actions that free the members of a bond and give them back their own addresses.
+
+    The bond may be half made, or not be there at all.
+    """
     name = bond["name"]
     actions = []
     if os.path.isdir("%s/%s" % (readers.SYSFS, name)):
@@ -128,5 +271,6 @@ def unmake_bond(bond: Dict[str, Any], links: Dict[str, Dict[str, Any]]) -> List[
             raise Refused("bond: %s is no bond" % name)
         actions.append(command("bond", "ip", "link", "del", "dev", name))
     for member in bond["members"]:
-        actions += put_back("bond", member, links[member])
+        # The kernel gives a member its MAC address back when it leaves.
+        actions += put_back("bond", member, dict(links[member], permanent=links[member]["mac"]))
     return actions

@@ -2,18 +2,26 @@
 
 import os
 import time
-from typing import Any, Dict, List
+from typing import Any, Container, Dict, List, Tuple
 
 from . import links, programs, readers
-from .changes import Action, text_of
+from .changes import Action, command, text_of
 from .errors import SettingRefused
+from .values import cpu_set
+
+POLL_S = 0.05
+#: how long udev and its like have to give an interface its name, before it is done here
+NAMING_S = 2.0
 
 
 class Nic:
-    """The real interfaces of this node."""
+    """The real interfaces of this node, without settings that begin as one of ``ignored``."""
+
+    ignored: Tuple[str, ...] = ()
 
     def read(self, interface: str) -> Dict[str, Any]:
-        return readers.read_state(interface)
+        state = readers.read_state(interface)
+        return {key: value for key, value in state.items() if not key.startswith(self.ignored)}
 
     def read_node(self) -> Dict[str, Any]:
         return readers.read_node()
@@ -23,6 +31,12 @@ class Nic:
 
     def link(self, interface: str) -> Dict[str, Any]:
         return links.record(interface)
+
+    def above(self, interface: str) -> List[str]:
+        return links.above(interface)
+
+    def exists(self, interface: str) -> bool:
+        return os.path.isdir("%s/%s" % (readers.SYSFS, interface))
 
     def interfaces_of(self, module: str) -> List[str]:
         return links.interfaces_of(module)
@@ -35,8 +49,6 @@ class Nic:
         """The node's CPUs that are online: not only those that this process may use."""
         text = programs.read_text("/sys/devices/system/cpu/online")[1]
         try:
-            from .values import cpu_set
-
             return sorted(cpu_set(text))
         except ValueError:
             return list(range(os.cpu_count() or 1))
@@ -44,7 +56,7 @@ class Nic:
     def perform(self, action: Action) -> None:
         """Carry out one action. Raises SettingRefused with what the driver or kernel said."""
         if action.argv is not None:
-            answer = programs.run(action.argv)
+            answer = programs.run(action.argv, timeout=action.wait_s)
             if answer.code:
                 said = " ".join((answer.err or answer.out).split()) or "exit code %d" % answer.code
                 raise SettingRefused(action.setting, said)
@@ -58,14 +70,45 @@ class Nic:
             self._wait(action)
 
     def _wait(self, action: Action) -> None:
-        deadline = time.monotonic() + action.wait_s
-        while not os.path.isdir("%s/%s" % (readers.SYSFS, action.text)):
-            if time.monotonic() > deadline:
+        begin = time.monotonic()
+        strange = None  # since when it is there under another name
+        while not self._arrived(action):
+            now = time.monotonic()
+            others = links.known_by(action.address) if action.address else []
+            if others and strange is None:
+                strange = now
+            if others and strange is not None and now - strange >= NAMING_S:
+                self._rename(action.setting, others[0], action.text)
+            elif now - begin > action.wait_s:
+                what = "did not come back" if action.until == "there" else "has no link"
                 raise SettingRefused(
-                    action.setting,
-                    "%s did not come back within %g s" % (action.text, action.wait_s),
+                    action.setting, "%s %s within %g s" % (action.text, what, action.wait_s)
                 )
-            time.sleep(0.05)
+            else:
+                time.sleep(POLL_S)
+
+    def _arrived(self, action: Action) -> bool:
+        if action.until == "link":
+            return readers.number("%s/%s/carrier" % (readers.SYSFS, action.text)) == 1
+        if not self.exists(action.text):
+            return False
+        return not action.address or links.is_known_by(action.text, action.address)
+
+    def _rename(self, setting: str, name: str, wanted: str) -> None:
+        """Give an interface its name; one that has taken it meanwhile gets a name for a while."""
+        if self.exists(wanted):
+            free = next(n for n in map("seatrial{}".format, range(1000)) if not self.exists(n))
+            self._rename(setting, wanted, free)
+        # Older kernels rename only what is down.
+        self.perform(command(setting, "ip", "link", "set", "dev", name, "down"))
+        self.perform(command(setting, "ip", "link", "set", "dev", name, "name", wanted))
+
+
+def of_this_node(nic: Nic, processes: Container[str]) -> Nic:
+    """``nic``, set not to look at what another daemon of the node moves all the time."""
+    if "irqbalance" in processes:
+        nic.ignored = ("irq.",)
+    return nic
 
 
 class DryRun(Nic):

@@ -8,6 +8,7 @@ FOLDERS = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")
 # Longer than any driver needs for a ring change that takes the link down; far shorter than
 # PrologEpilogTimeout.
 TIMEOUT_S = 15.0
+KILLED_S = 2.0
 ENVIRONMENT = {"LC_ALL": "C", "PATH": ":".join(FOLDERS)}
 
 Answer = NamedTuple("Answer", [("code", int), ("out", str), ("err", str)])
@@ -54,7 +55,11 @@ def run(argv: Sequence[str], timeout: float = TIMEOUT_S) -> Answer:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.communicate()
+        try:
+            # What it started may keep its output open, and a driver that hangs cannot be killed.
+            process.communicate(timeout=KILLED_S)
+        except subprocess.TimeoutExpired:
+            pass
         return Answer(124, "", "%s did not end within %g s" % (argv[0], timeout))
     return Answer(process.returncode, out, err)
 

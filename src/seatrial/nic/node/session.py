@@ -13,7 +13,7 @@ import contextlib
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from . import changes, values
-from .errors import NicError, Refused, SettingRefused, Unrestored
+from .errors import Late, NicError, Refused, SettingRefused, Unrestored
 from .owner import GRACE_S
 from .store import Busy, Damaged, Store, Tombstone
 from .work import Journal, Work
@@ -69,7 +69,9 @@ class Session:
     def _explaining(self, who: str) -> Any:
         try:
             yield
-        except NicError as error:
+        except Late:
+            raise
+        except (NicError, OSError) as error:
             self.store.explain("%s: %s" % (who, error))
             raise
 
@@ -78,17 +80,19 @@ class Session:
         if job.id == BY_HAND:
             return
         if not self.world.alive(self.world.slurmd):
-            raise Refused("this Prolog is orphaned: the slurmd that started it has ended")
+            raise Late("this Prolog is orphaned: the slurmd that started it has ended")
         tombstone = self.store.tombstone(job.id, job.restart)
         # One from before this Prolog began is of an earlier start of a requeued job.
         of_this_boot = tombstone and tombstone.boot_id in ("", self.world.boot_id())
         if tombstone and of_this_boot and tombstone.at >= self.world.started:
-            raise Refused("this Prolog is late: the job's Epilog has run already")
+            raise Late("this Prolog is late: the job's Epilog has run already")
 
     def _make_way(self, job: Job, name: Optional[str]) -> bool:
         """Undo what a dead owner left; False if the job has its profile already."""
         journal = self._journal()
         if journal is None:
+            if self.store.reason():
+                self._look_for_drift()  # is what was told still so?
             return True
         if journal["boot_id"] != self.world.boot_id():
             self._forget(journal, "the node was booted anew, which reset its interfaces")
@@ -122,8 +126,9 @@ class Session:
             return False
         if self.world.alive(journal["prolog"]):
             return True
-        # The extern step starts right after the Prolog has ended.
-        return journal["phase"] == "applied" and self.world.now() - journal["at"] < GRACE_S
+        # The extern step starts when all of the node's Prologs have ended.
+        applied = journal.get("applied_at")
+        return applied is not None and self.world.now() - applied < GRACE_S
 
     # -- applying
 
@@ -133,20 +138,21 @@ class Session:
         self._refuse_drift(journal["interfaces"])
         self.store.keep_spare()
         try:
-            if not self._is_of_this_boot(self.store.baseline()):
-                self.accept()
+            self._complete_baseline(journal["interfaces"])
             self.store.save_journal(journal)
         except OSError as error:
             self.store.drop_journal()
             raise Refused("the journal cannot be written: %s; nothing was changed" % error)
         try:
             self.work.carry_out(journal, lambda: self.store.save_journal(journal))
-            journal["phase"] = "applied"
+            journal["phase"], journal["applied_at"] = "applied", self.world.now()
             self.store.save_journal(journal)
             self._refuse_the_dead(job)
         except (Refused, SettingRefused, OSError, ValueError) as error:
             # Raises Unrestored by itself where that fails.
             self.give_back(journal, "rolled back")
+            if isinstance(error, Late):
+                raise
             raise Refused("NIC profile %s: %s; all was put back" % (name, error))
         seconds = self.world.now() - begin
         self.store.note(event="applied", job=job.id, profile=name, seconds=round(seconds, 4))
@@ -246,7 +252,7 @@ class Session:
 
         True if it was of an earlier boot, so that there was nothing to undo.
         """
-        baseline = self.store.baseline()
+        baseline = self._baseline()
         if not baseline:
             raise Unrestored(
                 "the journal is damaged, and so is the record of the interfaces' state at boot: "
@@ -258,13 +264,14 @@ class Session:
             self.store.note(event="forgotten", why="damaged journal of an earlier boot")
             return True
         said: List[str] = []
-        trouble: List[str] = []
+        trouble = self._replaced(baseline)
         for interface, before in sorted(baseline["interfaces"].items()):
             # What adaptive moderation hid was in the journal only: what it showed comes nearest.
             on = [key for key in before if "adaptive" in key and before[key] == "on"]
             seen = values.static_values(before, on)
             trouble += self.work.put_back_one(interface, before, said, seen)
         self.work.try_all(changes.of_node(baseline["node"], self.nic.read_node()), said)
+        trouble += self._node_left(baseline)
         if trouble:
             raise Unrestored("the journal is damaged: " + "; ".join(trouble + said))
         self.store.set_aside()
@@ -284,48 +291,91 @@ class Session:
                 return self._look_for_drift()
             if journal["boot_id"] != self.world.boot_id():
                 self._forget(journal, "the node was booted anew, which reset its interfaces")
-                return "the node was booted since: nothing to undo"
+                return "the node was booted since: nothing to undo; " + self._look_for_drift()
             if not force and self.owner_lives(journal):
                 return "NIC profile %s is in force for %s" % (journal["profile"], _whose(journal))
             self.give_back(journal, "its owner has ended")
             return "NIC profile %s of %s was undone" % (journal["profile"], _whose(journal))
 
     def _look_for_drift(self) -> str:
-        """Compare with the state at boot while no job is here; record it if there is none."""
-        baseline = self.store.baseline()
+        """Compare with the state at boot while no job is here; record it if there is none.
+
+        Raises Unrestored where something differs.
+        """
         if self.world.any_steps():
             return "no profile is in force"
-        if baseline and self._is_of_this_boot(baseline):
-            found = []
-            for interface, before in sorted(baseline["interfaces"].items()):
-                found += self.work.left(interface, before, "at boot")
-            if found:
-                raise Unrestored(_unowned(found))
-            return "no profile is in force; the interfaces are as at boot"
-        self.accept()
-        return "the interfaces' state was recorded"
+        baseline = self._baseline()
+        if not baseline or baseline["boot_id"] != self.world.boot_id():
+            self.accept()
+            return "the interfaces' state was recorded"
+        found = self._node_left(baseline)
+        for interface, before in sorted(baseline["interfaces"].items()):
+            found += self.work.left(interface, before, "at boot")
+        if found:
+            raise Unrestored(_unowned(found))
+        return "no profile is in force; the interfaces are as at boot"
 
-    def _is_of_this_boot(self, baseline: Optional[Dict[str, Any]]) -> bool:
-        return bool(baseline) and baseline["boot_id"] == self.world.boot_id()  # type: ignore
+    def _baseline(self) -> Optional[Dict[str, Any]]:
+        """The record of the interfaces' own state, without what is not looked at on this node."""
+        baseline = self.store.baseline()
+        ignored = getattr(self.nic, "ignored", ())
+        if baseline and ignored:
+            baseline["interfaces"] = {
+                interface: {k: v for k, v in state.items() if not k.startswith(ignored)}
+                for interface, state in baseline["interfaces"].items()
+            }
+        return baseline
+
+    def _node_left(self, baseline: Dict[str, Any]) -> List[str]:
+        return [
+            "%s is %s, was %s at boot"
+            % (one.setting, values.shown(one.found), values.shown(one.wanted))
+            for one in values.to_put_back(baseline["node"], self.nic.read_node())
+        ]
+
+    def _replaced(self, baseline: Dict[str, Any]) -> List[str]:
+        """A driver that was loaded anew has settings that cannot all be read."""
+        return [
+            "%s is another one than at boot: reboot the node" % interface
+            for interface, identity in sorted(baseline.get("identities", {}).items())
+            if self.nic.identity(interface) != identity
+        ]
+
+    def _complete_baseline(self, parts: Dict[str, Any]) -> None:
+        """Before the first change: all that is about to change has a record of this boot."""
+        baseline = self.store.baseline()
+        if not baseline or baseline["boot_id"] != self.world.boot_id():
+            self.accept()
+            baseline = self.store.baseline() or {"interfaces": {}}
+        missing = sorted(set(parts) - set(baseline["interfaces"]))
+        if missing:
+            for interface in missing:
+                baseline["interfaces"][interface] = parts[interface]["before"]
+                baseline["identities"][interface] = parts[interface]["identity"]
+            self.store.save_baseline(baseline)
 
     def _refuse_drift(self, parts: Dict[str, Any]) -> None:
         """Going back to settings that nobody owns would keep them for ever."""
-        baseline = self.store.baseline()
-        if not baseline or not self._is_of_this_boot(baseline):
+        baseline = self._baseline()
+        if not baseline or baseline["boot_id"] != self.world.boot_id():
             return
-        for interface in sorted(parts):
-            if interface in baseline["interfaces"]:
-                then, now = baseline["interfaces"][interface], parts[interface]["before"]
-                for one in values.to_put_back(then, now):
-                    raise Refused(_unowned(["%s: %s is %s, was %s at boot" % (
-                        interface, one.setting, values.shown(one.found), values.shown(one.wanted)
-                    )]))  # fmt: skip
+        found = self._node_left(baseline)
+        for interface in sorted(set(parts) & set(baseline["interfaces"])):
+            found += self.work.left(interface, baseline["interfaces"][interface], "at boot")
+        if found:
+            raise Refused(_unowned(found))
 
     def accept(self) -> None:
         """Record the present state as the one that the node has by itself."""
-        states = {interface: self.nic.read(interface) for interface in self.policy.interfaces}
+        names = self.policy.interfaces
         self.store.save_baseline(
-            {"boot_id": self.world.boot_id(), "interfaces": states, "node": self.nic.read_node()}
+            {
+                "boot_id": self.world.boot_id(),
+                "host": self.policy.hostname,
+                "interfaces": {interface: self.nic.read(interface) for interface in names},
+                "identities": {interface: self.nic.identity(interface) for interface in names},
+                "node": self.nic.read_node(),
+            }
         )
 
 

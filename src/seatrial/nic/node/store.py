@@ -43,6 +43,13 @@ def _checksum(data: Dict[str, Any]) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
+def _for_root_only_to_write(path: str, flags: int) -> int:
+    """For ``open``: a umask of 0 must not let anybody else write, not even for a moment."""
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    os.fchmod(descriptor, 0o644)
+    return descriptor
+
+
 class Store:
     """The state folder of one node. Methods raise OSError where the disk refuses."""
 
@@ -55,7 +62,9 @@ class Store:
     def prepare(self) -> None:
         """Make the folder, for root to write and all to read."""
         for folder in (self.folder, self.path("tombstones")):
-            os.makedirs(folder, mode=0o755, exist_ok=True)
+            if not os.path.isdir(folder):
+                os.makedirs(folder, mode=0o755, exist_ok=True)
+                os.chmod(folder, 0o755)  # whatever the umask is that Slurm's daemon has
         status = os.stat(self.folder)
         if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
             raise Refused("%s can be written by others than root" % self.folder)
@@ -70,7 +79,14 @@ class Store:
         also if this process is killed.
         """
         self.prepare()
-        descriptor = os.open(self.path("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        path, flags = self.path("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        try:
+            descriptor = os.open(path, flags, 0o600)
+        except OSError as error:
+            if error.errno != errno.EROFS:
+                raise
+            # A disk that turned read-only must not keep the interfaces from being put back.
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         deadline = time.monotonic() + timeout
         try:
             while True:
@@ -98,11 +114,10 @@ class Store:
         path = self.path(name)
         draft = path + ".new"
         try:
-            with open(draft, "w") as stream:
+            with open(draft, "w", opener=_for_root_only_to_write) as stream:
                 stream.write(text)
                 stream.flush()
                 os.fsync(stream.fileno())
-            os.chmod(draft, 0o644)
             os.rename(draft, path)
         except OSError:
             with contextlib.suppress(OSError):
@@ -145,13 +160,16 @@ class Store:
             if text is None:
                 continue
             there = True
-            with contextlib.suppress(ValueError, KeyError, TypeError):
+            with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
                 data = json.loads(text)
                 if data["schema"] == SCHEMA and data["sum"] == _checksum(data["journal"]):
                     return data["journal"]
         if there:
             raise Damaged()
         return None
+
+    def has_journal(self) -> bool:
+        return any(os.path.exists(self.path(name)) for name in (JOURNAL, SECOND))
 
     def drop_journal(self) -> None:
         # The second copy goes first: a first one alone is whole, for it was written first.
@@ -190,8 +208,14 @@ class Store:
         for name in os.listdir(folder):
             job, _, restart = name.partition(".")
             found = self.tombstone(job, restart)
-            old = found and (found.boot_id != boot_id or now - found.at > TOMBSTONES_KEPT_S)
-            if old and found and found.at != float("inf"):
+            if found is None:
+                continue
+            if found.at == float("inf"):  # damaged, or the draft of one who was killed
+                with contextlib.suppress(OSError):
+                    age = time.time() - os.stat(os.path.join(folder, name)).st_mtime
+                    if age > TOMBSTONES_KEPT_S:
+                        self.remove("tombstones/" + name)
+            elif found.boot_id != boot_id or now - found.at > TOMBSTONES_KEPT_S:
                 self.remove("tombstones/" + name)
 
     # -- for people
@@ -214,7 +238,7 @@ class Store:
         path = self.path(SPARE)
         with contextlib.suppress(OSError):
             if not os.path.exists(path):
-                with open(path, "wb") as stream:
+                with open(path, "wb", opener=_for_root_only_to_write) as stream:
                     stream.write(b"\0" * SPARE_B)
 
     def baseline(self) -> Optional[Dict[str, Any]]:
@@ -236,7 +260,7 @@ class Store:
         with contextlib.suppress(OSError):
             if os.path.exists(path) and os.path.getsize(path) > HISTORY_B:
                 os.rename(path, path + ".1")
-            with open(path, "a") as stream:
+            with open(path, "a", opener=_for_root_only_to_write) as stream:
                 stream.write(
                     json.dumps(dict(entry, time=round(time.time(), 3)), sort_keys=True) + "\n"
                 )

@@ -39,9 +39,9 @@ def cpu_set(text: str) -> set:
     found: Set[int] = set()
     for part in text.split(","):
         match = re.match(r"^([0-9]{1,5})(?:-([0-9]{1,5}))?\Z", part.strip())
-        first, last = (int(match.group(1)), int(match.group(2) or match.group(1))) if match else (1, 0)
-        if last < first:
+        if not match or int(match.group(2) or match.group(1)) < int(match.group(1)):
             raise ValueError("%r is not a list of CPUs" % text)
+        first, last = int(match.group(1)), int(match.group(2) or match.group(1))
         found.update(range(first, last + 1))
     return found
 
@@ -161,6 +161,23 @@ def spread(settings: State, state: State, cpus: List[int]) -> State:
             found[key] = _one(setting, value, index, cpus)
         if not keys:
             found[setting] = value
+    return found
+
+
+def with_queues(state: State, wanted: State) -> State:
+    """A state with as many queues as there will be under ``wanted``; what is unknown is empty."""
+    found = dict(state)
+    for side, kinds in (("rx", ("rps", "rps_flows")), ("tx", ("xps",))):
+        names = ["channels." + side, "channels.combined"]
+        if not any(name in wanted for name in names):
+            continue
+        count = sum(int(wanted.get(name, state.get(name)) or 0) for name in names)
+        for kind in kinds:
+            prefix = "%s.%s-" % (kind, side)
+            for key in [key for key in state if key.startswith(prefix) and _number(key) >= count]:
+                del found[key]
+            for index in range(count if found.get(prefix + "0") is not None else 0):
+                found.setdefault(prefix + str(index), "")
     return found
 
 

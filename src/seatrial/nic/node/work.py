@@ -4,13 +4,15 @@ A *journal* is the dictionary that says what was found before and what is wanted
 :meth:`Work.prepare`); ``session`` keeps it on disk before anything here changes an interface.
 """
 
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Set
 
 from . import changes, links, values
 from .errors import NicError, Refused, SettingRefused
 
 # A driver may clamp one setting because of another: a second look puts that right.
 ROUNDS = 4
+#: groups that a driver's parameters do not reach: what a reload took away of them is given back
+BESIDE_DRIVER = frozenset(("mtu", "txqueuelen", "rps_cpus", "xps_cpus", "rps_flow_cnt", "sysfs"))
 
 Journal = Dict[str, Any]
 
@@ -31,9 +33,10 @@ class Work:
         wanted = dict(profile.get("interfaces", {}))
         self.guard.check(self.policy, profile)
         optional = profile.get("if_supported", [])
+        losing = self._losing_link(wanted)
         interfaces = {}
         skipped: Dict[str, List[str]] = {}
-        for interface in sorted(self._touched(wanted)):
+        for interface in sorted(losing.union(wanted)):
             before = self.nic.read(interface)
             settings = dict(wanted.get(interface, {}))
             missing = self._missing(interface, settings, before)
@@ -55,28 +58,41 @@ class Work:
                 "before": before,
                 "wanted": settings,
             }
-            if "driver" in settings or "bond" in settings or interface not in wanted:
+            if interface in losing:
+                self._refuse_stacked(interface)
                 interfaces[interface]["link"] = self.nic.link(interface)
-        return {
+        for bond in _bonds(interfaces):
+            if self.nic.exists(bond["name"]):
+                raise Refused("bond: there is an interface %s already" % bond["name"])
+        journal = {
             "interfaces": interfaces,
             "skipped": skipped,
             "node": {"before": self.nic.read_node(), "wanted": dict(profile.get("node", {}))},
         }
+        self.structure(journal)  # raises what it would raise later, when it would be too late
+        return journal
 
-    def _touched(self, wanted: Dict[str, Dict[str, Any]]) -> set:
-        """All interfaces that a profile changes: also bond members, and those of one driver."""
-        found = set(wanted)
+    def _losing_link(self, wanted: Dict[str, Dict[str, Any]]) -> Set[str]:
+        """Interfaces that lose their addresses for a while: bond members, all those of a driver."""
+        found: Set[str] = set()
         for settings in wanted.values():
             found.update(settings.get("bond", {}).get("members", []))
             if "driver" in settings:
                 found.update(self.nic.interfaces_of(settings["driver"]["module"]))
         return found
 
+    def _refuse_stacked(self, interface: str) -> None:
+        above = self.nic.above(interface)
+        if above:
+            raise Refused("%s carries %s, which a bond or a new load of its driver would take away"
+                          % (interface, ", ".join(above)))  # fmt: skip
+
     def _missing(
         self, interface: str, settings: Dict[str, Any], before: Dict[str, Any]
     ) -> List[str]:
-        target = values.spread(settings, before, self.nic.cpus())
-        missing = values.unsupported(target, before)
+        coming = values.with_queues(before, settings)
+        target = values.spread(settings, coming, self.nic.cpus())
+        missing = values.unsupported(target, coming)
         fixed = self.nic.fixed(interface) if any(k.startswith("feature.") for k in target) else {}
         for key in sorted(target):
             if key in fixed and not values.same(key, target[key], fixed[key], False):
@@ -94,10 +110,18 @@ class Work:
             self.nic.perform(action)
         for interface in sorted(parts):
             wanted = _plain(parts[interface]["wanted"])
+            if "link" in parts[interface]:
+                kept = self._kept(interface, parts[interface]["before"], wanted)
+                for bond in _bonds(parts):
+                    if interface in bond["members"]:
+                        kept["mtu"] = _mtu_of(bond, parts)
+                wanted = dict(kept, **wanted)
             self._see_hidden(interface, wanted, parts[interface], save)
             for _ in range(ROUNDS):
                 state = self.nic.read(interface)
-                target = values.spread(wanted, state, self.nic.cpus())
+                # Over the queues that there will be: a number of them may be wanted, too.
+                coming = values.with_queues(state, wanted)
+                target = values.spread(wanted, coming, self.nic.cpus())
                 actions = changes.to_apply(interface, target, state)
                 if not actions:
                     break
@@ -111,6 +135,18 @@ class Work:
                 )
         for action in changes.of_node(journal["node"]["wanted"], self.nic.read_node()):
             self.nic.perform(action)
+
+    def _kept(
+        self, interface: str, before: Dict[str, Any], wanted: Dict[str, Any]
+    ) -> Dict[str, Any]:
+        """What a profile leaves alone stays as the node had it, also after a new load."""
+        groups = BESIDE_DRIVER - {values.group_of(key) for key in wanted if key[:5] != "sysfs"}
+        there = self.nic.read(interface)
+        return {
+            key: value
+            for key, value in before.items()
+            if values.group_of(key) in groups and value is not None and there.get(key) is not None
+        }
 
     def _see_hidden(
         self, interface: str, wanted: Dict[str, Any], part: Dict[str, Any], save: Callable[[], None]
@@ -129,8 +165,27 @@ class Work:
         for module, driver in _drivers(parts).items():
             actions += self._reload(parts, module, driver, driver.get("parameters", {}))
         for bond in _bonds(parts):
-            actions += links.make_bond(bond, {m: parts[m]["link"] for m in bond["members"]})
+            of = {member: parts[member]["link"] for member in bond["members"]}
+            actions += links.make_bond(bond, of, _mtu_of(bond, parts))
         return actions
+
+    def plan(self, journal: Journal) -> List[changes.Action]:
+        """What ``carry_out`` would do, as far as it can be told before: not how many interrupt
+        lines an interface will have, and what adaptive moderation hides, so perhaps too much."""
+        actions = self.structure(journal)
+        for interface, part in sorted(journal["interfaces"].items()):
+            wanted = _plain(part["wanted"])
+            state = values.with_queues(part["before"], wanted)
+            sides = values.sides_to_still(wanted, state)
+            if sides:
+                actions.append(changes.still(interface, sides))
+                # What they hide is not known without touching them: as if it were different.
+                state.update(dict.fromkeys(values.static_values(state, sides)))
+                state.update(dict.fromkeys(sides, "off"))
+            target = values.spread(wanted, state, self.nic.cpus())
+            actions += changes.to_apply(interface, target, state)
+        node = journal["node"]
+        return actions + changes.of_node(node["wanted"], node["before"])
 
     def _reload(
         self, parts: Dict[str, Any], module: str, driver: Dict[str, Any], parameters: Dict[str, Any]
@@ -151,11 +206,21 @@ class Work:
         """Sentences on what is not as it was; empty when all is."""
         parts = journal["interfaces"]
         said: List[str] = []
-        self.try_all(self.unstructure(journal), said)
         trouble: List[str] = []
+        try:
+            loaded = self._loaded(parts)
+            self.try_all(self.unstructure(journal), said)
+            again = self._loaded(parts)
+            for interface in sorted(loaded):
+                if loaded[interface] == again.get(interface):
+                    trouble.append("%s: its driver was not loaded anew" % interface)
+        except NicError as error:
+            trouble.append(str(error))
         for interface in sorted(parts):
             part = parts[interface]
             trouble += self.put_back_one(interface, part["before"], said, part.get("hidden"))
+            if "link" in part:
+                trouble += self._put_back_link(interface, part["link"], said)
         node = journal["node"]["before"]
         self.try_all(changes.of_node(node, self.nic.read_node()), said)
         for left in values.to_put_back(node, self.nic.read_node()):
@@ -167,10 +232,34 @@ class Work:
         actions: List[changes.Action] = []
         for bond in _bonds(parts):
             actions += links.unmake_bond(bond, {m: parts[m]["link"] for m in bond["members"]})
+        loaded = self._loaded(parts)
         for module, driver in _drivers(parts).items():
-            # As at boot: with what modprobe.d says.
-            actions += self._reload(parts, module, driver, {})
+            if any(name in loaded for name in self._links_of(parts, module)):
+                # As at boot: with what modprobe.d says.
+                actions += self._reload(parts, module, driver, {})
         return actions
+
+    def _loaded(self, parts: Dict[str, Any]) -> Dict[str, Any]:
+        """Numbers of the interfaces whose driver has been loaded anew since the journal was
+        written: each load gives new ones, which tells it also where no parameter can be read."""
+        found = {}
+        for module in _drivers(parts):
+            names = self._links_of(parts, module)
+            now = {name: self.nic.identity(name)["ifindex"] for name in names}
+            if any(now[name] != parts[name]["identity"]["ifindex"] for name in names):
+                found.update(now)
+        return found
+
+    def _put_back_link(self, interface: str, link: Dict[str, Any], said: List[str]) -> List[str]:
+        """Sentences on what of an interface's addresses and routes could not be put back."""
+        try:
+            now = self.nic.link(interface)
+            if links.different(link, now):
+                self.try_all(links.put_back("link", interface, link, now), said)
+                now = self.nic.link(interface)
+            return ["%s: %s" % (interface, text) for text in links.different(link, now)]
+        except NicError as error:
+            return [str(error)]
 
     def put_back_one(
         self,
@@ -229,6 +318,12 @@ def _plain(settings: Dict[str, Any]) -> Dict[str, Any]:
 
 def _bonds(parts: Dict[str, Any]) -> List[Dict[str, Any]]:
     return [part["wanted"]["bond"] for _, part in sorted(parts.items()) if "bond" in part["wanted"]]
+
+
+def _mtu_of(bond: Dict[str, Any], parts: Dict[str, Any]) -> Any:
+    """A bond has its first member's MTU, and all other members have it as well."""
+    first = parts[bond["members"][0]]
+    return first["wanted"].get("mtu", first["before"].get("mtu"))
 
 
 def _drivers(parts: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:

@@ -1,0 +1,256 @@
+"""The order and the words of what is run; and that a dry run prints what is run."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_node import INTERFACE, FakeNic, Fuse, OpenGuard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seatrial.nic.node import changes, programs, readers, values
+from seatrial.nic.node.nic import Nic
+from seatrial.nic.node.work import Work
+
+ON = {"coalesce.adaptive-rx": "on", "coalesce.rx-usecs": 50, "coalesce.rx-frames": 8,
+      "coalesce.adaptive-tx": "on", "coalesce.tx-usecs": 60}  # fmt: skip
+
+
+def lines(actions: list[changes.Action]) -> list[str]:
+    """Commands without their programs' folders."""
+    return [changes.text_of(one).rpartition("/sbin/")[2] for one in actions]
+
+
+def test_adaptive_off_then_values() -> None:
+    found = lines(changes.to_apply("eth1", {"coalesce.rx-usecs": 0, "coalesce.rx-frames": 1}, ON))
+    assert found == [
+        "ethtool -C eth1 adaptive-rx off",
+        "ethtool -C eth1 rx-frames 1 rx-usecs 0",
+    ]
+
+
+def test_adaptive_as_it_was_at_last() -> None:
+    now = {**ON, "coalesce.adaptive-rx": "off", "coalesce.rx-usecs": 0}
+    before = {**ON, "coalesce.adaptive-rx": "off"}
+    assert lines(changes.to_restore("eth1", before, now)) == ["ethtool -C eth1 rx-usecs 50"]
+    assert lines(changes.to_restore("eth1", ON, now)) == ["ethtool -C eth1 adaptive-rx on"]
+
+
+def test_the_other_sides_moderation_is_left_alone() -> None:
+    """Its values are hidden now: written back as they show, they would become the hidden ones."""
+    before = {**ON, "coalesce.adaptive-rx": "off", "coalesce.rx-usecs": 3}
+    for found in (
+        changes.to_apply("eth1", {"coalesce.rx-usecs": 0}, before),
+        changes.to_restore("eth1", {**before, "coalesce.rx-usecs": 0}, before),
+    ):
+        assert lines(found) == ["ethtool -C eth1 rx-usecs 0"]
+
+
+def test_values_beside_moderation_do_not_stop_it() -> None:
+    now = {**ON, "coalesce.rx-usecs-low": 1, "coalesce.sample-interval": 2}
+    wanted = {"coalesce.rx-usecs-low": 5, "coalesce.sample-interval": 3}
+    assert lines(changes.to_apply("eth1", wanted, now)) == [
+        "ethtool -C eth1 rx-usecs-low 5 sample-interval 3"
+    ]
+
+
+def test_functions_then_queues_then_what_is_said_of_each_queue() -> None:
+    now = {"channels.combined": 2, "rps.rx-0": "0", "ring.rx": 8, "mtu": 1500, "vfs": 2,
+           "feature.tx-x": "on", "qdisc": "default mq", "txqueuelen": 1,
+           "private.a b": "off"}  # fmt: skip
+    wanted = {"channels.combined": 1, "rps.rx-0": "3", "ring.rx": 9, "mtu": 9000, "vfs": 4,
+              "feature.tx-x": "off", "egress_bit_s": 8 * 10**6, "txqueuelen": 2,
+              "private.a b": "on"}  # fmt: skip
+    assert lines(changes.to_apply("eth1", wanted, now)) == [
+        "ip link set dev eth1 txqueuelen 2",
+        "echo 0 > /sys/class/net/eth1/device/sriov_numvfs",
+        "echo 4 > /sys/class/net/eth1/device/sriov_numvfs",
+        "ethtool -L eth1 combined 1",
+        "ethtool -G eth1 rx 9",
+        "ethtool --set-priv-flags eth1 'a b' on",
+        "ip link set dev eth1 mtu 9000",
+        "ethtool -K eth1 tx-x off",
+        "echo 3 > /sys/class/net/eth1/queues/rx-0/rps_cpus",
+        "tc qdisc replace dev eth1 root tbf rate 8000000bit burst 18000b latency 50ms",
+    ]
+
+
+def test_virtual_functions_go_away_at_once() -> None:
+    assert lines(changes.to_restore("eth1", {"vfs": 0}, {"vfs": 4})) == [
+        "echo 0 > /sys/class/net/eth1/device/sriov_numvfs"
+    ]
+
+
+def test_a_limit_is_taken_off_before_anything_else() -> None:
+    found = lines(changes.to_restore(
+        "eth1", {"qdisc": "default mq", "mtu": 1500}, {"qdisc": "tbf {}", "mtu": 9000}
+    ))  # fmt: skip
+    assert found == ["tc qdisc del dev eth1 root", "ip link set dev eth1 mtu 1500"]
+
+
+def test_the_kernel_chooses_its_own_discipline_by_the_length_of_the_queue() -> None:
+    now = {"qdisc": "tbf {}", "txqueuelen": 0}
+    assert lines(changes.to_restore("eth1", {"qdisc": "default mq", "txqueuelen": 1000}, now)) == [
+        "ip link set dev eth1 txqueuelen 1000",
+        "tc qdisc del dev eth1 root",
+    ]
+    # It chooses anew only when another one goes.
+    found = changes.to_restore("eth1", {"qdisc": "default mq"}, {"qdisc": "default noqueue"})
+    assert lines(found) == [
+        "tc qdisc replace dev eth1 root pfifo",
+        "tc qdisc del dev eth1 root",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("bit_s", "mtu", "burst"),
+    [
+        (10**6, 1500, 16 * 1024),  # never less than a segment of the TCP stack
+        (10**6, 9000, 18000),  # nor than two frames
+        (10**9, 1500, 31250),  # a quarter millisecond
+        (10**11, 1500, 3125000),
+    ],
+)
+def test_the_shapers_burst(bit_s: int, mtu: int, burst: int) -> None:
+    argv = changes.to_apply("eth1", {"egress_bit_s": bit_s}, {"mtu": mtu})[0].argv
+    assert argv is not None
+    assert argv[argv.index("burst") + 1] == f"{burst}b"
+    assert argv[argv.index("rate") + 1] == f"{bit_s}bit"
+
+
+def test_features_as_they_were_asked_for() -> None:
+    before = {"feature.tx-a": "off [requested on]", "feature.tx-b": "off",
+              "feature.tx-checksumming": "on"}  # fmt: skip
+    now = {"feature.tx-a": "off", "feature.tx-b": "on", "feature.tx-checksumming": "off"}
+    # One call, and not also what ethtool derives from the others.
+    assert lines(changes.to_restore("eth1", before, now)) == ["ethtool -K eth1 tx-a on tx-b off"]
+    only = {"feature.tx-checksumming": "on"}
+    assert lines(changes.to_restore("eth1", only, {"feature.tx-checksumming": "off"})) == [
+        "ethtool -K eth1 tx-checksumming on"
+    ]
+
+
+def test_interrupt_lines_by_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "irq_numbers", lambda _: ["24", "31"])
+    now = {"irq.0": "0", "irq.1": "0", "irq.2": "0"}
+    wanted = {"irq.0": "1", "irq.1": "0,1", "irq.2": "1"}
+    assert lines(changes.to_restore("eth1", wanted, now)) == [
+        "echo 1 > /proc/irq/24/smp_affinity_list",
+        "echo 0,1 > /proc/irq/31/smp_affinity_list",
+    ]
+
+
+def test_node_settings() -> None:
+    now = {"sysctl.net.core.busy_poll": 0, "sysctl.net.core.busy_read": None}
+    wanted = {"sysctl.net.core.busy_poll": 50}
+    assert lines(changes.of_node(wanted, now)) == ["echo 50 > /proc/sys/net/core/busy_poll"]
+    assert changes.of_node(now, now) == []
+
+
+@given(st.text(min_size=1, max_size=30))
+def test_every_word_is_quoted_for_the_shell(word: str) -> None:
+    action = changes.command("x", "printf", "%s", word.replace("\0", ""))
+    assert shlex.split(changes.text_of(action))[1:] == ["%s", word.replace("\0", "")]
+
+
+def test_a_line_of_the_dry_run_does_what_is_done(tmp_path: Path) -> None:
+    """Given to a shell, each does the same as when it is performed."""
+    done = []
+    for how in ("shell", "perform"):
+        folder = tmp_path / how
+        folder.mkdir()
+        file = folder / "it's a file"
+        for action in (
+            changes.write("a", str(file), "0-3; $x"),
+            changes.command("b", "cp", str(file), str(folder / "copy $y")),
+        ):
+            if how == "shell":
+                subprocess.run(["sh", "-c", changes.text_of(action)], check=True)
+            else:
+                Nic().perform(action)
+        done.append({one.name: one.read_text().strip() for one in folder.iterdir()})
+    assert done[0] == done[1]
+    assert len(done[0]) == 2
+
+
+class Recording(FakeNic):
+    def __init__(self, **more: Any) -> None:
+        super().__init__(Fuse())
+        self.raw.update(more)
+        self.lines: list[str] = []
+
+    def perform(self, action: changes.Action) -> None:
+        self.lines.append(changes.text_of(action))
+        super().perform(action)
+
+
+WANTED = st.fixed_dictionaries(
+    {},
+    optional={
+        "mtu": st.sampled_from([1500, 9000]),
+        "txqueuelen": st.sampled_from([1000, 5000]),
+        "coalesce.rx-usecs": st.sampled_from([0, 20, 77]),
+        "coalesce.rx-frames": st.sampled_from([1, 5]),
+        "coalesce.tx-usecs": st.sampled_from([1, 72]),
+        "coalesce.adaptive-tx": st.sampled_from(["on", "off"]),
+        "ring.rx": st.sampled_from([256, 512]),
+        "feature.generic-receive-offload": st.sampled_from(["on", "off"]),
+        "rps_cpus": st.sampled_from(["all", "none", "1"]),
+        "egress_bit_s": st.just(10**9),
+    },
+)
+
+
+@given(WANTED, st.sampled_from(["on", "off"]), st.sampled_from(["on", "off"]), st.booleans())
+def test_the_dry_run_prints_what_is_run_then(
+    wanted: dict[str, Any], rx: str, tx: str, stubborn: bool
+) -> None:
+    nic = Recording(**{"coalesce.adaptive-rx": rx, "coalesce.adaptive-tx": tx})
+    nic.stubborn = stubborn
+    if "coalesce.tx-usecs" in wanted and wanted.get("coalesce.adaptive-tx") == "on":
+        del wanted["coalesce.tx-usecs"]  # a profile cannot want both
+    work = Work(None, nic, OpenGuard())
+    journal = work.prepare({"interfaces": {INTERFACE: wanted}})
+    plan = [changes.text_of(one) for one in work.plan(journal)]
+    assert nic.lines == []
+    exact = nic.exact()
+    work.carry_out(journal, lambda: None)
+    # But for a value that adaptive moderation hid, and that turns out to be as wanted.
+    hidden = {"coalesce.rx-usecs": 20, "coalesce.rx-frames": 5, "coalesce.tx-usecs": 72}
+    if any(wanted.get(key) == value for key, value in hidden.items()) and "on" in (rx, tx):
+        assert len(nic.lines) <= len(plan)
+    else:
+        assert nic.lines == plan
+    target = values.spread(wanted, nic.state(), nic.cpus())
+    assert values.differences(target, nic.state()) == []
+    # Nothing else was touched: not the moderation of the other side.
+    if not any("tx" in key for key in wanted):
+        assert nic.raw["coalesce.adaptive-tx"] == tx
+        assert nic.raw["coalesce.tx-usecs"] == exact["coalesce.tx-usecs"]
+    assert work.put_back(journal) == []
+    assert nic.exact() == exact
+
+
+@pytest.mark.parametrize(("here", "wanted"), [(2, 1), (1, 2)])
+def test_fewer_or_more_queues_and_what_is_said_of_each(here: int, wanted: int) -> None:
+    """It is said of the queues that there will be, at once."""
+    nic = Recording(**{"channels.combined": here})
+    work = Work(None, nic, OpenGuard())
+    profile = {"interfaces": {INTERFACE: {"channels.combined": wanted, "rps_cpus": "all"}}}
+    journal = work.prepare(profile)
+    plan = [changes.text_of(one) for one in work.plan(journal)]
+    exact = nic.exact()
+    work.carry_out(journal, lambda: None)
+    assert nic.lines == plan
+    assert nic.exact()["rps"] == ["3"] * wanted
+    assert work.put_back(journal) == []
+    assert nic.exact() == exact
+
+
+def test_programs_by_absolute_path() -> None:
+    assert changes.text_of(changes.command("x", "ip", "link")).startswith("/")
+    assert programs.find("no-such-program") == "no-such-program"

@@ -1,0 +1,316 @@
+"""What may never be set, told from a root directory that is made up: each refusal says why."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.nic.node import programs
+from seatrial.nic.node.errors import Refused
+from seatrial.nic.node.guard import Guard
+from seatrial.nic.node.policy import Policy
+from seatrial.nic.node.programs import Answer
+
+ROUTES = "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\n"
+SOCKETS = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
+
+
+def policy(**more: Any) -> Policy:
+    data = {"schema": 1, "feature_prefix": "nic_", "state_folder": "/nowhere",
+            "protected": ["eth0"], "nodes": {"n1": ["eth1", "eth2"]}, "profiles": {},
+            **more}  # fmt: skip
+    return Policy(data, hostname="n1")
+
+
+def number(address: str) -> str:
+    """An IPv4 address as this machine's kernel prints it in /proc/net."""
+    return f"{struct.unpack('=I', socket.inet_aton(address))[0]:08X}"
+
+
+def number_6(address: str) -> str:
+    raw = socket.inet_pton(socket.AF_INET6, address)
+    return "".join(f"{one:08X}" for one in struct.unpack("=4I", raw))
+
+
+def route(interface: str, destination: str, mask: str) -> str:
+    return f"{interface} {number(destination)} 00000000 0001 0 0 0 {number(mask)} 0 0 0\n"
+
+
+class Root:
+    """A root directory with the few files that the guard reads."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("eth0", "eth1", "eth2"):
+            self.write(f"sys/class/net/{name}/mtu", "1500\n")
+        self.write("proc/net/route", ROUTES + route("eth0", "0.0.0.0", "0.0.0.0"))
+
+    def write(self, path: str, text: str) -> None:
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def stands_on(self, above: str, below: str) -> None:
+        self.write(f"sys/class/net/{above}/mtu", "1500\n")
+        (self.folder / f"sys/class/net/{below}/upper_{above}").symlink_to(f"../{above}")
+
+    def drives(self, module: str, *interfaces: str) -> None:
+        target = self.folder / "sys/module" / module
+        target.mkdir(parents=True, exist_ok=True)
+        for name in interfaces:
+            driver = self.folder / "sys/class/net" / name / "device/driver"
+            driver.mkdir(parents=True)
+            (driver / "module").symlink_to(target)
+
+    def sockets(self, *lines: str, file: str = "tcp") -> None:
+        rows = "".join(f"{number}: {line}\n" for number, line in enumerate(lines))
+        self.write("proc/net/" + file, SOCKETS + rows)
+
+    def check(self, settings: dict[str, Any], *running: str, **more: Any) -> None:
+        guard = Guard(str(self.folder), processes=dict.fromkeys(running, 1))
+        profile = {"interfaces": settings}
+        guard.check(policy(**more), profile)
+
+    def refuses(self, settings: dict[str, Any], *running: str, **more: Any) -> str:
+        with pytest.raises(Refused) as caught:
+            self.check(settings, *running, **more)
+        return str(caught.value)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    return Root(tmp_path)
+
+
+JUMBO = {"eth1": {"mtu": 9000}}
+
+
+def test_an_interface_under_test_may_be_set(root: Root) -> None:
+    root.check(JUMBO, "systemd", "slurmd")
+
+
+def test_an_empty_proc_is_no_reason_to_fail(tmp_path: Path) -> None:
+    Guard(str(tmp_path), processes={}).check(policy(), {"interfaces": JUMBO})
+
+
+def test_not_under_test(root: Root) -> None:
+    said = root.refuses({"eth7": {"mtu": 9000}})
+    assert "eth7 is not under test on n1" in said
+    assert "eth1, eth2" in said
+    assert "under test: none" in root.refuses({"eth7": {"mtu": 9000}}, nodes={})
+
+
+def test_protected_also_where_it_is_listed_as_under_test(root: Root) -> None:
+    said = root.refuses({"eth0": {"mtu": 9000}}, nodes={"n1": ["eth0", "eth1"]})
+    assert "eth0" in said
+    assert "management" in said
+
+
+def test_members_of_a_bond_count(root: Root) -> None:
+    bond = {"name": "bond1", "mode": "balance-rr", "members": ["eth1", "eth7"]}
+    assert "eth7 is not under test" in root.refuses({"eth1": {"bond": bond}})
+
+
+def test_the_default_route(root: Root) -> None:
+    root.write("proc/net/route", ROUTES + route("eth1", "0.0.0.0", "0.0.0.0"))
+    assert root.refuses(JUMBO) == "eth1 carries the node's default route"
+    # A network of its own is none.
+    root.write("proc/net/route", ROUTES + route("eth1", "10.1.0.0", "255.255.0.0"))
+    root.check(JUMBO)
+
+
+def test_the_default_route_of_ipv6(root: Root) -> None:
+    zero = "0" * 32
+    line = f"{zero} 00 {zero} 00 {zero} 00000400 00000001 00000000 00000003     {{}}\n"
+    root.write("proc/net/ipv6_route", line.format("lo"))
+    root.check(JUMBO)
+    root.write("proc/net/ipv6_route", line.format("lo") + line.format("eth1"))
+    assert root.refuses(JUMBO) == "eth1 carries the node's default route"
+
+
+@pytest.mark.parametrize("chain", [("bond0",), ("vlan7",), ("bond0", "bond0.7", "br0")])
+def test_the_default_route_through_what_stands_on_it(root: Root, chain: tuple[str, ...]) -> None:
+    below = "eth1"
+    for name in chain:
+        root.stands_on(name, below)
+        below = name
+    root.check(JUMBO)
+    root.write("proc/net/route", ROUTES + route(below, "0.0.0.0", "0.0.0.0"))
+    assert root.refuses(JUMBO) == f"eth1 carries the node's default route (by {below})"
+    root.check({"eth2": {"mtu": 9000}})
+
+
+def network(*routes: str) -> str:
+    return ROUTES + route("eth0", "0.0.0.0", "0.0.0.0") + "".join(routes)
+
+
+def connection(local: str, port: int, peer: int, state: str = "01", uid: int = 0) -> str:
+    write = number_6 if ":" in local else number
+    far = write("fd00::9" if ":" in local else "10.9.9.9")
+    return (f"{write(local)}:{port:04X} {far}:{peer:04X} {state} "
+            f"00000000:00000000 00:00000000 00000000 {uid:5} 0 1234")  # fmt: skip
+
+
+SLURM_ON_ETH1 = "eth1 carries Slurm's own traffic"
+
+
+def test_slurms_own_traffic(root: Root) -> None:
+    nets = (route("eth1", "10.1.0.0", "255.255.0.0"), route("eth2", "10.2.0.0", "255.255.0.0"))
+    root.write("proc/net/route", network(*nets))
+    root.sockets(connection("10.1.0.5", 40000, 6817))
+    assert root.refuses(JUMBO) == SLURM_ON_ETH1
+    root.check({"eth2": {"mtu": 9000}})
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [connection("10.1.0.5", 40000, 22)],
+        [connection("10.1.0.5", 40000, 6817, uid=1000)],  # a user's own
+        [connection("10.1.0.5", 40000, 6817, state="06")],  # over, so that nobody tells whose
+        # Anybody can call a daemon of this node from that port.
+        [connection("0.0.0.0", 6818, 0, "0A"), connection("10.1.0.5", 6818, 6817)],
+    ],
+    ids=["another service", "a user", "an old one", "called from there"],
+)
+def test_what_a_user_could_make_look_like_slurms_traffic(root: Root, rows: list[str]) -> None:
+    """Else any user could have a node refuse its profiles, and drain."""
+    root.write("proc/net/route", network(route("eth1", "10.1.0.0", "255.255.0.0")))
+    root.sockets(*rows)
+    root.check(JUMBO)
+
+
+def test_slurm_with_ports_of_its_own_and_on_a_vlan(root: Root) -> None:
+    root.stands_on("eth1.7", "eth1")
+    root.write("proc/net/route", network(route("eth1.7", "10.1.0.0", "255.255.0.0")))
+    root.sockets(connection("10.1.0.5", 40000, 7001))
+    root.check(JUMBO)
+    assert root.refuses(JUMBO, slurm_ports=[7000, 7001]) == SLURM_ON_ETH1 + " (by eth1.7)"
+
+
+def test_slurm_over_ipv6(root: Root) -> None:
+    """With EnableIPv6, also its IPv4 connections are listed there."""
+    root.write("proc/net/route", network(route("eth1", "10.1.0.0", "255.255.0.0")))
+    root.sockets(connection("::ffff:10.1.0.5", 40000, 6817), file="tcp6")
+    assert root.refuses(JUMBO) == SLURM_ON_ETH1
+    root.sockets(connection("fd00::1", 40000, 6817), file="tcp6")
+    root.check(JUMBO)
+    raw = socket.inet_pton(socket.AF_INET6, "fd00::1").hex()
+    root.write("proc/net/if_inet6", f"{raw} 05 40 00 80     eth1\n")
+    assert root.refuses(JUMBO) == SLURM_ON_ETH1
+    root.check({"eth2": {"mtu": 9000}})
+
+
+def test_the_way_to_a_controller(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told also while no connection to it is open."""
+
+    def run(argv: list[str], timeout: float = 0) -> Answer:
+        out = "10.9.9.9 via 10.1.0.1 dev eth1 src 10.1.0.5 uid 0\n    cache\n"
+        return Answer(0, out, "") if argv[-1] == "10.9.9.9" else Answer(2, "", "unreachable")
+
+    monkeypatch.setattr(programs, "run", run)
+    assert root.refuses(JUMBO, controllers=["10.9.9.9"]) == SLURM_ON_ETH1
+    root.check(JUMBO, controllers=["10.8.8.8"])
+    root.check({"eth2": {"mtu": 9000}}, controllers=["10.9.9.9"])
+
+
+def tuned(root: Root, active: str, **profiles: str) -> None:
+    root.write("etc/tuned/active_profile", active + "\n")
+    for name, text in profiles.items():
+        root.write(f"usr/lib/tuned/{name}/tuned.conf", text)
+
+
+@pytest.mark.parametrize(
+    ("active", "named"),
+    [
+        ("nets", "nets"),
+        ("typed", "typed"),
+        ("one", "nets"),
+        ("several", "nets"),
+        ("plain one", "nets"),
+        ("plain", None),
+        ("circle", None),
+    ],
+)
+def test_tuned(root: Root, active: str, named: str | None) -> None:
+    tuned(
+        root, active,
+        nets="[main]\nsummary=x\n[net]\ndevices_udev_regex=.*\n",
+        typed="[cards]\ntype=net\ncoalesce=rx-usecs 3\n",
+        one="[main]\ninclude=nets\n",
+        several="[main]\ninclude = plain, nets\n",
+        plain="[main]\nsummary=[net] is not here\n[sysctl]\nnet.core.busy_poll=1\n",
+        circle="[main]\ninclude=circle\n",
+    )  # fmt: skip
+    root.check(JUMBO)  # not running
+    root.check({"eth1": {"rps_cpus": "all"}}, "tuned")  # nothing that it would set
+    if named is None:
+        root.check(JUMBO, "tuned")
+    else:
+        assert f"tuned runs, and its profile {named} sets" in root.refuses(JUMBO, "tuned")
+
+
+def test_an_administrators_profile_of_tuned_hides_the_one_that_came_with_it(root: Root) -> None:
+    tuned(root, "nets", nets="[net]\n")
+    root.write("etc/tuned/nets/tuned.conf", "[main]\n")
+    root.check(JUMBO, "tuned")
+
+
+def test_networkmanager(root: Root) -> None:
+    root.write("sys/class/net/eth1/ifindex", "3\n")
+    root.check(JUMBO, "NetworkManager")
+    root.write("run/NetworkManager/devices/3", "[device]\nmanaged=true\n")
+    root.check(JUMBO)  # left over from one that has ended
+    said = root.refuses(JUMBO, "NetworkManager")
+    assert "NetworkManager manages eth1" in said
+    assert "nmcli device set eth1 managed no" in said
+    root.write("run/NetworkManager/devices/3", "[device]\nmanaged=false\n")
+    root.check(JUMBO, "NetworkManager")
+    root.check({"eth2": {"mtu": 9000}}, "NetworkManager")
+
+
+def test_irqbalance_only_where_interrupts_are_pinned(root: Root) -> None:
+    root.check(JUMBO, "irqbalance")
+    root.check({"eth1": {"irq_affinity": "0"}})
+    assert "irqbalance runs" in root.refuses({"eth1": {"irq_affinity": "0"}}, "irqbalance")
+
+
+def driver(**more: Any) -> dict[str, Any]:
+    return {"eth1": {"driver": {"module": "e1000e", "parameters": {}, **more}}}
+
+
+Setup = Callable[[Root], None]
+
+
+def route_on_eth3(root: Root) -> None:
+    root.write("proc/net/route", ROUTES + route("eth3", "0.0.0.0", "0.0.0.0"))
+
+
+@pytest.mark.parametrize(
+    ("interfaces", "more", "setup", "named"),
+    [
+        (("eth1", "eth2"), {}, None, ""),
+        (("eth1", "eth3"), {}, None, "eth3 is not under test"),
+        (("eth1", "eth3"), {"allow_shared": True}, None, ""),
+        (("eth1", "eth0"), {"allow_shared": True}, None, "eth0 is not under test"),
+        (("eth1", "eth3"), {"allow_shared": True}, route_on_eth3, "eth3 carries the node's"),
+    ],
+)  # fmt: skip
+def test_a_driver_that_others_have_too(
+    root: Root, interfaces: tuple[str, ...], more: dict, setup: Setup | None, named: str
+) -> None:
+    root.drives("e1000e", *interfaces)
+    root.drives("igb", "eth9")
+    if setup:
+        setup(root)
+    if not named:
+        root.check(driver(**more))
+        return
+    said = root.refuses(driver(**more))
+    assert said.startswith("driver e1000e cannot be loaded anew: ")
+    assert named in said

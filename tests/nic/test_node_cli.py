@@ -1,0 +1,449 @@
+"""The node's command: exit codes, words, what Slurm gives it, and what it needs to start at all."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from fake_node import INTERFACE, FakeNic, FakeWorld, Fuse, OpenGuard, Simulation
+
+import seatrial.nic.node
+from seatrial.nic.node import cli, evidence
+from seatrial.nic.node.errors import BadInput
+from seatrial.nic.node.store import JOURNAL, SECOND, Store
+
+NODE = Path(seatrial.nic.node.__file__).parent
+FILES = sorted(NODE.glob("*.py"))
+PROFILES: dict[str, Any] = {
+    "default": {},
+    "jumbo": {"mtu": 9000},
+    "limits": {"mtu": 6000, "vfs": 4, "rps_cpus": "all"},
+}
+
+
+class LoneGuard(OpenGuard):
+    """Of a node on which nothing else runs."""
+
+    processes: ClassVar[dict[str, int]] = {}
+
+
+class Node:
+    """The command on a node that is not there, but for its files."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.patch = patch
+        self.nic = FakeNic(Fuse())
+        self.simulation = Simulation()
+        self.slurmd: tuple[int, int] | None = self.simulation.spawn()
+        self.policy = folder / "nic.json"
+        self.told = folder / "told"
+        scontrol = folder / "scontrol"
+        self.shown = folder / "shown"
+        self.shown.write_text("NodeName=n1 State=IDLE\n")
+        scontrol.write_text(
+            f'#!/bin/sh\n[ "$1" = update ] || exec cat {self.shown}\n'
+            f'for w in "$@"; do echo "$w" >> {self.told}; done\n'
+        )
+        scontrol.chmod(0o755)
+        self.data: dict[str, Any] = {
+            "schema": 1, "site": "lab", "digest": "x", "feature_prefix": "nic_",
+            "state_folder": str(folder / "state-%n"), "scontrol": str(scontrol), "protected": [],
+            "nodes": {"n1": [INTERFACE]},
+            "profiles": {
+                name: {"feature": "nic_" + name, "nodes": ["n1"], "interfaces": {INTERFACE: wanted},
+                       "if_supported": ["vfs"]}
+                for name, wanted in PROFILES.items()
+            },
+        }  # fmt: skip
+        self.write()
+        patch.setattr(cli, "Nic", lambda: self.nic)
+        patch.setattr(evidence, "Nic", lambda: self.nic)
+        patch.setattr(cli, "World", lambda: FakeWorld(self.simulation, self.slurmd))
+        patch.setattr(cli, "Guard", LoneGuard)
+        patch.setattr(os, "geteuid", lambda: 0)
+        # The boot that evidence sees is the made-up one.
+        patch.setattr(evidence.owner, "boot_id", lambda: "boot-1")
+        patch.setenv("SLURMD_NODENAME", "n1")
+        for name in list(os.environ):
+            if name.startswith("SLURM_"):
+                patch.delenv(name)
+
+    def write(self) -> None:
+        self.policy.write_text(json.dumps(self.data))
+
+    @property
+    def store(self) -> Store:
+        return Store(str(self.folder / "state-n1"))
+
+    def run(self, *words: str, **environment: str) -> int:
+        with self.patch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv("SLURM_" + name, value)
+            return cli.main([f"--policy={self.policy}", *words])
+
+    def job(self, verb: str, constraint: str = "nic_jumbo", **more: str) -> int:
+        return self.run(verb, JOB_ID="7", JOB_UID="1000", JOB_CONSTRAINTS=constraint, **more)
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    return Node(tmp_path, monkeypatch)
+
+
+# -- what it needs
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda one: one.name)
+def test_the_grammar_is_that_of_python_3_6(file: Path) -> None:
+    ast.parse(file.read_text(), feature_version=(3, 6))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda one: one.name)
+def test_nothing_but_the_standard_library_of_python_3_6(file: Path) -> None:
+    since = {"dataclasses", "contextvars", "importlib.metadata", "zoneinfo", "tomllib", "graphlib"}
+    for entry in ast.walk(ast.parse(file.read_text())):
+        names = []
+        if isinstance(entry, ast.Import):
+            names = [one.name for one in entry.names]
+        elif isinstance(entry, ast.ImportFrom) and not entry.level:
+            names = [entry.module or ""]
+        for name in names:
+            assert name.split(".")[0] in sys.stdlib_module_names
+            assert name not in since
+
+
+START = (
+    "import sys; sys.path.insert(0, {!r}); from node.cli import main; sys.exit(main(sys.argv[1:]))"
+)
+
+
+def imported() -> set[str]:
+    """Modules that the command has when it is loaded as it is on nodes."""
+    text = "import sys; sys.path.insert(0, {!r}); import node.cli; print(*sys.modules)"
+    answer = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", text.format(str(NODE.parent))],
+        capture_output=True, text=True, check=True, env={},
+    )  # fmt: skip
+    return set(answer.stdout.split())
+
+
+def test_it_loads_nothing_slow() -> None:
+    slow = {"asyncio", "email", "http", "urllib.request", "ssl", "pydantic", "multiprocessing",
+            "concurrent.futures", "argparse", "logging", "inspect", "pathlib", "dataclasses",
+            "unittest", "xml", "sqlite3", "ctypes", "seatrial", "importlib.metadata", "random",
+            "tempfile", "shutil", "platform", "uuid", "decimal", "datetime"}  # fmt: skip
+    found = imported()
+    assert "node.cli" in found
+    assert not found & slow
+
+
+@pytest.mark.parametrize("words", [["show"], ["diff"], ["prolog"], ["nonsense"], []])
+def test_with_an_empty_environment(tmp_path: Path, words: list[str]) -> None:
+    """No PATH, no HOME, no locale, nothing open: a sentence and an exit code, never a traceback."""
+    answer = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", START.format(str(NODE.parent)), *words],
+        capture_output=True, text=True, check=False, env={}, cwd="/",
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert "Traceback" not in answer.stderr
+    assert answer.returncode in ((0,) if not words else (2, 3))
+
+
+# -- the command line
+
+
+def test_help() -> None:
+    for words in ([], ["--help"], ["-h"], ["help"]):
+        assert cli.main(words) == 0
+
+
+@pytest.mark.parametrize(
+    "words", [["nonsense"], ["show", "show"], ["apply", "--profile"], ["--policy"], ["show", "-x"],
+              ["--json"], ["--policy=/none", "show"]]
+)  # fmt: skip
+def test_a_wrong_command_line_is_bad_input(words: list[str], capsys: Any) -> None:
+    assert cli.main(words) == 3
+    assert capsys.readouterr().err.startswith("seatrial-nic: ")
+
+
+def test_options_before_and_after_the_verb() -> None:
+    found = cli.Arguments(["--policy", "p", "apply", "--profile=x", "--interface", "a",
+                           "--interface=b", "--dry-run"])  # fmt: skip
+    assert (found.policy, found.verb, found.profile) == ("p", "apply", "x")
+    assert found.interfaces == ["a", "b"]
+    assert found.flags == {"dry-run"}
+    with pytest.raises(BadInput, match="needs a value"):
+        cli.Arguments(["apply", "--profile"])
+
+
+@pytest.mark.parametrize("verb", cli.NEEDS_ROOT)
+def test_only_root_changes_anything(node: Node, verb: str, capsys: Any) -> None:
+    node.patch.setattr(os, "geteuid", lambda: 1000)
+    assert node.job(verb) == 2
+    assert "by root" in capsys.readouterr().err
+    assert node.nic.exact() == FakeNic(Fuse()).exact()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[]", "x", '{"schema": 2}', '{"schema": 1, "nodes": []}'],
+)
+def test_a_wrong_policy_is_bad_input(node: Node, text: str) -> None:
+    node.policy.write_text(text)
+    for verb in ("show", "prolog", "health", "recover"):
+        assert node.job(verb) == 3
+
+
+# -- for Slurm
+
+
+def test_a_job(node: Node, capsys: Any) -> None:
+    before = node.nic.exact()
+    assert node.job("prolog") == 0
+    assert node.nic.raw["mtu"] == 9000
+    journal = node.store.journal()
+    assert journal
+    assert (journal["job"], journal["uid"], journal["phase"]) == ("7", "1000", "applied")
+    assert node.run("verify") == 0
+    assert "as it must be" in capsys.readouterr().out
+    node.nic.raw["mtu"] = 1400
+    assert node.run("verify") == 1
+    assert "mtu is 1400, not 9000" in capsys.readouterr().out
+    assert node.job("epilog") == 0
+    assert node.nic.exact() == before
+    assert node.job("epilog") == 0
+
+
+@pytest.mark.parametrize("constraint", ["", "haswell", "nic_default", "nic_default&haswell"])
+def test_a_job_without_a_profile(node: Node, constraint: str) -> None:
+    before = node.nic.exact()
+    assert node.job("prolog", constraint) == 0
+    assert node.nic.exact() == before
+    assert node.store.journal() is None
+    assert node.job("epilog", constraint) == 0
+
+
+@pytest.mark.parametrize(
+    "constraint", ["nic_none", "nic_jumbo|x", "nic_jumbo&nic_limits", "$(nic_jumbo)", "nic_\n"]
+)
+def test_a_constraint_that_cannot_be_met(node: Node, constraint: str) -> None:
+    before = node.nic.exact()
+    assert node.job("prolog", constraint) == 3
+    reason = node.store.reason()
+    assert reason is not None
+    assert reason.startswith("job 7: the constraint ")
+    assert node.nic.exact() == before
+    assert node.job("epilog", constraint) == 0  # its Prolog changed nothing
+
+
+@pytest.mark.parametrize(
+    "number", ["", "x", "7;reboot", "../7", "-1", "7\n", "\u0661\u0662", "\u00b2"]
+)
+def test_a_job_number_that_is_none(node: Node, number: str) -> None:
+    for verb in ("prolog", "epilog"):
+        assert node.run(verb, JOB_ID=number, JOB_CONSTRAINTS="nic_jumbo") == 3
+        assert node.run(verb, JOB_ID="7", RESTART_COUNT=number or "x") == 3
+    assert not list(node.folder.glob("state*/tombstones/*"))
+
+
+def test_a_late_prolog_leaves_nothing(node: Node, capsys: Any) -> None:
+    world = FakeWorld(node.simulation, node.slurmd)
+    node.patch.setattr(cli, "World", lambda: world)
+    assert node.job("epilog") == 0
+    before = node.nic.exact()
+    assert node.job("prolog") == 2
+    assert node.nic.exact() == before
+    assert "Epilog has run already" in capsys.readouterr().err
+    assert node.store.reason() is None  # nobody waits for it, and all is well
+
+
+def test_a_setting_that_is_missing_and_one_that_may_be(node: Node, capsys: Any) -> None:
+    assert node.job("prolog", "nic_limits") == 0
+    assert node.nic.raw["mtu"] == 6000
+    assert node.job("epilog", "nic_limits") == 0
+    node.data["profiles"]["limits"]["if_supported"] = []
+    node.write()
+    assert node.job("prolog", "nic_limits") == 2
+    assert "eth1 has no setting vfs" in capsys.readouterr().err
+    assert node.nic.raw["mtu"] == 1500
+
+
+def test_health_drains_with_the_reason(node: Node) -> None:
+    assert node.run("recover") == 0
+    node.nic.refuses = {"mtu"}
+    assert node.job("prolog") == 2
+    node.nic.refuses = set()
+    assert node.run("health") == 0
+    words = node.told.read_text().splitlines()
+    assert words[:3] == ["update", "nodename=n1", "state=drain"]
+    assert words[3].startswith("reason=seatrial: job 7: NIC profile jumbo: mtu: Invalid argument")
+    # Told once: an operator who resumes the node is not contradicted.
+    node.told.unlink()
+    assert node.run("health") == 0
+    assert not node.told.exists()
+
+
+@pytest.mark.parametrize(
+    ("shown", "told"),
+    [
+        ("State=IDLE+DRAIN Reason=new power supply [root@2026-01-01T00:00:00]", None),
+        ("State=IDLE Reason=new power supply [root@x]", "new power supply; seatrial: job 7: "),
+        ("State=IDLE+DRAIN Reason=Prolog error [root@x]", "seatrial: job 7: "),
+        ("State=IDLE+DRAIN Reason=seatrial: another [root@x]", "seatrial: job 7: "),
+    ],
+)
+def test_a_reason_of_somebody_else_stays(node: Node, shown: str, told: str | None) -> None:
+    node.shown.write_text(f"NodeName=n1 {shown}\n")
+    node.nic.refuses = {"mtu"}
+    assert node.job("prolog") == 2
+    assert node.run("health") == 0
+    if told is None:
+        assert not node.told.exists()
+    else:
+        assert node.told.read_text().splitlines()[3].startswith("reason=" + told)
+
+
+def test_health_puts_back_what_a_dead_job_left(node: Node) -> None:
+    before = node.nic.exact()
+    assert node.job("prolog") == 0
+    node.simulation.kill(node.slurmd)
+    node.slurmd = node.simulation.spawn()
+    assert node.run("health") == 0
+    assert node.nic.exact() == before
+    assert not node.told.exists()
+
+
+def test_health_keeps_out_a_node_that_cannot_be_put_back(node: Node) -> None:
+    assert node.job("prolog") == 0
+    node.nic.refuses = {"mtu"}
+    node.simulation.kill(node.slurmd)
+    node.slurmd = node.simulation.spawn()
+    assert node.run("health") == 4
+    assert "mtu" in node.told.read_text()
+    assert node.store.journal() is not None
+    # Each time anew, until it is mended: a node that is resumed too early drains again.
+    node.told.unlink()
+    assert node.run("health") == 4
+    assert node.told.exists()
+    node.nic.refuses = set()
+    assert node.run("recover") == 0
+    assert node.store.reason() is None
+    node.told.unlink()
+    assert node.run("health") == 0
+    assert not node.told.exists()
+
+
+def test_health_waits_for_nobody(node: Node) -> None:
+    with node.store.lock(0):
+        assert node.run("health") == 0
+
+
+# -- for people
+
+
+def test_by_hand_and_back(node: Node, capsys: Any) -> None:
+    before = node.nic.exact()
+    assert node.run("restore") == 0
+    assert node.run("apply", "--profile", "jumbo") == 0
+    assert node.nic.raw["mtu"] == 9000
+    # It lasts: no health check takes it away, and no job gets the node.
+    assert node.run("health") == 0
+    assert node.nic.raw["mtu"] == 9000
+    assert node.job("prolog", "nic_limits") == 2
+    assert "in force for root (by hand)" in (node.store.reason() or "")
+    assert node.run("restore", "--dry-run") == 0
+    assert "mtu 1500" in capsys.readouterr().out
+    assert node.nic.raw["mtu"] == 9000
+    assert node.run("restore") == 0
+    assert node.nic.exact() == before
+
+
+def test_by_hand_not_beside_a_job(node: Node) -> None:
+    node.simulation.steps.add("9")
+    assert node.run("apply", "--profile", "jumbo") == 2
+    assert node.nic.raw["mtu"] == 1500
+
+
+def test_a_running_jobs_profile_is_restored_only_by_force(node: Node, capsys: Any) -> None:
+    assert node.job("prolog") == 0
+    node.simulation.steps.add("7")
+    assert node.run("restore") == 2
+    assert "belongs to job 7" in capsys.readouterr().err
+    assert node.run("recover") == 0
+    assert node.nic.raw["mtu"] == 9000
+    assert node.run("restore", "--force") == 0
+    assert node.nic.raw["mtu"] == 1500
+
+
+def test_diff(node: Node, capsys: Any) -> None:
+    assert node.run("diff", "--profile", "jumbo") == 1
+    assert capsys.readouterr().out.split()[-4:] == ["eth1", "mtu", "1500", "9000"]
+    assert node.run("diff", "--profile", "jumbo", "--json") == 1
+    assert json.loads(capsys.readouterr().out)["eth1"] == [
+        {"setting": "mtu", "wanted": 9000, "found": 1500}
+    ]
+    assert node.run("diff", "--profile", "default") == 0
+    assert node.run("diff") == 3
+    assert node.run("diff", "--profile", "none") == 3
+
+
+def test_show_tells_unsupported_from_zero(node: Node, capsys: Any) -> None:
+    assert node.run("show", "--all") == 0
+    lines = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()}
+    assert lines["coalesce.rx-usecs-irq"] == ["unsupported"]
+    assert lines["sysfs.gro_flush_timeout"] == ["0"]
+    assert lines["egress_bit_s"] == ["no", "limit"]
+    assert node.run("show", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["interfaces"]["eth1"]["coalesce.rx-usecs-irq"] is None
+    assert found["in_force"] is None
+
+
+def test_a_damaged_journal(node: Node, capsys: Any) -> None:
+    before = node.nic.state()
+    assert node.run("recover") == 0
+    assert node.job("prolog") == 0
+    for name in (JOURNAL, SECOND):
+        Path(node.store.path(name)).write_text("x")
+    assert node.run("show") == 4
+    assert "damaged" in capsys.readouterr().err
+    assert node.job("epilog") == 4
+    assert node.nic.state() == before
+    assert node.run("recover") == 0
+
+
+def test_accept(node: Node, capsys: Any) -> None:
+    assert node.run("recover") == 0
+    node.nic.raw["mtu"] = 4000
+    assert node.run("recover") == 4
+    assert "nobody owns these settings: eth1: mtu is 4000" in capsys.readouterr().err
+    assert node.job("prolog") == 4
+    assert node.run("accept") == 0
+    assert node.job("prolog") == 0
+    assert node.run("accept") == 2  # what a profile set is not the node's own
+
+
+def test_a_full_disk_is_said_and_nothing_changed(node: Node, capsys: Any) -> None:
+    def full(self: Store, name: str, text: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    node.patch.setattr(Store, "write", full)
+    before = node.nic.exact()
+    assert node.job("prolog") == 2
+    assert "No space left on device" in capsys.readouterr().err
+    assert node.nic.exact() == before
+
+
+def test_the_log_takes_any_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    cli.log("a\nb \x00 ä \udc80"[:6])
+    assert stream.getvalue().startswith("seatrial-nic: a\n")

@@ -1,0 +1,246 @@
+"""The node side on real interfaces, in a network namespace of the test's own: veth and tap."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inside_namespace import LOOK, difference
+
+import seatrial.nic.node
+from seatrial.nic.node.store import Store
+
+pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
+
+NODE = Path(seatrial.nic.node.__file__).parent
+INSIDE = Path(__file__).with_name("inside_namespace.py")
+SEED = int(os.environ.get("SEATRIAL_SEED", time.time_ns() % 10**6))
+CASES, KILLS = 30, 20
+#: as the launcher that is installed on nodes does
+START = """
+import sys
+sys.dont_write_bytecode = True
+sys.path.insert(0, {!r})
+from node.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+COMMAND = [sys.executable, "-I", "-S", "-c", START.format(str(NODE.parent))]
+PROFILES: dict[str, Any] = {
+    "default": {},
+    "many": {
+        "eth1": {"mtu": 9000, "txqueuelen": 3000, "channels.rx": 2, "channels.tx": 2,
+                 "feature.tcp-segmentation-offload": "off", "feature.generic-receive-offload": "on",
+                 "rps_cpus": "all", "sysfs.gro_flush_timeout": 20000, "egress_bit_s": 10**9},
+        "tap0": {"coalesce.rx-frames": 16, "mtu": 4000, "rps_cpus": "0"},
+    },
+    "other": {"eth1": {"mtu": 6000}, "tap0": {"coalesce.rx-frames": 4}},
+}  # fmt: skip
+
+
+class Place:
+    """A network namespace with a node's interfaces, and the policy for them."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self.folder = folder
+        self.policy = folder / "nic.json"
+        self.policy.write_text(json.dumps({
+            "schema": 1, "digest": "x", "feature_prefix": "nic_", "protected": [],
+            "state_folder": str(folder / "state-%n"), "nodes": {"n1": ["eth1", "tap0"]},
+            "profiles": {name: {"feature": f"nic_{name}", "nodes": ["n1"], "interfaces": wanted}
+                         for name, wanted in PROFILES.items()},
+        }))  # fmt: skip
+        # Slurm's daemon, as far as its name tells.
+        self.slurmd = folder / "slurmd"
+        shutil.copy("/bin/bash", self.slurmd)
+        self.store = Store(str(folder / "state-n1"))
+
+    def inside(self, *argv: str) -> list[str]:
+        return ["ip", "netns", "exec", self.name, *argv]
+
+    def look(self) -> str:
+        answer = subprocess.run(
+            self.inside("sh", "-c", LOOK), capture_output=True, text=True, check=True
+        )
+        return answer.stdout.strip()
+
+    def command(self, *words: str, job: int = 0, profile: str = "", slurmd: bool = False) -> list:
+        """Run with nothing in its environment but what Slurm gives it."""
+        given = ["SLURMD_NODENAME=n1"]
+        if job:
+            given += [f"SLURM_JOB_ID={job}", f"SLURM_JOB_CONSTRAINTS=nic_{profile}"]
+        above = [str(self.slurmd), "-c", '"$@"; exit $?', "slurmd"] if slurmd else []
+        return self.inside(
+            "env", "-i", *given, *above, *COMMAND, "--policy", str(self.policy), *words
+        )
+
+    def run(self, *words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command(*words, **more), capture_output=True, text=True, check=False, timeout=60
+        )
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    name = f"seatrial-test-real-{os.getpid()}"
+    setup = (
+        # Addresses that are being looked for elsewhere show a mark that goes by itself.
+        "echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad; ip link set lo up;"
+        "ip tuntap add dev tap0 mode tap multi_queue;"
+        "ip link add eth1 numrxqueues 4 numtxqueues 4 type veth"
+        " peer name peer1 numrxqueues 4 numtxqueues 4; ip address add 10.77.0.1/24 dev eth1;"
+        "ethtool -L eth1 rx 1 tx 1; for i in eth1 tap0 peer1; do ip link set $i up; done;"
+        "ip route add 10.78.0.0/24 via 10.77.0.2; sleep 0.1"
+    )
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        made = Place(name, tmp_path)
+        subprocess.run(made.inside("sh", "-ec", setup), check=True)
+        yield made
+    finally:
+        subprocess.run(["ip", "netns", "delete", name], check=True)
+
+
+def test_random_settings_there_and_back(place: Place, tmp_path: Path) -> None:
+    answer = subprocess.run(
+        place.inside(sys.executable, str(INSIDE), str(tmp_path), str(SEED), str(CASES)),
+        capture_output=True, text=True, check=False, timeout=110,
+    )  # fmt: skip
+    assert answer.returncode == 0, f"seed {SEED}: {answer.stderr}"
+    found = [json.loads(line) for line in answer.stdout.splitlines()]
+    assert len(found) == CASES
+    wrong = [one for one in found if one["error"]]
+    assert not wrong, f"seed {SEED}: {wrong[0]}"
+    assert sum(one["changed"] for one in found) > CASES // 3, "hardly anything was set"
+    refused = [one["refused"] for one in found if one["refused"]]
+    assert refused
+    assert all("all was put back" in one for one in refused)
+
+
+def test_killed_at_random_moments(place: Place) -> None:
+    """SIGKILL of the Prolog, alone or with its slurmd; then what comes next puts all back."""
+    chance = random.Random(SEED)
+    before = place.look()
+    hits = 0
+    for number in range(KILLS):
+        job = 4_000_000_000 + number
+        process = subprocess.Popen(
+            place.command("prolog", job=job, profile="many", slurmd=True),
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        try:
+            if number % 2:
+                wait_for_journal(place, process)
+                time.sleep(chance.uniform(0, 0.15))
+            else:
+                time.sleep(chance.uniform(0, 0.4))
+        finally:
+            together = chance.random() < 0.5
+            kill(process, together)
+        hits += place.store.has_journal()
+        # What the killed one had started may still be at work, and is waited for.
+        what = chance.choice(["recover", "epilog", "next"])
+        if what == "recover":
+            answer = place.run("recover")
+        elif what == "epilog":
+            answer = place.run("epilog", job=job, profile="many", slurmd=True)
+        else:
+            answer = place.run("prolog", job=job + 500, profile="other", slurmd=True)
+            assert answer.returncode == 0, f"seed {SEED}: {answer.stderr}"
+            assert "mtu 6000" in place.look()
+            answer = place.run("epilog", job=job + 500, profile="other", slurmd=True)
+        assert answer.returncode == 0, f"seed {SEED}, {number}, {what}: {answer.stderr}"
+        after = place.look()
+        assert after == before, f"seed {SEED}, {number}, {what}: {difference(before, after)}"
+        assert place.store.journal() is None
+    assert hits >= KILLS // 3, "hardly any had begun"
+
+
+def wait_for_journal(place: Place, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 20
+    while not place.store.has_journal() and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def kill(process: subprocess.Popen[bytes], together: bool) -> None:
+    """The whole group, as when a node's daemon and all it started die; or slurmd survives a bit."""
+    with contextlib.suppress(ProcessLookupError):
+        if together:
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            for child in children(process.pid):
+                os.kill(child, signal.SIGKILL)
+            process.wait(timeout=30)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.pid, signal.SIGKILL)
+    process.wait(timeout=30)
+
+
+def children(pid: int) -> list[int]:
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(word) for word in text.split()]
+
+
+def test_a_whole_job_with_an_empty_environment(place: Place) -> None:
+    before = place.look()
+    assert place.run("recover").returncode == 0
+    answer = place.run("prolog", job=4_000_000_001, profile="many", slurmd=True)
+    assert answer.returncode == 0, answer.stderr
+    during = place.look()
+    for line in ("mtu 9000", "rx-frames: 16", "tcp-segmentation-offload: off", "rate 1Gbit"):
+        assert line in during
+    assert place.run("verify").returncode == 0
+    assert place.run("diff", "--profile", "many").returncode == 0
+    shown = json.loads(place.run("show", "--json").stdout)
+    assert shown["in_force"]["job"] == "4000000001"
+    assert shown["interfaces"]["eth1"]["egress_bit_s"] == 10**9
+    assert shown["interfaces"]["tap0"]["coalesce.rx-usecs"] is None
+    assert place.run("epilog", job=4_000_000_001, profile="many", slurmd=True).returncode == 0
+    assert place.look() == before
+    assert place.run("verify", "--profile", "many").returncode == 1
+
+
+def test_the_lines_of_a_dry_run_do_what_is_done(place: Place) -> None:
+    """Given to a shell, they make of the interfaces what the command makes of them."""
+    before = place.look()
+    answer = place.run("apply", "--profile", "many", "--dry-run")
+    assert answer.returncode == 0, answer.stderr
+    assert place.look() == before
+    # The command first: it can also take it back.
+    assert place.run("prolog", job=4_000_000_001, profile="many", slurmd=True).returncode == 0
+    done = place.look()
+    assert place.run("epilog", job=4_000_000_001, profile="many", slurmd=True).returncode == 0
+    assert place.look() == before
+    subprocess.run(place.inside("env", "-i", "sh", "-ec", answer.stdout), check=True)
+    by_hand = place.look()
+    handle = [line for line in by_hand.splitlines() if "qdisc tbf" in line]
+    assert handle
+    assert without_handles(by_hand) == without_handles(done)
+
+
+def without_handles(text: str) -> list[str]:
+    """Numbers that the kernel gives a queueing discipline are no setting."""
+    return [" ".join(w for w in line.split() if not w.endswith(":") or "qdisc" not in line)
+            for line in text.splitlines()]  # fmt: skip
+
+
+def test_the_nodes_own_interfaces_are_refused(place: Place) -> None:
+    """Guards look at what the namespace really has."""
+    subprocess.run(place.inside("ip", "route", "add", "default", "via", "10.77.0.2"), check=True)
+    before = place.look()
+    answer = place.run("prolog", job=4_000_000_001, profile="many", slurmd=True)
+    assert answer.returncode == 2
+    assert "eth1 carries the node's default route" in answer.stderr
+    assert place.look() == before

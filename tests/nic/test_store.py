@@ -1,0 +1,362 @@
+"""What a node remembers: after any damage to a file, on a full disk, with others at work."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seatrial.nic.node import store as module
+from seatrial.nic.node.errors import Refused
+from seatrial.nic.node.store import JOURNAL, SECOND, Busy, Damaged, Store, Tombstone
+
+JOURNAL_DATA: dict[str, Any] = {
+    "job": "7", "profile": "jumbo", "phase": "applying", "at": 12.25, "boot_id": "b",
+    "interfaces": {"eth1": {"before": {"mtu": 1500, "private.ä b": None}}},
+}  # fmt: skip
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = Store(str(tmp_path / "state"))
+    made.prepare()
+    return made
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Store]:
+    with tempfile.TemporaryDirectory() as folder:
+        made = Store(folder + "/state")
+        made.prepare()
+        yield made
+
+
+def mode(path: Path | str) -> int:
+    return Path(path).stat().st_mode & 0o777
+
+
+def size() -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        made = Store(folder)
+        made.save_journal(JOURNAL_DATA)
+        return Path(made.path(JOURNAL)).stat().st_size
+
+
+def test_a_journal_there_and_back(store: Store) -> None:
+    assert store.journal() is None
+    store.save_journal(JOURNAL_DATA)
+    assert store.journal() == JOURNAL_DATA
+    assert mode(store.path(JOURNAL)) == 0o644
+    store.drop_journal()
+    store.drop_journal()
+    assert store.journal() is None
+
+
+@given(st.sampled_from([(JOURNAL,), (SECOND,), (JOURNAL, SECOND)]), st.integers(0, size() - 1))
+def test_cut_at_any_byte(shared: Store, which: tuple[str, ...], cut: int) -> None:
+    """One whole copy is enough; without any, it is never taken for another one or for none."""
+    shared.save_journal(JOURNAL_DATA)
+    for name in which:
+        os.truncate(shared.path(name), cut)
+    whole = cut == size() - 1  # but for the line's end
+    if len(which) == 2 and not whole:
+        with pytest.raises(Damaged):
+            shared.journal()
+    else:
+        assert shared.journal() == JOURNAL_DATA
+
+
+@given(st.integers(0, size() - 2), st.binary(min_size=1, max_size=5))
+def test_other_bytes_anywhere(shared: Store, at: int, garbage: bytes) -> None:
+    shared.save_journal(JOURNAL_DATA)
+    for name in (JOURNAL, SECOND):
+        data = Path(shared.path(name)).read_bytes()
+        Path(shared.path(name)).write_bytes(data[:at] + garbage + data[at + len(garbage) :])
+    try:
+        found = shared.journal()
+    except Damaged:
+        return
+    assert found == JOURNAL_DATA
+
+
+def test_a_value_changed_by_hand_is_damage(store: Store) -> None:
+    store.save_journal(JOURNAL_DATA)
+    for name in (JOURNAL, SECOND):
+        file = Path(store.path(name))
+        file.write_text(file.read_text().replace("1500", "1501"))
+    with pytest.raises(Damaged):
+        store.journal()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "3", '{"schema": 1}', "[" * 100_000, "\0" * 9])
+def test_files_that_are_no_journal(store: Store, text: str) -> None:
+    Path(store.path(JOURNAL)).write_text(text)
+    with pytest.raises(Damaged):
+        store.journal()
+
+
+def test_the_first_copy_is_the_newer_one(store: Store) -> None:
+    """Written first, removed last: whatever a death leaves, it is whole and not older."""
+    store.save_journal(JOURNAL_DATA)
+    names: list[str] = []
+    real_write, real_unlink = store.write, os.unlink
+    store.write = lambda name, text: (names.append(name), real_write(name, text))[1]  # type: ignore
+    store.save_journal({**JOURNAL_DATA, "phase": "applied"})
+    assert names == [JOURNAL, SECOND]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "unlink", lambda path: (names.append(path), real_unlink(path))[1])
+        store.drop_journal()
+    assert [Path(one).name for one in names[2:]] == [SECOND, JOURNAL]
+
+
+def test_a_damaged_journal_is_kept_for_a_look(store: Store) -> None:
+    Path(store.path(JOURNAL)).write_text("x")
+    store.set_aside()
+    assert store.journal() is None
+    assert Path(store.path("damaged-" + JOURNAL)).read_text() == "x"
+
+
+# -- a full disk
+
+
+@pytest.fixture
+def full(store: Store, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """A disk on which so many bytes are left."""
+    left = {"bytes": 0}
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        if not stat.S_ISDIR(status.st_mode):
+            room = left["bytes"]
+            if not Path(store.path(module.SPARE)).exists():
+                room += module.SPARE_B
+            if status.st_size > room:
+                raise OSError(errno.ENOSPC, "No space left on device")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return left
+
+
+def test_a_full_disk_leaves_the_old_journal_whole(store: Store, full: dict[str, int]) -> None:
+    full["bytes"] = 10**6
+    store.keep_spare()
+    store.save_journal(JOURNAL_DATA)
+    full["bytes"] = 0
+    with pytest.raises(OSError, match="No space"):
+        store.save_journal({**JOURNAL_DATA, "phase": "applied"})
+    assert store.journal() == JOURNAL_DATA
+    assert not list(Path(store.folder).glob("*.new"))
+
+
+def test_the_reason_is_written_on_a_full_disk(store: Store, full: dict[str, int]) -> None:
+    store.keep_spare()
+    assert Path(store.path(module.SPARE)).stat().st_size == module.SPARE_B
+    store.explain("job 7: no space\n  for the journal")
+    assert store.reason() == "job 7: no space for the journal"
+    store.explain("another")  # the spare is gone by now
+    assert store.reason() is not None
+
+
+# -- the lock
+
+HOLDER = """
+import subprocess, sys
+sys.path.insert(0, {source!r})
+from seatrial.nic.node import programs
+from seatrial.nic.node.store import Store
+with Store({folder!r}).lock(5):
+    print("held", flush=True)
+    programs.run({argv!r}, timeout=60)
+    print("ended", flush=True)
+    sys.stdin.read()
+"""
+SOURCE = str(Path(module.__file__).parents[3])
+
+
+def holder(store: Store, *argv: str) -> subprocess.Popen[str]:
+    text = HOLDER.format(source=SOURCE, folder=store.folder, argv=list(argv))
+    process = subprocess.Popen(
+        [sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def taken(store: Store) -> bool:
+    try:
+        with store.lock(0):
+            return False
+    except Busy:
+        return True
+
+
+def test_one_at_a_time_and_free_after_a_death(store: Store) -> None:
+    process = holder(store, "true")
+    assert process.stdout
+    process.stdout.readline()
+    assert taken(store)
+    begin = time.monotonic()
+    with pytest.raises(Busy), store.lock(0.2):
+        pass
+    assert time.monotonic() - begin >= 0.2
+    process.kill()
+    process.wait()
+    assert not taken(store)
+    with store.lock(0):  # and it is given back after an error, too
+        pass
+    with pytest.raises(KeyError), store.lock(0):
+        raise KeyError
+    assert not taken(store)
+
+
+def test_a_program_that_outlives_its_killed_parent_keeps_the_lock(
+    store: Store, tmp_path: Path
+) -> None:
+    """What it does to the interface is not over yet."""
+    pid_file = tmp_path / "pid"
+    process = holder(store, "sh", "-c", f"echo $$ > {pid_file}; exec sleep 60")
+    while not (pid_file.exists() and pid_file.read_text().strip()):
+        time.sleep(0.01)
+    child = int(pid_file.read_text())
+    try:
+        process.kill()
+        process.wait()
+        assert taken(store)
+    finally:
+        os.kill(child, signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while taken(store):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+# -- tombstones
+
+
+def test_tombstones_and_their_sweeping(store: Store) -> None:
+    store.bury("1", "0", Tombstone(100.0, "now"))
+    store.bury("2", "0", Tombstone(100.0, "an earlier boot"))
+    store.bury("3", "0", Tombstone(100.0 - module.TOMBSTONES_KEPT_S, "now"))
+    store.sweep(101.0, "now")
+    assert store.tombstone("1", "0") == Tombstone(100.0, "now")
+    assert store.tombstone("1", "1") is None
+    assert store.tombstone("2", "0") is None
+    assert store.tombstone("3", "0") is None
+
+
+def test_a_damaged_tombstone_is_one_until_it_is_old(store: Store) -> None:
+    file = Path(store.path("tombstones/7.0"))
+    draft = Path(store.path("tombstones/8.0.new"))
+    for one in (file, draft):
+        one.write_text('{"at": 1')
+    found = store.tombstone("7", "0")
+    assert found is not None
+    assert found.at == float("inf")
+    store.sweep(10.0, "now")
+    assert file.exists()
+    for one in (file, draft):
+        old = time.time() - module.TOMBSTONES_KEPT_S - 9
+        os.utime(one, (old, old))
+    store.sweep(10.0, "now")
+    assert not file.exists()
+    assert not draft.exists()
+
+
+# -- the folder
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_who_may_read_and_write(tmp_path: Path, umask: int) -> None:
+    """Root writes and all read, whatever umask Slurm's daemon has."""
+    store = Store(str(tmp_path / "state"))
+    previous = os.umask(umask)
+    try:
+        store.prepare()
+        store.save_journal(JOURNAL_DATA)
+        store.bury("1", "0", Tombstone(1.0, "b"))
+        store.save_baseline({"boot_id": "b"})
+        store.explain("x")
+        store.note(event="x")
+        store.keep_spare()
+    finally:
+        os.umask(previous)
+    for path in Path(store.folder).rglob("*"):
+        assert mode(path) == (0o755 if path.is_dir() else 0o644), path
+    assert mode(store.folder) == 0o755
+
+
+def test_a_draft_is_never_open_to_others(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever opened it for writing before it has its name could change the journal."""
+    seen = []
+    real = os.open
+
+    def spy(path: Any, flags: int, mode: int = 0o777, **more: Any) -> int:
+        descriptor = real(path, flags, mode, **more)
+        if str(path).endswith(".new"):
+            seen.append(os.fstat(descriptor).st_mode & 0o022)
+        return descriptor
+
+    monkeypatch.setattr(os, "open", spy)
+    previous = os.umask(0)
+    try:
+        store.save_journal(JOURNAL_DATA)
+    finally:
+        os.umask(previous)
+    assert seen == [0, 0]
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o757])
+def test_a_folder_that_others_can_write_is_refused(tmp_path: Path, mode: int) -> None:
+    tmp_path.chmod(mode)
+    with pytest.raises(Refused, match="written by others"):
+        Store(str(tmp_path)).prepare()
+
+
+@pytest.mark.root
+def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir(mode=0o755)
+    os.chown(folder, 12345, 0)
+    with pytest.raises(Refused, match="written by others"):
+        Store(str(folder)).prepare()
+
+
+# -- what else is kept
+
+
+def test_a_baseline_that_is_damaged_is_none(store: Store) -> None:
+    store.save_baseline({"boot_id": "b", "interfaces": {}})
+    assert store.baseline() == {"boot_id": "b", "interfaces": {}}
+    text = Path(store.path("baseline.json")).read_text()
+    for bad in (text[:-3], text.replace('"b"', '"c"'), "[]", "", "{}"):
+        Path(store.path("baseline.json")).write_text(bad)
+        assert store.baseline() is None
+
+
+def test_history_is_lines_and_has_a_limit(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HISTORY_B", 200)
+    for number in range(9):
+        store.note(event="applied", job=str(number))
+    assert store.history()[-1]["job"] == "8"
+    assert Path(store.path("history.jsonl")).stat().st_size < 400
+    with Path(store.path("history.jsonl")).open("a") as stream:
+        stream.write('{"event": "cut')
+    assert store.history()[-1]["job"] == "8"
+    first = Path(store.path("history.jsonl")).read_text().splitlines()[0]
+    assert "time" in json.loads(first)
