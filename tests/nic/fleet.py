@@ -185,14 +185,22 @@ class Fleet:
     def wait_for_state(self, job: str, *states: str, seconds: float = 90) -> None:
         self.wait(f"job {job} {states}", lambda: self.state_of(job) in states, seconds)
 
-    def wait_for_batch(self, node: str, job: str) -> None:
-        """Until the batch script runs.
+    def start(self, node: str, script: str, *options: str) -> str:
+        """Submit a job, again if need be, until its batch script runs; returns its id.
 
-        After a slurmd died while its node was completing, Slurm may keep the next job for a minute.
+        The message by which slurmctld starts the first job after a slurmd was killed is sometimes
+        lost: the job then has the reason Prolog until BatchStartTimeout.
         """
-        self.wait(
-            f"{node} runs {job}", lambda: self.pids(node, "slurmstepd", f"[{job}.batch]"), 180
-        )
+        for _ in range(5):
+            job = self.submit(node, script, *options)
+            begin = time.monotonic()
+            while time.monotonic() < begin + 25:
+                if self.pids(node, "slurmstepd", f"[{job}.batch]"):
+                    return job
+                time.sleep(0.02)
+            self.slurm("scancel", job, check=False)
+            self.wait_for_end(job)
+        raise AssertionError(f"no job starts on {node}")
 
     def wait_for_end(self, job: str, seconds: float = 90) -> None:
         """Until the job is over, its Epilog included, or held after a Prolog that failed."""
@@ -228,15 +236,17 @@ class Fleet:
         return found
 
     def kill(self, pids: Iterable[int]) -> int:
-        """SIGKILL; how many there were."""
-        count = 0
+        """SIGKILL, and wait until they are gone; how many there were."""
+        killed = []
         for pid in pids:
             try:
                 os.kill(pid, signal.SIGKILL)
-                count += 1
+                killed.append(pid)
             except ProcessLookupError:
                 pass
-        return count
+        # One that is still dying would be taken for a slurmd that runs.
+        assert not processes.wait_gone(killed, 30)
+        return len(killed)
 
     def kill_slurmd(self, node: str) -> None:
         first = access.first_process(self.lab.spec, node)

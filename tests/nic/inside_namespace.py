@@ -12,6 +12,7 @@ import difflib
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
-from seatrial.nic.node import readers, values
+from seatrial.nic.node import links, readers, values
 from seatrial.nic.node.errors import Refused
 from seatrial.nic.node.nic import Nic
 from seatrial.nic.node.owner import World, myself
@@ -164,7 +165,53 @@ def case(folder: Path, chance: random.Random) -> dict[str, Any]:
     return found
 
 
+#: an interface with everything that addresses and routes can have
+FURNISH = """
+set -e
+ip -4 address flush dev eth1
+ip address add 10.77.0.1/24 broadcast + dev eth1
+ip address add 10.77.0.9/24 label eth1:x dev eth1
+ip address add 10.76.0.1 peer 10.76.0.2/32 scope link dev eth1
+ip address add 10.75.0.1/24 valid_lft 5000 preferred_lft 4000 metric 7 noprefixroute dev eth1
+ip address add fd77::1/64 dev eth1
+ip address add fd76::1/64 nodad metric 9 dev eth1
+ip route add 10.70.0.0/16 via 10.77.0.2 dev eth1 metric 5 mtu 1400
+ip route add 10.69.0.0/16 via 10.99.0.2 dev eth1 onlink proto static src 10.77.0.9
+ip route add 10.68.0.0/16 via inet6 fd77::2 dev eth1
+ip route add 10.67.0.0/16 via 10.77.0.2 dev eth1 table 123
+ip route add default via 10.77.0.2 dev eth1
+ip -6 route add fd66::/64 via fd77::2 dev eth1 metric 512
+ip -6 route add fd65::/64 dev eth1 table 123
+"""
+
+
+def link(how: str) -> str:
+    """Take an interface's addresses and routes, put them back; what is different then."""
+    subprocess.run(["sh", "-c", FURNISH], check=True)
+    nic = Nic()
+    # As it shows up again, a route over both families among them.
+    shown = "ip address show dev eth1; ip route show table all; ip -6 route show table all"
+    looks = []
+    for _ in range(2):
+        text = subprocess.run(["sh", "-c", shown], capture_output=True, text=True).stdout
+        looks.append(sorted(re.sub(r"valid_lft \d+sec preferred_lft \d+sec", "", text).split("\n")))
+        if len(looks) == 1:
+            then = nic.link("eth1")
+            subprocess.run(["sh", "-ec", how], check=True)
+            lost = nic.link("eth1")
+            if not links.different(then, lost):
+                return "nothing was lost"
+            for action in links.put_back("link", "eth1", then, lost):
+                nic.perform(action)
+    return difference("\n".join(looks[0]), "\n".join(looks[1])) + "; ".join(
+        links.different(then, nic.link("eth1"))
+    )
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "link":
+        print(link(sys.argv[2]))
+        sys.exit()
     chance = random.Random(int(sys.argv[2]))
     for number in range(int(sys.argv[3])):
         print(json.dumps(case(Path(sys.argv[1]) / str(number), chance)), flush=True)

@@ -164,7 +164,7 @@ def test_steps_of_jobs(proc: Proc) -> None:
     proc.add(8, "slurmstepd", title="slurmstepd: [55")
     proc.add(9, "slurmstepd", title="slurmstepd: [x.0]")
     # An upgrade of Slurm replaces the file of steps that run.
-    proc.add(10, "slurmstepd", title="slurmstepd: [77.0]", exe="slurmstepd (deleted)")
+    proc.add(10, "slurmstepd", title="slurmstepd: [77.0]", exe="slurmstepd-wlm (deleted)")
     (proc.folder / "self").mkdir()
     assert sorted(owner.steps()) == ["123", "1234", "77"]
     assert owner.has_steps("123")

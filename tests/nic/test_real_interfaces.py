@@ -236,6 +236,25 @@ def without_handles(text: str) -> list[str]:
             for line in text.splitlines()]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "how",
+    [
+        "ip link set eth1 down; ip address flush dev eth1",
+        "ip link set eth1 down",
+        "ip -4 address flush dev eth1; ip address add 169.254.3.4/16 dev eth1",
+        "ip link set eth1 down; ip link set eth1 address 02:00:00:00:00:77",
+        "ip address add 10.79.0.1/24 dev eth1; ip route add 10.80.0.0/16 via 10.79.0.2",
+    ],
+)
+def test_addresses_and_routes_come_back(place: Place, how: str) -> None:
+    answer = subprocess.run(
+        place.inside(sys.executable, str(INSIDE), "link", how),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.strip() == ""
+
+
 def test_the_nodes_own_interfaces_are_refused(place: Place) -> None:
     """Guards look at what the namespace really has."""
     subprocess.run(place.inside("ip", "route", "add", "default", "via", "10.77.0.2"), check=True)

@@ -46,8 +46,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 PROFILES = sorted(SETTINGS)
 SOME = st.sampled_from(PROFILES)
-DEATHS = st.one_of(st.none(), st.integers(0, 40))
-REFUSALS = st.sampled_from(["", "mtu", "coalesce.rx-usecs", "channels.combined", "rps_cpus",
+# Most go well, or hardly any job would ever run.
+DEATHS = st.one_of(st.none(), st.none(), st.integers(0, 80))
+FULL = st.sampled_from([False] * 5 + [True])
+REFUSALS = st.sampled_from([""] * 9 + ["mtu", "coalesce.rx-usecs", "channels.combined", "rps_cpus",
                             "feature.tx-checksumming", "ring.rx", "egress_bit_s"])  # fmt: skip
 
 
@@ -138,8 +140,17 @@ class Node(RuleBasedStateMachine):
         job = Job(str(self.number), "0", "1000")
         self.jobs.append(Running(job, profile, FakeWorld(self.simulation, self.slurmd)))
 
+    @precondition(lambda self: self.slurmd and not self.drained and self.is_idle())
+    @rule(profile=SOME, death=DEATHS)
+    def start_job(self, profile: str, death: int | None) -> None:
+        self.allocate(profile, False)
+        self.run_prolog(death, "", False, False)
+
+    def is_idle(self) -> bool:
+        return all(one.state == "gone" for one in self.jobs)
+
     @precondition(lambda self: any(one.state == "prolog" and one.prolog for one in self.jobs))
-    @rule(death=DEATHS, refused=REFUSALS, full=st.booleans(), epilog_meanwhile=st.booleans())
+    @rule(death=DEATHS, refused=REFUSALS, full=FULL, epilog_meanwhile=st.booleans())
     def run_prolog(
         self, death: int | None, refused: str, full: bool, epilog_meanwhile: bool
     ) -> None:
@@ -213,7 +224,7 @@ class Node(RuleBasedStateMachine):
         running.state = "ended"
 
     @precondition(lambda self: self.slurmd and any(one.state == "ended" for one in self.jobs))
-    @rule(death=DEATHS, twice=st.booleans(), full=st.booleans())
+    @rule(death=DEATHS, twice=st.booleans(), full=FULL)
     def run_epilog(self, death: int | None, twice: bool, full: bool) -> None:
         running = next(one for one in self.jobs if one.state == "ended")
         self.store.full = full
@@ -310,6 +321,7 @@ class Node(RuleBasedStateMachine):
 
     # -- what befalls a node
 
+    @precondition(lambda self: self.in_force() or self.orphans)
     @rule()
     def reboot(self) -> None:
         self.simulation.boot += 1
@@ -322,6 +334,7 @@ class Node(RuleBasedStateMachine):
         self.slurmd = None
         self.start_slurmd(None)
 
+    @precondition(lambda self: self.in_force())
     @rule(both=st.booleans(), cut=st.integers(0, 200))
     def damage_journal(self, both: bool, cut: int) -> None:
         for name in (JOURNAL, SECOND) if both else (JOURNAL,):
@@ -330,10 +343,12 @@ class Node(RuleBasedStateMachine):
                 path.write_bytes(path.read_bytes()[:cut])
                 self.damaged = self.was_damaged = self.damaged or both
 
+    @precondition(lambda self: not self.is_idle())
     @rule(mtu=st.sampled_from([4000, 9000]))
     def edit_profile(self, mtu: int) -> None:
         self.policy = policy(mtu)
 
+    @precondition(lambda self: self.drained)
     @rule()
     def operator_resumes(self) -> None:
         """After having looked: the node's own means say that it is clean."""
@@ -344,6 +359,7 @@ class Node(RuleBasedStateMachine):
                 self.drained = False
             self.simulation.kill(world.me)
 
+    @precondition(lambda self: self.jobs)
     @rule(seconds=st.sampled_from([1.0, 100.0]))
     def time_passes(self, seconds: float) -> None:
         self.simulation.time += seconds
@@ -414,7 +430,7 @@ class ObligingNode(Node):
 
 LONG = settings(
     max_examples=int(os.environ.get("SEATRIAL_EXAMPLES", "150")),
-    stateful_step_count=30,
+    stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )

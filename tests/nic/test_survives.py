@@ -106,8 +106,7 @@ def test_cancelled_in_the_prolog(fleet: Fleet, before: dict[str, str]) -> None:
 
 def test_cancelled_while_it_runs(fleet: Fleet, before: dict[str, str]) -> None:
     def one(node: str) -> None:
-        job = fleet.submit(node, "sleep 60")
-        fleet.wait_for_batch(node, job)
+        job = fleet.start(node, "sleep 60")
         fleet.pause(0.5)
         fleet.slurm("scancel", job)
         fleet.wait_for_end(job)
@@ -180,8 +179,7 @@ def test_slurmd_dies_while_the_job_runs(fleet: Fleet, before: dict[str, str]) ->
 
     def one(node: str) -> None:
         lasts = fleet.random.choice((0.5, 4))
-        job = fleet.submit(node, f"sleep {lasts}")
-        fleet.wait_for_batch(node, job)
+        job = fleet.start(node, f"sleep {lasts}")
         fleet.pause(0.3)
         fleet.kill_slurmd(node)
         fleet.pause(1.5)
@@ -197,8 +195,7 @@ def test_slurmd_dies_while_the_job_runs(fleet: Fleet, before: dict[str, str]) ->
 
 def test_slurmd_dies_in_the_epilog(fleet: Fleet, before: dict[str, str]) -> None:
     def one(node: str) -> bool:
-        job = fleet.submit(node, "sleep 30")
-        fleet.wait_for_batch(node, job)
+        job = fleet.start(node, "sleep 30")
         slurmd = fleet.pids(node, "slurmd", "-D")
         fleet.slurm("scancel", job)
         fleet.wait(f"{node} ends", lambda: fleet.state_of(job) != "RUNNING")
@@ -220,8 +217,7 @@ def test_slurmd_dies_in_the_epilog(fleet: Fleet, before: dict[str, str]) -> None
 @pytest.mark.parametrize("step", ["extern", "batch", ""])
 def test_slurmstepd_dies(fleet: Fleet, before: dict[str, str], step: str) -> None:
     def one(node: str) -> None:
-        job = fleet.submit(node, "sleep 20")
-        fleet.wait_for_batch(node, job)
+        job = fleet.start(node, "sleep 20")
         fleet.pause(0.3)
         fleet.kill(fleet.pids(node, "slurmstepd", f"[{job}.{step}"))
         # Slurm may not notice for long: it is the user who gives up.

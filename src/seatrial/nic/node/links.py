@@ -247,8 +247,9 @@ def make_bond(bond: Dict[str, Any], links: Dict[str, Link], mtu: Optional[int]) 
         actions.append(command("bond", "ip", "link", "set", "dev", name, "mtu", str(mtu)))
     for member in members:
         actions += [
-            command("bond", "ip", "address", "flush", "dev", member),
+            # Down first: what is up without link-local addresses would not get them again.
             command("bond", "ip", "link", "set", "dev", member, "down"),
+            command("bond", "ip", "address", "flush", "dev", member),
             command("bond", "ip", "link", "set", "dev", member, "master", name),
         ]
     first = links[members[0]]

@@ -116,7 +116,8 @@ def steps() -> Iterator[str]:
         # Anybody can give a process this title, and would keep a profile in force by it.
         job = title[len("slurmstepd: [") :].partition(".")[0]
         ours = title.startswith("slurmstepd: [") and job.isdigit() and "." in title
-        if ours and _of_root(pid) and _program(pid) == "slurmstepd":
+        # Distributions add to the file's name: slurmstepd-wlm.
+        if ours and _of_root(pid) and _program(pid).startswith("slurmstepd"):
             yield job
 
 

@@ -16,7 +16,7 @@ from . import changes, values
 from .errors import Late, NicError, Refused, SettingRefused, Unrestored
 from .owner import GRACE_S
 from .store import Busy, Damaged, Store, Tombstone
-from .work import Journal, Work
+from .work import Journal, Work, sentences
 
 BY_HAND = "by hand"
 #: of the lock: longer than any change takes, shorter than PrologEpilogTimeout
@@ -57,7 +57,7 @@ class Session:
         other is in force. Raises NicError: the job must not start here then.
 
         ``profile`` is the policy's of that name unless it is given."""
-        with self.store.lock(LOCK_S), self._explaining("job %s" % job.id):
+        with self.store.lock(LOCK_S), self._explaining("job %s" % job.id, job.id == BY_HAND):
             self.store.sweep(self.world.now(), self.world.boot_id())
             self._refuse_the_dead(job)
             if not self._make_way(job, name):
@@ -66,13 +66,16 @@ class Session:
                 self._apply(job, str(name), profile or self.policy.profile(name))
 
     @contextlib.contextmanager
-    def _explaining(self, who: str) -> Any:
+    def _explaining(self, who: str, by_hand: bool = False) -> Any:
+        """Keep the reason of an error for the operator, who has it on the terminal already where
+        something was only refused by hand."""
         try:
             yield
         except Late:
             raise
         except (NicError, OSError) as error:
-            self.store.explain("%s: %s" % (who, error))
+            if not by_hand or not isinstance(error, Refused):
+                self.store.explain("%s: %s" % (who, error))
             raise
 
     def _refuse_the_dead(self, job: Job) -> None:
@@ -294,7 +297,7 @@ class Session:
                 return "the node was booted since: nothing to undo; " + self._look_for_drift()
             if not force and self.owner_lives(journal):
                 return "NIC profile %s is in force for %s" % (journal["profile"], _whose(journal))
-            self.give_back(journal, "its owner has ended")
+            self.give_back(journal, "undone by hand" if force else "its owner has ended")
             return "NIC profile %s of %s was undone" % (journal["profile"], _whose(journal))
 
     def _look_for_drift(self) -> str:
@@ -361,7 +364,8 @@ class Session:
             return
         found = self._node_left(baseline)
         for interface in sorted(set(parts) & set(baseline["interfaces"])):
-            found += self.work.left(interface, baseline["interfaces"][interface], "at boot")
+            then, now = baseline["interfaces"][interface], parts[interface]["before"]
+            found += sentences(interface, values.to_put_back(then, now), "at boot")
         if found:
             raise Refused(_unowned(found))
 

@@ -127,7 +127,9 @@ class Work:
                     break
                 for action in actions:
                     self.nic.perform(action)
-            left = values.differences(target, self.nic.read(interface))
+            else:
+                state = self.nic.read(interface)
+            left = values.differences(target, state)
             if left:
                 raise SettingRefused(
                     "%s %s" % (interface, left[0].setting),
@@ -296,11 +298,7 @@ class Work:
 
     def left(self, interface: str, before: Dict[str, Any], when: str) -> List[str]:
         """Sentences on what of an interface is not as it was."""
-        return [
-            "%s: %s is %s, was %s %s"
-            % (interface, one.setting, values.shown(one.found), values.shown(one.wanted), when)
-            for one in values.to_put_back(before, self.nic.read(interface))
-        ]
+        return sentences(interface, values.to_put_back(before, self.nic.read(interface)), when)
 
     def try_all(self, actions: List[changes.Action], said: List[str]) -> None:
         """Perform all, also those after one that fails: the verification tells what is left."""
@@ -310,6 +308,15 @@ class Work:
             except SettingRefused as error:
                 if str(error) not in said:
                     said.append(str(error))
+
+
+def sentences(interface: str, found: List[values.Difference], when: str) -> List[str]:
+    """``eth1: mtu is 1400, was 1500 at boot`` for each difference."""
+    return [
+        "%s: %s is %s, was %s %s"
+        % (interface, one.setting, values.shown(one.found), values.shown(one.wanted), when)
+        for one in found
+    ]
 
 
 def _plain(settings: Dict[str, Any]) -> Dict[str, Any]:

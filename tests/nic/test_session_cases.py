@@ -1,0 +1,343 @@
+"""Single cases of the state machine, each step of them: what random orders would rarely meet."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_node import FakeNic, FakeWorld, Fuse, Killed, MortalStore, OpenGuard, Simulation
+from test_session_machine import SETTINGS, policy
+
+from seatrial.nic.node.errors import Late, NicError, Refused, Unrestored
+from seatrial.nic.node.session import BY_HAND, GRACE_S, Job, Session
+from seatrial.nic.node.store import JOURNAL, SECOND, Busy, Tombstone
+
+JOB = Job("7", "0", "1000")
+OTHER = Job("8", "0", "1000")
+NAMES = [name for name in sorted(SETTINGS) if name != "default"]
+
+
+class Node:
+    def __init__(self, folder: Path) -> None:
+        self.fuse = Fuse()
+        self.nic = FakeNic(self.fuse)
+        self.store = MortalStore(folder / "state", self.fuse)
+        self.simulation = Simulation()
+        self.slurmd = self.simulation.spawn()
+        self.before = self.nic.exact()
+
+    def session(self, world: FakeWorld | None = None) -> Session:
+        world = world or FakeWorld(self.simulation, self.slurmd)
+        return Session(policy(), self.store, self.nic, world, OpenGuard())
+
+    def check_clean(self) -> None:
+        assert self.nic.exact() == self.before
+        assert self.store.journal() is None
+
+    def check_written_down(self) -> None:
+        """What differs is in the journal, and so is what it was."""
+        if self.nic.exact() != self.before:
+            assert self.store.journal() is not None
+
+    def slurmd_dies(self) -> None:
+        self.simulation.living.clear()
+        self.slurmd = self.simulation.spawn()
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """In memory where that can be: all is synced again and again."""
+    shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=shared) as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def node(folder: Path) -> Node:
+    return Node(folder)
+
+
+def each_step(folder: Path, act: Callable[[Node], Any]) -> Iterator[tuple[Node, int]]:
+    """A fresh node for each operation of ``act``, with that operation's number."""
+    first = Node(folder / "first")
+    first.fuse.left = 10_000
+    act(first)
+    for number in range(10_000 - (first.fuse.left or 0)):
+        yield Node(folder / str(number)), number
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_prolog_that_dies_at_any_step(folder: Path, name: str) -> None:
+    for node, step in each_step(folder, lambda one: one.session().take(JOB, name)):
+        node.fuse.left = step
+        with pytest.raises(Killed):
+            node.session().take(JOB, name)
+        node.check_written_down()
+        # It may end by the next job, by the Epilog, or by the node itself.
+        if step % 3 == 0:
+            node.slurmd_dies()
+            node.session().take(OTHER, "default")
+        elif step % 3 == 1:
+            node.session().give_up(JOB, True)
+        else:
+            node.slurmd_dies()
+            node.session().recover(0.0)
+        node.check_clean()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_epilog_that_dies_at_any_step(folder: Path, name: str) -> None:
+    def whole(one: Node) -> None:
+        one.session().take(JOB, name)
+        one.fuse.left = 10_000
+        one.session().give_up(JOB, True)
+
+    for node, step in each_step(folder, whole):
+        node.session().take(JOB, name)
+        node.fuse.left = step
+        with pytest.raises(Killed):
+            node.session().give_up(JOB, True)
+        node.check_written_down()
+        if step % 2:
+            node.session().give_up(JOB, True)
+        else:
+            node.slurmd_dies()
+            node.session().recover(0.0)
+        node.check_clean()
+
+
+@pytest.mark.parametrize("how", ["epilog", "slurmd"])
+def test_nobody_waits_any_more_at_any_step(folder: Path, how: str) -> None:
+    """The Epilog comes to the lock, or slurmd dies, while the Prolog works: it leaves nothing."""
+    late = 0
+    for node, step in each_step(folder, lambda one: one.session().take(JOB, "bulk")):
+
+        def happens(node: Node = node) -> None:
+            if how == "epilog":
+                world = FakeWorld(node.simulation, node.slurmd)
+                grave = Tombstone(world.started, world.boot_id())
+                node.store.bury(JOB.id, JOB.restart, grave)
+            else:
+                node.simulation.kill(node.slurmd)
+
+        node.fuse.left, node.fuse.hook = step, happens
+        try:
+            node.session().take(JOB, "bulk")
+        except Late:
+            late += 1
+            node.check_clean()
+            assert node.store.reason() is None
+        else:
+            # It was done by then, and whoever came finds the journal.
+            journal = node.store.journal()
+            assert journal is not None
+            assert journal["phase"] == "applied"
+            assert late
+    assert late
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("setting", ["mtu", "coalesce.rx-usecs", "rps_cpus", "egress_bit_s"])
+def test_a_refusal_is_rolled_back_and_named(node: Node, name: str, setting: str) -> None:
+    node.nic.refuses = {setting}
+    if setting in SETTINGS[name]:
+        word = "rps.rx-0" if setting == "rps_cpus" else setting.replace(".", r"\.")
+        with pytest.raises(Refused, match=f"{name}: .*{word}.*all was put back"):
+            node.session().take(JOB, name)
+        assert setting.partition("_")[0] in (node.store.reason() or "")
+    else:
+        node.session().take(JOB, name)
+        node.session().give_up(JOB, True)
+    node.check_clean()
+
+
+# -- a boot
+
+
+@pytest.mark.parametrize("how", ["take", "give_up", "recover"])
+def test_what_a_boot_changed_is_not_put_back(node: Node, how: str) -> None:
+    """The node came up with another MTU than it had: the old journal has no say any more."""
+    node.session().take(JOB, "jumbo")
+    node.simulation.boot += 1
+    node.simulation.living.clear()
+    node.slurmd = node.simulation.spawn()
+    node.nic.reboot()
+    node.nic.raw["mtu"] = 4000
+    node.before = node.nic.exact()
+    session = node.session()
+    {
+        "take": lambda: session.take(OTHER, "default"),
+        "give_up": lambda: session.give_up(JOB, True),
+        "recover": lambda: session.recover(0.0),
+    }[how]()
+    node.check_clean()
+
+
+def test_a_grave_of_an_earlier_boot_says_nothing(node: Node) -> None:
+    """Its time is of another clock, which may be ahead."""
+    node.store.bury(JOB.id, JOB.restart, Tombstone(10**6, "boot-0"))
+    node.session().take(JOB, "jumbo")
+    assert node.nic.raw["mtu"] == 9000
+
+
+# -- owners
+
+
+def test_an_epilog_waits_for_the_steps_of_its_job(node: Node) -> None:
+    node.session().take(JOB, "jumbo")
+    node.simulation.steps.add(JOB.id)
+    world = FakeWorld(node.simulation, node.slurmd)
+    naps = []
+
+    def sleep(seconds: float) -> None:
+        naps.append(node.nic.raw["mtu"])
+        node.simulation.time += seconds
+        if len(naps) == 5:
+            node.simulation.steps.clear()
+
+    world.sleep = sleep  # type: ignore[method-assign]
+    node.session(world).give_up(JOB, True)
+    assert naps == [9000] * 5
+    node.check_clean()
+
+
+def test_steps_that_do_not_end_keep_the_node_out(node: Node) -> None:
+    node.session().take(JOB, "jumbo")
+    node.simulation.steps.add(JOB.id)
+    with pytest.raises(Unrestored, match="processes of job 7 still run"):
+        node.session().give_up(JOB, True)
+    assert node.nic.raw["mtu"] == 9000
+    node.simulation.steps.clear()
+    node.session().give_up(JOB, True)
+    node.check_clean()
+
+
+def test_what_was_applied_by_hand_outlives_everything_but_restore(node: Node) -> None:
+    node.session(FakeWorld(node.simulation, None)).take(Job(BY_HAND, "0", "0"), "jumbo")
+    node.slurmd_dies()
+    node.simulation.time += 10 * GRACE_S
+    assert "by hand" in node.session().recover(0.0)
+    with pytest.raises(Refused, match="by hand"):
+        node.session().take(JOB, "default")
+    assert node.nic.raw["mtu"] == 9000
+    node.session().recover(0.0, force=True)
+    node.check_clean()
+
+
+def test_a_job_that_is_about_to_have_its_steps_is_left_alone(node: Node) -> None:
+    node.session().take(JOB, "jumbo")
+    with pytest.raises(Refused, match="in force for job 7"):
+        node.session().take(OTHER, "bulk")
+    assert "in force for job 7" in node.session().recover(0.0)
+    node.simulation.steps.add(JOB.id)
+    node.simulation.time += 10 * GRACE_S
+    assert "in force for job 7" in node.session().recover(0.0)
+    assert node.nic.raw["mtu"] == 9000
+    # Nor is it by another job's Epilog.
+    node.session().give_up(OTHER, True)
+    assert node.nic.raw["mtu"] == 9000
+    # One that never had any, after a while.
+    node.simulation.steps.clear()
+    node.simulation.living = {node.slurmd[0]}
+    assert "was undone" in node.session().recover(0.0)
+    node.check_clean()
+
+
+def test_a_slurmd_that_dies_takes_no_running_jobs_profile_along(node: Node) -> None:
+    node.session().take(JOB, "jumbo")
+    node.simulation.steps.add(JOB.id)
+    node.slurmd_dies()
+    assert "in force for job 7" in node.session().recover(0.0)
+    node.simulation.steps.clear()
+    node.session().recover(0.0)
+    node.check_clean()
+
+
+def test_an_orphaned_epilog_leaves_a_later_start_of_its_job_alone(node: Node) -> None:
+    old = FakeWorld(node.simulation, node.slurmd)
+    node.slurmd_dies()
+    node.simulation.time += 1
+    node.session().take(JOB, "jumbo")
+    node.session(old).give_up(JOB, True)
+    assert node.nic.raw["mtu"] == 9000
+    node.session().give_up(JOB, True)
+    node.check_clean()
+
+
+def test_an_epilog_that_cannot_have_the_lock_drains(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.session().take(JOB, "jumbo")
+
+    def busy(_: float) -> Any:
+        raise Busy("another command works on this node's NICs")
+
+    monkeypatch.setattr(node.store, "lock", busy)
+    with pytest.raises(Unrestored, match="another command"):
+        node.session().give_up(JOB, True)
+    assert "not put back" in (node.store.reason() or "")
+
+
+# -- drift and damage
+
+
+def test_settings_that_nobody_owns_are_never_taken_for_the_nodes_own(node: Node) -> None:
+    node.session().recover(0.0)
+    node.nic.raw["mtu"] = 4000
+    for name in ("jumbo", "bulk"):
+        with pytest.raises(NicError, match="nobody owns these settings: eth1: mtu is 4000"):
+            node.session().take(JOB, name)
+    with pytest.raises(Unrestored, match="nobody owns"):
+        node.session().recover(0.0)
+    assert node.nic.raw["mtu"] == 4000
+    assert node.store.journal() is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("how", ["take", "give_up", "recover"])
+def test_a_damaged_journal_ends_in_the_state_at_boot(node: Node, name: str, how: str) -> None:
+    """Put back, verified, and yet the node is to be looked at once."""
+    seen = node.nic.state()
+    node.session().take(JOB, name)
+    for file in (JOURNAL, SECOND):
+        Path(node.store.path(file)).write_text("x")
+    session = node.session()
+    acts: dict[str, Callable[[], Any]] = {
+        "take": lambda: session.take(OTHER, "default"),
+        "give_up": lambda: session.give_up(JOB, True),
+        "recover": lambda: session.recover(0.0),
+    }
+    with pytest.raises(Unrestored, match="verified"):
+        acts[how]()
+    assert node.nic.state() == seen
+    assert node.store.journal() is None
+    node.session().recover(0.0)
+
+
+def test_a_damaged_journal_that_cannot_be_mended_stays(node: Node) -> None:
+    node.session().take(JOB, "jumbo")
+    for file in (JOURNAL, SECOND):
+        Path(node.store.path(file)).write_text("x")
+    node.nic.refuses = {"mtu"}
+    for _ in range(2):
+        with pytest.raises(Unrestored, match="mtu is 9000"):
+            node.session().recover(0.0)
+    node.nic.refuses = set()
+    with pytest.raises(Unrestored, match="verified"):
+        node.session().recover(0.0)
+    node.check_clean()
+
+
+def test_a_state_that_cannot_be_verified_keeps_its_journal(node: Node) -> None:
+    node.session().take(JOB, "bulk")
+    node.nic.refuses = {"ring.rx"}
+    with pytest.raises(Unrestored, match=r"ring\.rx is 512, was 256 before"):
+        node.session().give_up(JOB, True)
+    assert node.store.journal() is not None
+    node.nic.refuses = set()
+    node.session().give_up(JOB, True)
+    node.check_clean()
