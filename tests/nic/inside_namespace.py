@@ -74,7 +74,9 @@ class LivingWorld(World):
 def changeable(interface: str) -> list[str]:
     text = subprocess.run(["ethtool", "-k", interface], capture_output=True, text=True).stdout
     fixed = readers.fixed_features(text)
-    found = [key for key in readers.features(text) if key not in fixed]
+    state = readers.features(text)
+    # Not those that were asked for in vain already.
+    found = [key for key in state if key not in fixed and " " not in state[key]]
     # Those that ethtool only sums up, and one that the kernel may take back.
     return sorted(set(found) - values.DERIVED_FEATURES - {"feature.hw-tc-offload"})
 

@@ -122,7 +122,7 @@ def test_random_settings_there_and_back(place: Place, tmp_path: Path) -> None:
     assert len(found) == CASES
     wrong = [one for one in found if one["error"]]
     assert not wrong, f"seed {SEED}: {wrong[0]}"
-    assert sum(one["changed"] for one in found) > CASES // 3, "hardly anything was set"
+    assert sum(one["changed"] for one in found) > CASES // 5, "hardly anything was set"
     refused = [one["refused"] for one in found if one["refused"]]
     assert refused
     assert all("all was put back" in one for one in refused)

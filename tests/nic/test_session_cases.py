@@ -230,9 +230,12 @@ def test_what_was_applied_by_hand_outlives_everything_but_restore(node: Node) ->
 
 def test_a_job_that_is_about_to_have_its_steps_is_left_alone(node: Node) -> None:
     node.session().take(JOB, "jumbo")
-    with pytest.raises(Refused, match="in force for job 7"):
-        node.session().take(OTHER, "bulk")
-    assert "in force for job 7" in node.session().recover(0.0)
+    for _ in range(2):
+        with pytest.raises(Refused, match="in force for job 7"):
+            node.session().take(OTHER, "bulk")
+        assert "in force for job 7" in node.session().recover(0.0)
+        # Between the end of its Prolog and its first step there is no process of it.
+        node.simulation.living = {node.slurmd[0]}
     node.simulation.steps.add(JOB.id)
     node.simulation.time += 10 * GRACE_S
     assert "in force for job 7" in node.session().recover(0.0)
@@ -340,4 +343,37 @@ def test_a_state_that_cannot_be_verified_keeps_its_journal(node: Node) -> None:
     assert node.store.journal() is not None
     node.nic.refuses = set()
     node.session().give_up(JOB, True)
+    node.check_clean()
+
+
+# -- drivers
+
+
+def test_a_driver_that_forgets_one_setting_with_another(node: Node) -> None:
+    """Only a second look finds it, when applying as when restoring."""
+    real = node.nic._set
+
+    def forgetful(key: str, value: Any, name: str = "") -> None:
+        real(key, value, name)
+        if key.startswith("coalesce."):
+            node.nic.raw["ring.rx"] = 256
+
+    node.nic._set = forgetful  # type: ignore[method-assign]
+    node.session().take(JOB, "bulk")
+    assert node.nic.raw["ring.rx"] == 512
+    node.session().give_up(JOB, True)
+    node.check_clean()
+
+
+@pytest.mark.parametrize("setting", ["mtu", "coalesce.rx-usecs", "ring.rx", "qdisc"])
+def test_a_driver_that_says_yes_and_does_nothing(node: Node, setting: str) -> None:
+    real = node.nic._set
+
+    def deaf(key: str, value: Any, name: str = "") -> None:
+        if key != setting:
+            real(key, value, name)
+
+    node.nic._set = deaf  # type: ignore[method-assign]
+    with pytest.raises(Refused, match=r"bulk: .* set to .*, found .*; all was put back"):
+        node.session().take(JOB, "bulk")
     node.check_clean()
