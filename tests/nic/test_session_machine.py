@@ -356,7 +356,8 @@ class Node(RuleBasedStateMachine):
             world = FakeWorld(self.simulation, self.slurmd)
             with contextlib.suppress(NicError, OSError):
                 self.session(world).recover(0.0)
-                self.drained = False
+                # Shortly after a Prolog, its job may still be about to start: then it says so.
+                self.drained = self.in_force() is not None
             self.simulation.kill(world.me)
 
     @precondition(lambda self: self.jobs)
