@@ -6,6 +6,7 @@ from reframe.core.builtins import parameter
 from seatrial.checks import context
 from seatrial.checks.base import Check, Step
 from seatrial.results.parsers import npb
+from seatrial.site import programs
 
 
 @rfm.simple_test
@@ -18,7 +19,7 @@ class NodeCompute(Check):
     proves_path = False  # it sends nothing
 
     def steps(self):
-        command = [*self.program("npb_ep"), "1", self.settings.problem_class]
+        command = programs.npb(self.programs, f"ep.{self.settings.problem_class}", 1)
         return [
             Step(f"ep-{node}-{run}", command, nodes=1, nodelist=f"$SEATRIAL_NODE_{node}",
                  place="nodes")

@@ -1,4 +1,4 @@
-"""NAS Parallel Benchmarks: IS (communication-bound) and EP (compute-bound)."""
+"""NAS Parallel Benchmarks: from IS (communication-bound) to EP (compute-bound)."""
 
 import reframe as rfm
 from reframe.core.builtins import parameter
@@ -6,6 +6,7 @@ from reframe.core.builtins import parameter
 from seatrial.checks import context
 from seatrial.checks.base import Check, Step
 from seatrial.results.parsers import npb
+from seatrial.site import programs
 
 
 @rfm.simple_test
@@ -21,12 +22,12 @@ class NPB(Check):
         ranks = self.num_nodes * settings.ranks_per_node
         return [
             Step(
-                f"npb-{kernel}",
-                [*self.program(f"npb_{kernel}"), str(ranks), settings.problem_class],
-                variant=f"{kernel}.{settings.problem_class}",
+                f"npb-{variant.partition('.')[0]}",
+                programs.npb(self.programs, variant, ranks),
+                variant=variant,
                 tasks_per_node=settings.ranks_per_node,
             )
-            for kernel in settings.kernels
+            for variant in self.variants()
         ]
 
     def parse(self, step, folder):

@@ -20,9 +20,11 @@ class Stream(Check):
     def steps(self):
         settings = self.settings
         server = [*self.program("iperf3"), "-s", "-1", "-p", str(PORT)]
+        total = settings.total_bytes
+        length = ["-t", str(settings.seconds)] if total is None else ["-n", str(total)]
         client = [
             *self.program("iperf3"), "-c", "{address}", "-p", str(PORT), "-J",
-            "-t", str(settings.seconds), "-l", str(settings.message_bytes),
+            *length, "-l", str(settings.message_bytes),
         ]  # fmt: skip
         return [Step("stream", self.pair("stream", server, client, PORT), nodes=2)]
 

@@ -1,8 +1,9 @@
 """What all tests share: which of them can run on this machine, and saying so when they cannot.
 
-The markers ``root``, ``slurm`` and ``stack`` name what a test needs. Where it is missing the test
-is skipped, and the summary counts it. With CI=true in the environment nothing may be skipped that
-a set-up could have made possible: such a test fails.
+The markers ``root``, ``slurm``, ``stack`` and ``spack`` name what a test needs. Where it is missing
+the test is skipped, and the summary counts it. With CI=true in the environment nothing may be
+skipped that a set-up could have made possible: such a test fails. Spack is on GitHub only, so
+tests of it may be skipped there too.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ import pytest
 from seatrial.errors import SeatrialError
 from seatrial.lab.programs import check_machine, check_root
 from seatrial.stack import load_stack
+from seatrial.stack.spack.places import check_spack
 
 NEEDS = {
     "root": check_root,
     "slurm": lambda: check_machine(accounting=True),
     "stack": load_stack,
+    "spack": check_spack,
 }
 #: beginnings of reasons to skip that no set-up of this machine could change
-UNAVOIDABLE = ("this release has no ",)
+UNAVOIDABLE = ("this release has no ", "spack: ")
 
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so all that they
@@ -74,7 +77,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """How many tests were not run, by what was missing, and why."""
     skipped = Counter(reason_of(report) for report in terminalreporter.stats.get("skipped", []))
     if not skipped:
-        terminalreporter.write_line("skipped: none; root, slurm and stack are all here")
+        terminalreporter.write_line(f"skipped: none; {', '.join(NEEDS)} are all here")
         return
     terminalreporter.section("not run")
     for marker in NEEDS:

@@ -13,7 +13,9 @@ from seatrial.results.parsers.base import Parsed, ParseError
 from seatrial.results.record import Counters, Metric, PathProof
 
 LINE = "net\t100.5\t103.0\t0\t60\n"
-STEP = SimpleNamespace(name="net", nodes=2, variant="", place=None)
+STEP = SimpleNamespace(
+    name="net", nodes=2, variant="", place=None, proves_path=True, command=["net"]
+)
 
 
 def side(node, count, time=1.0):
@@ -196,3 +198,13 @@ def test_best_of():
     lower = [metric(v, "lower") for v in (3, 1, 2)]
     higher = [metric(v, "higher", "n1") for v in (3, 1, 4)]
     assert [m.value for m in evidence.best_of(lower + higher)] == [1, 4]
+
+
+def test_hash_of_the_packages_that_the_steps_ran():
+    packages = {
+        name: {"name": name, "version": "1", "hash": digest, "prefix": f"/opt/{name}-1"}
+        for name, digest in (("npb", "abc"), ("npbx", "def"))
+    }
+    check = SimpleNamespace(current_environ=SimpleNamespace(extras={"packages": packages}))
+    step = SimpleNamespace(command=["/usr/bin/env", "A=1", "/opt/npb-1/bin/is.S.x"])
+    assert evidence.packages_used(check, [evidence.StepEvidence(step)]) == {"npb": "1/abc"}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from seatrial.results.parsers import Parsed, hpcc, hpl, imb, iperf3, netpipe, npb, osu
+from seatrial.results.parsers import Parsed, hpcc, hpl, imb, iperf3, mpbench, netpipe, npb, osu
 
 DATA = Path(__file__).parent / "data"
 MSGLEN = [0, 8, 1000, 65536]
@@ -20,6 +20,7 @@ CASES: dict[str, Callable[[str], Parsed]] = {
     "imb_38.txt": imb.parse,
     "imb_len.txt": partial(imb.parse, sizes=MSGLEN),
     "hpccoutf.txt": hpcc.parse,
+    "hpccoutf_dgemm.txt": hpcc.parse_dgemm,
     "iperf3_fwd.json": iperf3.parse,
     "iperf3_rev.json": iperf3.parse,
     "npb_is_S2.txt": npb.parse,
@@ -31,6 +32,12 @@ CASES: dict[str, Callable[[str], Parsed]] = {
     "osu_py_multi_lat.txt": osu.parse,
     "osu_py_alltoall.txt": osu.parse,
     "osu_py_barrier.txt": osu.parse,
+    **{
+        f"mpbench_{option[1]}.txt": partial(
+            mpbench.parse, mode=mode, largest=4096, iterations=20, repeats=2, ranks=2
+        )
+        for mode, option in mpbench.OPTIONS.items()
+    },
     "constructed_xhpl.txt": hpl.parse,
     "constructed_npb_ft_A4.txt": npb.parse,
     "constructed_npb_cg_A4.txt": npb.parse,

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import parser_cases as cases
 import pytest
 
-from seatrial.results.parsers import Parsed, ParseError, hpcc, hpl, imb, iperf3, netpipe, npb, osu
+from seatrial.results.parsers import (
+    Parsed,
+    ParseError,
+    hpcc,
+    hpl,
+    imb,
+    iperf3,
+    mpbench,
+    netpipe,
+    npb,
+    osu,
+)
 from seatrial.results.parsers.volume import per_repetition
 
 read, text = cases.read, cases.text
@@ -372,3 +384,49 @@ def test_netpipe_refuses_a_size_out_of_its_order() -> None:
     lines[row] = "  7:      95 bytes   4102 times -->     64.45 Mbps in      11.25 usec"
     with pytest.raises(ParseError, match="expected 96 bytes here, found 95"):
         netpipe.parse("\n".join(lines), upper=1000)
+
+
+def test_mpbench_turns_its_rates_into_times() -> None:
+    trip = read("mpbench_r.txt")
+    # the rows of 4 B: 105820.109375 and 108108.109375 transactions per second
+    assert trip.value("latency_us") == pytest.approx(0.5e6 / 106964.109375)
+    sizes = sum(4 << i for i in range(11))  # 4 B to 4 KiB
+    assert trip.moved_bytes == 2 * 20 * 2 * sizes
+    assert read("mpbench_l.txt").value("gap_us") == pytest.approx((3.6 + 3.35) / 2)
+    assert read("mpbench_l.txt").moved_bytes == 20 * 2 * sizes
+    everyone = read("mpbench_a.txt")
+    # 8 B at (1370.614014 + 1407.657715) / 2 KB/s of 1024 B
+    assert everyone.value("alltoall_8B_us") == pytest.approx(8 / (1389.1358645 * 1024) * 1e6)
+    assert set(values(everyone)) == {"alltoall_8B_us", "alltoall_4096B_us"}
+    # half of each buffer goes to the other rank, and as much comes back
+    assert everyone.moved_bytes == 20 * 2 * sizes
+    assert everyone.curves[0].points[-1][0] == 4096
+
+
+def test_mpbench_needs_every_row() -> None:
+    rows = text("mpbench_b.txt").splitlines(keepends=True)
+    kept = partial(mpbench.parse, mode="bandwidth", iterations=20, ranks=2)
+    assert kept("".join(rows), largest=4096, repeats=2).value("bandwidth_MB_s") > 0
+    for wrong in ({"largest": 8192, "repeats": 2}, {"largest": 4096, "repeats": 1}):
+        with pytest.raises(ParseError):
+            kept("".join(rows), **wrong)
+    with pytest.raises(ParseError, match=r"line 1: .*above zero"):
+        kept("4 0.000000\n" + "".join(rows[1:]), largest=4096, repeats=2)
+
+
+def test_hpcc_asked_for_dgemm_alone() -> None:
+    found = read("hpccoutf_dgemm.txt")
+    assert values(found) == {"dgemm_GFLOPS": 27.4812}
+    assert (found.facts["dgemm"], found.facts["dgemm_N"]) == ("StarDGEMM", 407)
+    assert found.moved_bytes == 0
+    with pytest.raises(ParseError, match="HPL"):
+        hpcc.parse(text("hpccoutf_dgemm.txt"))
+
+
+def test_mpbench_after_what_the_mpi_says_of_its_path() -> None:
+    said = "[0] MPI startup(): PMI API: pmi2\nlibfabric provider: tcp\n"
+    read_one = partial(mpbench.parse, mode="gap", largest=4096, iterations=20, repeats=2, ranks=2)
+    rows = text("mpbench_l.txt")
+    assert read_one(said + rows).metrics == read("mpbench_l.txt").metrics
+    with pytest.raises(ParseError, match="found"):
+        read_one(rows.replace("\n", "\nlibfabric provider: tcp\n", 1))

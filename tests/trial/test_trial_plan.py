@@ -122,3 +122,15 @@ def test_reframe_is_offered_exactly_what_is_planned(site, stack, monkeypatch, tm
     chosen = select(site, Selection(checks=("netpipe", "stream"), transports=("mpich-ofi",)))
     offers = {env["name"]: env["features"] for env in reframe._environments(chosen)}
     assert {name: found for name, found in offers.items() if found} == {"mpich-ofi": ["netpipe"]}
+
+
+def test_a_stack_with_a_program_per_kernel_and_blas_gives_what_it_has(site, stack):
+    """Spack's stack has no program that takes any kernel, class or BLAS."""
+    stack = stack.model_copy(deep=True)
+    part = stack.transports["mpich-ofi"]
+    part.programs = {"npb_is.S": ["/opt/is.S.x"], "hpcc.blis": ["/opt/hpcc"], "xhpl.blis": ["/x"]}
+    only = select(site, Selection(checks=("npb", "hpl")))
+    assert [case.variant for case in planned(only, stack)] == ["blis", "is.S"]
+    told = " ".join(not_offered(only, stack))
+    assert "npb ep.S did not run under mpich-ofi: the stack has no program" in told
+    assert "hpl openblas did not run under mpich-ofi" in told

@@ -7,7 +7,6 @@ threshold: these come from the site through ReFrame's partition and environment.
 
 from __future__ import annotations
 
-import os
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +16,11 @@ import reframe.utility.sanity as sn
 from reframe.core.builtins import parameter, run_after, run_before, sanity_function, variable
 
 from seatrial.checks import context, nic
-from seatrial.checks.evidence import collect, write_evidence
+from seatrial.checks.evidence import collect, packages_of, write_evidence
+from seatrial.nic.fit import measured_on
 from seatrial.results.parsers.base import Parsed
 from seatrial.results.record import Metric, Run
+from seatrial.site import programs
 
 NODE_FILES = Path(__file__).parent / "node"
 NODE_PYTHON = ["/usr/bin/python3", "-IS"]
@@ -46,6 +47,7 @@ class Step:
     maps: str = ""
     place: str | None = None  # "nodes": its figures belong to the nodes it ran on
     setup: list[str] = field(default_factory=list)  # shell lines run before it
+    proves_path: bool = True  # it moves a volume that the counters must show
 
 
 class Check(rfm.RunOnlyRegressionTest):
@@ -90,15 +92,26 @@ class Check(rfm.RunOnlyRegressionTest):
 
     @property
     def network(self) -> str:
-        return context.site().network_of(self.transport)
+        """The network under test: the transport's own, else the NIC profile's, else the site's."""
+        return measured_on(context.site(), self.transport, context.profile(self))
 
     @property
     def interface(self) -> str:
         return context.site().networks[self.network].interface
 
+    @property
+    def programs(self) -> dict[str, list[str]]:
+        """Program name -> the command by which the transport's stack runs it."""
+        return self.current_environ.extras["programs"]
+
     def program(self, name: str) -> list[str]:
         """The command by which the transport's stack runs a program."""
-        return list(self.current_environ.extras["programs"][name])
+        return list(self.programs[name])
+
+    def variants(self) -> list[str]:
+        """The benchmark's variants that the site wants and the stack has the programs of."""
+        blas = self.current_environ.extras["blas"]
+        return programs.available(self.benchmark, self.settings, self.programs, blas)
 
     # -- the job
 
@@ -146,7 +159,8 @@ class Check(rfm.RunOnlyRegressionTest):
     def overcommit(self, step: Step) -> dict[str, str]:
         """What makes waiting ranks sleep where a lab's nodes have more ranks than it has cores."""
         ranks = (step.nodes or self.num_nodes) * step.tasks_per_node
-        if context.site().lab and ranks > (os.cpu_count() or 1):
+        lab = context.site().lab
+        if lab and ranks > lab.cores:
             return dict(self.current_environ.extras["overcommit"])
         return {}
 
@@ -157,6 +171,13 @@ class Check(rfm.RunOnlyRegressionTest):
             *server, "--", *client,
         ]  # fmt: skip
 
+    def modules_of(self, step: Step) -> list[str]:
+        """The modules of a step's programs; none where its transport is no module either, for they
+        are found behind it."""
+        if not self.current_environ.modules:
+            return []
+        return [package["module"] for package in packages_of(self, step) if package["module"]]
+
     @run_before("run")
     def write_steps(self):
         nic.write_declared(context.profile(self), Path(self.stagedir))
@@ -165,7 +186,13 @@ class Check(rfm.RunOnlyRegressionTest):
             *(allocation_variables(held, self.num_nodes) if held else []),
             "source ./job.sh",
         ]
+        loaded: list[str] = []
         for step in self.step_list:
+            modules = self.modules_of(step)
+            if modules and modules != loaded:
+                named = " ".join(quote(module) for module in modules)
+                self.prerun_cmds.append(f"module load {named} || exit 1")
+                loaded = modules
             self.prerun_cmds += step.setup
             command = self.srun(step)
             env = {**self.overcommit(step), **step.env}

@@ -83,7 +83,7 @@ def collect(check, step, folder: Path) -> StepEvidence:
         return found.fail("sanity", f"step {step.name}: {error}{tail(folder, step.name)}")
     except OSError as error:
         return found.fail("sanity", f"step {step.name}: its output cannot be read: {error}")
-    if check.proves_path:
+    if check.proves_path and step.proves_path:
         found.proof = prove(check, step, found, folder)
         if not found.proof.crossed:
             found.fail("path", f"step {step.name}: {found.proof.reason}")
@@ -291,8 +291,31 @@ def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
     run.path = combine([found.proof for found in steps if found.proof])
     run.job.benchmark_s = sum(found.benchmark_s for found in steps)
     set_times(run, steps)
-    run.versions = {**context.versions(check), **driver_versions(steps)}
+    run.versions = {
+        **context.versions(check),
+        **packages_used(check, steps),
+        **driver_versions(steps),
+    }
     return run
+
+
+def packages_used(check, steps: list[StepEvidence]) -> dict[str, str]:
+    """Package name -> ``version/hash`` of Spack, of the packages whose files the steps ran."""
+    return {
+        package["name"]: f"{package['version']}/{package['hash']}"
+        for found in steps
+        for package in packages_of(check, found.step)
+    }
+
+
+def packages_of(check, step) -> list[dict[str, str]]:
+    """The packages of a Spack stack whose files a step's command names, each once."""
+    found = {
+        package["hash"]: package
+        for package in check.current_environ.extras.get("packages", {}).values()
+        if any(word.startswith(package["prefix"] + "/") for word in step.command)
+    }
+    return list(found.values())
 
 
 def set_times(run: Run, steps: list[StepEvidence]) -> None:

@@ -1,8 +1,7 @@
-"""``seatrial lab``: the native lab on the command line."""
+"""``seatrial lab``: the labs on the command line."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Annotated, Any
 
@@ -12,13 +11,15 @@ from rich.table import Table
 
 from seatrial.errors import InputError
 from seatrial.lab import faults, state
-from seatrial.lab.adapter import spec_for_site
+from seatrial.lab.adapter import attach, end, instance_of, is_virtual, lab_of_site
 from seatrial.lab.engine import Lab
-from seatrial.lab.spec import LOGIN, LabSpec
+from seatrial.lab.spec import LOGIN
 from seatrial.lab.status import status as lab_status
+from seatrial.lab.virtual.status import status as virtual_status
+from seatrial.site.load import load_site, site_file
 
 app = typer.Typer(
-    help="A Slurm cluster of namespaces on this machine: no hardware needed.",
+    help="A Slurm cluster on this machine, native or emulated: no hardware needed.",
     no_args_is_help=True,
 )
 fault_app = typer.Typer(
@@ -29,47 +30,55 @@ app.add_typer(fault_app, name="fault")
 Instance = Annotated[
     str, typer.Option("--instance", "-i", help="Which lab: several may run at once.")
 ]
+OfSite = Annotated[str, typer.Option("--site", "-s", help="The site that describes it.")]
+AnyInstance = Annotated[
+    str | None,
+    typer.Option("--instance", "-i", help="Which lab, where it is not named after its site."),
+]
 Node = Annotated[str, typer.Argument(help="A compute node, such as n1.")]
 
 
-def _spec(instance: str, site: str = "lab") -> LabSpec:
-    return spec_for_site(site, instance)
+def _instance(site: str, instance: str | None) -> str:
+    return instance or instance_of(load_site(site_file(site)))
 
 
 @app.command()
 def up(
-    site: Annotated[str, typer.Option("--site", "-s", help="The site that describes it.")] = "lab",
-    instance: Instance = "lab",
+    site: OfSite = "lab",
+    instance: AnyInstance = None,
     accounting: Annotated[
         bool, typer.Option(help="Run slurmdbd and its database, for sacct.")
     ] = True,
 ) -> None:
     """Start the lab, or revive what is dead in it. Does no harm when it is up."""
     console = Console(stderr=True)
-    lab = Lab(dataclasses.replace(_spec(instance, site), accounting=accounting))
+    lab = lab_of_site(site, instance, accounting)
     with console.status("starting the lab") as line:
         started = lab.up(lambda step: line.update(f"starting the lab: {step}"))
     names = f"{lab.spec.nodes[0]} to {lab.spec.nodes[-1]}"
     verb = "is up" if started else "was up already"
-    console.print(f"lab {instance} {verb}: {len(lab.spec.nodes)} nodes, {names}")
+    console.print(f"lab {lab.spec.instance} {verb}: {len(lab.spec.nodes)} nodes, {names}")
 
 
 @app.command()
-def down(instance: Instance = "lab") -> None:
+def down(site: OfSite = "lab", instance: AnyInstance = None) -> None:
     """End the lab and remove everything of it, also after a crash."""
     console = Console(stderr=True)
+    name = _instance(site, instance)
     with console.status("ending the lab"):
-        ended = Lab(LabSpec(instance=instance)).down()
-    console.print(f"lab {instance} {'is down' if ended else 'was not up'}")
+        ended = end(name)
+    console.print(f"lab {name} {'is down' if ended else 'was not up'}")
 
 
 @app.command()
 def status(
-    instance: Instance = "lab",
+    site: OfSite = "lab",
+    instance: AnyInstance = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show nodes, daemons, versions and planted faults. Exit code 4 if the lab is not up."""
-    found = lab_status(instance)
+    name = _instance(site, instance)
+    found = virtual_status(name) if is_virtual(name) else lab_status(name)
     if as_json:
         typer.echo(json.dumps(found, indent=1))
     else:
@@ -108,14 +117,15 @@ def shell(
     command: Annotated[
         list[str] | None, typer.Argument(help="What to run; nothing: a login shell.")
     ] = None,
-    instance: Instance = "lab",
+    site: OfSite = "lab",
+    instance: AnyInstance = None,
     node: Annotated[str, typer.Option("--node", "-n", help="Where to run it.")] = LOGIN,
     user: Annotated[
         str | None, typer.Option("--user", "-u", help="Who runs it: the job user, or root.")
     ] = None,
 ) -> None:
     """Run a command in the lab, with its input, output and exit code; or open a shell."""
-    lab = Lab.attach(instance)
+    lab = attach(_instance(site, instance))
     lab.exec(command or [], user=user, node=node)
 
 

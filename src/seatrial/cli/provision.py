@@ -73,14 +73,13 @@ def lab_for(site: Site, site_file: Path, output: Path, keep: bool) -> Iterator[M
     if site.lab is None:
         yield ThisMachine()
         return
-    from seatrial.lab.adapter import LabMachine, spec_for_site
-    from seatrial.lab.engine import Lab
+    from seatrial.lab.adapter import lab_of_site, machine_of
 
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"--output {output}: {error.strerror}") from None
-    lab = Lab(spec_for_site(str(site_file)))
+    lab = lab_of_site(str(site_file))
     others = (signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, _as_interrupt) for number in others}
     started = False  # a start that fails clears up after itself, but for the logs it names
@@ -88,7 +87,7 @@ def lab_for(site: Site, site_file: Path, output: Path, keep: bool) -> Iterator[M
         with out.status("starting the lab") as status:
             started = lab.up(lambda line: status.update(line))
         lab.add_bind(output.resolve())
-        yield LabMachine(lab)
+        yield machine_of(lab)
     finally:
         if started and not keep:
             # Ignored, not noted: the programs that this starts must not be interrupted either.

@@ -1,41 +1,99 @@
-"""``seatrial stack``: what the lab's software is, what is missing of it, and making it."""
+"""``seatrial stack``: what a site's software is, what is missing of it, and making it.
+
+``plan`` and ``provision`` are of the distribution's stack, ``build``, ``modules``, ``mirror`` and
+``cache`` of one by Spack.
+"""
 
 from __future__ import annotations
 
 import json
+import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from seatrial.stack import load_stack
+from seatrial.errors import LabError
+from seatrial.site.load import load_site, site_file
+from seatrial.stack import Stack, load_stack
 from seatrial.stack.provision import plan as make_plan
 from seatrial.stack.provision import provision as make_stack
 
-app = typer.Typer(help="The lab's MPI libraries and benchmarks.", no_args_is_help=True)
+app = typer.Typer(help="MPI libraries and benchmarks of a site.", no_args_is_help=True)
 console = Console()
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+SpackSite = Annotated[str, typer.Option("--site", "-s", help="A site with a stack of Spack.")]
 
 
 @app.command()
-def status(as_json: Json = False) -> None:
+def status(
+    as_json: Json = False,
+    site: Annotated[
+        str, typer.Option("--site", "-s", help="A site; none: the distribution's stack.")
+    ] = "",
+) -> None:
     """What the stack consists of."""
-    stack = load_stack()
+    stack = load_stack(load_site(site_file(site)) if site else None)
     if as_json:
         typer.echo(stack.model_dump_json(indent=1))
         return
     console.print(f"stack {stack.id} ({stack.source}, {stack.distribution}) in {stack.prefix}")
+    _print_stack(stack)
+    if stack.spack:
+        _print_spack(stack)
+        _print_missing(site)
+
+
+def _print_stack(stack: Stack) -> None:
     table = Table("transport", "what", "versions", "programs")
     for name, part in stack.transports.items():
         versions = ", ".join(f"{key} {value}" for key, value in part.versions.items())
         table.add_row(name, part.description, versions, " ".join(part.programs))
     console.print(table)
-    table = Table("BLAS", "version", "folder of libblas.so.3")
+    table = Table("BLAS", "version", "folder of libblas.so.3" if not stack.spack else "folder")
     for name, library in stack.blas_libraries.items():
         table.add_row(name, library.version, library.folder)
     console.print(table)
+
+
+def _print_spack(stack: Stack) -> None:
+    assert stack.spack is not None
+    table = Table("package", "version", "spec", "hash")
+    packages = {p.hash: p for part in stack.transports.values() for p in part.packages.values()}
+    for part in sorted(packages.values(), key=lambda p: (p.name, p.spec)):
+        spec = part.spec.removeprefix(f"{part.name}@{part.version} ")
+        table.add_row(part.name, part.version, spec, part.hash[:7])
+    console.print(table)
+    facts = stack.spack
+    console.print(
+        f"Spack {facts.version} in {facts.root}, builtin packages {facts.builtin_version}"
+    )
+    for folder in stack.modulepath:
+        typer.echo(f"module use {folder}")
+
+
+def _print_drift(site: str) -> None:
+    from seatrial.stack.spack import places, portable
+
+    file = site_file(site)
+    found = places.places(load_site(file), file)
+    if changed := portable.differences(found):
+        count = sum(line.startswith("+") for line in changed)
+        typer.echo(f"{count} packages are not as in {found.portable_lock} (seatrial stack lock)")
+
+
+def _print_missing(site: str) -> None:
+    from seatrial.stack.spack import build, places
+
+    file = site_file(site)
+    found = places.places(load_site(file), file)
+    graph = build.nodes(found)
+    if absent := build.missing(found):
+        names = " ".join(build.label(graph[key], graph) for key in absent)
+        typer.echo(f"{len(absent)} packages are not built: {names}")
 
 
 @app.command()
@@ -62,10 +120,102 @@ def provision() -> None:
     found = make_plan()
     _print_plan(found.lines())
     if not found.empty:
-        stack = make_stack(lambda line: console.print(line, style="dim", highlight=False))
+        stack = make_stack(_say)
         console.print(f"stack {stack.id} is ready in {stack.prefix}")
 
 
 def _print_plan(lines: list[str]) -> None:
     for line in lines or ["the stack is complete: nothing to do"]:
         typer.echo(line)
+
+
+@app.command()
+def build(
+    site: SpackSite,
+    mirror: Annotated[
+        Path | None, typer.Option(help="Take sources from this folder (stack mirror).")
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Take binaries from this folder (stack cache).")
+    ] = None,
+) -> None:
+    """Build a site's environment with Spack: what is missing of it."""
+    from seatrial.stack.spack.make import make
+
+    file = site_file(site)
+    start = time.monotonic()
+    outcome, stack = make(load_site(file), file, _say, mirror=mirror, cache=cache)
+    if not outcome.built and not outcome.failures:
+        took = time.monotonic() - start
+        typer.echo(f"nothing to build: {outcome.present} packages are there ({took:.1f} s)")
+    else:
+        for line in outcome.summary():
+            typer.echo(line)
+    _print_drift(site)
+    if stack:
+        console.print(f"stack {stack.id}: {' '.join(stack.names())}", highlight=False)
+    if outcome.failures:
+        raise LabError(f"{len(outcome.failures)} packages were not built")
+
+
+@app.command()
+def lock(site: SpackSite) -> None:
+    """Write what the environment resolved to into its matrix.lock, and say what changed."""
+    from seatrial.stack.spack import portable
+    from seatrial.stack.spack.make import prepare
+
+    file = site_file(site)
+    found = prepare(load_site(file), file, _say)
+    for line in portable.differences(found):
+        typer.echo(line)
+    typer.echo(f"{portable.write(found)} is written")
+
+
+@app.command()
+def modules(
+    site: SpackSite,
+    figures: Annotated[
+        Path | None, typer.Option(help="A trial's folder, whose figures go into the help texts.")
+    ] = None,
+) -> None:
+    """Write a site's module files anew."""
+    from seatrial.stack.spack import figures as measured
+    from seatrial.stack.spack import modules as trees
+    from seatrial.stack.spack.make import prepare
+
+    file = site_file(site)
+    results = measured.read(figures) if figures else None
+    found = prepare(load_site(file), file, _say)
+    if results:
+        told = trees.take_figures(found, results)
+        typer.echo(f"figures of {results.trial.trial}: {' '.join(told) or 'none of a transport'}")
+    written = trees.refresh(found, _say, force=results is not None)
+    typer.echo("modules are written" if written else "modules are up to date")
+    for kind in trees.KINDS:
+        typer.echo(f"{kind}: {found.module_root(kind)}")
+
+
+@app.command()
+def mirror(site: SpackSite, folder: Annotated[Path, typer.Argument(help="Where to.")]) -> None:
+    """Write the sources of all that the environment builds into a folder."""
+    from seatrial.stack.spack import transfer
+    from seatrial.stack.spack.make import prepare
+
+    file = site_file(site)
+    count = transfer.mirror(prepare(load_site(file), file, _say), folder.resolve(), _say)
+    typer.echo(f"{count} files in {folder}; use: seatrial stack build --site {site} --mirror ...")
+
+
+@app.command()
+def cache(site: SpackSite, folder: Annotated[Path, typer.Argument(help="Where to.")]) -> None:
+    """Write the binaries of all that was built into a folder, unsigned."""
+    from seatrial.stack.spack import transfer
+    from seatrial.stack.spack.make import prepare
+
+    file = site_file(site)
+    count = transfer.cache(prepare(load_site(file), file, _say), folder.resolve(), _say)
+    typer.echo(f"{count} packages in {folder}; use: seatrial stack build --site {site} --cache ...")
+
+
+def _say(line: str) -> None:
+    console.print(line, style="dim", highlight=False, markup=False, soft_wrap=True)

@@ -21,7 +21,7 @@ from seatrial.job.choose import (
 )
 from seatrial.job.header import Parameter, Template
 from seatrial.job.request import Request, Surroundings
-from seatrial.nic.fit import nodes_of, resolved
+from seatrial.nic.fit import measured_on, nodes_of, resolved
 from seatrial.site.agree import suggest
 from seatrial.site.model import Site
 from seatrial.stack.model import Transport
@@ -91,7 +91,8 @@ def plan(request: Request, around: Surroundings) -> Plan:
     ranks, cpus = _layout(request, values, cores)
     _check_nodes(nodes, offered, site, partition, profile.name)
     own = site.transports.get(transport.name)
-    network = site.networks[site.network_of(transport.name)]
+    network_name = measured_on(site, transport.name, profile.name)
+    network = site.networks[network_name]
     module, folder = _module(values, around, transport.name)
     result = Plan(
         template=template,
@@ -112,7 +113,7 @@ def plan(request: Request, around: Surroundings) -> Plan:
         launcher=launcher,
         srun_options=[*part.launcher, *(own.options if own else [])],
         bind=dict(part.bind),
-        network=site.network_of(transport.name),
+        network=network_name,
         interface=network.interface,
         test_interfaces=[one.interface for one in site.networks.values() if one.role == "test"],
         profile=profile.name,

@@ -2,25 +2,71 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ClusterShell.NodeSet import NodeSet
 
-from seatrial.errors import InputError
+from seatrial.errors import InputError, LabError
 from seatrial.lab.engine import Lab
+from seatrial.lab.owner import chown_all
+from seatrial.lab.paths import LabPaths
 from seatrial.lab.spec import LabSpec
+from seatrial.lab.virtual.engine import VirtualLab
+from seatrial.lab.virtual.machine import VirtualMachine
+from seatrial.lab.virtual.site import virtual_spec
+from seatrial.lab.virtual.spec import VirtualSpec
 from seatrial.site.load import CHECKOUT, load_site, site_file
 from seatrial.site.model import Site
 from seatrial.slurm.lab import nic_settings
-from seatrial.stack import stack_folder
+from seatrial.stack import load_stack, of_spack, stack_folder
 
 #: what an ordinary switch lets through, where the site says nothing
 SWITCH_MTU = 9216
 TAP = "tap0"
+
+
+AnyLab = Lab | VirtualLab
+
+
+def instance_of(site: Site, instance: str | None = None) -> str:
+    """The name of a site's lab where none is given: the environment's, or after the site."""
+    return instance or os.environ.get("SEATRIAL_LAB_INSTANCE") or site.name.replace("-", "_")
+
+
+def lab_of_site(name: str, instance: str | None = None, accounting: bool = True) -> AnyLab:
+    """The lab that plays a site, by whichever engine, started or not. Raises InputError."""
+    file = site_file(name)
+    site = load_site(file)
+    if site.lab is not None and site.lab.engine == "virtual":
+        return VirtualLab(virtual_spec(site, instance_of(site, instance)))
+    spec = spec_for_site(name, instance)
+    return Lab(replace(spec, accounting=spec.accounting and accounting))
+
+
+def attach(instance: str) -> AnyLab:
+    """The running lab of that name. Raises LabError where there is none."""
+    return VirtualLab.attach(instance) if is_virtual(instance) else Lab.attach(instance)
+
+
+def is_virtual(instance: str) -> bool:
+    """Whether the lab of that name, up or broken, is a virtual one."""
+    return (LabPaths(instance).run / "qemu.json").exists()
+
+
+def end(instance: str) -> bool:
+    """End the lab of that name, whatever it is; False if there was nothing."""
+    virtual = is_virtual(instance)
+    empty = LabSpec(instance=instance)
+    return (VirtualLab(VirtualSpec(empty, ())) if virtual else Lab(empty)).down()
+
+
+def machine_of(lab: AnyLab) -> LabMachine | VirtualMachine:
+    """The login node of a running lab, for a trial."""
+    return VirtualMachine(lab) if isinstance(lab, VirtualLab) else LabMachine(lab)
 
 
 def spec_for_site(name: str, instance: str | None = None, binds: tuple[Path, ...] = ()) -> LabSpec:
@@ -34,6 +80,8 @@ def lab_spec(site: Site, instance: str | None = None, binds: tuple[Path, ...] = 
     """The lab of a site that was read. ``binds`` are further folders that it must see."""
     if site.lab is None:
         raise InputError(f"site {site.name} has no 'lab:': its cluster exists by itself")
+    if site.lab.engine != "native":
+        raise InputError(f"site {site.name}: its lab is not a native one")
     management = [net for net in site.networks.values() if net.role == "management"]
     test = [net for net in site.networks.values() if net.role == "test"]
     interfaces = [net.interface for net in (*management, *test)]
@@ -51,7 +99,7 @@ def lab_spec(site: Site, instance: str | None = None, binds: tuple[Path, ...] = 
     licenses = ",".join(
         f"{name}:{count or os.cpu_count() or 1}" for name, count in site.slurm.licenses.items()
     )
-    instance = instance or os.environ.get("SEATRIAL_LAB_INSTANCE") or site.name.replace("-", "_")
+    instance = instance_of(site, instance)
     settings: dict[str, Any] = {"extra_slurm_conf": tuple(site.slurm.config)}
     settings |= nic_settings(site, instance)
     return LabSpec(
@@ -68,9 +116,19 @@ def lab_spec(site: Site, instance: str | None = None, binds: tuple[Path, ...] = 
         partitions=tuple(site.partitions),
         licenses=licenses or None,
         accounting=site.lab.accounting,
-        modulepath=(str(stack_folder() / "modules"),),
+        modulepath=module_folders(site),
         **settings,
     )
+
+
+def module_folders(site: Site) -> tuple[str, ...]:
+    """Where `module load` finds the stack of a site; nowhere while Spack has not built it."""
+    if not of_spack(site):
+        return (str(stack_folder() / "modules"),)
+    try:
+        return tuple(load_stack(site).modulepath)
+    except LabError:
+        return ()
 
 
 class LabMachine:
@@ -90,19 +148,11 @@ class LabMachine:
 
     def own(self, folder: Path) -> None:
         """Let the lab's user write the trial's folder."""
-        _chown(folder, self.lab.spec.uid, self.lab.spec.gid)
+        chown_all(folder, self.lab.spec.uid, self.lab.spec.gid)
 
     def disown(self, folder: Path) -> None:
         """Give the trial's folder back to who started the trial."""
-        _chown(folder, os.getuid(), os.getgid())
+        chown_all(folder)
 
     def notes(self) -> list[str]:
         return [f"fault planted on purpose: {fault}" for fault in self.lab.faults()]
-
-
-def _chown(folder: Path, uid: int, gid: int) -> None:
-    os.chown(folder, uid, gid)
-    for root, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            with contextlib.suppress(FileNotFoundError):  # a job that ends removes its files
-                os.chown(Path(root) / name, uid, gid, follow_symlinks=False)

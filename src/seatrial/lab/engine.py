@@ -30,7 +30,7 @@ from seatrial.lab.programs import check_machine, check_root, programs
 from seatrial.lab.spec import LOGIN, LabSpec
 
 Progress = Callable[[str], None]
-_READY_STATES = ("idle", "mixed", "allocated", "completing", "drained", "draining")
+READY_STATES = ("idle", "mixed", "allocated", "completing", "drained", "draining")
 _READY_TIMEOUT = 30.0
 
 
@@ -139,7 +139,7 @@ class Lab:
         seen: dict[str, str] = {}
         while time.monotonic() < deadline:
             seen = self.node_states()
-            if all(seen.get(node, "") in _READY_STATES for node in nodes):
+            if all(seen.get(node, "") in READY_STATES for node in nodes):
                 return
             time.sleep(0.02)
         found = ", ".join(f"{node} {seen.get(node, 'unknown')}" for node in nodes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from seatrial.nic.fit import interfaces, networks_set, tried
+from seatrial.nic.fit import interfaces, measured_on, networks_set, tried
 from seatrial.nic.flat import Flat, group_of
 from seatrial.nic.resolve import Resolved
 from seatrial.site.faults import PLAIN_SOCKETS, Fault
@@ -111,8 +111,8 @@ def _lost(
 ) -> Iterable[Fault]:
     """The bond has the first member's addresses: the other members' networks are gone."""
     for transport in (*site.transports, PLAIN_SOCKETS):
-        if tried(site, profile.name, transport) and site.network_of(transport) in lost:
-            network = site.network_of(transport)
+        network = measured_on(site, transport, profile.name)
+        if tried(site, profile.name, transport) and network in lost:
             yield Fault(
                 at,
                 f"{bond['name']} has the addresses of {bond['members'][0]}, so that network "

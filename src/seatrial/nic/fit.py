@@ -26,6 +26,21 @@ def networks_set(site: Site, profile: Resolved) -> list[str]:
     return tests if profile.networks is None else [n for n in tests if n in profile.networks]
 
 
+def measured_on(site: Site, transport: str, profile: str) -> str:
+    """The network of role test that a transport is tried on under a profile.
+
+    The transport's own, where the site gives it one; else the first that the profile names, so
+    that a profile for one of several interfaces is measured there; else the site's first.
+    """
+    own = site.transports.get(transport)
+    if not (own and own.network):
+        tests = test_networks(site)
+        for network in resolved(site, profile).networks or ():
+            if network in tests:
+                return network
+    return site.network_of(transport)
+
+
 def interfaces(site: Site, profile: Resolved) -> dict[str, Flat]:
     """Flat settings of each interface that the profile sets; a bond is at its first member."""
     found = {}

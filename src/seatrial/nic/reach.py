@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seatrial.nic.fit import networks_set, resolved, tried
+from seatrial.nic.fit import measured_on, networks_set, resolved, tried
 from seatrial.nic.flat import GROUPS, group_of
 from seatrial.nic.resolve import Resolved
 from seatrial.site.faults import PLAIN_SOCKETS
@@ -51,7 +51,7 @@ def _of_profile(site: Site, profile: Resolved) -> Iterator[str]:
     for transport in (*site.transports, PLAIN_SOCKETS):
         if not tried(site, profile.name, transport):
             continue
-        network = site.network_of(transport)
+        network = measured_on(site, transport, profile.name)
         if network not in networks:
             if transport in site.transports or len(site.transports) == 0:
                 yield (

@@ -48,17 +48,31 @@ class Figure:
 
 @dataclass
 class Keys:
-    """Which colour a transport has and which dash a profile, the same in every figure."""
+    """Which colour a transport has and which dash a profile, the same in every figure.
+
+    There are not many dashes that an eye can tell apart. Where a trial has more profiles than
+    dashes, the profiles have the colours and the transports the dashes.
+    """
 
     transports: list[str]
     profiles: list[str]
     colours: dict[str, str] = field(init=False)
     dashes: dict[str, str] = field(init=False)
     markers: dict[str, str] = field(init=False)
+    many: bool = field(init=False)  # profiles have the colours
+
+    def line(self, case: Case, profiles: Sequence[str]) -> tuple[str, str]:
+        """Colour and dash of a case's line in a figure that shows these profiles."""
+        if not self.many:
+            return self.colours[case.transport], self.dashes[case.profile]
+        place = list(profiles).index(case.profile)
+        dash = DASHES[self.transports.index(case.transport) % len(DASHES)]
+        return PALETTE[place % len(PALETTE)], dash
 
     def __post_init__(self) -> None:
         self.colours = {t: PALETTE[i % len(PALETTE)] for i, t in enumerate(self.transports)}
         self.dashes = {p: DASHES[i % len(DASHES)] for i, p in enumerate(self.profiles)}
+        self.many = len(self.profiles) > len(DASHES)
         self.markers = {p: MARKERS[i % len(MARKERS)] for i, p in enumerate(self.profiles)}
 
 
@@ -74,7 +88,7 @@ def label(text: str) -> str:
     return html.escape(clean(text)).replace("%{", "%&#123;").replace("$", "&#36;")
 
 
-def _layout(x: dict[str, Any], y: dict[str, Any], **more: Any) -> dict[str, Any]:
+def axes(x: dict[str, Any], y: dict[str, Any], **more: Any) -> dict[str, Any]:
     axis = {"gridcolor": "#e3e7ec", "linecolor": "#5b6673", "zeroline": False, "automargin": True}
     return {
         "xaxis": {**axis, **x},
@@ -89,7 +103,7 @@ def _layout(x: dict[str, Any], y: dict[str, Any], **more: Any) -> dict[str, Any]
     }
 
 
-def _title(text: str) -> dict[str, Any]:
+def titled(text: str) -> dict[str, Any]:
     return {"title": {"text": label(text)}}
 
 
@@ -110,6 +124,22 @@ def spread_text(values: Sequence[float]) -> str:
 # --- curves ---------------------------------------------------------------------------------
 
 
+def network_and_driver(run: Run) -> str:
+    """Such as ``igb (driver igb)``; of what the run says."""
+    network = run.path.network if run.path else "?"
+    drivers = {
+        str(state["before"]["driver"])
+        for interfaces in run.nic.values()
+        if isinstance(interfaces, dict)
+        for state in interfaces.values()
+        if isinstance(state, dict)
+        and isinstance(state.get("before"), dict)
+        and state["before"].get("network") == network
+        and state["before"].get("driver")
+    }
+    return f"{network} (driver {', '.join(sorted(drivers))})" if drivers else network
+
+
 def curve_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
     """One figure per check, number of nodes and curve: a line per transport and profile.
 
@@ -120,8 +150,10 @@ def curve_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
     dropped: dict[tuple[Any, ...], int] = {}
     for run in runs:
         for curve in run.curves:
+            # Many profiles are those of several interfaces: each has a figure of its own.
+            network = network_and_driver(run) if keys.many else ""
             key = (
-                *(run.case.check, run.case.variant, run.case.nodes, curve.name),
+                *(network, run.case.check, run.case.variant, run.case.nodes, curve.name),
                 *(curve.y_name, curve.y_unit, curve.x_name, curve.x_unit),
             )
             line = groups.setdefault(key, {}).setdefault(run.case, {})
@@ -145,14 +177,18 @@ def _curve_figure(
     dropped: int,
     keys: Keys,
 ) -> Figure:
-    check, variant, nodes, name, y_name, y_unit, x_name, x_unit = key
+    network, check, variant, nodes, name, y_name, y_unit, x_name, x_unit = key
     data: list[dict[str, Any]] = []
     seen: set[str] = set()
-    for case, points in lines.items():
-        data += _line(case, dict(sorted(points.items())), y_unit, keys, case.transport not in seen)
-        seen.add(case.transport)
     profiles = list(dict.fromkeys(case.profile for case in lines))
-    if len(profiles) > 1:
+    for case, points in lines.items():
+        named = case.profile if keys.many else case.transport
+        style = keys.line(case, profiles)
+        data += _line(
+            case, dict(sorted(points.items())), y_unit, keys, style, "" if named in seen else named
+        )
+        seen.add(named)
+    if len(profiles) > 1 and not keys.many:
         # Entries of the legend alone: what a dash means. The transports' entries tell the colours.
         data += [
             {
@@ -169,11 +205,11 @@ def _curve_figure(
             for profile in profiles
         ]
     sizes = sorted({x for points in lines.values() for x in points})
-    x_axis: dict[str, Any] = {"type": "log", **_title(f"{x_name} ({x_unit})")}
+    x_axis: dict[str, Any] = {"type": "log", **titled(f"{x_name} ({x_unit})")}
     if x_unit == "B":
         ticks = [4**k for k in range(0, 20) if sizes[0] <= 4**k <= sizes[-1]]
         x_axis |= {"tickvals": ticks, "ticktext": [message_size(tick) for tick in ticks]}
-    y_axis = {"type": "log", "dtick": 1, **_title(f"{y_name} ({y_unit})")}
+    y_axis = {"type": "log", "dtick": 1, **titled(f"{y_name} ({y_unit})")}
     y_axis["minor"] = {"showgrid": True, "gridcolor": "#f1f3f6"}
     label_of = {case: f"{case.transport} {case.profile}" for case in lines}
     rows = [
@@ -181,7 +217,7 @@ def _curve_figure(
         + [spread_text(points.get(x, [])) for points in lines.values()]
         for x in sizes
     ]
-    where = f"{check} {variant}".rstrip()
+    where = " ".join(part for part in (network, check, variant) if part)
     where += f" {name}" if name not in (check, variant) else ""
     repeats = max(len(values) for points in lines.values() for values in points.values())
     caption = "Median over the repeats, with a band from least to greatest." if repeats > 1 else ""
@@ -192,23 +228,31 @@ def _curve_figure(
         f"{where}, {nodes} nodes: {y_name} over {x_name}",
         caption.strip(),
         data,
-        _layout(x_axis, y_axis),
+        axes(x_axis, y_axis),
         Table([f"{x_name} ({x_unit})", *(f"{label_of[c]} ({y_unit})" for c in lines)], rows),
-        height=440 + 20 * ((len(seen) + len(profiles)) // 4),
+        height=440 + 20 * ((len(seen) + (0 if keys.many else len(profiles))) // 4),
     )
 
 
 def _line(
-    case: Case, points: dict[float, list[float]], unit: str, keys: Keys, first: bool
+    case: Case,
+    points: dict[float, list[float]],
+    unit: str,
+    keys: Keys,
+    style: tuple[str, str],
+    entry: str,
 ) -> list[dict[str, Any]]:
-    """A line and, where there are repeats, the band behind it."""
-    colour = keys.colours[case.transport]
+    """A line and, where there are repeats, the band behind it.
+
+    ``style`` is its colour and dash, ``entry`` its name in the legend; empty: it has none.
+    """
+    colour, dash = style
     xs = list(points)
     low, high = [min(v) for v in points.values()], [max(v) for v in points.values()]
     name = label(f"{case.transport}, {case.profile}")
     common = {
         "type": "scatter",
-        "legendgroup": label(case.transport),
+        "legendgroup": label(case.profile if keys.many else case.transport),
         "meta": keys.profiles.index(case.profile),  # what the page's profile filter goes by
     }
     traces: list[dict[str, Any]] = []
@@ -233,9 +277,9 @@ def _line(
             "x": xs,
             "y": [statistics.median(v) for v in points.values()],
             "customdata": [list(pair) for pair in zip(low, high, strict=True)],
-            "name": label(case.transport),
-            "showlegend": first,
-            "line": {"color": colour, "dash": keys.dashes[case.profile], "width": 2},
+            "name": label(entry or case.transport),
+            "showlegend": bool(entry),
+            "line": {"color": colour, "dash": dash, "width": 2},
             "marker": {"symbol": keys.markers[case.profile], "size": 5},
             "hovertemplate": f"%{{x:,}}: %{{y:.4g}} {label(unit)}"
             "<br>%{customdata[0]:.4g} to %{customdata[1]:.4g}"
@@ -319,9 +363,9 @@ def hpl_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
                 "In each bar: per cent of the DGEMM peak that the same BLAS reached. "
                 "Whiskers: least and greatest repeat.",
                 data,
-                _layout(
-                    {"type": "multicategory" if several else "category", **_title("BLAS")},
-                    {"rangemode": "tozero", **_title("HPL (GFLOPS)")},
+                axes(
+                    {"type": "multicategory" if several else "category", **titled("BLAS")},
+                    {"rangemode": "tozero", **titled("HPL (GFLOPS)")},
                     barmode="group",
                 ),
                 Table(["BLAS", "transport", "profile", *names], rows),
@@ -374,9 +418,9 @@ def cpu_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
                 "CPU use at both ends of a TCP stream, against bandwidth",
                 "One pair of marks per profile: filled is the sender, hollow the receiver.",
                 data,
-                _layout(
-                    {"rangemode": "tozero", **_title("bandwidth (MB/s)")},
-                    {"rangemode": "tozero", **_title("CPU use (%)")},
+                axes(
+                    {"rangemode": "tozero", **titled("bandwidth (MB/s)")},
+                    {"rangemode": "tozero", **titled("CPU use (%)")},
                 ),
                 Table(["profile", "bandwidth_MB_s", *ends], rows),
             )
@@ -429,9 +473,9 @@ def _interrupt_figure(runs: list[Run]) -> list[Figure]:
             "Interrupts per second during the TCP stream",
             "Counted by the kernel for the interface, over the benchmark's wall time.",
             data,
-            _layout(
-                {"type": "category", **_title("profile")},
-                {"rangemode": "tozero", **_title("interrupts (1/s)")},
+            axes(
+                {"type": "category", **titled("profile")},
+                {"rangemode": "tozero", **titled("interrupts (1/s)")},
                 barmode="group",
                 bargap=_gap(max(len(by_case) for by_case in rates.values())),
             ),
@@ -478,9 +522,9 @@ def _softirq_figure(runs: list[Run]) -> list[Figure]:
             "In each bar: processor time in softirqs, in per cent of one core. Both are the "
             "kernel's own count; whiskers: least and greatest of both ends and all repeats.",
             data,
-            _layout(
-                {"type": "category", **_title("profile")},
-                {"rangemode": "tozero", **_title("NET_RX softirqs (1/s)")},
+            axes(
+                {"type": "category", **titled("profile")},
+                {"rangemode": "tozero", **titled("NET_RX softirqs (1/s)")},
                 bargap=_gap(len(rates)),
                 showlegend=False,
             ),
@@ -535,9 +579,9 @@ def node_figures(
                 f"{check_name(first)}: {metric} per node",
                 "A failed node is hatched. Whiskers: least and greatest repeat.",
                 data,
-                _layout(
-                    {"type": "category", **_title("node")},
-                    {"rangemode": "tozero", **_title(f"{metric} ({unit})")},
+                axes(
+                    {"type": "category", **titled("node")},
+                    {"rangemode": "tozero", **titled(f"{metric} ({unit})")},
                     barmode="group",
                     bargap=_gap(max(len(nodes) for nodes in cases.values())),
                     showlegend=len(data) > 1,

@@ -22,7 +22,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
-from seatrial.report import cases, figures, places, profiles, summary, text
+from seatrial.report import cases, figures, places, profiles, summary, text, trade
 from seatrial.results.record import Judgement, Results
 
 _OPEN_MAPS = 4  # link maps shown at once; the others are folded
@@ -95,7 +95,7 @@ def _context(results: Results) -> dict[str, Any]:
     failed = {(j.case, j.metric, j.place or "") for j in results.judgements if j.verdict == "fail"}
     curves = figures.curve_figures(results.runs, keys)
     hpl = figures.hpl_figures(results.runs, keys)
-    cpu = figures.cpu_figures(results.runs, keys)
+    cpu = [*trade.trade_figures(results.runs), *figures.cpu_figures(results.runs, keys)]
     per_node = figures.node_figures(nodes, failed, keys)
     drawn = {figure.id: figure for figure in [*curves, *hpl, *cpu, *per_node]}
     spec = {
@@ -121,6 +121,7 @@ def _context(results: Results) -> dict[str, Any]:
         "cpu": cpu,
         "per_node": per_node,
         "profiles": keys.profiles,
+        "many_profiles": keys.many,
         "maps": places.link_maps(links, views),
         "open_maps": _OPEN_MAPS,
         "dense": places.DENSE,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from ClusterShell.NodeSet import NodeSet
 
 from seatrial.nic.agree import profile_faults
 from seatrial.site.faults import NO_TRANSPORT, PLAIN_SOCKETS, Fault, suggest, unmatched
-from seatrial.site.model import Site
+from seatrial.site.model import NPB, MPBench, MultiStream, Site
 
 
 def disagreements(site: Site) -> list[Fault]:
@@ -83,8 +84,58 @@ def _benchmarks(site: Site) -> Iterable[Fault]:
                     f"at most {largest}",
                 )
         known = {*site.transports, PLAIN_SOCKETS, NO_TRANSPORT}
+        if isinstance(benchmark, NPB):
+            yield from _npb(benchmark)
+        elif isinstance(benchmark, MPBench):
+            yield from _mpbench(benchmark)
+        elif isinstance(benchmark, MultiStream):
+            tests = [name for name, net in site.networks.items() if net.role == "test"]
+            for index, network in enumerate(benchmark.networks):
+                if network not in tests:
+                    yield Fault(
+                        f"benchmarks.multi_stream.networks.{index}",
+                        f"{network!r} is no network of role test",
+                        suggest(network, tests),
+                    )
         yield from unmatched(f"benchmarks.{name}.transports", benchmark.transports, known)
         yield from unmatched(f"benchmarks.{name}.profiles", benchmark.profiles, site.nic_profiles)
+
+
+def _npb(npb: NPB) -> Iterable[Fault]:
+    """NPB's BT and SP take only a square number of ranks, all but EP and LU a power of two
+    (README of NPB3.4-MPI)."""
+    for count in npb.nodes:
+        ranks = count * npb.ranks_per_node
+        for index, kernel in enumerate(npb.kernels):
+            if kernel in ("bt", "sp"):
+                fits, due = math.isqrt(ranks) ** 2 == ranks, "a square number: 1, 4, 9, 16 ..."
+            elif kernel in ("is", "cg", "mg", "ft"):
+                fits, due = ranks & (ranks - 1) == 0, "a power of two: 1, 2, 4, 8 ..."
+            else:
+                continue
+            if not fits:
+                yield Fault(
+                    f"benchmarks.npb.kernels.{index}",
+                    f"{kernel} does not run on {ranks} ranks ({count} nodes x "
+                    f"{npb.ranks_per_node} per node)",
+                    f"it needs {due}",
+                )
+
+
+def _mpbench(mpbench: MPBench) -> Iterable[Fault]:
+    largest = int(mpbench.max_bytes)
+    if largest < 8 or largest & (largest - 1):
+        yield Fault(
+            "benchmarks.mpbench.max_bytes",
+            f"{largest} B is not a size of mpi_bench",
+            "a power of two of at least 8 B, as 64 KiB",
+        )
+    if largest * mpbench.iterations >= 1 << 31:
+        yield Fault(
+            "benchmarks.mpbench.iterations",
+            f"{mpbench.iterations} x {largest} B is over 2 GiB: mpi_bench counts bytes in an int",
+            f"at most {((1 << 31) - 1) // largest}",
+        )
 
 
 def _trial(site: Site) -> Iterable[Fault]:

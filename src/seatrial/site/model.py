@@ -6,13 +6,34 @@ Holds names, types and what must agree inside one file. It reads no file (see
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Literal
 
 from ClusterShell.NodeSet import NodeSet
 from pydantic import Field, model_validator
 
 from seatrial.nic.profile import DataPath, NicProfile, default_feature
-from seatrial.site.fields import Address, Interface, Model, Name, NodeList, Size, Subnet
+from seatrial.site.fields import (
+    Address,
+    Interface,
+    Model,
+    Name,
+    NodeList,
+    Size,
+    Subnet,
+    matching,
+)
+from seatrial.yamlfile import Fault
+
+AbsoluteFolder = Annotated[
+    str, *matching(r"/[^\0\n]*", "an absolute path", "write for example /opt/spack")
+]
+DebianPackage = Annotated[
+    str, *matching(r"[a-z0-9][a-z0-9.+-]+", "a Debian package", "write for example mpich")
+]
+Pinned = Annotated[
+    str, *matching(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", "name==version", "as impi-rt==2021.19.0")
+]
 
 
 class Network(Model):
@@ -140,15 +161,42 @@ class HPL(Benchmark):
 
 
 class NPB(Benchmark):
-    kernels: list[Literal["is", "ep"]] = ["is", "ep"]
+    kernels: list[Literal["is", "ep", "cg", "mg", "ft", "lu", "bt", "sp"]] = ["is", "ep"]
     problem_class: Literal["S", "W", "A", "B", "C"] = "S"
     ranks_per_node: int = Field(default=1, ge=1)
+
+
+class MPBench(Benchmark):
+    """mpi_bench of LLCBench: point to point and collectives."""
+
+    modes: list[
+        Literal[
+            "gap", "roundtrip", "bandwidth", "bidirectional", "bcast", "reduce", "allreduce",
+            "alltoall",
+        ]
+    ] = ["gap", "roundtrip", "bandwidth", "bidirectional", "bcast", "reduce", "allreduce",
+         "alltoall"]  # fmt: skip
+    max_bytes: Size = Field(default=64 << 10, description="a power of two, at least 8 B")
+    iterations: int = Field(default=100, ge=1, description="mpi_bench's -i, for each size")
+    passes: int = Field(default=3, ge=1, description="mpi_bench's -e: rows of each size")
 
 
 class Stream(Benchmark):
     """iperf3 over TCP: bandwidth, and CPU use at both ends."""
 
     seconds: int = Field(default=2, ge=1, description="whole ones: iperf3 takes 0.5 for endless")
+    total_bytes: Size | None = Field(
+        default=None, description="end after so many instead of after some seconds"
+    )
+    message_bytes: Size = 128 << 10
+
+
+class MultiStream(Benchmark):
+    """Several iperf3 streams at once, spread over the interfaces of several networks."""
+
+    streams: list[Annotated[int, Field(ge=1, le=16)]] = [1, 2, 4]
+    networks: list[Name] = Field(min_length=1, description="of role test; each stream's in turn")
+    seconds: int = Field(default=2, ge=1)
     message_bytes: Size = 128 << 10
 
 
@@ -174,7 +222,9 @@ class Benchmarks(Model):
     osu: OSU | None = None
     hpl: HPL | None = None
     npb: NPB | None = None
+    mpbench: MPBench | None = None
     stream: Stream | None = None
+    multi_stream: MultiStream | None = None
     pairs: Pairs | None = None
     node_compute: NodeCompute | None = None
 
@@ -189,15 +239,68 @@ class TrialDefaults(Model):
     time_limit_s: int = Field(default=1800, ge=10, description="of the trial as a whole")
 
 
+#: cards that the virtual lab's emulated machine can have
+NicModel = Literal["igb", "e1000", "e1000e", "virtio-net", "vmxnet3"]
+
+
 class Lab(Model):
     """Present only where Seatrial makes the cluster itself."""
 
-    engine: Literal["native"]
-    accounting: bool = True
+    engine: Literal["native", "virtual"]
+    accounting: bool = Field(default=True, description="slurmdbd and sacct; native only")
+    nics: dict[Name, list[NicModel]] = Field(
+        default={},
+        description="virtual: class of nodes -> model of their NIC on each test network in turn",
+    )
+    memory_MiB: int = Field(default=4096, ge=1024, description="virtual: of the guest as a whole")
+
+    @property
+    def cores(self) -> int:
+        """How many processors all its nodes together have."""
+        return 1 if self.engine == "virtual" else os.cpu_count() or 1
+
+    @model_validator(mode="after")
+    def _of_its_engine(self) -> Lab:
+        if self.engine == "native" and self.nics:
+            raise Fault("a native lab has no NICs to choose", "engine: virtual", "nics")
+        return self
 
 
 class Stack(Model):
-    source: Literal["distribution"] = "distribution"
+    """Where the MPI libraries and benchmarks are from. All but ``source`` is for Spack."""
+
+    source: Literal["distribution", "spack"] = "distribution"
+    environment: str | None = Field(
+        default=None, description="folder of spack.yaml, from this file's; none: spack"
+    )
+    root: AbsoluteFolder | None = Field(
+        default=None, description="a Spack that the site has; none: Seatrial clones its own"
+    )
+    scopes: list[str] = Field(
+        default=[], description="further folders of Spack configuration, from this file's"
+    )
+    modules: Literal["lmod", "tcl"] = Field(
+        default="lmod", description="which of the two module trees `module load` is to find"
+    )
+    debian_packages: list[DebianPackage] = Field(
+        default=[], description="of a lab: what its external MPI libraries are installed from"
+    )
+    pypi_packages: list[Pinned] = Field(
+        default=[], description="of a lab: the same from PyPI, name==version"
+    )
+
+    @model_validator(mode="after")
+    def _only_for_spack(self) -> Stack:
+        """What only Spack reads is an error without it, not something quietly left out."""
+        given = self.model_fields_set - {"source"}
+        if self.source != "spack" and given:
+            raise Fault.several(
+                [
+                    (f"only a stack of Spack has {name}", "source: spack, or leave it out", name)
+                    for name in sorted(given)
+                ]
+            )
+        return self
 
 
 class Site(Model):
@@ -238,6 +341,14 @@ class Site(Model):
     def trial_partition(self) -> str:
         """The partition that trials use: the one chosen, or the only one there is."""
         return self.trial.partition or next(iter(self.partitions))
+
+    @property
+    def holds_default(self) -> bool:
+        """Whether a trial runs also the default profile's checks within one job that it holds.
+
+        In virtual time a controller that is asked now and then how jobs are disturbs them.
+        """
+        return self.lab is not None and self.lab.engine == "virtual"
 
     def network_of(self, transport: str) -> str:
         """The network that a transport is tested on (its own, or the site's first of role test)."""

@@ -17,21 +17,21 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from seatrial.nic.fit import tried
+from seatrial.nic.fit import measured_on, tried
 from seatrial.site.agree import NO_TRANSPORT, PLAIN_SOCKETS
 from seatrial.site.load import CHECKOUT, load_site
 from seatrial.site.model import Benchmark, Site
-from seatrial.stack import load_stack
+from seatrial.site.programs import available
+from seatrial.stack import Stack, load_stack
 
 CHECKS = CHECKOUT / "reframe-checks"
 #: benchmarks that run without MPI, and the pseudo transport they run under
 WITHOUT_MPI = {
     "stream": PLAIN_SOCKETS,
+    "multi_stream": PLAIN_SOCKETS,
     "pairs": PLAIN_SOCKETS,
     "node_compute": NO_TRANSPORT,
 }
-#: the program of the stack that a benchmark needs
-PROGRAM = {"netpipe": "netpipe", "imb": "imb", "osu": "osu_latency", "hpl": "hpcc", "npb": "npb_is"}
 #: environment variable: how often each case is run, instead of the site's number
 REPEATS = "SEATRIAL_REPEATS"
 #: environment variable: the job that a trial holds, as JSON of ``profile``, ``job``, ``nodes``
@@ -81,7 +81,7 @@ def _system(site: Site, file: Path, prefix: str) -> dict[str, Any]:
         "name": site.name,
         "descr": site.description or site.name,
         "hostnames": [site.login or ".*"],
-        "modules_system": "nomod",
+        "modules_system": modules_system(site),
         "partitions": partitions,
     }
     if prefix:
@@ -89,6 +89,13 @@ def _system(site: Site, file: Path, prefix: str) -> dict[str, Any]:
         system["outputdir"] = f"{prefix}/output"
         system["prefix"] = prefix
     return system
+
+
+def modules_system(site: Site) -> str:
+    """ReFrame's name of what `module load` is: none where the stack has no modules."""
+    if site.stack.source != "spack":
+        return "nomod"
+    return {"lmod": "lmod", "tcl": "tmod4"}[site.stack.modules]
 
 
 def partition_name(partition: str, profile: str) -> str:
@@ -166,38 +173,59 @@ def offered(site: Site, stack: Any, transport: str) -> list[str]:
             continue
         if transport == NO_TRANSPORT or not matching(options.transports, [transport]):
             continue
-        if PROGRAM[name] in stack.programs(transport):
+        if available(name, options, stack.programs(transport), stack.blas()):
             features.append(name)
     return features
 
 
 def _environments(site: Site) -> list[dict[str, Any]]:
+    """Each transport on the network of most profiles, and once more for the partitions of the
+    profiles that are measured on another."""
     stack = load_stack(site)
     found = []
     for name in environment_names(site):
-        network_name = site.network_of(name)
-        network = site.networks[network_name]
-        part = stack.transport(name, network.interface, network.subnet)
-        own = site.transports.get(name)
-        env = {**part.env, **(own.env if own else {})}
-        wanted = matching(site.trial.transports, [name])
-        features = offered(site, stack, name) if wanted else []
-        found.append(
-            {
-                "name": name,
-                "features": features,
-                "env_vars": [[key, value] for key, value in env.items()],
-                "extras": {
-                    "programs": part.programs,
-                    "launcher": [*part.launcher, *(own.options if own else [])],
-                    "path_report": part.path_report,
-                    "overcommit": part.overcommit,
-                    "blas": stack.blas(),
-                    "versions": part.versions,
-                },
-            }
-        )
+        usual = measured_on(site, name, "default")
+        elsewhere: dict[str, list[str]] = {}
+        for profile in site.nic_profiles:
+            network = measured_on(site, name, profile)
+            if network != usual:
+                elsewhere.setdefault(network, []).extend(
+                    f"{site.name}:{partition_name(partition, profile)}"
+                    for partition in site.partitions
+                )
+        found.append(_environment(site, stack, name, usual))
+        for network, partitions in elsewhere.items():
+            own = _environment(site, stack, name, network)
+            found.append({**own, "target_systems": partitions})
     return found
+
+
+def _environment(site: Site, stack: Stack, name: str, network_name: str) -> dict[str, Any]:
+    network = site.networks[network_name]
+    part = stack.transport(name, network.interface, network.subnet)
+    own = site.transports.get(name)
+    env = {**part.env, **(own.env if own else {})}
+    wanted = matching(site.trial.transports, [name])
+    return {
+        "name": name,
+        "features": offered(site, stack, name) if wanted else [],
+        # What the transport's module sets is here too: it must hold for the network under test.
+        "env_vars": [[key, value] for key, value in env.items()],
+        "modules": part.modules,
+        "prepare_cmds": [f"module use {folder}" for folder in stack.modulepath if part.modules],
+        "extras": {
+            "programs": part.programs,
+            "launcher": [*part.launcher, *(own.options if own else [])],
+            "path_report": part.path_report,
+            "overcommit": part.overcommit,
+            "blas": stack.blas(),
+            "versions": part.versions,
+            "packages": {
+                name: package.model_dump(exclude={"spec"})
+                for name, package in part.packages.items()
+            },
+        },
+    }
 
 
 def _logging(prefix: str) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""The software stack of the labs: from Debian and PyPI, on a machine that reaches nothing else.
+"""The software stack: how each benchmark is run under each transport (``load_stack``).
 
-For: knowing how each benchmark is run under each transport (``load_stack``), and bringing a
-machine to that state (``seatrial.stack.provision``). The stack of a real site is Spack's and
-not made here.
+A lab's is from Debian and PyPI, on a machine that reaches nothing else, and
+``seatrial.stack.provision`` brings a machine to that state. A real site's, or a lab's that asks
+for it, is Spack's (``seatrial.stack.spack``).
 """
 
 from __future__ import annotations
@@ -22,13 +22,27 @@ STACK_FOLDER = "SEATRIAL_STACK"
 def load_stack(site: Any = None) -> Stack:
     """The stack that a site's trials run with (the distribution's, where none is given).
 
-    Raises LabError where it has not been provisioned.
+    Raises LabError where it has not been provisioned, or built.
     """
+    if of_spack(site) and not os.environ.get(STACK_FOLDER):
+        from seatrial.stack.spack.describe import load
+
+        return load(site.name)
     return read(stack_folder())
 
 
-def stack_folder() -> Path:
+def of_spack(site: Any) -> bool:
+    """Whether a site's stack is Spack's."""
+    return site is not None and site.stack.source == "spack"
+
+
+def stack_folder(site: Any = None) -> Path:
     """The folder of the stack: $SEATRIAL_STACK, else that of this checkout."""
     from seatrial.stack.provision import PREFIX
 
-    return Path(os.environ.get(STACK_FOLDER) or PREFIX)
+    given = os.environ.get(STACK_FOLDER)
+    if of_spack(site) and not given:
+        from seatrial.stack.spack.places import HOME
+
+        return HOME / "sites" / str(site.name)
+    return Path(given or PREFIX)

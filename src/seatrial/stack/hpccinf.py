@@ -1,7 +1,8 @@
-"""hpcc's input file for one problem on one grid of ranks.
+"""The input file of hpcc (hpccinf.txt) and of xhpl (HPL.dat): one problem on one grid of ranks.
 
 Format: HPL's HPL.dat (hpl/www/tuning.html of HPL 2.0) with PTRANS's lines behind it (README of
-HPC Challenge 1.5.0). Lines are found by their number, so the template is the documentation.
+HPC Challenge 1.5.0), which xhpl does not read. Lines are found by their number, so the template
+is the documentation.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _TEMPLATE = """\
 HPLinpack benchmark input file
 written by Seatrial
 HPL.out      output file name (hpcc ignores it)
-8            device out (hpcc ignores it)
+6            device out: standard output (hpcc ignores it)
 1            number of problem sizes
 {n:<12} N
 1            number of block sizes

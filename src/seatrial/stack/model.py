@@ -19,6 +19,17 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class Package(Model):
+    """What Spack installed and a program is from."""
+
+    name: str
+    version: str
+    spec: str = Field(description="as `spack find` writes it, with compiler, target and MPI")
+    hash: str = Field(description="Spack's hash of the whole graph, 32 characters")
+    prefix: str
+    module: str = Field(default="", description="what `module load` is given after the transport")
+
+
 class Transport(Model):
     """An MPI and the path its messages take: how to run a program that way.
 
@@ -43,20 +54,44 @@ class Transport(Model):
     compilers: str = Field(default="", description="folder of mpicc; none: the system's or none")
     features: list[str] = []
     versions: dict[str, str] = Field(default={}, description="of all that a run of it involves")
+    modules: list[str] = Field(
+        default=[], description="what `module load` is given, in this order; none: no modules"
+    )
+    packages: dict[str, Package] = Field(
+        default={}, description="program -> what it is from, where Spack made it"
+    )
 
 
 class Blas(Model):
-    """One BLAS library: the folder of its libblas.so.3, for LD_LIBRARY_PATH."""
+    """One BLAS library: the folder of its libblas.so.3, for LD_LIBRARY_PATH.
+
+    Spack's programs are linked with one BLAS (``xhpl.<blas>``): there the folder only says where
+    it is.
+    """
 
     folder: str
     version: str
-    package: str
+    package: str = Field(description="the distribution's package, or Spack's spec")
+    hash: str = Field(default="", description="Spack's hash; none: not of Spack")
+
+
+class SpackFacts(Model):
+    """Which Spack made a stack, and from what."""
+
+    version: str
+    commit: str
+    root: str
+    builtin_version: str
+    builtin_commit: str
+    environment: str = Field(description="folder of spack.yaml")
+    target: str = Field(description="microarchitecture that it was built for")
+    lock: str = Field(description="sha256 of spack.lock")
 
 
 class Stack(Model):
     """Everything that was provisioned."""
 
-    source: Literal["distribution"] = "distribution"
+    source: Literal["distribution", "spack"] = "distribution"
     id: str = Field(description="hash of the recipe and of what it was built from")
     prefix: str
     distribution: str
@@ -64,6 +99,8 @@ class Stack(Model):
     origins: dict[str, str] = Field(description="benchmark -> where its program is from")
     transports: dict[str, Transport]
     blas_libraries: dict[str, Blas]
+    modulepath: list[str] = Field(default=[], description="folders for MODULEPATH")
+    spack: SpackFacts | None = None
 
     def names(self) -> list[str]:
         """The transports that carry MPI."""

@@ -32,6 +32,7 @@ COMMON = (
     "ethtool",
     "iproute2",
     "netbase",
+    "kmod",  # loads the drivers of a virtual lab
     # compilers and the machinery of the builds
     "gcc",
     "g++",

@@ -96,12 +96,13 @@ class Allocation:
         """How the job is submitted, to run for the rest of the trial."""
         site = self.site
         own = [*site.partitions[site.trial_partition].options, *site.slurm.options]
+        feature = feature_of(site, self.profile)
         command = [
             "sbatch", "--parsable", f"--job-name=seatrial-{self.profile}",
             f"--partition={site.trial_partition}", f"--nodes={self.nodes}", "--exclusive",
             # Where a Prolog refuses a job that cannot be requeued, slurmd 22.05 says so again every
             # 15 s, and drains the node each time. Requeued, it is held, and cancelled from here.
-            f"--constraint={feature_of(site, self.profile)}", "--requeue",
+            *([f"--constraint={feature}"] if feature else []), "--requeue",
             # Whole minutes; some more, for the trial itself ends it.
             f"--time={math.ceil(max(left_s, 0) / 60) + 1}",
             f"--chdir={self.folder}", f"--output={self.folder / self.profile}.out",

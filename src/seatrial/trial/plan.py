@@ -13,9 +13,9 @@ from seatrial.errors import InputError
 from seatrial.nic.fit import tried
 from seatrial.results.record import Case
 from seatrial.site.agree import NO_TRANSPORT, PLAIN_SOCKETS, suggest, unmatched
-from seatrial.site.model import Benchmark, Site
+from seatrial.site.model import HPL, Benchmark, Site
+from seatrial.site.programs import available, wanted
 from seatrial.site.reframe import (
-    PROGRAM,
     WITHOUT_MPI,
     enabled,
     environment_names,
@@ -65,16 +65,11 @@ def select(site: Site, selection: Selection) -> Site:
     return site.model_copy(update=update)
 
 
-def variants(name: str, options: Benchmark, stack) -> list[str]:
-    """The variants that one job of a benchmark yields figures of."""
-    if name == "hpl":
-        return [blas for blas in options.blas if blas in stack.blas()]  # type: ignore[attr-defined]
-    if name == "npb":
-        return [
-            f"{kernel}.{options.problem_class}"  # type: ignore[attr-defined]
-            for kernel in options.kernels  # type: ignore[attr-defined]
-        ]
-    return [""]
+def variants(name: str, options: Benchmark, stack, transport: str) -> list[str]:
+    """The variants that one job of a benchmark yields figures of under a transport."""
+    if name in WITHOUT_MPI or transport == PLAIN_SOCKETS:
+        return wanted(name, options)
+    return available(name, options, stack.programs(transport), stack.blas())
 
 
 def planned(site: Site, stack) -> list[Case]:
@@ -93,7 +88,7 @@ def planned(site: Site, stack) -> list[Case]:
                     cases += [
                         Case(check=name, variant=variant, transport=transport,
                              profile=profile, nodes=nodes)
-                        for variant in variants(name, options, stack)
+                        for variant in variants(name, options, stack, transport)
                     ]  # fmt: skip
     return cases
 
@@ -104,15 +99,19 @@ def not_offered(site: Site, stack) -> Iterable[str]:
     for name, options in enabled(site):
         if name in WITHOUT_MPI:
             continue
-        missing = [
-            transport
-            for transport in matching(options.transports, transports)
-            if PROGRAM[name] not in stack.programs(transport)
-        ]
-        if missing:
-            yield f"{name} did not run under {', '.join(missing)}: the stack has no program for it"
-        if name == "hpl":
-            absent = [blas for blas in options.blas if blas not in stack.blas()]  # type: ignore[attr-defined]
-            if absent:
-                yield (f"hpl did not run with {', '.join(absent)}: not in the stack "
-                       f"({suggest(absent[0], stack.blas())})")  # fmt: skip
+        missing: dict[str, list[str]] = {}
+        for transport in matching(options.transports, transports):
+            there = variants(name, options, stack, transport)
+            for variant in wanted(name, options):
+                if variant not in there:
+                    missing.setdefault(variant, []).append(transport)
+        libraries = stack.blas() if isinstance(options, HPL) else {}
+        absent = [blas for blas in missing if libraries and blas not in libraries]
+        for variant, names in missing.items():
+            if variant not in absent:
+                what = f"{name} {variant}".strip()
+                where = f"{what} did not run under {', '.join(names)}"
+                yield f"{where}: the stack has no program for it"
+        if absent:
+            hint = suggest(absent[0], libraries)
+            yield f"{name} did not run with {', '.join(absent)}: not in the stack ({hint})"

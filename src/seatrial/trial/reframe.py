@@ -14,9 +14,17 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from seatrial.errors import LabError
 from seatrial.results.record import Job
 from seatrial.site.model import Site
-from seatrial.site.reframe import ALLOCATION, CHECKS, REPEATS, ROUND, partition_name
+from seatrial.site.reframe import (
+    ALLOCATION,
+    CHECKS,
+    REPEATS,
+    ROUND,
+    modules_system,
+    partition_name,
+)
 from seatrial.stack import STACK_FOLDER
 from seatrial.trial.allocation import Allocation
 from seatrial.trial.machine import Machine, Progress
@@ -25,6 +33,11 @@ from seatrial.trial.session import Session, suffix
 PROGRESS = re.compile(r"\[ +(OK|FAIL|ABORT|SKIP|RUN) +\] *(?:\( *(\d+)/(\d+)\))? *(.*)")
 STOP_S = 30  # how long ReFrame may take to cancel its jobs after Ctrl-C
 POLL_S = 0.2  # how soon a signal or the trial's time limit is noticed
+LMOD_PLACES = (
+    Path("/usr/share/lmod/lmod/libexec/lmod"),
+    Path("/opt/apps/lmod/lmod/libexec/lmod"),
+    Path("/usr/local/lmod/lmod/libexec/lmod"),
+)
 WATCH_S = 2.0  # how soon it is noticed that the job held for a profile has ended
 
 
@@ -83,10 +96,22 @@ def variables(session: Session, profile: str, job: Job | None) -> dict[str, str]
     }
     if STACK_FOLDER in os.environ:
         env[STACK_FOLDER] = os.environ[STACK_FOLDER]
+    if modules_system(session.site) == "lmod" and "LMOD_CMD" not in os.environ:
+        # A login shell would have set it; a lab's commands start without one.
+        env["LMOD_CMD"] = str(find_lmod())
     if job:
         held = {"profile": profile, "job": job.id, "nodes": job.nodes}
         env[ALLOCATION] = json.dumps(held)
     return env
+
+
+def find_lmod() -> Path:
+    """Lmod's program, where distributions and Lmod's own installer put it. Raises LabError."""
+    for place in LMOD_PLACES:
+        if place.is_file():
+            return place
+    places = ", ".join(str(place) for place in LMOD_PLACES)
+    raise LabError(f"the stack's modules need Lmod, and $LMOD_CMD is not set nor is it in {places}")
 
 
 def run_reframe(

@@ -49,7 +49,7 @@ def run_rounds(session: Session) -> Iterator[Round]:
         if why_not:
             yield Round(profile, Outcome(why_not=why_not))
             continue
-        if profile == "default":
+        if profile == "default" and not session.site.holds_default:
             found = Round(profile, run_reframe(session))
         else:
             found = under(session, profile)

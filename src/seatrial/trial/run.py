@@ -206,9 +206,11 @@ def write_config(folder: Path, site: Site, site_file: Path) -> Path:
 def plain(site: Site) -> dict:
     """A site as its file would have it, with the defaults filled in.
 
-    Not those of NIC profiles: what is not given there is the base's, and a null takes it away.
+    Not those of the stack, of which some are only right for Spack's, nor those of NIC profiles:
+    what is not given there is the base's, and a null takes it away.
     """
     data = site.model_dump(mode="json", by_alias=True, exclude_none=True)
+    data["stack"] = site.stack.model_dump(mode="json", exclude_unset=True)
     for name, profile in site.nic_profiles.items():
         data["nic_profiles"][name] = profile.model_dump(
             mode="json", by_alias=True, exclude_unset=True

@@ -171,13 +171,15 @@ def write_json(name, data):
 
 
 def mapped(pid, word):
-    """Files mapped by the process or its children whose name holds ``word``."""
-    files = set()
+    """Files mapped by the process or its children whose name holds one of the words in ``word``,
+    which has commas between them."""
+    files, parts = set(), word.split(",")
     pids = [str(pid), *read("/proc/%d/task/%d/children" % (pid, pid)).split()]
     for one in pids:
         for line in read("/proc/%s/maps" % one).splitlines():
             words = line.split(None, 5)
-            if len(words) == 6 and word in os.path.basename(words[5]):
+            name = os.path.basename(words[5]) if len(words) == 6 else ""
+            if any(part in name for part in parts):
                 files.add(words[5].strip())
     return sorted(files)
 

@@ -51,13 +51,7 @@ def parse(text: str) -> Parsed:
     Raises ParseError, also where any check FAILED.
     """
     lines = text.splitlines()
-    found = _summary(lines)
-    for number, line in enumerate(lines, 1):
-        if "FAILED" in line:
-            raise ParseError(f"a check failed: {line.strip()!r}", number)
-    success, line_number = _take(found, "Success")
-    if success != "1":
-        raise ParseError("expected Success=1: HPCC says that a test failed", line_number)
+    found = _successful(lines)
     residuals = [m[1] for line in lines if (m := _RESIDUAL.fullmatch(line))]
     if not residuals:
         raise ParseError("expected HPL's residual check to say PASSED")
@@ -73,12 +67,7 @@ def parse(text: str) -> Parsed:
 
     _check_grid(lines, size)
 
-    star = _figure(found, "StarDGEMM_Gflops", zero=True)
-    kind, unit = ("StarDGEMM", "Gflop/s") if star else ("SingleDGEMM", "DGEMM Gflop/s")
-    if not star and _body(lines, "StarDGEMM", "Gflop/s"):
-        raise ParseError("StarDGEMM ran, but its figure is zero", found["StarDGEMM_Gflops"][1])
-    dgemm = _figure(found, f"{kind}_Gflops")
-    _check_body(lines, kind, unit, found[f"{kind}_Gflops"])
+    dgemm, kind = _dgemm(lines, found)
     processes = size["P"] * size["Q"]
     metrics = [
         higher("hpl_GFLOPS", gflops, "GFLOPS"),
@@ -107,6 +96,45 @@ def parse(text: str) -> Parsed:
         },
         moved_bytes=moved(**size),
     )
+
+
+def parse_dgemm(text: str) -> Parsed:
+    """Read a run of which only DGEMM was asked: ``dgemm_GFLOPS`` as in :func:`parse`.
+
+    Facts: DGEMM's kind and order, version. Nothing was moved. Raises ParseError.
+    """
+    lines = text.splitlines()
+    found = _successful(lines)
+    rate, kind = _dgemm(lines, found)
+    version = ".".join(_take(found, f"Version{part}")[0] for part in ("Major", "Minor", "Micro"))
+    return Parsed(
+        metrics=[higher("dgemm_GFLOPS", rate, "GFLOPS")],
+        facts={"dgemm": kind, "dgemm_N": _whole(found, "DGEMM_N"), "hpcc": version},
+    )
+
+
+def _successful(lines: list[str]) -> dict[str, tuple[str, int]]:
+    """The summary of a run of which no check failed."""
+    found = _summary(lines)
+    for number, line in enumerate(lines, 1):
+        if "FAILED" in line:
+            raise ParseError(f"a check failed: {line.strip()!r}", number)
+    success, line_number = _take(found, "Success")
+    if success != "1":
+        raise ParseError("expected Success=1: HPCC says that a test failed", line_number)
+    return found
+
+
+def _dgemm(lines: list[str], found: dict[str, tuple[str, int]]) -> tuple[float, str]:
+    """One process's matrix product in GFLOPS, and which test that is."""
+    token = _take(found, "StarDGEMM_Gflops")[0]
+    star = 0.0 if token == "-1" else _figure(found, "StarDGEMM_Gflops", zero=True)
+    kind, unit = ("StarDGEMM", "Gflop/s") if star else ("SingleDGEMM", "DGEMM Gflop/s")
+    if not star and _body(lines, "StarDGEMM", "Gflop/s"):
+        raise ParseError("StarDGEMM ran, but its figure is zero", found["StarDGEMM_Gflops"][1])
+    rate = _figure(found, f"{kind}_Gflops")
+    _check_body(lines, kind, unit, found[f"{kind}_Gflops"])
+    return rate, kind
 
 
 def _summary(lines: list[str]) -> dict[str, tuple[str, int]]:

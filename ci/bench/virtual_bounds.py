@@ -1,0 +1,148 @@
+"""The spread of each figure of the virtual-time lab over repeated trials, and bounds from it.
+
+    .venv/bin/python ci/bench/virtual_bounds.py TRIAL_FOLDER ... [--write REQUIREMENTS_FILE]
+
+Prints per metric how far the trials of a case lie apart, (highest - lowest) / median. With
+``--write`` the entries between ``requirements:`` and ``informative:`` of the file are made anew:
+about the median of each figure, both ways, by twice its spread or 1.5 % (3 % where fewer than four
+trials have it), whichever is more. A figure that spreads by more than 5 %, or that one trial alone
+has, gets no bound and is named: then the file's own ``informative`` must say why, or the trial ends
+incomplete.
+It measures nothing and judges nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import NamedTuple
+
+from seatrial.results.record import Metric, read_results
+
+LEAST = 0.015  # a bound is never narrower: another kernel's or compiler's code is as much apart
+LEAST_OF_FEW = 0.03  # where fewer than MANY trials tell the spread
+MANY = 4
+FACTOR = 2.0
+MOST_SPREAD = 0.05
+TRIALS = 2
+JUDGED = {
+    "netpipe": ("latency_us", "bandwidth_MB_s"),
+    "stream": ("bandwidth_MB_s", "cpu_sender_percent", "cpu_receiver_percent", "interrupts_per_s"),
+    "npb": ("mops",),
+    "hpl": ("hpl_GFLOPS",),
+}
+
+
+class Key(NamedTuple):
+    check: str
+    variant: str
+    transport: str
+    profile: str
+    metric: str
+    place: str
+
+
+def figures(folders: list[Path]) -> dict[Key, list[Metric]]:
+    """Every judged figure, a sample of each run of each trial."""
+    found: dict[Key, list[Metric]] = defaultdict(list)
+    for folder in folders:
+        for run in read_results(folder).runs:
+            if run.outcome != "ran":
+                print(f"{folder}: {run.case.id}: {run.outcome}: {run.reason}", file=sys.stderr)
+                continue
+            case = run.case
+            for one in run.metrics:
+                if one.metric in JUDGED.get(case.check, ()):
+                    place = one.place or ""
+                    found[
+                        Key(
+                            case.check,
+                            case.variant,
+                            case.transport,
+                            case.profile,
+                            one.metric,
+                            place,
+                        )
+                    ].append(one)
+    return found
+
+
+def spread(metrics: list[Metric]) -> float:
+    """(highest - lowest) / median; 0 where all are 0."""
+    values = [one.value for one in metrics]
+    middle = statistics.median(values)
+    return (max(values) - min(values)) / abs(middle) if middle else 0.0
+
+
+def entry(key: Key, metrics: list[Metric]) -> str:
+    """One line of a requirements file."""
+    least = LEAST if len(metrics) >= MANY else LEAST_OF_FEW
+    width = max(least, FACTOR * spread(metrics))
+    select = f"check: {key.check}"
+    if key.variant:
+        select += f", variant: {key.variant}"
+    select += f", transport: {key.transport}, profile: {key.profile}"
+    if key.place:
+        select += f", place: {key.place}"
+    reference = statistics.median(one.value for one in metrics)
+    return (
+        f"  - {{select: {{{select}}}, metric: {key.metric}, basis: baseline, "
+        f'unit: "{metrics[0].unit}", reference: {reference:.5g}, '
+        f"lower: -{width:.3f}, upper: {width:.3f}}}\n"
+    )
+
+
+def bounded(metrics: list[Metric]) -> bool:
+    return len(metrics) >= TRIALS and spread(metrics) <= MOST_SPREAD and metrics[0].value > 0
+
+
+def write(file: Path, found: dict[Key, list[Metric]]) -> None:
+    """Put the entries in place of the file's own."""
+    before, _, rest = file.read_text().partition("requirements:")
+    _, mark, after = rest.partition("informative:")
+    lines, last = [], ""
+    for key, metrics in found.items():
+        if bounded(metrics):
+            if key.profile != last:
+                lines.append(f"  # {key.profile}\n")
+                last = key.profile
+            lines.append(entry(key, metrics))
+    file.write_text(f"{before}requirements:\n{''.join(lines)}\n{mark}{after}")
+
+
+def table(found: dict[Key, list[Metric]]) -> None:
+    """Print each figure's spread, and the median and largest of each metric in Markdown."""
+    of_metric: dict[tuple[str, str], list[tuple[float, Key]]] = defaultdict(list)
+    for key, metrics in found.items():
+        far = spread(metrics)
+        of_metric[key.check, key.metric].append((far, key))
+        name = ".".join(word for word in key[:4] if word)
+        values = " ".join(f"{one.value:.5g}" for one in metrics)
+        note = "" if bounded(metrics) else "  NO BOUND"
+        print(f"{name:34} {key.metric:22} {key.place:6} {100 * far:6.2f} %  {values}{note}")
+    print("\n| figure | cases | median spread | largest spread |\n| --- | --- | --- | --- |")
+    for (check, metric), several in of_metric.items():
+        far, key = max(several)
+        middle = statistics.median(one for one, _ in several)
+        print(
+            f"| {check} {metric} | {len(several)} | {100 * middle:.2f} % "
+            f"| {100 * far:.2f} % ({key.profile}) |"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("trials", nargs="+", type=Path, metavar="TRIAL_FOLDER")
+    parser.add_argument("--write", type=Path, metavar="REQUIREMENTS_FILE")
+    given = parser.parse_args()
+    found = dict(sorted(figures(given.trials).items(), key=lambda item: (item[0].profile, item[0])))
+    table(found)
+    if given.write:
+        write(given.write, found)
+
+
+if __name__ == "__main__":
+    main()

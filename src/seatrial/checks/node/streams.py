@@ -1,0 +1,89 @@
+"""Node side: several iperf3 streams at once from the second node of a step to the first.
+
+    python3 -IS streams.py STEP INTERFACE[,...] PORT COUNT IPERF3... -- [OPTION ...]
+
+Stream i goes to the server's address on the interface of its turn, so that with as many interfaces
+as streams each has its own; an interface that is a member of a bond stands for the bond. The
+server's rank (0) writes which into STEP.streams.json; the client's writes each report to
+STEP.I.json and ends with the first exit code that is not 0.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import pair  # (-I leaves this folder out of the path)
+
+NET = "/sys/class/net"
+
+
+def carrier(interface):
+    """The bond that the interface is a member of, else itself."""
+    master = "%s/%s/master" % (NET, interface)
+    return os.path.basename(os.path.realpath(master)) if os.path.exists(master) else interface
+
+
+def plan(interfaces, count, port):
+    """One stream each: through which interface and bond, to which address and port."""
+    found = []
+    for number in range(count):
+        interface = interfaces[number % len(interfaces)]
+        through = carrier(interface)
+        found.append({"interface": interface, "through": through, "members": members(through),
+                      "address": pair.address_of(through), "port": port + number})  # fmt: skip
+    return found
+
+
+def members(name):
+    """How many interfaces carry what goes through this one: those of a bond, else 1."""
+    words = pair.content("%s/%s/bonding/slaves" % (NET, name)).split()
+    return max(1, len(words))
+
+
+def serve(step, streams, program):
+    servers = []
+    try:
+        for one in streams:
+            options = ["-s", "-1", "-B", one["address"], "-p", str(one["port"])]
+            with open("%s.%d.server" % (step, one["port"]), "w") as said:
+                servers.append(subprocess.Popen([*program, *options], stdout=said, stderr=said))
+        for one, server in zip(streams, servers):  # noqa: B905 (strict= came with Python 3.10)
+            ready = lambda: pair.listening(one["port"]) or server.poll() is not None  # noqa: B023, E731
+            pair.until(ready, pair.START_S, "the server of port %d" % one["port"])
+        pair.publish(step + ".streams.json", json.dumps(streams))
+        pair.until(lambda: pair.content(step + ".done"), 3600, "the clients' end")
+        return 0
+    finally:
+        for server in servers:
+            if server.poll() is None:
+                server.kill()
+            server.wait()
+
+
+def send(step, program, options):
+    text = pair.until(lambda: pair.content(step + ".streams.json"), pair.START_S, "the servers")
+    clients = []
+    try:
+        for number, one in enumerate(json.loads(text)):
+            with open("%s.%d.json" % (step, number), "w") as report:
+                words = ["-c", one["address"], "-p", str(one["port"]), "-J", *options]
+                clients.append(subprocess.Popen([*program, *words], stdout=report))
+        codes = [client.wait() for client in clients]
+        return next((code for code in codes if code), 0)
+    finally:
+        pair.publish(step + ".done", "done")
+
+
+def main(argv):
+    step, interfaces, port, count = argv[0], argv[1].split(","), int(argv[2]), int(argv[3])
+    split = argv.index("--")
+    program, options = argv[4:split], argv[split + 1 :]
+    if os.environ["SLURM_PROCID"] == "0":
+        return serve(step, plan(interfaces, count, port), program)
+    return send(step, program, options)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,140 @@
+"""The trade of the NIC profiles as one picture: latency, processor time, interrupts.
+
+What a founding document found on hardware: a profile that answers at once pays with interrupts and
+processor time, and one that saves these answers late. Needs two profiles under which both the
+latency (NetPIPE) and the cost (a TCP stream) were measured.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable
+from typing import Any
+
+from seatrial.report.figures import (
+    PALETTE,
+    Figure,
+    Table,
+    axes,
+    label,
+    network_and_driver,
+    spread_text,
+    titled,
+)
+from seatrial.report.text import number
+from seatrial.results.record import Run
+
+LATENCY, INTERRUPTS, CPU = "latency_us", "interrupts_per_s", "cpu_ms_per_MB"
+SMALLEST, LARGEST = 9.0, 46.0  # diameter of a mark in pixels
+
+
+def trade_figures(runs: Iterable[Run]) -> list[Figure]:
+    """A mark per profile: latency against the CPU time of a stream, its area the interrupts.
+
+    CPU time is that of both ends for each 10^6 B moved, so that a slow stream is not taken for a
+    frugal one: 10 x (sender's % + receiver's %) / (MB/s) milliseconds.
+
+    Colours tell the network under test with its driver. Empty where fewer than two profiles have
+    both figures.
+    """
+    found: dict[str, dict[str, list[float]]] = {}
+    group: dict[str, str] = {}
+    for run in runs:
+        wanted = {"netpipe": (LATENCY,), "stream": (INTERRUPTS,)}.get(run.case.check, ())
+        if not wanted or run.case.transport != "tcp":
+            continue
+        row = found.setdefault(run.case.profile, {})
+        for metric in run.metrics:
+            if metric.metric in wanted and math.isfinite(metric.value):
+                row.setdefault(metric.metric, []).append(metric.value)
+        row.setdefault(CPU, []).extend(cpu_time(run))
+        group.setdefault(run.case.profile, network_and_driver(run))
+    shown = {name: row for name, row in found.items() if row.get(LATENCY) and row.get(CPU)}
+    if len(shown) < 2:
+        return []
+    rates = {name: statistics.median(row.get(INTERRUPTS) or [0.0]) for name, row in shown.items()}
+    most = max(rates.values())
+    groups = list(dict.fromkeys(group[name] for name in shown))
+    data = [_marks(one, index, shown, rates, most, group) for index, one in enumerate(groups)]
+    rows = [
+        [name, group[name], *(spread_text(row.get(key, [])) for key in (LATENCY, CPU, INTERRUPTS))]
+        for name, row in shown.items()
+    ]
+    told = (
+        f"The area of a mark is the interrupts per second of an interface: the largest is "
+        f"{number(most)}."
+        if most
+        else "The kernel attributes no interrupts to these interfaces, so all marks are alike."
+    )
+    return [
+        Figure(
+            "trade",
+            "What each NIC profile trades: latency against CPU use and interrupts",
+            f"NetPIPE's smallest message over plain TCP, and the CPU time that both ends of a TCP "
+            f"stream spend on each MB. Left is quick, low is frugal. {told}",
+            data,
+            axes(
+                {"type": "log", **ticks(shown), **titled("latency (us)")},
+                {"rangemode": "tozero", **titled("CPU time of both ends (ms per MB)")},
+            ),
+            Table(
+                ["profile", "network", "latency (us)", "CPU time (ms per MB)",
+                 "interrupts (1/s)"],
+                rows,
+            ),
+            height=520,
+            wide=True,
+        )
+    ]  # fmt: skip
+
+
+def _marks(
+    name: str,
+    index: int,
+    shown: dict[str, dict[str, list[float]]],
+    rates: dict[str, float],
+    most: float,
+    group: dict[str, str],
+) -> dict[str, Any]:
+    members = {profile: row for profile, row in shown.items() if group[profile] == name}
+    return {
+        "type": "scatter",
+        "mode": "markers+text",
+        "name": label(name),
+        "x": [statistics.median(row[LATENCY]) for row in members.values()],
+        "y": [statistics.median(row[CPU]) for row in members.values()],
+        "text": [label(profile) for profile in members],
+        "textposition": "top center",
+        "textfont": {"size": 11},
+        "cliponaxis": False,
+        "customdata": [rates[profile] for profile in members],
+        "marker": {
+            "color": PALETTE[index % len(PALETTE)],
+            "opacity": 0.7,
+            "size": [
+                SMALLEST + (LARGEST - SMALLEST) * math.sqrt(rates[profile] / most) if most
+                else SMALLEST + 4
+                for profile in members
+            ],
+        },
+        "hovertemplate": "%{text}: %{x:.4g} us, %{y:.3g} ms per MB, %{customdata:.4g} interrupts "
+        f"per second<extra>{label(name)}</extra>",
+    }  # fmt: skip
+
+
+def cpu_time(run: Run) -> list[float]:
+    """CPU time of both ends in ms per MB; empty where the run has not all three figures."""
+    names = ("bandwidth_MB_s", "cpu_sender_percent", "cpu_receiver_percent")
+    values = {one.metric: one.value for one in run.metrics if one.place is None}
+    rate, *shares = (values.get(name, math.nan) for name in names)
+    time = 10 * sum(shares) / rate if rate > 0 else math.nan
+    return [time] if math.isfinite(time) else []
+
+
+def ticks(shown: dict[str, dict[str, list[float]]]) -> dict[str, Any]:
+    """Ticks of the logarithmic axis at 1, 2 and 5 times the powers of ten around the marks."""
+    values = [statistics.median(row[LATENCY]) for row in shown.values()]
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    at = [digit * 10.0**power for power in range(low, high + 1) for digit in (1, 2, 5)]
+    return {"tickvals": at, "ticktext": [number(one) for one in at]}

@@ -1,0 +1,262 @@
+"""The ``Stack`` of a site from what Spack installed: transports, programs, BLAS libraries.
+
+Reads spack.lock and the database of the install tree; starts nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from seatrial.errors import LabError
+from seatrial.stack import machine
+from seatrial.stack.files import digest, sha256
+from seatrial.stack.model import Blas, Package, SpackFacts, Stack, Transport, read
+from seatrial.stack.run import run
+from seatrial.stack.spack import install
+from seatrial.stack.spack.graph import PER_BLAS, Graph, Node, target_of
+from seatrial.stack.spack.pins import Pins
+from seatrial.stack.spack.places import HOME, Places
+from seatrial.stack.transports import TRANSPORTS
+
+#: Spack's name of an MPI -> how our transports call it
+MPI_NAMES = {"openmpi": "openmpi", "mpich": "mpich", "intel-oneapi-mpi": "intelmpi"}
+#: of transports.py, what holds only for the distribution's stack: its own folders, and the MPICH
+#: of PyPI under Intel MPI
+_DISTRIBUTION_ONLY = ("{prefix}",)
+#: of vars.sh; PATH is not among them, as programs are named by their absolute path
+INTEL_VARIABLES = ("I_MPI_ROOT", "LD_LIBRARY_PATH", "FI_PROVIDER_PATH")
+OSU = "libexec/osu-micro-benchmarks/mpi"
+#: package -> program -> path below the prefix
+PROGRAMS = {
+    "netpipe": {"netpipe": "bin/NPmpi"},
+    "intel-mpi-benchmarks": {"imb": "bin/IMB-MPI1"},
+    "llcbench": {"mpbench": "bin/mpi_bench"},
+    "osu-micro-benchmarks": {
+        f"osu_{test}": f"{OSU}/pt2pt/osu_{test}" for test in ("latency", "bw", "bibw", "multi_lat")
+    },
+}
+SOCKETS = {
+    "netpipe": {"nptcp": "bin/NPtcp"},
+    "iperf3": {"iperf3": "bin/iperf3"},
+    "netperf": {"netperf": "bin/netperf", "netserver": "bin/netserver"},
+}
+
+
+def load(site: str) -> Stack:
+    """The stack of a site as its last build left it. Raises LabError with what to run."""
+    try:
+        return read(HOME / "sites" / site)
+    except LabError:
+        raise LabError(
+            f"the stack of {site} is not built: run `seatrial stack build --site {site}`"
+        ) from None
+
+
+def describe(places: Places, pins: Pins) -> Stack:
+    """The stack that is installed. Raises LabError where a transport's package is not."""
+    graph = Graph(places)
+    transports: dict[str, Transport] = {}
+    for node in graph.roots:
+        if node["name"] == "mpi-transport":
+            part = transport(graph, node)
+            transports[part.name] = part
+    transports = dict(sorted(transports.items()))
+    transports |= without_mpi(graph, transports)
+    blas = blas_libraries(graph)
+    facts = SpackFacts(
+        version=pins.spack.tag.removeprefix("v"),
+        commit=install.commit_of(places.root) or pins.spack.commit,
+        root=str(places.root),
+        builtin_version=pins.builtin.tag.removeprefix("v"),
+        builtin_commit=pins.builtin.commit,
+        environment=str(places.environment),
+        target=next((target_of(n) for n in graph.roots if n["name"] != "mpi-transport"), ""),
+        lock=sha256(places.lock),
+    )
+    release = machine.os_release()
+    content = {
+        "source": "spack",
+        "prefix": str(places.folder),
+        "distribution": release.get("PRETTY_NAME", "a system without os-release"),
+        "versions": versions(graph, facts),
+        "origins": origins(graph),
+        "transports": {name: part.model_dump() for name, part in transports.items()},
+        "blas_libraries": {name: part.model_dump() for name, part in blas.items()},
+        "modulepath": [str(folder) for folder in module_folders(places)],
+        "spack": facts.model_dump(),
+    }
+    identity = digest([json.dumps(content, sort_keys=True)])
+    return Stack.model_validate({"id": identity, **content})
+
+
+def module_folders(places: Places) -> list[Path]:
+    """The folders for MODULEPATH, of the module system that the site uses."""
+    root = places.module_root(places.modules)
+    if places.modules == "lmod":
+        return sorted(root.glob("*/Core"))
+    return sorted(folder for folder in root.glob("*") if folder.is_dir())
+
+
+def transport(graph: Graph, node: Node) -> Transport:
+    """One transport: what our own table says of it, with the programs of its MPI."""
+    mpi = graph.provider(node, "mpi")
+    if mpi is None:
+        raise LabError(f"mpi-transport/{node['hash'][:7]} has no MPI")
+    path = node["parameters"]["transport"]
+    name = f"{MPI_NAMES.get(mpi['name'], mpi['name'])}-{path}"
+    table = {part.name: part for part in TRANSPORTS}
+    if name not in table:
+        raise LabError(f"Seatrial knows no transport {name} (mpi-transport/{node['hash'][:7]})")
+    known = table[name]
+    programs, packages = programs_of(graph, mpi)
+    env = {
+        key: value
+        for key, value in known.env.items()
+        if not any(word in value for word in _DISTRIBUTION_ONLY) and not key.startswith("MPI4PY")
+    }
+    home = mpi_home(graph, mpi)
+    words = {"lib": str(machine.library_folder())}
+    env = {key: value.format_map(words) for key, value in env.items()}
+    if mpi["name"] == "intel-oneapi-mpi":
+        env |= intel_env(home)
+    return known.model_copy(
+        update={
+            "env": env,
+            "programs": programs,
+            "packages": packages,
+            "compilers": str(home / "bin"),
+            "modules": [name],
+            "versions": mpi_versions(graph, mpi),
+        }
+    )
+
+
+def mpi_versions(graph: Graph, mpi: Node) -> dict[str, str]:
+    """The MPI's version, and those of the libraries below it that Spack knows of."""
+    below = (graph.find(mpi, name) for name in ("ucx", "libfabric", "pmix"))
+    parts = [mpi, *(part for part in below if part)]
+    return {part["name"]: part["version"] for part in parts}
+
+
+def mpi_home(graph: Graph, mpi: Node) -> Path:
+    """Where bin and lib of an MPI are: Intel's are two folders below the prefix (recipe of
+    intel-oneapi-mpi: <prefix>/mpi/<major.minor>)."""
+    prefix = graph.prefix(mpi)
+    if mpi["name"] == "intel-oneapi-mpi":
+        return prefix / "mpi" / ".".join(mpi["version"].split(".")[:2])
+    return prefix
+
+
+def intel_env(home: Path) -> dict[str, str]:
+    """What Intel's vars.sh sets: its programs have no run path to libfabric. Raises LabError."""
+    script = home / "env" / "vars.sh"
+    command: list[str | Path] = ["/usr/bin/env", "-i", "/bin/bash", "-c", '. "$0" && env', script]
+    text = run(command, f"reading {script}")
+    found = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    return {name: found[name].rstrip(":") for name in INTEL_VARIABLES if name in found}
+
+
+def programs_of(graph: Graph, mpi: Node) -> tuple[dict[str, list[str]], dict[str, Package]]:
+    """Programs built with an MPI, and what each is from. What is not installed is left out."""
+    programs: dict[str, list[str]] = {}
+    packages: dict[str, Package] = {}
+    for node in graph.roots:
+        found = graph.provider(node, "mpi")
+        if found is None or found["hash"] != mpi["hash"] or node["name"] == "mpi-transport":
+            continue
+        if node["hash"] not in graph.places:
+            continue
+        for name, file in _files(graph, node).items():
+            programs[name] = [str(file)]
+            packages[name] = graph.package(node)
+    return dict(sorted(programs.items())), packages
+
+
+def _files(graph: Graph, node: Node) -> dict[str, Path]:
+    """Program -> file, of one package; only files that are there."""
+    prefix = graph.prefix(node)
+    found = {name: prefix / path for name, path in PROGRAMS.get(node["name"], {}).items()}
+    if node["name"] == "osu-micro-benchmarks":
+        # since 7.5 in a folder of their own
+        standard = {name: prefix / OSU / "pt2pt" / "standard" / name for name in found}
+        found |= {name: file for name, file in standard.items() if file.exists()}
+    if node["name"] == "npb":
+        for file in sorted((prefix / "bin").glob("*.x")):
+            found[f"npb_{file.name.removesuffix('.x')}"] = file
+    if node["name"] in PER_BLAS:
+        program, path = PER_BLAS[node["name"]]
+        blas = graph.provider(node, "blas")
+        if blas:
+            found[f"{program}.{blas['name']}"] = prefix / path
+    return {name: file for name, file in found.items() if file.exists()}
+
+
+def without_mpi(graph: Graph, transports: dict[str, Transport]) -> dict[str, Transport]:
+    """The pseudo transports: plain sockets, and each node by itself."""
+    table = {part.name: part for part in TRANSPORTS}
+    programs: dict[str, list[str]] = {}
+    packages: dict[str, Package] = {}
+    for node in graph.roots:
+        if node["hash"] not in graph.places:
+            continue
+        for name, path in SOCKETS.get(node["name"], {}).items():
+            file = graph.prefix(node) / path
+            if file.exists() and name not in programs:
+                programs[name] = [str(file)]
+                packages[name] = graph.package(node)
+    found = {"tcp": table["tcp"].model_copy(update={"programs": programs, "packages": packages})}
+    first = next((part for part in transports.values() if part.family == "openmpi"), None)
+    if first:
+        ep = {name: words for name, words in first.programs.items() if name.startswith("npb_ep")}
+        env = {k: v for k, v in first.env.items() if not k.startswith("OMPI_MCA_btl")}
+        found["none"] = table["none"].model_copy(
+            update={
+                "programs": ep,
+                "packages": {name: first.packages[name] for name in ep},
+                "env": {**env, "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self"},
+                "versions": first.versions,
+            }
+        )
+    return found
+
+
+def blas_libraries(graph: Graph) -> dict[str, Blas]:
+    """BLAS name -> the library that programs of that name are linked with."""
+    found: dict[str, Blas] = {}
+    for node in graph.roots:
+        blas = graph.provider(node, "blas")
+        if node["name"] not in PER_BLAS or blas is None or blas["name"] in found:
+            continue
+        if "external" in blas or blas["hash"] in graph.places:
+            found[blas["name"]] = Blas(
+                folder=str(graph.prefix(blas) / "lib"),
+                version=blas["version"],
+                package=f"{blas['name']}@{blas['version']}",
+                hash=blas["hash"],
+            )
+    return dict(sorted(found.items()))
+
+
+def versions(graph: Graph, facts: SpackFacts) -> dict[str, str]:
+    """Name -> versions of all roots and of what they were linked with."""
+    found: dict[str, set[str]] = {}
+    for node in graph.roots:
+        parts = [node, graph.provider(node, "mpi"), graph.provider(node, "blas")]
+        parts.append(graph.find(node, "gcc"))
+        for part in parts:
+            if part is not None and part["name"] != "mpi-transport":
+                found.setdefault(part["name"], set()).add(part["version"])
+    listed = {name: ", ".join(sorted(each)) for name, each in sorted(found.items())}
+    return {"spack": facts.version, "builtin": facts.builtin_version, **listed}
+
+
+def origins(graph: Graph) -> dict[str, str]:
+    """Benchmark -> the recipe that its program is from."""
+    names = {"intel-mpi-benchmarks": "imb", "llcbench": "mpbench", "osu-micro-benchmarks": "osu"}
+    return {
+        names.get(node["name"], node["name"]): f"{node['name']} {node['version']}, recipe of "
+        f"{node.get('namespace', 'builtin')}"
+        for node in graph.roots
+        if node["name"] != "mpi-transport"
+    }

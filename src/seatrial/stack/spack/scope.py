@@ -1,0 +1,112 @@
+"""The Spack configuration of this machine that a site's environment includes.
+
+Where packages and modules are installed, where builtin is, which build tools there are, and the
+external MPI libraries. Everything that is the same on every machine is in
+``spack-repo/environments`` and in the environment itself.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from seatrial.errors import LabError
+from seatrial.site.load import CHECKOUT
+from seatrial.site.model import Stack
+from seatrial.stack import apt, machine
+from seatrial.stack.run import run
+from seatrial.stack.spack import externals, install
+from seatrial.stack.spack.lock import locked
+from seatrial.stack.spack.places import Places
+
+#: what recipes need to build with and every distribution has; a package manager's, not Spack's
+TOOLS = (
+    "gcc", "gmake", "perl", "python", "pkgconf", "m4", "autoconf", "automake", "libtool",
+    "diffutils", "findutils", "binutils", "cmake", "tar", "gettext",
+)  # fmt: skip
+SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+NOTE = "# Written by `seatrial stack build`: do not edit.\n"
+OURS = CHECKOUT / "spack-repo" / "spack_repo" / "seatrial"
+TEMPLATES = CHECKOUT / "spack-repo" / "templates"
+
+
+def write(places: Places, stack: Stack, say: install.Say) -> list[str]:
+    """Write the scope. Returns the specs of the externals. Raises LabError."""
+    with locked(places.folder / "scope.lock", say):
+        return _write_all(places, stack, say)
+
+
+def _write_all(places: Places, stack: Stack, say: install.Say) -> list[str]:
+    write_section(places.scope / "config.yaml", {"config": config(places)})
+    write_section(
+        places.scope / "modules.yaml", {"modules": {"default": {"roots": module_roots(places)}}}
+    )
+    builtin = places.builtin / "repos" / "spack_repo" / "builtin"
+    # The clone that is there already takes the place of the one that Spack would make; the
+    # first repository wins, and this scope is before the one that has ours.
+    text = f"{NOTE}repos:\n  seatrial: {OURS}\n  builtin:: {builtin}\n"
+    _write(places.scope / "repos.yaml", text)
+    _write(places.home / "config" / "repos.yaml", text)  # for commands without an environment
+    _tools(places, say)
+    _debian(stack.debian_packages, say)
+    pypi = dict(part.split("==") for part in stack.pypi_packages)
+    return externals.write(places.externals, places.scope, pypi, say)
+
+
+def config(places: Places) -> dict[str, Any]:
+    return {
+        "install_tree": {"root": str(places.home / "opt")},
+        "source_cache": str(places.home / "sources"),
+        "build_stage": [str(places.home / "stage")],
+        "template_dirs": [
+            str(places.folder / "templates"),
+            str(TEMPLATES),
+            "$spack/share/spack/templates",
+        ],
+        "build_jobs": len(os.sched_getaffinity(0)),
+    }
+
+
+def module_roots(places: Places) -> dict[str, str]:
+    return {kind: str(places.module_root(kind)) for kind in ("lmod", "tcl")}
+
+
+def _tools(places: Places, say: install.Say) -> None:
+    """The distribution's build tools, in the scope that Seatrial's Spack has for its user."""
+    file = places.home / "config" / "packages.yaml"
+    if file.exists():
+        return
+    say("looking for compilers and build tools")
+    command = install.words(places, ["external", "find", "--scope", "user", *TOOLS])
+    # the distribution's, not those of whatever environment this happens to be started in
+    env = {**places.variables(), "PATH": SYSTEM_PATH}
+    run(command, "looking for build tools", env=env)
+    if not file.exists() or "gcc" not in file.read_text():
+        file.unlink(missing_ok=True)
+        raise LabError("Spack found no compiler: install gcc, g++ and gfortran")
+
+
+def _debian(packages: list[str], say: install.Say) -> None:
+    installed = machine.installed() if packages else {}
+    if missing := [name for name in packages if name not in installed]:
+        machine.require_root("installing the Debian packages " + " ".join(missing))
+        say(f"installing {len(missing)} Debian packages")
+        apt.install(missing, say)
+
+
+def write_section(file: Path, content: dict[str, Any]) -> None:
+    """One section of Spack's configuration, as a file of a scope."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.with_suffix(".partial").open("w") as stream:
+        stream.write(NOTE)
+        YAML().dump(content, stream)
+    file.with_suffix(".partial").replace(file)
+
+
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.with_suffix(".partial").write_text(text)
+    file.with_suffix(".partial").replace(file)

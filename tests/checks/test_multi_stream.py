@@ -1,0 +1,70 @@
+"""Several streams at once: the node side with a real iperf3 on loopback, and the sum of reports."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seatrial.results.parsers import ParseError, streams
+from seatrial.site.load import CHECKOUT
+
+NODE = CHECKOUT / "src" / "seatrial" / "checks" / "node" / "streams.py"
+RECORDED = (CHECKOUT / "tests" / "parsers" / "data" / "iperf3_fwd.json").read_text()
+
+
+def plan(*through: tuple[str, str], members: int = 1) -> str:
+    return json.dumps(
+        [{"interface": one, "through": two, "members": members} for one, two in through]
+    )
+
+
+def test_streams_add_up_and_each_interface_answers_for_its_own():
+    found = streams.parse(plan(("eth1", "eth1"), ("eth2", "eth2")), [RECORDED] * 2, "eth1")
+    one = streams.parse(plan(("eth1", "eth1")), [RECORDED], "eth1")
+    assert found.value("bandwidth_MB_s") == pytest.approx(2 * one.value("bandwidth_MB_s"))
+    assert found.value("slowest_stream_MB_s") == one.value("bandwidth_MB_s")
+    assert found.moved_bytes == one.moved_bytes > 0
+
+
+def test_a_bond_owes_each_member_half_of_its_share():
+    alone = streams.parse(plan(("eth1", "eth1")), [RECORDED], "eth1").moved_bytes
+    through = ("eth1", "bond0"), ("eth2", "bond0")
+    bond = streams.parse(plan(*through, members=4), [RECORDED] * 2, "eth1")
+    assert bond.moved_bytes == 2 * (alone // 8)
+    assert bond.facts["through"] == ["bond0", "bond0"]
+
+
+@pytest.mark.parametrize(
+    "bad", ["", "[]", "{}", '[{"interface": 1}]', "null", plan(("a", "b"), members=0)]
+)
+def test_a_damaged_plan_is_no_figure(bad):
+    with pytest.raises(ParseError):
+        streams.parse(bad, [], "eth1")
+
+
+def test_a_missing_report_is_an_error():
+    with pytest.raises(ParseError, match="2 streams were started, 1 reports"):
+        streams.parse(plan(("a", "a"), ("b", "b")), [RECORDED], "a")
+
+
+@pytest.mark.stack
+def test_both_ends_on_loopback(tmp_path: Path):
+    command = [sys.executable, "-IS", str(NODE), "s", "lo,lo", "5831", "3", "iperf3", "--"]
+    command += ["-t", "1", "-b", "10M"]
+    ranks = [
+        subprocess.Popen(
+            command, cwd=tmp_path, env={"PATH": os.environ["PATH"], "SLURM_PROCID": rank}
+        )
+        for rank in "01"
+    ]
+    assert [one.wait(60) for one in ranks] == [0, 0]
+    reports = [(tmp_path / f"s.{number}.json").read_text() for number in range(3)]
+    found = streams.parse((tmp_path / "s.streams.json").read_text(), reports, "lo")
+    assert found.facts["through"] == ["lo"] * 3
+    assert found.value("bandwidth_MB_s") == pytest.approx(3 * 1.25, rel=0.3)
+    assert not list(tmp_path.glob("*.partial"))

@@ -1,0 +1,171 @@
+"""The virtual lab as a whole: Slurm, real drivers, and figures that repeat."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from virtual_support import write_site
+
+from seatrial.errors import LabError
+from seatrial.lab.adapter import attach, end, is_virtual
+from seatrial.lab.virtual.engine import VirtualLab
+from seatrial.lab.virtual.machine import VirtualMachine
+from seatrial.lab.virtual.share import processes_of
+from seatrial.lab.virtual.status import status
+from seatrial.trial.plan import Selection
+from seatrial.trial.run import run_trial
+
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.timeout(600)]
+
+
+class Silent:
+    """Says nothing of a trial's progress."""
+
+    def started(self, folder: Path, cases: int) -> None: ...
+    def line(self, word: str, done: int, total: int, name: str) -> None: ...
+    def said(self, text: str) -> None: ...
+
+
+def cpu_s(lab: VirtualLab) -> float:
+    """Processor time of the guest's QEMU so far, in seconds."""
+    found = 0.0
+    for pid in processes_of(lab.paths.run):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        found += (int(fields[11]) + int(fields[12])) / 100
+    return found
+
+
+def test_slurm_has_its_nodes(lab: VirtualLab) -> None:
+    assert lab.node_states() == {"n1": "idle", "n2": "idle"}
+    assert status(lab.spec.instance)["state"] == "up"
+    assert is_virtual(lab.spec.instance)
+    assert attach(lab.spec.instance).spec == lab.spec
+
+
+def test_commands_have_streams_codes_and_a_user(lab: VirtualLab) -> None:
+    answer = lab.run(["sh", "-c", "cat; echo oops >&2; id -un; hostname; exit 6"],
+                     node="n2", stdin="hello\n")  # fmt: skip
+    assert answer.returncode == 6
+    assert answer.stdout == "hello\nsailor\nn2\n"
+    assert answer.stderr == "oops\n"
+    with pytest.raises(LabError, match="no node 'n9'"):
+        lab.run(["true"], node="n9")
+    assert lab.run(["no-such-program"]).returncode == 127
+
+
+def test_much_output_arrives_whole(lab: VirtualLab) -> None:
+    answer = lab.run(["seq", "200000"], timeout=120)
+    assert answer.stdout == "".join(f"{number}\n" for number in range(1, 200001))
+
+
+def test_an_idle_guest_costs_nothing_and_its_clock_stands(lab: VirtualLab) -> None:
+    before = float(lab.run(["cat", "/proc/uptime"]).stdout.split()[0])
+    time.sleep(1)  # until it has been stopped
+    spent = cpu_s(lab)
+    time.sleep(3)
+    assert cpu_s(lab) - spent < 0.3
+    after = float(lab.run(["cat", "/proc/uptime"]).stdout.split()[0])
+    assert after - before < 3
+
+
+def test_the_nic_is_the_drivers_own(lab: VirtualLab) -> None:
+    shown = lab.run(["ethtool", "-i", "eth1"], user="root", node="n1").stdout
+    assert "driver: igb\n" in shown
+
+
+def test_a_looking_command_is_refused_while_a_step_runs(lab: VirtualLab) -> None:
+    step = lab.connect(
+        ["srun", "-N1", "sh", "-c", "i=0; while [ $i -lt 3000000 ]; do i=$((i+1)); done"]
+    )
+    try:
+        with pytest.raises(LabError, match="not while a step is measured"):
+            lab.run(["squeue"], timeout=30)
+        assert status(lab.spec.instance)["hosts"][1]["slurm_state"] == "measuring"
+    finally:
+        step.send_signal(15)
+        step.socket.close()
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            lab.run(["squeue"], timeout=30)
+            break
+        except LabError:
+            time.sleep(0.5)
+    else:
+        pytest.fail("the step never ended")
+
+
+def test_a_folder_of_the_host_is_shared(lab: VirtualLab, tmp_path: Path) -> None:
+    (tmp_path / "there").write_text("from the host\n")
+    lab.add_bind(tmp_path)
+    assert lab.run(["cat", str(tmp_path / "there")], user="root").stdout == "from the host\n"
+    lab.run(["sh", "-c", f"echo from n2 >{tmp_path}/back"], user="root", node="n2", check=True)
+    assert (tmp_path / "back").read_text() == "from n2\n"
+    lab.add_bind(tmp_path)  # once more does no harm
+
+
+def test_the_machines_own_files_cannot_be_changed(lab: VirtualLab, tmp_path: Path) -> None:
+    file = tmp_path / "kept"
+    file.write_text("as it was")
+    lab.run(["sh", "-c", f"echo changed >{file}"], user="root")
+    assert file.read_text() == "as it was"
+
+
+@pytest.mark.stack
+def test_interrupt_moderation_sets_the_latency_and_figures_repeat(
+    lab: VirtualLab, tmp_path: Path
+) -> None:
+    file = write_site(tmp_path / "site")
+    where = tmp_path / "trials"
+    where.mkdir()
+    lab.add_bind(where)
+    machine = VirtualMachine(lab)
+    found = []
+    for _ in range(2):
+        results = run_trial(
+            file, Selection(("netpipe",), profiles=("igb-*",)), machine, Silent(), where
+        )
+        assert [run.reason for run in results.runs if run.outcome != "ran"] == []
+        found.append(
+            {
+                run.case.profile: next(m.value for m in run.metrics if m.metric == "latency_us")
+                for run in results.runs
+            }
+        )
+    first, second = found
+    assert first["igb-off"] == pytest.approx(22, rel=0.15)
+    assert first["igb-125"] == pytest.approx(138, rel=0.05)
+    for profile in first:
+        assert first[profile] == pytest.approx(second[profile], rel=0.05), profile
+    # Taken off again by the Epilog.
+    shown = lab.run(["ethtool", "-c", "eth1"], user="root", node="n1").stdout
+    assert re.search(r"rx-usecs: 3\n", shown)
+
+
+def test_a_lab_whose_guest_died_is_started_anew(tmp_path: Path, lab: VirtualLab) -> None:
+    other = VirtualLab(type(lab.full)(_named(lab, "again"), lab.full.cards))
+    try:
+        other.up()
+        for pid in processes_of(other.paths.run):
+            subprocess.run(["kill", "-9", str(pid)], check=False)
+        deadline = time.monotonic() + 10
+        while processes_of(other.paths.run) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not other.is_up()
+        assert other.up() is True
+        assert other.node_states() == {"n1": "idle", "n2": "idle"}
+    finally:
+        assert end(other.spec.instance) is True
+    assert not other.paths.run.exists()
+    assert not other.paths.data.exists()
+    assert not processes_of(other.paths.run)
+
+
+def _named(lab: VirtualLab, end_of_name: str):
+    import dataclasses
+
+    return dataclasses.replace(lab.spec, instance=f"{lab.spec.instance}_{end_of_name}")

@@ -1,0 +1,160 @@
+"""Parts of the virtual lab that need no guest."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from virtual_support import SITE, write_site
+
+from seatrial.errors import InputError, LabError
+from seatrial.lab.spec import LabSpec
+from seatrial.lab.virtual import cpio, image, packages, qemu, warm
+from seatrial.lab.virtual.client import kind_of
+from seatrial.lab.virtual.frames import Reader, frame
+from seatrial.lab.virtual.site import virtual_spec
+from seatrial.lab.virtual.spec import Card, VirtualSpec
+from seatrial.site.load import load_site
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2**32 - 1), st.sampled_from("RISOEX"), st.binary())),
+    st.integers(1, 50),
+)
+def test_frames_survive_any_cut(messages: list[tuple[int, str, bytes]], size: int) -> None:
+    sent = [(number, kind.encode(), data) for number, kind, data in messages]
+    stream = b"".join(frame(*one) for one in sent)
+    reader = Reader()
+    found = []
+    for at in range(0, len(stream), size):
+        found += reader.feed(stream[at : at + size])
+    assert found == sent
+
+
+def test_an_archive_is_what_cpio_reads(tmp_path: Path) -> None:
+    made = cpio.Archive()
+    made.file("bin/tool", b"#!/bin/sh\n", 0o755)
+    made.link("bin/other", "tool")
+    made.file("lib/odd", b"12345")
+    if not shutil.which("cpio"):
+        pytest.skip("this release has no cpio")  # part of Debian's initramfs-tools
+    subprocess.run(["cpio", "-id", "--quiet"], input=made.to_bytes(), cwd=tmp_path, check=True)
+    assert (tmp_path / "bin/other").read_bytes() == b"#!/bin/sh\n"
+    assert (tmp_path / "bin/tool").stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "lib/odd").read_bytes() == b"12345"
+
+
+def test_the_same_archive_has_the_same_bytes() -> None:
+    one, two = cpio.Archive(), cpio.Archive()
+    for made in (one, two):
+        made.file("a/b", b"x")
+    assert one.to_bytes() == two.to_bytes()
+
+
+def test_a_module_is_loaded_after_what_it_needs(tmp_path: Path) -> None:
+    (tmp_path / "modules.dep").write_text(
+        "kernel/9p.ko: kernel/9pnet.ko kernel/fscache.ko kernel/netfs.ko\n"
+        "kernel/9pnet.ko:\nkernel/fscache.ko: kernel/netfs.ko\nkernel/netfs.ko:\n"
+    )
+    order = image.load_order(image.dependencies(tmp_path), ("9p", "9pnet"))
+    assert order == ["kernel/netfs.ko", "kernel/fscache.ko", "kernel/9pnet.ko", "kernel/9p.ko"]
+    with pytest.raises(LabError, match="no module igc"):
+        image.load_order(image.dependencies(tmp_path), ("igc",))
+
+
+def test_a_kernel_is_unpacked() -> None:
+    kernel = b"\x7fELF" + bytes(5000)
+    payload = lzma.compress(kernel) + struct.pack("<I", len(kernel))
+    head = bytearray(2 * 512)
+    head[0x1F1] = 1
+    struct.pack_into("<II", head, 0x248, 16, len(payload))
+    assert packages.uncompressed(bytes(head) + bytes(16) + payload) == kernel
+    with pytest.raises(LabError, match="cannot be unpacked"):
+        packages.uncompressed(bytes(head) + bytes(16) + b"gzip?" * 40)
+
+
+def spec(tmp_path: Path, text: str = SITE) -> VirtualSpec:
+    return virtual_spec(load_site(write_site(tmp_path, text)), "t")
+
+
+def test_a_site_becomes_a_lab_with_cards(tmp_path: Path) -> None:
+    made = spec(tmp_path)
+    assert [(card.node, card.interface, card.model) for card in made.cards] == [
+        ("n1", "eth1", "igb"), ("n2", "eth1", "igb"),
+    ]  # fmt: skip
+    assert made.address(made.cards[1]) == "10.76.1.2/24"
+    assert VirtualSpec.from_json(made.to_json()) == made
+
+
+def test_nodes_of_two_classes_are_on_two_wires(tmp_path: Path) -> None:
+    text = SITE.replace("{igb: [igb]}", "{igb: [igb], old: [e1000]}").replace(
+        '  - {names: "n[1-2]", class: igb, cores: 1}\n',
+        '  - {names: "n1", class: igb, cores: 1}\n  - {names: "n2", class: old, cores: 1}\n',
+    )
+    one, two = spec(tmp_path, text).cards
+    assert one.network != two.network
+    assert (one.model, two.model) == ("igb", "e1000")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("nics: {igb: [igb]}", "nics: {}", "one NIC model is needed"),
+        ("{igb: [igb]}", "{igb: [igb, igb]}", r"\(1 to 1\), not 2"),
+        ("class: igb, cores: 1", "class: igb, cores: 2", "one core"),
+        ("{igb: [igb]}", "{igb: [ixgbe]}", "nics"),
+        ("engine: virtual", "engine: native", "a native lab has no NICs to choose"),
+    ],
+)
+def test_what_cannot_be_a_virtual_lab_is_said(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        spec(tmp_path, SITE.replace(old, new))
+
+
+def test_each_card_is_on_its_hub_and_sriov_cards_have_a_port_of_their_own() -> None:
+    lab = LabSpec(instance="t", nodes=("a", "b"))
+    cards = (
+        Card("a", "eth1", "igb", 0, "10.1.0.0/24"),
+        Card("b", "eth1", "e1000", 3, "10.1.0.0/24"),
+    )
+    words = qemu.cards(VirtualSpec(lab, cards))
+    assert "hubport,id=n0,hubid=0" in words
+    assert "hubport,id=n1,hubid=3" in words
+    assert any(word.startswith("igb,") and word.endswith("bus=p0") for word in words)
+    assert any(word.startswith("e1000-82545em,netdev=n1") for word in words)
+
+
+def test_a_saved_guest_is_known_by_its_machine_and_not_by_its_instance() -> None:
+    one = warm.key(["qemu", "-qmp", "unix:/run/a/q", "-m", "1"], Path("/run/a"), ("10",))
+    same = warm.key(["qemu", "-qmp", "unix:/run/b/q", "-m", "1"], Path("/run/b"), ("10",))
+    other = warm.key(["qemu", "-qmp", "unix:/run/a/q", "-m", "2"], Path("/run/a"), ("10",))
+    newer = warm.key(["qemu", "-qmp", "unix:/run/a/q", "-m", "1"], Path("/run/a"), ("11",))
+    assert one == same
+    assert len({one, other, newer}) == 3
+
+
+def test_what_is_measured_and_what_only_looks() -> None:
+    assert kind_of(["srun", "-N2"]) == "step"
+    assert kind_of(["/usr/bin/squeue"]) == "look"
+    assert kind_of(["scancel", "3"]) == ""
+
+
+def test_a_spec_of_unknown_cards_is_refused() -> None:
+    lab = LabSpec(instance="t", nodes=("a",))
+    with pytest.raises(InputError, match="no NIC model"):
+        VirtualSpec(lab, (Card("a", "eth1", "ixgbe", 0, "10.1.0.0/24"),))
+    with pytest.raises(InputError, match="unknown node"):
+        VirtualSpec(lab, (Card("b", "eth1", "igb", 0, "10.1.0.0/24"),))
+
+
+def test_the_schema_of_the_spec_is_plain_json(tmp_path: Path) -> None:
+    assert json.loads(spec(tmp_path).to_json())["memory_MiB"] == 4096

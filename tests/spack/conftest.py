@@ -1,0 +1,81 @@
+"""What the Spack tests share: Spack itself at the pins, and environments of a test's own.
+
+Needed is a clone in .seatrial/spack, or $SEATRIAL_SPACK, or github.com; the root conftest skips
+the tests where all are missing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from seatrial.site.load import CHECKOUT, load_site, site_file
+from seatrial.site.model import Site
+from seatrial.stack.spack import install, pins, scope
+from seatrial.stack.spack.places import Places, places
+
+SITE = "lab-spack"
+ENVIRONMENTS = CHECKOUT / "spack-repo" / "environments"
+
+
+@dataclass(frozen=True)
+class Spack:
+    """Spack at the pins. Called with words of a command; packages go to a store of the tests."""
+
+    places: Places
+    site: Site
+    store: Path
+
+    def __call__(self, *words: str, timeout: int = 3000) -> subprocess.CompletedProcess[str]:
+        """A Spack command and what it said; the caller looks at its return code."""
+        store = f"config:install_tree:root:{self.store}"
+        return subprocess.run(
+            [str(self.places.spack), "-c", store, *words],
+            env={**os.environ, **self.places.variables()},
+            capture_output=True, text=True, check=False, timeout=timeout,
+        )  # fmt: skip
+
+    def environment(self, folder: Path, specs: list[str], *lines: str) -> Places:
+        """A small environment with the lab's configuration, and a home of its own for what is
+        installed."""
+        environment = folder / "environment"
+        environment.mkdir(parents=True)
+        mine = dataclasses.replace(self.places, environment=environment, site="test", home=folder)
+        for name in ("python", "builtin", "config", "cache"):
+            (folder / name).symlink_to(self.places.home / name)
+        shutil.copytree(self.places.scope, mine.scope)
+        scope.write_section(mine.scope / "config.yaml", {"config": scope.config(mine)})
+        roots = {"default": {"roots": scope.module_roots(mine)}}
+        scope.write_section(mine.scope / "modules.yaml", {"modules": roots})
+        includes = [mine.scope, ENVIRONMENTS / "external-mpi", ENVIRONMENTS / "base"]
+        text = ["spack:", "  view: false", "  include:", *(f"  - {path}" for path in includes)]
+        text += [f"  {line}" for line in lines]
+        text += ["  specs:", *(f"  - {spec}" for spec in specs)]
+        (environment / "spack.yaml").write_text("\n".join(text) + "\n")
+        shutil.copy(self.places.pins, environment)
+        return mine
+
+
+@pytest.fixture(scope="session")
+def spack(tmp_path_factory) -> Spack:
+    """Spack, brought to the pins of the lab's environment."""
+    file = site_file(SITE)
+    site = load_site(file)
+    found = places(site, file)
+    install.prepare(found, pins.read(found.pins), print)
+    scope.write(found, site.stack, print)
+    return Spack(found, site, tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="session")
+def mpi_scope(spack: Spack, tmp_path_factory) -> Path:
+    """A folder for Spack's -C that declares the external MPI libraries of the lab."""
+    folder = tmp_path_factory.mktemp("mpi-scope")
+    shutil.copy(spack.places.scope / "packages.yaml", folder)
+    return folder

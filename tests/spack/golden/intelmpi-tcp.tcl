@@ -1,0 +1,44 @@
+#%Module1.0
+## Intel MPI VERSION over libfabric (tcp). Written by Spack: do not edit.
+module-whatis {Name: intelmpi-tcp}
+module-whatis {Version: VERSION}
+module-whatis {Description: Intel MPI VERSION over libfabric (tcp)}
+module-whatis {Category: MPI transport}
+module-whatis {Interface: eth1}
+
+proc ModulesHelp { } {
+    puts stderr {Intel MPI VERSION over libfabric (tcp)}
+    puts stderr {}
+    puts stderr {Interface: eth1}
+    puts stderr {MPI:       EXTERNALS/intelmpi}
+    puts stderr {Spack:     mpi-transport/HASH with intel-oneapi-mpi/HASH}
+    puts stderr {}
+    puts stderr {Loading it puts this MPI's compilers (mpicc, mpifort) and launchers into PATH and}
+    puts stderr {sets the variables of this path. Programs built with this MPI have it in their}
+    puts stderr {module's name. Start programs with srun. Only one transport is loaded at a time.}
+    puts stderr {}
+    puts stderr {Figures: none measured yet (seatrial stack modules --figures trials/<trial>).}
+}
+
+conflict openmpi-tcp
+conflict openmpi-ucx
+conflict openmpi-ofi
+conflict openmpi-sock
+conflict mpich-tcp
+conflict mpich-ucx
+conflict mpich-ofi
+conflict mpich-sock
+conflict intelmpi-ucx
+conflict intelmpi-ofi
+conflict intelmpi-sock
+
+prepend-path --delim {:} FI_PROVIDER_PATH {EXTERNALS/intelmpi/mpi/VERSION/libfabric/lib/libfabric}
+setenv I_MPI_ROOT {EXTERNALS/intelmpi/mpi/VERSION}
+prepend-path --delim {:} LD_LIBRARY_PATH {EXTERNALS/intelmpi/mpi/VERSION/libfabric/lib:EXTERNALS/intelmpi/mpi/VERSION/lib}
+prepend-path --delim {:} PATH {EXTERNALS/intelmpi/mpi/VERSION/bin}
+setenv SLURM_MPI_TYPE {pmi2}
+setenv I_MPI_PMI {pmi2}
+setenv I_MPI_FABRICS {ofi}
+setenv I_MPI_OFI_PROVIDER {tcp}
+setenv FI_TCP_IFACE {eth1}
+setenv I_MPI_PMI_LIBRARY {/usr/lib/x86_64-linux-gnu/libpmi2.so.0}

@@ -1,0 +1,30 @@
+-- MPICH VERSION over UCX (tcp,self). Written by Spack: do not edit.
+whatis("Name: mpich-ucx")
+whatis("Version: VERSION")
+whatis("Description: MPICH VERSION over UCX (tcp,self)")
+whatis("Category: MPI transport")
+whatis("Interface: eth1")
+
+help([==[
+MPICH VERSION over UCX (tcp,self)
+
+Interface: eth1
+MPI:       EXTERNALS/mpich
+Spack:     mpi-transport/HASH with mpich/HASH
+
+Loading it puts this MPI's compilers (mpicc, mpifort) and launchers into PATH, sets the
+variables of this path, and shows the programs that were built with this MPI: module avail.
+Start programs with srun. Only one transport is loaded at a time.
+
+Figures: none measured yet (seatrial stack modules --figures trials/<trial>).
+]==])
+
+family("mpi")
+local tree = myFileName():gsub("/[^/]+/[^/]+$", "")
+prepend_path("MODULEPATH", pathJoin(tree, "mpich/VERSION-HASH/Core"))
+prepend_path("PATH", "EXTERNALS/mpich/bin", ":")
+setenv("SLURM_MPI_TYPE", "pmi2")
+setenv("MPIR_CVAR_NOLOCAL", "1")
+setenv("MPIR_CVAR_CH4_NETMOD", "ucx")
+setenv("UCX_TLS", "tcp,self")
+setenv("UCX_NET_DEVICES", "eth1")

@@ -1,0 +1,192 @@
+"""The modules that Spack writes from our templates: their text, and what loading one does."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from seatrial.errors import InputError
+from seatrial.results.record import Case, Metric, Results, Run, Trial, write_results
+from seatrial.stack.spack import build, describe, figures, modules, pins
+from seatrial.stack.transports import TRANSPORTS
+
+GOLDEN = Path(__file__).parent / "golden"
+#: transport -> spec
+SPECS = {
+    "openmpi-tcp": "mpi-transport interface=eth1 transport=tcp ^openmpi",
+    "openmpi-ucx": "mpi-transport interface=eth1 transport=ucx ^openmpi",
+    "openmpi-ofi": "mpi-transport interface=eth1 transport=ofi ^openmpi",
+    "mpich-ucx": "mpi-transport interface=eth1 transport=ucx ^mpich",
+    "mpich-ofi": "mpi-transport interface=eth1 transport=ofi ^mpich",
+    "intelmpi-tcp": "mpi-transport interface=eth1 transport=tcp ^intel-oneapi-mpi",
+}
+LMOD = Path("/usr/share/lmod/lmod/init/bash")
+#: what only the distribution's stack sets, or only a module
+NOT_IN_BOTH = {"PYTHONPATH", "MPI4PY_MPIABI", "LD_PRELOAD", "LD_LIBRARY_PATH", "FI_PROVIDER_PATH"}
+
+
+def results(profile: str = "jumbo") -> Results:
+    """A trial of two profiles: openmpi-tcp is faster under ``profile``."""
+    cases = [
+        Case(check="netpipe", transport="openmpi-tcp", profile=p, nodes=2)
+        for p in ("default", profile)
+    ]
+    values = {"default": (40.0, 900.0), profile: (36.0, 1200.0)}
+    runs = [
+        Run(
+            case=case,
+            repeat=repeat,
+            outcome="ran",
+            metrics=[
+                Metric(metric="latency_us", value=latency + repeat, unit="us", better="lower"),
+                Metric(metric="bandwidth_MB_s", value=rate, unit="MB/s", better="higher"),
+            ],
+        )
+        for case in cases
+        for latency, rate in [values[case.profile]]
+        for repeat in range(3)
+    ]
+    trial = Trial(
+        trial="t1", site="lab", started=datetime(2026, 1, 1, tzinfo=UTC), seatrial="0", cases=cases
+    )
+    return Results(trial=trial, runs=runs)
+
+
+def test_figures_name_the_profile_that_was_best():
+    text = figures.texts(results())["openmpi-tcp"]
+    assert "latency   netpipe          37 us   NIC profile jumbo, 3 runs" in text
+    assert "latency   netpipe          41 us   NIC profile default, 3 runs" in text
+    assert "NIC profile for best latency: jumbo (of 2 tried)" in text
+    assert "NIC profile for best bandwidth: jumbo (of 2 tried)" in text
+
+
+def test_figures_of_no_trial_are_an_error(tmp_path: Path):
+    with pytest.raises(InputError, match="there are no results of a trial"):
+        figures.read(tmp_path)
+
+
+def test_figures_are_read_from_a_trials_folder(tmp_path: Path):
+    found = results()
+    write_results(tmp_path / "results.jsonl", [found.trial, *found.runs])
+    assert figures.texts(figures.read(tmp_path)) == figures.texts(found)
+
+
+@pytest.fixture(scope="module")
+def trees(spack, tmp_path_factory):
+    """All transports, installed, with module files: their places."""
+    found = spack.environment(tmp_path_factory.mktemp("transports"), list(SPECS.values()))
+    build.concretize(found, print)
+    outcome = build.build(found, print)
+    assert not outcome.failures, outcome.summary()
+    modules.refresh(found, print)
+    return found
+
+
+def neutral(text: str, home: Path) -> str:
+    """Without what differs between machines: folders, hashes, versions of MPI libraries."""
+    text = text.replace(str(home), "HOME")
+    text = re.sub(r'/[^\s":{}]*/externals/', "EXTERNALS/", text)
+    text = re.sub(r"/\S*\.seatrial/spack", "HOME", text)
+    text = re.sub(r"\b(\S+)/[a-z0-9]{7}\b(?=$| with|\})", r"\1/HASH", text, flags=re.M)
+    text = re.sub(r"(\d+(?:\.\d+)+)-[a-z0-9]{7}\b", r"\1-HASH", text)
+    return re.sub(r"\b\d+\.\d+(\.\d+)*", "VERSION", text)
+
+
+@pytest.mark.spack
+@pytest.mark.parametrize("kind", modules.KINDS)
+@pytest.mark.parametrize("name", SPECS)
+def test_module_is_as_its_golden_file(trees, name: str, kind: str):
+    ending = {"lmod": ".lua", "tcl": ""}[kind]
+    file = next(trees.module_root(kind).rglob(f"{name}{ending}"))
+    golden = GOLDEN / f"{name}.{'lua' if kind == 'lmod' else 'tcl'}"
+    assert neutral(file.read_text(), trees.home) == golden.read_text()
+
+
+@pytest.mark.spack
+@pytest.mark.parametrize("name", SPECS)
+def test_a_module_sets_what_the_trials_set(trees, name: str):
+    """The recipe works without this toolkit, so both have the table: they must agree."""
+    text = next(trees.module_root("lmod").rglob(f"{name}.lua")).read_text()
+    found = dict(re.findall(r'^setenv\("(\w+)", "(.*)"\)$', text, re.M))
+    part = next(part for part in TRANSPORTS if part.name == name)
+    bind = {key: value.format(interface="eth1", subnet="") for key, value in part.bind.items()}
+    wanted = {k: v for k, v in (part.env | bind).items() if k not in NOT_IN_BOTH and "{" not in v}
+    assert wanted.items() <= found.items()
+    assert f"--mpi={found['SLURM_MPI_TYPE']}" in part.launcher
+
+
+def load(folder: Path, script: str, init: str = f". {LMOD}") -> str:
+    """What a plain shell says."""
+    command = ["/usr/bin/env", "-i", "PATH=/usr/bin:/bin", "/bin/bash", "--norc", "-c"]
+    command.append(f"{init}; module use {folder}; {script}")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def core(trees) -> Path:
+    return next(trees.module_root("lmod").glob("*/Core"))
+
+
+def flat(trees) -> Path:
+    return next(folder for folder in trees.module_root("tcl").iterdir() if folder.is_dir())
+
+
+@pytest.mark.spack
+@pytest.mark.stack
+def test_loading_a_transport_in_a_plain_shell(trees):
+    said = load(core(trees), "module load openmpi-tcp && mpicc --version >/dev/null && env")
+    assert "OMPI_MCA_btl=tcp,self\n" in said
+    assert "OMPI_MCA_btl_tcp_if_include=eth1\n" in said
+    assert re.search(r"^PATH=\S*/externals/openmpi/bin:", said, re.M)
+
+
+@pytest.mark.spack
+@pytest.mark.stack
+def test_another_transport_takes_the_place_of_the_first(trees):
+    said = load(core(trees), "module load openmpi-tcp; module load mpich-ucx; module -t list; env")
+    assert 'replacing "openmpi-tcp" with "mpich-ucx"' in said
+    assert "OMPI_MCA_" not in said
+    assert "UCX_NET_DEVICES=eth1\n" in said
+
+
+@pytest.mark.spack
+@pytest.mark.stack
+def test_tcl_modules_conflict_also_under_lmod(trees):
+    said = load(flat(trees), "module load openmpi-tcp; module load mpich-ucx || true; env")
+    assert "OMPI_MCA_pml=ob1" in said
+    assert "UCX_TLS" not in said
+
+
+@pytest.mark.spack
+def test_spider_reads_well(trees):
+    said = load(core(trees), "module spider mpich-ofi 2>&1; module whatis mpich-ofi 2>&1")
+    assert "Description: MPICH" in said
+    assert "Interface: eth1" in said
+    assert "Figures: none measured yet" in said
+
+
+@pytest.mark.spack
+def test_figures_come_into_the_help(trees):
+    modules.take_figures(trees, results())
+    assert modules.refresh(trees, lambda _: None)
+    said = load(core(trees), "module help openmpi-tcp 2>&1")
+    assert "NIC profile for best latency: jumbo (of 2 tried)" in said
+    assert "none measured" not in said
+    assert "none measured" in load(core(trees), "module help mpich-ucx 2>&1")
+    assert not modules.refresh(trees, lambda _: None)
+
+
+@pytest.mark.spack
+def test_the_described_stack_has_the_transports(trees, monkeypatch):
+    stack = describe.describe(trees, pins.read(trees.pins))
+    assert set(stack.names()) == set(SPECS)
+    part = stack.transport("intelmpi-tcp", "eth1", "10.0.0.0/24")
+    assert part.modules == ["intelmpi-tcp"]
+    assert part.env["FI_TCP_IFACE"] == "eth1"
+    assert (Path(part.env["I_MPI_ROOT"]) / "lib/libmpi.so.12").exists()
+    assert stack.spack.commit == pins.read(trees.pins).spack.commit

@@ -1,0 +1,96 @@
+"""Real builds of the recipes with two MPI libraries, and their stand-alone tests. Takes minutes.
+
+Sources come from where Spack is configured to find them: upstream, or a mirror.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.spack, pytest.mark.timeout(3600)]
+
+WITH_MPI = (
+    "netpipe@3.7.2",
+    "llcbench",
+    "osu-micro-benchmarks@7.4",
+    "intel-mpi-benchmarks@2021.11",
+    "mpip",
+)
+WITHOUT_MPI = ("netperf", "iperf3@3.17.1")
+#: test functions of all packages of an environment
+TESTS = {
+    "openmpi": {
+        "Netpipe": ["test_mpi", "test_tcp"],
+        "Llcbench": [
+            *("test_allreduce", "test_alltoall", "test_bandwidth", "test_bidirectional"),
+            *("test_broadcast", "test_gap", "test_reduce", "test_roundtrip"),
+        ],
+        "OsuMicroBenchmarks": [
+            *("test_allreduce", "test_bandwidth", "test_latency", "test_multiple_pairs")
+        ],
+        "IntelMpiBenchmarks": ["test_allreduce", "test_pingpong", "test_threads"],
+        "Mpip": ["test_profile"],
+        "Netperf": ["test_stream", "test_transactions"],
+        "Iperf3": ["test_tcp", "test_udp"],
+    },
+}
+TESTS["mpich"] = {
+    name: tests for name, tests in TESTS["openmpi"].items() if name not in ("Netperf", "Iperf3")
+}
+#: the MPICH of PyPI, which the lab has too, has no Fortran, and mpiP asks for it
+MPIS = {"openmpi": "openmpi", "mpich": "mpich netmod=ucx"}
+#: the project's own shared configuration, without which a solve takes several times as long
+SHARED = Path(__file__).resolve().parents[2] / "spack-repo" / "environments"
+ENVIRONMENT = """\
+spack:
+  include: [{shared}/external-mpi, {shared}/base]
+  concretizer: {{unify: true}}
+  view: false
+  packages: {{mpi: {{require: [{mpi}]}}}}
+  specs: [{specs}]
+"""
+
+
+@pytest.fixture(scope="module", params=sorted(MPIS))
+def built(request, spack, mpi_scope, tmp_path_factory):
+    """Name of the MPI, and `spack` in an environment of all packages, installed."""
+    mpi = request.param
+    specs = WITH_MPI + (WITHOUT_MPI if mpi == "openmpi" else ())
+    folder = tmp_path_factory.mktemp(mpi)
+    text = ENVIRONMENT.format(mpi=MPIS[mpi], specs=", ".join(specs), shared=SHARED)
+    (folder / "spack.yaml").write_text(text)
+
+    def inside(*words):
+        results = f"config:test_stage:{folder / 'tests'}"  # else an alias is taken from then on
+        done = spack("-C", str(mpi_scope), "-c", results, "-e", str(folder), *words)
+        return done.returncode, done.stdout + done.stderr
+
+    code, said = inside("install", "-j2")
+    assert code == 0, said[-5000:]
+    return mpi, inside
+
+
+def test_every_stand_alone_test_of_every_package_passes(built):
+    mpi, spack = built
+    names = [spec.partition("@")[0] for spec in WITH_MPI]
+    if mpi == "openmpi":
+        names += [spec.partition("@")[0] for spec in WITHOUT_MPI]
+    code, said = spack("test", "run", "--alias", f"seatrial-{mpi}", *names)
+    _, results = spack("test", "results", "-l", f"seatrial-{mpi}")
+    passed = set(re.findall(r"^(\w+::test_\w+) \.\. PASSED", results, re.M))
+    due = {f"{name}::{test}" for name, tests in TESTS[mpi].items() for test in tests}
+    assert passed == due, results[-5000:]
+    assert code == 0, said[-2000:]
+
+
+def test_imb_is_optimised_and_has_threads(built):
+    _, spack = built
+    _, log = spack("logs", "intel-mpi-benchmarks")
+    compiled = [line for line in log.splitlines() if re.search(r"/mpi\S+ .* -c ", line)]
+    assert len(compiled) > 50
+    assert not [line for line in compiled if "-O0" in line or "-Werror" in line]
+    assert all(re.search(r" -O[23]\b", line) for line in compiled)
+    assert [line for line in compiled if "MT/MT_benchmark" in line and "-fopenmp" in line]
