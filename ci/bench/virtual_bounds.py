@@ -30,7 +30,7 @@ MOST_SPREAD = 0.05
 TRIALS = 2
 JUDGED = {
     "netpipe": ("latency_us", "bandwidth_MB_s"),
-    "stream": ("bandwidth_MB_s", "cpu_sender_percent", "cpu_receiver_percent", "interrupts_per_s"),
+    "stream": ("bandwidth_MB_s", "cpu_sender_percent", "cpu_receiver_percent"),
     "npb": ("mops",),
     "hpl": ("hpl_GFLOPS",),
 }

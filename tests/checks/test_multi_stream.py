@@ -17,10 +17,8 @@ NODE = CHECKOUT / "src" / "seatrial" / "checks" / "node" / "streams.py"
 RECORDED = (CHECKOUT / "tests" / "parsers" / "data" / "iperf3_fwd.json").read_text()
 
 
-def plan(*through: tuple[str, str], members: int = 1) -> str:
-    return json.dumps(
-        [{"interface": one, "through": two, "members": members} for one, two in through]
-    )
+def plan(*through: tuple[str, str]) -> str:
+    return json.dumps([{"interface": one, "through": two} for one, two in through])
 
 
 def test_streams_add_up_and_each_interface_answers_for_its_own():
@@ -31,17 +29,15 @@ def test_streams_add_up_and_each_interface_answers_for_its_own():
     assert found.moved_bytes == one.moved_bytes > 0
 
 
-def test_a_bond_owes_each_member_half_of_its_share():
+def test_a_bond_answers_for_the_streams_of_its_members():
     alone = streams.parse(plan(("eth1", "eth1")), [RECORDED], "eth1").moved_bytes
-    through = ("eth1", "bond0"), ("eth2", "bond0")
-    bond = streams.parse(plan(*through, members=4), [RECORDED] * 2, "eth1")
-    assert bond.moved_bytes == 2 * (alone // 8)
-    assert bond.facts["through"] == ["bond0", "bond0"]
+    through = ("eth1", "bond0"), ("eth2", "bond0"), ("eth3", "eth3")
+    bond = streams.parse(plan(*through), [RECORDED] * 3, "bond0")
+    assert bond.moved_bytes == 2 * alone
+    assert bond.facts["through"] == ["bond0", "bond0", "eth3"]
 
 
-@pytest.mark.parametrize(
-    "bad", ["", "[]", "{}", '[{"interface": 1}]', "null", plan(("a", "b"), members=0)]
-)
+@pytest.mark.parametrize("bad", ["", "[]", "{}", '[{"interface": 1}]', "null"])
 def test_a_damaged_plan_is_no_figure(bad):
     with pytest.raises(ParseError):
         streams.parse(bad, [], "eth1")

@@ -191,6 +191,17 @@ def test_interrupts_of_an_interface(wrapper, tmp_path):
     assert wrapper.interrupts("veth7", TABLE) is None  # no device: none is not zero
 
 
+def test_a_bond_has_the_interrupts_of_its_members(wrapper, tmp_path):
+    device(tmp_path, "eth1", "pci0/0000:01:00.0", ["25"])
+    device(tmp_path, "eth0", "pci0/0000:00:03.0/virtio0", ["24"])
+    for name, members in (("bond0", "eth1 eth0\n"), ("bond1", "eth1 veth7\n")):
+        folder = Path(wrapper.NET) / name / "bonding"
+        folder.mkdir(parents=True)
+        (folder / "slaves").write_text(members)
+    assert wrapper.interrupts("bond0", TABLE) == 127
+    assert wrapper.interrupts("bond1", TABLE) is None
+
+
 # -- NIC profiles
 
 EVIDENCE = """

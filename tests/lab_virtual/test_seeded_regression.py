@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from virtual_support import SITE, write_site
+from virtual_support import SITE, Silent, write_site
 
 from seatrial.lab.virtual.engine import VirtualLab
 from seatrial.lab.virtual.machine import VirtualMachine
@@ -19,14 +19,6 @@ from seatrial.trial.run import run_trial
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(1200)]
 
 PROFILES = ("igb-off", "igb-125")
-
-
-class Silent:
-    """Says nothing of a trial's progress."""
-
-    def started(self, folder: Path, cases: int) -> None: ...
-    def line(self, word: str, done: int, total: int, name: str) -> None: ...
-    def said(self, text: str) -> None: ...
 
 
 def tried(lab: VirtualLab, file: Path, trials: Path) -> Results:

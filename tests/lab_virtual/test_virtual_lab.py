@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from virtual_support import write_site
+from virtual_support import Silent, write_site
 
 from seatrial.errors import LabError
 from seatrial.lab.adapter import attach, end, is_virtual
@@ -20,14 +20,6 @@ from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.timeout(600)]
-
-
-class Silent:
-    """Says nothing of a trial's progress."""
-
-    def started(self, folder: Path, cases: int) -> None: ...
-    def line(self, word: str, done: int, total: int, name: str) -> None: ...
-    def said(self, text: str) -> None: ...
 
 
 def cpu_s(lab: VirtualLab) -> float:

@@ -107,7 +107,7 @@ def test_nodes_of_two_classes_are_on_two_wires(tmp_path: Path) -> None:
     ("old", "new", "words"),
     [
         ("nics: {igb: [igb]}", "nics: {}", "one NIC model is needed"),
-        ("{igb: [igb]}", "{igb: [igb, igb]}", r"\(1 to 1\), not 2"),
+        ("{igb: [igb]}", "{igb: [igb, igb]}", "of the 1 test networks, not 2"),
         ("class: igb, cores: 1", "class: igb, cores: 2", "one core"),
         ("{igb: [igb]}", "{igb: [ixgbe]}", "nics"),
         ("engine: virtual", "engine: native", "a native lab has no NICs to choose"),

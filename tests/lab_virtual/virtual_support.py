@@ -36,3 +36,11 @@ def write_site(folder: Path, text: str = SITE) -> Path:
     (place / "site.yaml").write_text(text)
     (place / "requirements.yaml").write_text("schema: 1\nrequirements: []\n")
     return place / "site.yaml"
+
+
+class Silent:
+    """Says nothing of a trial's progress."""
+
+    def started(self, folder: Path, cases: int) -> None: ...
+    def line(self, word: str, done: int, total: int, name: str) -> None: ...
+    def said(self, text: str) -> None: ...

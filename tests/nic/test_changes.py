@@ -109,8 +109,9 @@ def test_the_kernel_chooses_its_own_discipline_by_the_length_of_the_queue() -> N
 @pytest.mark.parametrize(
     ("bit_s", "mtu", "burst"),
     [
-        (10**6, 1500, 16 * 1024),  # never less than a segment of the TCP stack
-        (10**6, 9000, 18000),  # nor than two frames
+        (10**6, 1500, 3000),  # never less than two frames
+        (10**6, 9000, 18000),
+        (10**8, 1500, 3125),
         (10**9, 1500, 31250),  # a quarter millisecond
         (10**11, 1500, 3125000),
     ],

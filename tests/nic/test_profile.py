@@ -104,7 +104,6 @@ FAULTS = [
     ("pair: {description: x, bonding: {mode: balance-rr, members: [eth1, eth2]}}", "pair.bonding",
      "pair:", ("rail-tcp", "rail")),
     (PAIR + "  networks: [test]", "pair.bonding", "bonding:", ("eth2", "networks")),
-    (PAIR + "  egress_rate: 1 Gbit/s", "pair.egress_rate", "egress_rate:", ("member of bond0",)),
     (PAIR + "  per_network: {rail: {mtu: 1400}}", "pair.bonding", "bonding:",
      ("eth1 1500, eth2 1400",)),
     (TWO_DRIVERS, "two.per_network", "per_network:", ("two sets of parameters",)),

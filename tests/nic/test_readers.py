@@ -155,3 +155,18 @@ def test_interrupt_lines_named_after_an_interface(
     monkeypatch.setattr(readers, "PROC", str(tmp_path))
     monkeypatch.setattr(readers, "SYSFS", str(tmp_path / "none"))
     assert readers.irq_numbers("eth1") == (["24"] if ours else [])
+
+
+def test_a_virtual_function_without_throttling_is_read_as_it_is_set() -> None:
+    """igbvf of Linux 6.1 answers 1 after rx-usecs 0, and refuses 1."""
+    state = {"driver.module": "igbvf", "coalesce.rx-usecs": 1}
+    readers.as_given(state)
+    assert state["coalesce.rx-usecs"] == 0
+    for untouched in (
+        {"driver.module": "igbvf", "coalesce.rx-usecs": 125},
+        {"driver.module": "igb", "coalesce.rx-usecs": 1},
+        {"driver.module": None, "coalesce.rx-usecs": 1},
+    ):
+        before = dict(untouched)
+        readers.as_given(untouched)
+        assert untouched == before

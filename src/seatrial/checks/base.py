@@ -17,7 +17,7 @@ from reframe.core.builtins import parameter, run_after, run_before, sanity_funct
 
 from seatrial.checks import context, nic
 from seatrial.checks.evidence import collect, packages_of, write_evidence
-from seatrial.nic.fit import measured_on
+from seatrial.nic.fit import carrying, measured_on
 from seatrial.results.parsers.base import Parsed
 from seatrial.results.record import Metric, Run
 from seatrial.site import programs
@@ -97,7 +97,8 @@ class Check(rfm.RunOnlyRegressionTest):
 
     @property
     def interface(self) -> str:
-        return context.site().networks[self.network].interface
+        """The interface under test: that of the network, or the bond that the profile makes."""
+        return carrying(context.site(), context.profile(self))[self.network]
 
     @property
     def programs(self) -> dict[str, list[str]]:
@@ -131,7 +132,8 @@ class Check(rfm.RunOnlyRegressionTest):
     def srun(self, step: Step) -> list[str]:
         """The command that starts one step: launcher, then the node-side wrapper, then program."""
         nodes = step.nodes or self.num_nodes
-        networks = ",".join(f"{name}={net.interface}" for name, net in context.networks())
+        carriers = carrying(context.site(), context.profile(self))
+        networks = ",".join(f"{name}={interface}" for name, interface in carriers.items())
         held = context.allocation(self)
         launcher = [
             "srun", f"--nodes={nodes}", f"--ntasks={nodes * step.tasks_per_node}",

@@ -16,7 +16,7 @@ from reframe.core.backends import getlauncher
 from seatrial.results.record import Case, Metric
 from seatrial.results.requirements import Requirements, load_requirements
 from seatrial.site.load import load_site
-from seatrial.site.model import Network, Site
+from seatrial.site.model import Site
 from seatrial.site.reframe import REPEATS
 
 
@@ -43,10 +43,6 @@ def node_counts(benchmark: str) -> list[int]:
     """The numbers of nodes that the site wants a benchmark run on; empty where it has none."""
     settings = getattr(site().benchmarks, benchmark)
     return list(settings.nodes) if settings else []
-
-
-def networks() -> list[tuple[str, Network]]:
-    return list(site().networks.items())
 
 
 def profile(check) -> str:

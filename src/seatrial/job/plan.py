@@ -21,7 +21,7 @@ from seatrial.job.choose import (
 )
 from seatrial.job.header import Parameter, Template
 from seatrial.job.request import Request, Surroundings
-from seatrial.nic.fit import measured_on, nodes_of, resolved
+from seatrial.nic.fit import carrying, measured_on, nodes_of, resolved, test_networks
 from seatrial.site.agree import suggest
 from seatrial.site.model import Site
 from seatrial.stack.model import Transport
@@ -92,7 +92,8 @@ def plan(request: Request, around: Surroundings) -> Plan:
     _check_nodes(nodes, offered, site, partition, profile.name)
     own = site.transports.get(transport.name)
     network_name = measured_on(site, transport.name, profile.name)
-    network = site.networks[network_name]
+    carriers = carrying(site, profile.name)
+    interface = carriers[network_name]
     module, folder = _module(values, around, transport.name)
     result = Plan(
         template=template,
@@ -114,8 +115,8 @@ def plan(request: Request, around: Surroundings) -> Plan:
         srun_options=[*part.launcher, *(own.options if own else [])],
         bind=dict(part.bind),
         network=network_name,
-        interface=network.interface,
-        test_interfaces=[one.interface for one in site.networks.values() if one.role == "test"],
+        interface=interface,
+        test_interfaces=[carriers[name] for name in test_networks(site) if name in carriers],
         profile=profile.name,
         profile_why=profile.why,
         constraint=constraint,
@@ -129,7 +130,7 @@ def plan(request: Request, around: Surroundings) -> Plan:
     )
     result.exports = {
         **_settings(part, around, values, bool(module)),
-        **_tied(part, network),
+        **_tied(part, interface, site.networks[network_name].subnet),
         **(own.env if own else {}),
     }
     if wrong := [one for one in result.exports if not _NAME.fullmatch(one)]:
@@ -256,7 +257,7 @@ def _settings(
     return {name: value for name, value in part.env.items() if "{" not in value}
 
 
-def _tied(part: Transport, network: Any) -> dict[str, str]:
+def _tied(part: Transport, interface: str, subnet: str) -> dict[str, str]:
     """Variables that tie messages to the network."""
-    fields = {"interface": network.interface, "subnet": network.subnet}
+    fields = {"interface": interface, "subnet": subnet}
     return {name: value.format_map(fields) for name, value in part.bind.items()}

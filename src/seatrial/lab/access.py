@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -137,5 +138,7 @@ def run(
 
 
 def _end_group(process: subprocess.Popen[Any]) -> None:
-    os.killpg(process.pid, signal.SIGKILL)
+    # It may have ended meanwhile: then there is no such group.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
     process.communicate()

@@ -90,14 +90,6 @@ def _bond(site: Site, profile: Resolved) -> Iterable[Fault]:
                     "add its network to networks")  # fmt: skip
         return
     own = {member: profile.settings(networks[member]) for member in members}
-    for member, settings in own.items():
-        if settings.get("egress_bit_s"):
-            yield Fault(
-                field_of(profile, networks[member], "egress_bit_s"),
-                f"{member} is a member of {bond['name']}: it would be limited, the bond not",
-                "take one of the two away with null",
-            )
-            break
     mtus = {member: settings.get("mtu", site.networks[networks[member]].mtu)
             for member, settings in own.items()}  # fmt: skip
     if len(set(mtus.values())) > 1:

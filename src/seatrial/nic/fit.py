@@ -41,6 +41,24 @@ def measured_on(site: Site, transport: str, profile: str) -> str:
     return site.network_of(transport)
 
 
+def carrying(site: Site, profile: str) -> dict[str, str]:
+    """Network -> the interface that carries it under a profile, of all networks of the site.
+
+    That is a bond for the network of its first member, whose addresses it takes; the networks of
+    its other members are gone.
+    """
+    found = {name: network.interface for name, network in site.networks.items()}
+    bond = resolved(site, profile).bond()
+    if bond:
+        first, *others = bond["members"]
+        found = {
+            network: bond["name"] if interface == first else interface
+            for network, interface in found.items()
+            if interface not in others
+        }
+    return found
+
+
 def interfaces(site: Site, profile: Resolved) -> dict[str, Flat]:
     """Flat settings of each interface that the profile sets; a bond is at its first member."""
     found = {}

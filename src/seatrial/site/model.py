@@ -240,7 +240,7 @@ class TrialDefaults(Model):
 
 
 #: cards that the virtual lab's emulated machine can have
-NicModel = Literal["igb", "e1000", "e1000e", "virtio-net", "vmxnet3"]
+NicModel = Literal["igb", "igb-vf", "e1000", "e1000e", "virtio-net", "vmxnet3"]
 
 
 class Lab(Model):

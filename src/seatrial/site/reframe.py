@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from seatrial.nic.fit import measured_on, tried
+from seatrial.nic.fit import carrying, measured_on, tried
 from seatrial.site.agree import NO_TRANSPORT, PLAIN_SOCKETS
 from seatrial.site.load import CHECKOUT, load_site
 from seatrial.site.model import Benchmark, Site
@@ -179,30 +179,41 @@ def offered(site: Site, stack: Any, transport: str) -> list[str]:
 
 
 def _environments(site: Site) -> list[dict[str, Any]]:
-    """Each transport on the network of most profiles, and once more for the partitions of the
-    profiles that are measured on another."""
+    """Each transport on the interface of most profiles, and once more for the partitions of the
+    profiles that are measured on another: another network's, or a bond."""
     stack = load_stack(site)
     found = []
     for name in environment_names(site):
-        usual = measured_on(site, name, "default")
-        elsewhere: dict[str, list[str]] = {}
+        usual = _measured(site, name, "default")
+        elsewhere: dict[tuple[str, str], list[str]] = {}
         for profile in site.nic_profiles:
-            network = measured_on(site, name, profile)
-            if network != usual:
-                elsewhere.setdefault(network, []).extend(
+            place = _measured(site, name, profile)
+            if place != usual:
+                elsewhere.setdefault(place, []).extend(
                     f"{site.name}:{partition_name(partition, profile)}"
                     for partition in site.partitions
                 )
-        found.append(_environment(site, stack, name, usual))
-        for network, partitions in elsewhere.items():
-            own = _environment(site, stack, name, network)
+        found.append(_environment(site, stack, name, *usual))
+        for place, partitions in elsewhere.items():
+            own = _environment(site, stack, name, *place)
             found.append({**own, "target_systems": partitions})
     return found
 
 
-def _environment(site: Site, stack: Stack, name: str, network_name: str) -> dict[str, Any]:
-    network = site.networks[network_name]
-    part = stack.transport(name, network.interface, network.subnet)
+def _measured(site: Site, transport: str, profile: str) -> tuple[str, str]:
+    """Interface and subnet that a transport is tried on under a profile.
+
+    A network that the profile's bond takes away is not tried under it: ``contradict`` sees to that.
+    """
+    network = measured_on(site, transport, profile)
+    own = site.networks[network]
+    return carrying(site, profile).get(network, own.interface), own.subnet
+
+
+def _environment(
+    site: Site, stack: Stack, name: str, interface: str, subnet: str
+) -> dict[str, Any]:
+    part = stack.transport(name, interface, subnet)
     own = site.transports.get(name)
     env = {**part.env, **(own.env if own else {})}
     wanted = matching(site.trial.transports, [name])

@@ -69,7 +69,11 @@ def irq_numbers(interface):
 
 def interrupts(interface, table):
     """Interrupts so far, by the lines of /proc/interrupts in ``table`` that are the interface's
-    or named after it; None where there are none."""
+    or named after it; None where there are none. A bond has those of its members."""
+    members = read("%s/%s/bonding/slaves" % (NET, interface)).split()
+    if members:
+        counts = [interrupts(member, table) for member in members]
+        return None if None in counts else sum(counts)
     numbers = irq_numbers(interface)
     total, found = 0, False
     for words in table:

@@ -31,15 +31,9 @@ def plan(interfaces, count, port):
     for number in range(count):
         interface = interfaces[number % len(interfaces)]
         through = carrier(interface)
-        found.append({"interface": interface, "through": through, "members": members(through),
+        found.append({"interface": interface, "through": through,
                       "address": pair.address_of(through), "port": port + number})  # fmt: skip
     return found
-
-
-def members(name):
-    """How many interfaces carry what goes through this one: those of a bond, else 1."""
-    words = pair.content("%s/%s/bonding/slaves" % (NET, name)).split()
-    return max(1, len(words))
 
 
 def serve(step, streams, program):

@@ -111,12 +111,13 @@ class _Apt:
 
     def _qemu(self) -> dict[str, str]:
         """The package and all that it needs which the machine lacks, with their versions."""
-        for suite in ("", f"/{self.backports}"):
-            wanted = f"{QEMU}{suite}"
+        for suite in ("", self.backports):
+            # With NAME/SUITE apt would take from there QEMU alone, and its parts from the release.
+            target = ["-t", suite] if suite else []
             try:
                 text = self.run(
-                    "apt-get", "-s", "-q", "--no-install-recommends", "--reinstall", "install",
-                    wanted,
+                    "apt-get", *target, "-s", "-q", "--no-install-recommends", "--reinstall",
+                    "install", QEMU,
                 )  # fmt: skip
             except LabError:
                 continue
@@ -125,7 +126,7 @@ class _Apt:
             version = dict(lines).get(QEMU, "")
             number = re.search(r"(?:\d+:)?(\d+)\.(\d+)", version)
             if number and (int(number[1]), int(number[2])) >= WITH_IGB:
-                return {QEMU: version, **found, **self._firmware(suite)}
+                return {QEMU: version, **found, **self._firmware(f"/{suite}" if suite else "")}
         raise LabError(
             f"no package source of this machine has {QEMU} {WITH_IGB[0]}.{WITH_IGB[1]} or later, "
             f"which has the igb card: neither its Debian nor {self.backports}"
@@ -203,9 +204,11 @@ def _apt(folder: Path) -> Iterator[_Apt]:
 def environment(base: Base) -> dict[str, str]:
     """The environment that the unpacked QEMU runs in."""
     libraries = base.qemu_folder / "usr/lib/x86_64-linux-gnu"
+    # Debian 12 has a few libraries, libfuse3 among them, in /lib by their packages' lists.
+    folders = (libraries, base.qemu_folder / "lib/x86_64-linux-gnu")
     return {
         "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
-        "LD_LIBRARY_PATH": str(libraries),
+        "LD_LIBRARY_PATH": ":".join(map(str, folders)),
         "QEMU_MODULE_DIR": str(libraries / "qemu"),
     }
 

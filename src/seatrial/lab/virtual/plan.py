@@ -75,6 +75,7 @@ def agent_config(spec: VirtualSpec, hosts: list[str], exports: Mapping[str, str]
         "cards": [
             {
                 "address": spec.hardware_address(card),
+                "physical": spec.physical_address(card),
                 "model": card.model,
                 "netns": paths.netns(card.node),
                 "interface": card.interface,

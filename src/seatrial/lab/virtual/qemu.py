@@ -6,7 +6,7 @@ from pathlib import Path
 
 from seatrial.lab.virtual.frames import PORT
 from seatrial.lab.virtual.packages import Base, data_options
-from seatrial.lab.virtual.spec import MODELS, VirtualSpec
+from seatrial.lab.virtual.spec import MODELS, SRIOV, VirtualSpec
 
 #: of QEMU's machine: a version, so that a later QEMU plays the same one
 MACHINE = "pc-q35-8.0"
@@ -57,9 +57,10 @@ def cards(spec: VirtualSpec) -> list[str]:
     options: list[str] = []
     for number, card in enumerate(spec.cards):
         # One hub for each pair of network and model's nodes: a wire between equal cards.
-        device = f"{MODELS[card.model]},netdev=n{number},mac={spec.hardware_address(card)},romfile="
+        address = spec.physical_address(card)
+        device = f"{MODELS[card.model]},netdev=n{number},mac={address},romfile="
         options += ["-netdev", f"hubport,id=n{number},hubid={card.network}"]
-        if card.model == "igb":
+        if card.model in SRIOV:
             slot, function = divmod(number, FUNCTIONS)
             port = (
                 f"pcie-root-port,id=p{number},chassis={number + 1},multifunction=on,"

@@ -70,10 +70,10 @@ def _cards(site: Site) -> list[Card]:
     found = []
     for number, group in enumerate(site.nodes):
         models = site.lab.nics.get(group.node_class or "", [])
-        if not 1 <= len(models) <= len(test):
+        if len(models) != len(test):
             raise InputError(
                 f"site {site.name}: lab.nics.{group.node_class}: one NIC model is needed for each "
-                f"test network that these nodes are on (1 to {len(test)}), not {len(models)}"
+                f"of the {len(test)} test networks, not {len(models)}"
             )
         found += [
             Card(node, net.interface, model, number * len(test) + position, net.subnet, net.mtu)

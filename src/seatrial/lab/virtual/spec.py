@@ -15,6 +15,7 @@ from seatrial.lab.spec import LabSpec
 #: name of a NIC model: QEMU's name of the card, with options
 MODELS = {
     "igb": "igb",
+    "igb-vf": "igb",  # the node has a virtual function of the card, not the card
     "e1000": "e1000-82545em",  # the plain model refuses ethtool -C
     "e1000e": "e1000e",
     # What the guest sends is passed on by a timer of the guest's clock. Otherwise QEMU's main loop
@@ -22,6 +23,7 @@ MODELS = {
     "virtio-net": "virtio-net-pci,ioeventfd=off,tx=timer,x-txtimer=1000",
     "vmxnet3": "vmxnet3",
 }
+SRIOV = ("igb", "igb-vf")  # cards that need a root port of their own
 MOST_CARDS = 24  # as many as there are places on the guest's bus
 
 
@@ -73,6 +75,11 @@ class VirtualSpec:
     def hardware_address(self, card: Card) -> str:
         index = self.lab.nodes.index(card.node)
         return f"52:54:00:73:{card.network + 1:02x}:{index + 1:02x}"
+
+    def physical_address(self, card: Card) -> str:
+        """The hardware address of the card itself, where the node has a function of it only."""
+        address = self.hardware_address(card)
+        return address.replace("52:54:00:73", "52:54:00:74") if card.model == "igb-vf" else address
 
     def to_json(self) -> str:
         data = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}

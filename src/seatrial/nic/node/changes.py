@@ -32,9 +32,6 @@ Action = NamedTuple(
     ],
 )
 
-# Least burst of the shaper: below it, a segment of the TCP stack would have to wait for tokens.
-# Above, the first kilobytes of a message leave at the speed of the unshaped interface.
-MIN_BURST_B = 16 * 1024
 SHAPER_QUEUE_MS = 50
 
 
@@ -227,8 +224,11 @@ def _functions(interface: str, count: int) -> List[Action]:
 
 
 def _shaper(interface: str, bit_s: int, mtu: Optional[int]) -> Action:
-    """tbf at the root: ``tc-tbf(8)``. The burst is what a quarter millisecond lets through."""
-    burst = max(MIN_BURST_B, bit_s // 8 // 4000, 2 * (mtu or 1500))
+    """tbf at the root: ``tc-tbf(8)``. The burst is what a quarter millisecond lets through, two
+    frames at least: as much leaves at the speed of the unshaped interface. tbf cuts larger segments
+    of the TCP stack into frames.
+    """
+    burst = max(bit_s // 8 // 4000, 2 * (mtu or 1500))
     return command(
         "egress_bit_s", "tc", "qdisc", "replace", "dev", interface, "root", "tbf",
         "rate", "%dbit" % bit_s, "burst", "%db" % burst, "latency", "%dms" % SHAPER_QUEUE_MS,

@@ -8,7 +8,7 @@ over them: a newer ethtool that prints more must not break what is known.
 import json
 import os
 import re
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Tuple
 
 from . import programs
 from .errors import Refused
@@ -26,6 +26,9 @@ PRINTED_AS = {
     "coalesce.tx-frame-high": "coalesce.tx-frames-high",
     "ring.tx-push-buff-len": "ring.tx-push-buf-len",
 }
+#: what a driver answers for a value that it was given, and would not take back: igbvf throttles as
+#: little as it can for 0, and calls that 1 us (drivers/net/ethernet/intel/igbvf/ethtool.c)
+ANSWERED_FOR: Dict[Tuple[str, str], Dict[Any, Any]] = {("igbvf", "coalesce.rx-usecs"): {1: 0}}
 #: root queueing disciplines that the kernel gives by itself; they come back when a root is removed
 DEFAULT_QDISCS = (
     "noop", "noqueue", "pfifo_fast", "mq", "fq_codel", "fq", "pfifo", "sfq", "cake",
@@ -242,9 +245,17 @@ def read_state(interface: str) -> State:
     state.update(queues(interface))
     state.update(interrupts(interface))
     state.update(driver(interface))
+    as_given(state)
     master = os.path.join(folder, "master")
     state["master"] = os.path.basename(os.path.realpath(master)) if os.path.exists(master) else None
     return state
+
+
+def as_given(state: State) -> None:
+    """Put the value that sets a setting in place of the one that a driver answers for it."""
+    for (module, key), values in ANSWERED_FOR.items():
+        if state.get("driver.module") == module:
+            state[key] = values.get(state.get(key), state.get(key))
 
 
 NODE_SETTINGS = ("sysctl.net.core.busy_poll", "sysctl.net.core.busy_read")

@@ -19,8 +19,7 @@ def parse(plan: str, reports: Sequence[str], interface: str) -> Parsed:
 
     Metrics: ``bandwidth_MB_s``, the sum over the streams of what each receiver got;
     ``slowest_stream_MB_s``. ``moved_bytes`` is for ``interface``: the payload of the streams that
-    went through it; of a stream through a bond half of an even share, since a bond's members need
-    not get the same.
+    went through it, which is a bond where the stream's own interface is a member of one.
 
     Raises ParseError.
     """
@@ -31,9 +30,7 @@ def parse(plan: str, reports: Sequence[str], interface: str) -> Parsed:
     rates = [one.value("bandwidth_MB_s") for one in parsed]
     moved = 0
     for stream, one in zip(streams, parsed, strict=True):
-        if stream["through"] != stream["interface"]:
-            moved += one.moved_bytes // (2 * stream["members"])
-        elif stream["interface"] == interface:
+        if stream["through"] == interface:
             moved += one.moved_bytes
     return Parsed(
         metrics=[
@@ -57,6 +54,4 @@ def _streams(plan: str) -> list[dict[str, Any]]:
             isinstance(one.get(key), str) for key in ("interface", "through")
         ):
             raise ParseError(f"expected a stream with interface and through, found {one!r}")
-        if type(one.get("members")) is not int or one["members"] < 1:
-            raise ParseError(f"expected how many members carry the stream, found {one!r}")
     return streams

@@ -100,6 +100,7 @@ def set_up(config: dict[str, Any]) -> None:
     for name, batch in config["batches"]:
         run_quiet("ip", "-n", name, "-batch", "-", text=batch)
     say("management network")
+    make_functions(config["cards"])
     there = cards()
     for card in config["cards"]:
         if card["address"] not in there:
@@ -111,6 +112,24 @@ def set_up(config: dict[str, Any]) -> None:
     daemons: dict[str, tuple[subprocess.Popen[bytes], str]] = {}
     for step in config["steps"]:
         nodeinit.run_step(step, daemons)
+
+
+def make_functions(wanted: list[dict[str, str]]) -> None:
+    """Have each card whose virtual function a node gets make one (SR-IOV), by its address.
+
+    The driver of the function is loaded last: it takes the address that the card then knows.
+    """
+    there = cards()
+    own = [card for card in wanted if card["physical"] != card["address"]]
+    for card in own:
+        name = there.get(card["physical"])
+        if name is None:
+            raise RuntimeError(f"no interface has the address {card['physical']} ({card['model']})")
+        run_quiet("ip", "link", "set", name, "up")
+        Path(f"/sys/class/net/{name}/device/sriov_numvfs").write_text("1")
+        run_quiet("ip", "link", "set", name, "vf", "0", "mac", card["address"])
+    if own:
+        run_quiet("modprobe", "igbvf")
 
 
 def plug(wanted: list[dict[str, str]]) -> None:
