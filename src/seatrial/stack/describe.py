@@ -14,7 +14,7 @@ from seatrial.stack.machine import library_folder
 from seatrial.stack.model import Blas, Stack, Transport
 from seatrial.stack.packages import Release
 from seatrial.stack.steps import steps
-from seatrial.stack.transports import ORIGINS, PROGRAMS, TRANSPORTS
+from seatrial.stack.transports import ORIGINS, PROGRAMS, SPACK_ONLY, TRANSPORTS
 
 # Asked in a process of its own, so that no foreign library is loaded into this one.
 # fi_version(3): major in the upper 16 bits; ucp_get_version_string is of UCX's public API.
@@ -50,7 +50,11 @@ def describe(prefix: Path, version: str, release: Release, installed: dict[str, 
         )
         for name, (package, folder) in release.blas.items()
     }
-    transports = {part.name: _filled(part, prefix, versions) for part in TRANSPORTS}
+    transports = {
+        part.name: _filled(part, prefix, versions)
+        for part in TRANSPORTS
+        if part.name not in SPACK_ONLY
+    }
     content = {
         "prefix": str(prefix),
         "distribution": f"Debian {version}",

@@ -20,6 +20,11 @@ PMIX = ["--mpi=pmix"]
 PMI2 = ["--mpi=pmi2"]
 
 _OPENMPI = {
+    # On busy nodes the direct connections between Slurm's PMIx servers fail (seen with 22.05: a
+    # credential is refused while a slurmstepd has its user's rights, messages are lost). One rank
+    # is then still in MPI_Init when another's first message comes, which ends it by SIGSEGV.
+    # Without them the servers use Slurm's own protocol; it matters only while ranks start.
+    "SLURM_PMIX_DIRECT_CONN": "false",
     "OMPI_MCA_mpi_yield_when_idle": "1",
     "OMPI_MCA_io": "^romio321",
     "PYTHONPATH": "{prefix}/python",
@@ -129,6 +134,21 @@ TRANSPORTS = (
         features=["mpi", "ofi"],
     ),
     Transport(
+        name="mpich-sock",
+        description="MPICH, ch3:sock",
+        family="mpich",
+        launcher=PMI2,
+        env=_MPICH,
+        # ch3:sock reads no interface's name, only the address that each rank is to be reached at
+        # (MPICH_INTERFACE_HOSTNAME), which differs from node to node. The task prolog of the
+        # recipe mpi-transport finds it by this name.
+        bind={"MPI_TRANSPORT_INTERFACE": "{interface}"},
+        report={"MPICH_DBG_IFNAME": "1"},
+        path_report=r"^Found interface name \S+ from MPICH_INTERFACE_HOSTNAME$",
+        compilers="{prefix}/mpich/bin",
+        features=["mpi", "tcp"],
+    ),
+    Transport(
         name="intelmpi-tcp",
         description="Intel MPI, libfabric's tcp provider",
         family="mpich",
@@ -165,6 +185,9 @@ TRANSPORTS = (
         env={**_OPENMPI, "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self"},
     ),
 )
+
+#: No binary of PyPI or of the distribution has MPICH's older device ch3: only Spack builds it.
+SPACK_ONLY = ("mpich-sock",)
 
 #: where the programs are, per MPI ABI; {bench} is the family's folder
 _OSU = ["/usr/bin/python3", "{prefix}/osu/run.py"]

@@ -26,6 +26,8 @@ MPI_NAMES = {"openmpi": "openmpi", "mpich": "mpich", "intel-oneapi-mpi": "intelm
 _DISTRIBUTION_ONLY = ("{prefix}",)
 #: of vars.sh; PATH is not among them, as programs are named by their absolute path
 INTEL_VARIABLES = ("I_MPI_ROOT", "LD_LIBRARY_PATH", "FI_PROVIDER_PATH")
+#: of mpi-transport with ch3:sock, below its prefix: finds the node's address for each task
+SOCK_PROLOG = "libexec/sock-address"
 OSU = "libexec/osu-micro-benchmarks/mpi"
 #: package -> program -> path below the prefix
 PROGRAMS = {
@@ -120,6 +122,8 @@ def transport(graph: Graph, node: Node) -> Transport:
     env = {key: value.format_map(words) for key, value in env.items()}
     if mpi["name"] == "intel-oneapi-mpi":
         env |= intel_env(home)
+    if path == "sock":
+        env["SLURM_TASK_PROLOG"] = str(graph.prefix(node) / SOCK_PROLOG)
     return known.model_copy(
         update={
             "env": env,

@@ -8,9 +8,13 @@ from spack.package import (
     InstallError,
     conflicts,
     depends_on,
+    join_path,
     license,
     maintainers,
+    mkdirp,
     requires,
+    run_after,
+    set_executable,
     variant,
     version,
 )
@@ -24,6 +28,18 @@ PMI2_LIBRARIES = (
     "/opt/slurm/lib/libpmi2.so.0",
 )
 
+#: For srun --task-prolog: what this prints on a node is set in the environment of its tasks.
+SOCK_ADDRESS = """\
+#!/bin/sh
+# MPICH's ch3:sock takes no interface, only the address at which other ranks reach this one. Every
+# node has its own, so no module can set it: Slurm runs this on the node before each task.
+[ -n "$MPI_TRANSPORT_INTERFACE" ] || exit 0
+address=$(PATH=$PATH:/usr/sbin:/sbin ip -4 -o address show dev "$MPI_TRANSPORT_INTERFACE" |
+    sed -n 's|.* inet \\([0-9.]*\\).*|\\1|p' | head -n 1)
+# Without one MPICH would take another network and say nothing: this name ends it in MPI_Init.
+echo "export MPICH_INTERFACE_HOSTNAME=${address:-no-IPv4-address-on-$MPI_TRANSPORT_INTERFACE}"
+"""
+
 
 def interface_name(text):
     """Whether ``text`` can be a network interface's name (IFNAMSIZ is 16 with the closing NUL)."""
@@ -32,7 +48,8 @@ def interface_name(text):
 
 class MpiTransport(BundlePackage):
     """One MPI and the path its messages take: the variables that make it go that way, and no
-    other. Installs nothing but its module.
+    other. Installs nothing but its module, and for ch3:sock a task prolog that finds the
+    address of each node on the interface.
 
     An MPI is one spec however many paths it has, so the paths are packages of their own:
     `mpi-transport transport=ucx ^openmpi` and `mpi-transport transport=tcp ^openmpi` are two
@@ -127,6 +144,9 @@ class MpiTransport(BundlePackage):
         """MCA parameters, by the framework that each belongs to."""
         path = self.spec.variants["transport"].value
         found = {"SLURM_MPI_TYPE": "pmix", "OMPI_MCA_mpi_yield_when_idle": "1"}
+        # Direct connections between the PMIx servers of Slurm (22.05) fail on busy nodes: a rank
+        # that is still in MPI_Init then gets another's message, and ends by SIGSEGV.
+        found["SLURM_PMIX_DIRECT_CONN"] = "false"
         if mpi.satisfies("@:4"):
             found["OMPI_MCA_io"] = "^romio321"
         if path == "tcp":
@@ -149,8 +169,8 @@ class MpiTransport(BundlePackage):
         path = self.spec.variants["transport"].value
         found = {"SLURM_MPI_TYPE": "pmi2"}
         if path == "sock":
-            interface = {"MPIR_CVAR_NETWORK_IFACE": self.interface} if self.interface else {}
-            return {**found, "MPIR_CVAR_NOLOCAL": "1", **interface}
+            # MPIR_CVAR_NETWORK_IFACE is of ch3:nemesis; ch3:sock would not read it.
+            return {**found, "MPIR_CVAR_NOLOCAL": "1", **self.sock()}
         found |= {"MPIR_CVAR_NOLOCAL": "1", "MPIR_CVAR_CH4_NETMOD": path}
         if path == "ucx":
             return {**found, **self.ucx()}
@@ -172,6 +192,26 @@ class MpiTransport(BundlePackage):
         tls = sorted(",".join(self.spec.variants["ucx_tls"].value).split(","), reverse=True)
         tied = {"UCX_NET_DEVICES": self.interface} if self.interface else {}
         return {"UCX_TLS": ",".join(tls), **tied}
+
+    @property
+    def task_prolog(self):
+        """The script of ch3:sock that finds the node's address."""
+        return join_path(self.prefix.libexec, "sock-address")
+
+    def sock(self):
+        if not self.interface:
+            return {}
+        return {
+            "MPI_TRANSPORT_INTERFACE": self.interface,
+            "SLURM_TASK_PROLOG": self.task_prolog,
+        }
+
+    @run_after("install")
+    def write_task_prolog(self):
+        if self.spec.satisfies("transport=sock"):
+            mkdirp(self.prefix.libexec)
+            Path(self.task_prolog).write_text(SOCK_ADDRESS)
+            set_executable(self.task_prolog)
 
     def ofi(self):
         return {"FI_TCP_IFACE": self.interface} if self.interface else {}
