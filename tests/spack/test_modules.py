@@ -154,6 +154,22 @@ def test_loading_a_transport_in_a_plain_shell(trees):
 
 @pytest.mark.spack
 @pytest.mark.stack
+@pytest.mark.parametrize("kind", modules.KINDS)
+@pytest.mark.parametrize("name", SPECS)
+def test_every_transport_loads_in_a_plain_shell(trees, name: str, kind: str):
+    """Lmod reads both kinds. With MPI installed, its compiler is the one that is found."""
+    folder = core(trees) if kind == "lmod" else flat(trees)
+    said = load(folder, f"module load {name}; module -t list 2>&1; env; command -v mpicc || true")
+    part = next(part for part in TRANSPORTS if part.name == name)
+    assert said.startswith(f"{name}\n")
+    assert f"SLURM_MPI_TYPE={part.launcher[0].removeprefix('--mpi=')}\n" in said
+    home = next(found for found in re.findall(r"^PATH=([^:\n]+):", said, re.M))
+    if (Path(home) / "mpicc").exists():
+        assert f"\n{home}/mpicc\n" in said
+
+
+@pytest.mark.spack
+@pytest.mark.stack
 def test_another_transport_takes_the_place_of_the_first(trees):
     said = load(core(trees), "module load openmpi-tcp; module load mpich-ucx; module -t list; env")
     assert 'replacing "openmpi-tcp" with "mpich-ucx"' in said
