@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """What Spack costs: concretization of the lab's matrix, as it is and without what makes it fast,
-and a build that has nothing to do. See docs/benchmarks.md.
+a build that has nothing to do, and what it brings: HPL against DGEMM of the same ranks, and against
+the distribution's generic build.
 
-    .venv/bin/python ci/bench/spack.py [--quick]
+    .venv/bin/python ci/bench/spack.py [--quick] [--part concretize|build|hpl]
 
 Times are compared as ratios of one run: user time of the processes, which other work on the
-machine disturbs least, and wall time beside it.
+machine disturbs least, and wall time beside it. HPL's figures are of wall time; the best of the
+rounds is the least disturbed.
 """
 
 from __future__ import annotations
@@ -25,8 +27,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from seatrial.errors import SeatrialError
+from seatrial.errors import LabError, SeatrialError
+from seatrial.results.parsers import hpcc, hpl
+from seatrial.results.parsers.base import Parsed
 from seatrial.site.load import load_site, site_file
+from seatrial.stack import Stack, load_stack
+from seatrial.stack.hpccinf import grid, render
 from seatrial.stack.run import run
 from seatrial.stack.spack import build, install
 from seatrial.stack.spack.make import make, prepare
@@ -40,6 +46,11 @@ WAYS = {
     "nothing left out": ["-c", "concretizer:static_analysis:false"],
     "each root by itself": ["-c", "concretizer:unify:false"],
 }
+PARTS = ("concretize", "build", "hpl")
+#: of both stacks the one that HPL is measured with; on one node its path is shared memory
+MPI = "openmpi-tcp"
+ONE_NODE = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,vader", "OMPI_MCA_io": "^romio321"}
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS")
 out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
 
 
@@ -105,6 +116,100 @@ def nothing_to_do(name: str, rounds: int) -> list[Series]:
     return [spack, again]
 
 
+@dataclass
+class Rates:
+    """HPL and DGEMM of one build with one BLAS, by round, in GFLOPS. DGEMM is of all ranks."""
+
+    build: str
+    blas: str
+    hpl: list[float] = field(default_factory=list)
+    dgemm: list[float] = field(default_factory=list)
+    hpl_seconds: float = 0.0
+
+    def percent(self) -> float:
+        return 100 * max(self.hpl) / max(self.dgemm)
+
+
+@dataclass(frozen=True)
+class Linpack:
+    """One build of HPL: its programs, and what they need. Without xhpl, hpcc has HPL as well."""
+
+    rates: Rates
+    mpirun: str
+    hpcc: list[str]
+    xhpl: list[str]
+    env: dict[str, str]
+
+    def measure(self, size: int, block: int, ranks: int, folder: Path) -> None:
+        """DGEMM, then HPL, one right after the other, as the trial's job has them."""
+        launcher = [self.mpirun, "--allow-run-as-root", "-n", str(ranks)]
+        launcher += ["--map-by", "core", "--bind-to", "core"]
+        tests = "SingleDGEMM,StarDGEMM" if self.xhpl else "SingleDGEMM,StarDGEMM,HPL"
+        first = [*launcher, "/usr/bin/env", f"HPCC_TESTS={tests}", *self.hpcc]
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        text = render(size, block, *grid(ranks))
+        for name in ("hpccinf.txt", "HPL.dat"):
+            (folder / name).write_text(text)
+        env = {**os.environ, **ONE_NODE, **dict.fromkeys(THREADS, "1"), **self.env}
+        run(first, "running hpcc", cwd=folder, env=env)
+        summary = (folder / "hpccoutf.txt").read_text()
+        parsed: Parsed = hpcc.parse_dgemm(summary) if self.xhpl else hpcc.parse(summary)
+        self.rates.dgemm.append(ranks * parsed.value("dgemm_GFLOPS"))
+        if self.xhpl:
+            parsed = hpl.parse(run([*launcher, *self.xhpl], "running xhpl", cwd=folder, env=env))
+        self.rates.hpl.append(parsed.value("hpl_GFLOPS"))
+        self.rates.hpl_seconds = hpl.flops(size) / 1e9 / max(self.rates.hpl)
+
+
+def linpacks(stack: Stack, title: str, wanted: list[str]) -> list[Linpack]:
+    """Every build of a stack with one of the ``wanted`` BLAS libraries."""
+    part = stack.transports[MPI]
+    mpirun = f"{part.compilers}/mpirun" if part.compilers else "mpirun.openmpi"
+    found = []
+    for name in wanted:
+        rates = Rates(title, f"{name} {stack.blas_libraries[name].version}")
+        if f"xhpl.{name}" in part.programs:
+            programs = part.programs[f"hpcc.{name}"], part.programs[f"xhpl.{name}"]
+            found.append(Linpack(rates, mpirun, *programs, {}))
+        else:  # the distribution's: one program, under which any libblas.so.3 is put
+            folder = {"LD_LIBRARY_PATH": stack.blas_libraries[name].folder}
+            found.append(Linpack(rates, mpirun, list(part.programs["hpcc_all"]), [], folder))
+    return found
+
+
+def hpl_rates(site: str, rounds: int, ranks: int, size: int, block: int, root: Path) -> list[Rates]:
+    """Spack's builds against the distribution's; the builds take turns."""
+    spack = load_stack(load_site(site_file(site)))
+    builds = linpacks(spack, "Spack", list(spack.blas_libraries))
+    try:
+        builds += linpacks(load_stack(), "distribution", ["openblas", "reference"])
+    except LabError as error:
+        say(f"without the distribution's build: {error}")
+    for number in range(rounds):
+        for part in builds:
+            # The reference BLAS does a hundredth of the others' work in the same time.
+            slow = part.rates.blas.startswith("reference")
+            if slow and number:
+                continue
+            say(f"HPL, {part.rates.build}, {part.rates.blas}, round {number + 1} of {rounds}")
+            part.measure(size // 4 if slow else size, block, ranks, root / "hpl")
+    return [part.rates for part in builds]
+
+
+def show_hpl(found: list[Rates], title: str) -> None:
+    table = Table(
+        "build", "BLAS", "HPL GFLOPS", "DGEMM GFLOPS", "% of DGEMM", "ratio", title=title
+    )  # fmt: skip
+    base = max(found[0].hpl)
+    for part in found:
+        table.add_row(
+            part.build, part.blas, f"{max(part.hpl):.1f}", f"{max(part.dgemm):.1f}",
+            f"{part.percent():.1f}", f"{max(part.hpl) / base:.2f}",
+        )  # fmt: skip
+    out.print(table)
+
+
 def show(title: str, series: list[Series]) -> None:
     table = Table("way", "wall s", "user s", "ratio of wall", "ratio of user", title=title)
     first = series[0]
@@ -122,12 +227,22 @@ def main(
     quick: Annotated[bool, typer.Option("--quick", help="One round, only as it is.")] = False,
     site: Annotated[str, typer.Option("--site", "-s", help="A site of Spack.")] = "lab-spack",
     rounds: Annotated[int | None, typer.Option(min=1)] = None,
+    part: Annotated[
+        list[str] | None, typer.Option("--part", "-p", help="Only this one: " + ", ".join(PARTS))
+    ] = None,
+    ranks: Annotated[int | None, typer.Option(min=1, help="Of HPL; every core has one.")] = None,
+    size: Annotated[int, typer.Option(min=1000, help="HPL's N.")] = 10000,
+    block: Annotated[int, typer.Option(min=1, help="HPL's NB.")] = 256,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write everything to this file as well.")
     ] = None,
 ) -> None:
-    """Measure concretization and a build with nothing to do."""
+    """Measure concretization, a build with nothing to do, and HPL."""
     rounds = rounds or (1 if quick else 3)
+    chosen = part or list(PARTS)
+    if wrong := set(chosen) - set(PARTS):
+        raise ValueError(f"--part {wrong.pop()}: there are {', '.join(PARTS)}")
+    ranks = ranks or len(os.sched_getaffinity(0))
     file = site_file(site)
     places = prepare(load_site(file), file, say)
     root = Path(tempfile.mkdtemp(prefix="seatrial-bench-"))
@@ -137,12 +252,18 @@ def main(
     roots = len(build.roots(places))
     found = {"seatrial": version_with_commit(), "host": host, "roots": roots}
     try:
-        series = concretizations(places, rounds, [AS_IS] if quick else list(WAYS), root)
-        show(f"Concretization of {roots} roots", series)
-        found["concretization"] = [asdict(part) for part in series]
-        built = nothing_to_do(site, rounds)
-        show("A build with nothing to do", built)
-        found["build"] = [asdict(part) for part in built]
+        if "concretize" in chosen:
+            series = concretizations(places, rounds, [AS_IS] if quick else list(WAYS), root)
+            show(f"Concretization of {roots} roots", series)
+            found["concretization"] = [asdict(one) for one in series]
+        if "build" in chosen:
+            built = nothing_to_do(site, rounds)
+            show("A build with nothing to do", built)
+            found["build"] = [asdict(one) for one in built]
+        if "hpl" in chosen:
+            rates = hpl_rates(site, rounds, ranks, size, block, root)
+            show_hpl(rates, f"HPL of N={size}, NB={block}, {ranks} ranks of one thread")
+            found["hpl"] = [asdict(one) for one in rates]
         out.print(f"load at the end {host_facts()['load']}")
     finally:
         if json_file:
