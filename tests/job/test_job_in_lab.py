@@ -162,6 +162,7 @@ def test_program_runs(lab, case):
     assert done.returncode == 0, done.stderr
     state = wait(lab, done.stdout.strip())
     said = (lab.paths.home / f"{case}.out").read_text()
+    said += "".join(f"{file}:\n{file.read_text()}" for file in lab.paths.home.glob("pairs-*/*.err"))
     assert state == "COMPLETED", said[-3000:]
     assert re.search(result, said), said[-3000:]
     moved = {name: crossed(lab, name) - count for name, count in before.items()}

@@ -18,7 +18,8 @@ import sys
 import time
 
 SIOCGIFADDR = 0x8915
-START_S = 20
+#: generous: in a lab whose clock counts instructions it runs on while the host reads a file
+START_S = 120
 END_S = 5
 
 
