@@ -12,6 +12,7 @@ from seatrial.errors import LabError
 from seatrial.results.record import Case, Job, Run
 from seatrial.site import reframe as configuration
 from seatrial.site.load import load_site
+from seatrial.site.model import Lab
 from seatrial.trial import allocation
 from seatrial.trial.allocation import Allocation, held
 from seatrial.trial.collect import collect
@@ -288,3 +289,11 @@ def test_case_within_a_held_job(tmp_path):
     assert (run.outcome, run.reason) == ("ran", "")
     assert (run.job.id, run.job.state, run.job.nodes) == ("7", "", ["n1", "n2"])
     assert (run.job.partition, run.job.held, run.job.benchmark_s) == ("compute", True, 1.5)
+
+
+@pytest.mark.parametrize(("engine", "looks"), [("native", 8), ("virtual", 5760)])
+def test_a_lease_is_longer_where_the_clock_runs_ahead(site, tmp_path, engine, looks):
+    site.lab = None if engine == "native" else Lab(engine=engine, nics={"x": ["igb"]})
+    own = Allocation(site, Slurm(), "jumbo", 4, tmp_path / "allocations")
+    own.submit(100)
+    assert f"-lt {looks} ]" in (own.folder / "jumbo.sh").read_text()
