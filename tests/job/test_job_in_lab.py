@@ -111,7 +111,7 @@ RUNS = {
     "npb": ({"name": "npb", "values": {"problem_class": "W"}}, SORTED),
     "osu": ({"name": "osu", "values": {"max_bytes": "64"}}, r"\n +64 +[1-9][\d.]*\n"),
     "all-pairs": (
-        {"name": "all-pairs", "values": {"arguments": "-m 4096 -i 20 -x 2"}},
+        {"name": "all-pairs", "values": {"arguments": "-m 4096 -i 20 -x 2", "pair_seconds": "20"}},
         r"pair\tbw\n(n\d-n\d\t[\d.]+\n){6}",
     ),
     "multirail": (

@@ -20,11 +20,6 @@ PMIX = ["--mpi=pmix"]
 PMI2 = ["--mpi=pmi2"]
 
 _OPENMPI = {
-    # On busy nodes the direct connections between Slurm's PMIx servers fail (seen with 22.05: a
-    # credential is refused while a slurmstepd has its user's rights, messages are lost). One rank
-    # is then still in MPI_Init when another's first message comes, which ends it by SIGSEGV.
-    # Without them the servers use Slurm's own protocol; it matters only while ranks start.
-    "SLURM_PMIX_DIRECT_CONN": "false",
     "OMPI_MCA_mpi_yield_when_idle": "1",
     "OMPI_MCA_io": "^romio321",
     "PYTHONPATH": "{prefix}/python",

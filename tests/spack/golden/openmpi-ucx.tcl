@@ -35,7 +35,6 @@ conflict intelmpi-sock
 prepend-path --delim {:} PATH {EXTERNALS/openmpi/bin}
 setenv SLURM_MPI_TYPE {pmix}
 setenv OMPI_MCA_mpi_yield_when_idle {1}
-setenv SLURM_PMIX_DIRECT_CONN {false}
 setenv OMPI_MCA_io {^romio321}
 setenv OMPI_MCA_pml {ucx}
 setenv OMPI_MCA_btl {self}

@@ -144,9 +144,6 @@ class MpiTransport(BundlePackage):
         """MCA parameters, by the framework that each belongs to."""
         path = self.spec.variants["transport"].value
         found = {"SLURM_MPI_TYPE": "pmix", "OMPI_MCA_mpi_yield_when_idle": "1"}
-        # Direct connections between the PMIx servers of Slurm (22.05) fail on busy nodes: a rank
-        # that is still in MPI_Init then gets another's message, and ends by SIGSEGV.
-        found["SLURM_PMIX_DIRECT_CONN"] = "false"
         if mpi.satisfies("@:4"):
             found["OMPI_MCA_io"] = "^romio321"
         if path == "tcp":
