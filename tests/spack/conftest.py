@@ -34,9 +34,11 @@ class Spack:
 
     def __call__(self, *words: str, timeout: int = 3000) -> subprocess.CompletedProcess[str]:
         """A Spack command and what it said; the caller looks at its return code."""
-        store = f"config:install_tree:root:{self.store}"
+        # Not the machine's stage: Spack takes what an earlier run left there as fetched.
+        own = ("-c", f"config:install_tree:root:{self.store}",
+               "-c", f"config:build_stage:{self.store.parent / 'stage'}")  # fmt: skip
         return subprocess.run(
-            [str(self.places.spack), "-c", store, *words],
+            [str(self.places.spack), *own, *words],
             env={**os.environ, **self.places.variables()},
             capture_output=True, text=True, check=False, timeout=timeout,
         )  # fmt: skip

@@ -85,19 +85,27 @@ def test_the_checksum_is_the_published_one():
     assert f'SHA1 = "{SHA1}"' in (PACKAGES / "acml" / "package.py").read_text()
 
 
-def test_without_the_file_it_says_what_to_supply(spack, tmp_path, monkeypatch):
+@pytest.fixture
+def fetch(spack, tmp_path, monkeypatch):
+    """Fetch ACML from a folder of the test's own, as a machine that never had the file."""
     monkeypatch.chdir(tmp_path)
-    done = spack("fetch", "acml@5.3.1")
+    settings = (f"source_cache:{tmp_path / 'sources'}", f"build_stage:{tmp_path / 'stage'}",
+                "checksum:true")  # fmt: skip
+    options = [word for setting in settings for word in ("-c", f"config:{setting}")]
+    return lambda: spack(*options, "fetch", "acml@5.3.1")
+
+
+def test_without_the_file_it_says_what_to_supply(fetch, tmp_path):
+    done = fetch()
     said = done.stdout + done.stderr
     assert done.returncode != 0
     for word in (f"{NAME}.tgz", SHA1, str(tmp_path), "amdblis"):
         assert word in said, said
 
 
-def test_another_file_of_that_name_is_refused(spack, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_another_file_of_that_name_is_refused(fetch, tmp_path):
     archive(tmp_path / f"{NAME}.tgz", {"ACML-EULA.txt": "accepted"})
-    done = spack("-c", "config:checksum:true", "fetch", "acml@5.3.1")
+    done = fetch()
     said = done.stdout + done.stderr
     assert done.returncode != 0
     assert "sha1 checksum failed" in said, said
