@@ -98,7 +98,12 @@ class Check(rfm.RunOnlyRegressionTest):
     @property
     def interface(self) -> str:
         """The interface under test: that of the network, or the bond that the profile makes."""
-        return carrying(context.site(), context.profile(self))[self.network]
+        return self.carriers[self.network]
+
+    @property
+    def carriers(self) -> dict[str, str]:
+        """Network -> interface that carries it under the NIC profile."""
+        return carrying(context.site(), context.profile(self))
 
     @property
     def programs(self) -> dict[str, list[str]]:
@@ -132,8 +137,7 @@ class Check(rfm.RunOnlyRegressionTest):
     def srun(self, step: Step) -> list[str]:
         """The command that starts one step: launcher, then the node-side wrapper, then program."""
         nodes = step.nodes or self.num_nodes
-        carriers = carrying(context.site(), context.profile(self))
-        networks = ",".join(f"{name}={interface}" for name, interface in carriers.items())
+        networks = ",".join(f"{name}={interface}" for name, interface in self.carriers.items())
         held = context.allocation(self)
         launcher = [
             "srun", f"--nodes={nodes}", f"--ntasks={nodes * step.tasks_per_node}",

@@ -41,7 +41,7 @@ def lab_of_site(name: str, instance: str | None = None, accounting: bool = True)
     """The lab that plays a site, by whichever engine, started or not. Raises InputError."""
     file = site_file(name)
     site = load_site(file)
-    if site.lab is not None and site.lab.engine == "virtual":
+    if site.virtual:
         return VirtualLab(virtual_spec(site, instance_of(site, instance)))
     spec = spec_for_site(name, instance)
     return Lab(replace(spec, accounting=spec.accounting and accounting))

@@ -348,6 +348,11 @@ class Site(Model):
 
         In virtual time a controller that is asked now and then how jobs are disturbs them.
         """
+        return self.virtual
+
+    @property
+    def virtual(self) -> bool:
+        """Whether a virtual lab plays it, where the nodes' clock counts instructions."""
         return self.lab is not None and self.lab.engine == "virtual"
 
     def network_of(self, transport: str) -> str:

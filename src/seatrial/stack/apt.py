@@ -98,6 +98,28 @@ def _status(purpose: str, progress: Callable[[str], None]) -> Iterator[int]:
         follower.join(timeout=5)
 
 
+def configured(codename: str) -> list[str]:
+    """``source_stanzas`` of a suite that the machine must have. Raises LabError."""
+    stanzas = source_stanzas(codename)
+    if not stanzas:
+        raise LabError(f"no source of Debian {codename or '?'} is configured in {ETC_APT}")
+    return stanzas
+
+
+def own_lists(state: Path, stanzas: Sequence[str]) -> list[str]:
+    """Options of apt that give it these sources, and lists of their packages in ``state``."""
+    for folder in (state / "lists" / "partial", state / "parts"):
+        folder.mkdir(parents=True, exist_ok=True)
+    (state / "parts" / "seatrial.sources").write_text("\n\n".join(stanzas) + "\n")
+    return [
+        "-o", "Dir::Etc::sourcelist=/dev/null",
+        "-o", f"Dir::Etc::sourceparts={state / 'parts'}",
+        "-o", f"Dir::State::lists={state / 'lists'}",
+        "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=",
+        "-o", "APT::Sandbox::User=root",
+    ]  # fmt: skip
+
+
 def download_sources(archives: Sequence[SourceArchive], codename: str, into: Path) -> list[Path]:
     """The upstream archives of Debian source packages, in ``into``, each with its pinned hash.
 
@@ -105,19 +127,7 @@ def download_sources(archives: Sequence[SourceArchive], codename: str, into: Pat
     Raises LabError where a download fails or a hash differs.
     """
     state = into / "apt"
-    for folder in (state / "lists" / "partial", state / "parts"):
-        folder.mkdir(parents=True, exist_ok=True)
-    stanzas = source_stanzas(codename)
-    if not stanzas:
-        raise LabError(f"no source of Debian {codename} is configured in {ETC_APT}")
-    (state / "parts" / "seatrial.sources").write_text("\n\n".join(stanzas) + "\n")
-    options = [
-        "-o", "Dir::Etc::sourcelist=/dev/null",
-        "-o", f"Dir::Etc::sourceparts={state / 'parts'}",
-        "-o", f"Dir::State::lists={state / 'lists'}",
-        "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=",
-        "-o", "APT::Sandbox::User=root",
-    ]  # fmt: skip
+    options = own_lists(state, configured(codename))
     run(["apt-get", *options, "-q", "update"], "reading the list of Debian's source packages")
     names = [archive.package for archive in archives]
     command = ["apt-get", *options, "-q", "source", "--download-only", "--tar-only", *names]

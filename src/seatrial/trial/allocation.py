@@ -116,13 +116,13 @@ class Allocation:
     def submit(self, left_s: float) -> None:
         """Submit the job. Raises OSError, or SeatrialError with Slurm's words."""
         self.folder.mkdir(exist_ok=True)
-        virtual = self.site.lab is not None and self.site.lab.engine == "virtual"
+        lease_s = VIRTUAL_LEASE_S if self.site.virtual else LEASE_S
         script = self.folder / f"{self.profile}.sh"
         script.write_text(
             SCRIPT.format(
                 profile=self.profile,
                 trial=self.folder.parent.name,
-                looks=math.ceil((VIRTUAL_LEASE_S if virtual else LEASE_S) / STEP_S),
+                looks=math.ceil(lease_s / STEP_S),
                 step=STEP_S,
                 lease=self.lease.name,
             )

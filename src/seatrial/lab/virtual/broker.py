@@ -36,8 +36,7 @@ from seatrial.lab.virtual.frames import (
     Reader,
     frame,
 )
-
-CONNECT_S = 20.0
+from seatrial.lab.virtual.warm import connected
 
 
 class Client:
@@ -47,7 +46,6 @@ class Client:
         self.connection = connection
         self.reader = Reader()
         self.number = 0
-        self.kind = ""
 
 
 class Broker:
@@ -64,15 +62,15 @@ class Broker:
         self.started = time.monotonic()
 
     def start(self) -> None:
-        """Start QEMU and connect to it. Raises OSError."""
+        """Start QEMU and connect to it. Raises OSError, or LabError with QEMU's words."""
         given = json.loads((self.run / "qemu.json").read_text())
         log = (self.run / "qemu.log").open("wb")
         self.qemu = subprocess.Popen(
             given["argv"], env=given["env"], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             cwd="/",
         )  # fmt: skip
-        self.line = self._connect("line.sock")
-        self.qmp = self._connect("qmp.sock")
+        self.line = connected(self.run / "line.sock", self.qemu)
+        self.qmp = connected(self.run / "qmp.sock", self.qemu)
         self.qmp.sendall(b'{"execute": "qmp_capabilities"}\n')
         # What the guest's init waits for (guest/init.sh).
         self.line.sendall(given["go"].encode() + b"\n")
@@ -84,18 +82,6 @@ class Broker:
         place.chmod(0o666)  # who may enter the run folder's socket is the job user as well
         self.door.listen(64)
         self.selector.register(self.door, selectors.EVENT_READ, self.accept)
-
-    def _connect(self, name: str) -> socket.socket:
-        while True:
-            found = socket.socket(socket.AF_UNIX)
-            try:
-                found.connect(str(self.run / name))
-                return found
-            except OSError:
-                found.close()
-                if self.qemu.poll() is not None or time.monotonic() - self.started > CONNECT_S:
-                    raise
-                time.sleep(0.02)
 
     def serve(self) -> None:
         """Serve until QEMU ends."""
@@ -174,7 +160,7 @@ class Broker:
             self.forget(client)
             return
         self.number += 1
-        client.number, client.kind = self.number, kind
+        client.number = self.number
         self.clients[self.number] = client
         self.active[self.number] = kind
         self.pause(False)

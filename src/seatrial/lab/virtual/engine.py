@@ -97,7 +97,7 @@ class VirtualLab:
         progress("files")
         run = self.paths.run
         share.make(run / "share")
-        config = plan.write(self.full, programs(), {})
+        config = plan.write(self.full, programs())
         home = run / "home"
         home.mkdir()
         plan.own_folder(home, self.spec)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.errors import LabError
-from seatrial.stack.apt import ETC_APT, source_stanzas
+from seatrial.stack.apt import configured, own_lists, source_stanzas
 from seatrial.stack.machine import os_release
 from seatrial.stack.run import run
 
@@ -173,9 +173,7 @@ def uncompressed(image: bytes) -> bytes:
 @contextmanager
 def _apt(folder: Path) -> Iterator[_Apt]:
     codename = os_release().get("VERSION_CODENAME", "")
-    stanzas = [text.replace("Types: deb-src", "Types: deb") for text in source_stanzas(codename)]
-    if not stanzas:
-        raise LabError(f"no source of Debian {codename or '?'} is configured in {ETC_APT}")
+    stanzas = [text.replace("Types: deb-src", "Types: deb") for text in configured(codename)]
     backports = f"{codename}-backports"
     stanzas += [
         re.sub(r"(?m)^Suites: .*$", f"Suites: {backports}", text)
@@ -183,16 +181,7 @@ def _apt(folder: Path) -> Iterator[_Apt]:
         if not source_stanzas(backports)
     ]
     state = folder.resolve() / "apt"
-    for part in (state / "lists" / "partial", state / "parts"):
-        part.mkdir(parents=True, exist_ok=True)
-    (state / "parts" / "seatrial.sources").write_text("\n\n".join(stanzas) + "\n")
-    options = [
-        "-o", "Dir::Etc::sourcelist=/dev/null",
-        "-o", f"Dir::Etc::sourceparts={state / 'parts'}",
-        "-o", f"Dir::State::lists={state / 'lists'}",
-        "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=",
-        "-o", "APT::Sandbox::User=root",
-    ]  # fmt: skip
+    options = own_lists(state, stanzas)
     try:
         # Without backports where the mirror has none: whether that matters is seen later.
         run(["apt-get", *options, "-q", "update"], "reading the package lists", accept_failure=True)

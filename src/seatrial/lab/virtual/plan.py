@@ -10,7 +10,6 @@ import ipaddress
 import json
 import os
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +34,8 @@ SYSCTL = {
 }
 
 
-def write(spec: VirtualSpec, programs: Programs, exports: Mapping[str, str]) -> Path:
-    """Write the lab's data folder as the guest will copy it; returns the agent's configuration.
-
-    ``exports`` maps a folder's name below the share to its place in the guest.
-    """
+def write(spec: VirtualSpec, programs: Programs) -> Path:
+    """Write the lab's data folder as the guest will copy it; returns the agent's configuration."""
     lab = spec.lab
     paths = LabPaths(lab.instance)
     etc.write_data(lab, programs)
@@ -51,11 +47,11 @@ def write(spec: VirtualSpec, programs: Programs, exports: Mapping[str, str]) -> 
         file.write_text(json.dumps(host_config(lab, programs, host), indent=1))
         hosts.append(str(file))
     config = guest / "agent.json"
-    config.write_text(json.dumps(agent_config(spec, hosts, exports), indent=1))
+    config.write_text(json.dumps(agent_config(spec, hosts), indent=1))
     return config
 
 
-def agent_config(spec: VirtualSpec, hosts: list[str], exports: Mapping[str, str]) -> dict[str, Any]:
+def agent_config(spec: VirtualSpec, hosts: list[str]) -> dict[str, Any]:
     """The agent's configuration; see ``guest/agent.py``."""
     lab, paths = spec.lab, LabPaths(spec.instance)
     names = (network.SWITCH, *lab.hosts)
@@ -65,7 +61,6 @@ def agent_config(spec: VirtualSpec, hosts: list[str], exports: Mapping[str, str]
         "time": time.time(),
         "nodes": str(paths.node_pid(LOGIN).parent),
         "share": SHARE,
-        "exports": [list(item) for item in exports.items()],
         "sysctl": SYSCTL,
         "namespaces": "".join(f"netns add {paths.netns(name)}\n" for name in names),
         "batches": [

@@ -55,6 +55,8 @@ class Outcome:
     left_out: list[str] = field(default_factory=list)
     """not tried, as something that they need failed"""
     seconds: float = 0.0
+    started: dict[str, float] = field(default_factory=dict)
+    """hash -> when its installation began"""
 
     def summary(self) -> list[str]:
         """For people: the counts, then each failure with why."""
@@ -189,21 +191,18 @@ def build(places: Places, say: install.Say, options: Iterable[str] = ()) -> Outc
     return outcome
 
 
-_starts: dict[str, float] = {}
-
-
 def _follow(
     line: str, graph: dict[str, dict[str, Any]], todo: list[str], outcome: Outcome,
     say: install.Say, start: float,
 ) -> None:  # fmt: skip
     """Tell of a package that is done. Dependencies and roots count alike."""
     if match := _STARTED.match(line):
-        _starts[match["hash"]] = time.monotonic()
+        outcome.started[match["hash"]] = time.monotonic()
     elif match := _DONE.match(line):
         key = match["full"].rpartition("-")[2]
         if key in graph:
             name = label(graph[key], graph)
-            took = time.monotonic() - _starts.get(key, start)
+            took = time.monotonic() - outcome.started.get(key, start)
             outcome.built[key] = took
             say(f"{len(outcome.built)} of {len(todo)}: {name}, {took:.1f} s")
 

@@ -90,8 +90,6 @@ def set_up(config: dict[str, Any]) -> None:
     mounts.mount(
         "share", str(share), "9p", 0, "trans=virtio,version=9p2000.L,cache=none,msize=262144"
     )
-    for source, target in config["exports"]:
-        attach(str(share / source), target)
     say("shares")
     Path(config["nodes"]).mkdir(parents=True, exist_ok=True)
     for path, value in config["sysctl"].items():
@@ -163,12 +161,6 @@ def listen_for_cards() -> socket.socket:
     found.bind((0, RTMGRP_LINK))
     found.setblocking(False)
     return found
-
-
-def attach(source: str, target: str) -> None:
-    """Bind a folder of the share at its place."""
-    Path(target).mkdir(parents=True, exist_ok=True)
-    mounts.mount(source, target, "", mounts.MS_BIND)
 
 
 def boot_hosts(files: list[str]) -> None:
