@@ -49,9 +49,11 @@ def in_ci() -> bool:
     return os.environ.get("CI") == "true"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A test with a real Slurm gets a second try, of which the summary tells: where five to twenty
     nodes share two busy cores, a daemon is late now and then."""
+    if not config.pluginmanager.hasplugin("rerunfailures"):
+        return
     for item in items:
         if item.get_closest_marker("slurm"):
             item.add_marker(pytest.mark.flaky(reruns=1))

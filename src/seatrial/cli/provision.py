@@ -49,7 +49,7 @@ def provision_lab(required: bool) -> None:
 
 
 #: what tests use beside the lab: a browser that looks at the report, a reader of job scripts
-TEST_PACKAGES = ("chromium", "fonts-dejavu-core", "shellcheck")
+TEST_PACKAGES = ("chromium", "cpio", "fonts-dejavu-core", "shellcheck")
 
 
 def provision_tests() -> None:

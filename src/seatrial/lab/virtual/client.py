@@ -8,6 +8,7 @@ Only the standard library, and little of it: each srun of a trial starts this.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -79,7 +80,10 @@ class Connection:
 
     def receive(self) -> list[tuple[bytes, bytes]]:
         """What the guest says next: (kind, data). Raises Busy, Lost."""
-        data = self.socket.recv(CHUNK)
+        try:
+            data = self.socket.recv(CHUNK)
+        except ConnectionError:
+            data = b""
         if not data:
             raise Lost("the guest has ended")
         found = [(kind, content) for _, kind, content in self.reader.feed(data)]
@@ -89,10 +93,15 @@ class Connection:
 
     def send_input(self, data: bytes) -> None:
         """Give the command input; none is the end of it."""
-        self.socket.sendall(frame(0, INPUT, data))
+        self._send(INPUT, data)
 
     def send_signal(self, number: int) -> None:
-        self.socket.sendall(frame(0, SIGNAL, b"%d" % number))
+        self._send(SIGNAL, b"%d" % number)
+
+    def _send(self, kind: bytes, data: bytes) -> None:
+        # Where the broker has hung up, what it said before that is still to be read.
+        with contextlib.suppress(ConnectionError):
+            self.socket.sendall(frame(0, kind, data))
 
 
 def serve(connection: Connection, stdin: bool) -> int:
@@ -138,7 +147,7 @@ def main(arguments: list[str]) -> int:
     except Busy:
         print(f"{argv[0]}: a step is being measured", file=sys.stderr)
         return 75  # EX_TEMPFAIL
-    except (Lost, BrokenPipeError, ConnectionError) as error:
+    except (Lost, BrokenPipeError) as error:
         print(f"{argv[0]}: {error}", file=sys.stderr)
         return 69  # EX_UNAVAILABLE
 
