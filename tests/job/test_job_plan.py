@@ -6,12 +6,14 @@ import dataclasses
 import shlex
 
 import pytest
-from job_support import APPLICATION, harbour, planned, rendered, surroundings
+from job_support import APPLICATION, HERE, harbour, planned, rendered, surroundings
 from typer.testing import CliRunner
 
 from seatrial.cli import app
 from seatrial.errors import InputError
 from seatrial.job.header import template
+from seatrial.site.model import Site
+from seatrial.yamlfile import load
 
 
 @pytest.mark.parametrize(
@@ -139,3 +141,20 @@ def test_command_line(tmp_path):
         run(app, ["job", "render", "npb", "--set", "kernel"], catch_exceptions=False)
     with pytest.raises(InputError, match="did you mean 'npb'"):
         run(app, ["job", "render", "nbp"], catch_exceptions=False)
+
+
+def test_a_network_that_a_bond_takes_away_is_refused(tmp_path):
+    text = (HERE / "harbour" / "site.yaml").read_text()
+    bond = (
+        "nic_profiles:\n  pair:\n    description: one bond of both\n"
+        "    bonding: {mode: balance-rr, members: [eth1, eth2]}\n"
+    )
+    text = text.replace("nic_profiles:\n", bond)
+    text = text.replace("openmpi-tcp: {}", "openmpi-tcp: {network: rail2}")
+    (tmp_path / "site.yaml").write_text(text)
+    site = load(tmp_path / "site.yaml", Site)[0]
+    around = dataclasses.replace(surroundings(), site=site)
+    with pytest.raises(InputError) as error:
+        planned("openmpi-srun", around, APPLICATION, profile="pair", transport="openmpi-tcp")
+    for word in ("rail2", "bond of NIC profile pair", "openmpi-tcp"):
+        assert word in str(error.value)

@@ -15,7 +15,7 @@ import reframe as rfm
 import reframe.utility.sanity as sn
 from reframe.core.builtins import parameter, run_after, run_before, sanity_function, variable
 
-from seatrial.checks import context, nic
+from seatrial.checks import context, nic, wire_up
 from seatrial.checks.evidence import collect, packages_of, write_evidence
 from seatrial.nic.fit import carrying, measured_on
 from seatrial.results.parsers.base import Parsed
@@ -170,6 +170,13 @@ class Check(rfm.RunOnlyRegressionTest):
             return dict(self.current_environ.extras["overcommit"])
         return {}
 
+    def wire_up(self, step: Step) -> dict[str, str]:
+        """What lets a step's ranks start."""
+        held = context.allocation(self)
+        nodes = len(held["nodes"]) if held else self.num_nodes
+        launcher = self.current_environ.extras["launcher"]
+        return wire_up.variables(launcher, step.nodes or self.num_nodes, nodes)
+
     def pair(self, step: str, server: list[str], client: list[str], port: int) -> list[str]:
         """Command for a step of two ranks: a server, and a client that is told its address."""
         return [
@@ -201,7 +208,7 @@ class Check(rfm.RunOnlyRegressionTest):
                 loaded = modules
             self.prerun_cmds += step.setup
             command = self.srun(step)
-            env = {**self.overcommit(step), **step.env}
+            env = {**self.wire_up(step), **self.overcommit(step), **step.env}
             if env:
                 command = ["env", *(f"{k}={v}" for k, v in env.items()), *command]
             words = [step.name, str(self.settings.time_limit_s), *command]

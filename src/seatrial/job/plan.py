@@ -93,6 +93,12 @@ def plan(request: Request, around: Surroundings) -> Plan:
     own = site.transports.get(transport.name)
     network_name = measured_on(site, transport.name, profile.name)
     carriers = carrying(site, profile.name)
+    if network_name not in carriers:
+        raise InputError(
+            f"transport {transport.name} uses network {network_name}, whose interface is in the "
+            f"bond of NIC profile {profile.name} and carries no network of its own there; choose "
+            "another profile or transport"
+        )
     interface = carriers[network_name]
     module, folder = _module(values, around, transport.name)
     result = Plan(

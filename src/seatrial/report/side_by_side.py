@@ -34,7 +34,7 @@ def markdown(published: Published, outcomes: Sequence[Outcome], heading: str) ->
     lines += [
         f"- **{one.comparison.finding}**: {one.comparison.why.strip()}"
         for one in outcomes
-        if one.comparison.why
+        if one.comparison.why and one.agrees != "size"
     ]
     lines += ["", "Sources:", ""]
     used = {one.comparison.source for one in outcomes}
