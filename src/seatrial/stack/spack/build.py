@@ -82,6 +82,7 @@ def inputs(places: Places) -> str:
         *places.scopes,
     ]
     files = [places.environment / "spack.yaml", places.pins]
+    files += [places.tools] if places.tools.is_file() else []
     for folder in folders:
         files += sorted(
             file for file in folder.rglob("*") if file.is_file() and "__pycache__" not in file.parts

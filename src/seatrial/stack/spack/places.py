@@ -60,6 +60,11 @@ class Places:
         return self.folder / "scope"
 
     @property
+    def tools(self) -> Path:
+        """The distribution's build tools, for all sites."""
+        return self.home / "config" / "packages.yaml"
+
+    @property
     def externals(self) -> Path:
         return self.folder / "externals"
 

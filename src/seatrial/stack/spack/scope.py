@@ -8,6 +8,7 @@ external MPI libraries. Everything that is the same on every machine is in
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,13 @@ from seatrial.stack.spack.lock import locked
 from seatrial.stack.spack.places import Places
 
 #: what recipes need to build with and every distribution has; a package manager's, not Spack's
-TOOLS = (
-    "gcc", "gmake", "perl", "python", "pkgconf", "m4", "autoconf", "automake", "libtool",
-    "diffutils", "findutils", "binutils", "cmake", "tar", "gettext",
-)  # fmt: skip
+#: -> the program by which one sees that it is there
+TOOLS = {
+    "gcc": "gcc", "gmake": "make", "perl": "perl", "python": "python3", "pkgconf": "pkg-config",
+    "m4": "m4", "autoconf": "autoconf", "automake": "automake", "libtool": "libtoolize",
+    "diffutils": "diff", "findutils": "find", "binutils": "ld", "cmake": "cmake", "tar": "tar",
+    "gettext": "gettext",
+}  # fmt: skip
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 NOTE = "# Written by `seatrial stack build`: do not edit.\n"
 OURS = CHECKOUT / "spack-repo" / "spack_repo" / "seatrial"
@@ -50,8 +54,8 @@ def _write_all(places: Places, stack: Stack, say: install.Say) -> list[str]:
     text = f"{NOTE}repos:\n  seatrial: {OURS}\n  builtin:: {builtin}\n"
     _write(places.scope / "repos.yaml", text)
     _write(places.home / "config" / "repos.yaml", text)  # for commands without an environment
-    _tools(places, say)
     _debian(stack.debian_packages, say)
+    _tools(places, say)
     pypi = dict(part.split("==") for part in stack.pypi_packages)
     return externals.write(places.externals, places.scope, pypi, say)
 
@@ -75,12 +79,21 @@ def module_roots(places: Places) -> dict[str, str]:
 
 
 def _tools(places: Places, say: install.Say) -> None:
-    """The distribution's build tools, in the scope that Seatrial's Spack has for its user."""
-    file = places.home / "config" / "packages.yaml"
-    if file.exists():
+    """The distribution's build tools, in the scope that Seatrial's Spack has for its user.
+
+    What came to the machine since the last look is added.
+    """
+    file = places.tools
+    known = YAML(typ="safe").load(file)["packages"] if file.exists() else {}
+    names = [
+        name
+        for name, program in TOOLS.items()
+        if name not in known and (not known or shutil.which(program, path=SYSTEM_PATH))
+    ]
+    if not names:
         return
     say("looking for compilers and build tools")
-    command = install.words(places, ["external", "find", "--scope", "user", *TOOLS])
+    command = install.words(places, ["external", "find", "--scope", "user", *names])
     # the distribution's, not those of whatever environment this happens to be started in
     env = {**places.variables(), "PATH": SYSTEM_PATH}
     run(command, "looking for build tools", env=env)
