@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from seatrial.errors import LabError
-from seatrial.stack.spack import build, portable, transfer
+from seatrial.stack.spack import build, portable, scope, transfer
 
 pytestmark = pytest.mark.spack
 
@@ -146,3 +148,21 @@ def test_a_cache_of_what_is_not_built_is_refused(spack, repository, tmp_path):
     build.concretize(found, print)
     with pytest.raises(LabError, match=r"1 packages are not built \(works@1.0"):
         transfer.cache(found, tmp_path / "cache", print)
+
+
+def test_a_tool_that_came_later_is_found(spack, tmp_path):
+    """As after `apt install libtool`, which a failed build had asked for."""
+    mine = dataclasses.replace(spack.places, home=tmp_path)
+    for name in ("python", "builtin", "cache"):
+        (tmp_path / name).symlink_to(spack.places.home / name)
+    yaml = YAML(typ="safe")
+    packages = yaml.load(spack.places.tools)["packages"]
+    assert {"gcc", "libtool"} <= set(packages)
+    del packages["libtool"]
+    scope.write_section(mine.tools, {"packages": packages})
+    shutil.copy(spack.places.tools.with_name("repos.yaml"), mine.tools.parent)
+    said: list[str] = []
+    scope.find_tools(mine, said.append)
+    assert set(yaml.load(mine.tools)["packages"]) == {*packages, "libtool"}
+    scope.find_tools(mine, said.append)
+    assert len(said) == 1

@@ -55,7 +55,7 @@ def _write_all(places: Places, stack: Stack, say: install.Say) -> list[str]:
     _write(places.scope / "repos.yaml", text)
     _write(places.home / "config" / "repos.yaml", text)  # for commands without an environment
     _debian(stack.debian_packages, say)
-    _tools(places, say)
+    find_tools(places, say)
     pypi = dict(part.split("==") for part in stack.pypi_packages)
     return externals.write(places.externals, places.scope, pypi, say)
 
@@ -78,7 +78,7 @@ def module_roots(places: Places) -> dict[str, str]:
     return {kind: str(places.module_root(kind)) for kind in ("lmod", "tcl")}
 
 
-def _tools(places: Places, say: install.Say) -> None:
+def find_tools(places: Places, say: install.Say) -> None:
     """The distribution's build tools, in the scope that Seatrial's Spack has for its user.
 
     What came to the machine since the last look is added.
