@@ -1,0 +1,77 @@
+"""The founding documents' effects, measured anew in lab-virtual's own igb profiles.
+
+And the figures themselves: each within the bounds that the site's requirements put on it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from virtual_support import Silent
+
+from seatrial.lab.virtual.engine import VirtualLab
+from seatrial.lab.virtual.machine import VirtualMachine
+from seatrial.lab.virtual.site import virtual_spec
+from seatrial.results.published import Outcome, compare, load_published
+from seatrial.results.record import Results
+from seatrial.site.load import load_site, site_file
+from seatrial.trial.plan import Selection
+from seatrial.trial.run import run_trial
+
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(1800)]
+
+#: what is tried: plain sockets under four profiles, applications under two
+SOCKETS = Selection(
+    ("netpipe", "stream"), profiles=("igb-off", "igb-125", "igb-gigabit", "igb-fast")
+)
+APPLICATIONS = Selection(
+    ("npb", "hpl"), profiles=("igb-off", "igb-125"), transports=("openmpi-tcp",)
+)
+#: what those tell of
+FINDINGS = (
+    "latency-throttling", "latency-fast-ethernet", "cpu-sender", "interrupts",
+    "bandwidth-coalescing", "is-coalescing", "ep-coalescing", "hpl-throttling", "hpl-coalescing",
+    "fast-gigabit-parting",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Results]]:
+    file = site_file("lab-virtual")
+    lab = VirtualLab(virtual_spec(load_site(file), f"v{os.getpid()}_founding"))
+    folder = tmp_path_factory.mktemp("founding")
+    try:
+        lab.up()
+        lab.add_bind(folder)
+        yield [
+            run_trial(file, selection, VirtualMachine(lab), Silent(), folder)
+            for selection in (SOCKETS, APPLICATIONS)
+        ]
+    finally:
+        lab.down()
+
+
+@pytest.fixture(scope="module")
+def outcomes(trials: list[Results]) -> dict[str, Outcome]:
+    published = load_published(Path(site_file("lab-virtual")).with_name("published.yaml"))
+    return {one.comparison.id: one for one in compare(published, trials)}
+
+
+def test_all_ran(trials: list[Results]) -> None:
+    for trial in trials:
+        assert [run.reason for run in trial.runs if run.outcome != "ran"] == []
+
+
+@pytest.mark.parametrize("finding", FINDINGS)
+def test_the_effect_is_as_the_docs_say(outcomes: dict[str, Outcome], finding: str) -> None:
+    one = outcomes[finding]
+    assert one.agrees == one.comparison.agrees, one
+
+
+def test_the_figures_are_within_their_bounds(trials: list[Results]) -> None:
+    judged = [one for trial in trials for one in trial.judgements]
+    assert [one for one in judged if one.verdict == "fail"] == []
+    assert sum(one.verdict == "pass" for one in judged) > 20
