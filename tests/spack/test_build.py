@@ -10,7 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from seatrial.errors import LabError
-from seatrial.stack.spack import build, portable, scope, transfer
+from seatrial.stack.spack import build, make, portable, scope, transfer
 
 pytestmark = pytest.mark.spack
 
@@ -34,7 +34,7 @@ class {name}(Package):
 PACKAGES = {
     "works": ("", "true"),
     "fails": ("", "echo the cable is cut >&2; exit 3"),
-    "needs_fails": ('depends_on("fails")', "true"),
+    "needs_fails": ('depends_on("fails"); depends_on("works")', "true"),
 }
 
 
@@ -92,7 +92,7 @@ def test_what_needs_it_is_named_apart(outcome):
 def test_the_lock_without_paths_holds_all_packages(outcome, three):
     text = portable.write(three).read_text()
     assert "works@1.0 build_system=generic\n" in text
-    assert "needs-fails@1.0 build_system=generic ^fails@1.0\n" in text
+    assert "needs-fails@1.0 build_system=generic ^fails@1.0 ^works@1.0\n" in text
     assert str(three.home) not in text
     assert portable.differences(three) == []
     three.portable_lock.write_text(text.replace("works@1.0", "works@0.9"))
@@ -148,6 +148,17 @@ def test_a_cache_of_what_is_not_built_is_refused(spack, repository, tmp_path):
     build.concretize(found, print)
     with pytest.raises(LabError, match=r"1 packages are not built \(works@1.0"):
         transfer.cache(found, tmp_path / "cache", print)
+
+
+def test_where_no_benchmark_could_be_built_it_says_why(spack, repository, tmp_path, monkeypatch):
+    """And not that there are no modules, which is only what comes of it."""
+    place = spack.environment(tmp_path / "one", ["needs-fails"], repository)
+    build.concretize(place, lambda _: None)
+    monkeypatch.setattr(make, "prepare", lambda *_: place)
+    outcome, stack = make.make(spack.site, place.site_file, lambda _: None)
+    assert stack is None
+    assert len(outcome.built) == 1
+    assert "the cable is cut" in "\n".join(outcome.summary())
 
 
 def test_a_tool_that_came_later_is_found(spack, tmp_path):

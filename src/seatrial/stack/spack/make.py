@@ -63,7 +63,7 @@ def make(
     found = prepare(site, site_file, say)
     with locked(found.folder / "lock", say):
         outcome = build.build(found, say, transfer.options(found, mirror, cache))
-        if outcome.failures and not outcome.built and not outcome.present:
+        if outcome.failures and set(build.roots(found)) <= set(build.missing(found)):
             return outcome, None
         modules.refresh(found, say)
         stack = describe.describe(found, pins.read(found.pins))
