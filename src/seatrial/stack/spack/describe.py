@@ -197,7 +197,10 @@ def _files(graph: Graph, node: Node) -> dict[str, Path]:
 
 
 def without_mpi(graph: Graph, transports: dict[str, Transport]) -> dict[str, Transport]:
-    """The pseudo transports: plain sockets, and each node by itself."""
+    """The pseudo transports: plain sockets, and each node by itself.
+
+    The latter's one program is an Open MPI's; a stack without one has it without programs.
+    """
     table = {part.name: part for part in TRANSPORTS}
     programs: dict[str, list[str]] = {}
     packages: dict[str, Package] = {}
@@ -210,6 +213,7 @@ def without_mpi(graph: Graph, transports: dict[str, Transport]) -> dict[str, Tra
                 programs[name] = [str(file)]
                 packages[name] = graph.package(node)
     found = {"tcp": table["tcp"].model_copy(update={"programs": programs, "packages": packages})}
+    found["none"] = table["none"].model_copy(update={"env": {}})
     first = next((part for part in transports.values() if part.family == "openmpi"), None)
     if first:
         ep = {name: words for name, words in first.programs.items() if name.startswith("npb_ep")}
