@@ -42,7 +42,8 @@ FINDINGS = (
 def trials(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Results]]:
     file = site_file("lab-virtual")
     lab = VirtualLab(virtual_spec(load_site(file), f"v{os.getpid()}_founding"))
-    folder = tmp_path_factory.mktemp("founding")
+    folder = tmp_path_factory.mktemp("founding") / "trials"  # pytest's own only root may enter
+    folder.mkdir()
     try:
         lab.up()
         lab.add_bind(folder)
@@ -66,7 +67,9 @@ def test_all_ran(trials: list[Results]) -> None:
 
 
 @pytest.mark.parametrize("finding", FINDINGS)
-def test_the_effect_agrees_as_far_as_the_docs_say(outcomes: dict[str, Outcome], finding: str) -> None:
+def test_the_effect_agrees_as_far_as_the_docs_say(
+    outcomes: dict[str, Outcome], finding: str
+) -> None:
     assert outcomes[finding].as_held, outcomes[finding]
 
 
