@@ -23,18 +23,13 @@ from seatrial.trial.run import run_trial
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(1800)]
 
-#: what is tried: plain sockets under four profiles, applications under two
-SOCKETS = Selection(
-    ("netpipe", "stream"), profiles=("igb-off", "igb-125", "igb-gigabit", "igb-fast")
-)
-APPLICATIONS = Selection(
-    ("npb", "hpl"), profiles=("igb-off", "igb-125"), transports=("openmpi-tcp",)
-)
-#: what those tell of
+#: What takes longer, and HPL, which repeats least, is left to ci/side_by_side.py --check.
+PROFILES = ("igb-off", "igb-125")
+SOCKETS = Selection(("netpipe", "stream"), profiles=PROFILES)
+APPLICATIONS = Selection(("npb",), profiles=PROFILES, transports=("openmpi-tcp",))
 FINDINGS = (
-    "latency-throttling", "latency-fast-ethernet", "cpu-sender", "interrupts",
-    "bandwidth-coalescing", "is-coalescing", "ep-coalescing", "hpl-throttling", "hpl-coalescing",
-    "fast-gigabit-parting",
+    "latency-throttling", "cpu-sender", "interrupts", "bandwidth-coalescing", "is-coalescing",
+    "ep-coalescing",
 )  # fmt: skip
 
 
@@ -76,4 +71,4 @@ def test_the_effect_agrees_as_far_as_the_docs_say(
 def test_the_figures_are_within_their_bounds(trials: list[Results]) -> None:
     judged = [one for trial in trials for one in trial.judgements]
     assert [one for one in judged if one.verdict == "fail"] == []
-    assert sum(one.verdict == "pass" for one in judged) > 20
+    assert sum(one.verdict == "pass" for one in judged) > 10
