@@ -452,3 +452,32 @@ def test_best_is_compared_with_the_best_of_the_peers():
         "n1-n3": ("pass", 100),
         "n2-n3": ("pass", 100.5),
     }
+
+
+BASELINE = """
+  - select: {{check: {check}}}
+    metric: latency_us
+    basis: baseline
+    reference: 30.0
+    upper: 0.10
+    unit: us
+"""
+
+
+@pytest.mark.parametrize(
+    ("checks", "expected"),
+    [
+        (("imb", "osu"), ["note: the baseline req", "note: the baseline req"]),
+        (("imb", "osu", "pairs", "hpl", "stream"), ["note: 5 requirements ("]),
+    ],
+)
+def test_requirements_without_a_case_are_told_of_the_many_in_one_note(checks, expected):
+    entries = CONTRACT + CONTRACT.replace("netpipe", "mpbench")
+    entries += "".join(BASELINE.format(check=check) for check in checks)
+    notes = conclude(trial(NETPIPE), [], [], requirements(entries)).findings
+    notes = [note for note in notes if "no case of this trial" in note]
+    # a contract by itself: it was promised and not looked at
+    assert notes[0].startswith("note: the contract requirements.yaml:")
+    assert len(notes) == 1 + len(expected)
+    for note, start in zip(notes[1:], expected, strict=True):
+        assert note.startswith(start)

@@ -22,6 +22,7 @@ from seatrial.results.statistics import Better, Limit
 
 VERDICTS = ("pass", "fail", "error", "missing", "undecidable")
 MOST_FINDINGS = 20
+MOST_NAMED = 3  # requirements without a case that are named one by one
 Key = tuple[str, str | None]  # metric, place
 
 
@@ -500,18 +501,31 @@ def conclude(
 
 
 def unmatched(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> list[str]:
-    """Notes on thresholds that select no case of this trial, contracts first."""
+    """Notes on thresholds that select no case of this trial: each contract's, then the others'.
+
+    A trial of a part of a site's matrix leaves out most of the others, so they share a note.
+    """
     cases = all_cases(trial, runs)
     idle = [
         rule
         for rule in requirements.rules
         if not any(rule.threshold.select.matches_case(case) for case in cases)
     ]
-    return [
+    contracts = [rule for rule in idle if rule.threshold.basis == "contract"]
+    others = [rule for rule in idle if rule.threshold.basis != "contract"]
+    named = [*contracts, *(others if len(others) <= MOST_NAMED else ())]
+    notes = [
         f"note: the {rule.threshold.basis} {rule.id} ({rule.threshold.metric}: {rule.text()}) "
         "selects no case of this trial and was not judged"
-        for rule in sorted(idle, key=lambda r: r.threshold.basis != "contract")
+        for rule in named
     ]
+    if len(others) > MOST_NAMED:
+        ids = ", ".join(rule.id for rule in others[:MOST_NAMED])
+        notes.append(
+            f"note: {len(others)} requirements ({ids} and {len(others) - MOST_NAMED} more) "
+            "select no case of this trial and were not judged"
+        )
+    return notes
 
 
 def _findings(
