@@ -50,7 +50,8 @@ def trial_lab(workplace: Path) -> Iterator[Lab]:
 @pytest.fixture
 def place(workplace: Path, request: pytest.FixtureRequest) -> Path:
     """A folder of the test's own that the lab sees."""
-    folder = workplace / re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_"))
+    name = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_"))
+    folder = workplace / f"{name}-{len(list(workplace.iterdir()))}"  # a second try has another
     folder.mkdir()
     return folder
 
