@@ -53,7 +53,7 @@ def make_site(
     default = site["nic_profiles"]["default"]
     site["nic_profiles"] = {"default": default, **(nic_profiles or {})}
     site["trial"] = {"repeats": 1, **trial}
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)  # there already at a second try
     with (folder / "site.yaml").open("w") as stream:
         yaml.dump(site, stream)
     (folder / "requirements.yaml").write_text(requirements)
@@ -66,7 +66,7 @@ def false_stack(folder: Path, scripts: dict[str, str]) -> Path:
 
     ``{real}`` in a script is the program that it stands for.
     """
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)  # there already at a second try
     stack = load_stack().model_copy(update={"prefix": str(folder)}, deep=True)
     for transport, text in scripts.items():
         part = stack.transports[transport]
