@@ -162,19 +162,40 @@ def test_where_no_benchmark_could_be_built_it_says_why(spack, repository, tmp_pa
     assert "the cable is cut" in "\n".join(outcome.summary())
 
 
-def test_a_tool_that_came_later_is_found(spack, tmp_path):
-    """As after `apt install libtool`, which a failed build had asked for."""
+@pytest.fixture
+def without_libtool(spack, tmp_path):
+    """Places where the last look for build tools found no libtool, and what it found."""
     mine = dataclasses.replace(spack.places, home=tmp_path)
     for name in ("python", "builtin", "cache"):
         (tmp_path / name).symlink_to(spack.places.home / name)
-    yaml = YAML(typ="safe")
-    packages = yaml.load(spack.places.tools)["packages"]
+    packages = YAML(typ="safe").load(spack.places.tools)["packages"]
     assert {"gcc", "libtool"} <= set(packages)
     del packages["libtool"]
     scope.write_section(mine.tools, {"packages": packages})
     shutil.copy(spack.places.tools.with_name("repos.yaml"), mine.tools.parent)
+    return mine, packages
+
+
+def test_a_tool_that_came_later_is_found(without_libtool):
+    """As after `apt install libtool`, which a failed build had asked for."""
+    mine, packages = without_libtool
     said: list[str] = []
     scope.find_tools(mine, said.append)
-    assert set(yaml.load(mine.tools)["packages"]) == {*packages, "libtool"}
+    assert set(YAML(typ="safe").load(mine.tools)["packages"]) == {*packages, "libtool"}
     scope.find_tools(mine, said.append)
     assert len(said) == 1
+
+
+def test_a_site_that_was_prepared_looks_again(spack, without_libtool, monkeypatch):
+    mine, packages = without_libtool
+    monkeypatch.setattr(make, "places", lambda *_: mine)
+    monkeypatch.setattr(make.install, "prepare", lambda *_: None)
+    monkeypatch.setattr(make.build, "concretize", lambda *_: 0.0)
+    monkeypatch.setattr(make.scope, "write", lambda found, _, say: scope.find_tools(found, say))
+    said: list[str] = []
+    for _ in range(2):
+        make.prepare(spack.site, mine.site_file, said.append)
+    assert len(said) == 1  # the first time alone: then all is known
+    scope.write_section(mine.tools, {"packages": packages})
+    make.prepare(spack.site, mine.site_file, said.append)
+    assert len(said) == 2

@@ -40,13 +40,14 @@ def prepare(site: Site, site_file: Path, say: install.Say) -> Places:
 
 
 def _key(found: Places, site: Site) -> str:
-    """Changes with whatever ``prepare`` depends on: pins, site, Spack's commit, own scope, and
-    the code that writes it."""
+    """Changes with whatever ``prepare`` depends on: pins, site, Spack's commit, own scope, the code
+    that writes it, and build tools that have come since."""
     scope_files = sorted(found.scope.glob("*.yaml"))
     scope_files += [Path(part.__file__ or "") for part in (scope, externals, wheels)]
     parts: list[str | bytes] = [found.pins.read_bytes(), site.stack.model_dump_json()]
     parts += [install.commit_of(found.root), install.commit_of(found.builtin)]
     parts += [str((found.venv / "bin/python").exists())]
+    parts += scope.new_tools(found)
     parts += [file.read_bytes() for file in scope_files]
     return digest(parts)
 

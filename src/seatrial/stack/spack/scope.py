@@ -78,20 +78,23 @@ def module_roots(places: Places) -> dict[str, str]:
     return {kind: str(places.module_root(kind)) for kind in ("lmod", "tcl")}
 
 
-def find_tools(places: Places, say: install.Say) -> None:
-    """The distribution's build tools, in the scope that Seatrial's Spack has for its user.
-
-    What came to the machine since the last look is added.
-    """
+def new_tools(places: Places) -> list[str]:
+    """Build tools that are not known yet: of the first look all, later those that have come."""
     file = places.tools
     known = YAML(typ="safe").load(file)["packages"] if file.exists() else {}
-    names = [
+    return [
         name
         for name, program in TOOLS.items()
         if name not in known and (not known or shutil.which(program, path=SYSTEM_PATH))
     ]
+
+
+def find_tools(places: Places, say: install.Say) -> None:
+    """The distribution's build tools, in the scope that Seatrial's Spack has for its user."""
+    names = new_tools(places)
     if not names:
         return
+    file = places.tools
     say("looking for compilers and build tools")
     command = install.words(places, ["external", "find", "--scope", "user", *names])
     # the distribution's, not those of whatever environment this happens to be started in
