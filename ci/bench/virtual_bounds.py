@@ -20,6 +20,7 @@ import argparse
 import statistics
 import sys
 from collections import defaultdict
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
@@ -56,28 +57,34 @@ class Key(NamedTuple):
     place: str
 
 
-def figures(folders: list[Path]) -> dict[Key, list[Metric]]:
-    """Every judged figure, a sample of each run of each trial."""
-    found: dict[Key, list[Metric]] = defaultdict(list)
-    for folder in folders:
-        for run in read_results(folder).runs:
-            if run.outcome != "ran":
-                print(f"{folder}: {run.case.id}: {run.outcome}: {run.reason}", file=sys.stderr)
-                continue
-            case = run.case
-            for one in run.metrics:
-                if any(fnmatchcase(one.metric, name) for name in JUDGED.get(case.check, ())):
-                    place = one.place or ""
-                    found[
-                        Key(
-                            case.check,
-                            case.variant,
-                            case.transport,
-                            case.profile,
-                            one.metric,
-                            place,
-                        )
-                    ].append(one)
+#: judged figure -> its samples
+Figures = dict[Key, list[Metric]]
+
+
+def figures(folder: Path) -> Figures:
+    """Every judged figure of a trial, a sample of each run."""
+    found: Figures = defaultdict(list)
+    for run in read_results(folder).runs:
+        if run.outcome != "ran":
+            print(f"{folder}: {run.case.id}: {run.outcome}: {run.reason}", file=sys.stderr)
+            continue
+        case = run.case
+        for one in run.metrics:
+            if any(fnmatchcase(one.metric, name) for name in JUDGED.get(case.check, ())):
+                place = one.place or ""
+                key = Key(
+                    case.check, case.variant, case.transport, case.profile, one.metric, place
+                )  # fmt: skip
+                found[key].append(one)
+    return found
+
+
+def together(trials: Iterable[Figures]) -> Figures:
+    """The samples of all trials."""
+    found: Figures = defaultdict(list)
+    for trial in trials:
+        for key, metrics in trial.items():
+            found[key] += metrics
     return found
 
 
@@ -98,15 +105,14 @@ def bound(key: Key, metrics: list[Metric]) -> float:
     return max(least if len(metrics) >= MANY else OF_FEW * least, FACTOR * spread(metrics))
 
 
-def left_out(trials: list[dict[Key, list[Metric]]]) -> list[tuple[int, list[str]]]:
+def left_out(trials: list[Figures]) -> list[tuple[int, list[str]]]:
     """Of each trial: how many of its figures the others give a bound, and which break it."""
     found = []
     for index, mine in enumerate(trials):
         judged, broken = 0, []
+        rest = together([*trials[:index], *trials[index + 1 :]])
         for key, metrics in mine.items():
-            others = [
-                one for n, other in enumerate(trials) if n != index for one in other.get(key, ())
-            ]
+            others = rest.get(key)
             if not others or not bounded(others):
                 continue
             judged += 1
@@ -153,7 +159,7 @@ def unbounded(key: Key, metrics: list[Metric]) -> str:
     )
 
 
-def write(file: Path, found: dict[Key, list[Metric]]) -> None:
+def write(file: Path, found: Figures) -> None:
     """Put the entries in place of the file's own."""
     before, below, rest = file.read_text().partition(BELOW)
     if not below:
@@ -175,7 +181,7 @@ def write(file: Path, found: dict[Key, list[Metric]]) -> None:
     file.write_text(f"{before}{below}{''.join(lines)}\n{mark}{after}")
 
 
-def table(found: dict[Key, list[Metric]]) -> None:
+def table(found: Figures) -> None:
     """Print each figure's spread, and the median and largest of each metric in Markdown."""
     of_metric: dict[tuple[str, str], list[tuple[float, Key]]] = defaultdict(list)
     for key, metrics in found.items():
@@ -200,12 +206,11 @@ def main() -> None:
     parser.add_argument("trials", nargs="+", type=Path, metavar="TRIAL_FOLDER")
     parser.add_argument("--write", type=Path, metavar="REQUIREMENTS_FILE")
     given = parser.parse_args()
-    found = dict(sorted(figures(given.trials).items(), key=lambda item: (item[0].profile, item[0])))
+    trials = [figures(folder) for folder in given.trials]
+    found = dict(sorted(together(trials).items(), key=lambda item: (item[0].profile, item[0])))
     table(found)
     print()
-    for folder, (judged, broken) in zip(
-        given.trials, left_out([figures([folder]) for folder in given.trials]), strict=True
-    ):
+    for folder, (judged, broken) in zip(given.trials, left_out(trials), strict=True):
         words = f": {', '.join(broken)}" if broken else ""
         print(f"{folder.name}: {len(broken)} of {judged} break the bounds of the others{words}")
     if given.write:
