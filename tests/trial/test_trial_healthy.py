@@ -103,6 +103,14 @@ def test_evidence_is_kept_once(sound):
     assert run.nic["n1"]["eth1"]["before"]["mtu"] == 1500
 
 
+@pytest.mark.parametrize(("transport", "expected"), [("openmpi-tcp", True), ("mpich-ofi", False)])
+def test_a_step_on_all_nodes_of_its_job_starts_by_slurms_own_protocol(sound, transport, expected):
+    script = (
+        sound.folder / run_of(sound, "netpipe", transport).evidence / "rfm_job.sh"
+    ).read_text()
+    assert ("env SLURM_PMIX_DIRECT_CONN=false srun --nodes=2" in script) == expected
+
+
 def test_jobs_run_as_a_normal_user(sound, trial_lab):
     ids = ",".join({run.job.id for run in sound.runs})
     users = trial_lab.run(["sacct", "-X", "-n", "-P", "-j", ids, "-o", "user"], user="root").stdout
