@@ -38,6 +38,7 @@ class MultiStream(Check):
         return streams.parse(
             (folder / f"{step.name}.streams.json").read_text(errors="replace"),
             [(folder / name).read_text(errors="replace") for name in names],
+            (folder / f"{step.name}.ended.json").read_text(errors="replace"),
             self.interface,
         )
 

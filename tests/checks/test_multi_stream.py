@@ -17,22 +17,32 @@ NODE = CHECKOUT / "src" / "seatrial" / "checks" / "node" / "streams.py"
 RECORDED = (CHECKOUT / "tests" / "parsers" / "data" / "iperf3_fwd.json").read_text()
 
 
+SECONDS = json.loads(RECORDED)["end"]["sum_received"]["seconds"]
+
+
+def ends(*late: float) -> str:
+    """When streams ended that started so many seconds after the first."""
+    return json.dumps([1000 + one + SECONDS for one in late])
+
+
 def plan(*through: tuple[str, str]) -> str:
     return json.dumps([{"interface": one, "through": two} for one, two in through])
 
 
 def test_streams_add_up_and_each_interface_answers_for_its_own():
-    found = streams.parse(plan(("eth1", "eth1"), ("eth2", "eth2")), [RECORDED] * 2, "eth1")
-    one = streams.parse(plan(("eth1", "eth1")), [RECORDED], "eth1")
+    found = streams.parse(
+        plan(("eth1", "eth1"), ("eth2", "eth2")), [RECORDED] * 2, ends(0, 0), "eth1"
+    )
+    one = streams.parse(plan(("eth1", "eth1")), [RECORDED], ends(0), "eth1")
     assert found.value("bandwidth_MB_s") == pytest.approx(2 * one.value("bandwidth_MB_s"))
     assert found.value("slowest_stream_MB_s") == one.value("bandwidth_MB_s")
     assert found.moved_bytes == one.moved_bytes > 0
 
 
 def test_a_bond_answers_for_the_streams_of_its_members():
-    alone = streams.parse(plan(("eth1", "eth1")), [RECORDED], "eth1").moved_bytes
+    alone = streams.parse(plan(("eth1", "eth1")), [RECORDED], ends(0), "eth1").moved_bytes
     through = ("eth1", "bond0"), ("eth2", "bond0"), ("eth3", "eth3")
-    bond = streams.parse(plan(*through), [RECORDED] * 3, "bond0")
+    bond = streams.parse(plan(*through), [RECORDED] * 3, ends(0, 0, 0), "bond0")
     assert bond.moved_bytes == 2 * alone
     assert bond.facts["through"] == ["bond0", "bond0", "eth3"]
 
@@ -40,12 +50,28 @@ def test_a_bond_answers_for_the_streams_of_its_members():
 @pytest.mark.parametrize("bad", ["", "[]", "{}", '[{"interface": 1}]', "null"])
 def test_a_damaged_plan_is_no_figure(bad):
     with pytest.raises(ParseError):
-        streams.parse(bad, [], "eth1")
+        streams.parse(bad, [], "[]", "eth1")
 
 
 def test_a_missing_report_is_an_error():
     with pytest.raises(ParseError, match="2 streams were started, 1 reports"):
-        streams.parse(plan(("a", "a"), ("b", "b")), [RECORDED], "a")
+        streams.parse(plan(("a", "a"), ("b", "b")), [RECORDED], ends(0), "a")
+
+
+def test_streams_that_ran_one_after_another_are_not_added():
+    two = plan(("a", "a"), ("b", "b"))
+    late = streams.parse(two, [RECORDED] * 2, ends(0, 0.05 * SECONDS), "a")
+    assert late.facts["together_percent"] == pytest.approx(95)
+    with pytest.raises(ParseError, match=r"did not run at once.* share 50 %"):
+        streams.parse(two, [RECORDED] * 2, ends(0, 0.5 * SECONDS), "a")
+    with pytest.raises(ParseError, match="share 0 %"):
+        streams.parse(two, [RECORDED] * 2, ends(0, 2 * SECONDS), "a")
+
+
+@pytest.mark.parametrize("bad", ["", "{}", "[1]", '[1, "2"]', "[1, true]", "[1, NaN]", "null"])
+def test_damaged_ends_are_no_figure(bad):
+    with pytest.raises(ParseError, match="end"):
+        streams.parse(plan(("a", "a"), ("b", "b")), [RECORDED] * 2, bad, "a")
 
 
 @pytest.mark.stack
@@ -60,7 +86,9 @@ def test_both_ends_on_loopback(tmp_path: Path):
     ]
     assert [one.wait(60) for one in ranks] == [0, 0]
     reports = [(tmp_path / f"s.{number}.json").read_text() for number in range(3)]
-    found = streams.parse((tmp_path / "s.streams.json").read_text(), reports, "lo")
+    ended = (tmp_path / "s.ended.json").read_text()
+    found = streams.parse((tmp_path / "s.streams.json").read_text(), reports, ended, "lo")
+    assert found.facts["together_percent"] == pytest.approx(97, abs=3)
     assert found.facts["through"] == ["lo"] * 3
     assert found.value("bandwidth_MB_s") == pytest.approx(3 * 1.25, rel=0.3)
     assert not list(tmp_path.glob("*.partial"))

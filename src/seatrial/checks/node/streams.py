@@ -5,13 +5,15 @@
 Stream i goes to the server's address on the interface of its turn, so that with as many interfaces
 as streams each has its own; an interface that is a member of a bond stands for the bond. The
 server's rank (0) writes which into STEP.streams.json; the client's writes each report to
-STEP.I.json and ends with the first exit code that is not 0.
+STEP.I.json, when each stream ended (in seconds of one clock) to STEP.ended.json, and ends with the
+first exit code that is not 0.
 """
 
 import json
 import os
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import pair  # (-I leaves this folder out of the path)
@@ -64,10 +66,24 @@ def send(step, program, options):
             with open("%s.%d.json" % (step, number), "w") as report:
                 words = ["-c", one["address"], "-p", str(one["port"]), "-J", *options]
                 clients.append(subprocess.Popen([*program, *words], stdout=report))
+        pair.publish(step + ".ended.json", json.dumps(ends_of(clients)))
         codes = [client.wait() for client in clients]
         return next((code for code in codes if code), 0)
     finally:
         pair.publish(step + ".done", "done")
+
+
+def ends_of(clients):
+    """When each client ended, in seconds, in their order; waits for all."""
+    ended = dict.fromkeys([client.pid for client in clients], 0.0)
+    while not all(ended.values()):
+        died = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+        now = time.monotonic()
+        for client in clients:
+            if died and client.pid == died.si_pid:
+                client.wait()
+                ended[client.pid] = now
+    return [ended[client.pid] for client in clients]
 
 
 def main(argv):
