@@ -8,6 +8,7 @@ import subprocess
 import pytest
 from trial_support import (
     SMALL,
+    START_S,
     false_stack,
     make_site,
     meanwhile,
@@ -20,7 +21,7 @@ from seatrial.errors import LabError
 from seatrial.lab import faults
 from seatrial.results.record import read_results
 
-pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(240)]
 
 
 def verdicts(results, check, transport):
@@ -74,12 +75,14 @@ def test_cancelled_job_and_dead_node(place, try_site, trial_lab, monkeypatch):
     seen = []
 
     def cancel():
-        seen.extend(until(lambda: running_jobs(trial_lab), 30, "a running job"))
+        seen.extend(until(lambda: running_jobs(trial_lab), START_S, "a running job"))
         trial_lab.run(["scancel", seen[0][0]], user="root", check=True)
 
     def kill():
         other = until(
-            lambda: [job for job in running_jobs(trial_lab) if job[0] != seen[0][0]], 30, "a job"
+            lambda: [job for job in running_jobs(trial_lab) if job[0] != seen[0][0]],
+            START_S,
+            "a job",
         )
         seen.extend(other)
         faults.kill_node(trial_lab, "n1")

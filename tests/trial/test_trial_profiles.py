@@ -20,6 +20,7 @@ from trial_support import (
     ALL_INFORMATIVE,
     SESSION,
     SMALL,
+    START_S,
     Silent,
     all_jobs,
     false_stack,
@@ -38,7 +39,7 @@ from seatrial.trial.allocation import Allocation
 from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
 
-pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(300)]
 REFRAME = str(Path(sys.prefix) / "bin" / "reframe")
 ON_ETH1 = {"networks": ["test"], "transports": ["tcp", "mpich-ofi"]}
 PROFILES = {
@@ -283,7 +284,7 @@ def test_setting_changed_by_hand(attempt, site_of, lab):
     file = site_of("meddling", {"stream": {"seconds": 3}}, profiles=["jumbo"])
 
     def meddle():
-        until(lambda: held_job(lab, "jumbo"), 30, "a step in the held job")
+        until(lambda: held_job(lab, "jumbo"), START_S, "a step in the held job")
         node = until(lambda: client_node(lab), 20, "the benchmark")
         change = ["ip", "link", "set", "eth1", "mtu", "1500"]
         lab.run(change, user="root", node=node, check=True)
@@ -318,7 +319,7 @@ def test_held_job_that_is_cancelled(attempt, site_of, lab):
     file = site_of("cancelled", benchmarks, profiles=["jumbo", "multi-queue"], repeats=2)
 
     def cancel():
-        job = until(lambda: held_job(lab, "jumbo"), 30, "a step in the held job")
+        job = until(lambda: held_job(lab, "jumbo"), START_S, "a step in the held job")
         lab.run(["scancel", job], user="root", check=True)
 
     with meanwhile(cancel):
@@ -337,7 +338,7 @@ def test_node_that_dies_in_a_held_job(attempt, site_of, lab, place, monkeypatch)
     file = site_of("dying", benchmarks, profiles=["jumbo"])
 
     def kill():
-        job = until(lambda: held_job(lab, "jumbo"), 30, "a step in the held job")
+        job = until(lambda: held_job(lab, "jumbo"), START_S, "a step in the held job")
         nodes = lab.run(["squeue", "-h", "-j", job, "-o", "%N"]).stdout.strip()
         faults.kill_node(lab, NodeSet(nodes)[0])
 
@@ -369,7 +370,7 @@ def test_trial_that_is_stopped(site_of, lab, workplace, how, place, monkeypatch)
     lab.add_bind(workplace)
 
     def stop():
-        until(lambda: held_job(lab, "jumbo"), 30, "a step in the held job")
+        until(lambda: held_job(lab, "jumbo"), START_S, "a step in the held job")
         time.sleep(1)
         if how == "signal":
             os.kill(os.getpid(), signal.SIGINT)
@@ -399,7 +400,7 @@ def test_interrupted_while_waiting(site_of, lab, workplace, place):
 
     def stop():
         waiting = ["squeue", "-h", "-t", "PD", "-n", "seatrial-jumbo", "-o", "%i"]
-        until(lambda: lab.run(waiting, user="root").stdout.strip(), 30, "a job that waits")
+        until(lambda: lab.run(waiting, user="root").stdout.strip(), START_S, "a job that waits")
         os.kill(os.getpid(), signal.SIGINT)
 
     try:

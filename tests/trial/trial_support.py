@@ -139,6 +139,10 @@ def meanwhile(*deeds: Callable[[], None]):
     assert not thread.is_alive()
 
 
+#: until a trial has its first job: ReFrame starts by itself, which takes long on a busy machine
+START_S = 90
+
+
 def until(condition: Callable[[], Any], timeout: float, what: str) -> Any:
     """What ``condition`` gives once that is true; fails after ``timeout`` s."""
     deadline = time.monotonic() + timeout
