@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -146,9 +145,6 @@ class LabMachine:
 
     def run(self, argv: list[str]) -> subprocess.CompletedProcess:
         return self.lab.run(argv, timeout=60, check=False)
-
-    def pause(self, seconds: float) -> None:
-        time.sleep(seconds)
 
     def own(self, folder: Path) -> None:
         """Let the lab's user write the trial's folder."""

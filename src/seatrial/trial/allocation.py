@@ -190,7 +190,7 @@ class Allocation:
                 if seen.state not in ALIVE or hopeless:
                     self.reason = f"its job {self.job.id} did not start: {_told(seen, reason)}"
                     self.ask_nodes()
-            self.machine.pause(pause)
+            time.sleep(pause)
             pause = min(POLL_S[1], pause * 1.3)
 
     def ended(self) -> str:
@@ -264,7 +264,7 @@ class Allocation:
             if seen and seen.state not in ALIVE:
                 self.released_s = time.monotonic() - begun
                 return
-            self.machine.pause(pause)
+            time.sleep(pause)
             pause = min(POLL_S[1], pause * 1.3)
         late = f"its job {self.job.id} was cancelled, but is not gone after {RELEASE_S} s"
         self.reason = f"{self.reason}; {late}" if self.reason else late

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from pathlib import Path
 from typing import Protocol
 
@@ -14,9 +13,6 @@ class Machine(Protocol):
 
     def popen(self, argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen: ...
     def run(self, argv: list[str]) -> subprocess.CompletedProcess: ...
-    def pause(self, seconds: float) -> None:
-        """Let its Slurm go on for so long, in seconds of its own clock."""
-
     def own(self, folder: Path) -> None: ...
     def disown(self, folder: Path) -> None: ...
     def notes(self) -> list[str]: ...
@@ -36,9 +32,6 @@ class ThisMachine:
         return subprocess.run(
             argv, capture_output=True, text=True, timeout=60, start_new_session=True
         )
-
-    def pause(self, seconds: float) -> None:
-        time.sleep(seconds)
 
     def own(self, folder: Path) -> None: ...
 

@@ -6,10 +6,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-from seatrial.errors import LabError
 from seatrial.lab import access
 from seatrial.lab.owner import chown_all
 from seatrial.lab.virtual.engine import VirtualLab
@@ -45,14 +43,6 @@ class VirtualMachine:
 
     def run(self, argv: list[str]) -> subprocess.CompletedProcess:
         return self.lab.run(argv, timeout=60)
-
-    def pause(self, seconds: float) -> None:
-        """In the guest, whose clock stands while nobody asks it anything: a wait out here would
-        only put off what is waited for."""
-        try:
-            self.lab.run(["sleep", f"{seconds:.3f}"], timeout=60)
-        except LabError:  # what is wrong, the next question will tell
-            time.sleep(seconds)
 
     def own(self, folder: Path) -> None:
         chown_all(folder, self.lab.spec.uid, self.lab.spec.gid)
