@@ -28,7 +28,7 @@ from typing import NamedTuple
 from seatrial.results.record import Metric, read_results
 
 #: The least width of a bound, by what the metric's name ends in: chosen so that leave-one-out found
-#: no false alarm in eight trials of twenty profiles.
+#: one false alarm (of 833 judgements) in ten trials of twenty profiles.
 LEAST = {"_us": 0.10, "_percent": 0.12, "_MB_s": 0.06, "_GFLOPS": 0.06, "": 0.06}
 LEAST_OF = {("netpipe", "bandwidth_MB_s"): 0.03, ("hpl", "dgemm_GFLOPS"): 0.15}
 OF_FEW = 1.5  # times as wide where fewer than MANY trials tell the spread
