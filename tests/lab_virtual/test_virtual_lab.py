@@ -64,6 +64,14 @@ def test_an_idle_guest_costs_nothing_and_its_clock_stands(lab: VirtualLab) -> No
     assert after - before < 3
 
 
+def test_no_connection_colours_the_next(lab: VirtualLab) -> None:
+    """A node remembers nothing of a peer; its namespace has this setting for itself."""
+    for node in ("n1", "n2", "login"):
+        answer = lab.run(["cat", "/proc/sys/net/ipv4/tcp_no_metrics_save"], node=node)
+        assert answer.stdout == "1\n", node
+        assert lab.run(["ip", "tcp_metrics", "show"], node=node, user="root").stdout == ""
+
+
 def test_the_nic_is_the_drivers_own(lab: VirtualLab) -> None:
     shown = lab.run(["ethtool", "-i", "eth1"], user="root", node="n1").stdout
     assert "driver: igb\n" in shown

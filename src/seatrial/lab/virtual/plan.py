@@ -26,11 +26,14 @@ BOOT_TIMEOUT = 120  # seconds of the guest's clock
 _COVERS = {"/dev/shm": "1777", "/run": "755", "/tmp": "1777", "/var/tmp": "1777"}
 #: what would wake the guest up, or send what no benchmark sent
 SYSCTL = {
-    "net/ipv4/tcp_no_metrics_save": "1",  # one connection must not colour the next
     "net/ipv4/neigh/default/gc_interval": "86400",
     "kernel/randomize_va_space": "0",  # the same addresses each time
     "kernel/sched_autogroup_enabled": "0",
     "kernel/printk": "1 4 1 7",
+}
+#: the same in each node's namespace, which starts with the kernel's defaults
+NODE_SYSCTL = {
+    "net/ipv4/tcp_no_metrics_save": "1",  # one connection must not colour the next
 }
 
 
@@ -62,6 +65,7 @@ def agent_config(spec: VirtualSpec, hosts: list[str]) -> dict[str, Any]:
         "nodes": str(paths.node_pid(LOGIN).parent),
         "share": SHARE,
         "sysctl": SYSCTL,
+        "node_sysctl": NODE_SYSCTL,
         "namespaces": "".join(f"netns add {paths.netns(name)}\n" for name in names),
         "batches": [
             [paths.netns(network.SWITCH), switch_batch(lab)],

@@ -96,6 +96,8 @@ def set_up(config: dict[str, Any]) -> None:
         Path("/proc/sys", path).write_text(value)
     run_quiet("ip", "-batch", "-", text=config["namespaces"])
     for name, batch in config["batches"]:
+        for path, value in config["node_sysctl"].items():
+            run_quiet("ip", "netns", "exec", name, "tee", f"/proc/sys/{path}", text=value)
         run_quiet("ip", "-n", name, "-batch", "-", text=batch)
     say("management network")
     make_functions(config["cards"])
