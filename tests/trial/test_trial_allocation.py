@@ -62,6 +62,7 @@ class Slurm(ThisMachine):
 def quick(monkeypatch):
     monkeypatch.setattr(allocation, "POLL_S", (0.001, 0.002))
     monkeypatch.setattr(allocation, "RELEASE_S", 0.3)
+    monkeypatch.setattr(allocation, "SETTLE_S", 0.3)
 
 
 @pytest.fixture
@@ -197,6 +198,18 @@ def test_ends_early(session):
     with held(session(slurm), "jumbo", 2) as own:
         slurm.states = ["NODE_FAIL|None|n[1-2]\n"]
         assert own.ended() == "its job 7 on n1,n2 ended early: NODE_FAIL"
+
+
+def test_why_it_ended_is_waited_for(session):
+    """While its nodes complete, Slurm does not say that one of them failed."""
+    slurm = Slurm("RUNNING|None|n[1-2]\n")
+    with held(session(slurm), "jumbo", 2) as own:
+        slurm.states = ["COMPLETING|None|n2\n", "COMPLETING|None|n2\n", "PENDING|NodeDown|\n"]
+        assert own.ended() == (
+            "its job 7 on n1,n2 ended early: a node failed, and Slurm requeued it (NodeDown)"
+        )
+        slurm.states = ["COMPLETING|None|n2\n"]  # not for ever
+        assert own.ended() == "its job 7 on n1,n2 ended early: COMPLETING"
 
 
 def test_cases_of_a_profile_that_cannot_be_had(session):

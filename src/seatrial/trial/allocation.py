@@ -30,6 +30,7 @@ from seatrial.trial.session import Session
 FOLDER = "allocations"
 POLL_S = (0.1, 2.0)  # of Slurm's queue: first and longest interval
 RELEASE_S = 90  # how long the Epilogs may take; Slurm goes on with them without us
+SETTLE_S = 10  # the same where only the reason of a job's end is waited for
 RENEW_S = 5
 LEASE_S = 120  # without renewal for so long, the job ends by itself
 #: The same where the nodes' clock counts instructions: it runs ahead while they wait for us.
@@ -166,10 +167,9 @@ class Allocation:
     def wait(self, session: Session) -> None:
         """Wait until the job runs, with the Prologs of all its nodes done; else set ``reason``."""
         begun = time.monotonic()
-        pause = POLL_S[0]
         blocked_since = None
         reason = ""
-        while not self.reason:
+        for _ in turns():
             self.renew()
             seen = self.look()
             if seen and seen.state == "RUNNING" and seen.reason != "Prolog":
@@ -190,12 +190,22 @@ class Allocation:
                 if seen.state not in ALIVE or hopeless:
                     self.reason = f"its job {self.job.id} did not start: {_told(seen, reason)}"
                     self.ask_nodes()
-            time.sleep(pause)
-            pause = min(POLL_S[1], pause * 1.3)
+            if self.reason:
+                return
+
+    def _settled(self) -> Seen | None:
+        """What Slurm says of the job, if that can be had once its nodes are done with it: until
+        then it is COMPLETING, and Slurm does not say why."""
+        seen = None
+        for _ in turns(SETTLE_S):
+            seen = self.look()
+            if seen is None or seen.state != "COMPLETING":
+                break
+        return seen
 
     def ended(self) -> str:
         """Why the job has ended although the trial needs it, in a sentence; empty while it runs."""
-        seen = self.look()
+        seen = self._settled()
         if seen is None or seen.state == "RUNNING":
             return ""
         nodes = ",".join(self.job.nodes)
@@ -253,9 +263,8 @@ class Allocation:
         if not self.job.id:
             return
         begun = time.monotonic()
-        pause = POLL_S[0]
         cancelled = False
-        while time.monotonic() - begun < RELEASE_S:
+        for _ in turns(RELEASE_S):
             with contextlib.suppress(OSError, subprocess.SubprocessError, SeatrialError):
                 if not cancelled:
                     done = self.machine.run(["scancel", self.job.id])
@@ -264,10 +273,19 @@ class Allocation:
             if seen and seen.state not in ALIVE:
                 self.released_s = time.monotonic() - begun
                 return
-            time.sleep(pause)
-            pause = min(POLL_S[1], pause * 1.3)
         late = f"its job {self.job.id} was cancelled, but is not gone after {RELEASE_S} s"
         self.reason = f"{self.reason}; {late}" if self.reason else late
+
+
+def turns(seconds: float = math.inf) -> Iterator[None]:
+    """Turns at asking Slurm's queue for so long, at least one, with growing pauses in between."""
+    end = time.monotonic() + seconds
+    pause = POLL_S[0]
+    yield
+    while time.monotonic() + pause < end:
+        time.sleep(pause)
+        pause = min(POLL_S[1], pause * 1.3)
+        yield
 
 
 def _told(seen: Seen, reason: str) -> str:
