@@ -77,9 +77,6 @@ def test_what_does_not_agree_is_named(outcomes: dict[str, Outcome]) -> None:
 
 
 def test_the_figures_are_within_their_bounds(trials: list[Results]) -> None:
-    """But one: a figure in a hundred falls into another regime (docs/virtual-lab.md). A setting
-    that is not what it says moves several: latency, bandwidth, what the processor spends."""
     judged = [one for trial in trials for one in trial.judgements]
-    failed = [one for one in judged if one.verdict == "fail"]
-    assert len(failed) <= 1, failed
+    assert [one.explanation for one in judged if one.verdict not in ("pass", "missing")] == []
     assert sum(one.verdict == "pass" for one in judged) > 10

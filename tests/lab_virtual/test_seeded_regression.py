@@ -19,6 +19,7 @@ from seatrial.trial.run import run_trial
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(1200)]
 
 PROFILES = ("igb-off", "igb-125")
+CONFIRMED = "repeats: 1, confirm: 2"  # as in the lab's own site
 
 
 def tried(lab: VirtualLab, file: Path, trials: Path) -> Results:
@@ -43,7 +44,7 @@ def latencies(results: Results) -> dict[str, float]:
 
 def requirements(measured: dict[str, float]) -> str:
     """4 % about what was measured, both ways: more than the spread, less than what is seeded."""
-    lines = ["schema: 1", "requirements:"]
+    lines = ["schema: 1", "defaults: {statistic: majority}", "requirements:"]
     lines += [
         f"  - {{select: {{profile: {profile}}}, metric: latency_us, basis: baseline, unit: us, "
         f"reference: {value:.4f}, lower: -0.04, upper: 0.04}}"
@@ -62,7 +63,8 @@ def test_one_changed_value_fails_its_profile_and_no_other(lab: VirtualLab, tmp_p
 
     # A lab of its own, as Prolog sets what the profile was when the lab was started.
     assert SITE.count("rx_usecs: 125") == 1
-    file = write_site(tmp_path / "seeded", SITE.replace("rx_usecs: 125", "rx_usecs: 140"))
+    text = SITE.replace("rx_usecs: 125", "rx_usecs: 140").replace("repeats: 1", CONFIRMED)
+    file = write_site(tmp_path / "seeded", text)
     file.with_name("requirements.yaml").write_text(requirements(measured))
     other = VirtualLab(virtual_spec(load_site(file), f"v{os.getpid()}_seeded"))
     try:
@@ -74,6 +76,7 @@ def test_one_changed_value_fails_its_profile_and_no_other(lab: VirtualLab, tmp_p
     verdicts = {one.case.profile: one.verdict for one in seeded.judgements}
     assert verdicts == {"igb-off": "pass", "igb-125": "fail"}
     assert len(seeded.judgements) == len(PROFILES)
+    assert [run.repeat for run in seeded.runs if run.case.profile == "igb-125"] == [0, 1, 2]
     assert seeded.verdict is not None
     assert seeded.verdict.verdict == "reject"
     # What was seeded is what the driver did: 15 us more between two interrupts.

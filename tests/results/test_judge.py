@@ -262,6 +262,26 @@ def test_accept():
     assert result.counts == {"pass": 1, "fail": 0, "error": 0, "missing": 0, "undecidable": 0}
 
 
+MAJORITY = CONTRACT + "    statistic: majority\n"
+
+
+def test_what_further_runs_did_not_confirm_is_noted():
+    runs = runs_of(NETPIPE, [50, 30, 31])
+    result = verdict(trial(NETPIPE, confirm=2), runs, requirements(MAJORITY))
+    assert result.verdict == "accept"
+    (note,) = result.findings
+    assert note.startswith(
+        "note: 50 us broke a bound, which 2 further runs did not confirm: "
+        "netpipe.tcp.default.2n: latency_us 31 us (median of 3, spread 12, the majority decides)"
+    )
+    planned = trial(NETPIPE, repeats=3)
+    assert verdict(planned, runs, requirements(MAJORITY)).findings == []
+    confirmed = verdict(trial(NETPIPE, confirm=2), runs_of(NETPIPE, [50, 30, 51]),
+                        requirements(MAJORITY))  # fmt: skip
+    assert confirmed.verdict == "reject"
+    assert not any("did not confirm" in finding for finding in confirmed.findings)
+
+
 def test_planned_and_not_run():
     result = verdict(trial(NETPIPE, IMB), runs_of(NETPIPE, [30]), requirements(CONTRACT))
     assert result.verdict == "incomplete"

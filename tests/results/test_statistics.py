@@ -97,6 +97,32 @@ def test_extremes_are_facts():
     assert decide([29, 29.1, 29.2], MOST_33, "worst", "lower") == "pass"
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([33.1], "fail"),
+        ([33.1, 30.0], "undecidable"),
+        ([90.0, 30.0, 30.0], "pass"),  # for the median its spread hides the answer
+        ([34.0, 34.0, 5.0], "fail"),
+        ([34.0, 30.0, 34.0, 30.0], "undecidable"),
+        ([34.0, 30.0, 30.0, 30.0], "pass"),
+    ],
+)
+def test_majority(values, expected):
+    assert decide(values, MOST_33, "majority", "lower") == expected
+    mirrored = Limit("least", -33.0, 3.0)
+    assert decide([-v for v in values], mirrored, "majority", "higher") == expected
+
+
+@given(samples, st.floats(1, 1e5))
+def test_the_value_of_a_majority_is_on_its_side(values, bound):
+    limit = Limit("most", bound, bound)
+    verdict = decide(values, limit, "majority", "lower")
+    if verdict != "undecidable":
+        value = summarize(values, "majority", "lower")
+        assert (limit.excess(value) > 0) == (verdict == "fail")
+
+
 def test_a_measured_bound_is_uncertain_too():
     exact = Limit("most", 60.0, 40.0)
     vague = Limit("most", 60.0, 40.0, sigma=30.0, error=20.0, extreme=90.0)
@@ -112,7 +138,7 @@ def test_a_measured_bound_is_uncertain_too():
     st.data(),
     st.floats(1, 1e5),
     st.floats(0, 2),
-    st.sampled_from(["median", "best", "worst", "p99"]),
+    st.sampled_from(["median", "best", "worst", "p99", "majority"]),
 )
 def test_worsening_a_sample_never_turns_fail_into_pass(values, data, bound, width, statistic):
     limit = Limit("most", bound, (width or 1) * bound)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from dataclasses import replace
 
 import pytest
 from trial_support import SMALL, Silent, make_site
@@ -17,7 +18,7 @@ from seatrial.trial import allocation
 from seatrial.trial.allocation import Allocation, held
 from seatrial.trial.collect import collect
 from seatrial.trial.machine import ThisMachine
-from seatrial.trial.reframe import reframe_command, variables
+from seatrial.trial.reframe import reframe_command, report_file, variables
 from seatrial.trial.rounds import run_rounds
 from seatrial.trial.run import plain
 from seatrial.trial.session import Session
@@ -218,7 +219,9 @@ def test_cases_of_a_profile_that_cannot_be_had(session):
     (one,) = run_rounds(trial)
     assert (one.phase, one.outcome.broken) == ("profile", False)
     assert one.why_not.startswith("NIC profile jumbo was not in force: its job 7 did not start")
-    (run,) = collect(trial.folder, [CASE], 1, trial.machine.run, one.why_not, "none", one.phase)
+    (run,) = collect(
+        trial.folder, [CASE], range(1), trial.machine.run, one.why_not, "none", one.phase
+    )
     assert (run.outcome, run.phase, run.reason) == ("error", "profile", one.why_not)
 
 
@@ -256,10 +259,28 @@ def test_partition_has_the_profiles_transports_only(site, tmp_path):
 
 
 def test_reframe_runs_one_partition(site, tmp_path):
-    command = reframe_command(site, tmp_path, tmp_path, ["stream"], "jumbo")
+    report = tmp_path / "r.json"
+    command = reframe_command(site, tmp_path, ["stream"], report, "jumbo")
     assert "--system=site:compute_jumbo" in command
-    assert f"--report-file={tmp_path}/reframe-report-jumbo.json" in command
-    assert "--system=site:compute" in reframe_command(site, tmp_path, tmp_path, ["stream"])
+    assert f"--report-file={tmp_path}/r.json" in command
+    assert "--system=site:compute" in reframe_command(site, tmp_path, ["stream"], report)
+
+
+def test_reframe_runs_once_more_what_broke_a_bound(site, tmp_path, monkeypatch):
+    """With a number of its own, under its transport only, beside what the first run left."""
+    trial = Session(site, tmp_path, tmp_path, ThisMachine(), Silent(), [CASE])
+    names = [report_file(trial, "jumbo"), report_file(trial)]
+    again = replace(trial, confirming=2, jobs_before=trial.jobs)
+    names += [report_file(again, "jumbo"), report_file(again)]
+    assert len(set(names)) == 4
+    assert (list(trial.repeats), list(again.repeats), again.jobs) == ([0], [2], 2)
+    for name, value in variables(again, "jumbo", None).items():
+        monkeypatch.setenv(name, value)
+    found = {env["name"]: env["features"] for env in configuration._environments(site)}
+    assert found["tcp"] == ["stream"]
+    assert set(map(tuple, found.values())) == {("stream",), ()}
+    assert configuration.only("stream", "nodes", [2, 4]) == [2]
+    assert configuration.only("pairs", "nodes", [4]) == []
 
 
 def test_progress_counts_over_all_rounds(site, tmp_path):
@@ -298,7 +319,7 @@ def test_case_within_a_held_job(tmp_path):
         assert "7" in argv
         return subprocess.CompletedProcess(argv, 0, sacct, "")
 
-    (run,) = collect(tmp_path, [CASE], 1, slurm, report="r.json", held=held_job)
+    (run,) = collect(tmp_path, [CASE], range(1), slurm, report="r.json", held=held_job)
     assert (run.outcome, run.reason) == ("ran", "")
     assert (run.job.id, run.job.state, run.job.nodes) == ("7", "", ["n1", "n2"])
     assert (run.job.partition, run.job.held, run.job.benchmark_s) == ("compute", True, 1.5)

@@ -66,7 +66,7 @@ def left(tmp_path):
 
 
 def gather(folder, cases, run=slurm, repeats=1, why=""):
-    return collect(folder, cases, repeats, run, why)
+    return collect(folder, cases, range(repeats), run, why)
 
 
 def test_sacct():

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from trial_support import MPI, make_site
 
+from seatrial import yamlfile
 from seatrial.errors import InputError
+from seatrial.results.record import Judgement
+from seatrial.results.record import Requirement as RequirementRecord
+from seatrial.results.requirements import Document, Requirements, build
 from seatrial.site.load import load_site
 from seatrial.stack.model import Blas, Stack, Transport
+from seatrial.trial.confirm import doubtful
 from seatrial.trial.plan import Selection, not_offered, planned, select
 
 MPI_PROGRAMS = ("netpipe", "imb", "osu_latency", "hpcc", "npb_is", "npb_ep")
@@ -53,6 +60,50 @@ def site(tmp_path):
             },
         )
     )
+
+
+def judgement(case, verdict="fail", metric="latency_us", rule=""):
+    applied = RequirementRecord(id=rule, basis="model", text="") if rule else None
+    return Judgement(
+        case=case, metric=metric, verdict=verdict, requirement=applied, explanation="a test"
+    )
+
+
+def test_what_is_run_again(site, stack):
+    cases = planned(site, stack)
+    by_id = {case.id: case for case in cases}
+    none = Requirements()
+
+    def again(*judgements, requirements=none):
+        return [case.id for case in doubtful(cases, judgements, requirements)]
+
+    tcp, mpi = by_id["netpipe.tcp.default.2n"], by_id["netpipe.mpich-ofi.default.2n"]
+    assert again(judgement(tcp, "pass"), judgement(mpi, "missing")) == []
+    assert again(judgement(tcp, "error", "")) == []
+    assert again(judgement(tcp), judgement(tcp, "undecidable", "bandwidth_MB_s")) == [tcp.id]
+    # all variants are of one job
+    ep = by_id["npb-ep.S.mpich-ofi.default.2n"]
+    assert len({case.variant for case in cases if case.check == "npb"}) > 1
+    assert again(judgement(ep)) == [case.id for case in cases if case.check == "npb"]
+    # what it is compared with as well
+    text = """
+schema: 1
+requirements:
+  - select: {check: netpipe}
+    metric: latency_us
+    basis: model
+    relative_to: {transport: tcp, metric: latency_us}
+    at_most: 2
+"""
+    rules = build(*yamlfile.loads(text, Document, "requirements.yaml"), Path("requirements.yaml"))
+    found = again(judgement(mpi, rule=rules.rules[0].id), requirements=rules)
+    assert sorted(found) == sorted([mpi.id, tcp.id])
+    # ReFrame runs all pairs of a check's transports and numbers of nodes
+    small, large = by_id["imb.openmpi-tcp.default.2n"], by_id["imb.openmpi-ucx.default.4n"]
+    assert again(judgement(small)) == [small.id]
+    imb = [case.id for case in cases if case.check == "imb"]
+    assert len(imb) == 4
+    assert again(judgement(small), judgement(large)) == imb
 
 
 def ids(site, stack, **selection):

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import pytest
-from trial_support import SMALL, make_site, run_of
+from trial_support import SMALL, Silent, make_site, run_of
 
 from seatrial.lab import faults
+from seatrial.lab.adapter import LabMachine
+from seatrial.lab.engine import Lab
+from seatrial.results.record import read_results
+from seatrial.trial.plan import Selection
+from seatrial.trial.run import run_trial
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(120)]
 LINKS = """
 schema: 1
 requirements:
   - {select: {check: pairs}, metric: bandwidth_MB_s, basis: model, peers: median, at_least: 0.2}
+informative:
+  - {select: {}, metric: "*", reason: a test}
+"""
+SPEED = """
+schema: 1
+defaults: {statistic: majority}
+requirements:
+  - {select: {check: stream}, metric: bandwidth_MB_s, basis: model, at_least: 100, unit: MB/s}
 informative:
   - {select: {}, metric: "*", reason: a test}
 """
@@ -42,6 +55,52 @@ def test_slow_link_is_named(place, try_site, trial_lab):
     assert results.verdict.verdict == "reject"
     assert any("n1-n3" in finding for finding in results.verdict.findings)
     assert any("link n3: rate 20mbit" in note for note in results.trial.notes), results.trial.notes
+
+
+class Mending(Silent):
+    """Takes the planted fault away when cases are about to be run again."""
+
+    def __init__(self, lab: Lab) -> None:
+        super().__init__()
+        self.lab = lab
+
+    def said(self, text: str) -> None:
+        super().said(text)
+        if "run again" in text:
+            faults.clear(self.lab)
+
+
+@pytest.mark.parametrize("lasts", [True, False])
+def test_a_broken_bound_is_confirmed_or_not(place, trial_lab, workplace, lasts):
+    """The link is slow for ever, or in the first run only."""
+    file = make_site(place / "site", {"stream": SMALL["stream"], "pairs": SMALL["pairs"]}, SPEED,
+                     confirm=2)  # fmt: skip
+    trial_lab.add_bind(workplace)
+    told = Silent() if lasts else Mending(trial_lab)
+    faults.slow_link(trial_lab, "n1", "100mbit")
+    try:
+        results = run_trial(file, Selection(), LabMachine(trial_lab), told, place / "trials")
+    finally:
+        faults.clear(trial_lab)
+    runs = [run for run in results.runs if run.case.check == "stream"]
+    assert [run.repeat for run in runs] == [0, 1, 2]
+    assert [run.outcome for run in runs] == ["ran"] * 3, runs
+    assert len({run.evidence for run in runs}) == 3
+    assert all((results.folder / run.evidence / "evidence.json").is_file() for run in runs)
+    assert [run.repeat for run in results.runs if run.case.check == "pairs"] == [0]
+    again = [text for text in told.told if "run again" in text]
+    case = "stream.tcp.default.2n is run again, as a figure breaks a bound:"
+    assert again == [f"{case} 1 of at most 2", f"{case} 2 of at most 2"]
+    (one,) = [j for j in results.judgements if j.verdict != "error"]
+    assert len(one.samples) == 3
+    notes = [text for text in results.verdict.findings if "2 further runs did not confirm" in text]
+    if lasts:
+        assert (one.verdict, results.verdict.verdict, notes) == ("fail", "reject", [])
+        assert max(one.samples) < 20
+    else:
+        assert (one.verdict, results.verdict.verdict, len(notes)) == ("pass", "accept", 1)
+        assert one.samples[0] < 20 < 100 < min(one.samples[1:])
+    assert read_results(results.folder).verdict == results.verdict
 
 
 def test_slow_node_and_wrong_blas_are_named(place, try_site, trial_lab):

@@ -18,6 +18,7 @@ from seatrial.trial.machine import ThisMachine
 from seatrial.trial.reframe import report_file, run_reframe
 from seatrial.trial.session import Session
 
+REPORT = "reframe-report.json"
 ENDS = "import sys; print('started'); sys.exit({code})"
 POLITE = (
     "import time\ntry:\n    print('up', flush=True); time.sleep(60)\nexcept KeyboardInterrupt:\n"
@@ -41,6 +42,7 @@ def reframe(tmp_path, monkeypatch):
         session = Session(
             site, tmp_path, tmp_path, ThisMachine(), told, [case], noted, time.monotonic() + limit
         )
+        assert report_file(session) == REPORT
         return run_reframe(session), told.told
 
     return call
@@ -57,7 +59,7 @@ def test_that_it_ran_nothing_is_noticed(reframe, tmp_path, code):
     outcome, _ = reframe(ENDS.format(code=code))
     assert outcome.broken
     assert "started" in outcome.why_not
-    (tmp_path / report_file("default")).write_text("{}")
+    (tmp_path / REPORT).write_text("{}")
     assert not reframe(ENDS.format(code=code), limit=601)[0].broken
 
 

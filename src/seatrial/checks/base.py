@@ -56,7 +56,7 @@ class Check(rfm.RunOnlyRegressionTest):
     #: the field of the site's ``benchmarks`` that this check belongs to
     benchmark = variable(str, value="")
     #: number of this repeat; Slurm starts lower ones first, which interleaves the cases
-    repeat = parameter(range(context.repeats()), loggable=True)
+    repeat = parameter(context.repeats(), loggable=True)
     #: the benchmark reports the volume it moved, so the counters must show it
     proves_path = variable(bool, value=True)
     #: interrupts and softirqs are figures of this check, and not only noted beside its figures

@@ -17,7 +17,7 @@ from seatrial.results.record import Case, Metric
 from seatrial.results.requirements import Requirements, load_requirements
 from seatrial.site.load import load_site
 from seatrial.site.model import Site
-from seatrial.site.reframe import REPEATS
+from seatrial.site.reframe import FIRST_REPEAT, REPEATS, only
 
 
 @cache
@@ -34,15 +34,16 @@ def site() -> Site:
     return load_site(site_file())
 
 
-def repeats() -> int:
-    """How often each case is run: $SEATRIAL_REPEATS, else the site's."""
-    return int(os.environ.get(REPEATS) or site().trial.repeats)
+def repeats() -> range:
+    """The numbers of each case's repeats, as many as $SEATRIAL_REPEATS or else the site says."""
+    first = int(os.environ.get(FIRST_REPEAT) or 0)
+    return range(first, first + int(os.environ.get(REPEATS) or site().trial.repeats))
 
 
 def node_counts(benchmark: str) -> list[int]:
     """The numbers of nodes that the site wants a benchmark run on; empty where it has none."""
     settings = getattr(site().benchmarks, benchmark)
-    return list(settings.nodes) if settings else []
+    return only(benchmark, "nodes", list(settings.nodes)) if settings else []
 
 
 def profile(check) -> str:

@@ -88,6 +88,10 @@ def trial(
         list[str] | None, typer.Option("--profile", "-p", help="Only these NIC profiles (glob).")
     ] = None,
     repeats: Annotated[int | None, typer.Option(min=1, help="Instead of the site's.")] = None,
+    confirm: Annotated[
+        int | None,
+        typer.Option(min=0, help="Further runs where a bound is broken, instead of the site's."),
+    ] = None,
     output: Annotated[
         Path, typer.Option(help="Folder that the trial's folder is made in.")
     ] = TRIALS,
@@ -100,7 +104,9 @@ def trial(
     """
     file = site_file(site)
     description = load_site(file)
-    selection = Selection(tuple(check or ()), tuple(transport or ()), tuple(profile or ()), repeats)
+    selection = Selection(
+        tuple(check or ()), tuple(transport or ()), tuple(profile or ()), repeats, confirm
+    )
     select(description, selection)
     load_requirements(file.with_name("requirements.yaml"))
     if description.lab:

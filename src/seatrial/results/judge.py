@@ -9,7 +9,7 @@ noise that hides the answer each leave a trial incomplete.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -366,7 +366,10 @@ class _Judge:
         spread = statistics.spread(self.samples)
         how = "measured once"
         if spread is not None:
-            how = f"{self.rule.statistic} of {n}, spread {number(spread, 2)}"
+            statistic, by = self.rule.statistic, ""
+            if statistic == "majority":
+                statistic, by = "median", ", the majority decides"
+            how = f"{statistic} of {n}, spread {number(spread, 2)}{by}"
         return f"{self.name} {value} {unit} ({how})", [f"{o} {unit}".strip() for o in others]
 
     def _beyond(self, limit: Limit) -> str:
@@ -548,7 +551,27 @@ def _findings(
     ]
     if not judgements:
         findings.append(f"{trial.trial}: nothing was judged")
-    return findings
+    return findings + _unconfirmed(trial, runs, by["pass"])
+
+
+def _unconfirmed(trial: Trial, runs: Sequence[Run], passed: Iterable[Judgement]) -> list[str]:
+    """Notes on figures that broke a bound at first, and passed after further runs of their case."""
+    more = Counter(run.case for run in runs if run.repeat >= trial.repeats)
+    notes = []
+    for j in passed:
+        beyond = [x for x in j.samples if _is_beyond(j, x)]
+        if beyond and more[j.case]:
+            values = ", ".join(f"{number(x)} {j.unit}".strip() for x in beyond)
+            again = f"{more[j.case]} further run{'s' if more[j.case] > 1 else ''}"
+            notes.append(
+                f"note: {values} broke a bound, which {again} did not confirm: {j.explanation}"
+            )
+    return notes
+
+
+def _is_beyond(j: Judgement, sample: float) -> bool:
+    upper = j.upper is not None and Limit("most", j.upper, 1.0).excess(sample) > 0
+    return upper or (j.lower is not None and Limit("least", j.lower, 1.0).excess(sample) > 0)
 
 
 def _gravity(judgement: Judgement) -> tuple[int, float]:

@@ -185,6 +185,7 @@ class Trial(Record):
     stack: dict[str, Any] = {}  # source ("distribution" or "spack"), id, versions
     host: dict[str, Any] = {}  # kernel, cpu, cores, memory, operating system
     repeats: int = 1
+    confirm: int = 0  # how many more runs a case may have that broke a bound
     cases: list[Case] = []  # all that were planned: what is absent below did not run
     notes: list[str] = []  # what the stack cannot offer, faults planted on purpose ...
     profiles: list[ProfileUse] = []

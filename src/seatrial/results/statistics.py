@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Statistic = Literal["median", "best", "worst", "p99"]
+Statistic = Literal["median", "best", "worst", "p99", "majority"]
 Better = Literal["lower", "higher"]
 
 ROUNDING = 1e-9  # relative: what arithmetic alone may add to a figure
@@ -45,9 +45,10 @@ def quantile(samples: Sequence[float], fraction: float) -> float:
 def summarize(samples: Sequence[float], statistic: Statistic, better: Better) -> float:
     """The one value that is judged. ``p99`` is the value that 99 % of the samples reach.
 
-    It is the 99th percentile where lower is better, and the 1st where higher is.
+    It is the 99th percentile where lower is better, and the 1st where higher is. Of ``majority``
+    it is the median: where more than half of the samples lie on one side of a bound, so does that.
     """
-    if statistic == "median":
+    if statistic in ("median", "majority"):
         return median(samples)
     low_is_good = better == "lower"
     if statistic == "p99":
@@ -135,6 +136,8 @@ def decide(
 
     1. All samples beyond the bound: fail, however much they scatter.
     2. One sample and an exact bound: the value decides, there is no spread to judge by.
+       ``majority``: the side with more than half of the samples decides, undecidable where none
+       has. It is for figures that do not scatter about one value, but fall into one of few.
     3. ``worst`` beyond a bound, or ``best`` within it, is a fact about the samples.
     4. Six samples or more: where the 95 % interval of the median lies on one side of the
        bound, that side decides, however much single samples scatter.
@@ -156,6 +159,10 @@ def decide(
     if all(beyond) and all(limit.excess(x, extreme) > 0 for x in samples):
         return "fail"
     if len(samples) == 1 and not limit.sigma:
+        return by_value
+    if statistic == "majority":
+        if 2 * sum(beyond) == len(beyond):
+            return "undecidable"
         return by_value
     if not limit.sigma and _is_fact(statistic, limit.side, better, outside):
         return by_value

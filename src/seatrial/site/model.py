@@ -234,6 +234,11 @@ class TrialDefaults(Model):
         default=None, description="the partition that trials use, where the site has several"
     )
     repeats: int = Field(default=2, ge=1)
+    confirm: int = Field(
+        default=0,
+        ge=0,
+        description="how many more times a case is run whose figures break a bound",
+    )
     profiles: list[str] = ["default"]
     transports: list[str] = ["*"]
     time_limit_s: int = Field(default=1800, ge=10, description="of the trial as a whole")

@@ -15,7 +15,7 @@ import json
 import os
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from seatrial.nic.fit import carrying, measured_on, tried
 from seatrial.site.agree import NO_TRANSPORT, PLAIN_SOCKETS
@@ -34,6 +34,10 @@ WITHOUT_MPI = {
 }
 #: environment variable: how often each case is run, instead of the site's number
 REPEATS = "SEATRIAL_REPEATS"
+#: environment variable: the number of the first of them, where it is not 0
+FIRST_REPEAT = "SEATRIAL_FIRST_REPEAT"
+#: environment variable: what alone is run, as JSON of check -> ``transports``, ``nodes``
+ONLY = "SEATRIAL_ONLY"
 #: environment variable: the job that a trial holds, as JSON of ``profile``, ``job``, ``nodes``
 ALLOCATION = "SEATRIAL_ALLOCATION"
 #: environment variable: what distinguishes the log of one of several ReFrame runs of a trial
@@ -147,6 +151,14 @@ def _partition(site: Site, file: Path, name: str, profile: str) -> dict[str, Any
     }
 
 
+def only(check: str, what: Literal["transports", "nodes"], usual: list) -> list:
+    """Those of a check's usual transports or numbers of nodes that are run, by the environment."""
+    found = json.loads(os.environ.get(ONLY) or "null")
+    if found is None:
+        return usual
+    return [one for one in usual if one in found.get(check, {}).get(what, [])]
+
+
 def enabled(site: Site) -> list[tuple[str, Benchmark]]:
     return [(name, options) for name, options in site.benchmarks if options is not None]
 
@@ -217,9 +229,10 @@ def _environment(
     own = site.transports.get(name)
     env = {**part.env, **(own.env if own else {})}
     wanted = matching(site.trial.transports, [name])
+    there = offered(site, stack, name) if wanted else []
     return {
         "name": name,
-        "features": offered(site, stack, name) if wanted else [],
+        "features": [check for check in there if name in only(check, "transports", [name])],
         # What the transport's module sets is here too: it must hold for the network under test.
         "env_vars": [[key, value] for key, value in env.items()],
         "modules": part.modules,

@@ -299,7 +299,8 @@ def held(session: Session, profile: str, nodes: int) -> Iterator[Allocation]:
 
     Where that cannot be had, the allocation's ``reason`` says why, and nothing is held.
     """
-    found = Allocation(session.site, session.machine, profile, nodes, session.folder / FOLDER)
+    folder = session.folder / f"{FOLDER}{session.suffix()}"
+    found = Allocation(session.site, session.machine, profile, nodes, folder)
     try:
         try:
             found.submit(session.left_s)

@@ -154,14 +154,15 @@ ABOUT_THEN = timedelta(seconds=3)
 def collect(
     folder: Path,
     cases: list[Case],
-    repeats: int,
+    repeats: Iterable[int],
     run: Runner,
     why_not: str = "",
     report: str = REPORT_FILE,
     phase: str = "setup",
     held: Job | None = None,
 ) -> list[Run]:
-    """The runs of ``cases``, all of one NIC profile; a planned one that left nothing is an error.
+    """The runs of ``cases``, all of one NIC profile, with the numbers ``repeats``; a planned one
+    that left nothing is an error.
 
     Moves each job's files to ``cases/<case>/r<repeat>/``. ``report`` is the name of ReFrame's
     report on the profile. ``why_not`` says why the rest did not run, where that is known, and
@@ -203,7 +204,7 @@ def collect(
     return [
         runs.get((case, repeat))
         or Run(case=case, repeat=repeat, outcome="error", phase=phase, reason=reason)
-        for repeat in range(repeats)
+        for repeat in repeats
         for case in cases
     ]
 

@@ -15,11 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from seatrial.errors import LabError
-from seatrial.results.record import Job
+from seatrial.results.record import Case, Job
 from seatrial.site.model import Site
 from seatrial.site.reframe import (
     ALLOCATION,
     CHECKS,
+    FIRST_REPEAT,
+    ONLY,
     REPEATS,
     ROUND,
     modules_system,
@@ -28,7 +30,7 @@ from seatrial.site.reframe import (
 from seatrial.stack import STACK_FOLDER
 from seatrial.trial.allocation import Allocation
 from seatrial.trial.machine import Machine, Progress
-from seatrial.trial.session import Session, suffix
+from seatrial.trial.session import Session
 
 PROGRESS = re.compile(r"\[ +(OK|FAIL|ABORT|SKIP|RUN) +\] *(?:\( *(\d+)/(\d+)\))? *(.*)")
 STOP_S = 30  # how long ReFrame may take to cancel its jobs after Ctrl-C
@@ -55,13 +57,13 @@ class Outcome:
     tail: list[str] = field(default_factory=list)
 
 
-def report_file(profile: str) -> str:
+def report_file(session: Session, profile: str = "default") -> str:
     """Name of ReFrame's report on the cases of a profile, in the trial's folder."""
-    return f"reframe-report{suffix(profile)}.json"
+    return f"reframe-report{session.suffix(profile)}.json"
 
 
 def reframe_command(
-    site: Site, folder: Path, config: Path, checks: list[str], profile: str = "default"
+    site: Site, config: Path, checks: list[str], report: Path, profile: str = "default"
 ) -> list[str]:
     """ReFrame's command line for a trial: all options that matter are visible here."""
     partition = partition_name(site.trial_partition, profile)
@@ -69,7 +71,7 @@ def reframe_command(
         str(Path(sys.prefix) / "bin" / "reframe"),
         f"--config-file={config}", f"--system={site.name}:{partition}", "--exec-policy=async",
         "--keep-stage-files", "--nocolor", "--run",
-        f"--report-file={folder / report_file(profile)}",
+        f"--report-file={report}",
     ]  # fmt: skip
     return command + [f"--checkpath={CHECKS / check}.py" for check in checks]
 
@@ -90,10 +92,13 @@ def variables(session: Session, profile: str, job: Job | None) -> dict[str, str]
     env = {
         "SEATRIAL_RUN_FOLDER": str(session.folder),
         "SEATRIAL_DATABASE_FOLDER": str(database_folder(session.folder, session.machine)),
-        REPEATS: str(session.site.trial.repeats),
-        ROUND: suffix(profile),
+        REPEATS: str(len(session.repeats)),
+        FIRST_REPEAT: str(session.repeats.start),
+        ROUND: session.suffix(profile),
         "RFM_IGNORE_REQNODENOTAVAIL": "1",
     }
+    if session.confirming:
+        env[ONLY] = json.dumps(only(session.of_profile(profile)))
     if STACK_FOLDER in os.environ:
         env[STACK_FOLDER] = os.environ[STACK_FOLDER]
     if modules_system(session.site) == "lmod" and "LMOD_CMD" not in os.environ:
@@ -103,6 +108,17 @@ def variables(session: Session, profile: str, job: Job | None) -> dict[str, str]
         held = {"profile": profile, "job": job.id, "nodes": job.nodes}
         env[ALLOCATION] = json.dumps(held)
     return env
+
+
+def only(cases: list[Case]) -> dict[str, dict[str, list]]:
+    """Check -> the transports and the numbers of nodes that its cases have."""
+    found: dict[str, dict[str, list]] = {}
+    for case in cases:
+        own = found.setdefault(case.check, {"transports": [], "nodes": []})
+        for name, value in (("transports", case.transport), ("nodes", case.nodes)):
+            if value not in own[name]:
+                own[name].append(value)
+    return found
 
 
 def find_lmod() -> Path:
@@ -123,11 +139,12 @@ def run_reframe(
     """
     site, folder = session.site, session.folder
     checks = list(dict.fromkeys(case.check for case in session.of_profile(profile)))
-    command = reframe_command(site, folder, session.config, checks, profile)
+    report = folder / report_file(session, profile)
+    command = reframe_command(site, session.config, checks, report, profile)
     env = variables(session, profile, allocation.job if allocation else None)
     process = session.machine.popen(command, env, folder)
     outcome = Outcome()
-    name = f"reframe{suffix(profile)}.out"
+    name = f"reframe{session.suffix(profile)}.out"
     reader = threading.Thread(
         target=follow, args=(process, session, outcome, folder / name), daemon=True
     )
@@ -158,8 +175,8 @@ def run_reframe(
             f"ReFrame ended with code {outcome.code}: {' | '.join(outcome.tail[-3:])}"
         )
     if not stopped and outcome.code != 0:
-        stage = f"stage/{site.name}/{partition_name(site.trial_partition, profile)}"
-        outcome.broken = not any((folder / one).exists() for one in (report_file(profile), stage))
+        stage = folder / "stage" / site.name / partition_name(site.trial_partition, profile)
+        outcome.broken = not any(one.exists() for one in (report, stage))
     if outcome.broken:
         outcome.why_not = outcome.why_not or f"ReFrame did not run: {' | '.join(outcome.tail[-3:])}"
     return outcome

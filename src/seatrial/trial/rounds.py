@@ -82,16 +82,12 @@ def runs_of(session: Session, rounds: list[Round]) -> list[Run]:
         if one.allocation:
             one.allocation.ask_nodes()
         runs = collect(
-            session.folder, session.of_profile(one.profile), session.site.trial.repeats,
-            session.machine.run, one.why_not, report_file(one.profile), one.phase,
+            session.folder, session.of_profile(one.profile), session.repeats,
+            session.machine.run, one.why_not, report_file(session, one.profile), one.phase,
             held_job(one),
         )  # fmt: skip
         found.update(((run.case, run.repeat), run) for run in runs)
-    return [
-        found[case, repeat]
-        for repeat in range(session.site.trial.repeats)
-        for case in session.cases
-    ]
+    return [found[case, repeat] for repeat in session.repeats for case in session.cases]
 
 
 def held_job(one: Round) -> Job | None:

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,11 +31,12 @@ from seatrial.results.record import (
     Trial,
     write_results,
 )
-from seatrial.results.requirements import load_requirements
+from seatrial.results.requirements import Requirements, load_requirements
 from seatrial.site.load import load_site
 from seatrial.site.model import Site
 from seatrial.site.reframe import feature_of
 from seatrial.stack import Stack, load_stack
+from seatrial.trial.confirm import doubtful
 from seatrial.trial.host import host_facts, version_with_commit
 from seatrial.trial.machine import Machine, Progress
 from seatrial.trial.plan import Selection, not_offered, planned, select
@@ -81,6 +83,7 @@ def run_trial(
             stack=stack.model_dump(include={"source", "id", "distribution", "versions", "origins"}),
             host=host_facts(),
             repeats=site.trial.repeats,
+            confirm=site.trial.confirm,
             cases=cases,
             notes=[*left_out, *machine.notes(), *statements_on(site, cases)],
             profiles=profile_uses(site, cases),
@@ -97,20 +100,61 @@ def run_trial(
             deadline=time.monotonic() + site.trial.time_limit_s,
         )  # fmt: skip
         progress.started(folder, len(cases) * site.trial.repeats)
-        rounds: list[Round] = []
         try:
-            rounds.extend(run_rounds(session))
+            rounds = attempt(session, results)
+            if not rounds[0].outcome.broken:
+                confirm(session, results, requirements)
         finally:
-            cancel_leftovers(folder, machine)
             machine.disown(folder)
-        (folder / RESERVE_FILE).unlink(missing_ok=True)
-        results.runs = runs_of(session, rounds)
-        for use in trial.profiles:
-            use.allocations = allocations(session, rounds, results.runs).get(use.name, [])
         finish(results, requirements, folder)
     if rounds[0].outcome.broken:
         raise LabError("ReFrame did not run:\n" + "\n".join(rounds[0].outcome.tail[-15:]))
     return results
+
+
+def attempt(session: Session, results: Results) -> list[Round]:
+    """Run the session's cases, and add what they left to the results."""
+    rounds: list[Round] = []
+    try:
+        rounds.extend(run_rounds(session))
+    finally:
+        cancel_leftovers(session.folder, session.machine)
+    (session.folder / RESERVE_FILE).unlink(missing_ok=True)
+    runs = runs_of(session, rounds)
+    results.runs += runs
+    held = allocations(session, rounds, runs)
+    for use in results.trial.profiles:
+        use.allocations += held.get(use.name, [])
+    return rounds
+
+
+def confirm(session: Session, results: Results, requirements: Requirements) -> None:
+    """Run cases once more while their figures break a bound, as often as the site says."""
+    most = session.site.trial.confirm
+    jobs = session.jobs
+    for number in range(1, most + 1):
+        judgements = judge(results.trial, results.runs, requirements)
+        again = doubtful(session.cases, judgements, requirements)
+        why_not = session.why_stop()
+        if not again or why_not:
+            if again:
+                session.progress.said(f"{cases_of(again)} not run again: {why_not}")
+            return
+        session.progress.said(
+            f"{cases_of(again)} run again, as a figure breaks a bound: {number} of at most {most}"
+        )
+        with contextlib.suppress(OSError):
+            reserve(session.folder)
+        session_again = replace(
+            session, cases=again, confirming=number, jobs_before=jobs, jobs_done=jobs
+        )
+        jobs = session_again.jobs
+        attempt(session_again, results)
+
+
+def cases_of(cases: list[Case]) -> str:
+    """``netpipe.tcp.jumbo.2n is``, or how many ``cases are``."""
+    return f"{cases[0].id} is" if len(cases) == 1 else f"{len(cases)} cases are"
 
 
 def profile_uses(site: Site, cases: list[Case]) -> list[ProfileUse]:
@@ -159,7 +203,7 @@ def prepare(site_file: Path, selection: Selection) -> tuple[Site, Stack, list[Ca
     return site, stack, cases
 
 
-def finish(results: Results, requirements, folder: Path) -> None:
+def finish(results: Results, requirements: Requirements, folder: Path) -> None:
     """Judge, conclude and write; also used to judge a trial anew."""
     results.judgements = judge(results.trial, results.runs, requirements)
     results.verdict = conclude(results.trial, results.runs, results.judgements, requirements)

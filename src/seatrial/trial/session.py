@@ -20,7 +20,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass
 class Session:
-    """One trial while it runs. ``deadline`` is in seconds of ``time.monotonic``."""
+    """One trial while it runs. ``deadline`` is in seconds of ``time.monotonic``.
+
+    ``confirming`` is 0 for the trial proper, and 1, 2 ... for the further runs by which figures
+    that broke a bound are confirmed.
+    """
 
     site: Site
     folder: Path
@@ -30,12 +34,22 @@ class Session:
     cases: list[Case] = field(default_factory=list)
     signals: list[str] = field(default_factory=list)
     deadline: float = 0.0
+    jobs_before: int = 0  # of the sessions before this one
     jobs_done: int = 0  # of earlier ReFrame runs
+    confirming: int = 0
+
+    @property
+    def repeats(self) -> range:
+        """The numbers of the repeats: those of further runs go on from the trial's own."""
+        planned = self.site.trial.repeats
+        if not self.confirming:
+            return range(planned)
+        return range(planned + self.confirming - 1, planned + self.confirming)
 
     @property
     def jobs(self) -> int:
         """How many scripts all the cases are run by: variants share one."""
-        return sum(self.jobs_of(profile) for profile in self.profiles)
+        return self.jobs_before + sum(self.jobs_of(profile) for profile in self.profiles)
 
     @property
     def profiles(self) -> list[str]:
@@ -52,7 +66,12 @@ class Session:
 
     def jobs_of(self, profile: str) -> int:
         scripts = {(case.check, case.transport, case.nodes) for case in self.of_profile(profile)}
-        return len(scripts) * self.site.trial.repeats
+        return len(scripts) * len(self.repeats)
+
+    def suffix(self, profile: str = "default") -> str:
+        """What the files of a profile's cases, in the trial's folder, have in their names."""
+        again = f"-confirm{self.confirming}" if self.confirming else ""
+        return again if profile == "default" else f"{again}-{profile}"
 
     @property
     def left_s(self) -> float:
@@ -65,11 +84,6 @@ class Session:
         if self.left_s < 0:
             return f"the trial ran into its limit of {self.site.trial.time_limit_s} s"
         return ""
-
-
-def suffix(profile: str) -> str:
-    """What a profile's files in the trial's folder have in their names."""
-    return "" if profile == "default" else f"-{profile}"
 
 
 @contextmanager
