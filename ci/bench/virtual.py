@@ -2,22 +2,27 @@
 
     .venv/bin/python ci/bench/virtual.py [--site lab-virtual] [--times 3] [--profile 'igb-*'] ...
 
-Starts the lab as often as asked, measuring the boot, runs the selected cases that often, and
-prints per case and metric the spread between the runs, (highest - lowest) / mean, with the wall
-time and QEMU's processor time. ``--load N`` runs N busy processes beside it. Needs root, like the
-lab. It judges nothing: requirements do that.
+Starts the lab as often as asked, measuring the boot, and runs the selected cases that often.
+Prints of each run the wall time, QEMU's processor time and how many of the guest's instructions it
+executed per second of that; wall and processor time of each job of a case (its share of switching
+the NIC profile is not in it); and per case and metric the spread between the runs, (highest -
+lowest) / mean. ``--load N`` runs N busy processes beside it. Needs root, like the lab. It judges
+nothing: requirements do that.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
+from typing import NamedTuple
 
 from seatrial.lab.adapter import lab_of_site, machine_of
 from seatrial.lab.virtual.engine import VirtualLab
@@ -27,14 +32,39 @@ from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
 
 
-class Silent:
-    """Says nothing of a trial's progress but that it goes on."""
+class Cost(NamedTuple):
+    """Wall time and QEMU's processor time in seconds."""
+
+    wall_s: float
+    cpu_s: float
+
+
+class Stopwatch:
+    """Takes the time of each job from a trial's progress: they run one after the other."""
+
+    def __init__(self, lab: VirtualLab):
+        self.lab = lab
+        self.costs: dict[str, Cost] = {}
+        self.profile = ""
+        self._since = self._now()
+
+    def _now(self) -> Cost:
+        return Cost(time.monotonic(), cpu_s(self.lab))
 
     def started(self, folder: Path, cases: int) -> None: ...
-    def line(self, word: str, done: int, total: int, name: str) -> None: ...
+
+    def line(self, word: str, done: int, total: int, name: str) -> None:
+        if not total:  # it begins; what was before it is not its own
+            return
+        now = self._now()
+        job = f"{name.split(' ')[0]} {name.rpartition('+')[2]} {self.profile}"
+        self.costs[job] = Cost(now.wall_s - self._since.wall_s, now.cpu_s - self._since.cpu_s)
+        self._since = now
 
     def said(self, text: str) -> None:
         print(f"  {text}", file=sys.stderr)
+        if found := re.match(r"NIC profile (\S+) on ", text):
+            self.profile, self._since = found[1], self._now()
 
 
 def cpu_s(lab: VirtualLab) -> float:
@@ -46,9 +76,11 @@ def cpu_s(lab: VirtualLab) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def uptime_s(lab: VirtualLab) -> float:
-    """Seconds of the guest's clock."""
-    return float(lab.run(["cat", "/proc/uptime"], timeout=60).stdout.split()[0])
+def clock_s(lab: VirtualLab) -> tuple[float, float]:
+    """Seconds of the guest's clock since it was booted, and those in which it was not idle: an
+    instruction takes a nanosecond of them, and nothing else takes any."""
+    up, idle = map(float, lab.run(["cat", "/proc/uptime"], timeout=60).stdout.split())
+    return up, up - idle
 
 
 def spread(values: list[float]) -> float:
@@ -62,6 +94,7 @@ def measure(arguments: argparse.Namespace, output: Path) -> None:
         tuple(arguments.check), tuple(arguments.transport), tuple(arguments.profile), 1
     )
     found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    costs: dict[str, list[Cost]] = defaultdict(list)
     for number in range(arguments.times):
         lab = lab_of_site(arguments.site, arguments.instance)
         assert isinstance(lab, VirtualLab)
@@ -70,25 +103,34 @@ def measure(arguments: argparse.Namespace, output: Path) -> None:
             lab.up()
             up_s, boot_cpu = time.monotonic() - begun, cpu_s(lab)
             lab.add_bind(output)
-            virtual, begun = uptime_s(lab), time.monotonic()
+            (before, busy_before), begun = clock_s(lab), time.monotonic()
+            watch = Stopwatch(lab)
             results = run_trial(
-                site_file(arguments.site), selection, machine_of(lab), Silent(), output
+                site_file(arguments.site), selection, machine_of(lab), watch, output
             )
             wall, own = time.monotonic() - begun, cpu_s(lab) - boot_cpu
-            passed = uptime_s(lab) - virtual
+            after, busy_after = clock_s(lab)
         finally:
             lab.down()
         print(
             f"run {number + 1}: boot {up_s:.1f} s wall, {boot_cpu:.1f} s CPU; "
             f"{len(results.runs)} cases {wall:.1f} s wall, {own:.1f} s CPU, "
-            f"{passed:.1f} s of the guest's clock; load {os.getloadavg()[0]:.1f}"
+            f"{after - before:.1f} s of the guest's clock; "
+            f"{(busy_after - busy_before) / own * 1000:.0f} million instructions per s of CPU; "
+            f"load {os.getloadavg()[0]:.1f}"
         )
+        for job, cost in watch.costs.items():
+            costs[job].append(cost)
         for run in results.runs:
             if run.outcome != "ran":
                 print(f"  {run.case.id}: {run.outcome}: {run.reason}")
             for metric in run.metrics:
                 name = f"{metric.metric}@{metric.place}" if metric.place else metric.metric
                 found[run.case.id, name].append(metric.value)
+    print(f"\n{'job':40} {'wall s':>8} {'CPU s':>8}  (medians)")
+    for job, several in costs.items():
+        wall_s, own_s = (statistics.median(one) for one in zip(*several, strict=True))
+        print(f"{job:40} {wall_s:8.1f} {own_s:8.1f}")
     print(f"\n{'case':40} {'metric':34} {'first':>12} {'spread %':>9} runs")
     for (case, name), values in sorted(found.items()):
         print(f"{case:40} {name:34} {values[0]:12.4g} {spread(values):9.2f} {len(values)}")
@@ -108,6 +150,7 @@ def main() -> None:
     ]
     try:
         with tempfile.TemporaryDirectory() as folder:
+            Path(folder).chmod(0o755)  # the guest's users write below it
             measure(arguments, Path(folder))
     finally:
         for process in busy:

@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import pair  # (-I leaves this folder out of the path)
@@ -75,15 +76,13 @@ def send(step, program, options):
 
 def ends_of(clients):
     """When each client ended, in seconds, in their order; waits for all."""
-    ended = dict.fromkeys([client.pid for client in clients], 0.0)
-    while not all(ended.values()):
-        died = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
-        now = time.monotonic()
-        for client in clients:
-            if died and client.pid == died.si_pid:
-                client.wait()
-                ended[client.pid] = now
-    return [ended[client.pid] for client in clients]
+
+    def end(client):
+        client.wait()
+        return time.monotonic()
+
+    with ThreadPoolExecutor(len(clients)) as waiting:
+        return list(waiting.map(end, clients))
 
 
 def main(argv):
