@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seatrial.report.figures import spread_text
-from seatrial.report.text import duration, number
+from seatrial.report.text import duration, number, plural
 from seatrial.results.record import Allocation, ProfileUse, Results, Run
 
 #: metrics that tell a profile's cost: in a table of their own, and in no figure per node
@@ -112,7 +112,7 @@ def switch_text(one: Allocation) -> str:
     text = f"by job {one.job.id}"
     if one.waited_s is None:
         return f"{text}: not in force"
-    text += f" on {len(one.job.nodes)} nodes, for {one.cases} runs; in force "
+    text += f" on {plural(len(one.job.nodes), 'node')}, for {plural(one.cases, 'run')}; in force "
     text += f"{brief(one.waited_s)} after its submission"
     if one.released_s is not None:
         text += f", undone {brief(one.released_s)} after its end"

@@ -19,6 +19,7 @@ from seatrial.report.text import (
     bound,
     check_name,
     comparable,
+    plural,
     quantity,
 )
 from seatrial.results.record import Case, Judgement, Results, Run
@@ -146,10 +147,6 @@ _HAPPENED = {
 }
 
 
-def _plural(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
-
-
 def headline(results: Results, views: dict[Case, CaseView]) -> Headline:
     """What to print largest. Counts are of the judgements themselves, whatever the verdict says."""
     tally: Counter[str] = Counter(judgement.verdict for judgement in results.judgements)
@@ -162,22 +159,22 @@ def headline(results: Results, views: dict[Case, CaseView]) -> Headline:
         ended = max(ends, default=None)
         ran = sum(bool(view.runs) for view in views.values())
         why = (
-            f"The trial was cut off before its verdict: {ran} of {_plural(len(views), 'case')} "
-            f"had run and {_plural(total, 'judgement')} had been made."
+            f"The trial was cut off before its verdict: {ran} of {plural(len(views), 'case')} "
+            f"had run and {plural(total, 'judgement')} had been made."
         )
         key = "incomplete"
     else:
         ended, key = verdict.ended, verdict.verdict
         bad = [f"{counts[k]} {_HAPPENED[k]}" for k in counts if k != "pass"]
         if notrun:
-            bad.append(f"{_plural(notrun, 'planned case')} never ran")
+            bad.append(f"{plural(notrun, 'planned case')} never ran")
         if key == "accept":
-            why = f"All {_plural(total, 'judgement')} passed." if not bad else ""
+            why = f"All {plural(total, 'judgement')} passed." if not bad else ""
         elif key == "reject":
-            why = f"Of {_plural(total, 'judgement')}, {', '.join(bad) or 'none is bad'}."
+            why = f"Of {plural(total, 'judgement')}, {', '.join(bad) or 'none is bad'}."
         else:
             why = (
-                f"Of {_plural(total, 'judgement')}, {', '.join(bad) or 'none is bad'}; "
+                f"Of {plural(total, 'judgement')}, {', '.join(bad) or 'none is bad'}; "
                 "what could not be judged is not accepted."
             )
         if key == "accept" and bad:
