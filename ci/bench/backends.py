@@ -19,6 +19,7 @@ from seatrial.lab import faults
 from seatrial.lab.adapter import spec_for_site
 from seatrial.lab.engine import Lab
 from seatrial.site.load import load_site
+from seatrial.trial.collect import REPORT_FILE
 from seatrial.trial.plan import Selection, select
 from seatrial.trial.reframe import reframe_command
 from seatrial.trial.run import write_config
@@ -89,7 +90,7 @@ def probe(bench: ways.Bench, folder: Path) -> list[dict[str, Any]]:
     config = write_config(folder, bench.site, bench.site_file)
     command = [
         f"--checkpath={PROBE}" if word.startswith("--checkpath") else word
-        for word in reframe_command(bench.site, folder, config, ["x"])
+        for word in reframe_command(bench.site, config, ["x"], folder / REPORT_FILE)
     ]
     node = bench.lab.spec.nodes[-1]
     env = {**ways.reframe_environment(folder), "PROBE_NODE": node}

@@ -91,7 +91,7 @@ def spread(values: list[float]) -> float:
 
 def measure(arguments: argparse.Namespace, output: Path) -> None:
     selection = Selection(
-        tuple(arguments.check), tuple(arguments.transport), tuple(arguments.profile), 1
+        tuple(arguments.check), tuple(arguments.transport), tuple(arguments.profile), 1, 0
     )
     found: dict[tuple[str, str], list[float]] = defaultdict(list)
     costs: dict[str, list[Cost]] = defaultdict(list)

@@ -23,6 +23,7 @@ from seatrial.lab.paths import LabPaths
 from seatrial.site.load import CHECKOUT
 from seatrial.site.model import Site
 from seatrial.stack import STACK_FOLDER
+from seatrial.trial.collect import REPORT_FILE
 from seatrial.trial.reframe import reframe_command
 from seatrial.trial.run import write_config
 
@@ -100,7 +101,7 @@ class Bench:
             line = f'\nsite_configuration["general"][0].update({self.general!r})\n'
             config.write_text(config.read_text() + line)
         checks = [name for name, options in self.site.benchmarks if options is not None]
-        command = reframe_command(self.site, folder, config, checks)
+        command = reframe_command(self.site, config, checks, folder / REPORT_FILE)
         if way == SERIAL:
             command = [word.replace("policy=async", "policy=serial") for word in command]
         return command, reframe_environment(folder)

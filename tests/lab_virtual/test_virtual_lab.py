@@ -72,6 +72,13 @@ def test_no_connection_colours_the_next(lab: VirtualLab) -> None:
         assert lab.run(["ip", "tcp_metrics", "show"], node=node, user="root").stdout == ""
 
 
+def test_slow_start_does_not_end_by_chance(lab: VirtualLab) -> None:
+    answer = lab.run(["cat", "/sys/module/tcp_cubic/parameters/hystart"], node="n1")
+    assert answer.stdout == "0\n"
+    used = lab.run(["cat", "/proc/sys/net/ipv4/tcp_congestion_control"], node="n1")
+    assert used.stdout == "cubic\n"
+
+
 def test_the_nic_is_the_drivers_own(lab: VirtualLab) -> None:
     shown = lab.run(["ethtool", "-i", "eth1"], user="root", node="n1").stdout
     assert "driver: igb\n" in shown

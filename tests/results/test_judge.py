@@ -271,7 +271,7 @@ def test_what_further_runs_did_not_confirm_is_noted():
     assert result.verdict == "accept"
     (note,) = result.findings
     assert note.startswith(
-        "note: 50 us broke a bound, which 2 further runs did not confirm: "
+        "note: 50 us broke a bound, and 2 of 2 further runs did not: "
         "netpipe.tcp.default.2n: latency_us 31 us (median of 3, spread 12, the majority decides)"
     )
     planned = trial(NETPIPE, repeats=3)
@@ -279,7 +279,24 @@ def test_what_further_runs_did_not_confirm_is_noted():
     confirmed = verdict(trial(NETPIPE, confirm=2), runs_of(NETPIPE, [50, 30, 51]),
                         requirements(MAJORITY))  # fmt: skip
     assert confirmed.verdict == "reject"
-    assert not any("did not confirm" in finding for finding in confirmed.findings)
+    assert not any("further run" in finding for finding in confirmed.findings)
+    other = runs_of(NETPIPE, [30, 50, 31])  # run again for another figure of the case
+    assert verdict(trial(NETPIPE, confirm=2), other, requirements(MAJORITY)).findings == []
+
+
+def test_above_one_bound_and_below_the_other_is_no_majority_within():
+    both = MAJORITY + "    lower: -0.1\n"
+    assert judged([50, 30, 10], both).verdict == "undecidable"
+    assert judged([50, 30, 31], both).verdict == "pass"
+    assert judged([50, 10, 51], both).verdict == "fail"
+
+
+def test_majority_against_a_figure_that_was_measured_itself():
+    """Its own two values are one of three and one of nothing: nobody measured their median."""
+    of_two = RATIO.replace("at_most: 3.0", "at_most: 2.0\n    statistic: majority")
+    runs = runs_of(IMB, [59, 59], name="pingpong_us") + runs_of(NETPIPE, [20, 40])
+    (found,) = [j for j in judge(trial(IMB, NETPIPE), runs, requirements(of_two)) if j.requirement]
+    assert found.verdict == "undecidable"
 
 
 def test_planned_and_not_run():

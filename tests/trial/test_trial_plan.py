@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,12 @@ from trial_support import MPI, make_site
 
 from seatrial import yamlfile
 from seatrial.errors import InputError
-from seatrial.results.record import Judgement
+from seatrial.results.record import Case, Job, Judgement, Run, Trial
 from seatrial.results.record import Requirement as RequirementRecord
 from seatrial.results.requirements import Document, Requirements, build
 from seatrial.site.load import load_site
 from seatrial.stack.model import Blas, Stack, Transport
-from seatrial.trial.confirm import doubtful
+from seatrial.trial.confirm import doubtful, places
 from seatrial.trial.plan import Selection, not_offered, planned, select
 
 MPI_PROGRAMS = ("netpipe", "imb", "osu_latency", "hpcc", "npb_is", "npb_ep")
@@ -62,30 +63,61 @@ def site(tmp_path):
     )
 
 
-def judgement(case, verdict="fail", metric="latency_us", rule=""):
+def judgement(case, verdict="fail", metric="latency_us", rule="", samples=(50.0,)):
     applied = RequirementRecord(id=rule, basis="model", text="") if rule else None
     return Judgement(
-        case=case, metric=metric, verdict=verdict, requirement=applied, explanation="a test"
-    )
+        case=case, metric=metric, verdict=verdict, requirement=applied, explanation="a test",
+        samples=list(samples), upper=33.0,
+    )  # fmt: skip
 
 
-def test_what_is_run_again(site, stack):
+@pytest.fixture
+def again(site, stack):
+    """``again(judgement, ...)``: the ids of the cases that are run again."""
     cases = planned(site, stack)
-    by_id = {case.id: case for case in cases}
-    none = Requirements()
+    now = datetime(2026, 8, 1, tzinfo=UTC)
+    trial = Trial(trial="t", site="s", started=now, seatrial="0", cases=cases, confirm=2)
 
-    def again(*judgements, requirements=none):
-        return [case.id for case in doubtful(cases, judgements, requirements)]
+    def call(*judgements, requirements=None):
+        return [one.id for one in doubtful(trial, judgements, requirements or Requirements())]
 
+    return call
+
+
+@pytest.fixture
+def by_id(site, stack):
+    return {case.id: case for case in planned(site, stack)}
+
+
+def test_what_is_run_again(again, by_id):
     tcp, mpi = by_id["netpipe.tcp.default.2n"], by_id["netpipe.mpich-ofi.default.2n"]
     assert again(judgement(tcp, "pass"), judgement(mpi, "missing")) == []
-    assert again(judgement(tcp, "error", "")) == []
     assert again(judgement(tcp), judgement(tcp, "undecidable", "bandwidth_MB_s")) == [tcp.id]
     # all variants are of one job
     ep = by_id["npb-ep.S.mpich-ofi.default.2n"]
-    assert len({case.variant for case in cases if case.check == "npb"}) > 1
-    assert again(judgement(ep)) == [case.id for case in cases if case.check == "npb"]
-    # what it is compared with as well
+    npb = [name for name in by_id if name.startswith("npb")]
+    assert len(npb) > 1
+    assert again(judgement(ep)) == npb
+    # ReFrame runs all pairs of a check's transports and numbers of nodes
+    small, large = by_id["imb.openmpi-tcp.default.2n"], by_id["imb.openmpi-ucx.default.4n"]
+    assert again(judgement(small)) == [small.id]
+    imb = [name for name in by_id if name.startswith("imb")]
+    assert len(imb) == 4
+    assert again(judgement(small), judgement(large)) == imb
+
+
+def test_what_further_runs_cannot_change_is_not_run_again(again, by_id):
+    tcp = by_id["netpipe.tcp.default.2n"]
+    assert again(judgement(tcp, "error", "")) == []
+    assert again(judgement(tcp), judgement(tcp, "error", "")) == []
+    assert again(judgement(tcp, samples=[50, 30])) == [tcp.id]
+    assert again(judgement(tcp, samples=[50, 51])) == []  # two of at most three
+    for statistic in ("best", "worst", "p99"):
+        assert again(judgement(tcp).model_copy(update={"statistic": statistic})) == []
+    assert again(judgement(tcp, "undecidable").model_copy(update={"upper": None})) == []
+
+
+def test_what_is_compared_is_run_again_as_well(again, by_id):
     text = """
 schema: 1
 requirements:
@@ -96,14 +128,21 @@ requirements:
     at_most: 2
 """
     rules = build(*yamlfile.loads(text, Document, "requirements.yaml"), Path("requirements.yaml"))
-    found = again(judgement(mpi, rule=rules.rules[0].id), requirements=rules)
+    rule = rules.rules[0].id
+    tcp, mpi = by_id["netpipe.tcp.default.2n"], by_id["netpipe.mpich-ofi.default.2n"]
+    found = again(judgement(mpi, rule=rule), requirements=rules)
     assert sorted(found) == sorted([mpi.id, tcp.id])
-    # ReFrame runs all pairs of a check's transports and numbers of nodes
-    small, large = by_id["imb.openmpi-tcp.default.2n"], by_id["imb.openmpi-ucx.default.4n"]
-    assert again(judgement(small)) == [small.id]
-    imb = [case.id for case in cases if case.check == "imb"]
-    assert len(imb) == 4
-    assert again(judgement(small), judgement(large)) == imb
+    found = again(judgement(mpi, "pass", rule=rule), judgement(tcp), requirements=rules)
+    assert sorted(found) == sorted([mpi.id, tcp.id])
+
+
+def test_places_are_those_of_the_first_run():
+    case = Case(check="stream", transport="tcp", nodes=2)
+    runs = [
+        Run(case=case, repeat=at, outcome="ran", job=Job(nodes=nodes))
+        for at, nodes in ((1, ["n3", "n4"]), (0, ["n1", "n2"]))
+    ]
+    assert places(runs) == {case: ["n1", "n2"]}
 
 
 def ids(site, stack, **selection):

@@ -21,6 +21,7 @@ from seatrial.nic.fit import carrying, measured_on
 from seatrial.results.parsers.base import Parsed
 from seatrial.results.record import Metric, Run
 from seatrial.site import programs
+from seatrial.site.reframe import nodelist
 
 NODE_FILES = Path(__file__).parent / "node"
 NODE_PYTHON = ["/usr/bin/python3", "-IS"]
@@ -132,6 +133,9 @@ class Check(rfm.RunOnlyRegressionTest):
         self.num_cpus_per_task = 1
         self.time_limit = len(steps) * self.settings.time_limit_s + MARGIN_S
         self.job.options += [f"--nice={100 * self.repeat}", *site.slurm.options]
+        places = nodelist(self.benchmark, self.transport, self.num_nodes)
+        if places and not context.allocation(self):
+            self.job.options.append(f"--nodelist={places}")
         self.keep_files = ["*.out", "*.err", "*.json", "*.sh", "steps.tsv"]
 
     def srun(self, step: Step) -> list[str]:

@@ -9,7 +9,7 @@ noise that hides the answer each leave a trial incomplete.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -193,7 +193,7 @@ class _Judge:
             text = f"{self.name} has no peers to be compared with, as the {self._rule()} wants"
             return self._record("undecidable", text, value=self._value())
         limits = self._limits()
-        verdicts = [self._decide(limit) for limit in limits]
+        verdicts = self._verdicts(limits)
         for verdict in ("fail", "undecidable"):
             if verdict in verdicts:
                 limit = limits[verdicts.index(verdict)]
@@ -342,8 +342,17 @@ class _Judge:
         samples = sum(n for _, n in noise)
         return sigma, statistics.median_error(sigma, samples)
 
-    def _decide(self, limit: Limit) -> str:
-        return statistics.decide(self.samples, limit, self.rule.statistic, self.figure.better)
+    def _verdicts(self, limits: list[Limit]) -> list[str]:
+        verdicts: list[str] = [
+            statistics.decide(self.samples, limit, self.rule.statistic, self.figure.better)
+            for limit in limits
+        ]
+        if self.rule.statistic == "majority" and set(verdicts) == {"pass"}:
+            # Some above the one and some below the other bound are no majority within.
+            out = sum(any(limit.excess(x) > 0 for limit in limits) for x in self.samples)
+            if 2 * out >= len(self.samples):
+                return ["undecidable" for _ in limits]
+        return verdicts
 
     def _value(self) -> float:
         return statistics.summarize(self.samples, self.rule.statistic, self.figure.better)
@@ -556,22 +565,37 @@ def _findings(
 
 def _unconfirmed(trial: Trial, runs: Sequence[Run], passed: Iterable[Judgement]) -> list[str]:
     """Notes on figures that broke a bound at first, and passed after further runs of their case."""
-    more = Counter(run.case for run in runs if run.repeat >= trial.repeats)
     notes = []
     for j in passed:
-        beyond = [x for x in j.samples if _is_beyond(j, x)]
-        if beyond and more[j.case]:
-            values = ", ".join(f"{number(x)} {j.unit}".strip() for x in beyond)
-            again = f"{more[j.case]} further run{'s' if more[j.case] > 1 else ''}"
-            notes.append(
-                f"note: {values} broke a bound, which {again} did not confirm: {j.explanation}"
-            )
+        repeats = [
+            run.repeat
+            for run in sorted(filter(worked, runs), key=_run_order)
+            for m in run.metrics
+            if (run.case, m.metric, m.place or None) == (j.case, j.metric, j.place)
+        ]
+        out = set(beyond(j))
+        planned = set(range(trial.repeats))
+        further = set(repeats) - planned
+        broke = [x for at, x in zip(repeats, j.samples, strict=True) if at in planned and x in out]
+        if not broke or not further:
+            continue
+        within = further - {at for at, x in zip(repeats, j.samples, strict=True) if x in out}
+        values = ", ".join(f"{number(x)} {j.unit}".strip() for x in broke)
+        notes.append(
+            f"note: {values} broke a bound, and {len(within)} of {len(further)} further runs did "
+            f"not: {j.explanation}"
+        )
     return notes
 
 
-def _is_beyond(j: Judgement, sample: float) -> bool:
-    upper = j.upper is not None and Limit("most", j.upper, 1.0).excess(sample) > 0
-    return upper or (j.lower is not None and Limit("least", j.lower, 1.0).excess(sample) > 0)
+def beyond(judgement: Judgement) -> list[float]:
+    """The samples that are not within the judgement's bounds."""
+    limits = []
+    if judgement.upper is not None:
+        limits.append(Limit("most", judgement.upper, 1.0))
+    if judgement.lower is not None:
+        limits.append(Limit("least", judgement.lower, 1.0))
+    return [x for x in judgement.samples if any(limit.excess(x) > 0 for limit in limits)]
 
 
 def _gravity(judgement: Judgement) -> tuple[int, float]:

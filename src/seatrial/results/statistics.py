@@ -138,6 +138,7 @@ def decide(
     2. One sample and an exact bound: the value decides, there is no spread to judge by.
        ``majority``: the side with more than half of the samples decides, undecidable where none
        has. It is for figures that do not scatter about one value, but fall into one of few.
+       Against a bound that was measured itself it is as the median.
     3. ``worst`` beyond a bound, or ``best`` within it, is a fact about the samples.
     4. Six samples or more: where the 95 % interval of the median lies on one side of the
        bound, that side decides, however much single samples scatter.
@@ -160,7 +161,7 @@ def decide(
         return "fail"
     if len(samples) == 1 and not limit.sigma:
         return by_value
-    if statistic == "majority":
+    if statistic == "majority" and not limit.sigma:
         if 2 * sum(beyond) == len(beyond):
             return "undecidable"
         return by_value
@@ -172,7 +173,8 @@ def decide(
             return by_value
     own = spread(samples) or 0.0
     sigma = math.hypot(own, limit.sigma)
-    error = median_error(own, len(samples)) if statistic == "median" else own
+    of_median = statistic in ("median", "majority")
+    error = median_error(own, len(samples)) if of_median else own
     distance = abs(value - limit.bound)
     on_both_sides = len(set(beyond)) == 2 or limit.sigma > 0
     if on_both_sides and distance < math.hypot(error, limit.error) * (1 - ROUNDING):

@@ -36,7 +36,8 @@ WITHOUT_MPI = {
 REPEATS = "SEATRIAL_REPEATS"
 #: environment variable: the number of the first of them, where it is not 0
 FIRST_REPEAT = "SEATRIAL_FIRST_REPEAT"
-#: environment variable: what alone is run, as JSON of check -> ``transports``, ``nodes``
+#: environment variable: what alone is run, as JSON of check -> ``transports``, ``nodes`` and
+#: ``nodelists``, which has ``transport.nodes`` -> the nodes
 ONLY = "SEATRIAL_ONLY"
 #: environment variable: the job that a trial holds, as JSON of ``profile``, ``job``, ``nodes``
 ALLOCATION = "SEATRIAL_ALLOCATION"
@@ -157,6 +158,12 @@ def only(check: str, what: Literal["transports", "nodes"], usual: list) -> list:
     if found is None:
         return usual
     return [one for one in usual if one in found.get(check, {}).get(what, [])]
+
+
+def nodelist(check: str, transport: str, nodes: int) -> str:
+    """The nodes that a check must run on, by the environment; empty: those that Slurm chooses."""
+    found = json.loads(os.environ.get(ONLY) or "{}").get(check, {})
+    return found.get("nodelists", {}).get(f"{transport}.{nodes}", "")
 
 
 def enabled(site: Site) -> list[tuple[str, Benchmark]]:

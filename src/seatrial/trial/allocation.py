@@ -13,7 +13,7 @@ import json
 import math
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,6 +84,7 @@ class Allocation:
     profile: str
     nodes: int
     folder: Path
+    nodelist: list[str] = field(default_factory=list)  # which nodes, where that is not all one
     job: Job = field(default_factory=Job)
     waited_s: float | None = None
     released_s: float | None = None
@@ -106,6 +107,7 @@ class Allocation:
             # Where a Prolog refuses a job that cannot be requeued, slurmd 22.05 says so again every
             # 15 s, and drains the node each time. Requeued, it is held, and cancelled from here.
             *([f"--constraint={feature}"] if feature else []), "--requeue",
+            *([f"--nodelist={','.join(self.nodelist)}"] if self.nodelist else []),
             # Whole minutes; some more, for the trial itself ends it.
             f"--time={math.ceil(max(left_s, 0) / 60) + 1}",
             f"--chdir={self.folder}", f"--output={self.folder / self.profile}.out",
@@ -294,13 +296,16 @@ def _told(seen: Seen, reason: str) -> str:
 
 
 @contextmanager
-def held(session: Session, profile: str, nodes: int) -> Iterator[Allocation]:
+def held(
+    session: Session, profile: str, nodes: int, nodelist: Sequence[str] = ()
+) -> Iterator[Allocation]:
     """Hold ``nodes`` nodes under a NIC profile; they are given back whatever happens.
 
+    ``nodelist`` says which; none: those that Slurm chooses.
     Where that cannot be had, the allocation's ``reason`` says why, and nothing is held.
     """
     folder = session.folder / f"{FOLDER}{session.suffix()}"
-    found = Allocation(session.site, session.machine, profile, nodes, folder)
+    found = Allocation(session.site, session.machine, profile, nodes, folder, list(nodelist))
     try:
         try:
             found.submit(session.left_s)

@@ -160,13 +160,15 @@ def collect(
     report: str = REPORT_FILE,
     phase: str = "setup",
     held: Job | None = None,
+    log: str = "reframe.log",
 ) -> list[Run]:
     """The runs of ``cases``, all of one NIC profile, with the numbers ``repeats``; a planned one
     that left nothing is an error.
 
     Moves each job's files to ``cases/<case>/r<repeat>/``. ``report`` is the name of ReFrame's
     report on the profile. ``why_not`` says why the rest did not run, where that is known, and
-    ``phase`` where it failed. ``held`` is the one job that all ran in, where the trial held one.
+    ``phase`` where it failed. ``held`` is the one job that all ran in, where the trial held one,
+    ``log`` the name of ReFrame's log.
     """
     tests = read_report(folder / report)
     jobs = job_facts([held.id] if held else (test.jobid for test in tests), run)
@@ -200,7 +202,7 @@ def collect(
                 entry.evidence = str(orphan.parent.relative_to(folder))
                 runs[entry.case, entry.repeat] = entry
     tidy(folder)
-    reason = why_not or "ReFrame did not run it; its log is reframe.log in the trial's folder"
+    reason = why_not or f"ReFrame did not run it; its log is {log} in the trial's folder"
     return [
         runs.get((case, repeat))
         or Run(case=case, repeat=repeat, outcome="error", phase=phase, reason=reason)

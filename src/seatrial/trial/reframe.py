@@ -13,6 +13,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from seatrial.errors import LabError
 from seatrial.results.record import Case, Job
@@ -98,7 +99,7 @@ def variables(session: Session, profile: str, job: Job | None) -> dict[str, str]
         "RFM_IGNORE_REQNODENOTAVAIL": "1",
     }
     if session.confirming:
-        env[ONLY] = json.dumps(only(session.of_profile(profile)))
+        env[ONLY] = json.dumps(only(session.of_profile(profile), session.places))
     if STACK_FOLDER in os.environ:
         env[STACK_FOLDER] = os.environ[STACK_FOLDER]
     if modules_system(session.site) == "lmod" and "LMOD_CMD" not in os.environ:
@@ -110,14 +111,16 @@ def variables(session: Session, profile: str, job: Job | None) -> dict[str, str]
     return env
 
 
-def only(cases: list[Case]) -> dict[str, dict[str, list]]:
-    """Check -> the transports and the numbers of nodes that its cases have."""
-    found: dict[str, dict[str, list]] = {}
+def only(cases: list[Case], places: dict[Case, list[str]]) -> dict[str, dict[str, Any]]:
+    """Check -> the transports and numbers of nodes that its cases have, and on which nodes."""
+    found: dict[str, dict[str, Any]] = {}
     for case in cases:
-        own = found.setdefault(case.check, {"transports": [], "nodes": []})
+        own = found.setdefault(case.check, {"transports": [], "nodes": [], "nodelists": {}})
         for name, value in (("transports", case.transport), ("nodes", case.nodes)):
             if value not in own[name]:
                 own[name].append(value)
+        if case in places:
+            own["nodelists"][f"{case.transport}.{case.nodes}"] = ",".join(places[case])
     return found
 
 

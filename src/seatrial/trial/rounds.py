@@ -60,8 +60,9 @@ def run_rounds(session: Session) -> Iterator[Round]:
 
 def under(session: Session, profile: str) -> Round:
     """Run the cases of a profile within one job that holds as many nodes as the largest needs."""
-    nodes = max(case.nodes for case in session.of_profile(profile))
-    with held(session, profile, nodes) as allocation:
+    largest = max(session.of_profile(profile), key=lambda case: case.nodes)
+    nodelist = session.places.get(largest, [])
+    with held(session, profile, largest.nodes, nodelist) as allocation:
         if allocation.reason:
             why_not = session.why_stop()
             outcome = Outcome(why_not=why_not, lost=not why_not)
@@ -84,7 +85,7 @@ def runs_of(session: Session, rounds: list[Round]) -> list[Run]:
         runs = collect(
             session.folder, session.of_profile(one.profile), session.repeats,
             session.machine.run, one.why_not, report_file(session, one.profile), one.phase,
-            held_job(one),
+            held_job(one), f"reframe{session.suffix(one.profile)}.log",
         )  # fmt: skip
         found.update(((run.case, run.repeat), run) for run in runs)
     return [found[case, repeat] for repeat in session.repeats for case in session.cases]

@@ -36,7 +36,7 @@ from seatrial.site.load import load_site
 from seatrial.site.model import Site
 from seatrial.site.reframe import feature_of
 from seatrial.stack import Stack, load_stack
-from seatrial.trial.confirm import doubtful
+from seatrial.trial.confirm import doubtful, places
 from seatrial.trial.host import host_facts, version_with_commit
 from seatrial.trial.machine import Machine, Progress
 from seatrial.trial.plan import Selection, not_offered, planned, select
@@ -102,6 +102,7 @@ def run_trial(
         progress.started(folder, len(cases) * site.trial.repeats)
         try:
             rounds = attempt(session, results)
+            finish(results, requirements, folder)  # whatever becomes of what follows
             if not rounds[0].outcome.broken:
                 confirm(session, results, requirements)
         finally:
@@ -129,32 +130,47 @@ def attempt(session: Session, results: Results) -> list[Round]:
 
 
 def confirm(session: Session, results: Results, requirements: Requirements) -> None:
-    """Run cases once more while their figures break a bound, as often as the site says."""
+    """Run cases once more while not all their figures pass, as often as the site says."""
     most = session.site.trial.confirm
     jobs = session.jobs
     for number in range(1, most + 1):
         judgements = judge(results.trial, results.runs, requirements)
-        again = doubtful(session.cases, judgements, requirements)
-        why_not = session.why_stop()
-        if not again or why_not:
-            if again:
-                session.progress.said(f"{cases_of(again)} not run again: {why_not}")
+        again = doubtful(results.trial, judgements, requirements)
+        if not again:
             return
-        session.progress.said(
-            f"{cases_of(again)} run again, as a figure breaks a bound: {number} of at most {most}"
-        )
-        with contextlib.suppress(OSError):
+        if why_not := session.why_stop():
+            return unconfirmed(session, results, again, why_not)
+        try:
             reserve(session.folder)
-        session_again = replace(
-            session, cases=again, confirming=number, jobs_before=jobs, jobs_done=jobs
+        except OSError as error:
+            return unconfirmed(session, results, again, str(error))
+        are = "case is" if len(again) == 1 else "cases are"
+        session.progress.said(
+            f"{len(again)} {are} run again, since figures do not pass: {number} of at most {most}"
         )
+        session_again = replace(
+            session, cases=again, confirming=number, jobs_before=jobs, jobs_done=jobs,
+            places=places(results.runs),
+        )  # fmt: skip
         jobs = session_again.jobs
-        attempt(session_again, results)
+        rounds = attempt(session_again, results)
+        if why_not := session.why_stop():
+            # What was cut off, or never begun, says nothing of the site.
+            results.runs = [
+                run
+                for run in results.runs
+                if run.outcome == "ran" or run.repeat not in session_again.repeats
+            ]
+            return unconfirmed(session, results, again, why_not)
+        if any(one.why_not for one in rounds):
+            return
 
 
-def cases_of(cases: list[Case]) -> str:
-    """``netpipe.tcp.jumbo.2n is``, or how many ``cases are``."""
-    return f"{cases[0].id} is" if len(cases) == 1 else f"{len(cases)} cases are"
+def unconfirmed(session: Session, results: Results, cases: list[Case], why_not: str) -> None:
+    """Say that figures beyond their bounds were not looked at again as often as they should."""
+    text = f"not run again as often as planned: {', '.join(c.id for c in cases)} ({why_not})"
+    session.progress.said(text)
+    results.trial.notes.append(text)
 
 
 def profile_uses(site: Site, cases: list[Case]) -> list[ProfileUse]:

@@ -92,8 +92,8 @@ def set_up(config: dict[str, Any]) -> None:
     )
     say("shares")
     Path(config["nodes"]).mkdir(parents=True, exist_ok=True)
-    for path, value in config["sysctl"].items():
-        Path("/proc/sys", path).write_text(value)
+    for path, value in config["kernel"].items():
+        Path(path).write_text(value)
     run_quiet("ip", "-batch", "-", text=config["namespaces"])
     for name, batch in config["batches"]:
         for path, value in config["node_sysctl"].items():
