@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-from datetime import datetime
+from datetime import UTC, datetime
 
 import pytest
 
 from seatrial.errors import LabError
-from seatrial.results.record import Case, Metric, Run
+from seatrial.results.record import Case, Job, Metric, Run
 from seatrial.trial.collect import collect, job_facts, parse_sacct, read_report
 
 #: as Slurm 22.05 prints it (sacct -X -P -n -o jobid,state,exitcode,submit,start,end,nodelist,...)
@@ -78,6 +78,42 @@ def test_sacct():
     assert jobs["10"].nodes == []
     assert jobs["10"].started is None
     assert jobs["1"].ended == datetime(2026, 11, 21, 1, 26, 3).astimezone()
+
+
+REQUEUED = """\
+1|NODE_FAIL|0:0|2026-11-22T04:34:18|2026-11-22T04:34:18|2026-11-22T04:34:44|n[1-2]|compute
+1|CANCELLED by 0|0:0|2026-11-22T04:34:44|Unknown|2026-11-22T04:34:55|None assigned|compute
+"""
+
+
+def test_first_start_of_a_requeued_job():
+    assert parse_sacct(REQUEUED)["1"].state == "CANCELLED"
+    assert parse_sacct(REQUEUED, first=True)["1"].state == "NODE_FAIL"
+
+
+def test_held_job_that_was_lost_is_to_blame(left, tmp_path):
+    """Also where ReFrame's report knows nothing of the case, and where Slurm was slow to let the
+    requeued job be cancelled."""
+    ended = datetime(2026, 11, 22, 4, 34, 44, tzinfo=UTC)
+    broken = Run(case=NETPIPE, outcome="error", phase="run", reason="step netpipe was ended",
+                 job=Job(ended=ended))  # fmt: skip
+    folder = left("netpipe", [broken])
+    held = Job(id="1", nodes=["n1", "n2"], held=True)
+
+    def requeued(argv):
+        assert "--duplicates" in argv
+        return subprocess.CompletedProcess(argv, 0, REQUEUED, "")
+
+    for known in (True, False):
+        if not known:  # it was ended before it could write of the case
+            (tmp_path / "cases").rename(tmp_path / "first")
+            folder.mkdir(parents=True)
+            (folder / "evidence.json").write_text(f"[{broken.model_dump_json()}]")
+            (tmp_path / "reframe-report.json").unlink()
+        (run,) = collect(tmp_path, [NETPIPE], range(1), requeued, "it was lost", phase="profile",
+                         held=held)  # fmt: skip
+        assert (run.phase, run.reason) == ("profile", "it was lost; step netpipe was ended")
+        assert (run.job.id, run.job.held) == ("1", True)
 
 
 @pytest.mark.parametrize(

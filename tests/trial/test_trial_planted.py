@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 from trial_support import SMALL, Silent, make_site, run_of
 
@@ -105,6 +108,32 @@ def test_a_broken_bound_is_confirmed_or_not(place, trial_lab, workplace, lasts):
         assert (one.verdict, results.verdict.verdict, len(notes)) == ("pass", "accept", 1)
         assert one.samples[0] < 20 < 100 < min(one.samples[1:])
     assert read_results(results.folder).verdict == results.verdict
+
+
+class Interrupting(Silent):
+    """Ends the trial when cases are about to be run again."""
+
+    def said(self, text: str) -> None:
+        super().said(text)
+        if "run again, since" in text:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_interrupted_while_a_bound_is_confirmed(place, trial_lab, workplace):
+    """What was measured is kept and judged; what was cut off is told, and no error of the site."""
+    file = make_site(place / "site", {"stream": SMALL["stream"]}, SPEED, confirm=2)
+    trial_lab.add_bind(workplace)
+    told = Interrupting()
+    faults.slow_link(trial_lab, "n1", "100mbit")
+    try:
+        results = run_trial(file, Selection(), LabMachine(trial_lab), told, place / "trials")
+    finally:
+        faults.clear(trial_lab)
+    assert [(run.repeat, run.outcome) for run in results.runs] == [(0, "ran")]
+    assert results.verdict.verdict == "reject"
+    (note,) = [text for text in results.trial.notes if text.startswith("not run again")]
+    assert "stream.tcp.default.2n (the trial was interrupted by Ctrl-C)" in note
+    assert read_results(results.folder).trial.notes == results.trial.notes
 
 
 def test_slow_node_and_wrong_blas_are_named(place, try_site, trial_lab):

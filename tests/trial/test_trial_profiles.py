@@ -161,6 +161,22 @@ def test_wrong_rate_is_rejected_where_it_was_measured(axis):
     assert "stream.tcp.gigabit.2n" in results.verdict.findings[0]
 
 
+def test_what_breaks_a_bound_is_run_again_on_its_nodes(attempt, site_of):
+    """Under the profile put on anew; no third time, as two of three have decided."""
+    benchmarks = {"stream": SMALL["stream"]}
+    file = site_of("again", benchmarks, REQUIREMENTS, profiles=["gigabit"], confirm=2)
+    results = attempt(file)
+    assert [(run.repeat, run.outcome) for run in results.runs] == [(0, "ran"), (1, "ran")]
+    (use,) = results.trial.profiles
+    first, second = use.allocations
+    assert first.job.id != second.job.id
+    assert first.job.nodes == second.job.nodes
+    assert [run.job.id for run in results.runs] == [first.job.id, second.job.id]
+    assert results.verdict.verdict == "reject"
+    for name in ("allocations", "allocations-confirm1"):
+        assert (results.folder / name / "gigabit.out").is_file()
+
+
 def test_profile_is_switched_once(axis, lab):
     """One job for each profile, whatever the number of checks; the default's checks have theirs."""
     results, _, _ = axis

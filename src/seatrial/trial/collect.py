@@ -87,24 +87,30 @@ def read_evidence(folder: Path) -> list[Run]:
         return []
 
 
-def job_facts(ids: Iterable[str], run: Runner) -> dict[str, Job]:
-    """What Slurm's accounting knows of the jobs; empty where it cannot be asked."""
+def job_facts(ids: Iterable[str], run: Runner, first: bool = False) -> dict[str, Job]:
+    """What Slurm's accounting knows of the jobs; empty where it cannot be asked.
+
+    Of a job that Slurm requeued it is the last start, or the ``first``: in that the trial's steps
+    ran, and its end is theirs.
+    """
     wanted = ",".join(sorted({one for one in ids if one}))
     if not wanted:
         return {}
     try:
-        answer = run(["sacct", "-X", "-P", "-n", "-j", wanted, "-o", SACCT_FIELDS])
+        command = ["sacct", "-X", "-P", "-n", "-j", wanted, "-o", SACCT_FIELDS]
+        answer = run([*command, "--duplicates"] if first else command)
     except (OSError, subprocess.SubprocessError, SeatrialError):
         return {}
-    return parse_sacct(answer.stdout) if answer.returncode == 0 else {}
+    return parse_sacct(answer.stdout, first) if answer.returncode == 0 else {}
 
 
-def parse_sacct(text: str) -> dict[str, Job]:
-    """Job id -> Job from ``sacct -X -P -n -o`` of the fields above; other lines are passed over."""
-    found = {}
+def parse_sacct(text: str, first: bool = False) -> dict[str, Job]:
+    """Job id -> Job from ``sacct -X -P -n -o`` of the fields above; other lines are passed over.
+    Of several lines for a job the last counts, or the ``first``."""
+    found: dict[str, Job] = {}
     for line in text.splitlines():
         words = line.split("|")
-        if len(words) != 8:
+        if len(words) != 8 or (first and words[0] in found):
             continue
         found[words[0]] = Job(
             id=words[0],
@@ -171,7 +177,8 @@ def collect(
     ``log`` the name of ReFrame's log.
     """
     tests = read_report(folder / report)
-    jobs = job_facts([held.id] if held else (test.jobid for test in tests), run)
+    ids = [held.id] if held else [test.jobid for test in tests]
+    jobs = job_facts(ids, run, first=held is not None)
     runs: dict[tuple[Case, int], Run] = {}
     for test in tests:
         wanted = [
@@ -200,6 +207,11 @@ def collect(
         for entry in read_evidence(orphan.parent):
             if (entry.case, entry.repeat) not in runs and entry.case in cases:
                 entry.evidence = str(orphan.parent.relative_to(folder))
+                if held:
+                    job = account(held, jobs)
+                    entry.job = within(job, entry)
+                    if phase == "profile":
+                        blame_loss(entry, job, why_not)
                 runs[entry.case, entry.repeat] = entry
     tidy(folder)
     reason = why_not or f"ReFrame did not run it; its log is {log} in the trial's folder"

@@ -98,7 +98,7 @@ def held_job(one: Round) -> Job | None:
 def allocations(session: Session, rounds: list[Round], runs: list[Run]) -> dict[str, list]:
     """The records of the jobs held, by profile, with Slurm's account of each."""
     jobs = [job for one in rounds if (job := held_job(one))]
-    facts = job_facts((job.id for job in jobs), session.machine.run)
+    facts = job_facts((job.id for job in jobs), session.machine.run, first=True)
     result: dict[str, list[AllocationRecord]] = {}
     for one in rounds:
         if one.allocation is None:
