@@ -1,6 +1,7 @@
 """The spread of each figure of the virtual-time lab over repeated trials, and bounds from it.
 
-    .venv/bin/python ci/bench/virtual_bounds.py TRIAL_FOLDER ... [--write REQUIREMENTS_FILE]
+    .venv/bin/python ci/bench/virtual_bounds.py TRIAL_FOLDER ... [--anew TRIAL_FOLDER ...]
+        [--write REQUIREMENTS_FILE]
 
 Prints per metric how far the trials of a case lie apart, (highest - lowest) / median, and how many
 figures of each trial would break bounds that the other trials give (leave one out). With
@@ -13,8 +14,9 @@ that lies farthest from the median does not count for the spread: the lab runs a
 in such a regime, and the majority of three decides. A figure that spreads by more than 12 % gets no
 bound: it is written below the mark at the end of the file, among what is informative, with its
 spread. One that one trial alone has gets neither, so that a trial is incomplete until there is
-another. It measures nothing and judges nothing. Runs that a trial repeated because a bound was
-broken are left out, for they are not drawn by chance.
+another. Runs that a trial repeated because a bound was broken are left out, for they are not drawn
+by chance. ``--anew`` names trials since the lab was changed: a figure that has no bound by all
+trials together has one by these alone, if they give one. It measures nothing and judges nothing.
 """
 
 from __future__ import annotations
@@ -129,14 +131,16 @@ class LeftOut(NamedTuple):
     expected: float
 
 
-def left_out(trials: list[Figures]) -> list[LeftOut]:
+def left_out(older: list[Figures], anew: list[Figures]) -> list[LeftOut]:
     """Each trial against the bounds of the others."""
     found = []
+    trials = [*older, *anew]
     for index, mine in enumerate(trials):
         judged, broken, expected = 0, [], 0.0
-        rest = together([*trials[:index], *trials[index + 1 :]])
+        rest = together(one for one in trials if one is not mine)
+        by_anew = chosen(rest, together(one for one in anew if one is not mine))
         for key, metrics in mine.items():
-            others = rest.get(key)
+            others = (rest if index < len(older) else by_anew).get(key)
             if not others or not bounded(others):
                 continue
             judged += 1
@@ -174,6 +178,14 @@ def entry(key: Key, metrics: list[Metric]) -> str:
 
 def bounded(metrics: list[Metric]) -> bool:
     return len(metrics) >= TRIALS and usual_spread(metrics) <= MOST_SPREAD and middle(metrics) > 0
+
+
+def chosen(found: Figures, anew: Figures) -> Figures:
+    """All samples of each figure; of one that they give no bound, those anew where these do."""
+    return {
+        key: anew[key] if not bounded(metrics) and bounded(anew.get(key, [])) else metrics
+        for key, metrics in found.items()
+    }
 
 
 def unbounded(key: Key, metrics: list[Metric]) -> str:
@@ -231,14 +243,18 @@ def table(found: Figures) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("trials", nargs="+", type=Path, metavar="TRIAL_FOLDER")
+    parser.add_argument("--anew", nargs="+", type=Path, metavar="TRIAL_FOLDER", default=[])
     parser.add_argument("--write", type=Path, metavar="REQUIREMENTS_FILE")
     given = parser.parse_args()
-    trials = [figures(folder) for folder in given.trials]
+    folders = [*given.trials, *given.anew]
+    trials = [figures(folder) for folder in folders]
+    older, anew = trials[: len(given.trials)], trials[len(given.trials) :]
     found = dict(sorted(together(trials).items(), key=lambda item: (item[0].profile, item[0])))
+    found = chosen(found, together(anew))
     table(found)
     print()
-    tried = left_out(trials)
-    for folder, (judged, broken, _) in zip(given.trials, tried, strict=True):
+    tried = left_out(older, anew)
+    for folder, (judged, broken, _) in zip(folders, tried, strict=True):
         words = f": {', '.join(broken)}" if broken else ""
         print(f"{folder.name}: {len(broken)} of {judged} break the bounds of the others{words}")
     print(
