@@ -91,7 +91,8 @@ def concretizations(places: Places, rounds: int, ways: list[str], root: Path) ->
     for number in range(rounds):
         for series in found:
             say(f"concretizing, {series.way}, round {number + 1} of {rounds}")
-            words = [places.spack, *WAYS[series.way], "-e", folder, "concretize", "--force"]
+            words: list[str | Path] = [places.spack, *WAYS[series.way], "-e", folder]
+            words += ["concretize", "--force"]
             begin = now()
             run(words, "concretizing", env=places.variables())
             series.took(begin)
