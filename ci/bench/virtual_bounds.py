@@ -16,7 +16,8 @@ bound: it is written below the mark at the end of the file, among what is inform
 spread. One that one trial alone has gets neither, so that a trial is incomplete until there is
 another. Runs that a trial repeated because a bound was broken are left out, for they are not drawn
 by chance. ``--anew`` names trials since the lab was changed: a figure that has no bound by all
-trials together has one by these alone, if they give one. It measures nothing and judges nothing.
+trials together has one by these alone, if eight samples of theirs give one. It measures nothing
+and judges nothing.
 """
 
 from __future__ import annotations
@@ -181,11 +182,16 @@ def bounded(metrics: list[Metric]) -> bool:
 
 
 def chosen(found: Figures, anew: Figures) -> Figures:
-    """All samples of each figure; of one that they give no bound, those anew where these do."""
-    return {
-        key: anew[key] if not bounded(metrics) and bounded(anew.get(key, [])) else metrics
-        for key, metrics in found.items()
-    }
+    """All samples of each figure; of one that they give no bound, those anew where these do.
+
+    Eight at least: a figure that was in two regimes may be in one of them four times in turn.
+    """
+    found = dict(found)
+    for key, metrics in found.items():
+        own = anew.get(key, [])
+        if not bounded(metrics) and bounded(own) and len(own) >= ALL_BUT_ONE:
+            found[key] = own
+    return found
 
 
 def unbounded(key: Key, metrics: list[Metric]) -> str:

@@ -70,6 +70,8 @@ def test_an_unsupported_call_ends_the_program_with_its_name(real_stack, program)
     assert "seatrial ABI bridge: MPI_Comm_dup is not supported" in done.stderr
 
 
+# Even so it drops what a rank said, now and then, on a busy machine.
+@pytest.mark.flaky(reruns=2, only_rerun="ORTE_ERROR_LOG")
 def test_a_handle_nobody_gave_out_is_refused(real_stack, program):
     done = start(real_stack, "openmpi-tcp", program, "wrong-handle")
     assert done.returncode != 0
