@@ -182,9 +182,7 @@ def _read(file: Path) -> str:
 def _groups(results: Sequence[Results], places: str) -> list[_Group]:
     groups: dict[tuple[Case, str, str | None], _Group] = {}
     for result in results:
-        # What was run again since it broke a bound was not drawn by chance.
-        most = result.trial.repeats if result.trial.confirm else math.inf
-        planned = [run for run in result.runs if run.repeat < most]
+        planned = [run for run in result.runs if not result.trial.is_further(run)]
         for case, own in collect(result.trial, planned).items():
             for (metric, place), figure in own.items():
                 where = ANY_PLACE if place and places == "pooled" else place

@@ -565,22 +565,21 @@ def _findings(
 
 def _unconfirmed(trial: Trial, runs: Sequence[Run], passed: Iterable[Judgement]) -> list[str]:
     """Notes on figures that broke a bound at first, and passed after further runs of their case."""
+    if not any(map(trial.is_further, runs)):
+        return []
+    figures = collect(trial, runs)
+    counted = sorted(filter(worked, runs), key=_run_order)  # as ``collect`` numbers them
     notes = []
     for j in passed:
-        repeats = [
-            run.repeat
-            for run in sorted(filter(worked, runs), key=_run_order)
-            for m in run.metrics
-            if (run.case, m.metric, m.place or None) == (j.case, j.metric, j.place)
-        ]
+        numbers = [number for number, _ in figures[j.case][j.metric, j.place].samples]
         out = set(beyond(j))
-        planned = set(range(trial.repeats))
-        further = set(repeats) - planned
-        broke = [x for at, x in zip(repeats, j.samples, strict=True) if at in planned and x in out]
-        if not broke or not further:
+        further = {n for n in numbers if trial.is_further(counted[n])}
+        broken = [(n, x) for n, x in zip(numbers, j.samples, strict=True) if x in out]
+        first = [x for n, x in broken if n not in further]
+        if not first or not further:
             continue
-        within = further - {at for at, x in zip(repeats, j.samples, strict=True) if x in out}
-        values = ", ".join(f"{number(x)} {j.unit}".strip() for x in broke)
+        within = further - {n for n, _ in broken}
+        values = ", ".join(f"{number(x)} {j.unit}".strip() for x in first)
         notes.append(
             f"note: {values} broke a bound, and {len(within)} of {len(further)} further runs did "
             f"not: {j.explanation}"

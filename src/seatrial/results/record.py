@@ -190,6 +190,10 @@ class Trial(Record):
     notes: list[str] = []  # what the stack cannot offer, faults planted on purpose ...
     profiles: list[ProfileUse] = []
 
+    def is_further(self, run: Run) -> bool:
+        """Whether a run was made because a figure broke a bound: it was not drawn by chance."""
+        return self.confirm > 0 and run.repeat >= self.repeats
+
 
 class Run(Record):
     """One time that one case was run."""

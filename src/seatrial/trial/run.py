@@ -102,12 +102,11 @@ def run_trial(
         progress.started(folder, len(cases) * site.trial.repeats)
         try:
             rounds = attempt(session, results)
-            finish(results, requirements, folder)  # whatever becomes of what follows
+            finish(results, requirements, folder)
             if not rounds[0].outcome.broken:
                 confirm(session, results, requirements)
         finally:
             machine.disown(folder)
-        finish(results, requirements, folder)
     if rounds[0].outcome.broken:
         raise LabError("ReFrame did not run:\n" + "\n".join(rounds[0].outcome.tail[-15:]))
     return results
@@ -130,47 +129,49 @@ def attempt(session: Session, results: Results) -> list[Round]:
 
 
 def confirm(session: Session, results: Results, requirements: Requirements) -> None:
-    """Run cases once more while not all their figures pass, as often as the site says."""
+    """Run cases once more while not all their figures pass, as often as the site says.
+
+    The results are judged and written after each time, whatever becomes of what follows.
+    """
     most = session.site.trial.confirm
     jobs = session.jobs
     for number in range(1, most + 1):
-        judgements = judge(results.trial, results.runs, requirements)
-        again = doubtful(results.trial, judgements, requirements)
+        again = doubtful(results.trial, results.judgements, requirements)
         if not again:
             return
-        if why_not := session.why_stop():
-            return unconfirmed(session, results, again, why_not)
-        try:
-            reserve(session.folder)
-        except OSError as error:
-            return unconfirmed(session, results, again, str(error))
-        are = "case is" if len(again) == 1 else "cases are"
-        session.progress.said(
-            f"{len(again)} {are} run again, since figures do not pass: {number} of at most {most}"
-        )
-        session_again = replace(
-            session, cases=again, confirming=number, jobs_before=jobs, jobs_done=jobs,
-            places=places(results.runs),
-        )  # fmt: skip
-        jobs = session_again.jobs
-        rounds = attempt(session_again, results)
-        if why_not := session.why_stop():
-            # What was cut off, or never begun, says nothing of the site.
-            results.runs = [
-                run
-                for run in results.runs
-                if run.outcome == "ran" or run.repeat not in session_again.repeats
-            ]
-            return unconfirmed(session, results, again, why_not)
-        if any(one.why_not for one in rounds):
+        rounds: list[Round] = []
+        if not (why_not := session.why_stop()):
+            try:
+                reserve(session.folder)
+            except OSError as error:
+                why_not = str(error)
+        if not why_not:
+            are = "case is" if len(again) == 1 else "cases are"
+            session.progress.said(
+                f"{len(again)} {are} run again, since figures do not pass: "
+                f"{number} of at most {most}"
+            )
+            further = replace(
+                session, cases=again, confirming=number, jobs_before=jobs, jobs_done=jobs,
+                places=places(results.runs),
+            )  # fmt: skip
+            jobs = further.jobs
+            rounds = attempt(further, results)
+            if why_not := session.why_stop():
+                # What was cut off, or never begun, says nothing of the site.
+                results.runs = [
+                    run
+                    for run in results.runs
+                    if run.outcome == "ran" or run.repeat not in further.repeats
+                ]
+        if why_not:
+            ids = ", ".join(case.id for case in again)
+            text = f"not run again as often as planned: {ids} ({why_not})"
+            session.progress.said(text)
+            results.trial.notes.append(text)
+        finish(results, requirements, session.folder)
+        if why_not or any(one.why_not for one in rounds):
             return
-
-
-def unconfirmed(session: Session, results: Results, cases: list[Case], why_not: str) -> None:
-    """Say that figures beyond their bounds were not looked at again as often as they should."""
-    text = f"not run again as often as planned: {', '.join(c.id for c in cases)} ({why_not})"
-    session.progress.said(text)
-    results.trial.notes.append(text)
 
 
 def profile_uses(site: Site, cases: list[Case]) -> list[ProfileUse]:
