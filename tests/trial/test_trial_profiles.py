@@ -21,6 +21,7 @@ from trial_support import (
     SESSION,
     SMALL,
     START_S,
+    Resuming,
     Silent,
     all_jobs,
     false_stack,
@@ -161,16 +162,21 @@ def test_wrong_rate_is_rejected_where_it_was_measured(axis):
     assert "stream.tcp.gigabit.2n" in results.verdict.findings[0]
 
 
-def test_what_breaks_a_bound_is_run_again_on_its_nodes(attempt, site_of):
+def test_what_breaks_a_bound_is_run_again_on_its_nodes(lab, workplace, site_of):
     """Under the profile put on anew; no third time, as two of three have decided."""
     benchmarks = {"stream": SMALL["stream"]}
     file = site_of("again", benchmarks, REQUIREMENTS, profiles=["gigabit"], confirm=2)
-    results = attempt(file)
+    lab.add_bind(workplace)
+    trials = workplace / "again-trials"
+    with Resuming(lab, "n[1-2]") as told:
+        results = run_trial(file, Selection(), LabMachine(lab), told, trials)
+    assert all_jobs(lab) == []
+    assert in_force(lab) == {}
     assert [(run.repeat, run.outcome) for run in results.runs] == [(0, "ran"), (1, "ran")]
     (use,) = results.trial.profiles
     first, second = use.allocations
     assert first.job.id != second.job.id
-    assert first.job.nodes == second.job.nodes
+    assert first.job.nodes == second.job.nodes == ["n3", "n4"]
     assert [run.job.id for run in results.runs] == [first.job.id, second.job.id]
     assert results.verdict.verdict == "reject"
     for name in ("allocations", "allocations-confirm1"):

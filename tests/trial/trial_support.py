@@ -95,6 +95,30 @@ class Silent:
         self.told.append(text)
 
 
+class Resuming(Silent):
+    """Puts drained nodes, which Slurm would prefer, back before cases are run again."""
+
+    def __init__(self, lab: Lab, nodes: str) -> None:
+        super().__init__()
+        self.lab, self.nodes = lab, nodes
+
+    def __enter__(self) -> Resuming:
+        self._set("drain", "reason=test")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._set("resume")
+
+    def said(self, text: str) -> None:
+        super().said(text)
+        if "run again, since" in text:
+            self._set("resume")
+
+    def _set(self, state: str, *more: str) -> None:
+        change = ["scontrol", "update", f"nodename={self.nodes}", f"state={state}", *more]
+        self.lab.run(change, user="root")
+
+
 def run_of(results: Results, check: str, transport: str, variant: str = "") -> Run:
     """The one run of a case. Fails where there is none, or several."""
     (found,) = [
