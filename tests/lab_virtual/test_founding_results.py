@@ -20,7 +20,10 @@ from seatrial.site.load import load_site, site_file
 from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
 
-pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(3600),
+    pytest.mark.nightly(reason="the founding papers' effects, in six trials of the virtual lab"),
+]  # fmt: skip
 
 #: What takes longer, and HPL, which repeats least, is left to ci/side_by_side.py --check.
 PROFILES = ("igb-off", "igb-125")

@@ -83,6 +83,10 @@ class Fleet:
         names = list(nodes or self.nodes)
         return dict(zip(names, self.pool.map(act, names), strict=True))
 
+    def share(self, cases: list[Any]) -> dict[str, Any]:
+        """Node -> the case that is its own; they take turns."""
+        return {node: cases[number % len(cases)] for number, node in enumerate(self.nodes)}
+
     def looks(self) -> dict[str, str]:
         return self.each(self.look)
 
