@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import os
 import signal
+import subprocess
 from collections import Counter
 
 import pytest
@@ -24,6 +25,7 @@ from hypothesis import HealthCheck, settings
 from campaigns import NIGHTLY, rounds
 from seatrial.errors import SeatrialError
 from seatrial.lab.programs import check_machine, check_root
+from seatrial.site.load import CHECKOUT
 from seatrial.stack import load_stack
 from seatrial.stack.spack.places import check_spack
 
@@ -35,6 +37,7 @@ NEEDS = {
 }
 #: beginnings of reasons to skip that no set-up of this machine could change
 UNAVOIDABLE = ("this release has no ", "spack: ")
+NIGHTLY_SCRIPT = str(CHECKOUT / "ci" / "nightly")
 #: folders whose tests take longest: they are started first
 LONGEST = ("lab_virtual", "trial", "spack", "nic")
 #: reason -> number of tests that are left to ci/nightly
@@ -157,6 +160,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             write(f"no marker: {count} tests skipped: {reason}")
     left = terminalreporter.config.stash[LEFT]
     if left:
-        terminalreporter.section("left to ci/nightly")
-    for reason, count in left.items():
-        write(f"{count} tests: {reason}")
+        terminalreporter.section("left to ci/nightly, as it takes long")
+        for reason, count in left.items():
+            write(f"{count} {'test' if count == 1 else 'tests'}: {reason}")
+        write(subprocess.check_output([NIGHTLY_SCRIPT, "--list"], text=True).rstrip())

@@ -15,6 +15,7 @@ import random
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,14 @@ ip -6 route add fd65::/64 dev eth1 table 123
 """
 
 
+def wait_for_addresses() -> None:
+    """Until no IPv6 address is tentative: on a busy machine the kernel takes its time to say so."""
+    deadline = time.monotonic() + 30
+    while "tentative" in subprocess.run(["ip", "address"], capture_output=True, text=True).stdout:
+        assert time.monotonic() < deadline, "an IPv6 address is tentative for 30 s"
+        time.sleep(0.01)
+
+
 def link(how: str) -> str:
     """Take an interface's addresses and routes, put them back; what is different then."""
     subprocess.run(["sh", "-c", FURNISH], check=True)
@@ -195,6 +204,7 @@ def link(how: str) -> str:
     shown = "ip address show dev eth1; ip route show table all; ip -6 route show table all"
     looks = []
     for _ in range(2):
+        wait_for_addresses()
         text = subprocess.run(["sh", "-c", shown], capture_output=True, text=True).stdout
         looks.append(sorted(re.sub(r"valid_lft \d+sec preferred_lft \d+sec", "", text).split("\n")))
         if len(looks) == 1:

@@ -58,8 +58,8 @@ def until_hit(
 ) -> list[tuple[dict[str, bool], dict[str, str]]]:
     """Do ``act`` on all nodes and let them settle, again until it hit a quarter of them.
 
-    ``act`` says whether it came in time. Returns for each time who was hit, and Slurm's reasons of drained
-    nodes.
+    ``act`` says whether it came in time. Returns for each time which nodes were hit, and Slurm's
+    reasons of drained nodes.
     """
     times = []
     for _ in range(8):
