@@ -61,7 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Time per example says nothing on a machine that also runs a lab: no deadlines.
     settings.register_profile(
         "seatrial", deadline=None, suppress_health_check=[HealthCheck.too_slow],
-        max_examples=rounds(100, 1000),
+        max_examples=rounds(50, 1000),
     )  # fmt: skip
     settings.load_profile("seatrial")
 
@@ -92,6 +92,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             config.hook.pytest_deselected(items=left)
             items[:] = [item for item in items if item not in set(left)]
     for item in items:
+        if item.get_closest_marker("spack") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(3600))  # the first one has Spack itself set up
         if any(item.get_closest_marker(name) for name in ("slurm", "spack")):
             item.add_marker(pytest.mark.xdist_group(item.path.parent.name))
     if hasattr(config, "workerinput"):

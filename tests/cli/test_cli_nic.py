@@ -21,7 +21,7 @@ from seatrial.lab.spec import LabSpec
 from seatrial.site.load import CHECKOUT
 from seatrial.slurm.lab import lab_layout
 
-pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.root, pytest.mark.slurm]
 
 
 class Said(NamedTuple):

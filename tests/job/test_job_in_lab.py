@@ -21,7 +21,7 @@ from seatrial.lab.engine import Lab
 from seatrial.lab.spec import LabSpec
 from seatrial.stack import load_stack
 
-pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.root, pytest.mark.slurm]
 INSTANCE = f"t{os.getpid()}_job"
 FEATURES = ("nic_low_latency", "nic_cpu_saving")
 NAMES = [
@@ -45,14 +45,14 @@ def lab():
 
 @pytest.mark.parametrize("case", CASES)
 def test_slurm_would_start_it(lab, case):
-    done = lab.run(["sbatch", "--test-only"], stdin=rendered(**CASES[case]), timeout=30)
+    done = lab.run(["sbatch", "--test-only"], stdin=rendered(**CASES[case]), timeout=600)
     assert done.returncode == 0, done.stderr
     assert re.search(r"Job \d+ to start at", done.stderr)
 
 
 def test_slurm_would_not_start_what_no_node_can(lab):
     text = rendered("npb").replace("nic_low_latency", "nic_unheard_of")
-    done = lab.run(["sbatch", "--test-only"], stdin=text, timeout=30)
+    done = lab.run(["sbatch", "--test-only"], stdin=text, timeout=600)
     assert done.returncode
     assert "feature" in done.stderr
 
@@ -61,12 +61,12 @@ def test_sbatch_reads_directives_as_they_were_given(lab):
     jobs = []
     for name in NAMES:
         text = rendered("npb", values={"job_name": name})
-        done = lab.run(["sbatch", "--parsable", "--hold"], stdin=text, timeout=30)
+        done = lab.run(["sbatch", "--parsable", "--hold"], stdin=text, timeout=600)
         assert done.returncode == 0, (name, done.stderr)
         jobs.append(done.stdout.strip())
     wanted = ["squeue", "--noheader", "--jobs", ",".join(jobs), "--sort=i", "--format=%j|%D|%k"]
-    found = lab.run(wanted, check=True, timeout=30).stdout.splitlines()
-    lab.run(["scancel", *jobs], check=True, timeout=30)
+    found = lab.run(wanted, check=True, timeout=600).stdout.splitlines()
+    lab.run(["scancel", *jobs], check=True, timeout=600)
     assert found == [f"{name}|2|harbour's own" for name in NAMES]
 
 
@@ -136,7 +136,7 @@ def crossed(lab, interface):
 def wait(lab, job):
     """Wait for the end of a job; its state."""
     for _ in range(600):
-        text = lab.run(["scontrol", "-o", "show", "job", job], check=True, timeout=30).stdout
+        text = lab.run(["scontrol", "-o", "show", "job", job], check=True, timeout=600).stdout
         state = re.search(r"JobState=(\w+)", text)[1]
         if state not in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING"):
             return state
@@ -158,7 +158,7 @@ def test_program_runs(lab, case):
     around = Surroundings(harbour(), stack, modules)
     text = rendered(**{**options, "around": around, "values": values})
     before = {interface: crossed(lab, interface) for interface in ("eth1", "eth0")}
-    done = lab.run(["sbatch", "--parsable"], stdin=text, timeout=30)
+    done = lab.run(["sbatch", "--parsable"], stdin=text, timeout=600)
     assert done.returncode == 0, done.stderr
     state = wait(lab, done.stdout.strip())
     said = (lab.paths.home / f"{case}.out").read_text()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from jinja2 import UndefinedError
 from job_support import rendered, run_stubbed
 
+from campaigns import rounds
 from seatrial.errors import InputError
 from seatrial.job.script import MisplacedValue, comment_text, directive_word, render, shell_word
 
@@ -33,7 +34,7 @@ def made(tmp_path, text, **context):
     return render(tmp_path, "t.j2", context)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=rounds(40, 1000))
 @given(values=st.lists(HOSTILE, min_size=1, max_size=20))
 def test_bash_reads_every_value_as_one_word(values):
     script = "printf '%s\\0' " + " ".join(shell_word(value) for value in values)
@@ -42,7 +43,7 @@ def test_bash_reads_every_value_as_one_word(values):
     assert done.stdout.decode().split("\0")[:-1] == values
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=rounds(8, 200))
 @given(word=HOSTILE, name=HOSTILE, account=HOSTILE, folder=HOSTILE)
 def test_rendered_job_runs_with_exactly_the_arguments_given(
     tmp_path_factory, word, name, account, folder

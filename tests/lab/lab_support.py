@@ -11,6 +11,8 @@ from pathlib import Path
 from seatrial.lab import processes
 from seatrial.lab.engine import Lab
 
+#: a machine with ten times as much to do as it has cores
+PATIENCE = 10
 SESSION = f"t{os.getpid()}"
 
 
@@ -22,10 +24,13 @@ def job_state(lab: Lab, job: str) -> str:
 
 
 def wait_for(condition: Callable[[], bool], timeout: float, what: str) -> float:
-    """Wait until a condition holds; returns the seconds it took, fails after ``timeout``."""
+    """Wait until a condition holds; returns the seconds it took. Fails after ``timeout``, which is
+    what an idle machine takes at most, and PATIENCE times that on a busy one."""
     begun = time.monotonic()
     while not condition():
-        assert time.monotonic() - begun < timeout, f"not in {timeout} s: {what}"
+        assert time.monotonic() - begun < PATIENCE * timeout, (
+            f"not in {PATIENCE * timeout} s: {what}"
+        )
         time.sleep(0.05)
     return time.monotonic() - begun
 

@@ -9,7 +9,7 @@ from virtual_support import CARDS, figure, tried, write_site
 
 from seatrial.lab.virtual.engine import VirtualLab
 
-pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 
 #: profile -> the one whose figure it is held to
 HELD_TO = {"igb-off": "igb-off", "igb-125": "igb-125", "igb-140": "igb-125"}

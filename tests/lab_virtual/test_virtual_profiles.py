@@ -9,7 +9,7 @@ from virtual_support import figure
 
 from seatrial.lab.virtual.engine import VirtualLab
 
-pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 
 
 def test_each_profile_was_in_force_and_measured(trial) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from seatrial.lab.virtual.engine import VirtualLab
@@ -106,7 +107,7 @@ NO_REQUIREMENTS = "schema: 1\nrequirements: []\n"
 
 def write_site(folder: Path, text: str = SMALL, requirements: str = NO_REQUIREMENTS) -> Path:
     """A site's folder; returns its site file."""
-    place = folder / "site"
+    place = folder / re.search(r"^name: (\w+)$", text, re.MULTILINE)[1]  # type: ignore[index]
     place.mkdir(parents=True)
     (place / "site.yaml").write_text(text)
     (place / "requirements.yaml").write_text(requirements)

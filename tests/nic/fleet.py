@@ -95,12 +95,12 @@ class Fleet:
 
     def root(self, node: str, *argv: str, check: bool = True) -> str:
         """Output of a command that root runs on a node."""
-        return self.lab.run(list(argv), user="root", node=node, timeout=90, check=check).stdout
+        return self.lab.run(list(argv), user="root", node=node, timeout=600, check=check).stdout
 
     def nic(self, node: str, *words: str) -> Any:
         """The node side's command, as an operator types it: its completed process."""
         command = f"{LabPaths(self.lab.spec.instance).data}/libexec/seatrial-nic"
-        return self.lab.run([command, *words], user="root", node=node, timeout=90)
+        return self.lab.run([command, *words], user="root", node=node, timeout=600)
 
     # -- jobs
 
@@ -121,11 +121,11 @@ class Fleet:
         if profile:
             words.append(f"--constraint=nic_{profile}")
         return self.lab.run(
-            [*words, *options, "--wrap", script], check=True, timeout=60
+            [*words, *options, "--wrap", script], check=True, timeout=600
         ).stdout.strip()
 
     def slurm(self, *argv: str, check: bool = True) -> str:
-        return self.lab.run(list(argv), user="root", check=check, timeout=60).stdout
+        return self.lab.run(list(argv), user="root", check=check, timeout=600).stdout
 
     def seen(self, kind: str) -> dict[str, str]:
         """What Slurm shows of all its ``jobs`` or ``nodes``, by name, asked after this call began.

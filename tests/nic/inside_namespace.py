@@ -2,8 +2,8 @@
 
 ``python inside_namespace.py FOLDER SEED CASES``. For each case it makes the interfaces differ from
 how they boot, applies a random profile with the state machine, restores it, and compares what the
-system's own programs print. Prints one line of JSON for each; ``error`` says what was not as it
-must be.
+system's own programs print; in every fourth case a setting is refused. Prints one line of JSON for
+each; ``error`` says what was not as it must be.
 """
 
 from __future__ import annotations
@@ -125,10 +125,9 @@ def disturb(chance: random.Random) -> None:
             subprocess.run(["sh", "-c", command], capture_output=True, check=False)
 
 
-def case(folder: Path, chance: random.Random) -> dict[str, Any]:
+def case(folder: Path, chance: random.Random, broken: bool) -> dict[str, Any]:
     disturb(chance)
     wanted = {name: settings_of(chance, name) for name in INTERFACES}
-    broken = chance.random() < 0.25
     if broken:
         # What is found out only when it is set, so that there is something to roll back.
         wanted["tap0"]["mtu"] = 70000
@@ -226,4 +225,5 @@ if __name__ == "__main__":
         sys.exit()
     chance = random.Random(int(sys.argv[2]))
     for number in range(int(sys.argv[3])):
-        print(json.dumps(case(Path(sys.argv[1]) / str(number), chance)), flush=True)
+        broken = number % 4 == 3
+        print(json.dumps(case(Path(sys.argv[1]) / str(number), chance, broken)), flush=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from fake_node import INTERFACE, FakeNic, Fuse, OpenGuard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.nic.node import changes, programs, readers, values
@@ -152,7 +152,6 @@ def test_node_settings() -> None:
     assert changes.of_node(now, now) == []
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(st.text(min_size=1, max_size=30))
 def test_every_word_is_quoted_for_the_shell(word: str) -> None:
     action = changes.command("x", "printf", "%s", word.replace("\0", ""))
@@ -207,7 +206,6 @@ WANTED = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(WANTED, st.sampled_from(["on", "off"]), st.sampled_from(["on", "off"]), st.booleans())
 def test_the_dry_run_prints_what_is_run_then(
     wanted: dict[str, Any], rx: str, tx: str, stubborn: bool

@@ -16,6 +16,7 @@ from fake_node import FakeWorld, Fuse, Killed, MortalStore, OpenGuard, Simulatio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from campaigns import rounds
 from seatrial.nic.node import changes, links
 from seatrial.nic.node.errors import NicError, Refused, Unrestored
 from seatrial.nic.node.nic import Nic
@@ -393,6 +394,17 @@ def test_a_bond_that_stays_is_seen(node: Node) -> None:
     node.check_restored()
 
 
+def test_a_bond_that_stays_is_seen_where_a_reload_freed_its_members(node: Node) -> None:
+    node.take("both")
+    node.machine.fails = {"ip link del": "RTNETLINK answers: Operation not permitted"}
+    with pytest.raises(Unrestored, match="bond1 is still there"):
+        node.session().give_up(JOB, True)
+    assert node.store.journal() is not None
+    node.machine.fails = {}
+    node.recover()
+    node.check_restored()
+
+
 def test_an_interface_of_another_kind_under_the_bonds_name_is_left_alone(node: Node) -> None:
     node.take("bond")
     node.machine._ip(["link", "del", "dev", "bond1"])
@@ -461,7 +473,7 @@ def test_a_death_at_any_step_of_applying(node: Node, profile: str, death: int) -
     node.check_restored()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=rounds(20, 500))
 @given(
     st.sampled_from(sorted(PROFILES)),
     st.integers(0, 80),
@@ -480,7 +492,7 @@ def test_deaths_while_recovering_too(
         made.check_restored()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=rounds(20, 500))
 @given(st.data())
 def test_refusals_and_deaths_in_any_order(data: st.DataObject) -> None:
     """The journal is there as long as anything differs, and all ends as it was."""

@@ -28,6 +28,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from campaigns import rounds
 from seatrial.nic.node import values
 from seatrial.nic.node.errors import NicError, Unrestored
 from seatrial.nic.node.policy import Policy
@@ -430,9 +431,8 @@ class ObligingNode(Node):
 
 
 LONG = settings(
-    max_examples=int(os.environ.get("SEATRIAL_EXAMPLES", "150")),
+    max_examples=rounds(40, 1000),
     stateful_step_count=40,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
 )
 TestStubbornNode = StubbornNode.TestCase

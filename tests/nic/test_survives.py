@@ -286,7 +286,7 @@ def test_the_epilog_runs_twice(fleet: Fleet, before: dict[str, str]) -> None:
         script = f"{LabPaths(fleet.lab.spec.instance).data}/libexec/epilog"
         env = {"SLURM_JOB_ID": job, "SLURM_JOB_CONSTRAINTS": "nic_many", "SLURM_JOB_UID": "2000"}
         for _ in range(2):
-            answer = fleet.lab.run([script], user="root", node=node, env=env, timeout=60)
+            answer = fleet.lab.run([script], user="root", node=node, env=env, timeout=600)
             assert answer.returncode == 0, answer.stderr
 
     fleet.each(one)

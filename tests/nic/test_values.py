@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.nic.node import values
@@ -23,14 +23,12 @@ def as_list(cpus: set[int]) -> str:
     return ",".join(str(one[0]) if len(one) == 1 else f"{one[0]}-{one[-1]}" for one in parts)
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(CPUS)
 def test_lists_of_cpus_there_and_back(cpus: set[int]) -> None:
     assert values.cpu_set(as_list(cpus)) == cpus
     assert values.cpu_set(",".join(map(str, cpus))) == cpus
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(st.sets(st.integers(0, 300)))
 def test_masks_of_cpus(cpus: set[int]) -> None:
     mask = values.cpu_mask(cpus)
@@ -40,7 +38,6 @@ def test_masks_of_cpus(cpus: set[int]) -> None:
     assert {cpu for cpu in range(301) if number >> cpu & 1} == cpus
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(CPUS, st.integers(0, 3))
 def test_the_same_cpus_written_otherwise(cpus: set[int], groups: int) -> None:
     padded = "00000000," * groups + values.cpu_mask(cpus)

@@ -47,7 +47,7 @@ def start(stack, transport, program, *arguments, ranks=2, env=None):
         env={**given, "HOME": os.environ.get("HOME", "/")},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
 
 

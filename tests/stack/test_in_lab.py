@@ -64,7 +64,7 @@ def test_program_under_transport(real_stack, lab, transport, program):
         [*command, *part.launcher, *part.programs[program], *arguments.split()],
         env=env,
         cwd=folder,
-        timeout=90,
+        timeout=600,
         check=False,
     )
     said = done.stdout + done.stderr
@@ -82,7 +82,7 @@ def test_module_gives_the_transport_to_a_user(real_stack, lab, transport):
     program = real_stack.programs(transport)["npb_is"][0]
     launcher = " ".join(real_stack.transports[transport].launcher)
     run = f"srun -w n1,n2 -N2 -n2 {launcher} {program} 2 S"
-    done = lab.run(["bash", "-c", f"{use} && {run}"], timeout=60)
+    done = lab.run(["bash", "-c", f"{use} && {run}"], timeout=600)
     assert "SUCCESSFUL" in done.stdout
     other = "mpich-ofi" if transport == "openmpi-tcp" else "openmpi-tcp"
     script = f"{use} && module load {other} && module list 2>&1"

@@ -21,7 +21,7 @@ from seatrial.errors import LabError
 from seatrial.lab import faults
 from seatrial.results.record import read_results
 
-pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 
 
 def verdicts(results, check, transport):

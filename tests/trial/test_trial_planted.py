@@ -15,7 +15,7 @@ from seatrial.results.record import read_results
 from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
 
-pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 LINKS = """
 schema: 1
 requirements:

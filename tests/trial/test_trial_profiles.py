@@ -40,7 +40,7 @@ from seatrial.trial.allocation import Allocation
 from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
 
-pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 REFRAME = str(Path(sys.prefix) / "bin" / "reframe")
 ON_ETH1 = {"networks": ["test"], "transports": ["tcp", "mpich-ofi"]}
 PROFILES = {
@@ -480,7 +480,7 @@ def test_plain_reframe_asks_for_the_profile_itself(site_of, lab, workplace):
         REFRAME, "-C", str(file.with_name("settings.py")), "-c", str(CHECKOUT / "reframe-checks"),
         "--system=plain-profile:compute_jumbo", "--keep-stage-files", "-r",
     ]  # fmt: skip
-    done = lab.run(command, cwd=home, timeout=120)
+    done = lab.run(command, cwd=home, timeout=600)
     said = done.stdout + done.stderr
     assert re.search(r"PASSED.*Ran 1/1 test case", said), said[-3000:]
     (script,) = Path(home, "stage").rglob("compute_jumbo/**/rfm_job.sh")

@@ -157,18 +157,22 @@ def meanwhile(*deeds: Callable[[], None]):
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     yield
-    thread.join(timeout=60)
+    thread.join(timeout=600 * PATIENCE)
     if errors:
         raise errors[0]
     assert not thread.is_alive()
 
 
-#: until a trial has its first job: ReFrame starts by itself, which takes long on a busy machine
-START_S = 90
+#: a machine with ten times as much to do as it has cores
+PATIENCE = 10
+#: until a trial has its first job: ReFrame starts by itself
+START_S = 20
 
 
 def until(condition: Callable[[], Any], timeout: float, what: str) -> Any:
-    """What ``condition`` gives once that is true; fails after ``timeout`` s."""
+    """What ``condition`` gives once that is true. Fails after ``timeout`` s, which is what an idle
+    machine takes at most, and PATIENCE times that on a busy one."""
+    timeout *= PATIENCE
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         found = condition()

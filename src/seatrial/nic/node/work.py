@@ -223,6 +223,10 @@ class Work:
             trouble += self.put_back_one(interface, part["before"], said, part.get("hidden"))
             if "link" in part:
                 trouble += self._put_back_link(interface, part["link"], said)
+        # Members that a driver reload has freed no longer name a bond that could not be removed.
+        for bond in _bonds(parts):
+            if self.nic.exists(bond["name"]):
+                trouble.append("bond: %s is still there" % bond["name"])
         node = journal["node"]["before"]
         self.try_all(changes.of_node(node, self.nic.read_node()), said)
         for left in values.to_put_back(node, self.nic.read_node()):
