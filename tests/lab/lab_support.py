@@ -26,11 +26,10 @@ def job_state(lab: Lab, job: str) -> str:
 def wait_for(condition: Callable[[], bool], timeout: float, what: str) -> float:
     """Wait until a condition holds; returns the seconds it took. Fails after ``timeout``, which is
     what an idle machine takes at most, and PATIENCE times that on a busy one."""
+    timeout *= PATIENCE
     begun = time.monotonic()
     while not condition():
-        assert time.monotonic() - begun < PATIENCE * timeout, (
-            f"not in {PATIENCE * timeout} s: {what}"
-        )
+        assert time.monotonic() - begun < timeout, f"not in {timeout} s: {what}"
         time.sleep(0.05)
     return time.monotonic() - begun
 

@@ -157,7 +157,7 @@ def meanwhile(*deeds: Callable[[], None]):
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     yield
-    thread.join(timeout=600 * PATIENCE)
+    thread.join(timeout=60 * PATIENCE)
     if errors:
         raise errors[0]
     assert not thread.is_alive()
