@@ -18,12 +18,15 @@ import os
 import signal
 import subprocess
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from campaigns import NIGHTLY, rounds
+from labs import plain, running
 from seatrial.errors import SeatrialError
+from seatrial.lab.engine import Lab
 from seatrial.lab.programs import check_machine, check_root
 from seatrial.site.load import CHECKOUT
 from seatrial.stack import load_stack
@@ -66,6 +69,13 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("seatrial")
 
 
+@pytest.fixture(scope="session")
+def plain_lab() -> Iterator[Lab]:
+    """A lab with Slurm's accounting, of which the tests of several folders have need."""
+    with running(plain()) as lab:
+        yield lab
+
+
 @functools.cache
 def missing(marker: str) -> str:
     """Why tests with a marker cannot run here; empty where they can."""
@@ -95,7 +105,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("spack") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(3600))  # the first one has Spack itself set up
         if any(item.get_closest_marker(name) for name in ("slurm", "spack")):
-            item.add_marker(pytest.mark.xdist_group(item.path.parent.name))
+            shared = "plain_lab" in getattr(item, "fixturenames", ())
+            group = "plain_lab" if shared else item.path.parent.name
+            item.add_marker(pytest.mark.xdist_group(group))
     if hasattr(config, "workerinput"):
         items.sort(key=turn)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import re
 import subprocess
 import time
@@ -13,11 +12,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from labs import own_name, running
 from seatrial.cli import main
-from seatrial.lab import processes, state
 from seatrial.lab.adapter import spec_for_site
 from seatrial.lab.engine import Lab
-from seatrial.lab.spec import LabSpec
 from seatrial.site.load import CHECKOUT
 from seatrial.slurm.lab import lab_layout
 
@@ -39,22 +37,14 @@ Nic = Callable[..., Said]
 def lab() -> Iterator[Lab]:
     """The lab of the site 'lab'. Its nodes do not check their health by themselves: the tests do
     by hand to their interfaces what would drain them."""
-    for name in state.instances():
-        found = re.fullmatch(r"tn(\d+)", name)
-        if found and not processes.is_alive(int(found[1])):
-            Lab(LabSpec(instance=name)).down()
-    spec = spec_for_site("lab", f"tn{os.getpid()}")
+    spec = spec_for_site("lab", own_name("nic"))
     seconds = lab_layout(spec.instance).health_interval_s
     files = {
         path: text.replace(f"HealthCheckInterval={seconds}", "HealthCheckInterval=0")
         for path, text in spec.files.items()
     }
-    shared = Lab(dataclasses.replace(spec, accounting=False, files=files))
-    try:
-        shared.up()
+    with running(dataclasses.replace(spec, accounting=False, files=files)) as shared:
         yield shared
-    finally:
-        shared.down()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ NIC is not tested here.
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from pathlib import Path
@@ -17,30 +16,18 @@ from job_support import CASES, harbour, rendered
 from seatrial.errors import LabError
 from seatrial.job import submit
 from seatrial.job.request import Surroundings
-from seatrial.lab.engine import Lab
-from seatrial.lab.spec import LabSpec
 from seatrial.stack import load_stack
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm]
-INSTANCE = f"t{os.getpid()}_job"
-FEATURES = ("nic_low_latency", "nic_cpu_saving")
 NAMES = [
     "two words", "it's", 'say "aye"', "back\\slash \\", "#no comment", "$(reboot) `id` $HOME", "*",
     "-N9", "é%x", "\\'", "a=b;c|d&",
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def lab():
-    features = {f"n{i}": FEATURES for i in (1, 2, 3)} | {"n4": (*FEATURES, "nic_old_only")}
-    one = Lab(
-        LabSpec(instance=INSTANCE, accounting=False, partitions=("compute",), features=features)
-    )
-    one.up()
-    try:
-        yield one
-    finally:
-        one.down()
+@pytest.fixture
+def lab(plain_lab):
+    return plain_lab
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -72,11 +59,11 @@ def test_sbatch_reads_directives_as_they_were_given(lab):
 
 def test_submit_goes_to_the_login_node(lab):
     site = harbour().model_copy(update={"lab": object()})
-    said = submit.submit(site, rendered("npb"), ["--test-only"], INSTANCE)
+    said = submit.submit(site, rendered("npb"), ["--test-only"], lab.spec.instance)
     assert "to start at" in said
     text = rendered("npb").replace("--partition=compute", "--partition=nowhere")
     with pytest.raises(LabError, match=r"refused the job.*partition"):
-        submit.submit(site, text, ["--test-only"], INSTANCE)
+        submit.submit(site, text, ["--test-only"], lab.spec.instance)
 
 
 # -- programs that really run

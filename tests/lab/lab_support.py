@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from labs import own_name
 from seatrial.lab import processes
 from seatrial.lab.engine import Lab
 
 #: a machine with ten times as much to do as it has cores
 PATIENCE = 10
-SESSION = f"t{os.getpid()}"
+SESSION = own_name()
 
 
 def job_state(lab: Lab, job: str) -> str:

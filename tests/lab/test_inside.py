@@ -43,7 +43,7 @@ def test_jobs_run_as_the_user_on_nodes_with_own_names(lab: Lab) -> None:
 
 
 def test_features_and_licenses_reach_slurm(lab: Lab) -> None:
-    out = lab.run(["srun", "-C", "nic_lowlat", "hostname"], check=True, timeout=600)
+    out = lab.run(["srun", "-C", "fast", "hostname"], check=True, timeout=600)
     assert out.stdout == "n1\n"
     assert "cores" in lab.run(["scontrol", "show", "licenses"]).stdout
 

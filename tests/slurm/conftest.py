@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Iterator
 
 import pytest
 from slurm_support import HARBOUR
 
-from seatrial.lab import processes, state
+from labs import own_name, running
 from seatrial.lab.adapter import lab_spec
 from seatrial.lab.engine import Lab
-from seatrial.lab.spec import LabSpec
 from seatrial.site.load import load_site
 from seatrial.site.model import Site
 from seatrial.slurm.layout import Layout
@@ -37,13 +34,5 @@ def policy(site: Site, layout: Layout) -> dict:
 @pytest.fixture(scope="session")
 def lab(site: Site) -> Iterator[Lab]:
     """The lab of the site, with its profiles; shared by all tests."""
-    for name in state.instances():
-        found = re.fullmatch(r"s(\d+)", name)
-        if found and not processes.is_alive(int(found[1])):
-            Lab(LabSpec(instance=name)).down()
-    shared = Lab(lab_spec(site, f"s{os.getpid()}"))
-    try:
-        shared.up()
+    with running(lab_spec(site, own_name("slurm"))) as shared:
         yield shared
-    finally:
-        shared.down()

@@ -8,8 +8,6 @@ import re
 
 import pytest
 
-from seatrial.lab.engine import Lab
-from seatrial.lab.spec import LabSpec
 from seatrial.stack.hpccinf import render
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
@@ -29,14 +27,9 @@ PROGRAMS = {
 }
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab(LabSpec(instance="stacktest", accounting=False))
-    lab.up()
-    try:
-        yield lab
-    finally:
-        lab.down()
+@pytest.fixture
+def lab(plain_lab):
+    return plain_lab
 
 
 def crossed(lab, interface="eth1"):
@@ -53,7 +46,7 @@ def test_program_under_transport(real_stack, lab, transport, program):
     part = real_stack.transport(transport, "eth1", "10.73.1.0/24")
     fields = {"report_file": "stderr", "report_fd": "2"}
     env = {name: value.format_map(fields) for name, value in part.env.items()}
-    folder = f"/var/lib/seatrial/stacktest/home/{transport}-{program}"
+    folder = f"{lab.paths.home}/{transport}-{program}"
     lab.run(["mkdir", "-p", folder])
     if program == "hpcc":
         env["OMP_NUM_THREADS"] = "1"

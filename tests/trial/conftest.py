@@ -9,22 +9,13 @@ from pathlib import Path
 import pytest
 from trial_support import SESSION, Silent, all_jobs, until
 
-from seatrial.lab import processes, state
+from labs import running
 from seatrial.lab.adapter import LabMachine, lab_spec
 from seatrial.lab.engine import Lab
-from seatrial.lab.spec import LabSpec
 from seatrial.results.record import Results
 from seatrial.site.load import load_site, site_file
 from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
-
-
-def _clear_dead_sessions() -> None:
-    """Labs of test sessions that were killed: their instance names carry the process id."""
-    for name in state.instances():
-        found = re.fullmatch(r"tt(\d+)(_.*)?", name)
-        if found and not processes.is_alive(int(found[1])):
-            Lab(LabSpec(instance=name)).down()
 
 
 @pytest.fixture(scope="session")
@@ -38,13 +29,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def trial_lab(workplace: Path) -> Iterator[Lab]:
     """The lab of the site 'lab'; a test that breaks it must mend it."""
-    _clear_dead_sessions()
-    lab = Lab(lab_spec(load_site(site_file("lab")), SESSION))
-    try:
-        lab.up()
+    with running(lab_spec(load_site(site_file("lab")), SESSION)) as lab:
         yield lab
-    finally:
-        lab.down()
 
 
 @pytest.fixture

@@ -30,9 +30,9 @@ from trial_support import (
     until,
 )
 
+from labs import running
 from seatrial.lab import faults
 from seatrial.lab.adapter import LabMachine, lab_spec
-from seatrial.lab.engine import Lab
 from seatrial.results.record import read_results
 from seatrial.site.load import CHECKOUT, load_site
 from seatrial.trial import allocation
@@ -80,12 +80,8 @@ def site_of(workplace):
 @pytest.fixture(scope="module")
 def lab(workplace, site_of):
     file = site_of("lab-of-profiles", {"stream": SMALL["stream"]})
-    lab = Lab(lab_spec(load_site(file), f"{SESSION}_p"))
-    try:
-        lab.up()
+    with running(lab_spec(load_site(file), f"{SESSION}_p")) as lab:
         yield lab
-    finally:
-        lab.down()
 
 
 @pytest.fixture

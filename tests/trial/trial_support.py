@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -12,12 +11,13 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from labs import own_name
 from seatrial.lab.engine import Lab
 from seatrial.results.record import Results, Run
 from seatrial.site.load import CHECKOUT
 from seatrial.stack import load_stack
 
-SESSION = f"tt{os.getpid()}"
+SESSION = own_name("trial")
 LAB_SITE = CHECKOUT / "site-configs" / "lab"
 MPI = ["openmpi-tcp", "openmpi-ucx", "openmpi-ofi", "mpich-ucx", "mpich-ofi", "intelmpi-tcp"]
 #: the smallest that still prove their path
