@@ -5,11 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from seatrial.lab.virtual.engine import VirtualLab
-from seatrial.lab.virtual.machine import VirtualMachine
-from seatrial.results.record import Results, Run
-from seatrial.trial.plan import Selection
-from seatrial.trial.run import run_trial
+from seatrial.results.record import Results
 
 #: two nodes with an igb card each
 SMALL = """\
@@ -74,12 +70,6 @@ nic_profiles:
     coalescing: {rx_usecs: 0}
     egress_rate: 200 Mbit/s
     bonding: {mode: balance-rr, members: [eth1, eth2]}
-  alone:
-    description: one of two cards
-    node_classes: [pair]
-    networks: [test]
-    coalescing: {rx_usecs: 0}
-    egress_rate: 200 Mbit/s
   function-125:
     description: a virtual function
     node_classes: [function]
@@ -99,7 +89,7 @@ transports: {}
 benchmarks:
   netpipe: {max_bytes: 64, repetitions: 30, time_limit_s: 300,
             profiles: ["igb-*", "function-*", parameters]}
-  stream: {total_bytes: 16 MiB, time_limit_s: 300, profiles: [bonded, alone]}
+  stream: {total_bytes: 16 MiB, time_limit_s: 300, profiles: [bonded]}
 trial: {repeats: 1, confirm: 2, profiles: ["*"]}
 """
 NO_REQUIREMENTS = "schema: 1\nrequirements: []\n"
@@ -114,25 +104,15 @@ def write_site(folder: Path, text: str = SMALL, requirements: str = NO_REQUIREME
     return place / "site.yaml"
 
 
-def tried(lab: VirtualLab, file: Path, trials: Path, *profiles: str) -> Results:
-    """A trial of these profiles in which everything ran."""
-    trials.mkdir()
-    lab.add_bind(trials)
-    selection = Selection(profiles=profiles)
-    results = run_trial(file, selection, VirtualMachine(lab), Silent(), trials)
-    assert [f"{run.case.id}: {run.reason}" for run in results.runs if run.outcome != "ran"] == []
-    return results
-
-
-def figure(runs: list[Run], check: str, profile: str, metric: str) -> float:
-    """The last run's."""
+def figures(results: Results, check: str, profile: str, metric: str) -> list[float]:
+    """Of each run of the case."""
     return [
         one.value
-        for run in runs
+        for run in results.runs
         if (run.case.check, run.case.profile) == (check, profile)
         for one in run.metrics
         if one.metric == metric
-    ][-1]
+    ]
 
 
 class Silent:
