@@ -79,11 +79,6 @@ def test_the_choice_of_tests_is_the_one_of_the_lab():
 
 
 @needs_spack
-def test_audit(spack):
-    done = spack("audit", "packages", "hpcc")
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.fixture(scope="module")
 def found(spack, tmp_path_factory):
     folder = tmp_path_factory.mktemp("hpcc")
