@@ -6,12 +6,11 @@ from pathlib import Path
 import reframe as rfm
 from reframe.core.builtins import parameter
 
+from seatrial.benchmarks import hpcc, hpl, programs
+from seatrial.benchmarks.parsing import ParseError, higher
 from seatrial.checks import context
 from seatrial.checks.base import Check, Step
 from seatrial.checks.evidence import node_files
-from seatrial.results.parsers import hpcc, hpl
-from seatrial.results.parsers.base import ParseError, higher
-from seatrial.site import programs
 from seatrial.stack.hpccinf import grid, render
 
 

@@ -28,8 +28,8 @@ import nic_trial
 import typer
 from rich.console import Console
 
+from seatrial.base.errors import SeatrialError
 from seatrial.cli.provision import provision_lab
-from seatrial.errors import SeatrialError
 from seatrial.site.load import site_file
 from seatrial.trial.host import host_facts, version_with_commit
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from virtual_support import SITE, Silent, write_site
 
-from seatrial.lab.virtual.engine import VirtualLab
-from seatrial.lab.virtual.machine import VirtualMachine
-from seatrial.lab.virtual.site import virtual_spec
 from seatrial.results.record import Results
 from seatrial.site.load import load_site
 from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
+from seatrial_lab.virtual.engine import VirtualLab
+from seatrial_lab.virtual.machine import VirtualMachine
+from seatrial_lab.virtual.site import virtual_spec
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(1200)]
 

@@ -14,7 +14,7 @@ from trial_maker import (
     verdict,
 )
 
-from seatrial.errors import InputError
+from seatrial.base.errors import InputError
 from seatrial.results.baseline import Baseline, make_baseline
 from seatrial.results.record import Case, Results
 from seatrial.results.requirements import load_requirements

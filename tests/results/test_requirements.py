@@ -1,7 +1,7 @@
 import pytest
 from trial_maker import IMB, NETPIPE, requirements
 
-from seatrial.errors import InputError
+from seatrial.base.errors import InputError
 from seatrial.results.record import Case
 from seatrial.results.requirements import load_requirements
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from seatrial import yamlfile
+from seatrial.base import yamlfile
 from seatrial.results.judge import conclude, judge
 from seatrial.results.record import Case, Job, Judgement, Metric, PathProof, Results, Run, Trial
 from seatrial.results.requirements import Document, Requirements, build

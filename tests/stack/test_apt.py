@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
 from seatrial.stack import apt
 from seatrial.stack.packages import SourceArchive
 

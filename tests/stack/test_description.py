@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from seatrial.errors import InputError, LabError
+from seatrial.base.errors import InputError, LabError
 from seatrial.stack import describe, modules
 from seatrial.stack.model import Transport, read
 from seatrial.stack.packages import RELEASES

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.errors import InputError
+from seatrial.base.errors import InputError
 from seatrial.stack.hpccinf import grid, render
 
 

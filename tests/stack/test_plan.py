@@ -2,7 +2,7 @@
 
 import pytest
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
 from seatrial.stack import apt, machine, provision
 from seatrial.stack.packages import RELEASES
 

@@ -9,16 +9,16 @@ from dataclasses import replace
 import pytest
 from trial_support import SMALL, Silent, make_site
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
+from seatrial.checks import configuration
 from seatrial.results.record import Case, Job, Run
-from seatrial.site import reframe as configuration
 from seatrial.site.load import load_site
 from seatrial.site.model import Lab
 from seatrial.trial import allocation
 from seatrial.trial.allocation import Allocation, held
 from seatrial.trial.collect import collect
 from seatrial.trial.machine import ThisMachine
-from seatrial.trial.reframe import reframe_command, report_file, variables
+from seatrial.trial.reframe_run import reframe_command, report_file, variables
 from seatrial.trial.rounds import run_rounds
 from seatrial.trial.run import plain
 from seatrial.trial.session import Session

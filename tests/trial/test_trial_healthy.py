@@ -14,15 +14,15 @@ import pytest
 import typer
 from trial_support import MPI, SMALL, Silent, make_site, run_of
 
+from seatrial.base.errors import EXIT_ACCEPTED, EXIT_INCOMPLETE, EXIT_REJECTED
+from seatrial.base.paths import CHECKOUT
 from seatrial.cli.trial import VERDICT_CODES, baseline, judge_again, report
-from seatrial.errors import EXIT_ACCEPTED, EXIT_INCOMPLETE, EXIT_REJECTED
-from seatrial.lab.adapter import LabMachine
 from seatrial.results.record import RESULTS_FILE, read_results, write_results
 from seatrial.results.requirements import load_requirements
-from seatrial.site.load import CHECKOUT
 from seatrial.stack import load_stack
 from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
+from seatrial_lab.adapter import LabMachine
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(180)]
 REFRAME = str(Path(sys.prefix) / "bin" / "reframe")

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from trial_support import MPI, make_site
 
-from seatrial import yamlfile
-from seatrial.errors import InputError
+from seatrial.base import yamlfile
+from seatrial.base.errors import InputError
 from seatrial.results.record import Case, Job, Judgement, Run, Trial
 from seatrial.results.record import Requirement as RequirementRecord
 from seatrial.results.requirements import Document, Requirements, build
 from seatrial.site.load import load_site
 from seatrial.stack.model import Blas, Stack, Transport
-from seatrial.trial.confirm import doubtful, places
 from seatrial.trial.plan import Selection, not_offered, planned, select
+from seatrial.trial.rerun import doubtful, places
 
 MPI_PROGRAMS = ("netpipe", "imb", "osu_latency", "hpcc", "npb_is", "npb_ep")
 
@@ -206,7 +206,7 @@ def test_what_the_stack_cannot_give_is_said(site, stack):
 
 def test_reframe_is_offered_exactly_what_is_planned(site, stack, monkeypatch, tmp_path):
     """What is not selected has no feature, so that ReFrame does not run it either."""
-    from seatrial.site import reframe
+    from seatrial.checks import configuration as reframe
 
     monkeypatch.setattr(reframe, "load_stack", lambda site: stack)
     chosen = select(site, Selection(checks=("netpipe", "stream"), transports=("mpich-ofi",)))

@@ -8,12 +8,12 @@ import signal
 import pytest
 from trial_support import SMALL, Resuming, Silent, make_site, run_of
 
-from seatrial.lab import faults
-from seatrial.lab.adapter import LabMachine
-from seatrial.lab.engine import Lab
 from seatrial.results.record import read_results
 from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
+from seatrial_lab.adapter import LabMachine
+from seatrial_lab.native import faults
+from seatrial_lab.native.engine import Lab
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(120)]
 LINKS = """

@@ -30,15 +30,16 @@ from trial_support import (
     until,
 )
 
-from seatrial.lab import faults
-from seatrial.lab.adapter import LabMachine, lab_spec
-from seatrial.lab.engine import Lab
+from seatrial.base.paths import CHECKOUT
 from seatrial.results.record import read_results
-from seatrial.site.load import CHECKOUT, load_site
+from seatrial.site.load import load_site
 from seatrial.trial import allocation
 from seatrial.trial.allocation import Allocation
 from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
+from seatrial_lab.adapter import LabMachine, lab_spec
+from seatrial_lab.native import faults
+from seatrial_lab.native.engine import Lab
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(300)]
 REFRAME = str(Path(sys.prefix) / "bin" / "reframe")

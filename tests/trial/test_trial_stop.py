@@ -12,10 +12,10 @@ from trial_support import Silent, make_site
 
 from seatrial.results.record import Case
 from seatrial.site.load import load_site
-from seatrial.trial import reframe as runner
+from seatrial.trial import reframe_run as runner
 from seatrial.trial import run
 from seatrial.trial.machine import ThisMachine
-from seatrial.trial.reframe import report_file, run_reframe
+from seatrial.trial.reframe_run import report_file, run_reframe
 from seatrial.trial.session import Session
 
 REPORT = "reframe-report.json"

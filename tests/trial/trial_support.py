@@ -12,10 +12,10 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from seatrial.lab.engine import Lab
+from seatrial.base.paths import CHECKOUT
 from seatrial.results.record import Results, Run
-from seatrial.site.load import CHECKOUT
 from seatrial.stack import load_stack
+from seatrial_lab.native.engine import Lab
 
 SESSION = f"tt{os.getpid()}"
 LAB_SITE = CHECKOUT / "site-configs" / "lab"

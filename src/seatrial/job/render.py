@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from jinja2 import TemplateError
 
-from seatrial.errors import InputError
+from seatrial.base.errors import InputError
 from seatrial.job import hpl, rails, reasons, script
 from seatrial.job.header import FOLDER, SUFFIX
 from seatrial.job.plan import Plan

@@ -32,8 +32,8 @@ from typing import Literal
 
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from seatrial import yamlfile
-from seatrial.errors import InputError, Problem
+from seatrial.base import yamlfile
+from seatrial.base.errors import InputError, Problem
 from seatrial.results import statistics
 from seatrial.results.judge import Figure, collect, judge, number
 from seatrial.results.record import Case, Results

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from seatrial.errors import InputError, Problem
+from seatrial.base.errors import InputError, Problem
 
 SCHEMA = 1
 RESULTS_FILE = "results.jsonl"

@@ -1,7 +1,7 @@
 """The shape of ``site-configs/<site>/site.yaml``: one cluster, as data.
 
 Holds names, types and what must agree inside one file. It reads no file (see
-``seatrial.site.load``) and knows nothing of ReFrame (see ``seatrial.site.reframe``).
+``seatrial.site.load``) and knows nothing of ReFrame (see ``seatrial.checks.configuration``).
 """
 
 from __future__ import annotations
@@ -12,18 +12,9 @@ from typing import Annotated, Literal
 from ClusterShell.NodeSet import NodeSet
 from pydantic import Field, model_validator
 
+from seatrial.base.fields import Address, Interface, Model, Name, NodeList, Size, Subnet, matching
+from seatrial.base.yamlfile import Fault
 from seatrial.nic.profile import DataPath, NicProfile, default_feature
-from seatrial.site.fields import (
-    Address,
-    Interface,
-    Model,
-    Name,
-    NodeList,
-    Size,
-    Subnet,
-    matching,
-)
-from seatrial.yamlfile import Fault
 
 AbsoluteFolder = Annotated[
     str, *matching(r"/[^\0\n]*", "an absolute path", "write for example /opt/spack")

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
 from seatrial.stack import apt, machine, modules, pypi
 from seatrial.stack.describe import describe
 from seatrial.stack.model import FILE, Stack, read

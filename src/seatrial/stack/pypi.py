@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
 from seatrial.stack.run import run
 
 HERE = Path(__file__).parent

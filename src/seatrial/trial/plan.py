@@ -9,19 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from seatrial.errors import InputError
+from seatrial.base.errors import InputError
+from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
+from seatrial.base.suggest import suggest, unmatched
+from seatrial.benchmarks.programs import available, wanted
+from seatrial.checks.configuration import WITHOUT_MPI, enabled, environment_names, matching, offered
 from seatrial.nic.fit import tried
 from seatrial.results.record import Case
-from seatrial.site.agree import NO_TRANSPORT, PLAIN_SOCKETS, suggest, unmatched
 from seatrial.site.model import HPL, Benchmark, Site
-from seatrial.site.programs import available, wanted
-from seatrial.site.reframe import (
-    WITHOUT_MPI,
-    enabled,
-    environment_names,
-    matching,
-    offered,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)

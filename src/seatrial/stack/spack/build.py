@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seatrial.errors import LabError
-from seatrial.site.load import CHECKOUT
+from seatrial.base.errors import LabError
+from seatrial.base.paths import CHECKOUT
 from seatrial.stack.files import digest
 from seatrial.stack.run import TAIL
 from seatrial.stack.spack import install

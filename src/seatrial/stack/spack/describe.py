@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
 from seatrial.stack import machine
 from seatrial.stack.files import digest, sha256
 from seatrial.stack.model import Blas, Package, SpackFacts, Stack, Transport, read

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
 from seatrial.stack.files import fresh, replace
 from seatrial.stack.run import run
 from seatrial.stack.spack.lock import locked

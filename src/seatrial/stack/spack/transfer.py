@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
 from seatrial.stack.run import run
 from seatrial.stack.spack import build, install, scope
 from seatrial.stack.spack.places import Places

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
 from seatrial.stack.files import fresh, unpack_wheel_data
 from seatrial.stack.run import run
 
