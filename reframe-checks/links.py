@@ -13,10 +13,10 @@ from seatrial.checks.base import PORT, Check, Step, text_of
 @rfm.simple_test
 class Pairs(Check):
     descr = "NetPIPE between all pairs of nodes, in one allocation"
-    benchmark = "pairs"
-    valid_systems = ["+pairs"]
-    valid_prog_environs = ["+pairs"]
-    num_nodes = parameter(context.node_counts("pairs"))
+    benchmark = "links"
+    valid_systems = ["+links"]
+    valid_prog_environs = ["+links"]
+    num_nodes = parameter(context.node_counts("links"))
 
     def steps(self):
         steps = []

@@ -11,10 +11,10 @@ from seatrial.checks.base import PORT, Check, Step
 @rfm.simple_test
 class Stream(Check):
     descr = "iperf3 between two nodes"
-    benchmark = "stream"
-    valid_systems = ["+stream"]
-    valid_prog_environs = ["+stream"]
-    num_nodes = parameter(context.node_counts("stream"))
+    benchmark = "tcp_stream"
+    valid_systems = ["+tcp_stream"]
+    valid_prog_environs = ["+tcp_stream"]
+    num_nodes = parameter(context.node_counts("tcp_stream"))
     tells_activity = True
 
     def steps(self):
@@ -26,7 +26,7 @@ class Stream(Check):
             *self.program("iperf3"), "-c", "{address}", "-p", str(PORT), "-J",
             *length, "-l", str(settings.message_bytes),
         ]  # fmt: skip
-        return [Step("stream", self.pair("stream", server, client, PORT), nodes=2)]
+        return [Step("tcp_stream", self.pair("tcp_stream", server, client, PORT), nodes=2)]
 
     def parse(self, step, folder):
-        return iperf3.parse((folder / "stream.out").read_text(errors="replace"))
+        return iperf3.parse((folder / "tcp_stream.out").read_text(errors="replace"))

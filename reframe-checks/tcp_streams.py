@@ -11,10 +11,10 @@ from seatrial.checks.base import NODE_PYTHON, PORT, Check, Step
 @rfm.simple_test
 class MultiStream(Check):
     descr = "iperf3 streams at once between two nodes"
-    benchmark = "multi_stream"
-    valid_systems = ["+multi_stream"]
-    valid_prog_environs = ["+multi_stream"]
-    num_nodes = parameter(context.node_counts("multi_stream"))
+    benchmark = "tcp_streams"
+    valid_systems = ["+tcp_streams"]
+    valid_prog_environs = ["+tcp_streams"]
+    num_nodes = parameter(context.node_counts("tcp_streams"))
 
     def steps(self):
         networks = context.site().networks

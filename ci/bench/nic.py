@@ -40,7 +40,7 @@ SMALL, LARGE = "jumbo", "bulk"
 NODES = (1, 2, 4, 8, 16)
 JOBS = (1, 2, 4, 8)
 TRIED = ["jumbo", "multi-queue"]
-CHECKS = ["netpipe", "stream"]
+CHECKS = ["netpipe", "tcp_stream"]
 #: tables are wide; what is not a terminal has no width of its own
 WIDTH = None if sys.stdout.isatty() else 120
 out = Console(highlight=False, soft_wrap=True, width=WIDTH)

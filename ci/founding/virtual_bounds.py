@@ -47,8 +47,8 @@ MARK = "  # these did not repeat, as ci/founding/virtual_bounds.py found\n"
 TRIALS = 2
 JUDGED = {
     "netpipe": ("latency_us", "bandwidth_MB_s"),
-    "stream": ("bandwidth_MB_s", "cpu_sender_percent", "cpu_receiver_percent"),
-    "multi_stream": ("bandwidth_MB_s", "slowest_stream_MB_s"),
+    "tcp_stream": ("bandwidth_MB_s", "cpu_sender_percent", "cpu_receiver_percent"),
+    "tcp_streams": ("bandwidth_MB_s", "slowest_stream_MB_s"),
     "imb": ("pingpong_latency_us", "pingpong_bandwidth_MB_s", "allreduce_*", "alltoall_*"),
     "npb": ("mops",),
     "hpl": ("hpl_GFLOPS", "dgemm_GFLOPS"),

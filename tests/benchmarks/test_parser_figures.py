@@ -33,7 +33,7 @@ def test_netpipe_tcp() -> None:
     assert found.value("latency_us") == 6.20
     # 59797.51 Mbps of 2^20 bit/s
     assert found.value("bandwidth_MB_s") == pytest.approx(59797.51 * 2**20 / 8e6)
-    assert found.value("half_bandwidth_B") == pytest.approx(18025.7186, abs=1e-3)
+    assert found.value("n_half_B") == pytest.approx(18025.7186, abs=1e-3)
     assert found.facts["sizes"] == 82
     assert [curve.y_name for curve in found.curves] == ["latency", "bandwidth"]
     assert found.curves[0].points[0] == (1, 6.20)

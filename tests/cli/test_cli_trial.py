@@ -110,7 +110,7 @@ def test_wrong_site_file(here, tmp_path, old, new, where, what):
         (["--check", "netpip"], "did you mean 'netpipe'?"),
         (["--transport", "openmpi-tpc"], "did you mean 'openmpi-tcp'?"),
         (["--repeats", "0"], "--repeats"),
-        (["--check", "pairs", "--transport", "mpich-ofi"], "nothing to run"),
+        (["--check", "links", "--transport", "mpich-ofi"], "nothing to run"),
         (["--no-such-option"], "--no-such-option"),
         (["--output", "/proc/1/here"], "/proc/1/here"),
     ],

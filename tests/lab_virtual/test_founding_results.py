@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mar
 PROFILES = ("igb-off", "igb-125")
 SELECTIONS = (
     Selection(("netpipe",), profiles=PROFILES),
-    Selection(("stream",), profiles=("igb-gigabit", "igb-gigabit-125")),
+    Selection(("tcp_stream",), profiles=("igb-gigabit", "igb-gigabit-125")),
     Selection(("npb",), profiles=PROFILES, transports=("openmpi-tcp",)),
 )
 FINDINGS = (

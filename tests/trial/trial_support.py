@@ -24,8 +24,8 @@ MPI = ["openmpi-tcp", "openmpi-ucx", "openmpi-ofi", "mpich-ucx", "mpich-ofi", "i
 SMALL: dict[str, dict[str, Any]] = {
     "netpipe": {"max_bytes": 1024, "repetitions": 10, "time_limit_s": 20},
     "hpl": {"blas": ["openblas"], "size": 200, "block": 32},
-    "stream": {"seconds": 1},
-    "pairs": {"nodes": [4], "max_bytes": "64 KiB", "repetitions": 20},
+    "tcp_stream": {"seconds": 1},
+    "links": {"nodes": [4], "max_bytes": "64 KiB", "repetitions": 20},
     "node_compute": {"nodes": [4], "problem_class": "S", "runs": 1},
 }
 ALL_INFORMATIVE = 'schema: 1\ninformative:\n  - {select: {}, metric: "*", reason: a test}\n'

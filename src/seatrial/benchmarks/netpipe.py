@@ -61,7 +61,7 @@ def parse(text: str, upper: int = DEFAULT_UPPER) -> Parsed:
     """Read a whole NetPIPE run; ``upper`` is what was given to it as -u (bytes).
 
     Metrics: ``latency_us``, half the round trip at the smallest size;
-    ``bandwidth_MB_s``, the highest of all sizes; ``half_bandwidth_B``, N1/2, see
+    ``bandwidth_MB_s``, the highest of all sizes; ``n_half_B``, N1/2, see
     :func:`half_bandwidth`. Curves ``netpipe`` of latency and of bandwidth.
 
     ``moved_bytes`` is the sum over the table of 2 x bytes x times x TRIALS: in each
@@ -125,7 +125,7 @@ def parse(text: str, upper: int = DEFAULT_UPPER) -> Parsed:
         metrics=[
             lower("latency_us", latency[0][1], "us"),
             higher("bandwidth_MB_s", max(y for _, y in bandwidth), "MB/s"),
-            lower("half_bandwidth_B", half_bandwidth(bandwidth), "B"),
+            lower("n_half_B", half_bandwidth(bandwidth), "B"),
         ],
         curves=[latency_curve("netpipe", latency), bandwidth_curve("netpipe", bandwidth)],
         facts={

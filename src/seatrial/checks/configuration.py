@@ -28,9 +28,9 @@ from seatrial.stack import Stack, load_stack
 CHECKS = CHECKOUT / "reframe-checks"
 #: benchmarks that run without MPI, and the pseudo transport they run under
 WITHOUT_MPI = {
-    "stream": PLAIN_SOCKETS,
-    "multi_stream": PLAIN_SOCKETS,
-    "pairs": PLAIN_SOCKETS,
+    "tcp_stream": PLAIN_SOCKETS,
+    "tcp_streams": PLAIN_SOCKETS,
+    "links": PLAIN_SOCKETS,
     "node_compute": NO_TRANSPORT,
 }
 #: environment variable: how often each case is run, instead of the site's number

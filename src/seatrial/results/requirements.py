@@ -107,7 +107,7 @@ class Threshold(Entry):
 
     select: Select = Select()
     metric: str = Field(examples=["latency_us"])
-    basis: Literal["contract", "baseline", "model"]
+    basis: Literal["contract", "baseline", "relative"]
     source: str = Field("", examples=['"tender 2026-17, annex B, line 4"'])
     statistic: Statistic | None = None
     unit: str | None = Field(None, examples=["us"])

@@ -215,7 +215,7 @@ class Benchmarks(Model):
     npb: NPB | None = None
     mpbench: MPBench | None = None
     stream: Stream | None = None
-    multi_stream: MultiStream | None = None
+    tcp_streams: MultiStream | None = None
     pairs: Pairs | None = None
     node_compute: NodeCompute | None = None
 
@@ -225,7 +225,7 @@ class TrialDefaults(Model):
         default=None, description="the partition that trials use, where the site has several"
     )
     repeats: int = Field(default=2, ge=1)
-    confirm: int = Field(
+    reruns: int = Field(
         default=0,
         ge=0,
         description="how many more times a case is run whose figures break a bound",

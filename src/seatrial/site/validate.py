@@ -94,7 +94,7 @@ def _benchmarks(site: Site) -> Iterable[Fault]:
             for index, network in enumerate(benchmark.networks):
                 if network not in tests:
                     yield Fault(
-                        f"benchmarks.multi_stream.networks.{index}",
+                        f"benchmarks.tcp_streams.networks.{index}",
                         f"{network!r} is no network of role test",
                         suggest(network, tests),
                     )

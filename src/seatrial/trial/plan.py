@@ -27,7 +27,7 @@ class Selection:
     transports: tuple[str, ...] = ()
     profiles: tuple[str, ...] = ()
     repeats: int | None = None
-    confirm: int | None = None
+    reruns: int | None = None
 
 
 def select(site: Site, selection: Selection) -> Site:
@@ -48,7 +48,7 @@ def select(site: Site, selection: Selection) -> Site:
     trial = site.trial.model_copy(
         update={
             "repeats": selection.repeats or site.trial.repeats,
-            "confirm": site.trial.confirm if selection.confirm is None else selection.confirm,
+            "reruns": site.trial.reruns if selection.reruns is None else selection.reruns,
             "profiles": matching(list(selection.profiles), site.nic_profiles)
             or site.trial.profiles,
             "transports": list(selection.transports) or site.trial.transports,

@@ -98,7 +98,7 @@ def variables(session: Session, profile: str, job: Job | None) -> dict[str, str]
         ROUND: session.suffix(profile),
         "RFM_IGNORE_REQNODENOTAVAIL": "1",
     }
-    if session.confirming:
+    if session.rerun:
         env[ONLY] = json.dumps(only(session.of_profile(profile), session.places))
     if STACK_FOLDER in os.environ:
         env[STACK_FOLDER] = os.environ[STACK_FOLDER]

@@ -1,7 +1,7 @@
 """Which cases a trial runs once more, because what it measured of them breaks a bound.
 
 One figure in some hundred is beyond its bound by chance. Where that is so often that the trial of
-a large matrix rejects a healthy site, the site may ask for further runs (``trial.confirm``) of the
+a large matrix rejects a healthy site, the site may ask for further runs (``trial.reruns``) of the
 cases that are not passed, and of those they are compared with. They are judged by all their runs:
 none is thrown away.
 """
@@ -14,7 +14,7 @@ from seatrial.results.judge import beyond
 from seatrial.results.record import Case, Judgement, Run, Trial
 from seatrial.results.requirements import Requirements
 
-DOUBTFUL = ("fail", "undecidable")
+DOUBTFUL = ("fail", "inconclusive")
 #: Of ``best``, ``worst`` and ``p99`` one sample alone decides: a further one confirms nothing.
 STATISTICS = ("median", "majority")
 
@@ -55,7 +55,7 @@ def _is_open(one: Judgement, trial: Trial) -> bool:
     """Whether further runs may change a verdict: not where most samples are beyond for good."""
     if one.statistic not in STATISTICS or (one.lower is None and one.upper is None):
         return False
-    return 2 * len(beyond(one)) <= max(trial.repeats + trial.confirm, len(one.samples))
+    return 2 * len(beyond(one)) <= max(trial.repeats + trial.reruns, len(one.samples))
 
 
 def places(runs: Iterable[Run]) -> dict[Case, list[str]]:

@@ -83,7 +83,7 @@ def run_trial(
             stack=stack.model_dump(include={"source", "id", "distribution", "versions", "origins"}),
             host=host_facts(),
             repeats=site.trial.repeats,
-            confirm=site.trial.confirm,
+            reruns=site.trial.reruns,
             cases=cases,
             notes=[*left_out, *machine.notes(), *statements_on(site, cases)],
             profiles=profile_uses(site, cases),
@@ -133,7 +133,7 @@ def confirm(session: Session, results: Results, requirements: Requirements) -> N
 
     The results are judged and written after each time, whatever becomes of what follows.
     """
-    most = session.site.trial.confirm
+    most = session.site.trial.reruns
     jobs = session.jobs
     for number in range(1, most + 1):
         again = doubtful(results.trial, results.judgements, requirements)
@@ -152,7 +152,7 @@ def confirm(session: Session, results: Results, requirements: Requirements) -> N
                 f"{number} of at most {most}"
             )
             further = replace(
-                session, cases=again, confirming=number, jobs_before=jobs, jobs_done=jobs,
+                session, cases=again, rerun=number, jobs_before=jobs, jobs_done=jobs,
                 places=places(results.runs),
             )  # fmt: skip
             jobs = further.jobs
