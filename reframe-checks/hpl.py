@@ -6,13 +6,13 @@ from pathlib import Path
 import reframe as rfm
 from reframe.core.builtins import parameter
 
+from seatrial.benchmarks.hpldat import grid, render
 from seatrial.checks import context
 from seatrial.checks.base import Check, Step
 from seatrial.checks.evidence import node_files
 from seatrial.results.parsers import hpcc, hpl
 from seatrial.results.parsers.base import ParseError, higher
 from seatrial.site import programs
-from seatrial.stack.hpccinf import grid, render
 
 
 @rfm.simple_test

@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from seatrial.base.run import run
 from seatrial.errors import LabError
-from seatrial.stack.apt import configured, own_lists, source_stanzas
 from seatrial.stack.machine import os_release
-from seatrial.stack.run import run
+from seatrial_lab.software.debian_sources import configured, own_lists, source_stanzas
 
 KERNEL = "linux-image-amd64"
 QEMU = "qemu-system-x86"

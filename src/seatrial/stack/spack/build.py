@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from seatrial.base.run import TAIL
 from seatrial.errors import LabError
 from seatrial.site.load import CHECKOUT
 from seatrial.stack.files import digest
-from seatrial.stack.run import TAIL
 from seatrial.stack.spack import install
 from seatrial.stack.spack.places import Places
 

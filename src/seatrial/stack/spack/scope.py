@@ -14,11 +14,11 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from seatrial.base.run import run
 from seatrial.errors import LabError
 from seatrial.site.load import CHECKOUT
 from seatrial.site.model import Stack
 from seatrial.stack import apt, machine
-from seatrial.stack.run import run
 from seatrial.stack.spack import externals, install
 from seatrial.stack.spack.lock import locked
 from seatrial.stack.spack.places import Places

@@ -10,9 +10,9 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from seatrial.base.run import run
 from seatrial.errors import LabError
 from seatrial.stack.files import fresh, unpack_wheel_data
-from seatrial.stack.run import run
 
 #: what Intel's compiler wrappers carry in place of their prefix
 _INTEL_PLACEHOLDERS = (
