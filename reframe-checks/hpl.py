@@ -6,13 +6,12 @@ from pathlib import Path
 import reframe as rfm
 from reframe.core.builtins import parameter
 
+from seatrial.benchmarks import hpcc, hpl, programs
 from seatrial.benchmarks.hpldat import grid, render
+from seatrial.benchmarks.parsing import ParseError, higher
 from seatrial.checks import context
 from seatrial.checks.base import Check, Step
 from seatrial.checks.evidence import node_files
-from seatrial.results.parsers import hpcc, hpl
-from seatrial.results.parsers.base import ParseError, higher
-from seatrial.site import programs
 
 
 @rfm.simple_test

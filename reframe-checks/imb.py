@@ -5,9 +5,9 @@ import math
 import reframe as rfm
 from reframe.core.builtins import parameter
 
+from seatrial.benchmarks import imb
 from seatrial.checks import context
 from seatrial.checks.base import Check, Step
-from seatrial.results.parsers import imb
 
 
 @rfm.simple_test

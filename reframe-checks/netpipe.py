@@ -3,10 +3,10 @@
 import reframe as rfm
 from reframe.core.builtins import parameter
 
+from seatrial.base.names import PLAIN_SOCKETS
+from seatrial.benchmarks import netpipe
 from seatrial.checks import context
 from seatrial.checks.base import PORT, Check, Step, text_of
-from seatrial.results.parsers import netpipe
-from seatrial.site.agree import PLAIN_SOCKETS
 
 
 @rfm.simple_test

@@ -3,10 +3,9 @@
 import reframe as rfm
 from reframe.core.builtins import parameter
 
+from seatrial.benchmarks import npb, programs
 from seatrial.checks import context
 from seatrial.checks.base import Check, Step
-from seatrial.results.parsers import npb
-from seatrial.site import programs
 
 
 @rfm.simple_test

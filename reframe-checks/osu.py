@@ -3,9 +3,9 @@
 import reframe as rfm
 from reframe.core.builtins import parameter
 
+from seatrial.benchmarks import osu
 from seatrial.checks import context
 from seatrial.checks.base import Check, Step
-from seatrial.results.parsers import osu
 
 
 @rfm.simple_test

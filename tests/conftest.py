@@ -15,10 +15,10 @@ from collections import Counter
 
 import pytest
 
-from seatrial.errors import SeatrialError
-from seatrial.lab.programs import check_machine, check_root
+from seatrial.base.errors import SeatrialError
 from seatrial.stack import load_stack
 from seatrial.stack.spack.places import check_spack
+from seatrial_lab.common.programs import check_machine, check_root
 
 NEEDS = {
     "root": check_root,

@@ -15,14 +15,14 @@ from typing import Any
 import ways
 from ruamel.yaml import YAML
 
-from seatrial.lab import faults
-from seatrial.lab.adapter import spec_for_site
-from seatrial.lab.engine import Lab
 from seatrial.site.load import load_site
 from seatrial.trial.collect import REPORT_FILE
 from seatrial.trial.plan import Selection, select
-from seatrial.trial.reframe import reframe_command
+from seatrial.trial.reframe_run import reframe_command
 from seatrial.trial.run import write_config
+from seatrial_lab.adapter import spec_for_site
+from seatrial_lab.native import faults
+from seatrial_lab.native.engine import Lab
 
 PROBE = Path(__file__).with_name("probe.py")
 NODE_FAIL_S = 90

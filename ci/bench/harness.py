@@ -26,13 +26,13 @@ import typer
 import ways
 from rich.console import Console
 
+from seatrial.base.errors import SeatrialError
 from seatrial.cli.provision import provision_lab
-from seatrial.errors import SeatrialError
-from seatrial.lab.engine import Lab
-from seatrial.lab.spec import LabSpec
 from seatrial.site.load import load_site, site_file
 from seatrial.trial.host import host_facts, version_with_commit
 from seatrial.trial.plan import Selection, select
+from seatrial_lab.common.spec import LabSpec
+from seatrial_lab.native.engine import Lab
 
 PARTS = ("trial", "ways", "backends")
 out = Console(highlight=False, soft_wrap=True)

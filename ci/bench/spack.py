@@ -27,11 +27,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from seatrial.base.errors import LabError, SeatrialError
 from seatrial.base.run import run
+from seatrial.benchmarks import hpcc, hpl
 from seatrial.benchmarks.hpldat import grid, render
-from seatrial.errors import LabError, SeatrialError
-from seatrial.results.parsers import hpcc, hpl
-from seatrial.results.parsers.base import Parsed
+from seatrial.benchmarks.parsing import Parsed
 from seatrial.site.load import load_site, site_file
 from seatrial.stack import Stack, load_stack
 from seatrial.stack.spack import build, install

@@ -24,12 +24,12 @@ from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
-from seatrial.lab.adapter import lab_of_site, machine_of
-from seatrial.lab.virtual.engine import VirtualLab
-from seatrial.lab.virtual.share import processes_of
 from seatrial.site.load import site_file
 from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
+from seatrial_lab.adapter import lab_of_site, machine_of
+from seatrial_lab.virtual.engine import VirtualLab
+from seatrial_lab.virtual.share import processes_of
 
 
 class Cost(NamedTuple):

@@ -17,15 +17,15 @@ from pathlib import Path
 
 import timeline
 
-from seatrial.lab.adapter import LabMachine
-from seatrial.lab.engine import Lab
-from seatrial.lab.paths import LabPaths
-from seatrial.site.load import CHECKOUT
+from seatrial.base.paths import CHECKOUT
 from seatrial.site.model import Site
 from seatrial.stack import STACK_FOLDER
 from seatrial.trial.collect import REPORT_FILE
-from seatrial.trial.reframe import reframe_command
+from seatrial.trial.reframe_run import reframe_command
 from seatrial.trial.run import write_config
+from seatrial_lab.adapter import LabMachine
+from seatrial_lab.common.paths import LabPaths
+from seatrial_lab.native.engine import Lab
 
 OURS = "Seatrial"
 CHANGED = "Seatrial, changed"

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from seatrial.benchmarks.parsing import Parsed, ParseError
 from seatrial.checks import evidence
-from seatrial.results.parsers.base import Parsed, ParseError
 from seatrial.results.record import Counters, Metric, PathProof
 
 LINE = "net\t100.5\t103.0\t0\t60\n"

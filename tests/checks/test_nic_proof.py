@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.checks import activity, evidence, nic
+from seatrial.checks import activity, evidence, nic_proof
 from seatrial.results.record import Case, Metric, Run
 
 NODES = ["n1", "n2"]
@@ -25,32 +25,32 @@ def step(name, *numbers, nodes=None):
 
 
 def test_one_step_looks_before_and_after():
-    assert nic.occasions([step("a")], 2) == {"a": "both"}
+    assert nic_proof.occasions([step("a")], 2) == {"a": "both"}
 
 
 def test_first_and_last_of_several():
     steps = [step("a"), step("b"), step("c")]
-    assert nic.occasions(steps, 4) == {"a": "before", "c": "after"}
+    assert nic_proof.occasions(steps, 4) == {"a": "before", "c": "after"}
 
 
 def test_all_pairs_of_four_nodes():
     """Each node's first and last step; those between have nothing to do."""
     pairs = [(a, b) for a in range(4) for b in range(a + 1, 4)]
     steps = [step(f"{a}-{b}", a, b) for a, b in pairs]
-    assert nic.occasions(steps, 4) == {
+    assert nic_proof.occasions(steps, 4) == {
         "0-1": "before", "0-2": "before", "0-3": "both", "1-3": "after", "2-3": "after",
     }  # fmt: skip
 
 
 def test_nodes_that_no_step_runs_on_are_not_looked_at():
-    assert nic.node_numbers(step("a", nodes=2), 4) == [0, 1]
-    assert nic.occasions([step("a", nodes=2)], 4) == {"a": "both"}
+    assert nic_proof.node_numbers(step("a", nodes=2), 4) == [0, 1]
+    assert nic_proof.occasions([step("a", nodes=2)], 4) == {"a": "both"}
 
 
 @given(st.lists(st.sets(st.integers(0, 9), min_size=1), min_size=1, max_size=12))
 def test_every_node_is_seen_before_its_first_and_after_its_last_step(sets):
     steps = [step(f"s{i}", *sorted(numbers)) for i, numbers in enumerate(sets)]
-    when = nic.occasions(steps, 10)
+    when = nic_proof.occasions(steps, 10)
     for node in set().union(*sets):
         mine = [f"s{i}" for i, numbers in enumerate(sets) if node in numbers]
         assert when[mine[0]] in ("before", "both")
@@ -87,7 +87,7 @@ def held_against(folder, outcome="ran", reason="", profile="jumbo"):
     metric = Metric(metric="latency_us", value=1, unit="us", better="lower")
     run = Run(case=case, outcome=outcome, reason=reason, phase="run" if reason else "",
               metrics=[metric])  # fmt: skip
-    run.nic_proofs = nic.proofs(nic.notes(folder))
+    run.nic_proofs = nic_proof.proofs(nic_proof.notes(folder))
     evidence.hold_against_profile(run, FakeCheck())
     return run
 
@@ -149,7 +149,7 @@ def test_damaged_note_is_no_proof(job, text):
     (job / "nic-after.n2.json").write_text(text)
     run = held_against(job)
     assert (run.outcome, run.phase) == ("error", "profile")
-    nic.states(nic.notes(job))
+    nic_proof.states(nic_proof.notes(job))
 
 
 def test_note_cut_off_or_garbled_anywhere(job):
@@ -163,11 +163,11 @@ def test_note_cut_off_or_garbled_anywhere(job):
         text[chance.randrange(len(text))] = chance.randrange(256)
         (job / "nic-after.n2.json").write_bytes(bytes(text))
         held_against(job)
-        nic.states(nic.notes(job))
+        nic_proof.states(nic_proof.notes(job))
 
 
 def test_states_of_the_first_and_the_last_look(job):
-    states = nic.states(nic.notes(job))
+    states = nic_proof.states(nic_proof.notes(job))
     merged = evidence.nic_states([], states)
     assert merged["n1"]["eth1"] == {"before": {"mtu": 9000}, "after": {"mtu": 9000}}
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.results.parsers import counters
-from seatrial.site.load import CHECKOUT
+from seatrial.base.paths import CHECKOUT
+from seatrial.checks import counters
 
 NODE = CHECKOUT / "src" / "seatrial" / "checks" / "node"
 PYTHON = ["/usr/bin/python3", "-IS"]

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from seatrial.base.yamlfile import load
 from seatrial.job.header import template
 from seatrial.job.plan import plan
 from seatrial.job.render import render
@@ -19,7 +20,6 @@ from seatrial.results.requirements import load_requirements
 from seatrial.site.model import Site
 from seatrial.stack.model import Blas, Stack
 from seatrial.stack.transports import PROGRAMS, TRANSPORTS
-from seatrial.yamlfile import load
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "golden"

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from job_support import CASES, harbour, rendered
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
 from seatrial.job import submit
 from seatrial.job.request import Surroundings
-from seatrial.lab.engine import Lab
-from seatrial.lab.spec import LabSpec
 from seatrial.stack import load_stack
+from seatrial_lab.common.spec import LabSpec
+from seatrial_lab.native.engine import Lab
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.timeout(120)]
 INSTANCE = f"t{os.getpid()}_job"

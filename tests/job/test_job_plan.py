@@ -9,11 +9,11 @@ import pytest
 from job_support import APPLICATION, HERE, harbour, planned, rendered, surroundings
 from typer.testing import CliRunner
 
+from seatrial.base.errors import InputError
+from seatrial.base.yamlfile import load
 from seatrial.cli import app
-from seatrial.errors import InputError
 from seatrial.job.header import template
 from seatrial.site.model import Site
-from seatrial.yamlfile import load
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jinja2 import UndefinedError
 from job_support import rendered, run_stubbed
 
-from seatrial.errors import InputError
+from seatrial.base.errors import InputError
 from seatrial.job.script import MisplacedValue, comment_text, directive_word, render, shell_word
 
 #: text with much of what is special to a shell, to sbatch and to printing

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from lab_support import SESSION
 
-from seatrial.lab import processes, state
-from seatrial.lab.engine import Lab
-from seatrial.lab.spec import LabSpec
+from seatrial_lab.common import processes, state
+from seatrial_lab.common.spec import LabSpec
+from seatrial_lab.native.engine import Lab
 
 
 def _clear_dead_sessions() -> None:

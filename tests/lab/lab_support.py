@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from seatrial.lab import processes
-from seatrial.lab.engine import Lab
+from seatrial_lab.common import processes
+from seatrial_lab.native.engine import Lab
 
 SESSION = f"t{os.getpid()}"
 

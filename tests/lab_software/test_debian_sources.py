@@ -2,7 +2,7 @@
 
 import pytest
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
 from seatrial_lab.software import debian_sources
 from seatrial_lab.software.packages import SourceArchive
 

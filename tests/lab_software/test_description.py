@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from seatrial.errors import InputError, LabError
+from seatrial.base.errors import InputError, LabError
 from seatrial.stack.model import Transport, read
 from seatrial.stack.transports import ORIGINS, SPACK_ONLY, TRANSPORTS
 from seatrial_lab.software import describe, modules

@@ -9,8 +9,8 @@ import re
 import pytest
 
 from seatrial.benchmarks.hpldat import render
-from seatrial.lab.engine import Lab
-from seatrial.lab.spec import LabSpec
+from seatrial_lab.common.spec import LabSpec
+from seatrial_lab.native.engine import Lab
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
 from seatrial_lab.software import build, pypi
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
 from seatrial.stack import apt, machine
 from seatrial_lab.software import provision
 from seatrial_lab.software.packages import RELEASES, supported_release

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from virtual_support import write_site
 
-from seatrial.lab.virtual.engine import VirtualLab
-from seatrial.lab.virtual.site import virtual_spec
 from seatrial.site.load import load_site
+from seatrial_lab.virtual.engine import VirtualLab
+from seatrial_lab.virtual.site import virtual_spec
 
 
 @pytest.fixture(scope="session")

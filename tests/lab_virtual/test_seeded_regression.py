@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 from virtual_support import SITE, Silent, write_site
 
-from seatrial.lab.virtual.engine import VirtualLab
-from seatrial.lab.virtual.machine import VirtualMachine
-from seatrial.lab.virtual.site import virtual_spec
 from seatrial.results.record import Results
 from seatrial.site.load import load_site
 from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
+from seatrial_lab.virtual.engine import VirtualLab
+from seatrial_lab.virtual.machine import VirtualMachine
+from seatrial_lab.virtual.site import virtual_spec
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(1200)]
 
 PROFILES = ("igb-off", "igb-125")
-CONFIRMED = "repeats: 1, confirm: 2"  # as in the lab's own site
+CONFIRMED = "repeats: 1, reruns: 2"  # as in the lab's own site
 
 
 def tried(lab: VirtualLab, file: Path, trials: Path) -> Results:
@@ -52,7 +52,7 @@ def requirements(measured: dict[str, float]) -> str:
     ]
     lines += [
         "informative:",
-        "  - {select: {}, metric: [bandwidth_MB_s, half_bandwidth_B], reason: of 64 bytes only}",
+        "  - {select: {}, metric: [bandwidth_MB_s, n_half_B], reason: of 64 bytes only}",
     ]
     return "\n".join(lines) + "\n"
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from virtual_support import Silent, write_site
 
-from seatrial.errors import LabError
-from seatrial.lab.adapter import attach, end, is_virtual
-from seatrial.lab.virtual.engine import VirtualLab
-from seatrial.lab.virtual.machine import VirtualMachine
-from seatrial.lab.virtual.share import processes_of
-from seatrial.lab.virtual.status import status
+from seatrial.base.errors import LabError
 from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
+from seatrial_lab.adapter import attach, end, is_virtual
+from seatrial_lab.virtual.engine import VirtualLab
+from seatrial_lab.virtual.machine import VirtualMachine
+from seatrial_lab.virtual.share import processes_of
+from seatrial_lab.virtual.status import status
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.timeout(600)]
 

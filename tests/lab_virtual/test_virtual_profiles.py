@@ -9,13 +9,13 @@ from collections.abc import Iterator
 import pytest
 from virtual_support import Silent, write_site
 
-from seatrial.lab.virtual.engine import VirtualLab
-from seatrial.lab.virtual.machine import VirtualMachine
-from seatrial.lab.virtual.site import virtual_spec
 from seatrial.results.record import Run
 from seatrial.site.load import load_site
 from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
+from seatrial_lab.virtual.engine import VirtualLab
+from seatrial_lab.virtual.machine import VirtualMachine
+from seatrial_lab.virtual.site import virtual_spec
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(900)]
 
@@ -69,7 +69,7 @@ nic_profiles:
 transports: {}
 benchmarks:
   netpipe: {max_bytes: 64, repetitions: 20, time_limit_s: 300}
-  stream: {total_bytes: 16 MiB, time_limit_s: 300, profiles: [bonded, alone]}
+  tcp_stream: {total_bytes: 16 MiB, time_limit_s: 300, profiles: [bonded, alone]}
 trial: {repeats: 1, profiles: ["*"]}
 """
 
@@ -159,8 +159,8 @@ def test_a_bond_is_wider_than_one_of_its_members(
     trial: Tried,
 ) -> None:
     _, runs, _ = trial
-    alone = figure(runs, "stream", "alone", "bandwidth_MB_s")
-    bonded = figure(runs, "stream", "bonded", "bandwidth_MB_s")
+    alone = figure(runs, "tcp_stream", "alone", "bandwidth_MB_s")
+    bonded = figure(runs, "tcp_stream", "bonded", "bandwidth_MB_s")
     assert alone == pytest.approx(25, rel=0.1)
     assert 1.3 * alone < bonded < 2.1 * alone
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-from seatrial import yamlfile
-from seatrial.errors import InputError, Problem
-from seatrial.site.agree import disagreements
+from seatrial.base import yamlfile
+from seatrial.base.errors import InputError, Problem
 from seatrial.site.load import load_site
 from seatrial.site.model import Site
+from seatrial.site.validate import disagreements
 
 TEXT = """\
 schema: 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from site_support import site_with, text_with
 
+from seatrial.checks.configuration import partition_name, settings
 from seatrial.nic.fit import carrying
 from seatrial.site.load import load_site
-from seatrial.site.reframe import partition_name, settings
 
 PAIR = """\
 pair:

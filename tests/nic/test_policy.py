@@ -226,7 +226,7 @@ def test_the_policy_does_not_depend_on_hashing_or_the_order_of_keys(tmp_path):
         (tmp_path / f"{index}.yaml").write_text(text_with(text))
     program = textwrap.dedent("""\
         import sys
-        from seatrial import yamlfile
+        from seatrial.base import yamlfile
         from seatrial.nic.policy import compile_policy
         from seatrial.site.model import Site
         for file in sys.argv[1:]:

@@ -8,9 +8,9 @@ import textwrap
 import pytest
 from site_support import problems_of, site_with
 
+from seatrial.base.paths import CHECKOUT
 from seatrial.nic.profile import NicProfile
 from seatrial.nic.reach import statements
-from seatrial.site.load import CHECKOUT
 
 PAIR = """\
 pair:

@@ -19,9 +19,9 @@ import pytest
 import yaml_site
 from fleet import Fleet
 
-from seatrial.lab import faults
-from seatrial.lab.paths import LabPaths
 from seatrial.nic.policy import compile_policy
+from seatrial_lab.common.paths import LabPaths
+from seatrial_lab.native import faults
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm]
 COUNT = 20

@@ -285,7 +285,7 @@ class _Maker:
             "lowlat": (61.0, 96.0, 109.0),
             "throughput": (42.0, 19.4, 117.6),
         }.get(profile, (50.0, 50.0, 100.0))
-        case = Case(check="stream", transport="tcp", profile=profile, nodes=2)
+        case = Case(check="tcp_stream", transport="tcp", profile=profile, nodes=2)
         for repeat in range(self.repeats):
             jitter = self.noise.uniform(0.98, 1.02)
             self.add(
@@ -308,7 +308,7 @@ class _Maker:
             )
 
     def pairs(self, transport: str, profile: str, bad: str | None) -> None:
-        case = Case(check="pairs", transport=transport, profile=profile, nodes=4)
+        case = Case(check="links", transport=transport, profile=profile, nodes=4)
         for repeat in range(self.repeats):
             metrics = []
             for i, a in enumerate(NODES):
@@ -546,7 +546,7 @@ def incomplete(repeats: int = 2) -> Results:
             )
         elif judgement.case.id == "npb-is.S.openmpi-ucx.lowlat.4n":
             judgement = judgement.model_copy(
-                update={"verdict": "undecidable", "explanation": "the spread covers the bound"}
+                update={"verdict": "inconclusive", "explanation": "the spread covers the bound"}
             )
         judgements.append(judgement)
     for run in runs:
@@ -591,7 +591,7 @@ def one_node() -> Results:
 def wide() -> Results:
     """Seven transports under six profiles: a matrix of more than 40 columns, 12 rows."""
     maker = _Maker(1)
-    checks = [("netpipe", ""), ("imb", ""), ("osu", "allreduce"), ("osu", "bcast"), ("pairs", "")]
+    checks = [("netpipe", ""), ("imb", ""), ("osu", "allreduce"), ("osu", "bcast"), ("links", "")]
     checks += [("npb", f"{k}.A") for k in ("is", "ft", "lu", "cg", "mg")]
     checks += [("hpl", "atlas"), ("hpl", "openblas")]
     for number, transport in enumerate([*TRANSPORTS, "openmpi-ofi"]):
@@ -607,7 +607,7 @@ def wide() -> Results:
                 maker.add(case, [metric], 0)
     judgements = _judge(maker.runs, None)
     for i in range(0, len(judgements), 37):
-        kind = ("fail", "error", "missing", "undecidable")[i // 37 % 4]
+        kind = ("fail", "error", "missing", "inconclusive")[i // 37 % 4]
         judgements[i] = judgements[i].model_copy(update={"verdict": kind})
     return _results(maker.runs, judgements, "reject", ["many"], _planned(maker.runs), [], 1)
 
@@ -621,7 +621,7 @@ def many(count: int = 2000) -> Results:
     for transport in TRANSPORTS:
         if len(runs) * len(links) >= count:
             break
-        case = Case(check="pairs", transport=transport, nodes=32)
+        case = Case(check="links", transport=transport, nodes=32)
         metrics = [
             Metric(
                 metric="latency_us",
@@ -650,7 +650,7 @@ def weird() -> Results:
     """NaN and infinities in every place that holds a number."""
     nan, inf = math.nan, math.inf
     case = Case(check="imb", transport="openmpi-tcp", nodes=2)
-    stream = Case(check="stream", transport="tcp", nodes=2)
+    stream = Case(check="tcp_stream", transport="tcp", nodes=2)
     hpl = Case(check="hpl", variant="atlas", transport="openmpi-tcp", nodes=2)
 
     def metric(name: str, value: float, place: str | None = None) -> Metric:
@@ -688,7 +688,7 @@ def weird() -> Results:
             case=case,
             metric="latency_us",
             place="n1-n2",
-            verdict="undecidable",
+            verdict="inconclusive",
             value=nan,
             samples=[nan, inf, -inf],
             spread=nan,
@@ -723,7 +723,7 @@ def hostile(text: str) -> Results:
     cases = [case]
     cases += [
         Case(check=c, variant=text, transport=text, profile=text, nodes=2)
-        for c in ("hpl", "stream")
+        for c in ("hpl", "tcp_stream")
     ]
     runs = [
         Run(

@@ -20,7 +20,7 @@ from seatrial.report.figures import (
     node_figures,
 )
 from seatrial.report.html import render
-from seatrial.report.places import by_place, link_ends, link_maps
+from seatrial.report.locations import by_place, link_ends, link_maps
 from seatrial.report.summary import gather
 from seatrial.results.record import Case, Curve, Results, Run
 

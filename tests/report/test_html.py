@@ -157,7 +157,7 @@ def test_matrix_tells_by_word_and_symbol(pages):
     cells = page.xpath("//table[contains(@class,'matrix')]/tbody//td[a]")
     assert len(cells) == len(results.trial.cases)
     text = {words(cell) for cell in cells}
-    assert text == {"!error", "?missing", "≈undecidable", "○not run", "✓pass"}
+    assert text == {"!error", "?missing", "≈inconclusive", "○not run", "✓pass"}
     hover = page.xpath("//td[@class='error']/a/@title")[0]
     assert "2 of 2 runs in error" in hover
     head = page.xpath("//table[contains(@class,'matrix')]/thead//th")

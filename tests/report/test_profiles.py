@@ -31,7 +31,7 @@ from seatrial.results.record import (
     Run,
 )
 
-STREAM = Case(check="stream", transport="tcp", profile="jumbo", nodes=2)
+STREAM = Case(check="tcp_stream", transport="tcp", profile="jumbo", nodes=2)
 
 
 def proof(node, ok=True, when="before"):

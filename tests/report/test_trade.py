@@ -29,7 +29,7 @@ def trial(**profiles: tuple[str, float, float, float]) -> list[Run]:
         for one in (
             run("netpipe", name, network, latency_us=latency),
             run(
-                "stream",
+                "tcp_stream",
                 name,
                 network,
                 bandwidth_MB_s=100.0,

@@ -14,7 +14,7 @@ from trial_maker import (
     verdict,
 )
 
-from seatrial.errors import InputError
+from seatrial.base.errors import InputError
 from seatrial.results.baseline import Baseline, make_baseline
 from seatrial.results.record import Case, Results
 from seatrial.results.requirements import load_requirements
@@ -101,7 +101,7 @@ def test_an_older_baseline_is_replaced_where_it_stands(tmp_path):
     path = tmp_path / "requirements.yaml"
     write(path, imb_results(30, 30, 30), results(PAIRS, [7, 7, 7]))
     text = path.read_text().replace(
-        "  - select: {check: pairs", "  # pairs\n  - select: {check: pairs"
+        "  - select: {check: links", "  # pairs\n  - select: {check: links"
     )
     path.write_text(text + "# the end\n")
     baseline = write(path, imb_results(40, 40, 40))
@@ -123,10 +123,10 @@ def test_an_older_baseline_is_replaced_where_it_stands(tmp_path):
         "schema: 1\nrequirements: []\n",
         "schema: 1\nrequirements: []   # none yet\ninformative: []\n",
         "schema: 1\nrequirements:\ndefaults: {statistic: worst}\n",
-        "requirements:\n- {metric: x, basis: model, at_most: 3, unit: us}\nschema: 1\n",
-        "schema: 1\nrequirements:\n- metric: x\n  basis: model\n  at_most: 3\n  unit: us",
-        "  schema: 1\n  requirements:\n    -\n      {metric: x, basis: model, at_most: 3, unit: u}",
-        "schema: 1\r\nrequirements:\r\n- {metric: x, basis: model,\r\n  at_most: 3, unit: u}\r\n",
+        "requirements:\n- {metric: x, basis: relative, at_most: 3, unit: us}\nschema: 1\n",
+        "schema: 1\nrequirements:\n- metric: x\n  basis: relative\n  at_most: 3\n  unit: us",
+        "  schema: 1\n  requirements:\n    -\n      {metric: x, basis: relative, at_most: 3, unit: u}",
+        "schema: 1\r\nrequirements:\r\n- {metric: x, basis: relative,\r\n  at_most: 3, unit: u}\r\n",
     ],
 )
 def test_layouts(tmp_path, text):
@@ -142,7 +142,7 @@ def test_layouts(tmp_path, text):
 
 def test_a_list_in_brackets_is_refused(tmp_path):
     path = tmp_path / "requirements.yaml"
-    text = "schema: 1\nrequirements: [{metric: x, basis: model, at_most: 3, unit: us}]\n"
+    text = "schema: 1\nrequirements: [{metric: x, basis: relative, at_most: 3, unit: us}]\n"
     path.write_text(text)
     with pytest.raises(InputError, match="brackets"):
         write(path, imb_results(1, 1, 1))
@@ -177,7 +177,7 @@ def test_a_failing_model_is_not_hidden(tmp_path):
     path = tmp_path / "requirements.yaml"
     path.write_text(
         "schema: 1\nrequirements:\n"
-        "  - {select: {check: imb}, metric: latency_us, basis: model, at_most: 20, unit: us}\n"
+        "  - {select: {check: imb}, metric: latency_us, basis: relative, at_most: 20, unit: us}\n"
     )
     (bad,) = make_baseline([imb_results(30, 30, 30)], path).changes
     assert (bad.action, "fails the model at requirements.yaml:3" in bad.message) == (

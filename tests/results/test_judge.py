@@ -26,14 +26,14 @@ from seatrial.results.record import Case
 RATIO = """
   - select: {check: imb}
     metric: pingpong_us
-    basis: model
+    basis: relative
     relative_to: {check: netpipe, transport: tcp, metric: latency_us}
     at_most: 3.0
 """
 SAME_RUN = """
   - select: {check: hpl}
     metric: hpl_GFLOPS
-    basis: model
+    basis: relative
     relative_to: {metric: dgemm_GFLOPS, same_run: true}
     at_least: 0.7
 informative:
@@ -41,9 +41,9 @@ informative:
     reason: context
 """
 PEERS = """
-  - select: {check: pairs}
+  - select: {check: links}
     metric: bandwidth_MB_s
-    basis: model
+    basis: relative
     peers: median
     at_least: 0.5
 """
@@ -68,7 +68,7 @@ def test_explanations_stand_by_themselves():
     assert bad.upper == pytest.approx(33)
     assert "40 us (measured once) is above 33 us" in bad.explanation
     doubt = judged([20, 30, 40])
-    assert doubt.verdict == "undecidable"
+    assert doubt.verdict == "inconclusive"
     assert "reach from 20 to 40 us" in doubt.explanation
 
 
@@ -149,7 +149,7 @@ def test_relative_to_another_check():
 
 
 def test_noise_of_the_other_metric_counts():
-    assert imb_and_netpipe([65, 66, 67], [10, 20, 30]).verdict == "undecidable"
+    assert imb_and_netpipe([65, 66, 67], [10, 20, 30]).verdict == "inconclusive"
     assert imb_and_netpipe([650, 660, 670], [10, 20, 30]).verdict == "fail"
 
 
@@ -215,7 +215,7 @@ def test_peers_find_the_node_that_bad_links_share():
     found = judge(trial(PAIRS), runs, requirements(PEERS))
     assert {j.place for j in found if j.verdict == "fail"} == {"n1-n3", "n2-n3", "n3-n4"}
     findings = conclude(trial(PAIRS), runs, found, ended=NOW).findings
-    assert findings[0].startswith("node n3 is common to all 3 failing links of pairs.tcp")
+    assert findings[0].startswith("node n3 is common to all 3 failing links of links.tcp")
     assert "3 of the 3 links of n3" in findings[0]
     assert "on link n1-n3 20 MB/s (measured once) is below" in findings[1]
 
@@ -235,7 +235,7 @@ def test_peers_two_places_and_one():
     assert verdicts(found) == ["pass", "fail"]
     assert "on node n2" in found[1].explanation
     alone = judge(trial(PAIRS), pairs_runs({"n1": 100}), requirements(PEERS))
-    assert verdicts(alone) == ["undecidable"]
+    assert verdicts(alone) == ["inconclusive"]
 
 
 def test_failing_links_without_a_common_node_accuse_none():
@@ -259,7 +259,7 @@ def test_links_of_nodes_with_hyphens():
 def test_accept():
     result = verdict(trial(NETPIPE), runs_of(NETPIPE, [30, 30.1, 30]), requirements(CONTRACT))
     assert (result.verdict, result.findings) == ("accept", [])
-    assert result.counts == {"pass": 1, "fail": 0, "error": 0, "missing": 0, "undecidable": 0}
+    assert result.counts == {"pass": 1, "fail": 0, "error": 0, "missing": 0, "inconclusive": 0}
 
 
 MAJORITY = CONTRACT + "    statistic: majority\n"
@@ -267,7 +267,7 @@ MAJORITY = CONTRACT + "    statistic: majority\n"
 
 def test_what_further_runs_did_not_confirm_is_noted():
     runs = runs_of(NETPIPE, [50, 30, 31])
-    result = verdict(trial(NETPIPE, confirm=2), runs, requirements(MAJORITY))
+    result = verdict(trial(NETPIPE, reruns=2), runs, requirements(MAJORITY))
     assert result.verdict == "accept"
     (note,) = result.findings
     assert note.startswith(
@@ -276,17 +276,17 @@ def test_what_further_runs_did_not_confirm_is_noted():
     )
     planned = trial(NETPIPE, repeats=3)
     assert verdict(planned, runs, requirements(MAJORITY)).findings == []
-    confirmed = verdict(trial(NETPIPE, confirm=2), runs_of(NETPIPE, [50, 30, 51]),
+    confirmed = verdict(trial(NETPIPE, reruns=2), runs_of(NETPIPE, [50, 30, 51]),
                         requirements(MAJORITY))  # fmt: skip
     assert confirmed.verdict == "reject"
     assert not any("further run" in finding for finding in confirmed.findings)
     other = runs_of(NETPIPE, [30, 50, 31])  # run again for another figure of the case
-    assert verdict(trial(NETPIPE, confirm=2), other, requirements(MAJORITY)).findings == []
+    assert verdict(trial(NETPIPE, reruns=2), other, requirements(MAJORITY)).findings == []
 
 
 def test_above_one_bound_and_below_the_other_is_no_majority_within():
     both = MAJORITY + "    lower: -0.1\n"
-    assert judged([50, 30, 10], both).verdict == "undecidable"
+    assert judged([50, 30, 10], both).verdict == "inconclusive"
     assert judged([50, 30, 31], both).verdict == "pass"
     assert judged([50, 10, 51], both).verdict == "fail"
 
@@ -296,7 +296,7 @@ def test_majority_against_a_figure_that_was_measured_itself():
     of_two = RATIO.replace("at_most: 3.0", "at_most: 2.0\n    statistic: majority")
     runs = runs_of(IMB, [59, 59], name="pingpong_us") + runs_of(NETPIPE, [20, 40])
     (found,) = [j for j in judge(trial(IMB, NETPIPE), runs, requirements(of_two)) if j.requirement]
-    assert found.verdict == "undecidable"
+    assert found.verdict == "inconclusive"
 
 
 def test_planned_and_not_run():
@@ -505,7 +505,7 @@ BASELINE = """
     ("checks", "expected"),
     [
         (("imb", "osu"), ["note: the baseline req", "note: the baseline req"]),
-        (("imb", "osu", "pairs", "hpl", "stream"), ["note: 5 requirements ("]),
+        (("imb", "osu", "links", "hpl", "tcp_stream"), ["note: 5 requirements ("]),
     ],
 )
 def test_requirements_without_a_case_are_told_of_the_many_in_one_note(checks, expected):

@@ -73,12 +73,12 @@ MOST_33 = Limit("most", 33.0, 3.0)
         ([33.0], "pass"),
         ([30, 30.2, 29.9], "pass"),
         ([34, 34.1, 34.2], "fail"),
-        ([20, 30, 40], "undecidable"),  # scatter wider than the tolerance, on both sides
-        ([26, 31, 32.9], "undecidable"),  # all within, by luck
+        ([20, 30, 40], "inconclusive"),  # scatter wider than the tolerance, on both sides
+        ([26, 31, 32.9], "inconclusive"),  # all within, by luck
         ([40, 400, 4000], "fail"),  # wild, but never within
         ([5, 6, 11], "pass"),  # noisier than the tolerance, and far from the bound
-        ([32, 33.1, 34], "undecidable"),  # nearer to the bound than the median is known
-        ([32.9, 40, 41], "undecidable"),
+        ([32, 33.1, 34], "inconclusive"),  # nearer to the bound than the median is known
+        ([32.9, 40, 41], "inconclusive"),
         ([34] * 9 + [20], "fail"),  # ten samples: one lucky one does not raise a doubt
         ([18, 22, 26, 31, 32, 32.5, 32.9], "pass"),  # seven within: 95 % sure of the median
         ([32, 36, 40, 44, 50, 55, 60, 65, 70], "fail"),  # 95 % sure, though one is within
@@ -101,10 +101,10 @@ def test_extremes_are_facts():
     ("values", "expected"),
     [
         ([33.1], "fail"),
-        ([33.1, 30.0], "undecidable"),
+        ([33.1, 30.0], "inconclusive"),
         ([90.0, 30.0, 30.0], "pass"),  # for the median its spread hides the answer
         ([34.0, 34.0, 5.0], "fail"),
-        ([34.0, 30.0, 34.0, 30.0], "undecidable"),
+        ([34.0, 30.0, 34.0, 30.0], "inconclusive"),
         ([34.0, 30.0, 30.0, 30.0], "pass"),
     ],
 )
@@ -118,7 +118,7 @@ def test_majority(values, expected):
 def test_the_value_of_a_majority_is_on_its_side(values, bound):
     limit = Limit("most", bound, bound)
     verdict = decide(values, limit, "majority", "lower")
-    if verdict != "undecidable":
+    if verdict != "inconclusive":
         value = summarize(values, "majority", "lower")
         assert (limit.excess(value) > 0) == (verdict == "fail")
 
@@ -127,9 +127,9 @@ def test_a_measured_bound_is_uncertain_too():
     exact = Limit("most", 60.0, 40.0)
     vague = Limit("most", 60.0, 40.0, sigma=30.0, error=20.0, extreme=90.0)
     assert decide([62.0, 62.1, 62.2], exact, "median", "lower") == "fail"
-    assert decide([62.0, 62.1, 62.2], vague, "median", "lower") == "undecidable"
+    assert decide([62.0, 62.1, 62.2], vague, "median", "lower") == "inconclusive"
     noisy = Limit("most", 60.0, 4.0, sigma=30.0, error=0.1, extreme=90.0)
-    assert decide([50.0, 50.1, 50.2], noisy, "median", "lower") == "undecidable"
+    assert decide([50.0, 50.1, 50.2], noisy, "median", "lower") == "inconclusive"
     assert decide([95.0, 95.1, 95.2], vague, "median", "lower") == "fail"
 
 

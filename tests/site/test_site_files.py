@@ -11,14 +11,15 @@ import pytest
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
+from seatrial.base.errors import InputError
+from seatrial.base.fields import parse_cpus, parse_rate, parse_size
+from seatrial.base.paths import CHECKOUT
 from seatrial.cli.site import app as site_commands
 from seatrial.cli.site import site_schema
-from seatrial.errors import InputError
 from seatrial.nic.policy import compile_policy
 from seatrial.site import load
-from seatrial.site.fields import parse_cpus, parse_rate, parse_size
-from seatrial.site.load import CHECKOUT, load_site, site_names
-from seatrial.site.starting_point import write_starting_point
+from seatrial.site.load import load_site, site_names
+from seatrial.site.new import write_starting_point
 
 LAB = CHECKOUT / "site-configs" / "lab" / "site.yaml"
 

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 import pytest
 from slurm_support import HARBOUR
 
-from seatrial.lab import processes, state
-from seatrial.lab.adapter import lab_spec
-from seatrial.lab.engine import Lab
-from seatrial.lab.spec import LabSpec
 from seatrial.site.load import load_site
 from seatrial.site.model import Site
 from seatrial.slurm.layout import Layout
 from seatrial.slurm.policy import policy_of
+from seatrial_lab.adapter import lab_spec
+from seatrial_lab.common import processes, state
+from seatrial_lab.common.spec import LabSpec
+from seatrial_lab.native.engine import Lab
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import UndefinedError
 
-from seatrial.errors import InputError
+from seatrial.base.errors import InputError
 from seatrial.slurm import render as rendering
 from seatrial.slurm.layout import Layout
 from seatrial.slurm.render import File, find_state, folded, lua_string, node_features, render

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
 from seatrial.stack.spack import build, make, portable, scope, transfer
 
 pytestmark = pytest.mark.spack

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.errors import InputError
+from seatrial.base.errors import InputError
 from seatrial.stack import easyconfigs
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.site.load import CHECKOUT
+from seatrial.base.paths import CHECKOUT
 from seatrial.stack.spack import build, graph
 
 pytestmark = [pytest.mark.spack, pytest.mark.timeout(3600)]

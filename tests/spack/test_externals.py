@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
 from seatrial.stack.spack import externals, wheels
 from seatrial.stack.spack.wheels import External
 

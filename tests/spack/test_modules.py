@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.errors import InputError
+from seatrial.base.errors import InputError
 from seatrial.results.record import Case, Metric, Results, Run, Trial, write_results
 from seatrial.stack.spack import build, describe, figures, modules, pins
 from seatrial.stack.transports import TRANSPORTS

@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
 from seatrial.stack import files
 
 

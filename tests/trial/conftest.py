@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from trial_support import SESSION, Silent, all_jobs, until
 
-from seatrial.lab import processes, state
-from seatrial.lab.adapter import LabMachine, lab_spec
-from seatrial.lab.engine import Lab
-from seatrial.lab.spec import LabSpec
 from seatrial.results.record import Results
 from seatrial.site.load import load_site, site_file
 from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
+from seatrial_lab.adapter import LabMachine, lab_spec
+from seatrial_lab.common import processes, state
+from seatrial_lab.common.spec import LabSpec
+from seatrial_lab.native.engine import Lab
 
 
 def _clear_dead_sessions() -> None:

@@ -9,22 +9,22 @@ from dataclasses import replace
 import pytest
 from trial_support import SMALL, Silent, make_site
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
+from seatrial.checks import configuration
 from seatrial.results.record import Case, Job, Run
-from seatrial.site import reframe as configuration
 from seatrial.site.load import load_site
 from seatrial.site.model import Lab
 from seatrial.trial import allocation
 from seatrial.trial.allocation import Allocation, held
 from seatrial.trial.collect import collect
 from seatrial.trial.machine import ThisMachine
-from seatrial.trial.reframe import reframe_command, report_file, variables
+from seatrial.trial.reframe_run import reframe_command, report_file, variables
 from seatrial.trial.rounds import run_rounds
 from seatrial.trial.run import plain
 from seatrial.trial.session import Session
 
 JUMBO = {"jumbo": {"description": "j", "networks": ["test"], "mtu": 9000}}
-CASE = Case(check="stream", transport="tcp", profile="jumbo", nodes=2)
+CASE = Case(check="tcp_stream", transport="tcp", profile="jumbo", nodes=2)
 
 
 class Slurm(ThisMachine):
@@ -68,7 +68,7 @@ def quick(monkeypatch):
 
 @pytest.fixture
 def site(tmp_path):
-    benchmarks = {"stream": SMALL["stream"], "pairs": SMALL["pairs"]}
+    benchmarks = {"tcp_stream": SMALL["tcp_stream"], "links": SMALL["links"]}
     return load_site(
         make_site(tmp_path / "site", benchmarks, nic_profiles=JUMBO, profiles=["default", "jumbo"])
     )
@@ -260,32 +260,32 @@ def test_partition_has_the_profiles_transports_only(site, tmp_path):
 
 def test_reframe_runs_one_partition(site, tmp_path):
     report = tmp_path / "r.json"
-    command = reframe_command(site, tmp_path, ["stream"], report, "jumbo")
+    command = reframe_command(site, tmp_path, ["tcp_stream"], report, "jumbo")
     assert "--system=site:compute_jumbo" in command
     assert f"--report-file={tmp_path}/r.json" in command
-    assert "--system=site:compute" in reframe_command(site, tmp_path, ["stream"], report)
+    assert "--system=site:compute" in reframe_command(site, tmp_path, ["tcp_stream"], report)
 
 
 def test_reframe_runs_once_more_what_broke_a_bound(site, tmp_path, monkeypatch):
     """With a number of its own, under its transport only, beside what the first run left."""
     trial = Session(site, tmp_path, tmp_path, ThisMachine(), Silent(), [CASE])
     names = [report_file(trial, "jumbo"), report_file(trial)]
-    again = replace(trial, confirming=2, jobs_before=trial.jobs)
+    again = replace(trial, rerun=2, jobs_before=trial.jobs)
     names += [report_file(again, "jumbo"), report_file(again)]
     assert len(set(names)) == 4
     assert (list(trial.repeats), list(again.repeats), again.jobs) == ([0], [2], 2)
     for name, value in variables(again, "jumbo", None).items():
         monkeypatch.setenv(name, value)
     found = {env["name"]: env["features"] for env in configuration._environments(site)}
-    assert found["tcp"] == ["stream"]
-    assert set(map(tuple, found.values())) == {("stream",), ()}
-    assert configuration.only("stream", "nodes", [2, 4]) == [2]
-    assert configuration.only("pairs", "nodes", [4]) == []
+    assert found["tcp"] == ["tcp_stream"]
+    assert set(map(tuple, found.values())) == {("tcp_stream",), ()}
+    assert configuration.only("tcp_stream", "nodes", [2, 4]) == [2]
+    assert configuration.only("links", "nodes", [4]) == []
 
 
 def test_progress_counts_over_all_rounds(site, tmp_path):
     stream = CASE.model_copy(update={"profile": "default"})
-    cases = [CASE, stream, stream.model_copy(update={"check": "pairs", "nodes": 4})]
+    cases = [CASE, stream, stream.model_copy(update={"check": "links", "nodes": 4})]
     trial = Session(site, tmp_path, tmp_path, ThisMachine(), Silent(), cases)
     assert trial.profiles == ["default", "jumbo"]
     assert (trial.jobs, trial.jobs_of("default"), trial.jobs_of("jumbo")) == (3, 2, 1)
@@ -294,7 +294,7 @@ def test_progress_counts_over_all_rounds(site, tmp_path):
 def test_null_of_a_profile_survives_in_the_trials_copy_of_the_site(tmp_path):
     """A null takes the base's setting away: without it the trial would try another profile."""
     profiles = {**JUMBO, "small": {"base": "jumbo", "mtu": None, "txqueuelen": 500}}
-    site = load_site(make_site(tmp_path / "site", {"stream": {}}, nic_profiles=profiles))
+    site = load_site(make_site(tmp_path / "site", {"tcp_stream": {}}, nic_profiles=profiles))
     data = plain(site)["nic_profiles"]["small"]
     assert data == {"base": "jumbo", "mtu": None, "txqueuelen": 500, "feature": "nic_small"}
 
@@ -309,7 +309,7 @@ def test_case_within_a_held_job(tmp_path):
     entry = Run(case=CASE, outcome="ran", job=Job(nodes=["n1", "n2"], benchmark_s=1.5))
     (stage / "evidence.json").write_text(f"[{entry.model_dump_json()}]")
     (tmp_path / "r.json").write_text(
-        '{"runs": [{"testcases": [{"benchmark": "stream", "environ": "tcp", "num_nodes": 2,'
+        '{"runs": [{"testcases": [{"benchmark": "tcp_stream", "environ": "tcp", "num_nodes": 2,'
         f' "repeat": 0, "jobid": "4711", "result": "pass", "stagedir": "{stage}"}}]}}]}}'
     )
     sacct = "7|CANCELLED by 0|0:0|Unknown|Unknown|2026-11-21T03:00:00|n[1-4]|\n"

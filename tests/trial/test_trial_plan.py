@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from trial_support import MPI, make_site
 
-from seatrial import yamlfile
-from seatrial.errors import InputError
+from seatrial.base import yamlfile
+from seatrial.base.errors import InputError
 from seatrial.results.record import Case, Job, Judgement, Run, Trial
 from seatrial.results.record import Requirement as RequirementRecord
 from seatrial.results.requirements import Document, Requirements, build
 from seatrial.site.load import load_site
 from seatrial.stack.model import Blas, Stack, Transport
-from seatrial.trial.confirm import doubtful, places
 from seatrial.trial.plan import Selection, not_offered, planned, select
+from seatrial.trial.rerun import doubtful, places
 
 MPI_PROGRAMS = ("netpipe", "imb", "osu_latency", "hpcc", "npb_is", "npb_ep")
 
@@ -56,7 +56,7 @@ def site(tmp_path):
                 "imb": {"nodes": [2, 4], "transports": ["openmpi-*"]},
                 "hpl": {"transports": ["mpich-ofi"]},
                 "npb": {"transports": ["mpich-ofi"]},
-                "stream": {},
+                "tcp_stream": {},
                 "node_compute": {},
             },
         )
@@ -64,7 +64,7 @@ def site(tmp_path):
 
 
 def judgement(case, verdict="fail", metric="latency_us", rule="", samples=(50.0,)):
-    applied = RequirementRecord(id=rule, basis="model", text="") if rule else None
+    applied = RequirementRecord(id=rule, basis="relative", text="") if rule else None
     return Judgement(
         case=case, metric=metric, verdict=verdict, requirement=applied, explanation="a test",
         samples=list(samples), upper=33.0,
@@ -76,7 +76,7 @@ def again(site, stack):
     """``again(judgement, ...)``: the ids of the cases that are run again."""
     cases = planned(site, stack)
     now = datetime(2026, 8, 1, tzinfo=UTC)
-    trial = Trial(trial="t", site="s", started=now, seatrial="0", cases=cases, confirm=2)
+    trial = Trial(trial="t", site="s", started=now, seatrial="0", cases=cases, reruns=2)
 
     def call(*judgements, requirements=None):
         return [one.id for one in doubtful(trial, judgements, requirements or Requirements())]
@@ -92,7 +92,7 @@ def by_id(site, stack):
 def test_what_is_run_again(again, by_id):
     tcp, mpi = by_id["netpipe.tcp.default.2n"], by_id["netpipe.mpich-ofi.default.2n"]
     assert again(judgement(tcp, "pass"), judgement(mpi, "missing")) == []
-    assert again(judgement(tcp), judgement(tcp, "undecidable", "bandwidth_MB_s")) == [tcp.id]
+    assert again(judgement(tcp), judgement(tcp, "inconclusive", "bandwidth_MB_s")) == [tcp.id]
     # all variants are of one job
     ep = by_id["npb-ep.S.mpich-ofi.default.2n"]
     npb = [name for name in by_id if name.startswith("npb")]
@@ -114,7 +114,7 @@ def test_what_further_runs_cannot_change_is_not_run_again(again, by_id):
     assert again(judgement(tcp, samples=[50, 51])) == []  # two of at most three
     for statistic in ("best", "worst", "p99"):
         assert again(judgement(tcp).model_copy(update={"statistic": statistic})) == []
-    assert again(judgement(tcp, "undecidable").model_copy(update={"upper": None})) == []
+    assert again(judgement(tcp, "inconclusive").model_copy(update={"upper": None})) == []
 
 
 def test_what_is_compared_is_run_again_as_well(again, by_id):
@@ -123,7 +123,7 @@ schema: 1
 requirements:
   - select: {check: netpipe}
     metric: latency_us
-    basis: model
+    basis: relative
     relative_to: {transport: tcp, metric: latency_us}
     at_most: 2
 """
@@ -137,7 +137,7 @@ requirements:
 
 
 def test_places_are_those_of_the_first_run():
-    case = Case(check="stream", transport="tcp", nodes=2)
+    case = Case(check="tcp_stream", transport="tcp", nodes=2)
     runs = [
         Run(case=case, repeat=at, outcome="ran", job=Job(nodes=nodes))
         for at, nodes in ((1, ["n3", "n4"]), (0, ["n1", "n2"]))
@@ -155,7 +155,7 @@ def test_all_cases(site, stack):
         + [f"imb.{t}.default.{n}n" for t in ("openmpi-tcp", "openmpi-ucx") for n in (2, 4)]
         + [f"hpl-{blas}.mpich-ofi.default.2n" for blas in ("blis", "openblas")]
         + [f"npb-{kernel}.S.mpich-ofi.default.2n" for kernel in ("is", "ep")]
-        + ["stream.tcp.default.2n", "node_compute.none.default.4n"]
+        + ["tcp_stream.tcp.default.2n", "node_compute.none.default.4n"]
     )
 
 
@@ -165,8 +165,8 @@ def test_selections(site, stack):
         "netpipe.mpich-ofi.default.2n",
     ]
     assert ids(site, stack, transports=("none",)) == ["node_compute.none.default.4n"]
-    assert ids(site, stack, checks=("str*",)) == ["stream.tcp.default.2n"]
-    assert ids(site, stack, checks=("stream",), transports=("mpich-ofi",)) == []
+    assert ids(site, stack, checks=("str*",)) == ["tcp_stream.tcp.default.2n"]
+    assert ids(site, stack, checks=("tcp_stream",), transports=("mpich-ofi",)) == []
     # a pattern of profiles becomes the names it stands for: a site file holds names only
     assert select(site, Selection(profiles=("def*",))).trial.profiles == ["default"]
     assert select(site, Selection(repeats=7)).trial.repeats == 7
@@ -206,10 +206,10 @@ def test_what_the_stack_cannot_give_is_said(site, stack):
 
 def test_reframe_is_offered_exactly_what_is_planned(site, stack, monkeypatch, tmp_path):
     """What is not selected has no feature, so that ReFrame does not run it either."""
-    from seatrial.site import reframe
+    from seatrial.checks import configuration as reframe
 
     monkeypatch.setattr(reframe, "load_stack", lambda site: stack)
-    chosen = select(site, Selection(checks=("netpipe", "stream"), transports=("mpich-ofi",)))
+    chosen = select(site, Selection(checks=("netpipe", "tcp_stream"), transports=("mpich-ofi",)))
     offers = {env["name"]: env["features"] for env in reframe._environments(chosen)}
     assert {name: found for name, found in offers.items() if found} == {"mpich-ofi": ["netpipe"]}
 

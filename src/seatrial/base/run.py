@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
 
 #: lines of output that an error shows
 TAIL = 15

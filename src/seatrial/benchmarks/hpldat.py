@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from seatrial.errors import InputError
+from seatrial.base.errors import InputError
 
 #: hpcc reads at most 80 characters of a line
 _TEMPLATE = """\

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from seatrial.results.parsers.base import lower
+from seatrial.benchmarks.parsing import lower
 from seatrial.results.record import Activity, Metric
 
 IRQ, SOFTIRQ = 5, 6  # fields of the line "cpu" of /proc/stat, after its name

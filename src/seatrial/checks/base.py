@@ -15,13 +15,13 @@ import reframe as rfm
 import reframe.utility.sanity as sn
 from reframe.core.builtins import parameter, run_after, run_before, sanity_function, variable
 
-from seatrial.checks import context, nic, wire_up
+from seatrial.benchmarks import programs
+from seatrial.benchmarks.parsing import Parsed
+from seatrial.checks import context, nic_proof, wire_up
+from seatrial.checks.configuration import nodelist
 from seatrial.checks.evidence import collect, packages_of, write_evidence
 from seatrial.nic.fit import carrying, measured_on
-from seatrial.results.parsers.base import Parsed
 from seatrial.results.record import Metric, Run
-from seatrial.site import programs
-from seatrial.site.reframe import nodelist
 
 NODE_FILES = Path(__file__).parent / "node"
 NODE_PYTHON = ["/usr/bin/python3", "-IS"]
@@ -154,16 +154,16 @@ class Check(rfm.RunOnlyRegressionTest):
         if step.nodelist or held or nodes < self.num_nodes:
             # Which nodes is said here and not left to Slurm: the last look at a node's settings
             # is in the last step that runs on it.
-            numbers = nic.node_numbers(step, self.num_nodes)
+            numbers = nic_proof.node_numbers(step, self.num_nodes)
             names = ",".join(f"$SEATRIAL_NODE_{number}" for number in numbers)
             launcher.append(f"--nodelist={names}")
         launcher += self.current_environ.extras["launcher"]
         wrapper = [*NODE_PYTHON, "run.py", step.name, networks]
         if step.maps:
             wrapper += ["--maps", step.maps]
-        when = nic.occasions(self.step_list, self.num_nodes).get(step.name)
+        when = nic_proof.occasions(self.step_list, self.num_nodes).get(step.name)
         if when:
-            wrapper += nic.wrapper_options(when)
+            wrapper += nic_proof.wrapper_options(when)
         return [*launcher, *wrapper, "--", *step.command]
 
     def overcommit(self, step: Step) -> dict[str, str]:
@@ -197,7 +197,7 @@ class Check(rfm.RunOnlyRegressionTest):
 
     @run_before("run")
     def write_steps(self):
-        nic.write_declared(context.profile(self), Path(self.stagedir))
+        nic_proof.write_declared(context.profile(self), Path(self.stagedir))
         held = context.allocation(self)
         self.prerun_cmds = [
             *(allocation_variables(held, self.num_nodes) if held else []),

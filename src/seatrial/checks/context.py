@@ -1,6 +1,6 @@
 """What a check may know of the site it runs on, fetched through ReFrame's runtime.
 
-The derived configuration (``seatrial.site.reframe``) puts the site file's path and the
+The derived configuration (``seatrial.checks.configuration``) puts the site file's path and the
 profile into the partition's extras, and the stack's data into the environment's.
 """
 
@@ -13,11 +13,11 @@ from pathlib import Path
 import reframe.core.runtime as runtime
 from reframe.core.backends import getlauncher
 
+from seatrial.checks.configuration import FIRST_REPEAT, REPEATS, only
 from seatrial.results.record import Case, Metric
 from seatrial.results.requirements import Requirements, load_requirements
 from seatrial.site.load import load_site
 from seatrial.site.model import Site
-from seatrial.site.reframe import FIRST_REPEAT, REPEATS, only
 
 
 @cache

@@ -15,10 +15,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from seatrial.benchmarks.parsing import Parsed, ParseError
 from seatrial.checks import activity as activities
-from seatrial.checks import context, nic
-from seatrial.results.parsers import counters
-from seatrial.results.parsers.base import Parsed, ParseError
+from seatrial.checks import context, counters, nic_proof
 from seatrial.results.record import Activity, Case, Counters, Metric, PathProof, Run
 
 EVIDENCE_FILE = "evidence.json"
@@ -223,12 +222,12 @@ def reported_path(check, step, folder: Path) -> str:
 def write_evidence(check, steps: list[StepEvidence], folder: Path) -> list[Run]:
     """One ``run`` record per variant, written to evidence.json; returns them."""
     runs = []
-    notes = nic.notes(folder)
+    notes = nic_proof.notes(folder)
     for variant in dict.fromkeys(found.step.variant for found in steps):
         of_variant = [found for found in steps if found.step.variant == variant]
         run = make_run(check, variant, of_variant)
-        run.nic = nic_states(steps, nic.states(notes))
-        run.nic_proofs = nic.proofs(notes)
+        run.nic = nic_states(steps, nic_proof.states(notes))
+        run.nic_proofs = nic_proof.proofs(notes)
         hold_against_profile(run, check)
         runs.append(run)
     text = json.dumps([run.model_dump(mode="json", by_alias=True) for run in runs], indent=1)
@@ -245,14 +244,16 @@ def hold_against_profile(run: Run, check) -> None:
     nothing comes after it, since it is more likely its effect. Figures are dropped.
     """
     profile = run.case.profile
-    wrong = nic.fault(profile, run.nic_proofs)
+    wrong = nic_proof.fault(profile, run.nic_proofs)
     if wrong:
         run.reason = "; ".join(part for part in (wrong, run.reason) if part)
     elif run.outcome == "ran":
         numbers = {
-            number for step in check.step_list for number in nic.node_numbers(step, check.num_nodes)
+            number
+            for step in check.step_list
+            for number in nic_proof.node_numbers(step, check.num_nodes)
         }
-        run.reason = nic.lacking(profile, run.nic_proofs, len(numbers))
+        run.reason = nic_proof.lacking(profile, run.nic_proofs, len(numbers))
         wrong = run.reason
     if wrong:
         run.outcome, run.phase = "error", "profile"

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from seatrial.errors import InputError, LabError
+from seatrial.base.errors import InputError, LabError
 from seatrial.job import header
 from seatrial.job.plan import plan
 from seatrial.job.render import render as render_script

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
 from seatrial.site.load import load_site, site_file
 from seatrial.stack import Stack, load_stack
 from seatrial_lab.software.provision import plan as make_plan

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from seatrial.base.paths import CHECKOUT
 from seatrial.cli.provision import provision_lab, provision_tests
-from seatrial.site.load import CHECKOUT
 
 
 def test(

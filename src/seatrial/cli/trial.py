@@ -10,22 +10,17 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from seatrial.base.errors import EXIT_ACCEPTED, EXIT_INCOMPLETE, EXIT_REJECTED, InputError, LabError
+from seatrial.base.paths import CHECKOUT
 from seatrial.cli.provision import lab_for, provision_lab
-from seatrial.errors import (
-    EXIT_ACCEPTED,
-    EXIT_INCOMPLETE,
-    EXIT_REJECTED,
-    InputError,
-    LabError,
-)
-from seatrial.lab.programs import check_root
 from seatrial.report import terminal, write_all
 from seatrial.results.baseline import make_baseline
 from seatrial.results.record import Results, read_results
 from seatrial.results.requirements import load_requirements
-from seatrial.site.load import CHECKOUT, load_site, site_file
+from seatrial.site.load import load_site, site_file
 from seatrial.trial.plan import Selection, select
 from seatrial.trial.run import finish, prepare, run_trial
+from seatrial_lab.common.programs import check_root
 
 out = Console(highlight=False, soft_wrap=True)
 VERDICT_CODES = {"accept": EXIT_ACCEPTED, "reject": EXIT_REJECTED, "incomplete": EXIT_INCOMPLETE}

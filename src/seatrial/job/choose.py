@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from seatrial.errors import InputError
+from seatrial.base.errors import InputError
+from seatrial.base.suggest import suggest
 from seatrial.job import reasons
 from seatrial.job.header import LAUNCHERS
 from seatrial.job.request import Request, Surroundings
 from seatrial.nic.fit import resolved
-from seatrial.site.agree import suggest
 from seatrial.site.model import Site
 
 #: kind -> (check, variant, metric, whether less is better) of the figure that transports are

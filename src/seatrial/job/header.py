@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from seatrial import yamlfile
-from seatrial.errors import InputError
-from seatrial.site.agree import suggest
-from seatrial.site.load import CHECKOUT
-from seatrial.yamlfile import Fault
+from seatrial.base import yamlfile
+from seatrial.base.errors import InputError
+from seatrial.base.paths import CHECKOUT
+from seatrial.base.suggest import suggest
+from seatrial.base.yamlfile import Fault
 
 FOLDER = CHECKOUT / "slurm-templates" / "jobs"
 SUFFIX = ".sbatch.j2"

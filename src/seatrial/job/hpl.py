@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from seatrial.errors import InputError
+from seatrial.base.errors import InputError
 
 MIB = 1 << 20
 #: NB to begin with, by BLAS. HPL's FAQ: between 32 and 256, a small multiple of the block that the

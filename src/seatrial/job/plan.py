@@ -11,7 +11,8 @@ from typing import Any
 
 from ClusterShell.NodeSet import NodeSet
 
-from seatrial.errors import InputError
+from seatrial.base.errors import InputError
+from seatrial.base.suggest import suggest
 from seatrial.job.choose import (
     choose_kind,
     choose_launcher,
@@ -22,7 +23,6 @@ from seatrial.job.choose import (
 from seatrial.job.header import Parameter, Template
 from seatrial.job.request import Request, Surroundings
 from seatrial.nic.fit import carrying, measured_on, nodes_of, resolved, test_networks
-from seatrial.site.agree import suggest
 from seatrial.site.model import Site
 from seatrial.stack.model import Transport
 from seatrial.stack.transports import TRANSPORTS

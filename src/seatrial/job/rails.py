@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seatrial.errors import InputError
+from seatrial.base.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from jinja2 import (
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from seatrial.errors import InputError
+from seatrial.base.errors import InputError
 
 _OPEN, _CLOSE = "\ue000", "\ue001"  # of private use: around the number of a value
 _MARK = re.compile(f"{_OPEN}([0-9]+){_CLOSE}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 import subprocess
 
-from seatrial.errors import LabError
-from seatrial.lab.adapter import lab_spec
-from seatrial.lab.engine import Lab
+from seatrial.base.errors import LabError
 from seatrial.site.model import Site
+from seatrial_lab.adapter import lab_spec
+from seatrial_lab.native.engine import Lab
 
 TIMEOUT_S = 60
 

@@ -11,12 +11,13 @@ from fnmatch import fnmatchcase
 
 from ClusterShell.NodeSet import NodeSet
 
+from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
+from seatrial.base.suggest import Fault, suggest, unmatched
 from seatrial.nic.contradict import contradictions
 from seatrial.nic.fit import networks_set, nodes_of, resolved, test_networks
 from seatrial.nic.profile import READY, NicProfile, default_feature
 from seatrial.nic.ready import ready_profiles
 from seatrial.nic.resolve import Cycle, NoSuchBase, Resolved
-from seatrial.site.faults import NO_TRANSPORT, PLAIN_SOCKETS, Fault, suggest, unmatched
 from seatrial.site.model import Site
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from seatrial.base.names import PLAIN_SOCKETS
+from seatrial.base.suggest import Fault
 from seatrial.nic.fit import interfaces, measured_on, networks_set, tried
 from seatrial.nic.flat import Flat, group_of
 from seatrial.nic.resolve import Resolved
-from seatrial.site.faults import PLAIN_SOCKETS, Fault
 from seatrial.site.model import Site
 
 #: what adaptive moderation chooses by itself, in each direction

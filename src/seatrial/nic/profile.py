@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from seatrial.base.fields import Model, Name, at_least, matching
+from seatrial.base.yamlfile import Fault
 from seatrial.nic.flat import GROUPS
 from seatrial.nic.settings import ProfileSettings, Settings
-from seatrial.site.fields import Model, Name, at_least, matching
-from seatrial.yamlfile import Fault
 
 FEATURE_PREFIX = "nic_"
 #: how the name of a ready profile is written where a site's profile has it as its base

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from seatrial.base.names import PLAIN_SOCKETS
 from seatrial.nic.fit import measured_on, networks_set, resolved, tried
 from seatrial.nic.flat import GROUPS, group_of
 from seatrial.nic.resolve import Resolved
-from seatrial.site.faults import PLAIN_SOCKETS
 from seatrial.site.model import Site
 
 #: the card itself is set, loaded anew or divided: possibly felt on every data path

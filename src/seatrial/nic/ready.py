@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from seatrial import yamlfile
+from seatrial.base import yamlfile
 from seatrial.nic.profile import NicProfile, ReadyProfiles
 
 FILE = Path(__file__).with_name("profiles.yaml")

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from seatrial.site.fields import (
+from seatrial.base.fields import (
     Interface,
     LineCpus,
     Model,
@@ -21,7 +21,7 @@ from seatrial.site.fields import (
     at_least,
     matching,
 )
-from seatrial.yamlfile import Fault, nearest
+from seatrial.base.yamlfile import Fault, nearest
 
 #: short names of offloads, and the names that ``ethtool -k`` prints
 OFFLOADS = {

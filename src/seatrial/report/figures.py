@@ -377,7 +377,7 @@ def hpl_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
 
 def cpu_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
     """CPU use at both ends against bandwidth, and interrupts per second, of check ``stream``."""
-    listed = [run for run in runs if run.case.check == "stream"]
+    listed = [run for run in runs if run.case.check == "tcp_stream"]
     found = {case: m for case, m in samples(listed).items() if m.get("bandwidth_MB_s")}
     ends = {"cpu_sender_percent": "sender", "cpu_receiver_percent": "receiver"}
     data = []

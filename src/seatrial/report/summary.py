@@ -143,7 +143,7 @@ _HAPPENED = {
     "fail": "failed",
     "error": "ended in error",
     "missing": "had no requirement",
-    "undecidable": "could not be decided",
+    "inconclusive": "could not be decided",
 }
 
 

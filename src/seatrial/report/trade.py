@@ -41,7 +41,7 @@ def trade_figures(runs: Iterable[Run]) -> list[Figure]:
     found: dict[str, dict[str, list[float]]] = {}
     group: dict[str, str] = {}
     for run in runs:
-        wanted = {"netpipe": (LATENCY,), "stream": (INTERRUPTS,)}.get(run.case.check, ())
+        wanted = {"netpipe": (LATENCY,), "tcp_stream": (INTERRUPTS,)}.get(run.case.check, ())
         if not wanted or run.case.transport != "tcp":
             continue
         row = found.setdefault(run.case.profile, {})

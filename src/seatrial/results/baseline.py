@@ -32,8 +32,8 @@ from typing import Literal
 
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from seatrial import yamlfile
-from seatrial.errors import InputError, Problem
+from seatrial.base import yamlfile
+from seatrial.base.errors import InputError, Problem
 from seatrial.results import statistics
 from seatrial.results.judge import Figure, collect, judge, number
 from seatrial.results.record import Case, Results
@@ -141,7 +141,7 @@ def make_baseline(
         (j.case, j.metric, j.place): j.requirement.id
         for result in results
         for j in judge(result.trial, result.runs, requirements)
-        if j.verdict == "fail" and j.requirement and j.requirement.basis == "model"
+        if j.verdict == "fail" and j.requirement and j.requirement.basis == "relative"
     }
     entries: list[tuple[_Group, Threshold]] = []
     changes: list[Change] = []
@@ -270,7 +270,7 @@ def _displaced(group: _Group, requirements: Requirements) -> str:
         rule.id: rule.threshold.basis
         for _, figure in group.figures
         for rule in requirements.applying(group.case, group.metric, figure.place)
-        if rule.threshold.basis == "model"
+        if rule.threshold.basis == "relative"
     }
     return f"; takes precedence over the model at {', '.join(rules)}" if rules else ""
 

@@ -20,7 +20,7 @@ from seatrial.results.record import Case, Judgement, Run, Trial, Verdict
 from seatrial.results.requirements import Requirements, Rule, fits
 from seatrial.results.statistics import Better, Limit
 
-VERDICTS = ("pass", "fail", "error", "missing", "undecidable")
+VERDICTS = ("pass", "fail", "error", "missing", "inconclusive")
 MOST_FINDINGS = 20
 MOST_NAMED = 3  # requirements without a case that are named one by one
 Key = tuple[str, str | None]  # metric, place
@@ -191,10 +191,10 @@ class _Judge:
             return self._record("error", f"{self.name} cannot be judged: {fault}")
         if self.rule.threshold.peers and self.reference is None:
             text = f"{self.name} has no peers to be compared with, as the {self._rule()} wants"
-            return self._record("undecidable", text, value=self._value())
+            return self._record("inconclusive", text, value=self._value())
         limits = self._limits()
         verdicts = self._verdicts(limits)
-        for verdict in ("fail", "undecidable"):
+        for verdict in ("fail", "inconclusive"):
             if verdict in verdicts:
                 limit = limits[verdicts.index(verdict)]
                 text = self._beyond(limit) if verdict == "fail" else self._doubt(limit)
@@ -351,7 +351,7 @@ class _Judge:
             # Some above the one and some below the other bound are no majority within.
             out = sum(any(limit.excess(x) > 0 for limit in limits) for x in self.samples)
             if 2 * out >= len(self.samples):
-                return ["undecidable" for _ in limits]
+                return ["inconclusive" for _ in limits]
         return verdicts
 
     def _value(self) -> float:
@@ -405,7 +405,7 @@ class _Judge:
 
     def _record(
         self,
-        verdict: Literal["pass", "fail", "error", "undecidable"],
+        verdict: Literal["pass", "fail", "error", "inconclusive"],
         explanation: str,
         limits: Sequence[Limit] = (),
         value: float | None = None,
@@ -486,7 +486,7 @@ def conclude(
     """The trial's verdict, and the sentences to read first.
 
     Reject where anything failed, even beside errors: a failure is evidence enough. Else
-    incomplete where anything is an error, missing or undecidable, or nothing was judged.
+    incomplete where anything is an error, missing or inconclusive, or nothing was judged.
     The runs are looked at again, so that judgements that leave one out cannot hide it.
     With ``requirements``, thresholds that match no case of the trial are told of too.
     ``ended`` is now unless given.
@@ -549,7 +549,7 @@ def _findings(
     findings = _common_nodes(by["fail"], judgements, Places(runs))
     findings += [j.explanation for j in sorted(by["fail"], key=_gravity)]
     findings += list(faults.values())
-    for verdict in ("error", "undecidable"):
+    for verdict in ("error", "inconclusive"):
         findings += [j.explanation for j in by[verdict]]
     without: dict[Case, dict[str, None]] = defaultdict(dict)
     for j in by["missing"]:
@@ -599,7 +599,7 @@ def beyond(judgement: Judgement) -> list[float]:
 
 def _gravity(judgement: Judgement) -> tuple[int, float]:
     """Contracts before baselines before models, then the largest violation first."""
-    basis = judgement.requirement.basis if judgement.requirement else "model"
+    basis = judgement.requirement.basis if judgement.requirement else "relative"
     violation = 0.0
     if judgement.value is not None:
         if judgement.upper is not None:
@@ -607,7 +607,7 @@ def _gravity(judgement: Judgement) -> tuple[int, float]:
         if judgement.lower is not None:
             below = (judgement.lower - judgement.value) / (abs(judgement.lower) or 1.0)
             violation = max(violation, below)
-    return ("contract", "baseline", "model").index(basis), -violation
+    return ("contract", "baseline", "relative").index(basis), -violation
 
 
 def _common_nodes(

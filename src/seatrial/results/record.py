@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from seatrial.errors import InputError, Problem
+from seatrial.base.errors import InputError, Problem
 
 SCHEMA = 1
 RESULTS_FILE = "results.jsonl"
@@ -185,14 +185,14 @@ class Trial(Record):
     stack: dict[str, Any] = {}  # source ("distribution" or "spack"), id, versions
     host: dict[str, Any] = {}  # kernel, cpu, cores, memory, operating system
     repeats: int = 1
-    confirm: int = 0  # how many more runs a case may have that broke a bound
+    reruns: int = 0  # how many more runs a case may have that broke a bound
     cases: list[Case] = []  # all that were planned: what is absent below did not run
     notes: list[str] = []  # what the stack cannot offer, faults planted on purpose ...
     profiles: list[ProfileUse] = []
 
     def is_further(self, run: Run) -> bool:
         """Whether a run was made because a figure broke a bound: it was not drawn by chance."""
-        return self.confirm > 0 and run.repeat >= self.repeats
+        return self.reruns > 0 and run.repeat >= self.repeats
 
 
 class Run(Record):
@@ -220,7 +220,7 @@ class Requirement(Record):
     """A threshold as it was applied (see ``seatrial.results.requirements`` for the file)."""
 
     id: str  # "file:line" of where it is written
-    basis: Literal["contract", "baseline", "model"]
+    basis: Literal["contract", "baseline", "relative"]
     text: str  # for people: "at most 3.0 x latency_us of netpipe.tcp"
 
 
@@ -231,7 +231,7 @@ class Judgement(Record):
     case: Case
     metric: str  # "" where the whole case is an error
     place: str | None = None
-    verdict: Literal["pass", "fail", "error", "missing", "undecidable"]
+    verdict: Literal["pass", "fail", "error", "missing", "inconclusive"]
     value: float | None = None  # the statistic over the samples
     unit: str = ""
     statistic: str = "median"

@@ -21,11 +21,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from seatrial import yamlfile
+from seatrial.base import yamlfile
+from seatrial.base.yamlfile import Fault, Lines
 from seatrial.results.record import Case
 from seatrial.results.record import Requirement as RequirementRecord
 from seatrial.results.statistics import Statistic
-from seatrial.yamlfile import Fault, Lines
 
 SCHEMA = 1
 Patterns = str | list[str]
@@ -107,7 +107,7 @@ class Threshold(Entry):
 
     select: Select = Select()
     metric: str = Field(examples=["latency_us"])
-    basis: Literal["contract", "baseline", "model"]
+    basis: Literal["contract", "baseline", "relative"]
     source: str = Field("", examples=['"tender 2026-17, annex B, line 4"'])
     statistic: Statistic | None = None
     unit: str | None = Field(None, examples=["us"])

@@ -1,7 +1,7 @@
 """The shape of ``site-configs/<site>/site.yaml``: one cluster, as data.
 
 Holds names, types and what must agree inside one file. It reads no file (see
-``seatrial.site.load``) and knows nothing of ReFrame (see ``seatrial.site.reframe``).
+``seatrial.site.load``) and knows nothing of ReFrame (see ``seatrial.checks.configuration``).
 """
 
 from __future__ import annotations
@@ -12,18 +12,9 @@ from typing import Annotated, Literal
 from ClusterShell.NodeSet import NodeSet
 from pydantic import Field, model_validator
 
+from seatrial.base.fields import Address, Interface, Model, Name, NodeList, Size, Subnet, matching
+from seatrial.base.yamlfile import Fault
 from seatrial.nic.profile import DataPath, NicProfile, default_feature
-from seatrial.site.fields import (
-    Address,
-    Interface,
-    Model,
-    Name,
-    NodeList,
-    Size,
-    Subnet,
-    matching,
-)
-from seatrial.yamlfile import Fault
 
 AbsoluteFolder = Annotated[
     str, *matching(r"/[^\0\n]*", "an absolute path", "write for example /opt/spack")
@@ -224,7 +215,7 @@ class Benchmarks(Model):
     npb: NPB | None = None
     mpbench: MPBench | None = None
     stream: Stream | None = None
-    multi_stream: MultiStream | None = None
+    tcp_streams: MultiStream | None = None
     pairs: Pairs | None = None
     node_compute: NodeCompute | None = None
 
@@ -234,7 +225,7 @@ class TrialDefaults(Model):
         default=None, description="the partition that trials use, where the site has several"
     )
     repeats: int = Field(default=2, ge=1)
-    confirm: int = Field(
+    reruns: int = Field(
         default=0,
         ge=0,
         description="how many more times a case is run whose figures break a bound",

@@ -18,8 +18,8 @@ from typing import Any, Literal
 from ClusterShell.NodeSet import NodeSet
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from seatrial.errors import InputError
-from seatrial.site.load import CHECKOUT
+from seatrial.base.errors import InputError
+from seatrial.base.paths import CHECKOUT
 from seatrial.slurm.layout import Layout
 
 TEMPLATES = CHECKOUT / "slurm-templates"

@@ -18,7 +18,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from seatrial.errors import InputError
+from seatrial.base.errors import InputError
 
 HERE = Path(__file__).parent
 TABLE = HERE / "versions.json"

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
 
 OS_RELEASE = Path("/etc/os-release")
 

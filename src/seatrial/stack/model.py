@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from seatrial.errors import InputError, LabError
+from seatrial.base.errors import InputError, LabError
 
 FILE = "stack.json"
 

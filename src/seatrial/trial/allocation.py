@@ -20,10 +20,10 @@ from pathlib import Path
 
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 
-from seatrial.errors import SeatrialError
+from seatrial.base.errors import SeatrialError
+from seatrial.checks.configuration import feature_of
 from seatrial.results.record import Job
 from seatrial.site.model import Site
-from seatrial.site.reframe import feature_of
 from seatrial.trial.machine import Machine
 from seatrial.trial.session import Session
 

@@ -9,19 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from seatrial.errors import InputError
+from seatrial.base.errors import InputError
+from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
+from seatrial.base.suggest import suggest, unmatched
+from seatrial.benchmarks.programs import available, wanted
+from seatrial.checks.configuration import WITHOUT_MPI, enabled, environment_names, matching, offered
 from seatrial.nic.fit import tried
 from seatrial.results.record import Case
-from seatrial.site.agree import NO_TRANSPORT, PLAIN_SOCKETS, suggest, unmatched
 from seatrial.site.model import HPL, Benchmark, Site
-from seatrial.site.programs import available, wanted
-from seatrial.site.reframe import (
-    WITHOUT_MPI,
-    enabled,
-    environment_names,
-    matching,
-    offered,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -32,7 +27,7 @@ class Selection:
     transports: tuple[str, ...] = ()
     profiles: tuple[str, ...] = ()
     repeats: int | None = None
-    confirm: int | None = None
+    reruns: int | None = None
 
 
 def select(site: Site, selection: Selection) -> Site:
@@ -53,7 +48,7 @@ def select(site: Site, selection: Selection) -> Site:
     trial = site.trial.model_copy(
         update={
             "repeats": selection.repeats or site.trial.repeats,
-            "confirm": site.trial.confirm if selection.confirm is None else selection.confirm,
+            "reruns": site.trial.reruns if selection.reruns is None else selection.reruns,
             "profiles": matching(list(selection.profiles), site.nic_profiles)
             or site.trial.profiles,
             "transports": list(selection.transports) or site.trial.transports,

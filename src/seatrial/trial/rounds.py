@@ -14,7 +14,7 @@ from seatrial.results.record import Allocation as AllocationRecord
 from seatrial.results.record import Case, Job, Run
 from seatrial.trial.allocation import Allocation, held
 from seatrial.trial.collect import account, collect, job_facts
-from seatrial.trial.reframe import Outcome, report_file, run_reframe
+from seatrial.trial.reframe_run import Outcome, report_file, run_reframe
 from seatrial.trial.session import Session
 
 

@@ -18,7 +18,8 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from seatrial.errors import InputError, LabError, SeatrialError
+from seatrial.base.errors import InputError, LabError, SeatrialError
+from seatrial.checks.configuration import feature_of
 from seatrial.nic.fit import resolved
 from seatrial.nic.policy import declared
 from seatrial.nic.reach import statements
@@ -34,12 +35,11 @@ from seatrial.results.record import (
 from seatrial.results.requirements import Requirements, load_requirements
 from seatrial.site.load import load_site
 from seatrial.site.model import Site
-from seatrial.site.reframe import feature_of
 from seatrial.stack import Stack, load_stack
-from seatrial.trial.confirm import doubtful, places
 from seatrial.trial.host import host_facts, version_with_commit
 from seatrial.trial.machine import Machine, Progress
 from seatrial.trial.plan import Selection, not_offered, planned, select
+from seatrial.trial.rerun import doubtful, places
 from seatrial.trial.rounds import Round, allocations, run_rounds, runs_of
 from seatrial.trial.session import Session, noted_signals
 
@@ -47,7 +47,7 @@ SETTINGS = '''"""ReFrame's configuration of this trial."""
 
 from pathlib import Path
 
-from seatrial.site.reframe import settings
+from seatrial.checks.configuration import settings
 
 site_configuration = settings(Path(__file__).with_name("site.yaml"))
 '''
@@ -83,7 +83,7 @@ def run_trial(
             stack=stack.model_dump(include={"source", "id", "distribution", "versions", "origins"}),
             host=host_facts(),
             repeats=site.trial.repeats,
-            confirm=site.trial.confirm,
+            reruns=site.trial.reruns,
             cases=cases,
             notes=[*left_out, *machine.notes(), *statements_on(site, cases)],
             profiles=profile_uses(site, cases),
@@ -133,7 +133,7 @@ def confirm(session: Session, results: Results, requirements: Requirements) -> N
 
     The results are judged and written after each time, whatever becomes of what follows.
     """
-    most = session.site.trial.confirm
+    most = session.site.trial.reruns
     jobs = session.jobs
     for number in range(1, most + 1):
         again = doubtful(results.trial, results.judgements, requirements)
@@ -152,7 +152,7 @@ def confirm(session: Session, results: Results, requirements: Requirements) -> N
                 f"{number} of at most {most}"
             )
             further = replace(
-                session, cases=again, confirming=number, jobs_before=jobs, jobs_done=jobs,
+                session, cases=again, rerun=number, jobs_before=jobs, jobs_done=jobs,
                 places=places(results.runs),
             )  # fmt: skip
             jobs = further.jobs

@@ -22,7 +22,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Session:
     """One trial while it runs. ``deadline`` is in seconds of ``time.monotonic``.
 
-    ``confirming`` is 0 for the trial proper, and 1, 2 ... for the further runs by which figures
+    ``rerun`` is 0 for the trial proper, and 1, 2 ... for the further runs by which figures
     that broke a bound are confirmed.
     """
 
@@ -36,16 +36,16 @@ class Session:
     deadline: float = 0.0
     jobs_before: int = 0  # of the sessions before this one
     jobs_done: int = 0  # of earlier ReFrame runs
-    confirming: int = 0
+    rerun: int = 0
     places: dict[Case, list[str]] = field(default_factory=dict)  # nodes that a case must run on
 
     @property
     def repeats(self) -> range:
         """The numbers of the repeats: those of further runs go on from the trial's own."""
         planned = self.site.trial.repeats
-        if not self.confirming:
+        if not self.rerun:
             return range(planned)
-        return range(planned + self.confirming - 1, planned + self.confirming)
+        return range(planned + self.rerun - 1, planned + self.rerun)
 
     @property
     def jobs(self) -> int:
@@ -71,7 +71,7 @@ class Session:
 
     def suffix(self, profile: str = "default") -> str:
         """What the files of a profile's cases, in the trial's folder, have in their names."""
-        again = f"-confirm{self.confirming}" if self.confirming else ""
+        again = f"-rerun{self.rerun}" if self.rerun else ""
         return again if profile == "default" else f"{again}-{profile}"
 
     @property

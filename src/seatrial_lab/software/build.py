@@ -16,8 +16,8 @@ from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 
+from seatrial.base.errors import LabError
 from seatrial.base.run import run
-from seatrial.errors import LabError
 from seatrial.stack.files import fresh, replace, unpack_tar
 from seatrial.stack.machine import library_folder
 

@@ -10,7 +10,7 @@ import platform
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
 from seatrial.stack.machine import OS_RELEASE, os_release
 
 #: the same in every release

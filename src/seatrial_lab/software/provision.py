@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
 from seatrial.stack import PREFIX, apt, machine
 from seatrial.stack.model import FILE, Stack, read
 from seatrial_lab.software import modules, pypi

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from seatrial.base.errors import LabError
 from seatrial.base.run import run
-from seatrial.errors import LabError
 
 HERE = Path(__file__).parent
 WHEELS = HERE / "pypi.lock.txt"

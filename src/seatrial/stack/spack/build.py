@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from seatrial.base.errors import LabError
+from seatrial.base.paths import CHECKOUT
 from seatrial.base.run import TAIL
-from seatrial.errors import LabError
-from seatrial.site.load import CHECKOUT
 from seatrial.stack.files import digest
 from seatrial.stack.spack import install
 from seatrial.stack.spack.places import Places

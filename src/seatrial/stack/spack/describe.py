@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from seatrial.base.errors import LabError
 from seatrial.base.run import run
-from seatrial.errors import LabError
 from seatrial.stack import machine
 from seatrial.stack.files import digest, sha256
 from seatrial.stack.model import Blas, Package, SpackFacts, Stack, Transport, read

@@ -17,7 +17,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
 from seatrial.stack.files import fresh, replace
 from seatrial.stack.spack import wheels
 from seatrial.stack.spack.wheels import External

@@ -9,7 +9,7 @@ import statistics
 from collections import defaultdict
 from pathlib import Path
 
-from seatrial.errors import InputError, Problem
+from seatrial.base.errors import InputError, Problem
 from seatrial.results.judge import Figure, collect
 from seatrial.results.record import RESULTS_FILE, Results, Trial, read_results
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
 from seatrial.stack.model import Package
 from seatrial.stack.spack import build
 from seatrial.stack.spack.places import Places

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from seatrial.base.errors import LabError
 from seatrial.base.run import run
-from seatrial.errors import LabError
 from seatrial.stack.files import fresh, replace
 from seatrial.stack.spack.lock import locked
 from seatrial.stack.spack.pins import Pins, Repository

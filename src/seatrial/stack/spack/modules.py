@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
 from seatrial.results.record import Results
 from seatrial.stack.files import digest, fresh, replace
 from seatrial.stack.spack import build, figures, install, scope

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict
 
-from seatrial import yamlfile
-from seatrial.site.fields import matching
+from seatrial.base import yamlfile
+from seatrial.base.fields import matching
 
 Commit = Annotated[
     str, *matching(r"[0-9a-f]{40}", "a commit", "write all 40 digits of git rev-parse")

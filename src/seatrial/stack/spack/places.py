@@ -10,8 +10,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.errors import InputError, LabError, Problem
-from seatrial.site.load import CHECKOUT
+from seatrial.base.errors import InputError, LabError, Problem
+from seatrial.base.paths import CHECKOUT
 from seatrial.site.model import Site
 
 #: environment variable: a Spack to use where the site names none

@@ -14,9 +14,9 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from seatrial.base.errors import LabError
+from seatrial.base.paths import CHECKOUT
 from seatrial.base.run import run
-from seatrial.errors import LabError
-from seatrial.site.load import CHECKOUT
 from seatrial.site.model import Stack
 from seatrial.stack import apt, machine
 from seatrial.stack.spack import externals, install

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from seatrial.base.errors import LabError
 from seatrial.base.run import run
-from seatrial.errors import LabError
 from seatrial.stack.spack import build, install, scope
 from seatrial.stack.spack.places import Places
 

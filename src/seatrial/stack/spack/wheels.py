@@ -10,8 +10,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from seatrial.base.errors import LabError
 from seatrial.base.run import run
-from seatrial.errors import LabError
 from seatrial.stack.files import fresh, unpack_wheel_data
 
 #: what Intel's compiler wrappers carry in place of their prefix
