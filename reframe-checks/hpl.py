@@ -7,11 +7,12 @@ import reframe as rfm
 from reframe.core.builtins import parameter
 
 from seatrial.benchmarks import hpcc, hpl, programs
+from seatrial.benchmarks.hpldat import grid, render
 from seatrial.benchmarks.parsing import ParseError, higher
 from seatrial.checks import context
 from seatrial.checks.base import Check, Step
 from seatrial.checks.evidence import node_files
-from seatrial.stack.hpccinf import grid, render
+
 
 
 @rfm.simple_test

@@ -29,11 +29,11 @@ from rich.table import Table
 
 from seatrial.base.errors import LabError, SeatrialError
 from seatrial.benchmarks import hpcc, hpl
+from seatrial.base.run import run
+from seatrial.benchmarks.hpldat import grid, render
 from seatrial.benchmarks.parsing import Parsed
 from seatrial.site.load import load_site, site_file
 from seatrial.stack import Stack, load_stack
-from seatrial.stack.hpccinf import grid, render
-from seatrial.stack.run import run
 from seatrial.stack.spack import build, install
 from seatrial.stack.spack.make import make, prepare
 from seatrial.stack.spack.places import Places

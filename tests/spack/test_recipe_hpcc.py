@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from made_sources import PACKAGES, ROOT
 
-import seatrial.stack
-from seatrial.stack.build import wrapped_functions
+import seatrial_lab.software
+from seatrial_lab.software.build import wrapped_functions
 
 needs_spack = pytest.mark.spack
 
@@ -74,7 +74,7 @@ EXAMPLE = "\n" * 9 + "1  grids\n2    Ps\n2    Qs\n"
 
 
 def test_the_choice_of_tests_is_the_one_of_the_lab():
-    ours = Path(seatrial.stack.__file__).with_name("hpcc") / "select.c"
+    ours = Path(seatrial_lab.software.__file__).with_name("hpcc") / "select.c"
     assert (PACKAGES / "hpcc" / "select.c").read_bytes() == ours.read_bytes()
 
 
@@ -121,7 +121,7 @@ def test_everything_else_is_refused(found, case, word):
 
 @needs_spack
 def test_select_stands_before_the_same_functions_as_in_the_lab(found):
-    text = (ROOT / "src/seatrial/stack/hpcc/select.c").read_text()
+    text = (ROOT / "src/seatrial_lab/software/hpcc/select.c").read_text()
     assert found["wrapped"] == wrapped_functions(text)
     assert len(found["wrapped"]) == 16
 

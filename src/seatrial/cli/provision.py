@@ -14,8 +14,8 @@ from seatrial.base.errors import InputError, LabError
 from seatrial.site.model import Site
 from seatrial.stack.apt import install
 from seatrial.stack.machine import installed
-from seatrial.stack.provision import plan, provision
 from seatrial.trial.machine import Machine, ThisMachine
+from seatrial_lab.software.provision import plan, provision
 
 out = Console(highlight=False, soft_wrap=True)
 

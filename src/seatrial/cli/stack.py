@@ -18,8 +18,8 @@ from rich.table import Table
 from seatrial.base.errors import LabError
 from seatrial.site.load import load_site, site_file
 from seatrial.stack import Stack, load_stack
-from seatrial.stack.provision import plan as make_plan
-from seatrial.stack.provision import provision as make_stack
+from seatrial_lab.software.provision import plan as make_plan
+from seatrial_lab.software.provision import provision as make_stack
 
 app = typer.Typer(help="MPI libraries and benchmarks of a site.", no_args_is_help=True)
 console = Console()

@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 from jinja2 import TemplateError
 
 from seatrial.base.errors import InputError
+from seatrial.benchmarks.hpldat import grid
 from seatrial.job import hpl, rails, reasons, script
 from seatrial.job.header import FOLDER, SUFFIX
 from seatrial.job.plan import Plan
-from seatrial.stack.hpccinf import grid
 
 
 def render(plan: Plan, command: list[str], folder: Path = FOLDER) -> str:

@@ -1,7 +1,7 @@
 """The software stack: how each benchmark is run under each transport (``load_stack``).
 
 A lab's is from Debian and PyPI, on a machine that reaches nothing else, and
-``seatrial.stack.provision`` brings a machine to that state. A real site's, or a lab's that asks
+``seatrial_lab.software`` brings a machine to that state. A real site's, or a lab's that asks
 for it, is Spack's (``seatrial.stack.spack``).
 """
 
@@ -13,8 +13,19 @@ from typing import Any
 
 from seatrial.stack.model import Blas, Stack, Transport, read
 
-__all__ = ["STACK_FOLDER", "Blas", "Stack", "Transport", "load_stack", "read", "stack_folder"]
+__all__ = [
+    "PREFIX",
+    "STACK_FOLDER",
+    "Blas",
+    "Stack",
+    "Transport",
+    "load_stack",
+    "read",
+    "stack_folder",
+]
 
+#: where a checkout has the labs' software
+PREFIX = Path(__file__).parents[3] / ".seatrial" / "stack"
 #: environment variable: a folder whose stack.json is used instead of the one of this checkout
 STACK_FOLDER = "SEATRIAL_STACK"
 
@@ -38,8 +49,6 @@ def of_spack(site: Any) -> bool:
 
 def stack_folder(site: Any = None) -> Path:
     """The folder of the stack: $SEATRIAL_STACK, else that of this checkout."""
-    from seatrial.stack.provision import PREFIX
-
     given = os.environ.get(STACK_FOLDER)
     if of_spack(site) and not given:
         from seatrial.stack.spack.places import HOME

@@ -20,8 +20,9 @@ from pathlib import Path
 
 from seatrial.base.errors import LabError
 from seatrial.stack.apt import configured, own_lists, source_stanzas
+from seatrial.base.run import run
 from seatrial.stack.machine import os_release
-from seatrial.stack.run import run
+from seatrial_lab.software.debian_sources import configured, own_lists, source_stanzas
 
 KERNEL = "linux-image-amd64"
 QEMU = "qemu-system-x86"

@@ -17,8 +17,8 @@ from typing import Any
 
 from seatrial.base.errors import LabError
 from seatrial.base.paths import CHECKOUT
+from seatrial.base.run import TAIL
 from seatrial.stack.files import digest
-from seatrial.stack.run import TAIL
 from seatrial.stack.spack import install
 from seatrial.stack.spack.places import Places
 

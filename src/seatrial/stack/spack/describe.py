@@ -9,10 +9,10 @@ import json
 from pathlib import Path
 
 from seatrial.base.errors import LabError
+from seatrial.base.run import run
 from seatrial.stack import machine
 from seatrial.stack.files import digest, sha256
 from seatrial.stack.model import Blas, Package, SpackFacts, Stack, Transport, read
-from seatrial.stack.run import run
 from seatrial.stack.spack import install
 from seatrial.stack.spack.graph import PER_BLAS, Graph, Node, target_of
 from seatrial.stack.spack.pins import Pins

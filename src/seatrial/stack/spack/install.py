@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from seatrial.base.errors import LabError
+from seatrial.base.run import run
 from seatrial.stack.files import fresh, replace
-from seatrial.stack.run import run
 from seatrial.stack.spack.lock import locked
 from seatrial.stack.spack.pins import Pins, Repository
 from seatrial.stack.spack.places import Places

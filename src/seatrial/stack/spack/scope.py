@@ -16,9 +16,9 @@ from ruamel.yaml import YAML
 
 from seatrial.base.errors import LabError
 from seatrial.base.paths import CHECKOUT
+from seatrial.base.run import run
 from seatrial.site.model import Stack
 from seatrial.stack import apt, machine
-from seatrial.stack.run import run
 from seatrial.stack.spack import externals, install
 from seatrial.stack.spack.lock import locked
 from seatrial.stack.spack.places import Places

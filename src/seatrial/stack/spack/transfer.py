@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from seatrial.base.errors import LabError
-from seatrial.stack.run import run
+from seatrial.base.run import run
 from seatrial.stack.spack import build, install, scope
 from seatrial.stack.spack.places import Places
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from seatrial.base.errors import LabError
+from seatrial.base.run import run
 from seatrial.stack.files import fresh, unpack_wheel_data
-from seatrial.stack.run import run
 
 #: what Intel's compiler wrappers carry in place of their prefix
 _INTEL_PLACEHOLDERS = (

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from seatrial.stack import build, pmi, pypi
-from seatrial.stack.apt import download_sources
 from seatrial.stack.files import digest, fresh, unpack_wheel_data, unpack_wheel_packages
-from seatrial.stack.packages import SOURCES, Release
+from seatrial_lab.software import build, pmi, pypi
+from seatrial_lab.software.debian_sources import download_sources
+from seatrial_lab.software.packages import SOURCES, Release
 
 HERE = Path(__file__).parent
 SYSTEM_PYTHON = "/usr/bin/python3"

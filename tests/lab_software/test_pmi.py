@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from seatrial.stack import pmi
+from seatrial_lab.software import pmi
 
 READ = "import os, sys; sys.stdout.buffer.write(os.read(0, 1023))"
 MAXES = b"cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=%s\n"

@@ -4,7 +4,9 @@ import pytest
 
 from seatrial.base.errors import LabError
 from seatrial.stack import apt, machine, provision
-from seatrial.stack.packages import RELEASES
+from seatrial.stack import apt, machine
+from seatrial_lab.software import provision
+from seatrial_lab.software.packages import RELEASES, supported_release
 
 BOOKWORM = 'ID=debian\nVERSION_ID="12"\nVERSION_CODENAME=bookworm\nPRETTY_NAME="Debian 12"\n'
 
@@ -17,8 +19,8 @@ def debian(monkeypatch, tmp_path):
         file = tmp_path / "os-release"
         file.write_text(BOOKWORM.replace("12", version))
         has = RELEASES[version].packages if packages is None else packages
-        found = machine.release(file)
-        monkeypatch.setattr(machine, "release", lambda: found)
+        found = supported_release(file)
+        monkeypatch.setattr(provision, "supported_release", lambda: found)
         monkeypatch.setattr(machine, "installed", lambda: dict.fromkeys(has, "1.0"))
 
     return set_up
@@ -93,7 +95,7 @@ def test_debian_13_has_its_own_names():
 def test_another_system_is_told_what_it_would_need(tmp_path, text):
     (tmp_path / "os-release").write_text(text)
     with pytest.raises(LabError, match=r"Ubuntu 24.04|Debian 11") as error:
-        machine.release(tmp_path / "os-release")
+        supported_release(tmp_path / "os-release")
     for package in ("slurm-wlm", "openmpi-bin", "libopenblas0-openmp"):
         assert package in str(error.value)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.stack import provision
-from seatrial.stack.hpccinf import render
+from seatrial.benchmarks.hpldat import render
+from seatrial_lab.software import provision
 
 pytestmark = pytest.mark.stack
 

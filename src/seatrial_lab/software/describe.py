@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from seatrial.stack import pypi
 from seatrial.stack.files import digest
 from seatrial.stack.machine import library_folder
 from seatrial.stack.model import Blas, Stack, Transport
-from seatrial.stack.packages import Release
-from seatrial.stack.steps import steps
 from seatrial.stack.transports import ORIGINS, PROGRAMS, SPACK_ONLY, TRANSPORTS
+from seatrial_lab.software import pypi
+from seatrial_lab.software.packages import Release
+from seatrial_lab.software.steps import steps
 
 # Asked in a process of its own, so that no foreign library is loaded into this one.
 # fi_version(3): major in the upper 16 bits; ucp_get_version_string is of UCX's public API.

@@ -1,4 +1,4 @@
-"""What the stack takes from Debian, per release. Data only.
+"""What the stack takes from Debian, per release.
 
 A package that other releases lack or name differently appears under its release, so a new
 release is a new entry here and no code.
@@ -6,7 +6,12 @@ release is a new entry here and no code.
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial.base.errors import LabError
+from seatrial.stack.machine import OS_RELEASE, os_release
 
 #: the same in every release
 COMMON = (
@@ -110,3 +115,24 @@ SOURCES = (
         "hpcc", "1.5.0", "0a6fef7ab9f3347e549fed65ebb98234feea9ee18aea0c8f59baefbe3cf7ffb8"
     ),
 )
+
+
+def supported_release(file: Path = OS_RELEASE) -> tuple[str, Release]:
+    """This machine's Debian release, and its table.
+
+    Raises LabError elsewhere, with the list of what would have to be there.
+    """
+    found = os_release(file)
+    version = found.get("VERSION_ID", "")
+    if found.get("ID") != "debian" or version not in RELEASES:
+        name = found.get("PRETTY_NAME") or "a system without os-release"
+        needed = " ".join(RELEASES[max(RELEASES)].packages)
+        raise LabError(
+            f"this is {name}; the stack can be provisioned on Debian {' and '.join(RELEASES)}. "
+            f"By hand it would need what Debian calls: {needed}"
+        )
+    if platform.machine() != "x86_64":
+        raise LabError(
+            f"this machine is {platform.machine()}; Intel MPI and MPICH on PyPI are for x86_64"
+        )
+    return version, RELEASES[version]

@@ -17,9 +17,9 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 
 from seatrial.base.errors import LabError
+from seatrial.base.run import run
 from seatrial.stack.files import fresh, replace, unpack_tar
 from seatrial.stack.machine import library_folder
-from seatrial.stack.run import run
 
 HERE = Path(__file__).parent
 WARNINGS = ["-w", "-std=gnu17"]  # old C: newer compilers would refuse it as C23

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from seatrial.base.errors import LabError
-from seatrial.stack.run import run
+from seatrial.base.run import run
 
 HERE = Path(__file__).parent
 WHEELS = HERE / "pypi.lock.txt"

@@ -7,8 +7,9 @@ import pytest
 from seatrial.base.errors import InputError, LabError
 from seatrial.stack import describe, modules
 from seatrial.stack.model import Transport, read
-from seatrial.stack.packages import RELEASES
 from seatrial.stack.transports import ORIGINS, SPACK_ONLY, TRANSPORTS
+from seatrial_lab.software import describe, modules
+from seatrial_lab.software.packages import RELEASES
 
 MPI = ["openmpi-tcp", "openmpi-ucx", "openmpi-ofi", "mpich-ucx", "mpich-ofi", "intelmpi-tcp"]
 #: lines that the MPIs printed, and ones that must not be taken for them

@@ -19,13 +19,12 @@ from pathlib import Path
 
 from seatrial.base.errors import LabError
 from seatrial.stack import apt, machine, modules, pypi
-from seatrial.stack.describe import describe
+from seatrial.stack import PREFIX, apt, machine
 from seatrial.stack.model import FILE, Stack, read
-from seatrial.stack.packages import SOURCES
-from seatrial.stack.steps import Step, carry_out, is_done, steps
-
-#: where the stack of this checkout is
-PREFIX = Path(__file__).parents[3] / ".seatrial" / "stack"
+from seatrial_lab.software import modules, pypi
+from seatrial_lab.software.describe import describe
+from seatrial_lab.software.packages import SOURCES, supported_release
+from seatrial_lab.software.steps import Step, carry_out, is_done, steps
 
 Progress = Callable[[str], None]
 
@@ -68,7 +67,7 @@ class Plan:
 
 def plan(prefix: Path = PREFIX) -> Plan:
     """What ``provision`` would do. Raises LabError on a system it cannot serve."""
-    version, release = machine.release()
+    version, release = supported_release()
     installed = machine.installed()
     missing = [name for name in release.packages if name not in installed]
     stamps = prefix / "stamps"
@@ -115,7 +114,7 @@ def provision(progress: Progress, prefix: Path = PREFIX) -> Stack:
 
 
 def _provision(progress: Progress, prefix: Path) -> Stack:
-    version, release = machine.release()
+    version, release = supported_release()
     missing = plan(prefix).packages
     if missing:
         progress(f"installing {len(missing)} Debian packages")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from seatrial.base.run import run
 from seatrial.stack.files import replace
-from seatrial.stack.run import run
 
 SOURCE = Path(__file__).with_name("shorter.c")
 LIBRARY = "pmi/shorter.so"
