@@ -14,7 +14,6 @@ from seatrial.checks.base import Check, Step
 from seatrial.checks.evidence import node_files
 
 
-
 @rfm.simple_test
 class HPL(Check):
     descr = "HPL and DGEMM with each BLAS"

@@ -11,7 +11,7 @@ from seatrial.checks.base import PORT, Check, Step, text_of
 
 
 @rfm.simple_test
-class Pairs(Check):
+class Links(Check):
     descr = "NetPIPE between all pairs of nodes, in one allocation"
     benchmark = "links"
     valid_systems = ["+links"]

@@ -9,7 +9,7 @@ from seatrial.checks.base import PORT, Check, Step
 
 
 @rfm.simple_test
-class Stream(Check):
+class TCPStream(Check):
     descr = "iperf3 between two nodes"
     benchmark = "tcp_stream"
     valid_systems = ["+tcp_stream"]

@@ -9,7 +9,7 @@ from seatrial.checks.base import NODE_PYTHON, PORT, Check, Step
 
 
 @rfm.simple_test
-class MultiStream(Check):
+class TCPStreams(Check):
     descr = "iperf3 streams at once between two nodes"
     benchmark = "tcp_streams"
     valid_systems = ["+tcp_streams"]

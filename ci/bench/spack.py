@@ -28,15 +28,14 @@ from rich.console import Console
 from rich.table import Table
 
 from seatrial.base.errors import LabError, SeatrialError
-from seatrial.benchmarks import hpcc, hpl
 from seatrial.base.run import run
+from seatrial.benchmarks import hpcc, hpl
 from seatrial.benchmarks.hpldat import grid, render
 from seatrial.benchmarks.parsing import Parsed
 from seatrial.site.load import load_site, site_file
-from seatrial.stack import Stack, load_stack
-from seatrial.stack.spack import build, install
-from seatrial.stack.spack.make import make, prepare
-from seatrial.stack.spack.places import Places
+from seatrial.stack import Stack, build, install, load_stack
+from seatrial.stack.folders import Places
+from seatrial.stack.make import make, prepare
 from seatrial.trial.host import host_facts, version_with_commit
 
 AS_IS = "as it is"

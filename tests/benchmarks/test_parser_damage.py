@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seatrial.benchmarks.parsing import ParseError
+
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 GARBAGE = ["nan", "inf", "-1", "-0.5", "x", "1.2.3", "1e999", "1_0", "", "0x10", "**", "٣"]
 NAMES = sorted(cases.CASES)

@@ -13,7 +13,6 @@ import pytest
 from seatrial.base.paths import CHECKOUT
 from seatrial.benchmarks import tcp_streams as streams
 from seatrial.benchmarks.parsing import ParseError
-from seatrial.benchmarks import ParseError
 
 NODE = CHECKOUT / "src" / "seatrial" / "checks" / "node" / "streams.py"
 RECORDED = (CHECKOUT / "tests" / "benchmarks" / "data" / "iperf3_fwd.json").read_text()

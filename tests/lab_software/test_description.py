@@ -5,7 +5,6 @@ import re
 import pytest
 
 from seatrial.base.errors import InputError, LabError
-from seatrial.stack import describe, modules
 from seatrial.stack.model import Transport, read
 from seatrial.stack.transports import ORIGINS, SPACK_ONLY, TRANSPORTS
 from seatrial_lab.software import describe, modules

@@ -3,7 +3,6 @@
 import pytest
 
 from seatrial.base.errors import LabError
-from seatrial.stack import apt, machine, provision
 from seatrial.stack import apt, machine
 from seatrial_lab.software import provision
 from seatrial_lab.software.packages import RELEASES, supported_release

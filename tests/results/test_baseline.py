@@ -125,8 +125,8 @@ def test_an_older_baseline_is_replaced_where_it_stands(tmp_path):
         "schema: 1\nrequirements:\ndefaults: {statistic: worst}\n",
         "requirements:\n- {metric: x, basis: relative, at_most: 3, unit: us}\nschema: 1\n",
         "schema: 1\nrequirements:\n- metric: x\n  basis: relative\n  at_most: 3\n  unit: us",
-        "  schema: 1\n  requirements:\n    -\n      {metric: x, basis: relative, at_most: 3, unit: u}",
-        "schema: 1\r\nrequirements:\r\n- {metric: x, basis: relative,\r\n  at_most: 3, unit: u}\r\n",
+        "  schema: 1\n  requirements:\n    -\n     {metric: x, basis: relative, at_most: 3}",
+        "schema: 1\r\nrequirements:\r\n- {metric: x, basis: relative,\r\n  at_most: 3}\r\n",
     ],
 )
 def test_layouts(tmp_path, text):

@@ -72,7 +72,10 @@ def test_of_equally_specific_ones_the_later_applies():
             "does not go with",
         ),
         (
-            "    basis: relative\n    peers: median\n    relative_to: {metric: x}\n    at_most: 1\n",
+            (
+                "    basis: relative\n    peers: median\n    relative_to: {metric: x}\n"
+                "    at_most: 1\n"
+            ),
             "peers",
             "exclude each other",
         ),

@@ -10,7 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from seatrial.base.errors import LabError
-from seatrial.stack.spack import build, make, portable, scope, transfer
+from seatrial.stack import build, make, portable, scope, transfer
 
 pytestmark = pytest.mark.spack
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from seatrial.stack.spack import describe
+from seatrial.stack import describe
 
 
 def test_a_stack_without_open_mpi_has_the_pseudo_transports_without_programs():

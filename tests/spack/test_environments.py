@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.base.paths import CHECKOUT
-from seatrial.stack.spack import build, graph
+from seatrial.stack import build, graph
 
 pytestmark = [pytest.mark.spack, pytest.mark.timeout(3600)]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from seatrial.base.errors import LabError
-from seatrial.stack.spack import externals, wheels
-from seatrial.stack.spack.wheels import External
+from seatrial.stack import externals, wheels
+from seatrial.stack.wheels import External
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import pytest
 
 from seatrial.base.errors import InputError
 from seatrial.results.record import Case, Metric, Results, Run, Trial, write_results
-from seatrial.stack.spack import build, describe, figures, modules, pins
+from seatrial.stack import build, describe, modules, pins
+from seatrial.stack import hashes as figures
 from seatrial.stack.transports import TRANSPORTS
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 
 from seatrial.base.errors import InputError, LabError
 from seatrial.base.paths import CHECKOUT
-from seatrial.stack.spack import install, pins
+from seatrial.stack import install, pins
 
 PINS = sorted(CHECKOUT.glob("site-configs/*/spack/pins.yaml"))
 

@@ -10,8 +10,8 @@ from seatrial.base import yamlfile
 from seatrial.base.errors import InputError, LabError
 from seatrial.site.load import load_site, site_file
 from seatrial.site.model import Stack
+from seatrial.stack import folders as places
 from seatrial.stack import load_stack
-from seatrial.stack.spack import places
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import subprocess
 
 import pytest
 
-from seatrial.base.errors import LabError
 from seatrial.stack import apt
 
 

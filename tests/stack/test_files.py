@@ -7,7 +7,6 @@ import zipfile
 import pytest
 
 from seatrial.base.errors import LabError
-from seatrial.stack import build, files, pypi
 from seatrial.stack import files
 
 

@@ -27,7 +27,11 @@ SPEED = """
 schema: 1
 defaults: {statistic: majority}
 requirements:
-  - {select: {check: tcp_stream}, metric: bandwidth_MB_s, basis: relative, at_least: 100, unit: MB/s}
+  - select: {check: tcp_stream}
+    metric: bandwidth_MB_s
+    basis: relative
+    at_least: 100
+    unit: MB/s
 informative:
   - {select: {}, metric: "*", reason: a test}
 """
@@ -76,8 +80,8 @@ class Mending(Silent):
 @pytest.mark.parametrize("lasts", [True, False])
 def test_a_broken_bound_is_confirmed_or_not(place, trial_lab, workplace, lasts):
     """The link is slow for ever, or in the first run only."""
-    file = make_site(place / "site", {"tcp_stream": SMALL["tcp_stream"], "links": SMALL["links"]}, SPEED,
-                     reruns=2)  # fmt: skip
+    benchmarks = {name: SMALL[name] for name in ("tcp_stream", "links")}
+    file = make_site(place / "site", benchmarks, SPEED, reruns=2)
     trial_lab.add_bind(workplace)
     told = Silent() if lasts else Mending(trial_lab)
     faults.slow_link(trial_lab, "n1", "100mbit")

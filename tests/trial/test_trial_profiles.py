@@ -157,7 +157,9 @@ def test_wrong_rate_is_rejected_where_it_was_measured(axis):
     results, _, _ = axis
     assert [run.reason for run in results.runs if run.outcome == "error"] == []
     failed = [j for j in results.judgements if j.verdict == "fail"]
-    assert [(j.case.id, j.metric) for j in failed] == [("tcp_stream.tcp.gigabit.2n", "bandwidth_MB_s")]
+    assert [(j.case.id, j.metric) for j in failed] == [
+        ("tcp_stream.tcp.gigabit.2n", "bandwidth_MB_s")
+    ]
     assert 20 < failed[0].value < 63
     assert results.verdict.verdict == "reject"
     assert "tcp_stream.tcp.gigabit.2n" in results.verdict.findings[0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from seatrial.site.model import HPL, NPB, OSU, Benchmark, MultiStream
+from seatrial.site.model import HPL, NPB, OSU, Benchmark, TCPStreams
 
 Programs = Mapping[str, list[str]]
 #: benchmarks of one program that is named as they are
@@ -23,7 +23,7 @@ def wanted(name: str, options: Benchmark) -> list[str]:
         return list(options.blas)
     if isinstance(options, NPB):
         return [f"{kernel}.{options.problem_class}" for kernel in options.kernels]
-    if isinstance(options, MultiStream):
+    if isinstance(options, TCPStreams):
         return [f"{count}-streams" for count in options.streams]
     return [""]
 

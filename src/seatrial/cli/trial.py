@@ -83,7 +83,7 @@ def trial(
         list[str] | None, typer.Option("--profile", "-p", help="Only these NIC profiles (glob).")
     ] = None,
     repeats: Annotated[int | None, typer.Option(min=1, help="Instead of the site's.")] = None,
-    confirm: Annotated[
+    reruns: Annotated[
         int | None,
         typer.Option(min=0, help="Further runs where a bound is broken, instead of the site's."),
     ] = None,
@@ -100,7 +100,7 @@ def trial(
     file = site_file(site)
     description = load_site(file)
     selection = Selection(
-        tuple(check or ()), tuple(transport or ()), tuple(profile or ()), repeats, confirm
+        tuple(check or ()), tuple(transport or ()), tuple(profile or ()), repeats, reruns
     )
     select(description, selection)
     load_requirements(file.with_name("requirements.yaml"))

@@ -172,7 +172,7 @@ class MPBench(Benchmark):
     passes: int = Field(default=3, ge=1, description="mpi_bench's -e: rows of each size")
 
 
-class Stream(Benchmark):
+class TCPStream(Benchmark):
     """iperf3 over TCP: bandwidth, and CPU use at both ends."""
 
     seconds: int = Field(default=2, ge=1, description="whole ones: iperf3 takes 0.5 for endless")
@@ -182,7 +182,7 @@ class Stream(Benchmark):
     message_bytes: Size = 128 << 10
 
 
-class MultiStream(Benchmark):
+class TCPStreams(Benchmark):
     """Several iperf3 streams at once, spread over the interfaces of several networks."""
 
     streams: list[Annotated[int, Field(ge=1, le=16)]] = [1, 2, 4]
@@ -191,7 +191,7 @@ class MultiStream(Benchmark):
     message_bytes: Size = 128 << 10
 
 
-class Pairs(Benchmark):
+class Links(Benchmark):
     """NetPIPE over plain TCP between all pairs of the nodes, in one allocation."""
 
     nodes: list[Annotated[int, Field(ge=2)]] = [4]
@@ -214,9 +214,9 @@ class Benchmarks(Model):
     hpl: HPL | None = None
     npb: NPB | None = None
     mpbench: MPBench | None = None
-    stream: Stream | None = None
-    tcp_streams: MultiStream | None = None
-    pairs: Pairs | None = None
+    tcp_stream: TCPStream | None = None
+    tcp_streams: TCPStreams | None = None
+    links: Links | None = None
     node_compute: NodeCompute | None = None
 
 

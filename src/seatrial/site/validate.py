@@ -10,7 +10,7 @@ from ClusterShell.NodeSet import NodeSet
 from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
 from seatrial.base.suggest import Fault, suggest, unmatched
 from seatrial.nic.agree import profile_faults
-from seatrial.site.model import NPB, MPBench, MultiStream, Site
+from seatrial.site.model import NPB, MPBench, Site, TCPStreams
 
 
 def disagreements(site: Site) -> list[Fault]:
@@ -89,7 +89,7 @@ def _benchmarks(site: Site) -> Iterable[Fault]:
             yield from _npb(benchmark)
         elif isinstance(benchmark, MPBench):
             yield from _mpbench(benchmark)
-        elif isinstance(benchmark, MultiStream):
+        elif isinstance(benchmark, TCPStreams):
             tests = [name for name, net in site.networks.items() if net.role == "test"]
             for index, network in enumerate(benchmark.networks):
                 if network not in tests:

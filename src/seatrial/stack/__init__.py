@@ -2,7 +2,7 @@
 
 A lab's is from Debian and PyPI, on a machine that reaches nothing else, and
 ``seatrial_lab.software`` brings a machine to that state. A real site's, or a lab's that asks
-for it, is Spack's (``seatrial.stack.spack``).
+for it, is Spack's (``seatrial.stack``).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def load_stack(site: Any = None) -> Stack:
     Raises LabError where it has not been provisioned, or built.
     """
     if of_spack(site) and not os.environ.get(STACK_FOLDER):
-        from seatrial.stack.spack.describe import load
+        from seatrial.stack.describe import load
 
         return load(site.name)
     return read(stack_folder())
@@ -51,7 +51,7 @@ def stack_folder(site: Any = None) -> Path:
     """The folder of the stack: $SEATRIAL_STACK, else that of this checkout."""
     given = os.environ.get(STACK_FOLDER)
     if of_spack(site) and not given:
-        from seatrial.stack.spack.places import HOME
+        from seatrial.stack.folders import HOME
 
         return HOME / "sites" / str(site.name)
     return Path(given or PREFIX)

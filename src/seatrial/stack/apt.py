@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from seatrial.base.errors import LabError
-from seatrial.stack.files import sha256
 from seatrial.base.run import run
 
 POLICY = Path("/usr/sbin/policy-rc.d")

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from seatrial.base.errors import LabError
 
-
 OS_RELEASE = Path("/etc/os-release")
 
 

@@ -104,7 +104,7 @@ def run_trial(
             rounds = attempt(session, results)
             finish(results, requirements, folder)
             if not rounds[0].outcome.broken:
-                confirm(session, results, requirements)
+                rerun(session, results, requirements)
         finally:
             machine.disown(folder)
     if rounds[0].outcome.broken:
@@ -128,7 +128,7 @@ def attempt(session: Session, results: Results) -> list[Round]:
     return rounds
 
 
-def confirm(session: Session, results: Results, requirements: Requirements) -> None:
+def rerun(session: Session, results: Results, requirements: Requirements) -> None:
     """Run cases once more while not all their figures pass, as often as the site says.
 
     The results are judged and written after each time, whatever becomes of what follows.

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.base.errors import LabError
-from seatrial.stack import apt, machine, modules, pypi
 from seatrial.stack import PREFIX, apt, machine
 from seatrial.stack.model import FILE, Stack, read
 from seatrial_lab.software import modules, pypi

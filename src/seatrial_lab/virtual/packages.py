@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.base.errors import LabError
-from seatrial.stack.apt import configured, own_lists, source_stanzas
 from seatrial.base.run import run
 from seatrial.stack.machine import os_release
 from seatrial_lab.software.debian_sources import configured, own_lists, source_stanzas

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from seatrial.site.model import Site
-from seatrial.stack.files import digest
-from seatrial.stack.model import FILE, Stack
-from seatrial.stack.spack import (
+from seatrial.stack import (
     build,
     describe,
     externals,
@@ -18,9 +16,11 @@ from seatrial.stack.spack import (
     transfer,
     wheels,
 )
-from seatrial.stack.spack.build import Outcome
-from seatrial.stack.spack.lock import locked
-from seatrial.stack.spack.places import Places, places
+from seatrial.stack.build import Outcome
+from seatrial.stack.files import digest
+from seatrial.stack.folders import Places, places
+from seatrial.stack.lock import locked
+from seatrial.stack.model import FILE, Stack
 
 
 def prepare(site: Site, site_file: Path, say: install.Say) -> Places:

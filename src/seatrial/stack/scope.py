@@ -18,10 +18,9 @@ from seatrial.base.errors import LabError
 from seatrial.base.paths import CHECKOUT
 from seatrial.base.run import run
 from seatrial.site.model import Stack
-from seatrial.stack import apt, machine
-from seatrial.stack.spack import externals, install
-from seatrial.stack.spack.lock import locked
-from seatrial.stack.spack.places import Places
+from seatrial.stack import apt, externals, install, machine
+from seatrial.stack.folders import Places
+from seatrial.stack.lock import locked
 
 #: what recipes need to build with and every distribution has; a package manager's, not Spack's
 #: -> the program by which one sees that it is there

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from seatrial.base.errors import LabError
 from seatrial.base.run import run
-from seatrial.stack.spack import build, install, scope
-from seatrial.stack.spack.places import Places
+from seatrial.stack import build, install, scope
+from seatrial.stack.folders import Places
 
 MIRROR = "seatrial-mirror"
 CACHE = "seatrial-cache"

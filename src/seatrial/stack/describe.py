@@ -10,13 +10,12 @@ from pathlib import Path
 
 from seatrial.base.errors import LabError
 from seatrial.base.run import run
-from seatrial.stack import machine
+from seatrial.stack import install, machine
 from seatrial.stack.files import digest, sha256
+from seatrial.stack.folders import HOME, Places
+from seatrial.stack.graph import PER_BLAS, Graph, Node, target_of
 from seatrial.stack.model import Blas, Package, SpackFacts, Stack, Transport, read
-from seatrial.stack.spack import install
-from seatrial.stack.spack.graph import PER_BLAS, Graph, Node, target_of
-from seatrial.stack.spack.pins import Pins
-from seatrial.stack.spack.places import HOME, Places
+from seatrial.stack.pins import Pins
 from seatrial.stack.transports import TRANSPORTS
 
 #: Spack's name of an MPI -> how our transports call it

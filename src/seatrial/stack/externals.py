@@ -18,9 +18,9 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from seatrial.base.errors import LabError
+from seatrial.stack import wheels
 from seatrial.stack.files import fresh, replace
-from seatrial.stack.spack import wheels
-from seatrial.stack.spack.wheels import External
+from seatrial.stack.wheels import External
 
 #: mpic++ too: without it OSU and IMB are built by the alternatives' MPI
 PROGRAMS = ("mpicc", "mpicxx", "mpic++", "mpif77", "mpif90", "mpifort", "mpirun", "mpiexec")

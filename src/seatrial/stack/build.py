@@ -18,9 +18,9 @@ from typing import Any
 from seatrial.base.errors import LabError
 from seatrial.base.paths import CHECKOUT
 from seatrial.base.run import TAIL
+from seatrial.stack import install
 from seatrial.stack.files import digest
-from seatrial.stack.spack import install
-from seatrial.stack.spack.places import Places
+from seatrial.stack.folders import Places
 
 _STARTED = re.compile(r"==> Installing \S+-(?P<hash>[a-z0-9]{32})\b")
 _DONE = re.compile(r"==> (?P<name>\S+): Successfully installed (?P<full>\S+)")

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.base.errors import LabError
+from seatrial.stack import build
+from seatrial.stack.folders import Places
 from seatrial.stack.model import Package
-from seatrial.stack.spack import build
-from seatrial.stack.spack.places import Places
 
 Node = dict[str, Any]
 #: of packages that exist once per BLAS

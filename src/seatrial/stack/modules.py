@@ -7,9 +7,10 @@ from pathlib import Path
 
 from seatrial.base.errors import LabError
 from seatrial.results.record import Results
+from seatrial.stack import build, install, scope
+from seatrial.stack import hashes as figures
 from seatrial.stack.files import digest, fresh, replace
-from seatrial.stack.spack import build, figures, install, scope
-from seatrial.stack.spack.places import Places
+from seatrial.stack.folders import Places
 
 KINDS = ("lmod", "tcl")
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from seatrial.stack.spack import build
-from seatrial.stack.spack.places import Places
+from seatrial.stack import build
+from seatrial.stack.folders import Places
 
 HEADER = "# What the environment resolved to. Written by `seatrial stack lock`: do not edit."
 #: variants that say where a package comes from, not what it is

@@ -14,9 +14,9 @@ from pathlib import Path
 from seatrial.base.errors import LabError
 from seatrial.base.run import run
 from seatrial.stack.files import fresh, replace
-from seatrial.stack.spack.lock import locked
-from seatrial.stack.spack.pins import Pins, Repository
-from seatrial.stack.spack.places import Places
+from seatrial.stack.folders import Places
+from seatrial.stack.lock import locked
+from seatrial.stack.pins import Pins, Repository
 
 Say = Callable[[str], None]
 #: s that a git command may be without an answer of its host
