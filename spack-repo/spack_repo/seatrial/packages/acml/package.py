@@ -4,6 +4,8 @@ import os
 import re
 from pathlib import Path
 
+from spack_repo.builtin.build_systems.generic import Package
+
 from spack.package import (
     Executable,
     InstallError,
@@ -20,7 +22,6 @@ from spack.package import (
     version,
     which,
 )
-from spack_repo.builtin.build_systems.generic import Package
 
 #: Of acml-5-3-1-gfortran-64bit.tgz: the only checksum that was published.
 SHA1 = "ec445af7944b6acdd1d692e5a1bf766395c0041e"

@@ -3,6 +3,10 @@
 import re
 from pathlib import Path
 
+from spack_repo.builtin.packages.hpcc.package import Hpcc as BuiltinHpcc
+from spack_repo.seatrial.blas import check_blas
+from spack_repo.seatrial.standalone import MpiTests, check_rate
+
 from spack.package import (
     Executable,
     filter_file,
@@ -13,9 +17,6 @@ from spack.package import (
     run_before,
     variant,
 )
-from spack_repo.builtin.packages.hpcc.package import Hpcc as BuiltinHpcc
-from spack_repo.seatrial.blas import check_blas
-from spack_repo.seatrial.standalone import MpiTests, check_rate
 
 #: As in select.c: every function of hpcc that it stands in front of.
 WRAPPED = r"X\(\w+, (\w+)\)|__wrap_(\w+)\("

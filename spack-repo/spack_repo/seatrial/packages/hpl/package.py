@@ -3,16 +3,11 @@
 import re
 from pathlib import Path
 
-from spack.package import (
-    filter_file,
-    join_path,
-    license,
-    maintainers,
-    run_after,
-)
 from spack_repo.builtin.packages.hpl.package import Hpl as BuiltinHpl
 from spack_repo.seatrial.blas import check_blas
 from spack_repo.seatrial.standalone import MpiTests, check_rate
+
+from spack.package import filter_file, join_path, license, maintainers, run_after
 
 #: One small problem: 500 unknowns in blocks of 64 on 1 x 2 ranks.
 HPL_DAT = """\

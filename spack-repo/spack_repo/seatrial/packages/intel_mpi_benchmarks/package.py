@@ -1,3 +1,8 @@
+from spack_repo.builtin.packages.intel_mpi_benchmarks.package import (
+    IntelMpiBenchmarks as BuiltinIntelMpiBenchmarks,
+)
+from spack_repo.seatrial.standalone import MpiTests, check_table, table
+
 from spack.package import (
     FileFilter,
     SkipTest,
@@ -8,10 +13,6 @@ from spack.package import (
     version,
     when,
 )
-from spack_repo.builtin.packages.intel_mpi_benchmarks.package import (
-    IntelMpiBenchmarks as BuiltinIntelMpiBenchmarks,
-)
-from spack_repo.seatrial.standalone import MpiTests, check_table, table
 
 
 class IntelMpiBenchmarks(BuiltinIntelMpiBenchmarks, MpiTests):

@@ -1,12 +1,9 @@
 import json
 
-from spack.package import (
-    depends_on,
-    maintainers,
-    variant,
-)
 from spack_repo.builtin.packages.iperf3.package import Iperf3 as BuiltinIperf3
 from spack_repo.seatrial.standalone import LoopbackTests, check_rate, free_port, run
+
+from spack.package import depends_on, maintainers, variant
 
 
 class Iperf3(BuiltinIperf3, LoopbackTests):

@@ -1,14 +1,7 @@
-from spack.package import (
-    depends_on,
-    install,
-    license,
-    maintainers,
-    mkdirp,
-    touch,
-    version,
-)
 from spack_repo.builtin.build_systems.makefile import MakefilePackage
 from spack_repo.seatrial.standalone import MpiTests, check_table, table
+
+from spack.package import depends_on, install, license, maintainers, mkdirp, touch, version
 
 
 class Llcbench(MakefilePackage, MpiTests):

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from spack_repo.builtin.build_systems.bundle import BundlePackage
+
 from spack.package import (
     EnvironmentModifications,
     InstallError,
@@ -18,7 +20,6 @@ from spack.package import (
     variant,
     version,
 )
-from spack_repo.builtin.build_systems.bundle import BundlePackage
 
 #: Slurm's PMI-2 client library, which Intel MPI must be told of; the first that there is.
 PMI2_LIBRARIES = (
@@ -198,10 +199,7 @@ class MpiTransport(BundlePackage):
     def sock(self):
         if not self.interface:
             return {}
-        return {
-            "MPI_TRANSPORT_INTERFACE": self.interface,
-            "SLURM_TASK_PROLOG": self.task_prolog,
-        }
+        return {"MPI_TRANSPORT_INTERFACE": self.interface, "SLURM_TASK_PROLOG": self.task_prolog}
 
     @run_after("install")
     def write_task_prolog(self):

@@ -1,6 +1,9 @@
 import re
 from pathlib import Path
 
+from spack_repo.builtin.packages.mpip.package import Mpip as BuiltinMpip
+from spack_repo.seatrial.standalone import MpiTests
+
 from spack.package import (
     Executable,
     InstallError,
@@ -13,8 +16,6 @@ from spack.package import (
     variant,
     which,
 )
-from spack_repo.builtin.packages.mpip.package import Mpip as BuiltinMpip
-from spack_repo.seatrial.standalone import MpiTests
 
 
 class Mpip(BuiltinMpip, MpiTests):

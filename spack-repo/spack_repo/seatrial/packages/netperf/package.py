@@ -1,10 +1,7 @@
-from spack.package import (
-    depends_on,
-    license,
-    maintainers,
-)
 from spack_repo.builtin.packages.netperf.package import Netperf as BuiltinNetperf
 from spack_repo.seatrial.standalone import LoopbackTests, check_rate, free_port, run
+
+from spack.package import depends_on, license, maintainers
 
 
 class Netperf(BuiltinNetperf, LoopbackTests):

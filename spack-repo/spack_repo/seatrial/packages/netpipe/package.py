@@ -1,6 +1,9 @@
 import os
 from pathlib import Path
 
+from spack_repo.builtin.build_systems.makefile import MakefilePackage
+from spack_repo.seatrial.standalone import MpiTests, check_table, free_port, run_pair, table
+
 from spack.package import (
     SkipTest,
     Version,
@@ -12,14 +15,6 @@ from spack.package import (
     mkdirp,
     variant,
     version,
-)
-from spack_repo.builtin.build_systems.makefile import MakefilePackage
-from spack_repo.seatrial.standalone import (
-    MpiTests,
-    check_table,
-    free_port,
-    run_pair,
-    table,
 )
 
 #: Message sizes of a run from 1 to 1024 B without perturbations, by doubling and by half steps.

@@ -4,6 +4,9 @@ import os
 import re
 from pathlib import Path
 
+from spack_repo.builtin.packages.npb.package import Npb as BuiltinNpb
+from spack_repo.seatrial.standalone import MpiTests
+
 from spack.package import (
     Executable,
     InstallError,
@@ -19,8 +22,6 @@ from spack.package import (
     version,
     working_dir,
 )
-from spack_repo.builtin.packages.npb.package import Npb as BuiltinNpb
-from spack_repo.seatrial.standalone import MpiTests
 
 #: Suffix of the program of DT, whose number of ranks follows from its graph also in NPB 3.3.
 ANY_RANKS = "x"

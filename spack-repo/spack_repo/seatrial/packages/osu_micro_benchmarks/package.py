@@ -1,13 +1,9 @@
-from spack.package import (
-    join_path,
-    license,
-    maintainers,
-    version,
-)
 from spack_repo.builtin.packages.osu_micro_benchmarks.package import (
     OsuMicroBenchmarks as BuiltinOsuMicroBenchmarks,
 )
 from spack_repo.seatrial.standalone import MpiTests, check_table, table
+
+from spack.package import join_path, license, maintainers, version
 
 
 class OsuMicroBenchmarks(BuiltinOsuMicroBenchmarks, MpiTests):
