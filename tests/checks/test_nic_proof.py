@@ -228,3 +228,55 @@ def test_what_is_not_counted_is_not_zero(damage):
 def test_processor_times_that_are_not_there(ticks):
     found = activity.activity("net", {"before": side(10.0), "after": side(12.0, cpu_ticks=ticks)})
     assert (found.softirq_percent, found.irq_percent) == (None, None)
+
+
+def used(node, own_s, idle=0, cpus=2, ticks=None):
+    """A node's file of a step of 2 s: its own processes used so many seconds, so many ticks of
+    the kernel were idle."""
+    more = {"time": 12.0, "used_s": 3.0 + own_s, "cpus": cpus}
+    first = {"cpu_ticks": [1000] * 8, "used_s": 3.0, "ticks_per_s": 100}
+    last = {"cpu_ticks": ticks or [1000, 1000, 1000, 1000 + idle, *[1000] * 4], "ticks_per_s": 100}
+    return {
+        "before": {**side(10.0), **first, "node": node},
+        "after": {**side(12.0), **last, **more, "node": node},
+    }
+
+
+@pytest.mark.parametrize(
+    ("own_s", "idle", "cpus", "ranks", "others", "taken"),
+    [
+        (2.0, 200, 2, 1, 0, 0),  # alone
+        (1.0, 200, 2, 1, 50, 0),  # others have half a core, of the one that is left free
+        (1.0, 0, 2, 1, 150, 50),  # ... and half of the other
+        (2.0, 100, 2, 2, 50, 50),
+        (8.0, 0, 8, 1, 400, 0),  # one rank with four threads: four cores are free
+        (4.0, 0, 4, 4, 200, 200),
+    ],
+)
+def test_what_other_programs_took(own_s, idle, cpus, ranks, others, taken):
+    (found,) = activity.of_step("net", [used("n1", own_s, idle, cpus)], ranks, shared=False)
+    assert (found.others_percent, found.taken_percent) == pytest.approx((others, taken))
+
+
+def test_ranks_of_a_lab_are_no_other_programs_to_each_other():
+    nodes = [used("n1", 2.0), used("n2", 1.0)]
+    for found in activity.of_step("net", nodes, 1, shared=True):
+        assert found.taken_percent == pytest.approx(50)
+    apart = activity.of_step("net", nodes, 1, shared=False)
+    assert [one.others_percent for one in apart] == pytest.approx([100, 150])
+
+
+def test_interrupts_are_no_program_and_a_hypervisor_is_one():
+    quiet = used("n1", 2.0, ticks=[1000, 1000, 1000, 1000, 1100, 1050, 1050, 1000])
+    stolen = used("n1", 2.0, ticks=[1000, 1000, 1000, 1100, 1000, 1000, 1000, 1100])
+    percents = [activity.of_step("net", [n], 2, shared=False)[0].taken_percent
+                for n in (quiet, stolen)]  # fmt: skip
+    assert percents == pytest.approx([0, 50])
+
+
+@pytest.mark.parametrize("lacking", ["used_s", "cpus", "cpu_ticks"])
+def test_what_other_programs_took_is_not_known(lacking):
+    node = used("n1", 1.0)
+    del node["after"][lacking]
+    (found,) = activity.of_step("net", [node], 1, shared=False)
+    assert (found.others_percent, found.taken_percent) == (None, None)

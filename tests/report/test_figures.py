@@ -143,6 +143,20 @@ def test_one_bad_node_of_four_does_not_become_usual():
     assert levels == {"n1": 0, "n2": 0, "n3": 5, "n4": 0}
 
 
+def test_a_link_has_one_figure_in_the_map_and_in_the_finding():
+    results = synthetic.rejected()
+    links, _ = by_place(results.runs)
+    judged = next(j for j in results.judgements if j.place and j.metric == "latency_us")
+    judged.value, judged.statistic = 12.5, "best"
+    found = next(
+        one
+        for one in link_maps(links, gather(results))
+        if (one.case, one.metric) == (judged.case, judged.metric)
+    )
+    shown = {cell.text for _, cells, _ in found.rows for cell in cells if cell}
+    assert "12.5" in shown
+
+
 def test_a_bad_link_among_thirty_two_nodes_is_the_worst_and_no_node_is_blamed():
     results = synthetic.many(500)
     links, _ = by_place(results.runs)

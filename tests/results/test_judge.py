@@ -21,7 +21,7 @@ from trial_maker import (
 )
 
 from seatrial.results.judge import Places, conclude, judge, number
-from seatrial.results.record import Case
+from seatrial.results.record import Activity, Case
 
 RATIO = """
   - select: {check: imb}
@@ -518,3 +518,118 @@ def test_requirements_without_a_case_are_told_of_the_many_in_one_note(checks, ex
     assert len(notes) == 1 + len(expected)
     for note, start in zip(notes[1:], expected, strict=True):
         assert note.startswith(start)
+
+
+# --- a machine that other programs use ------------------------------------------------------
+
+
+def disturbed(run_, percents, steps=("step",)):
+    """The run, with what other programs took on each node: percentages of a core."""
+    activity = [
+        Activity(step=step, node=node, seconds=1, others_percent=percent, taken_percent=percent)
+        for step in steps
+        for node, percent in percents.items()
+    ]
+    return run_.model_copy(update={"activity": activity})
+
+
+def under_load(values, percents, entries=CONTRACT):
+    runs = [
+        disturbed(r, {"n1": percent})
+        for r, percent in zip(runs_of(NETPIPE, values), percents, strict=True)
+    ]
+    (found,) = judge(trial(NETPIPE, reruns=4), runs, requirements(entries))
+    return found
+
+
+def test_what_the_load_explains_is_no_failure():
+    assert under_load([50, 51], [5, 5]).verdict == "fail"
+    found = under_load([50, 51], [90, 120])
+    assert (found.verdict, found.disturbed) == ("inconclusive", 2)
+    assert found.explanation.endswith(
+        "but cannot be judged: other programs had up to 120 % of a processor core that it needs "
+        "on n1 during 2 of 2 samples"
+    )
+    # most samples broke the bound while nothing else ran
+    assert under_load([50, 51, 52], [5, 5, 90]).verdict == "fail"
+    # load makes no figure better, and is no reason to doubt a good one
+    assert under_load([30, 30.1, 30], [90, 90, 90]).verdict == "pass"
+    assert under_load([10, 11], [90, 90], CONTRACT + "    lower: -0.1\n").verdict == "fail"
+
+
+def test_a_node_that_is_not_known_to_be_disturbed_excuses_nothing():
+    assert under_load([50, 51], [None, None]).verdict == "fail"
+
+
+def test_one_good_sample_of_many_is_no_pass():
+    best = CONTRACT + "    statistic: best\n"
+    quiet, busy = [0] * 6, [90] * 6
+    assert under_load([30, 50], quiet[:2], best).verdict == "inconclusive"
+    assert under_load([30, 50, 31], quiet[:3], best).verdict == "pass"
+    assert under_load([30, 50, 50, 31], quiet[:4], best).verdict == "inconclusive"
+    # what was disturbed does not count, but one sample alone is too few
+    assert under_load([30, 50, 50, 50], busy[:4], best).verdict == "inconclusive"
+    assert under_load([30, 50, 50, 31], busy[:4], best).verdict == "pass"
+
+
+def test_a_figure_that_is_too_good_beside_a_disturbed_one():
+    """By the load the other was too slow, not this one too fast."""
+    least = RATIO.replace("at_most: 3.0", "at_least: 3.0\n    statistic: best")
+    for percent, expected in ((0, "fail"), (90, "inconclusive")):
+        runs = [
+            *runs_of(IMB, [50, 51], name="pingpong_us"),
+            *(disturbed(r, {"n1": percent}) for r in runs_of(NETPIPE, [20, 21])),
+        ]
+        found = [j for j in judge(trial(IMB, NETPIPE), runs, requirements(least)) if j.case == IMB]
+        assert verdicts(found) == [expected]
+    assert "while latency_us of netpipe.tcp.default.2n was measured" in found[0].explanation
+
+
+LINKS = ("n1-n2", "n1-n3", "n1-n4", "n2-n3", "n2-n4", "n3-n4")
+
+
+def links_under_load(bad, times, percent=90.0):
+    """Runs of all links, those in ``bad`` slow each time, on a machine that is busy each time."""
+    nodes = ("n1", "n2", "n3", "n4")
+    return [
+        disturbed(
+            run(
+                PAIRS,
+                *(
+                    metric(20 if link in bad else 100, "bandwidth_MB_s", "MB/s", "higher", link)
+                    for link in LINKS
+                ),
+                repeat=i,
+                nodes=nodes,
+            ),
+            dict.fromkeys(nodes, percent),
+        )
+        for i in range(times)
+    ]
+
+
+@pytest.mark.parametrize(("times", "expected"), [(2, "inconclusive"), (4, "fail")])
+def test_load_does_not_choose_the_same_place_each_time(times, expected):
+    bad = ("n1-n3", "n2-n3", "n3-n4")
+    found = judge(trial(PAIRS), links_under_load(bad, times), requirements(PEERS))
+    assert {j.place for j in found if j.verdict == expected} == set(bad)
+    assert sum(j.verdict == "pass" for j in found) == 3
+    if expected == "fail":
+        assert "on n3 during 4 of 4 samples, which does not explain it" in found[1].explanation
+
+
+def test_only_the_steps_of_a_place_count():
+    quiet = links_under_load(("n1-n3",), 2, percent=0)
+    busy = {link: 90.0 if link == "n1-n3" else 0.0 for link in LINKS}
+    runs = []
+    for r in quiet:
+        activity = [
+            Activity(step=link, node=node, seconds=1, taken_percent=percent)
+            for link, percent in busy.items()
+            for node in link.split("-")
+        ]
+        runs.append(r.model_copy(update={"activity": activity}))
+    found = judge(trial(PAIRS), runs, requirements(PEERS))
+    assert {j.place: j.disturbed for j in found if j.disturbed} == {"n1-n3": 2}
+    assert {j.place: j.verdict for j in found}["n1-n3"] == "inconclusive"
+    assert [j.verdict for j in judge(trial(PAIRS), quiet, requirements(PEERS))].count("fail") == 1

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from seatrial.results.statistics import (
     Limit,
+    chance_of_all,
     decide,
     median_interval,
     quantile,
@@ -148,3 +149,13 @@ def test_worsening_a_sample_never_turns_fail_into_pass(values, data, bound, widt
     worse[index] += data.draw(st.floats(0, 1e6))
     after = decide(worse, limit, statistic, "lower")
     assert not (before == "fail" and after == "pass")
+
+
+def test_chance_that_all_samples_of_a_sound_place_break_a_bound():
+    never = [(0, 4)] * 5
+    assert chance_of_all(4, never) == pytest.approx((1 / 6) ** 4)
+    assert chance_of_all(2, [(0, 2)] * 5) == pytest.approx((1 / 4) ** 2)
+    # a bad node spoils some of the others too, and the median place is not one of them
+    assert chance_of_all(4, [*never[:3], (4, 4), (4, 4)]) == chance_of_all(4, never)
+    assert chance_of_all(4, [(4, 4)] * 3) == pytest.approx((5 / 6) ** 4)
+    assert chance_of_all(4, []) == 1

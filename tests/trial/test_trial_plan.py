@@ -112,9 +112,19 @@ def test_what_further_runs_cannot_change_is_not_run_again(again, by_id):
     assert again(judgement(tcp), judgement(tcp, "error", "")) == []
     assert again(judgement(tcp, samples=[50, 30])) == [tcp.id]
     assert again(judgement(tcp, samples=[50, 51])) == []  # two of at most three
-    for statistic in ("best", "worst", "p99"):
+    best = {"update": {"statistic": "best"}}
+    assert again(judgement(tcp).model_copy(**best)) == [tcp.id]
+    assert again(judgement(tcp, samples=[50, 51]).model_copy(**best)) == []
+    for statistic in ("worst", "p99"):
         assert again(judgement(tcp).model_copy(update={"statistic": statistic})) == []
     assert again(judgement(tcp, "inconclusive").model_copy(update={"upper": None})) == []
+
+
+def test_what_other_programs_disturbed_is_run_again_as_often_as_the_site_says(again, by_id):
+    tcp = by_id["netpipe.tcp.default.2n"]
+    load = {"update": {"disturbed": 2}}
+    assert again(judgement(tcp, "inconclusive", samples=[50, 51]).model_copy(**load)) == [tcp.id]
+    assert again(judgement(tcp, "fail", samples=[50, 51]).model_copy(**load)) == []
 
 
 def test_what_is_compared_is_run_again_as_well(again, by_id):

@@ -107,6 +107,11 @@ class Check(rfm.RunOnlyRegressionTest):
         return carrying(context.site(), context.profile(self))
 
     @property
+    def nodes_share_kernel(self) -> bool:
+        """Whether all nodes are of one machine, whose processors each of them shows as its own."""
+        return context.site().lab is not None
+
+    @property
     def programs(self) -> dict[str, list[str]]:
         """Program name -> the command by which the transport's stack runs it."""
         return self.current_environ.extras["programs"]

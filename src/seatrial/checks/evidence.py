@@ -18,7 +18,7 @@ from typing import Any
 from seatrial.benchmarks.parsing import Parsed, ParseError
 from seatrial.checks import activity as activities
 from seatrial.checks import context, counters, nic_proof
-from seatrial.results.record import Activity, Case, Counters, Metric, PathProof, Run
+from seatrial.results.record import Case, Counters, Metric, PathProof, Run
 
 EVIDENCE_FILE = "evidence.json"
 TIMED_OUT = 124, 137  # exit codes of timeout(1): its own, and after --kill-after
@@ -49,12 +49,6 @@ class StepEvidence:
         """
         spans = [_span(node) for node in self.nodes]
         return max([span for span in spans if span is not None], default=self.seconds or 0.0)
-
-    @property
-    def activity(self) -> list[Activity]:
-        """What the nodes' kernels did meanwhile."""
-        found = [activities.activity(self.step.name, node) for node in self.nodes]
-        return [one for one in found if one is not None]
 
     def fail(self, phase: str, reason: str) -> StepEvidence:
         self.phase, self.reason = phase, reason
@@ -285,9 +279,12 @@ def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
                 for curve in found.parsed.curves
             ]
         run.facts.update(found.parsed.facts)
-        run.activity += found.activity
+        activity = activities.of_step(
+            found.step.name, found.nodes, found.step.tasks_per_node, check.nodes_share_kernel
+        )
+        run.activity += activity
         if check.tells_activity and not found.reason:
-            run.metrics += activities.metrics(found.activity, check.interface)
+            run.metrics += activities.metrics(activity, check.interface)
     run.metrics = best_of(run.metrics)
     run.path = combine([found.proof for found in steps if found.proof])
     run.job.benchmark_s = sum(found.benchmark_s for found in steps)

@@ -95,12 +95,16 @@ def link_maps(
     for (case, metric, unit, better), samples in links.items():
         names = sorted({node for ends in samples for node in ends}, key=_natural)
         values = {ends: statistics.median(v) for ends, v in samples.items()}
+        judged: dict[str, tuple[int, str]] = {}
+        for index, judgement in views[case].judgements:
+            if judgement.metric != metric or not judgement.place:
+                continue
+            judged[judgement.place] = index, judgement.verdict
+            ends = link_ends(judgement.place, set(names))
+            # The finding's figure: by another statistic the link would have two.
+            if ends in values and judgement.value is not None and math.isfinite(judgement.value):
+                values[ends] = judgement.value
         middle = _usual(list(values.values()), better)
-        judged = {
-            judgement.place: (index, judgement.verdict)
-            for index, judgement in views[case].judgements
-            if judgement.metric == metric
-        }
         rows: list[tuple[str, list[Cell | None], Cell]] = []
         own: dict[str, list[float]] = {name: [] for name in names}
         for (one, other), value in values.items():
@@ -116,9 +120,9 @@ def link_maps(
                 if a == b or ends not in values:
                     cells.append(None)
                     continue
-                index, verdict = judged.get("-".join(ends), (None, ""))
+                index, verdict = judged.get("-".join(ends), (-1, ""))
                 level = _level(_worse(values[ends], middle, better))
-                anchor = "" if index is None else f"j{index}"
+                anchor = "" if index < 0 else f"j{index}"
                 cells.append(Cell(digits(values[ends]), level, verdict == "fail", anchor))
             summary = Cell(digits(statistics.median(own[a])), _level(medians[a]), False, "")
             rows.append((a, cells, summary))

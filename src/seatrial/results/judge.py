@@ -16,14 +16,27 @@ from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
 from seatrial.results import statistics
-from seatrial.results.record import Case, Judgement, Run, Trial, Verdict
+from seatrial.results.record import Activity, Case, Judgement, Run, Trial, Verdict
 from seatrial.results.requirements import Requirements, Rule, fits
 from seatrial.results.statistics import Better, Limit
 
 VERDICTS = ("pass", "fail", "error", "missing", "inconclusive")
 MOST_FINDINGS = 20
 MOST_NAMED = 3  # requirements without a case that are named one by one
+#: Percentage of a core: a sample is disturbed where other programs took more of the processors
+#: that the step needs. What a node's own daemons take is less.
+DISTURBED_PERCENT = 20.0
+#: So unlikely must it be that samples of a sound place all break a bound, where the machine's
+#: load does not excuse them.
+CHANCE = 0.001
 Key = tuple[str, str | None]  # metric, place
+
+
+class Taken(NamedTuple):
+    """What other programs took of the processors that a step needs, at most on one of its nodes."""
+
+    percent: float  # of a core
+    node: str
 
 
 @dataclass
@@ -36,6 +49,7 @@ class Figure:
     unit: str
     better: Better
     samples: list[tuple[int, float]] = field(default_factory=list)  # number of the run, value
+    taken: list[Taken | None] = field(default_factory=list)  # while each sample was taken
     fault: str = ""  # why the samples cannot be judged
 
     @property
@@ -46,6 +60,11 @@ class Figure:
     def middle(self) -> float:
         return statistics.median(self.values)
 
+    @property
+    def disturbed(self) -> list[bool]:
+        """Of each sample, whether it was disturbed."""
+        return [taken is not None and taken.percent > DISTURBED_PERCENT for taken in self.taken]
+
 
 class Reference(NamedTuple):
     """What a bound was derived from: a figure that a ratio is taken of."""
@@ -53,6 +72,7 @@ class Reference(NamedTuple):
     samples: list[float]
     value: float
     name: str
+    disturbed: Sequence[bool] = ()  # of each sample of that figure
 
 
 Figures = dict[Case, dict[Key, Figure]]
@@ -111,6 +131,7 @@ def _run_order(run: Run) -> tuple[int, str, str, str]:
 def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
     """The figures of all runs that worked, each in the order of the repeats."""
     figures: Figures = {case: {} for case in all_cases(trial, runs)}
+    places = Places(runs)
     for number, run in enumerate(sorted(filter(worked, runs), key=_run_order)):
         for m in run.metrics:
             key = (m.metric, m.place or None)
@@ -118,6 +139,7 @@ def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
                 key, Figure(run.case, *key, unit=m.unit, better=m.better)
             )
             figure.samples.append((number, m.value))
+            figure.taken.append(taken(run, places.nodes_of(m.place)))
             if not math.isfinite(m.value):
                 figure.fault = f"a sample is {m.value}, which is no figure"
             elif m.unit != figure.unit:
@@ -125,6 +147,27 @@ def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
             elif m.better != figure.better:
                 figure.fault = "lower is better in one run, higher in another"
     return figures
+
+
+def taken(run: Run, nodes: Iterable[str]) -> Taken | None:
+    """What other programs took on the nodes meanwhile (all of the run's where none is named):
+    over the steps that ran on all of them. None where it is not known."""
+    steps: dict[str, dict[str, Activity]] = defaultdict(dict)
+    for one in run.activity:
+        if one.taken_percent is not None:
+            steps[one.step][one.node] = one
+    wanted = set(nodes)
+    of_node: dict[str, list[Activity]] = defaultdict(list)
+    for of_step in steps.values():
+        if wanted <= of_step.keys():
+            for node, one in of_step.items():
+                of_node[node].append(one)
+    shares = [
+        Taken(sum((x.taken_percent or 0) * x.seconds for x in own) / sum(x.seconds for x in own), n)
+        for n, own in of_node.items()
+        if n in wanted or not wanted
+    ]
+    return max(shares, default=None)
 
 
 # --- judging -----------------------------------------------------------------------------
@@ -148,16 +191,21 @@ def judge(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> list
             )
         good = sum(run.case == case and worked(run) for run in runs)
         for key in sorted(own, key=_natural):
-            judgements += _figure(own[key], requirements, figures, places, good)
+            judgements += _figure(own[key], requirements, figures, places, good, trial)
     return judgements + _absent(trial, runs, requirements, figures)
 
 
 def _figure(
-    figure: Figure, requirements: Requirements, figures: Figures, places: Places, runs: int
+    figure: Figure,
+    requirements: Requirements,
+    figures: Figures,
+    places: Places,
+    runs: int,
+    trial: Trial,
 ) -> list[Judgement]:
     rules = requirements.applying(figure.case, figure.metric, figure.place)
     if rules:
-        return [_Judge(figure, rule, figures, places, runs).judgement() for rule in rules]
+        return [_Judge(figure, rule, figures, places, runs, trial).judgement() for rule in rules]
     if requirements.is_informative(figure.case, figure.metric, figure.place):
         return []
     name = f"{figure.case.id}: {figure.metric}{places.on(figure.place)}"
@@ -179,8 +227,17 @@ def _figure(
 class _Judge:
     """One figure against one threshold."""
 
-    def __init__(self, figure: Figure, rule: Rule, figures: Figures, places: Places, runs: int):
+    def __init__(
+        self,
+        figure: Figure,
+        rule: Rule,
+        figures: Figures,
+        places: Places,
+        runs: int,
+        trial: Trial,
+    ):
         self.figure, self.rule, self.figures, self.runs = figure, rule, figures, runs
+        self.trial = trial
         self.name = f"{figure.case.id}: {figure.metric}{places.on(figure.place)}"
         self.samples = figure.values
         self.reference: Reference | None = None
@@ -259,9 +316,9 @@ class _Judge:
             return self._pair_up(other, name)
         if self.rule.statistic == "best":
             best = self._typical(other)
-            self.reference = Reference([best], best, name)
+            self.reference = Reference([best], best, name, other.disturbed)
         else:
-            self.reference = Reference(other.values, other.middle, name)
+            self.reference = Reference(other.values, other.middle, name, other.disturbed)
         return ""
 
     def _typical(self, other: Figure) -> float:
@@ -343,16 +400,66 @@ class _Judge:
         return sigma, statistics.median_error(sigma, samples)
 
     def _verdicts(self, limits: list[Limit]) -> list[str]:
-        verdicts: list[str] = [
-            statistics.decide(self.samples, limit, self.rule.statistic, self.figure.better)
-            for limit in limits
-        ]
+        verdicts: list[str] = [self._verdict(limit) for limit in limits]
         if self.rule.statistic == "majority" and set(verdicts) == {"pass"}:
             # Some above the one and some below the other bound are no majority within.
             out = sum(any(limit.excess(x) > 0 for limit in limits) for x in self.samples)
             if 2 * out >= len(self.samples):
                 return ["inconclusive" for _ in limits]
         return verdicts
+
+    def _verdict(self, limit: Limit) -> str:
+        """That of the samples, unless what disturbed them may be the cause.
+
+        Of ``best``, one sample within its bound is not enough where others break it and further
+        runs can decide: of those that were not disturbed more must be within, and two at least.
+        """
+        verdict = statistics.decide(self.samples, limit, self.rule.statistic, self.figure.better)
+        if verdict == "fail" and self._is_excused(limit):
+            return "inconclusive"
+        if verdict == "pass" and self.rule.statistic == "best" and self.trial.reruns:
+            broken = [limit.excess(x) > 0 for x in self.samples]
+            within = broken.count(False)
+            if any(broken) and within < max(2, 1 + sum(broken) - sum(self._disturbed(limit))):
+                return "inconclusive"
+        return verdict
+
+    def _disturbed(self, limit: Limit) -> list[bool]:
+        """Of each sample, whether it breaks the bound and was disturbed.
+
+        Other programs make a figure worse. Where it is too good, those count that made the figure
+        worse that it is compared with.
+        """
+        too_bad = (limit.side == "most") == (self.figure.better == "lower")
+        if not too_bad:
+            theirs = self.reference.disturbed if self.reference else []
+            return [bool(theirs) and 2 * sum(theirs) >= len(theirs)] * len(self.samples)
+        flags = zip(self.samples, self.figure.disturbed, strict=True)
+        return [limit.excess(x) > 0 and disturbed for x, disturbed in flags]
+
+    def _is_excused(self, limit: Limit) -> bool:
+        """Whether the machine's load may be why samples break a bound.
+
+        Where the other places were measured in the same runs on the same machine, it is not: load
+        does not choose a place each time.
+        """
+        disturbed = self._disturbed(limit)
+        broken = sum(limit.excess(x) > 0 for x in self.samples)
+        if 2 * sum(disturbed) < max(1, broken):
+            return False
+        return not self._is_of_place(limit)
+
+    def _is_of_place(self, limit: Limit) -> bool:
+        """Whether a bound is broken here only, and each time: too often to be chance."""
+        if not self.rule.threshold.peers or any(limit.excess(x) <= 0 for x in self.samples):
+            return False
+        others = [
+            (sum(limit.excess(x) > 0 for x in f.values), len(f.values))
+            for (metric, place), f in self.figures[self.figure.case].items()
+            if metric == self.figure.metric and place not in (None, self.figure.place)
+            if not f.fault
+        ]
+        return statistics.chance_of_all(len(self.samples), others) <= CHANCE
 
     def _value(self) -> float:
         return statistics.summarize(self.samples, self.rule.statistic, self.figure.better)
@@ -384,7 +491,10 @@ class _Judge:
     def _beyond(self, limit: Limit) -> str:
         head, (bound,) = self._measured(limit.bound)
         word = "above" if limit.side == "most" else "below"
-        return f"{head} is {word} {bound}, the {limit.side} that {self._authority()} allows"
+        text = f"{head} is {word} {bound}, the {limit.side} that {self._authority()} allows"
+        if not any(self._disturbed(limit)):
+            return text
+        return f"{text}; {self._disturbance(limit)}, which does not explain it"
 
     def _within(self, limits: list[Limit]) -> str:
         head, bounds = self._measured(*(limit.bound for limit in limits))
@@ -394,8 +504,28 @@ class _Judge:
         allowed = f"the {limits[0].side} that {self._authority()} allows"
         return f"{head} is not {word} {bounds[0]}, {allowed}"
 
+    def _disturbance(self, limit: Limit) -> str:
+        """Which other programs ran meanwhile, for a bound that samples break."""
+        disturbed = self._disturbed(limit)
+        flagged = zip(self.figure.taken, disturbed, strict=True)
+        most = max((taken for taken, flag in flagged if flag and taken), default=None)
+        if most is None or not any(self.figure.disturbed):
+            assert self.reference is not None
+            return f"other programs had the processors while {self.reference.name} was measured"
+        return (
+            f"other programs had up to {number(most.percent, 2)} % of a processor core that it "
+            f"needs on {most.node} during {sum(disturbed)} of {len(self.samples)} samples"
+        )
+
     def _doubt(self, limit: Limit) -> str:
         head, (bound,) = self._measured(limit.bound)
+        if limit.excess(self._value()) > 0 and self._is_excused(limit):
+            word = "above" if limit.side == "most" else "below"
+            allowed = f"the {limit.side} that {self._authority()} allows"
+            return (
+                f"{head} is {word} {bound}, {allowed}, but cannot be judged: "
+                f"{self._disturbance(limit)}"
+            )
         low, high = distinct(min(self.samples), max(self.samples))
         allowed = f"the {limit.side} that {self._authority()} allows"
         return (
@@ -421,6 +551,7 @@ class _Judge:
             unit=self.figure.unit,
             statistic=self.rule.statistic,
             samples=self.samples,
+            disturbed=sum(self.figure.disturbed),
             spread=None if self.figure.fault else statistics.spread(self.samples),
             reference=reference,
             lower=bounds.get("least"),
@@ -657,6 +788,12 @@ class Places:
             return (known or cuts)[0]
         half = len(parts) // 2  # no names known: two alike names have equally many parts
         return cuts[half - 1] if len(parts) % 2 == 0 and parts[0] == parts[half] else ()
+
+    def nodes_of(self, place: str | None) -> tuple[str, ...]:
+        """The nodes of a place: none for a case as a whole, or a place that is no node or link."""
+        if not place:
+            return ()
+        return self.ends(place) or ((place,) if place in self.nodes else ())
 
     def on(self, place: str | None) -> str:
         """`` on node n3``, `` on link n1-n3``, or nothing."""

@@ -120,6 +120,8 @@ class Activity(Record):
     net_rx_per_s: float | None = None  # softirqs NET_RX, /proc/softirqs
     softirq_percent: float | None = None  # /proc/stat
     irq_percent: float | None = None
+    others_percent: float | None = None  # processor time of programs that are not the step's
+    taken_percent: float | None = None  # of that, what is more than the cores the step left free
 
 
 class NicProof(Record):
@@ -236,6 +238,7 @@ class Judgement(Record):
     unit: str = ""
     statistic: str = "median"
     samples: list[float] = []
+    disturbed: int = 0  # of the samples: taken while other programs had the step's processors
     spread: float | None = None  # robust standard deviation of the samples, in ``unit``
     reference: float | None = None
     lower: float | None = None  # least allowed value, in ``unit``; None: unbounded

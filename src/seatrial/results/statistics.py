@@ -104,6 +104,18 @@ def median_interval(
     return (ordered[k - 1], ordered[n - k]) if k else None
 
 
+def chance_of_all(n: int, others: Sequence[tuple[int, int]]) -> float:
+    """Probability that all of ``n`` samples of a sound place break a bound.
+
+    ``others`` are the other places' (samples that break it, samples). Each sample breaks it by
+    chance as often as those of the median place: (broken + 1) / (samples + 2), Laplace's rule of
+    succession. 1 where there is no other place.
+    """
+    if not others:
+        return 1.0
+    return median([(broken + 1) / (samples + 2) for broken, samples in others]) ** n
+
+
 @dataclass(frozen=True)
 class Limit:
     """One bound, with what is known of its own certainty. All in the unit of the samples.

@@ -15,8 +15,8 @@ from seatrial.results.record import Case, Judgement, Run, Trial
 from seatrial.results.requirements import Requirements
 
 DOUBTFUL = ("fail", "inconclusive")
-#: Of ``best``, ``worst`` and ``p99`` one sample alone decides: a further one confirms nothing.
-STATISTICS = ("median", "majority")
+#: Of ``worst`` and ``p99`` one sample alone decides: a further one confirms nothing.
+STATISTICS = ("median", "majority", "best")
 
 
 def doubtful(
@@ -52,9 +52,12 @@ def doubtful(
 
 
 def _is_open(one: Judgement, trial: Trial) -> bool:
-    """Whether further runs may change a verdict: not where most samples are beyond for good."""
+    """Whether further runs may change a verdict: not where most samples are beyond for good.
+    A quieter minute may decide what other programs have disturbed."""
     if one.statistic not in STATISTICS or (one.lower is None and one.upper is None):
         return False
+    if one.verdict == "inconclusive" and one.disturbed:
+        return True
     return 2 * len(beyond(one)) <= max(trial.repeats + trial.reruns, len(one.samples))
 
 
