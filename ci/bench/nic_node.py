@@ -15,7 +15,7 @@ from typing import Any
 
 import nic_labs
 
-from seatrial.nic.policy import digest
+from seatrial.site.nic_policy import digest
 from seatrial_lab.common.slurm_files import lab_layout
 from seatrial_lab.native.engine import Lab
 

@@ -11,7 +11,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from seatrial.nic.node.changes import Action
+from seatrial.nic.node.actions import Action
 from seatrial.nic.node.errors import SettingRefused
 from seatrial.nic.node.store import Store
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.nic.node import changes, programs, readers, values
+from seatrial.nic.node.actions import Action, command, text_of, write
 from seatrial.nic.node.nic import Nic
 from seatrial.nic.node.work import Work
 
@@ -20,9 +21,9 @@ ON = {"coalesce.adaptive-rx": "on", "coalesce.rx-usecs": 50, "coalesce.rx-frames
       "coalesce.adaptive-tx": "on", "coalesce.tx-usecs": 60}  # fmt: skip
 
 
-def lines(actions: list[changes.Action]) -> list[str]:
+def lines(actions: list[Action]) -> list[str]:
     """Commands without their programs' folders."""
-    return [changes.text_of(one).rpartition("/sbin/")[2] for one in actions]
+    return [text_of(one).rpartition("/sbin/")[2] for one in actions]
 
 
 def test_adaptive_off_then_values() -> None:
@@ -145,6 +146,11 @@ def test_interrupt_lines_by_their_place(monkeypatch: pytest.MonkeyPatch) -> None
     ]
 
 
+def test_a_value_for_all_queues_of_an_interface_without_queues_writes_nothing() -> None:
+    wanted = {"rps_cpus": "all", "rps_flow_cnt": 64, "xps_cpus": "0", "irq_affinity": "spread"}
+    assert changes.to_apply("eth1", wanted, {}) == []
+
+
 def test_node_settings() -> None:
     now = {"sysctl.net.core.busy_poll": 0, "sysctl.net.core.busy_read": None}
     wanted = {"sysctl.net.core.busy_poll": 50}
@@ -155,8 +161,8 @@ def test_node_settings() -> None:
 @settings(deadline=None)  # the machine may be busy
 @given(st.text(min_size=1, max_size=30))
 def test_every_word_is_quoted_for_the_shell(word: str) -> None:
-    action = changes.command("x", "printf", "%s", word.replace("\0", ""))
-    assert shlex.split(changes.text_of(action))[1:] == ["%s", word.replace("\0", "")]
+    action = command("x", "printf", "%s", word.replace("\0", ""))
+    assert shlex.split(text_of(action))[1:] == ["%s", word.replace("\0", "")]
 
 
 def test_a_line_of_the_dry_run_does_what_is_done(tmp_path: Path) -> None:
@@ -167,11 +173,11 @@ def test_a_line_of_the_dry_run_does_what_is_done(tmp_path: Path) -> None:
         folder.mkdir()
         file = folder / "it's a file"
         for action in (
-            changes.write("a", str(file), "0-3; $x"),
-            changes.command("b", "cp", str(file), str(folder / "copy $y")),
+            write("a", str(file), "0-3; $x"),
+            command("b", "cp", str(file), str(folder / "copy $y")),
         ):
             if how == "shell":
-                subprocess.run(["sh", "-c", changes.text_of(action)], check=True)
+                subprocess.run(["sh", "-c", text_of(action)], check=True)
             else:
                 Nic().perform(action)
         done.append({one.name: one.read_text().strip() for one in folder.iterdir()})
@@ -185,8 +191,8 @@ class Recording(FakeNic):
         self.raw.update(more)
         self.lines: list[str] = []
 
-    def perform(self, action: changes.Action) -> None:
-        self.lines.append(changes.text_of(action))
+    def perform(self, action: Action) -> None:
+        self.lines.append(text_of(action))
         super().perform(action)
 
 
@@ -218,7 +224,7 @@ def test_the_dry_run_prints_what_is_run_then(
         del wanted["coalesce.tx-usecs"]  # a profile cannot want both
     work = Work(None, nic, OpenGuard())
     journal = work.prepare({"interfaces": {INTERFACE: wanted}})
-    plan = [changes.text_of(one) for one in work.plan(journal)]
+    plan = [text_of(one) for one in work.plan(journal)]
     assert nic.lines == []
     exact = nic.exact()
     work.carry_out(journal, lambda: None)
@@ -245,7 +251,7 @@ def test_fewer_or_more_queues_and_what_is_said_of_each(here: int, wanted: int) -
     work = Work(None, nic, OpenGuard())
     profile = {"interfaces": {INTERFACE: {"channels.combined": wanted, "rps_cpus": "all"}}}
     journal = work.prepare(profile)
-    plan = [changes.text_of(one) for one in work.plan(journal)]
+    plan = [text_of(one) for one in work.plan(journal)]
     exact = nic.exact()
     work.carry_out(journal, lambda: None)
     assert nic.lines == plan
@@ -255,5 +261,5 @@ def test_fewer_or_more_queues_and_what_is_said_of_each(here: int, wanted: int) -
 
 
 def test_programs_by_absolute_path() -> None:
-    assert changes.text_of(changes.command("x", "ip", "link")).startswith("/")
+    assert text_of(command("x", "ip", "link")).startswith("/")
     assert programs.find("no-such-program") == "no-such-program"

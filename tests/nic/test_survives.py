@@ -19,7 +19,7 @@ import pytest
 import yaml_site
 from fleet import Fleet
 
-from seatrial.nic.policy import compile_policy
+from seatrial.site.nic_policy import compile_policy
 from seatrial_lab.common.paths import LabPaths
 from seatrial_lab.native import faults
 

@@ -16,10 +16,10 @@ from seatrial.base.fields import parse_cpus, parse_rate, parse_size
 from seatrial.base.paths import CHECKOUT
 from seatrial.cli.site import app as site_commands
 from seatrial.cli.site import site_schema
-from seatrial.nic.policy import compile_policy
 from seatrial.site import load
 from seatrial.site.load import load_site, site_names
 from seatrial.site.new import write_starting_point
+from seatrial.site.nic_policy import compile_policy
 
 LAB = CHECKOUT / "site-configs" / "lab" / "site.yaml"
 

@@ -20,8 +20,8 @@ from seatrial.benchmarks.parsing import Parsed
 from seatrial.checks import context, nic_proof, wire_up
 from seatrial.checks.configuration import nodelist
 from seatrial.checks.evidence import collect, packages_of, write_evidence
-from seatrial.nic.fit import carrying, measured_on
 from seatrial.results.record import Metric, Run
+from seatrial.site.profiles import carrying, measured_on
 
 NODE_FILES = Path(__file__).parent / "node"
 NODE_PYTHON = ["/usr/bin/python3", "-IS"]

@@ -20,9 +20,9 @@ from typing import Any, Literal
 from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
 from seatrial.base.paths import CHECKOUT
 from seatrial.benchmarks.programs import available
-from seatrial.nic.fit import carrying, measured_on, tried
 from seatrial.site.load import load_site
 from seatrial.site.model import Benchmark, Site
+from seatrial.site.profiles import carrying, measured_on, tried
 from seatrial.stack import Stack, load_stack
 
 CHECKS = CHECKOUT / "reframe-checks"
@@ -223,7 +223,8 @@ def _environments(site: Site) -> list[dict[str, Any]]:
 def _measured(site: Site, transport: str, profile: str) -> tuple[str, str]:
     """Interface and subnet that a transport is tried on under a profile.
 
-    A network that the profile's bond takes away is not tried under it: ``contradict`` sees to that.
+    A network that the profile's bond takes away is not tried under it: ``validate_profiles`` sees
+    to that.
     """
     network = measured_on(site, transport, profile)
     own = site.networks[network]

@@ -2,7 +2,8 @@
 
 The node side notes the state of each node before its first step and after its last
 (``node/run.py``); here it is said which steps those are, and what the notes amount to. What a
-profile sets is ``seatrial.nic.policy``'s, how a node is compared with it ``seatrial.nic.node``'s.
+profile sets is in ``seatrial.site.nic_policy``, how a node is compared with it in
+``seatrial.nic.node``.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import Any
 
 import seatrial.nic
 from seatrial.checks import context
-from seatrial.nic.policy import declared
 from seatrial.results.record import NicProof
+from seatrial.site.nic_policy import declared
 
 #: the declared settings, in the job's folder
 DECLARED_FILE = "nic.json"

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from seatrial.base.errors import InputError, Problem
-from seatrial.nic.reach import statements
 from seatrial.results.requirements import load_requirements
+from seatrial.site.effects import statements
 from seatrial.site.load import configs_folder, load_site, site_file, site_names
 from seatrial.site.model import Site
 from seatrial.site.new import write_starting_point

@@ -11,8 +11,8 @@ from seatrial.base.suggest import suggest
 from seatrial.job import reasons
 from seatrial.job.header import LAUNCHERS
 from seatrial.job.request import Request, Surroundings
-from seatrial.nic.fit import resolved
 from seatrial.site.model import Site
+from seatrial.site.profiles import resolved
 
 #: kind -> (check, variant, metric, whether less is better) of the figure that transports are
 #: compared by: an application's, not ping-pong's, where communication or computation bounds it

@@ -22,8 +22,8 @@ from seatrial.job.choose import (
 )
 from seatrial.job.header import Parameter, Template
 from seatrial.job.request import Request, Surroundings
-from seatrial.nic.fit import carrying, measured_on, nodes_of, resolved, test_networks
 from seatrial.site.model import Site
+from seatrial.site.profiles import carrying, measured_on, nodes_of, resolved, test_networks
 from seatrial.stack.model import Transport
 from seatrial.stack.transports import TRANSPORTS
 

@@ -44,7 +44,7 @@ class File:
 
 
 def render(policy: Mapping[str, Any], layout: Layout) -> list[File]:
-    """All files for a policy (see ``seatrial.nic.policy``), the node side included.
+    """All files for a policy (see ``seatrial.site.nic_policy``), the node side included.
 
     Raises InputError where the policy has a feature that Slurm does not take.
     """

@@ -14,9 +14,9 @@ from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
 from seatrial.base.suggest import suggest, unmatched
 from seatrial.benchmarks.programs import available, wanted
 from seatrial.checks.configuration import WITHOUT_MPI, enabled, environment_names, matching, offered
-from seatrial.nic.fit import tried
 from seatrial.results.record import Case
 from seatrial.site.model import HPL, Benchmark, Site
+from seatrial.site.profiles import tried
 
 
 @dataclass(frozen=True)

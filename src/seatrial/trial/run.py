@@ -20,9 +20,6 @@ from ruamel.yaml import YAML
 
 from seatrial.base.errors import InputError, LabError, SeatrialError
 from seatrial.checks.configuration import feature_of
-from seatrial.nic.fit import resolved
-from seatrial.nic.policy import declared
-from seatrial.nic.reach import statements
 from seatrial.results.judge import conclude, judge
 from seatrial.results.record import (
     RESULTS_FILE,
@@ -33,8 +30,11 @@ from seatrial.results.record import (
     write_results,
 )
 from seatrial.results.requirements import Requirements, load_requirements
+from seatrial.site.effects import statements
 from seatrial.site.load import load_site
 from seatrial.site.model import Site
+from seatrial.site.nic_policy import declared
+from seatrial.site.profiles import resolved
 from seatrial.stack import Stack, load_stack
 from seatrial.trial.host import host_facts, version_with_commit
 from seatrial.trial.machine import Machine, Progress

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from site_support import site_with
 
-from seatrial.nic.policy import compile_policy
-from seatrial.nic.ready import ready_profiles
-from seatrial.nic.resolve import resolve
+from seatrial.nic.inheritance import resolve
+from seatrial.nic.library import ready_profiles
 
 NAMES = [
     "default", "low-latency", "bulk", "jumbo", "cpu-saving", "e1000-no-throttle", "mtu-6000",
@@ -29,16 +27,6 @@ def test_each_says_what_it_is_for_and_where_its_values_come_from(name):
     profile = ready_profiles()[name]
     assert profile.description
     assert len(profile.source) > 40
-
-
-@pytest.mark.parametrize("name", NAMES[1:])
-def test_each_can_be_a_profile_of_a_site_by_its_base_alone(name):
-    changes = {"subnet: 10.0.2.0/24": "subnet: 10.0.2.0/24, switch_mtu: 9000"}
-    site = site_with(f'{name}: {{base: "ready:{name}"}}', changes)
-    found = compile_policy(site)["profiles"][name]
-    assert found["description"] == ready_profiles()[name].description
-    assert found["interfaces"]["eth1"] == settings(name)
-    assert found["interfaces"]["eth1"]
 
 
 def test_the_eight_node_clusters_settings():

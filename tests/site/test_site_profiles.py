@@ -6,8 +6,8 @@ import pytest
 from site_support import site_with, text_with
 
 from seatrial.checks.configuration import partition_name, settings
-from seatrial.nic.fit import carrying
 from seatrial.site.load import load_site
+from seatrial.site.profiles import carrying
 
 PAIR = """\
 pair:

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from site_support import site_with, text_with
 
-from seatrial.nic.policy import compile_policy, declared, digest
+from seatrial.nic.inheritance import resolve
+from seatrial.nic.library import ready_profiles
 from seatrial.nic.profile import NicProfile
-from seatrial.nic.resolve import resolve
+from seatrial.site.nic_policy import compile_policy, declared, digest
 
 EVERYTHING = """\
 all:
@@ -210,6 +211,16 @@ def test_the_nearer_profile_wins_over_a_networks_part_of_a_farther_one():
     assert interface(CHAIN, "near", "eth2")["mtu"] == 1290
 
 
+@pytest.mark.parametrize("name", list(ready_profiles())[1:])
+def test_each_can_be_a_profile_of_a_site_by_its_base_alone(name):
+    changes = {"subnet: 10.0.2.0/24": "subnet: 10.0.2.0/24, switch_mtu: 9000"}
+    site = site_with(f'{name}: {{base: "ready:{name}"}}', changes)
+    found = compile_policy(site)["profiles"][name]
+    assert found["description"] == ready_profiles()[name].description
+    assert found["interfaces"]["eth1"] == resolve(name, ready_profiles()).settings("test")
+    assert found["interfaces"]["eth1"]
+
+
 def test_the_digest_is_of_everything_else():
     policy = policy_of(EVERYTHING)
     assert re.fullmatch(r"[0-9a-f]{64}", policy["digest"])
@@ -227,7 +238,7 @@ def test_the_policy_does_not_depend_on_hashing_or_the_order_of_keys(tmp_path):
     program = textwrap.dedent("""\
         import sys
         from seatrial.base import yamlfile
-        from seatrial.nic.policy import compile_policy
+        from seatrial.site.nic_policy import compile_policy
         from seatrial.site.model import Site
         for file in sys.argv[1:]:
             print(compile_policy(yamlfile.load(file, Site)[0])["digest"])

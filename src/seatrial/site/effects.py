@@ -10,30 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from seatrial.base.names import PLAIN_SOCKETS
-from seatrial.nic.fit import measured_on, networks_set, resolved, tried
-from seatrial.nic.flat import GROUPS, group_of
-from seatrial.nic.resolve import Resolved
+from seatrial.nic.inheritance import Resolved
+from seatrial.nic.node.settings import BY_NAME, Setting, of
 from seatrial.site.model import Site
-
-#: the card itself is set, loaded anew or divided: possibly felt on every data path
-OF_THE_CARD = ("driver", "virtual_functions", "private_flags")
-#: fabrics on which the interface's MTU also bounds the packets of the other data paths
-MTU_REACHES = ("ethernet", "roce")
-WORDS = {
-    "busy_poll_us": "busy polling",
-    "busy_read_us": "busy polling",
-    "irq_affinity": "IRQ affinity",
-    "rps_cpus": "RPS",
-    "rps_flow_cnt": "RPS",
-    "xps_cpus": "XPS",
-    "egress_rate": "the egress rate",
-    "private_flags": "private flags",
-    "virtual_functions": "virtual functions",
-    "napi_defer_hard_irqs": "NAPI settings",
-    "gro_flush_timeout_ns": "NAPI settings",
-    "napi_threaded": "NAPI settings",
-    "driver": "driver parameters",
-}
+from seatrial.site.profiles import measured_on, networks_set, resolved, tried
 
 
 def statements(site: Site) -> list[str]:
@@ -68,13 +48,10 @@ def _of_profile(site: Site, profile: Resolved) -> Iterator[str]:
 def _bypassed(
     site: Site, profile: Resolved, transport: str, network: str, path: str
 ) -> Iterator[str]:
-    groups = _groups(profile, network)
-    reaching = [*OF_THE_CARD]
-    if site.networks[network].fabric in MTU_REACHES:
-        reaching.append("mtu")
-    idle = [group for group in groups if group not in reaching]
+    settings = _settings(profile, network)
+    rest = [one for one in settings if site.networks[network].fabric in one.data_paths]
+    idle = [one for one in settings if one not in rest]
     if idle:
-        rest = [group for group in groups if group in reaching]
         only = f"only {_list(rest)} {'do' if _many(rest) else 'does'}" if rest else "nothing does"
         yield (
             f"profile {profile.name}: {_list(idle)} {'do' if _many(idle) else 'does'} not reach "
@@ -84,22 +61,23 @@ def _bypassed(
         yield f"profile {profile.name}, transport {transport}: {profile.ignored_by[path]}"
 
 
-def _groups(profile: Resolved, network: str) -> list[str]:
+def _settings(profile: Resolved, network: str) -> list[Setting]:
+    """What the profile sets of a network's interface, and of the node."""
     keys = [*profile.settings(network), *profile.node_settings()]
-    found = {group_of(key) for key in keys} | ({"bonding"} if profile.bond() else set())
-    return [group for group in GROUPS if group in found]
+    names = dict.fromkeys(of(key).name for key in keys)
+    return [BY_NAME[name] for name in (*names, *(["bonding"] if profile.bond() else []))]
 
 
-def _words(groups: list[str]) -> list[str]:
-    return list(dict.fromkeys(WORDS.get(group, group) for group in groups))
+def _words(settings: list[Setting]) -> list[str]:
+    return list(dict.fromkeys(one.words or one.name for one in settings))
 
 
-def _list(groups: list[str]) -> str:
-    words = _words(groups)
+def _list(settings: list[Setting]) -> str:
+    words = _words(settings)
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
-def _many(groups: list[str]) -> bool:
-    words = _words(groups)
-    plural = words[0].endswith("s") and words[0] not in ("RPS", "XPS")
+def _many(settings: list[Setting]) -> bool:
+    words = _words(settings)
+    plural = words[0].endswith("s") and not words[0].isupper()
     return len(words) > 1 or plural

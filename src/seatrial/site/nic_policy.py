@@ -11,11 +11,11 @@ import hashlib
 import json
 from typing import Any
 
-from seatrial.nic.fit import interfaces, nodes_of, resolved, short
-from seatrial.nic.flat import GROUPS
+from seatrial.nic.inheritance import Resolved
+from seatrial.nic.node.settings import SETTINGS, group_of
 from seatrial.nic.profile import FEATURE_PREFIX, default_feature
-from seatrial.nic.resolve import Resolved
 from seatrial.site.model import Site
+from seatrial.site.profiles import interfaces, nodes_of, resolved, short
 
 SCHEMA = 1
 
@@ -47,7 +47,7 @@ def declared(site: Site, profile: str) -> dict[str, Any]:
         "state_folder": site.nic.state_folder,
         "nodes": {short(node): flat for node in nodes_of(site, found)},
         "node": found.node_settings(),
-        "if_supported": _groups(found),
+        "if_supported": _optional(found),
         "tests": _tests(site),
     }
 
@@ -72,10 +72,10 @@ def _profile(site: Site, profile: Resolved) -> dict[str, Any]:
         "nodes": [short(node) for node in nodes_of(site, profile)],
         "interfaces": interfaces(site, profile),
         "node": profile.node_settings(),
-        "if_supported": _groups(profile),
+        "if_supported": _optional(profile),
     }
 
 
-def _groups(profile: Resolved) -> list[str]:
-    """First words of the keys of groups that are passed over where a NIC has none."""
-    return sorted("sysfs" if one == "napi" else GROUPS[one] for one in profile.if_supported)
+def _optional(profile: Resolved) -> list[str]:
+    """First words of the keys of settings that are left out where a NIC lacks them."""
+    return sorted({group_of(one.key) for one in SETTINGS if one.optional in profile.if_supported})

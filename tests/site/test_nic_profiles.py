@@ -10,7 +10,7 @@ from site_support import problems_of, site_with
 
 from seatrial.base.paths import CHECKOUT
 from seatrial.nic.profile import NicProfile
-from seatrial.nic.reach import statements
+from seatrial.site.effects import statements
 
 PAIR = """\
 pair:

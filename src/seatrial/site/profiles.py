@@ -6,8 +6,8 @@ from fnmatch import fnmatchcase
 
 from ClusterShell.NodeSet import NodeSet
 
-from seatrial.nic.flat import Flat
-from seatrial.nic.resolve import Resolved, resolve
+from seatrial.nic.flatten import Flat
+from seatrial.nic.inheritance import Resolved, resolve
 from seatrial.site.model import Site
 
 

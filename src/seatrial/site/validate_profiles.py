@@ -1,24 +1,34 @@
 """What must agree between a site's NIC profiles and the rest of its file.
 
 Faults of one profile's own fields come from its model; settings that go together badly once the
-base is counted in are in ``contradict``.
+base is counted in are in ``seatrial.nic.conflicts``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
+from typing import Any
 
 from ClusterShell.NodeSet import NodeSet
 
 from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
 from seatrial.base.suggest import Fault, suggest, unmatched
-from seatrial.nic.contradict import contradictions
-from seatrial.nic.fit import networks_set, nodes_of, resolved, test_networks
+from seatrial.nic.conflicts import conflicts, field_of
+from seatrial.nic.flatten import Flat
+from seatrial.nic.inheritance import Cycle, NoSuchBase, Resolved
+from seatrial.nic.library import ready_profiles
 from seatrial.nic.profile import READY, NicProfile, default_feature
-from seatrial.nic.ready import ready_profiles
-from seatrial.nic.resolve import Cycle, NoSuchBase, Resolved
 from seatrial.site.model import Site
+from seatrial.site.profiles import (
+    interfaces,
+    measured_on,
+    networks_set,
+    nodes_of,
+    resolved,
+    test_networks,
+    tried,
+)
 
 
 def profile_faults(site: Site) -> Iterator[Fault]:
@@ -169,3 +179,81 @@ def _fits(site: Site, profile: Resolved) -> Iterable[Fault]:
                         f"{count}: its job would wait for ever",
                         f"name the profiles for it in benchmarks.{name}.profiles",
                     )
+
+
+def contradictions(site: Site, profile: Resolved) -> Iterator[Fault]:
+    """All of one profile, each at the field that the person who wrote it should look at."""
+    for network in networks_set(site, profile):
+        settings = profile.settings(network)
+        yield from _mtu(site, profile, network, settings)
+        yield from conflicts(profile, network)
+    if profile.bond():
+        yield from _bond(site, profile)
+    yield from _drivers(site, profile)
+
+
+def _mtu(site: Site, profile: Resolved, network: str, settings: Flat) -> Iterable[Fault]:
+    largest, wanted = site.networks[network].switch_mtu, settings.get("mtu")
+    if largest is not None and isinstance(wanted, int) and wanted > largest:
+        yield Fault(
+            field_of(profile, network, "mtu"),
+            f"an MTU of {wanted} is more than the switches of network {network} carry: "
+            f"networks.{network}.switch_mtu is {largest}",
+            f"at most {largest}, or leave {network} out of its networks",
+        )
+
+
+def _bond(site: Site, profile: Resolved) -> Iterable[Fault]:
+    bond: dict[str, Any] = profile.bond() or {}
+    at = f"nic_profiles.{profile.name}"
+    at = f"{at}.bonding" if "bonding" in profile.chain[-1].model_fields_set else f"{at}.base"
+    members = bond["members"]
+    if len(set(members)) < len(members):
+        yield Fault(at, "a member is named twice", "name each once")
+    if bond["name"] in {network.interface for network in site.networks.values()}:
+        yield Fault(at, f"{bond['name']} is already the interface of a network", "name: bond1")
+    networks = {site.networks[name].interface: name for name in networks_set(site, profile)}
+    outside = [member for member in members if member not in networks]
+    if outside:
+        yield Fault(at, f"{outside[0]} is not an interface that this profile sets",
+                    "add its network to networks")  # fmt: skip
+        return
+    own = {member: profile.settings(networks[member]) for member in members}
+    mtus = {member: settings.get("mtu", site.networks[networks[member]].mtu)
+            for member, settings in own.items()}  # fmt: skip
+    if len(set(mtus.values())) > 1:
+        text = ", ".join(f"{member} {mtu}" for member, mtu in mtus.items())
+        yield Fault(at, f"its members differ in MTU: {text}", "give them the same mtu")
+    yield from _lost(site, profile, bond, [networks[member] for member in members[1:]], at)
+
+
+def _lost(
+    site: Site, profile: Resolved, bond: dict[str, Any], lost: list[str], at: str
+) -> Iterable[Fault]:
+    """The bond has the first member's addresses: the other members' networks are gone."""
+    for transport in (*site.transports, PLAIN_SOCKETS):
+        network = measured_on(site, transport, profile.name)
+        if tried(site, profile.name, transport) and network in lost:
+            yield Fault(
+                at,
+                f"{bond['name']} has the addresses of {bond['members'][0]}, so that network "
+                f"{network} is gone, on which transport {transport} is tested",
+                f"leave {transport} out of the profile's transports, or put "
+                f"{site.networks[network].interface} first",
+            )
+
+
+def _drivers(site: Site, profile: Resolved) -> Iterable[Fault]:
+    """A module has one set of parameters, however many interfaces it drives."""
+    seen: dict[str, Any] = {}
+    for interface, settings in interfaces(site, profile).items():
+        driver = settings.get("driver")
+        if not isinstance(driver, dict):
+            continue
+        first = seen.setdefault(driver["module"], driver)
+        if first["parameters"] != driver["parameters"]:
+            yield Fault(
+                f"nic_profiles.{profile.name}.per_network",
+                f"{driver['module']} is to be loaded with two sets of parameters ({interface})",
+                "a module has one set: list a value for each card, for example 0,3",
+            )

@@ -1,15 +1,16 @@
-"""The groups of NIC settings that a profile may have, as a person writes them.
+"""The models of NIC settings as a person writes them, built from the table ``node/settings.py``.
 
 Every field may be given as ``null``: it then stays as the node boots, whatever the base profile
-says. ``flat`` has the keys that the same settings have on nodes.
+says. ``flatten`` has the keys that the same settings have on nodes.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, create_model
 
 from seatrial.base.fields import (
     Interface,
@@ -22,6 +23,9 @@ from seatrial.base.fields import (
     matching,
 )
 from seatrial.base.yamlfile import Fault, nearest
+from seatrial.nic.node import kinds
+from seatrial.nic.node.kinds import Form, Number, Takes
+from seatrial.nic.node.settings import BY_NAME, Setting
 
 #: short names of offloads, and the names that ``ethtool -k`` prints
 OFFLOADS = {
@@ -43,8 +47,6 @@ OFFLOADS = {
     "rx_hash": "receive-hashing",
 }
 UNDASHED = ("loopback", "highdma")  # the kernel's only names of features without a dash
-
-Count = Annotated[int, Field(ge=0, le=2**32 - 1)]
 
 
 def offload(name: str) -> str:
@@ -113,53 +115,6 @@ class Driver(Model):
     )
 
 
-class Coalescing(Model):
-    """``ethtool -C``: how long, or for how many frames, an interrupt is held back."""
-
-    adaptive_rx: Switch | None = None
-    adaptive_tx: Switch | None = None
-    rx_usecs: Count | None = None
-    rx_frames: Count | None = None
-    rx_usecs_irq: Count | None = None
-    rx_frames_irq: Count | None = None
-    tx_usecs: Count | None = None
-    tx_frames: Count | None = None
-    tx_usecs_irq: Count | None = None
-    tx_frames_irq: Count | None = None
-    stats_block_usecs: Count | None = None
-    sample_interval: Count | None = None
-    pkt_rate_low: Count | None = None
-    rx_usecs_low: Count | None = None
-    rx_frames_low: Count | None = None
-    tx_usecs_low: Count | None = None
-    tx_frames_low: Count | None = None
-    pkt_rate_high: Count | None = None
-    rx_usecs_high: Count | None = None
-    rx_frames_high: Count | None = None
-    tx_usecs_high: Count | None = None
-    tx_frames_high: Count | None = None
-    cqe_mode_rx: Switch | None = None
-    cqe_mode_tx: Switch | None = None
-
-
-class Rings(Model):
-    """``ethtool -G``: how many descriptors. A change takes some drivers' link down."""
-
-    rx: Count | None = None
-    rx_mini: Count | None = None
-    rx_jumbo: Count | None = None
-    tx: Count | None = None
-
-
-class Channels(Model):
-    """``ethtool -L``: how many queues, each with its interrupt line."""
-
-    rx: Count | None = None
-    tx: Count | None = None
-    other: Count | None = None
-    combined: Count | None = None
-
-
 class Bonding(Model):
     """Several interfaces as one. Without it they are independent, each in its own network."""
 
@@ -174,48 +129,75 @@ class Bonding(Model):
     miimon_ms: int = Field(default=100, ge=0, le=60_000, description="how often to look at links")
 
 
-class Settings(Model):
-    """Settings of one interface."""
-
-    driver: Driver | None = None
-    virtual_functions: Annotated[int, Field(ge=0, le=65535)] | None = Field(
-        default=None, description="SR-IOV functions to make"
-    )
-    mtu: Annotated[int, Field(ge=1280, le=65535)] | None = Field(
-        default=None,
-        description="bytes; below 1280 the kernel takes IPv6 addresses away for good",
-    )
-    txqueuelen: Count | None = Field(default=None, description="packets")
-    rings: Rings | None = None
-    channels: Channels | None = None
-    offloads: Annotated[dict[str, Switch | None], AfterValidator(_offloads)] | None = Field(
-        default=None, description="tso, gso, gro, lro ... or ethtool -k's names: on or off"
-    )
-    private_flags: Annotated[dict[str, Switch | None], AfterValidator(_private_flags)] | None = (
-        Field(default=None, description="the driver's own switches: on or off")
-    )
-    coalescing: Coalescing | None = None
-    irq_affinity: LineCpus | None = Field(
-        default=None, description="CPUs of all interrupt lines, or spread: line i to CPU i"
-    )
-    rps_cpus: QueueCpus | None = Field(default=None, description="CPU list, all or none")
-    rps_flow_cnt: Annotated[Count, AfterValidator(_power_of_two)] | None = None
-    xps_cpus: QueueCpus | None = Field(default=None, description="CPU list, all or none")
-    napi_defer_hard_irqs: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = Field(
-        default=None, description="empty polls before interrupts are enabled again"
-    )
-    gro_flush_timeout_ns: Count | None = None
-    napi_threaded: Switch | None = Field(default=None, description="poll in kernel threads")
-    egress_rate: Rate | None = Field(default=None, examples=["1 Gbit/s"])
+#: types of the values that have a check of their own, by the name of their ``Form``
+FORMS: dict[str, Any] = {
+    "driver": Driver,
+    "bonding": Bonding,
+    "offloads": Annotated[dict[str, Switch | None], AfterValidator(_offloads)],
+    "private_flags": Annotated[dict[str, Switch | None], AfterValidator(_private_flags)],
+    "line_cpus": LineCpus,
+    "queue_cpus": QueueCpus,
+    "rate": Rate,
+}
 
 
-class ProfileSettings(Settings):
-    """Settings of a profile: those of each interface, and those of the node as a whole."""
+def _type_of(name: str, takes: Takes) -> Any:
+    """The type of a setting's value, of which the table says what it takes."""
+    if isinstance(takes, dict):
+        fields: dict[str, Any] = {
+            one: (_type_of(one, kind) | None, Field(default=None, description=_unit(kind)))
+            for one, kind in takes.items()
+        }
+        title = name.title().replace("_", "")
+        return create_model(title, __base__=Model, __doc__=BY_NAME[name].about, **fields)
+    if isinstance(takes, Number):
+        count = Annotated[int, Field(ge=takes.least, le=takes.most)]
+        return Annotated[count, AfterValidator(_power_of_two)] if takes.power_of_two else count
+    return Switch if isinstance(takes, kinds.Switch) else FORMS[takes.name]
 
-    busy_poll_us: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = Field(
-        default=None, description="node-wide: microseconds that poll and select spin"
+
+def _unit(takes: Takes) -> str | None:
+    return takes.unit or None if isinstance(takes, Number) else None
+
+
+def _fields(settings: Iterable[Setting]) -> Any:
+    """Fields of a model, as ``create_model`` takes them."""
+    return {
+        one.name: (
+            _type_of(one.name, one.takes) | None,
+            Field(default=None, description=_description(one), examples=_examples(one.takes)),
+        )
+        for one in settings
+    }
+
+
+def _description(setting: Setting) -> str:
+    unit = _unit(setting.takes)
+    return f"{setting.about} ({unit})" if unit else setting.about
+
+
+def _examples(takes: Takes) -> list[str] | None:
+    return [takes.example] if isinstance(takes, Form) and takes.example else None
+
+
+if TYPE_CHECKING:
+
+    class Settings(Model):
+        """The fields come from the table. Declared here is what code reads by its name."""
+
+    class ProfileSettings(Settings):
+        bonding: Bonding | None = None
+
+else:
+    Settings = create_model(
+        "Settings",
+        __base__=Model,
+        __doc__="Settings of one interface.",
+        **_fields(one for one in BY_NAME.values() if one.per_network),
     )
-    busy_read_us: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = Field(
-        default=None, description="node-wide: microseconds that a socket's read spins"
+    ProfileSettings = create_model(
+        "ProfileSettings",
+        __base__=Settings,
+        __doc__="Settings of a profile: those of each interface, and those of the node as a whole.",
+        **_fields(one for one in BY_NAME.values() if not one.per_network),
     )
-    bonding: Bonding | None = None

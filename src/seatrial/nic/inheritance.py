@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from seatrial.nic.flat import Flat, overlay
+from seatrial.nic.flatten import Flat, overlay
+from seatrial.nic.library import ready_profiles
+from seatrial.nic.node.settings import of
 from seatrial.nic.profile import READY, NicProfile
-from seatrial.nic.ready import ready_profiles
 
 
 class NoSuchBase(Exception):
@@ -52,11 +53,11 @@ class Resolved:
             overlay(flat, profile)
             if profile.per_network and network in profile.per_network:
                 overlay(flat, profile.per_network[network])
-        return {key: flat[key] for key in sorted(flat) if not _of_node(key)}
+        return {key: flat[key] for key in sorted(flat) if of(key).per_network}
 
     def node_settings(self) -> Flat:
         """Flat settings of the node as a whole."""
-        return {key: value for key, value in self._general().items() if key.startswith("sysctl.")}
+        return {key: value for key, value in self._general().items() if of(key).of_node}
 
     def bond(self) -> dict | None:
         found = self._general().get("bond")
@@ -67,10 +68,6 @@ class Resolved:
         for profile in self.chain:
             overlay(flat, profile)
         return {key: flat[key] for key in sorted(flat)}
-
-
-def _of_node(key: str) -> bool:
-    return key == "bond" or key.startswith("sysctl.")
 
 
 def chain(name: str, profiles: Mapping[str, NicProfile]) -> list[tuple[str, NicProfile]]:
