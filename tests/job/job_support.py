@@ -1,7 +1,7 @@
 """What the tests of job templates share: a site of their own, a stack, the golden cases.
 
-``python tests/job/job_support.py`` writes the golden files anew; look at the difference before
-you commit it.
+``python tests/job/job_support.py`` writes the golden files again; read the difference before you
+commit it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import subprocess
 from pathlib import Path
 
 from seatrial.base.yamlfile import load
-from seatrial.job.header import template
 from seatrial.job.plan import plan
 from seatrial.job.render import render
 from seatrial.job.request import Request, Surroundings
+from seatrial.job.template import LAUNCHERS, load_template
 from seatrial.results.requirements import load_requirements
 from seatrial.site.model import Site
 from seatrial.stack.model import Blas, Stack
@@ -58,7 +58,7 @@ def surroundings(with_stack: bool = True) -> Surroundings:
 
 
 def planned(name: str, around: Surroundings | None = None, values=None, **options):
-    request = Request(template(name), values=values or {}, **options)
+    request = Request(load_template(name), values=values or {}, **options)
     return plan(request, around or surroundings())
 
 
@@ -70,19 +70,21 @@ def rendered(name: str, around: Surroundings | None = None, values=None, **optio
 #: golden file -> what it is rendered from
 CASES: dict[str, dict] = {
     **{
-        name: {"name": name, "values": APPLICATION}
-        for name in (
-            "openmpi-srun", "openmpi-mpirun", "mpich-srun", "mpich-mpiexec", "intelmpi-srun",
-            "intelmpi-mpiexec", "hybrid", "multirail",
-        )
+        f"{mpi}-{launcher}": {
+            "name": "mpi", "mpi": mpi, "launcher": launcher, "values": APPLICATION,
+        }
+        for mpi, launchers in LAUNCHERS.items()
+        for launcher in launchers
     },
+    "hybrid": {"name": "hybrid", "values": APPLICATION},
+    "multirail": {"name": "multirail", "values": APPLICATION},
     "hpl": {"name": "hpl", "ranks_per_node": 2, "nodes": 3, "values": {"blas": "openblas"}},
     "npb": {"name": "npb", "nodes": 4},
     "osu": {"name": "osu"},
     "all-pairs": {"name": "all-pairs"},
     # ways through the templates that the defaults do not take
     "openmpi-srun-latency": {
-        "name": "openmpi-srun",
+        "name": "mpi",
         "kind": "latency-bound",
         "transport": "openmpi-ucx",
         "values": {**APPLICATION, "account": "fish", "job_name": "two words", "time": "1-0"},
