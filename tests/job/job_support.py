@@ -19,7 +19,8 @@ from seatrial.job.template import LAUNCHERS, load_template
 from seatrial.results.requirements import load_requirements
 from seatrial.site.model import Site
 from seatrial.stack.model import Blas, Stack
-from seatrial.stack.transports import PROGRAMS, TRANSPORTS
+from seatrial.stack.transports import TRANSPORTS
+from seatrial_lab.software.describe import in_prefix
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "golden"
@@ -33,16 +34,7 @@ def harbour() -> Site:
 
 def stack() -> Stack:
     """The lab's stack as it would be in a folder that does not exist."""
-    fields = {"prefix": PREFIX, "lib": "/usr/lib"}
-    transports = {}
-    for part in TRANSPORTS:
-        programs = {
-            name: [word.format(**fields, bench=f"{PREFIX}/bench/{part.family}") for word in words]
-            for name, words in PROGRAMS.get(part.family or part.name, {}).items()
-        }
-        env = {name: value.format(**fields) for name, value in part.env.items()}
-        update = {"env": env, "programs": programs}
-        transports[part.name] = part.model_copy(update=update)
+    transports = {name: in_prefix(part, Path(PREFIX)) for name, part in TRANSPORTS.items()}
     return Stack(
         id="0", prefix=PREFIX, distribution="none", versions={}, origins={}, transports=transports,
         blas_libraries={"openblas": Blas(folder="/usr/lib/openblas", version="1", package="o")},
@@ -53,7 +45,7 @@ def surroundings(with_stack: bool = True) -> Surroundings:
     if not with_stack:
         return Surroundings(harbour())
     requirements = load_requirements(HERE / "harbour" / "requirements.yaml")
-    modules = {part.name: f"{PREFIX}/modules" for part in TRANSPORTS if part.family}
+    modules = {part.name: f"{PREFIX}/modules" for part in TRANSPORTS.values() if part.family}
     return Surroundings(harbour(), stack(), modules, requirements)
 
 

@@ -6,9 +6,10 @@ import pytest
 
 from seatrial.base.errors import InputError, LabError
 from seatrial.stack.model import Transport, read
-from seatrial.stack.transports import ORIGINS, SPACK_ONLY, TRANSPORTS
+from seatrial.stack.transports import TRANSPORTS
 from seatrial_lab.software import describe, modules
 from seatrial_lab.software.packages import RELEASES
+from seatrial_lab.software.programs import SPACK_ONLY
 
 MPI = ["openmpi-tcp", "openmpi-ucx", "openmpi-ofi", "mpich-ucx", "mpich-ofi", "intelmpi-tcp"]
 #: lines that the MPIs printed, and ones that must not be taken for them
@@ -53,10 +54,15 @@ def stack(tmp_path):
 def test_all_transports_and_their_programs_are_there(stack):
     assert stack.names() == MPI
     for name in MPI:
-        assert set(stack.programs(name)) == {
-            "netpipe", "imb", "hpcc", "hpcc_all", "npb_is", "npb_ep",
+        programs = {
+            "netpipe", "hpcc", "hpcc_all", "npb_is", "npb_ep",
             "osu_latency", "osu_bw", "osu_bibw", "osu_multi_lat",
         }  # fmt: skip
+        if stack.transports[name].family == "mpich":
+            programs.add("imb")
+        else:
+            assert "MPICH ABI" in stack.transports[name].lacks["imb"]
+        assert set(stack.programs(name)) == programs
     assert set(stack.programs("tcp")) == {"nptcp", "iperf3"}
     assert list(stack.programs("none")) == ["npb_ep"]
     assert list(stack.blas()) == ["atlas", "blis", "openblas", "reference"]
@@ -84,7 +90,7 @@ def test_report_and_overcommit_are_added_on_request(stack):
 @pytest.mark.parametrize("name", sorted(PATH_LINES))
 def test_path_report_picks_the_line_that_tells(name):
     telling, other = PATH_LINES[name]
-    pattern = next(part.path_report for part in TRANSPORTS if part.name == name)
+    pattern = TRANSPORTS[name].path_report
     assert re.search(pattern, telling)
     assert not re.search(pattern, other)
 
@@ -95,7 +101,7 @@ def test_every_version_is_known(stack):
         assert involved
         bundled = {"mpich-ucx", "mpich-libfabric"}  # known once MPICH is unpacked
         assert all(value for key, value in involved.items() if key not in bundled)
-    assert {"netpipe", "nptcp", "imb", "hpcc", "npb", "osu", "iperf3"} == set(ORIGINS)
+    assert {"netpipe", "nptcp", "imb", "hpcc", "npb", "osu", "iperf3"} == set(stack.origins)
 
 
 def test_the_id_changes_with_what_is_installed(stack, tmp_path):
@@ -156,4 +162,4 @@ def test_one_modulefile_per_mpi_transport(stack, tmp_path):
     (tmp_path / "modules" / "gone.lua").touch()
     modules.write(stack, tmp_path / "modules")
     assert sorted(f.stem for f in (tmp_path / "modules").iterdir()) == sorted(MPI)
-    assert {t.name for t in TRANSPORTS} - set(MPI) == {"tcp", "none", *SPACK_ONLY}
+    assert set(TRANSPORTS) - set(MPI) == {"tcp", "none", *SPACK_ONLY}

@@ -46,8 +46,11 @@ def crossed(lab, interface="eth1"):
     return int(words[0]) + int(words[8])
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("transport", MPI)
+@pytest.mark.parametrize(
+    ("transport", "program"),
+    # IMB is a binary of the MPICH ABI
+    [(t, p) for t in MPI for p in PROGRAMS if p != "imb" or not t.startswith("openmpi")],
+)
 def test_program_under_transport(real_stack, lab, transport, program):
     arguments, result, least = PROGRAMS[program]
     part = real_stack.transport(transport, "eth1", "10.73.1.0/24")

@@ -13,17 +13,9 @@ def test_every_pin_has_a_hash():
 
 
 def test_all_of_hpccs_tests_can_be_chosen():
-    names = build.wrapped_functions((build.HERE / "hpcc" / "select.c").read_text())
+    names = build.wrapped_functions(build.SELECT.read_text())
     assert len(names) == 16
     assert {"HPL_main", "PTRANS", "main_bench_lat_bw", "HPCC_SingleDGEMM"} <= set(names)
-
-
-def test_what_the_bridge_does_not_carry_gets_a_loud_end():
-    text = build.unsupported_source({"MPI_Send", "MPI_Put", "MPI_Bsend"}, {"Send"})
-    assert [line for line in text.splitlines() if line.startswith("X(")] == [
-        "X(MPI_Bsend)",
-        "X(MPI_Put)",
-    ]
 
 
 def test_an_edit_of_a_source_that_changed_is_refused(tmp_path):

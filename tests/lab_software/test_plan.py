@@ -32,7 +32,7 @@ def test_a_bare_system_needs_everything(debian, tmp_path, version):
     assert plan.packages == list(RELEASES[version].packages)
     assert set(plan.pins) == {"impi-rt", "mpich", "mpi4py", "simgrid"}
     names = [step.name for step in plan.steps]
-    assert {"netpipe-openmpi", "hpcc-mpich", "npb-mpich", "bridge", "osu"} <= set(names)
+    assert {"netpipe-openmpi", "hpcc-mpich", "npb-mpich", "osu"} <= set(names)
     assert not plan.empty
     assert not (tmp_path / "prefix").exists()
 
@@ -76,7 +76,7 @@ def test_an_upgraded_mpi_is_built_against_again(debian, tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "installed", lambda: packages)
     after = key()
     changed = {name for name in before if before[name] != after[name]}
-    assert changed == {"netpipe-openmpi", "npb-openmpi", "hpcc-openmpi", "bridge"}
+    assert changed == {"netpipe-openmpi", "npb-openmpi", "hpcc-openmpi"}
 
 
 def test_debian_13_has_its_own_names():

@@ -214,6 +214,16 @@ def test_what_the_stack_cannot_give_is_said(site, stack):
     assert list(not_offered(only, stack)) == []
 
 
+def test_the_stack_says_why_it_has_no_program(site, stack):
+    lacking = stack.model_copy(deep=True)
+    lacking.transports["openmpi-tcp"].programs.pop("imb")
+    lacking.transports["openmpi-tcp"].lacks = {"imb": "its binary is of another ABI"}
+    assert [text for text in not_offered(site, lacking) if text.startswith("imb")] == [
+        "imb did not run under openmpi-tcp: its binary is of another ABI",
+        "imb did not run under openmpi-ofi: the stack has no program for it",
+    ]
+
+
 def test_reframe_is_offered_exactly_what_is_planned(site, stack, monkeypatch, tmp_path):
     """What is not selected has no feature, so that ReFrame does not run it either."""
     from seatrial.checks import configuration as reframe

@@ -1,4 +1,1 @@
-"""The ground floor: errors, files, running programs, YAML with lines in its errors, field types.
-
-Nothing here knows a site, a benchmark or a trial.
-"""
+"""The ground floor: what every other package may import. Imports no other package of Seatrial."""

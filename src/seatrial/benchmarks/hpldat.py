@@ -10,40 +10,11 @@ from __future__ import annotations
 import math
 
 from seatrial.base.errors import InputError
+from seatrial.base.paths import CHECKOUT
 
-#: hpcc reads at most 80 characters of a line
-_TEMPLATE = """\
-HPLinpack benchmark input file
-written by Seatrial
-HPL.out      output file name (hpcc ignores it)
-6            device out: standard output (hpcc ignores it)
-1            number of problem sizes
-{n:<12} N
-1            number of block sizes
-{nb:<12} NB
-0            process mapping: row-major
-1            number of process grids
-{p:<12} P
-{q:<12} Q
-16.0         threshold of the residual
-1            number of panel factorisations
-2            PFACT: right-looking
-1            number of recursive stopping criteria
-4            NBMIN
-1            number of panels in recursion
-2            NDIV
-1            number of recursive panel factorisations
-1            RFACT: Crout
-1            number of broadcasts
-1            BCAST: 1rM
-1            number of look-ahead depths
-1            DEPTH
-2            SWAP: mix
-64           swapping threshold
-0            L1 transposed
-0            U transposed
-1            equilibration
-8            memory alignment in doubles
+#: for str.format; hpcc reads at most 80 characters of a line. The recipe of hpl tests with it.
+HPL_DAT = CHECKOUT / "spack-repo/spack_repo/seatrial/packages/hpl/HPL.dat"
+_PTRANS = """\
 --           (a separator)
 0            further problem sizes of PTRANS
 1000
@@ -62,7 +33,7 @@ def render(n: int, nb: int, p: int, q: int) -> str:
             raise InputError(f"hpcc: {name} is {value}; it must be 1 or more")
     if nb > n:
         raise InputError(f"hpcc: the block size {nb} is larger than the matrix ({n})")
-    return _TEMPLATE.format(n=n, nb=nb, p=p, q=q)
+    return HPL_DAT.read_text().format(n=n, nb=nb, p=p, q=q) + _PTRANS
 
 
 def grid(ranks: int) -> tuple[int, int]:

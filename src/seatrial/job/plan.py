@@ -235,10 +235,9 @@ def _layout(request: Request, values: dict[str, Any], cores: int) -> tuple[int, 
 
 
 def _known(name: str) -> Transport:
-    for part in TRANSPORTS:
-        if part.name == name:
-            return part
-    known = [part.name for part in TRANSPORTS if part.family]
+    if name in TRANSPORTS:
+        return TRANSPORTS[name]
+    known = [part.name for part in TRANSPORTS.values() if part.family]
     raise InputError(f"job templates do not know transport {name!r} ({suggest(name, known)})")
 
 

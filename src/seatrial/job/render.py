@@ -10,11 +10,11 @@ from typing import Any, NoReturn
 from jinja2 import TemplateError
 
 from seatrial.base.errors import InputError
-from seatrial.benchmarks.hpldat import grid
-from seatrial.job import hpl, rails, reasons, script
-from seatrial.job.plan import Plan
 from seatrial.base.templates import environment
+from seatrial.benchmarks.hpldat import grid
+from seatrial.benchmarks.hpldat import render as hpl_input
 from seatrial.job import hpl, multirail
+from seatrial.job.plan import Plan
 from seatrial.job.template import FOLDER, SUFFIX
 
 

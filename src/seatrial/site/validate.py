@@ -10,7 +10,6 @@ from ClusterShell.NodeSet import NodeSet
 from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
 from seatrial.base.suggest import Fault, suggest, unmatched
 from seatrial.site.model import NPB, MPBench, Site, TCPStreams
-from seatrial.site.model import NPB, MPBench, MultiStream, Site
 from seatrial.site.validate_profiles import profile_faults
 
 

@@ -1,8 +1,8 @@
-"""The software stack: how each benchmark is run under each transport (``load_stack``).
+"""The software stack of a site: how each benchmark runs under each transport (``load_stack``).
 
-A lab's is from Debian and PyPI, on a machine that reaches nothing else, and
-``seatrial_lab.software`` brings a machine to that state. A real site's, or a lab's that asks
-for it, is Spack's (``seatrial.stack``).
+Two sources write it, as a ``stack.json`` that ``model`` describes: Spack
+(``seatrial.stack``), for real sites and for labs that ask for it, and Debian and PyPI
+(``seatrial_lab.software``), for labs on machines that reach only package registries.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STACK_FOLDER = "SEATRIAL_STACK"
 
 
 def load_stack(site: Any = None) -> Stack:
-    """The stack that a site's trials run with (the distribution's, where none is given).
+    """The stack of a site; without a site, the labs' from Debian and PyPI.
 
     Raises LabError where it has not been provisioned, or built.
     """

@@ -14,7 +14,7 @@ from pathlib import Path
 from seatrial.base.run import run
 
 POLICY = Path("/usr/sbin/policy-rc.d")
-PERCENT = 20  #: how often progress is told
+PERCENT = 20  #: progress is reported after each so many per cent
 _MARK = "# Seatrial: no service may start while the lab's packages are installed."
 _POLICY_TEXT = f"#!/bin/sh\n{_MARK}\nexit 101\n"
 
@@ -48,7 +48,7 @@ def _put_back(policy: Path, aside: Path) -> None:
 def install(packages: Sequence[str], progress: Callable[[str], None] = lambda _: None) -> None:
     """Install Debian packages; no service is started and none removed. Raises LabError.
 
-    ``progress`` is told at each fifth of the download and of the installation.
+    ``progress`` is called with a line after each ``PERCENT`` of download and installation.
     """
     env = {"DEBIAN_FRONTEND": "noninteractive"}
     # A foreign source that cannot be reached must not keep Debian's packages away.
@@ -72,15 +72,15 @@ def _status(purpose: str, progress: Callable[[str], None]) -> Iterator[int]:
     read_end, write_end = os.pipe()
 
     def follow() -> None:
-        told = {"dlstatus": 0.0, "pmstatus": 0.0}
+        reported = {"dlstatus": 0.0, "pmstatus": 0.0}
         with open(read_end, errors="replace") as lines:  # noqa: PTH123 (a descriptor)
             for line in lines:
                 fields = line.split(":", 3)
-                if len(fields) == 4 and fields[0] in told:
+                if len(fields) == 4 and fields[0] in reported:
                     with suppress(ValueError):
                         step = float(fields[2]) // PERCENT * PERCENT
-                        if step > told[fields[0]]:
-                            told[fields[0]] = step
+                        if step > reported[fields[0]]:
+                            reported[fields[0]] = step
                             what = "downloaded" if fields[0] == "dlstatus" else "done"
                             progress(f"{purpose}: {step:.0f} % {what}")
 

@@ -16,13 +16,8 @@ from seatrial.stack.folders import HOME, Places
 from seatrial.stack.graph import PER_BLAS, Graph, Node, target_of
 from seatrial.stack.model import Blas, Package, SpackFacts, Stack, Transport, read
 from seatrial.stack.pins import Pins
-from seatrial.stack.transports import TRANSPORTS
+from seatrial.stack.transports import MPI_NAMES, WITHOUT_MPI, fill, pmi2_library, transports
 
-#: Spack's name of an MPI -> how our transports call it
-MPI_NAMES = {"openmpi": "openmpi", "mpich": "mpich", "intel-oneapi-mpi": "intelmpi"}
-#: of transports.py, what holds only for the distribution's stack: its own folders, and the MPICH
-#: of PyPI under Intel MPI
-_DISTRIBUTION_ONLY = ("{prefix}",)
 #: of vars.sh; PATH is not among them, as programs are named by their absolute path
 INTEL_VARIABLES = ("I_MPI_ROOT", "LD_LIBRARY_PATH", "FI_PROVIDER_PATH")
 #: of mpi-transport with ch3:sock, below its prefix: finds the node's address for each task
@@ -106,19 +101,12 @@ def transport(graph: Graph, node: Node) -> Transport:
         raise LabError(f"mpi-transport/{node['hash'][:7]} has no MPI")
     path = node["parameters"]["transport"]
     name = f"{MPI_NAMES.get(mpi['name'], mpi['name'])}-{path}"
-    table = {part.name: part for part in TRANSPORTS}
-    if name not in table:
+    known = transports(node["parameters"]).get(name)
+    if known is None:
         raise LabError(f"Seatrial knows no transport {name} (mpi-transport/{node['hash'][:7]})")
-    known = table[name]
     programs, packages = programs_of(graph, mpi)
-    env = {
-        key: value
-        for key, value in known.env.items()
-        if not any(word in value for word in _DISTRIBUTION_ONLY) and not key.startswith("MPI4PY")
-    }
     home = mpi_home(graph, mpi)
-    words = {"lib": str(machine.library_folder())}
-    env = {key: value.format_map(words) for key, value in env.items()}
+    env = fill(known.env, {"pmi2_library": pmi2_library()})
     if mpi["name"] == "intel-oneapi-mpi":
         env |= intel_env(home)
     if path == "sock":
@@ -200,7 +188,6 @@ def without_mpi(graph: Graph, transports: dict[str, Transport]) -> dict[str, Tra
 
     The latter's one program is an Open MPI's; a stack without one has it without programs.
     """
-    table = {part.name: part for part in TRANSPORTS}
     programs: dict[str, list[str]] = {}
     packages: dict[str, Package] = {}
     for node in graph.roots:
@@ -211,17 +198,17 @@ def without_mpi(graph: Graph, transports: dict[str, Transport]) -> dict[str, Tra
             if file.exists() and name not in programs:
                 programs[name] = [str(file)]
                 packages[name] = graph.package(node)
-    found = {"tcp": table["tcp"].model_copy(update={"programs": programs, "packages": packages})}
-    found["none"] = table["none"].model_copy(update={"env": {}})
+    tcp, none = WITHOUT_MPI["tcp"], WITHOUT_MPI["none"]
+    found = {"tcp": tcp.model_copy(update={"programs": programs, "packages": packages})}
+    found["none"] = none.model_copy(update={"env": {}})
     first = next((part for part in transports.values() if part.family == "openmpi"), None)
     if first:
         ep = {name: words for name, words in first.programs.items() if name.startswith("npb_ep")}
-        env = {k: v for k, v in first.env.items() if not k.startswith("OMPI_MCA_btl")}
-        found["none"] = table["none"].model_copy(
+        found["none"] = none.model_copy(
             update={
                 "programs": ep,
                 "packages": {name: first.packages[name] for name in ep},
-                "env": {**env, "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self"},
+                "env": {**first.env, **none.env},
                 "versions": first.versions,
             }
         )

@@ -51,6 +51,7 @@ class Transport(Model):
         default={}, description="further variables where ranks outnumber cores"
     )
     programs: dict[str, list[str]] = Field(default={}, description="name -> command")
+    lacks: dict[str, str] = Field(default={}, description="benchmark -> why it has no program")
     compilers: str = Field(default="", description="folder of mpicc; none: the system's or none")
     features: list[str] = []
     versions: dict[str, str] = Field(default={}, description="of all that a run of it involves")

@@ -96,19 +96,23 @@ def not_offered(site: Site, stack) -> Iterable[str]:
     for name, options in enabled(site):
         if name in WITHOUT_MPI:
             continue
-        missing: dict[str, list[str]] = {}
+        missing: dict[tuple[str, str], list[str]] = {}
+        libraries = stack.blas() if isinstance(options, HPL) else {}
+        absent: list[str] = []
         for transport in matching(options.transports, transports):
             there = variants(name, options, stack, transport)
+            lacks = stack.transports[transport].lacks
+            reason = lacks.get(name, "the stack has no program for it")
             for variant in wanted(name, options):
-                if variant not in there:
-                    missing.setdefault(variant, []).append(transport)
-        libraries = stack.blas() if isinstance(options, HPL) else {}
-        absent = [blas for blas in missing if libraries and blas not in libraries]
-        for variant, names in missing.items():
-            if variant not in absent:
-                what = f"{name} {variant}".strip()
-                where = f"{what} did not run under {', '.join(names)}"
-                yield f"{where}: the stack has no program for it"
+                if variant in there:
+                    continue
+                if libraries and variant not in libraries:
+                    absent += [variant] if variant not in absent else []
+                else:
+                    missing.setdefault((variant, reason), []).append(transport)
+        for (variant, reason), names in missing.items():
+            what = f"{name} {variant}".strip()
+            yield f"{what} did not run under {', '.join(names)}: {reason}"
         if absent:
             hint = suggest(absent[0], libraries)
             yield f"{name} did not run with {', '.join(absent)}: not in the stack ({hint})"

@@ -1,4 +1,4 @@
-"""The builds: each benchmark program for each MPI ABI, and the bridge between the ABIs.
+"""The builds: each benchmark program for each MPI ABI.
 
 A build takes unpacked sources and leaves finished files in the prefix. Open MPI's programs are
 made with its mpicc's flags; those of the MPICH ABI are linked with PyPI's libmpi.so.12 by path,
@@ -17,11 +17,14 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 
 from seatrial.base.errors import LabError
+from seatrial.base.paths import CHECKOUT
 from seatrial.base.run import run
 from seatrial.stack.files import fresh, replace, unpack_tar
 from seatrial.stack.machine import library_folder
 
 HERE = Path(__file__).parent
+#: hpcc's choice of tests, a file of the recipe
+SELECT = CHECKOUT / "spack-repo/spack_repo/seatrial/packages/hpcc/select.c"
 WARNINGS = ["-w", "-std=gnu17"]  # old C: newer compilers would refuse it as C23
 FAMILIES = ("openmpi", "mpich")
 
@@ -81,14 +84,13 @@ def npb(archive: Path, target: Mpi, bench: Path, work: Path) -> None:
 
 
 def hpcc(archive: Path, target: Mpi, bench: Path, work: Path, blas: Path) -> None:
-    """hpcc with a choice of tests (hpcc/select.c), linked with any libblas.so.3.
+    """hpcc with a choice of tests (``SELECT``), linked with any libblas.so.3.
 
     Raises LabError.
     """
     source = unpack_tar(archive, work)
-    select = HERE / "hpcc" / "select.c"
     select_object = source / "select.o"
-    run(["gcc", "-O2", "-c", select, "-o", select_object], "compiling hpcc's choice of tests")
+    run(["gcc", "-O2", "-c", SELECT, "-o", select_object], "compiling hpcc's choice of tests")
     template = Environment(undefined=StrictUndefined, autoescape=False).from_string(
         (HERE / "hpcc" / "Make.seatrial.j2").read_text()
     )
@@ -98,7 +100,7 @@ def hpcc(archive: Path, target: Mpi, bench: Path, work: Path, blas: Path) -> Non
         select_object=select_object,
         mpi3=HERE / "hpcc" / "mpi3.h",
         blas=blas,
-        wrapped=wrapped_functions(select.read_text()),
+        wrapped=wrapped_functions(SELECT.read_text()),
     )
     (source / "hpl" / "Make.seatrial").write_text(text + "\n")
     jobs = f"-j{len(os.sched_getaffinity(0))}"
@@ -119,49 +121,6 @@ def osu(archive: Path, folder: Path, work: Path) -> None:
     for file in [*sorted(source.glob("osu_*.py")), HERE / "osu" / "run.py"]:
         (partial / file.name).write_bytes(file.read_bytes())
     replace(partial, folder)
-
-
-def bridge(mpich: Path, imb: Path, folder: Path, work: Path) -> None:
-    """libmpi.so.12 over Open MPI (abi/bridge.c). Raises LabError.
-
-    Also where IMB-MPI1 needs a function that the bridge does not carry.
-    """
-    abi = HERE / "abi"
-    carried = set(re.findall(r"^BRIDGE\(\w+, (\w+),", (abi / "bridge.c").read_text(), re.M))
-    exported = _symbols(mpich / "lib" / "libmpi.so.12", "--defined-only")
-    missing = sorted(_symbols(imb, "--undefined-only") - {f"MPI_{name}" for name in carried})
-    if missing:
-        raise LabError(f"IMB-MPI1 needs what the ABI bridge does not carry: {', '.join(missing)}")
-    unsupported = work / "unsupported.c"
-    unsupported.write_text(unsupported_source(exported, carried))
-    library = work / "libmpi.so.12"
-    flags = mpi("openmpi", folder.parent).compile_flags
-    command: list[str | Path] = [
-        "gcc", "-O2", "-Wall", "-fPIC", "-shared", "-fvisibility=hidden", *flags, f"-I{abi}",
-        "-Wl,-soname,libmpi.so.12", "-o", library,
-        abi / "bridge.c", abi / "handles.c", unsupported, "-ldl",
-    ]  # fmt: skip
-    run(command, "building the ABI bridge")
-    _install(library, folder / library.name)
-
-
-def unsupported_source(exported: set[str], carried: set[str]) -> str:
-    """C of a function per MPI_* name that MPICH has and the bridge has not: it ends the program.
-
-    Without them such a call would fall through to Open MPI's function of the same name, which
-    takes other arguments.
-    """
-    lines = ['#include "handles.h"', "#define X(name) \\"]
-    lines.append('    __attribute__((visibility("default"))) void name(void); \\')
-    lines.append('    void name(void) { bridge_fatal(#name " is not supported"); }')
-    names = sorted(name for name in exported if name.removeprefix("MPI_") not in carried)
-    return "\n".join([*lines, *(f"X({name})" for name in names)]) + "\n"
-
-
-def _symbols(binary: Path, which: str) -> set[str]:
-    listing = run(["nm", "-D", which, binary], f"reading the symbols of {binary.name}")
-    names = (line.split()[-1].split("@")[0] for line in listing.splitlines() if line.strip())
-    return {name for name in names if re.fullmatch(r"MPI_[A-Z]\w*", name)}
 
 
 def _compile(

@@ -53,11 +53,11 @@ def download_sources(archives: Sequence[SourceArchive], codename: str, into: Pat
 
 
 def _checked(archive: SourceArchive, folder: Path) -> Path:
-    found = sorted(folder.glob(f"{archive.package}_*.orig.tar.*"))
-    for file in found:
+    files = sorted(folder.glob(f"{archive.package}_*.orig.tar.*"))
+    for file in files:
         if sha256(file) == archive.sha256:
             return file
-    names = ", ".join(file.name for file in found) or "nothing"
+    names = ", ".join(file.name for file in files) or "nothing"
     raise LabError(
         f"Debian's source package {archive.package} is not the pinned version {archive.version} "
         f"(sha256 {archive.sha256}): apt delivered {names}"
@@ -65,7 +65,7 @@ def _checked(archive: SourceArchive, folder: Path) -> Path:
 
 
 def source_stanzas(codename: str, etc: Path = ETC_APT) -> list[str]:
-    """The machine's sources of one Debian suite, as deb822 stanzas of type deb-src."""
+    """The machine's sources of a Debian suite, as deb822 stanzas of type deb-src."""
     stanzas: list[str] = []
     for file in sorted([etc / "sources.list", *(etc / "sources.list.d").glob("*")]):
         if file.suffix == ".sources":
@@ -76,7 +76,7 @@ def source_stanzas(codename: str, etc: Path = ETC_APT) -> list[str]:
 
 
 def _from_deb822(text: str, codename: str) -> list[str]:
-    found = []
+    stanzas = []
     for block in text.split("\n\n"):
         lines = [line for line in block.splitlines() if line.strip() and line[0] != "#"]
         fields: dict[str, str] = {}
@@ -92,12 +92,12 @@ def _from_deb822(text: str, codename: str) -> list[str]:
         if codename in fields.get("suites", "").split() and not disabled:
             kept = {k: v for k, v in fields.items() if k not in ("types", "suites", "enabled")}
             stanza = {"types": "deb-src", "suites": codename, **kept}
-            found.append("\n".join(f"{k.title()}: {v}" for k, v in stanza.items()))
-    return found
+            stanzas.append("\n".join(f"{k.title()}: {v}" for k, v in stanza.items()))
+    return stanzas
 
 
 def _from_one_line(text: str, codename: str) -> list[str]:
-    found = []
+    stanzas = []
     for line in text.splitlines():
         words = line.split("#", 1)[0].split()
         if len(words) < 4 or words[0] != "deb":
@@ -115,5 +115,5 @@ def _from_one_line(text: str, codename: str) -> list[str]:
             name, _, value = option.partition("=")
             if name.lower() in ("signed-by", "trusted"):
                 stanza.append(f"{name.title()}: {value}")
-        found.append("\n".join(stanza))
-    return found
+        stanzas.append("\n".join(stanza))
+    return stanzas

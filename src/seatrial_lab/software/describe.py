@@ -6,14 +6,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 from seatrial.stack.files import digest
 from seatrial.stack.machine import library_folder
 from seatrial.stack.model import Blas, Stack, Transport
-from seatrial.stack.transports import ORIGINS, PROGRAMS, SPACK_ONLY, TRANSPORTS
-from seatrial_lab.software import pypi
-from seatrial_lab.software.packages import Release
+from seatrial.stack.transports import TRANSPORTS, fill, pmi2_library
+from seatrial_lab.software import programs, pypi
+from seatrial_lab.software.packages import SOURCES, Release
 from seatrial_lab.software.steps import steps
 
 # Asked in a process of its own, so that no foreign library is loaded into this one.
@@ -25,18 +24,6 @@ ucp.ucp_get_version_string.restype = ctypes.c_char_p
 fi = ctypes.CDLL(sys.argv[1] + "/libfabric.so.1").fi_version()
 print(json.dumps([ucp.ucp_get_version_string().decode(), f"{fi >> 16}.{fi & 0xffff}"]))
 """
-
-#: transport -> which versions a run of it involves
-_INVOLVED = {
-    "openmpi-tcp": ("openmpi", "pmix"),
-    "openmpi-ucx": ("openmpi", "pmix", "ucx"),
-    "openmpi-ofi": ("openmpi", "pmix", "libfabric"),
-    "mpich-ucx": ("mpich", "mpich-ucx"),
-    "mpich-ofi": ("mpich", "mpich-libfabric"),
-    "intelmpi-tcp": ("intelmpi", "mpich-libfabric"),
-    "tcp": ("nptcp", "iperf3"),
-    "none": ("openmpi", "pmix"),
-}
 
 
 def describe(prefix: Path, version: str, release: Release, installed: dict[str, str]) -> Stack:
@@ -51,15 +38,17 @@ def describe(prefix: Path, version: str, release: Release, installed: dict[str, 
         for name, (package, folder) in release.blas.items()
     }
     transports = {
-        part.name: _filled(part, prefix, versions)
-        for part in TRANSPORTS
-        if part.name not in SPACK_ONLY
+        name: in_prefix(part, prefix).model_copy(
+            update={"versions": {key: versions[key] for key in programs.INVOLVED[name]}}
+        )
+        for name, part in TRANSPORTS.items()
+        if name not in programs.SPACK_ONLY
     }
     content = {
         "prefix": str(prefix),
         "distribution": f"Debian {version}",
         "versions": versions,
-        "origins": ORIGINS,
+        "origins": programs.origins(_pins()),
         "transports": {name: part.model_dump() for name, part in transports.items()},
         "blas_libraries": {name: library.model_dump() for name, library in blas.items()},
     }
@@ -69,7 +58,7 @@ def describe(prefix: Path, version: str, release: Release, installed: dict[str, 
 
 
 def _versions(prefix: Path, release: Release, installed: dict[str, str]) -> dict[str, str]:
-    pins = {**pypi.pins(pypi.WHEELS), **pypi.pins(pypi.SOURCES)}
+    pins = _pins()
     ucx, libfabric = _bundled(prefix)
     return {
         **{name: installed.get(package, "") for name, package in release.versions.items()},
@@ -79,8 +68,7 @@ def _versions(prefix: Path, release: Release, installed: dict[str, str]) -> dict
         "mpich-libfabric": libfabric,
         "intelmpi": pins["impi-rt"],
         "mpi4py": pins["mpi4py"],
-        "netpipe": "3.7.2",
-        "hpcc": "1.5.0",
+        **{name: archive.version for name, archive in SOURCES.items()},
         "imb": f"of impi-rt {pins['impi-rt']}",
         "npb": f"3.3 of simgrid {pins['simgrid']}",
         "osu": f"of mpi4py {pins['mpi4py']}",
@@ -108,21 +96,23 @@ def _bundled(prefix: Path) -> tuple[str, str]:
     return ucx, libfabric
 
 
-def _filled(part: Transport, prefix: Path, versions: dict[str, str]) -> Transport:
-    words = {
-        "prefix": str(prefix),
-        "lib": str(library_folder()),
-        "bench": f"{prefix}/bench/{part.family}",
-    }
-    programs: dict[str, Any] = PROGRAMS.get(part.name) or PROGRAMS[part.family]
+def _pins() -> dict[str, str]:
+    return {**pypi.pins(pypi.WHEELS), **pypi.pins(pypi.SOURCES)}
+
+
+def in_prefix(part: Transport, prefix: Path) -> Transport:
+    """A transport with the programs in ``prefix``, and what they need to run."""
+    words = {"prefix": str(prefix), "bench": f"{prefix}/bench/{part.family}"}
+    env = {**programs.ENV.get(part.name, {}), **part.env}
+    commands = programs.PROGRAMS.get(part.name) or programs.PROGRAMS[part.family]
     return part.model_copy(
         update={
-            "env": {name: value.format_map(words) for name, value in part.env.items()},
-            "compilers": part.compilers.format_map(words),
+            "env": fill(env, {**words, "pmi2_library": pmi2_library()}),
+            "compilers": programs.COMPILERS.get(part.name, "").format_map(words),
             "programs": {
                 name: [word.format_map(words) for word in command]
-                for name, command in programs.items()
+                for name, command in commands.items()
             },
-            "versions": {name: versions[name] for name in _INVOLVED[part.name]},
+            "lacks": programs.LACKS.get(part.family, {}),
         }
     )

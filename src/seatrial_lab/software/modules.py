@@ -1,7 +1,7 @@
 """Lmod modulefiles of the transports, so that a user gets by ``module load`` what a check runs.
 
-Written from the stack's own data. A module does not tie its transport to an interface: which
-one is right is the site's to say.
+Written from the stack's own data. A module does not tie its transport to an interface: a
+site's description does that.
 """
 
 from __future__ import annotations

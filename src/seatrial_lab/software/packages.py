@@ -1,4 +1,4 @@
-"""What the stack takes from Debian, per release.
+"""The Debian packages of the labs, by release.
 
 A package that other releases lack or name differently appears under its release, so a new
 release is a new entry here and no code.
@@ -107,14 +107,17 @@ class SourceArchive:
     sha256: str
 
 
-SOURCES = (
-    SourceArchive(
-        "netpipe", "3.7.2", "13dac884ff52951636f651c421f5ff4a853218a95aa28a4a852402ee385a2ab8"
-    ),
-    SourceArchive(
-        "hpcc", "1.5.0", "0a6fef7ab9f3347e549fed65ebb98234feea9ee18aea0c8f59baefbe3cf7ffb8"
-    ),
-)
+SOURCES = {
+    archive.package: archive
+    for archive in (
+        SourceArchive(
+            "netpipe", "3.7.2", "13dac884ff52951636f651c421f5ff4a853218a95aa28a4a852402ee385a2ab8"
+        ),
+        SourceArchive(
+            "hpcc", "1.5.0", "0a6fef7ab9f3347e549fed65ebb98234feea9ee18aea0c8f59baefbe3cf7ffb8"
+        ),
+    )
+}
 
 
 def supported_release(file: Path = OS_RELEASE) -> tuple[str, Release]:
@@ -122,10 +125,10 @@ def supported_release(file: Path = OS_RELEASE) -> tuple[str, Release]:
 
     Raises LabError elsewhere, with the list of what would have to be there.
     """
-    found = os_release(file)
-    version = found.get("VERSION_ID", "")
-    if found.get("ID") != "debian" or version not in RELEASES:
-        name = found.get("PRETTY_NAME") or "a system without os-release"
+    system = os_release(file)
+    version = system.get("VERSION_ID", "")
+    if system.get("ID") != "debian" or version not in RELEASES:
+        name = system.get("PRETTY_NAME") or "a system without os-release"
         needed = " ".join(RELEASES[max(RELEASES)].packages)
         raise LabError(
             f"this is {name}; the stack can be provisioned on Debian {' and '.join(RELEASES)}. "

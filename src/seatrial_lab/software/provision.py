@@ -1,4 +1,4 @@
-"""Bring a Debian machine to the stack: what is missing, and doing it.
+"""Install and build the labs' software on a Debian machine.
 
 Installs Debian packages, fetches pinned files from PyPI, builds the benchmarks, and writes
 ``stack.json`` and the modulefiles. Knows nothing of sites or of Slurm's configuration.
@@ -6,19 +6,17 @@ Installs Debian packages, fetches pinned files from PyPI, builds the benchmarks,
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.base.errors import LabError
 from seatrial.stack import PREFIX, apt, machine
+from seatrial.stack.lock import locked
 from seatrial.stack.model import FILE, Stack, read
 from seatrial_lab.software import modules, pypi
 from seatrial_lab.software.describe import describe
@@ -30,7 +28,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Plan:
-    """What a provisioning would do, found without doing any of it."""
+    """What a provisioning would do."""
 
     prefix: Path
     distribution: str
@@ -48,20 +46,20 @@ class Plan:
         return not self.packages and not self.steps and self.current
 
     def lines(self) -> list[str]:
-        """What will happen, a line each, for people."""
-        found = []
+        """A line for each thing to do."""
+        lines = []
         if self.packages:
-            found.append(f"install {len(self.packages)} Debian packages: {' '.join(self.packages)}")
+            lines.append(f"install {len(self.packages)} Debian packages: {' '.join(self.packages)}")
         if self.pins:
             pinned = " ".join(f"{name}=={version}" for name, version in self.pins.items())
-            found.append(f"fetch from PyPI: {pinned}")
+            lines.append(f"fetch from PyPI: {pinned}")
         if any(step.name == "source-debian" for step in self.steps):
-            found.append(f"fetch from Debian: sources of {', '.join(s.package for s in SOURCES)}")
+            lines.append(f"fetch from Debian: sources of {', '.join(SOURCES)}")
         if builds := [step.what for step in self.steps if step.verb == "build"]:
-            found.append(f"build {', '.join(builds)}")
-        if found or not self.current:
-            found.append(f"write {self.prefix / FILE} and the modulefiles")
-        return found
+            lines.append(f"build {', '.join(builds)}")
+        if lines or not self.current:
+            lines.append(f"write {self.prefix / FILE} and the modulefiles")
+        return lines
 
 
 def plan(prefix: Path = PREFIX) -> Plan:
@@ -93,8 +91,8 @@ def plan(prefix: Path = PREFIX) -> Plan:
 def provision(progress: Progress, prefix: Path = PREFIX) -> Stack:
     """Make the stack, or what is missing of it, and return it.
 
-    ``progress`` is given a line of text before each long step. Root is needed only where
-    something is missing. Raises LabError.
+    ``progress`` is called with a line of text before and after each long step. Needs root only
+    where Debian packages are missing. Raises LabError.
     """
     wanted = plan(prefix)
     if wanted.empty:
@@ -106,7 +104,7 @@ def provision(progress: Progress, prefix: Path = PREFIX) -> Stack:
     prefix.mkdir(parents=True, exist_ok=True)
     old_mask = os.umask(0o022)  # a normal user runs what is made here
     try:
-        with _locked(prefix):
+        with locked(prefix / "lock", progress):
             return _provision(progress, prefix)
     finally:
         os.umask(old_mask)
@@ -141,14 +139,3 @@ def _compile_python(prefix: Path) -> None:
     for folder in ("python", "osu"):
         command = ["/usr/bin/python3", "-m", "compileall", "-q", str(prefix / folder)]
         subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
-
-
-@contextmanager
-def _locked(prefix: Path) -> Iterator[None]:
-    with (prefix / "lock").open("w") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print("waiting for another provisioning to end", file=sys.stderr)
-            fcntl.flock(stream, fcntl.LOCK_EX)
-        yield

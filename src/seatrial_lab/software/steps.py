@@ -20,14 +20,15 @@ from seatrial_lab.software.packages import SOURCES, Release
 
 HERE = Path(__file__).parent
 SYSTEM_PYTHON = "/usr/bin/python3"
-HPCC_FILES = ("hpcc/select.c", "hpcc/mpi3.h", "hpcc/Make.seatrial.j2")
+HPCC_FILES = (build.SELECT, "hpcc/mpi3.h", "hpcc/Make.seatrial.j2")
 
 
 @dataclass(frozen=True)
 class Step:
-    """``key`` says when it is out of date, ``makes`` what must exist, ``do`` does it.
+    """A download or a build.
 
-    ``verb`` is ``fetch`` or ``build``, for people.
+    It is out of date where ``key`` changed or a file of ``makes`` is missing. ``do`` takes a folder
+    for temporary files and raises LabError. ``verb`` is ``fetch`` or ``build``.
     """
 
     name: str
@@ -49,13 +50,10 @@ def system_python() -> str:
 
 
 def steps(prefix: Path, release: Release, versions: dict[str, str]) -> list[Step]:
-    """All steps in order. ``versions`` are the installed Debian packages; ``do`` takes a folder
-    for its temporary files, and raises LabError.
-    """
-    found = [replace(step, verb="fetch") for step in _downloads(prefix, release)]
-    for family in build.FAMILIES:
-        found += _builds(prefix, family, versions)
-    return [*found, _osu(prefix), _bridge(prefix, versions), _pmi(prefix)]
+    """All steps in order. ``versions`` are those of the installed Debian packages."""
+    downloads = [replace(step, verb="fetch") for step in _downloads(prefix, release)]
+    builds = [step for family in build.FAMILIES for step in _builds(prefix, family, versions)]
+    return [*downloads, *builds, _osu(prefix), _pmi(prefix)]
 
 
 def _downloads(prefix: Path, release: Release) -> list[Step]:
@@ -77,9 +75,9 @@ def _downloads(prefix: Path, release: Release) -> list[Step]:
 
     def debian(work: Path) -> None:
         cache.mkdir(exist_ok=True)
-        found = download_sources(SOURCES, release.codename, work)
-        for source, file in zip(SOURCES, found, strict=True):
-            file.replace(cache / f"{source.package}.tar.gz")
+        files = download_sources(list(SOURCES.values()), release.codename, work)
+        for name, file in zip(SOURCES, files, strict=True):
+            file.replace(cache / f"{name}.tar.gz")
 
     return [
         Step(
@@ -102,9 +100,9 @@ def _downloads(prefix: Path, release: Release) -> list[Step]:
             for name, line in sources.items()
         ),
         Step(
-            "source-debian", f"sources of {' and '.join(s.package for s in SOURCES)} from Debian",
-            digest(source.sha256 for source in SOURCES),
-            tuple(cache / f"{source.package}.tar.gz" for source in SOURCES), debian,
+            "source-debian", f"sources of {' and '.join(SOURCES)} from Debian",
+            digest(source.sha256 for source in SOURCES.values()),
+            tuple(cache / f"{name}.tar.gz" for name in SOURCES), debian,
         ),
     ]  # fmt: skip
 
@@ -127,8 +125,8 @@ def _builds(prefix: Path, family: str, versions: dict[str, str]) -> list[Step]:
 
     return [
         Step(
-            f"netpipe-{family}", f"NetPIPE with {family}", digest([*base, SOURCES[0].sha256]),
-            (bench / "NPmpi",), netpipe,
+            f"netpipe-{family}", f"NetPIPE with {family}",
+            digest([*base, SOURCES["netpipe"].sha256]), (bench / "NPmpi",), netpipe,
         ),
         Step(
             f"npb-{family}", f"NPB IS and EP with {family}",
@@ -137,7 +135,7 @@ def _builds(prefix: Path, family: str, versions: dict[str, str]) -> list[Step]:
         ),
         Step(
             f"hpcc-{family}", f"hpcc with {family}",
-            digest([*base, SOURCES[1].sha256, _files(*HPCC_FILES)]),
+            digest([*base, SOURCES["hpcc"].sha256, _files(*HPCC_FILES)]),
             (bench / "hpcc",), hpcc,
         ),
     ]  # fmt: skip
@@ -153,19 +151,6 @@ def _osu(prefix: Path) -> Step:
     )
 
 
-def _bridge(prefix: Path, versions: dict[str, str]) -> Step:
-    names = ["bridge.c", "handles.c", "handles.h", "mpich.h", "tables.h"]
-    key = [versions.get("libopenmpi-dev", ""), _files("build.py", *(f"abi/{n}" for n in names))]
-    imb = prefix / "intelmpi/bin/IMB-MPI1"
-    return Step(
-        "bridge",
-        "the bridge from the MPICH ABI to Open MPI",
-        digest([*key, pypi.requirement(pypi.WHEELS, "impi-rt")]),
-        (prefix / "bridge/libmpi.so.12",),
-        lambda work: build.bridge(prefix / "mpich", imb, prefix / "bridge", work),
-    )
-
-
 def _pmi(prefix: Path) -> Step:
     return Step(
         "pmi",
@@ -176,7 +161,7 @@ def _pmi(prefix: Path) -> Step:
     )
 
 
-def _files(*names: str) -> str:
+def _files(*names: str | Path) -> str:
     return digest((HERE / name).read_bytes() for name in names)
 
 
