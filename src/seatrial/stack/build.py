@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,25 +24,34 @@ from seatrial.stack.folders import Places
 
 _STARTED = re.compile(r"==> Installing \S+-(?P<hash>[a-z0-9]{32})\b")
 _DONE = re.compile(r"==> (?P<name>\S+): Successfully installed (?P<full>\S+)")
+#: The end of Spack's output repeats each error with the hash of its package.
+_ERROR = re.compile(r"==> Error: (?:\S+-(?P<hash>[a-z0-9]{32}): )?(?P<text>.+)")
+_NOT_INSTALLED = "Package was not installed"
+_END_OF_ERROR = re.compile(r"==> |\[\+\] |See build log for details:")
 _LOG = re.compile(r"^\s+(?P<file>/\S+spack-build-\S*out\S*)$")
+_INDENTED_URL = re.compile(r"^\s+(?=\w+://)")
+_EXCERPT = re.compile(r"\d+ (errors?|warnings?) found in build log:")
 
 
 @dataclass
 class Failure:
-    """One package that was not built, and why."""
+    """One package that was not built."""
 
     package: str
-    reason: str
+    message: list[str]
+    """Spack's error as a whole: for a download each URL with its reason, for a build the command
+    and Spack's excerpt of the build log"""
     log: str = ""
+    """the package's build log; empty where its build did not begin"""
     tail: list[str] = field(default_factory=list)
-    """last lines of the log"""
+    """last lines of the build log, where Spack's error has no excerpt of it"""
 
     def lines(self) -> list[str]:
-        found = [f"{self.package}: {self.reason}"]
-        found += [f"    {line}" for line in self.tail]
+        first, *rest = self.message
+        lines = [f"{self.package}: {first}", *(f"    {line}" for line in rest)]
         if self.log:
-            found.append(f"  log: {self.log}")
-        return found
+            lines.append(f"  log: {self.log}")
+        return [*lines, *(f"    {line}" for line in self.tail)]
 
 
 @dataclass
@@ -57,6 +66,8 @@ class Outcome:
     seconds: float = 0.0
     started: dict[str, float] = field(default_factory=dict)
     """hash -> when its installation began"""
+    log: Path | None = None
+    """the output of ``spack install``; None where nothing was to be built"""
 
     def summary(self) -> list[str]:
         """For people: the counts, then each failure with why."""
@@ -70,6 +81,8 @@ class Outcome:
             found += failure.lines()
         if self.left_out:
             found.append("not tried, as what they need failed: " + " ".join(self.left_out))
+        if self.failures:
+            found.append(f"all of Spack's output: {self.log}")
         return found
 
 
@@ -170,7 +183,7 @@ def build(places: Places, say: install.Say, options: Iterable[str] = ()) -> Outc
         return outcome
     say(f"building {len(todo)} packages")
     places.logs.mkdir(parents=True, exist_ok=True)
-    log = places.logs / "install.log"
+    outcome.log = log = places.logs / "install.log"
     start = time.monotonic()
     arguments = ["install", "--no-check-signature", "--only-concrete"]
     command = install.words(places, arguments, environment=True, options=options)
@@ -181,14 +194,11 @@ def build(places: Places, say: install.Say, options: Iterable[str] = ()) -> Outc
             _follow(line, graph, todo, outcome, say, start)
     outcome.seconds = time.monotonic() - start
     still = missing(places)
-    outcome.failures = failures(log.read_text(), still, graph)
-    named = {failure.package for failure in outcome.failures}
-    outcome.left_out = [
-        label(graph[h], graph) for h in still if label(graph[h], graph) not in named
-    ]
-    if still and not outcome.failures:
-        tail = log.read_text().strip().splitlines()[-TAIL:]
-        outcome.failures = [Failure("spack install", "ended early", str(log), tail)]
+    failed = failures(log.read_text(errors="replace"), still, graph)
+    outcome.failures = list(failed.values())
+    outcome.left_out = [label(graph[key], graph) for key in still if key not in failed]
+    if still and not failed:
+        outcome.failures = [Failure("spack install", ["ended early"], "", last_lines(log))]
     return outcome
 
 
@@ -221,25 +231,37 @@ def _lines(command: list[str], env: dict[str, str]) -> Iterator[str]:
             raise
 
 
-def failures(text: str, still: list[str], graph: dict[str, dict[str, Any]]) -> list[Failure]:
-    """What of ``still`` failed by itself, from what Spack wrote, with the end of each log."""
+def failures(
+    text: str, still: Container[str], graph: dict[str, dict[str, Any]]
+) -> dict[str, Failure]:
+    """Hash -> failure of each package of ``still`` that the output of ``spack install`` names."""
     found: dict[str, Failure] = {}
-    current = ""
+    current = ""  # the package whose installation began last
+    failure: Failure | None = None  # the one whose error goes on
     for line in text.splitlines():
         if match := _STARTED.match(line):
             current = match["hash"]
-        if line.startswith("==> Error: ") and current in still and current not in found:
-            reason = line.removeprefix("==> Error: ").strip()
-            found[current] = Failure(label(graph[current], graph), reason)
-        elif (match := _LOG.match(line)) and current in found and not found[current].log:
+        if match := _ERROR.match(line):
+            if match["text"] == _NOT_INSTALLED:
+                break
+            key = match["hash"] or current
+            failure = None
+            if key in still and key not in found:
+                failure = found[key] = Failure(label(graph[key], graph), [match["text"]])
+        elif _END_OF_ERROR.match(line):
+            failure = None
+        elif (match := _LOG.match(line)) and current in found:
             found[current].log = match["file"]
+        elif failure and line.strip():
+            failure.message.append(_INDENTED_URL.sub("", line.removeprefix("    ").rstrip()))
     for failure in found.values():
-        failure.tail = last_lines(failure.log)
-    return list(found.values())
+        if not any(map(_EXCERPT.match, failure.message)):
+            failure.tail = last_lines(failure.log)
+    return found
 
 
-def last_lines(file: str, count: int = TAIL) -> list[str]:
-    """The end of a build log; empty where it cannot be read."""
+def last_lines(file: str | Path, count: int = TAIL) -> list[str]:
+    """The end of a log; empty where it cannot be read."""
     try:
         return Path(file).read_text(errors="replace").strip().splitlines()[-count:]
     except OSError:

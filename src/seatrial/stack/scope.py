@@ -30,6 +30,8 @@ TOOLS = {
     "diffutils": "diff", "findutils": "find", "binutils": "ld", "cmake": "cmake", "tar": "tar",
     "gettext": "gettext",
 }  # fmt: skip
+#: language, as Spack names it -> the program to install where Spack has no compiler of it
+COMPILERS = {"c": "gcc", "cxx": "g++", "fortran": "gfortran"}
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 NOTE = "# Written by `seatrial stack build`: do not edit.\n"
 OURS = CHECKOUT / "spack-repo" / "spack_repo" / "seatrial"
@@ -99,9 +101,27 @@ def find_tools(places: Places, say: install.Say) -> None:
     # the distribution's, not those of whatever environment this happens to be started in
     env = {**places.variables(), "PATH": SYSTEM_PATH}
     run(command, "looking for build tools", env=env)
-    if not file.exists() or "gcc" not in file.read_text():
-        file.unlink(missing_ok=True)
-        raise LabError("Spack found no compiler: install gcc, g++ and gfortran")
+    compiled = languages(places)
+    if missing := [program for name, program in COMPILERS.items() if name not in compiled]:
+        file.unlink(missing_ok=True)  # so that the next build looks again
+        programs = " and ".join(missing)
+        raise LabError(
+            f"Spack found no {programs} in {SYSTEM_PATH}, and no other compiler in its place: "
+            f"install {programs}, or declare a compiler in a scope of the site (stack.scopes)"
+        )
+
+
+def languages(places: Places) -> set[str]:
+    """The languages that Spack has a compiler of, in all scopes: c, cxx, fortran."""
+    arguments = ["config", "get", "packages"]
+    text = install.spack(places, arguments, "asking Spack for its compilers")
+    packages = YAML(typ="safe").load(text)["packages"]
+    return {
+        language
+        for package in packages.values()
+        for external in package.get("externals", ())
+        for language in external.get("extra_attributes", {}).get("compilers", {})
+    }
 
 
 def _debian(packages: list[str], say: install.Say) -> None:
