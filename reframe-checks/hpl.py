@@ -96,7 +96,7 @@ class HPL(Check):
             # 1 where every BLAS that the node's rank had mapped is the case's own, else 0
             match = bool(libs) and all(within(lib, wanted) for lib in libs)
             metric = higher("blas_as_declared", float(match), "of 1")
-            matches.append(metric.model_copy(update={"place": node}))
+            matches.append(metric.model_copy(update={"location": node}))
         facts = {"BLAS mapped": loaded, "BLAS wanted": wanted}
         return replace(parsed, metrics=[*parsed.metrics, *matches], facts={**parsed.facts, **facts})
 
@@ -125,7 +125,7 @@ def is_blas(library):
 
 def within(library, folder):
     """Whether a file is below a folder, or one that the folder has a link to."""
-    file, place = Path(library).resolve(), Path(folder)
-    return file.is_relative_to(place.resolve()) or any(
-        one.resolve() == file for one in place.glob("lib*.so*")
+    file, folder = Path(library).resolve(), Path(folder)
+    return file.is_relative_to(folder.resolve()) or any(
+        one.resolve() == file for one in folder.glob("lib*.so*")
     )

@@ -28,7 +28,7 @@ class Links(Check):
             receiver = [*self.program("nptcp"), *options, "-o", f"{name}.np"]
             command = self.pair(name, receiver, [*receiver, "-h", "{address}"], port)
             nodes = f"$SEATRIAL_NODE_{one},$SEATRIAL_NODE_{other}"
-            steps.append(Step(name, command, nodes=2, place="nodes", nodelist=nodes))
+            steps.append(Step(name, command, nodes=2, location="nodes", nodelist=nodes))
         return steps
 
     def parse(self, step, folder):

@@ -21,7 +21,7 @@ class NodeCompute(Check):
         command = programs.npb(self.programs, f"ep.{self.settings.problem_class}", 1)
         return [
             Step(f"ep-{node}-{run}", command, nodes=1, nodelist=f"$SEATRIAL_NODE_{node}",
-                 place="nodes")
+                 location="nodes")
             for run in range(self.settings.runs)
             for node in range(self.num_nodes)
         ]  # fmt: skip

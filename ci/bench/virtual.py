@@ -125,7 +125,7 @@ def measure(arguments: argparse.Namespace, output: Path) -> None:
             if run.outcome != "ran":
                 print(f"  {run.case.id}: {run.outcome}: {run.reason}")
             for metric in run.metrics:
-                name = f"{metric.metric}@{metric.place}" if metric.place else metric.metric
+                name = f"{metric.metric}@{metric.location}" if metric.location else metric.metric
                 found[run.case.id, name].append(metric.value)
     print(f"\n{'job':40} {'wall s':>8} {'CPU s':>8}  (medians)")
     for job, several in costs.items():

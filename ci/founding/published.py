@@ -30,7 +30,7 @@ class Entry(BaseModel):
 
 
 class Figure(Entry):
-    """A figure of the trial: the median over the repeats (and places, where it has some)."""
+    """A figure of the trial: the median over the repeats (and locations, where it has some)."""
 
     check: str
     variant: str = ""
@@ -196,7 +196,7 @@ def agreement(
 
 
 def value_of(figure: Figure, trials: list[Results]) -> float | None:
-    """Median over the repeats and places of the last trial that has it; None: none has."""
+    """Median over the repeats and locations of the last trial that has it; None: none has."""
     for results in reversed(trials):
         values = [
             metric.value

@@ -61,7 +61,7 @@ class Key(NamedTuple):
     transport: str
     profile: str
     metric: str
-    place: str
+    location: str
 
 
 #: judged figure -> its samples
@@ -81,9 +81,9 @@ def figures(folder: Path) -> Figures:
         case = run.case
         for one in run.metrics:
             if any(fnmatchcase(one.metric, name) for name in JUDGED.get(case.check, ())):
-                place = one.place or ""
+                location = one.location or ""
                 key = Key(
-                    case.check, case.variant, case.transport, case.profile, one.metric, place
+                    case.check, case.variant, case.transport, case.profile, one.metric, location
                 )  # fmt: skip
                 found[key].append(one)
     return found
@@ -161,8 +161,8 @@ def selected(key: Key) -> str:
     if key.variant:
         select += f", variant: {key.variant}"
     select += f", transport: {key.transport}, profile: {key.profile}"
-    if key.place:
-        select += f", place: {key.place}"
+    if key.location:
+        select += f", location: {key.location}"
     return select
 
 
@@ -235,7 +235,7 @@ def table(found: Figures) -> None:
         name = ".".join(word for word in key[:4] if word)
         values = " ".join(f"{one.value:.5g}" for one in metrics)
         note = "" if bounded(metrics) else "  NO BOUND"
-        print(f"{name:34} {key.metric:22} {key.place:6} {100 * far:6.2f} %  {values}{note}")
+        print(f"{name:34} {key.metric:22} {key.location:6} {100 * far:6.2f} %  {values}{note}")
     print("\n| figure | cases | median spread | largest spread |\n| --- | --- | --- | --- |")
     for (check, metric), several in of_metric.items():
         far, key = max(several)

@@ -196,7 +196,7 @@ def test_rates():
     assert found.net_rx_per_s == 2000
     assert (found.softirq_percent, found.irq_percent) == (25, 5)
     metrics = activity.metrics([found], "eth1")
-    assert {(m.metric, m.value, m.place, m.better) for m in metrics} == {
+    assert {(m.metric, m.value, m.location, m.better) for m in metrics} == {
         ("interrupts_per_s", 20, "n1", "lower"), ("net_rx_per_s", 2000, "n1", "lower"),
         ("softirq_percent", 25, "n1", "lower"), ("irq_percent", 5, "n1", "lower"),
     }  # fmt: skip

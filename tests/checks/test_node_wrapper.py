@@ -398,7 +398,7 @@ def test_processor_time_of_the_step_and_of_no_other(folder):
         f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {BURN!r}], check=True)\n"
     )
     wrapper = [*PYTHON, str(NODE / "run.py"), "step", "test=lo", "--"]
-    # A shell in slurmstepd's place, with a rank beside the first that has ended before it has.
+    # A shell in slurmstepd's location, with a rank beside the first that has ended before it has.
     step = 'python3 -c "$0" & "$@" & wait'
     other = subprocess.Popen([sys.executable, "-c", BURN.replace("0.3", "5")])
     try:

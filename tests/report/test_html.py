@@ -144,7 +144,7 @@ def test_findings_link_to_their_case(pages):
     _, page = pages("rejected")
     items = page.xpath("//section[@class='findings']//li")
     assert [a.get("href") for a in items[0].findall(".//a")] == [
-        "#case-pairs.openmpi-tcp.default.4n"
+        "#case-links.openmpi-tcp.default.4n"
     ]
     assert items[1].find(".//a").get("href") == "#case-nodes.none.default.4n"
     _, page = pages("incomplete")  # the third finding names no case, only words of one

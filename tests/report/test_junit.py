@@ -85,7 +85,7 @@ def test_verdicts_become_failures_and_typed_errors(written):
     failure = next(root.iter("failure"))
     assert "n1-n3" in failure.getparent().get("name")
     assert "requirements.yaml:" in failure.text
-    assert "evidence: evidence/pairs" in failure.text
+    assert "evidence: evidence/links" in failure.text
 
 
 def test_properties_name_site_and_verdict(written):

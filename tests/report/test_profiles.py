@@ -117,8 +117,8 @@ def test_settings_are_said_once_for_nodes_that_are_alike():
 
 
 def test_costs_beside_the_bandwidth():
-    def metric(name, value, place=None):
-        return Metric(metric=name, value=value, unit="u", place=place, better="lower")
+    def metric(name, value, location=None):
+        return Metric(metric=name, value=value, unit="u", location=location, better="lower")
 
     metrics = [
         metric("bandwidth_MB_s", 100.0),

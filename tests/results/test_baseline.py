@@ -125,8 +125,8 @@ def test_an_older_baseline_is_replaced_where_it_stands(tmp_path):
         "schema: 1\nrequirements:\ndefaults: {statistic: worst}\n",
         "requirements:\n- {metric: x, basis: relative, at_most: 3, unit: us}\nschema: 1\n",
         "schema: 1\nrequirements:\n- metric: x\n  basis: relative\n  at_most: 3\n  unit: us",
-        "  schema: 1\n  requirements:\n    -\n     {metric: x, basis: relative, at_most: 3}",
-        "schema: 1\r\nrequirements:\r\n- {metric: x, basis: relative,\r\n  at_most: 3}\r\n",
+        "  schema: 1\n  requirements:\n    -\n      {metric: x, basis: relative, at_most: 3, unit: u}",  # noqa: E501
+        "schema: 1\r\nrequirements:\r\n- {metric: x, basis: relative,\r\n  at_most: 3, unit: u}\r\n",  # noqa: E501
     ],
 )
 def test_layouts(tmp_path, text):
@@ -180,12 +180,12 @@ def test_a_failing_model_is_not_hidden(tmp_path):
         "  - {select: {check: imb}, metric: latency_us, basis: relative, at_most: 20, unit: us}\n"
     )
     (bad,) = make_baseline([imb_results(30, 30, 30)], path).changes
-    assert (bad.action, "fails the model at requirements.yaml:3" in bad.message) == (
+    assert (bad.action, "fails the relative requirement at requirements.yaml:3" in bad.message) == (
         "skipped",
         True,
     )
     (good,) = make_baseline([imb_results(10, 10, 10)], path).changes
-    assert "takes precedence over the model at requirements.yaml:3" in good.message
+    assert "takes precedence over the relative requirement at requirements.yaml:3" in good.message
 
 
 def test_an_odd_trial_is_named(tmp_path):
@@ -199,19 +199,25 @@ def test_an_odd_trial_is_named(tmp_path):
 
 def test_places(tmp_path):
     def links(*values):
-        metrics = [metric(v, place=f"n1-n{i}") for i, v in enumerate(values, 2)]
+        metrics = [metric(v, location=f"n1-n{i}") for i, v in enumerate(values, 2)]
         return Results(trial=trial(PAIRS), runs=[run(PAIRS, *metrics) for _ in range(3)])
 
     path = tmp_path / "requirements.yaml"
     write(path, links(10, 11))
-    assert [r.threshold.select.place for r in load_requirements(path).rules] == ["n1-n2", "n1-n3"]
-    write(path, links(10, 11), places="pooled")
+    assert [r.threshold.select.location for r in load_requirements(path).rules] == [
+        "n1-n2",
+        "n1-n3",
+    ]
+    write(path, links(10, 11), locations="pooled")
     (rule,) = load_requirements(path).rules
-    assert rule.threshold.select.place == "?*"
+    assert rule.threshold.select.location == "?*"
     given_links = links(10, 11)
     assert verdict(given_links.trial, given_links.runs, load_requirements(path)).verdict == "accept"
     write(path, links(10, 11))
-    assert [r.threshold.select.place for r in load_requirements(path).rules] == ["n1-n2", "n1-n3"]
+    assert [r.threshold.select.location for r in load_requirements(path).rules] == [
+        "n1-n2",
+        "n1-n3",
+    ]
 
 
 def test_a_file_that_changed_meanwhile_is_not_overwritten(tmp_path):
@@ -306,7 +312,7 @@ def test_contracts_survive_byte_for_byte(tmp_path, items, final_newline):
         else:
             block = (
                 f'  - select: {{check: b{i}, variant: "", transport: tcp, profile: default, '
-                'nodes: 2, place: ""}\n'
+                'nodes: 2, location: ""}\n'
                 "    metric: latency_us\n    basis: baseline\n    reference: 1\n"
                 "    upper: 0.1\n    unit: us\n"
             )

@@ -20,7 +20,7 @@ from trial_maker import (
     verdict,
 )
 
-from seatrial.results.judge import Places, conclude, judge, number
+from seatrial.results.judge import Locations, conclude, judge, number
 from seatrial.results.record import Activity, Case
 
 RATIO = """
@@ -143,8 +143,9 @@ def test_relative_to_another_check():
     bad = imb_and_netpipe([70, 71, 72], [20, 20, 20])
     assert bad.verdict == "fail"
     assert (
-        "above 60 us, the most that the model (requirements.yaml:3: at most 3 x latency_us of "
-        "netpipe.tcp; latency_us of netpipe.tcp.default.2n is 20 us) allows" in bad.explanation
+        "above 60 us, the most that the relative requirement (requirements.yaml:3: at most 3 x "
+        "latency_us of netpipe.tcp; latency_us of netpipe.tcp.default.2n is 20 us) allows"
+        in bad.explanation
     )
 
 
@@ -201,7 +202,7 @@ def pairs_runs(links, repeats=1, better="higher"):
     return [
         run(
             PAIRS,
-            *(metric(v, "bandwidth_MB_s", "MB/s", better, place=k) for k, v in links.items()),
+            *(metric(v, "bandwidth_MB_s", "MB/s", better, location=k) for k, v in links.items()),
             repeat=i,
             nodes=["n1", "n2", "n3", "n4"],
         )
@@ -213,7 +214,7 @@ def test_peers_find_the_node_that_bad_links_share():
     links = {"n1-n2": 117, "n1-n3": 20, "n1-n4": 116, "n2-n3": 21, "n2-n4": 118, "n3-n4": 22}
     runs = pairs_runs(links)
     found = judge(trial(PAIRS), runs, requirements(PEERS))
-    assert {j.place for j in found if j.verdict == "fail"} == {"n1-n3", "n2-n3", "n3-n4"}
+    assert {j.location for j in found if j.verdict == "fail"} == {"n1-n3", "n2-n3", "n3-n4"}
     findings = conclude(trial(PAIRS), runs, found, ended=NOW).findings
     assert findings[0].startswith("node n3 is common to all 3 failing links of links.tcp")
     assert "3 of the 3 links of n3" in findings[0]
@@ -247,10 +248,10 @@ def test_failing_links_without_a_common_node_accuse_none():
 
 def test_links_of_nodes_with_hyphens():
     case_runs = [run(PAIRS, metric(1.0), nodes=["node-1", "node-12"])]
-    assert Places(case_runs).ends("node-1-node-12") == ("node-1", "node-12")
-    assert Places(case_runs).ends("node-1") == ()
-    assert Places([]).ends("node-1-node-12") == ("node-1", "node-12")
-    assert Places([]).ends("n1-n2") == ("n1", "n2")
+    assert Locations(case_runs).ends("node-1-node-12") == ("node-1", "node-12")
+    assert Locations(case_runs).ends("node-1") == ()
+    assert Locations([]).ends("node-1-node-12") == ("node-1", "node-12")
+    assert Locations([]).ends("n1-n2") == ("n1", "n2")
 
 
 # --- whole cases and trials -----------------------------------------------------------------
@@ -374,7 +375,9 @@ def test_a_requirement_outside_a_subset_is_a_note():
         trial(NETPIPE), runs_of(NETPIPE, [30.0]), requirements(CONTRACT + RATIO.strip("\n") + "\n")
     )
     assert result.verdict == "accept"
-    assert result.findings[0].startswith("note: the model requirements.yaml:10 (pingpong_us")
+    assert result.findings[0].startswith(
+        "note: the relative requirement requirements.yaml:10 (pingpong_us"
+    )
 
 
 def test_nothing_judged_is_incomplete():
@@ -475,8 +478,8 @@ def test_best_is_compared_with_the_best_of_the_peers():
         run(
             PAIRS,
             *(
-                metric(values[i], "bandwidth_MB_s", "MB/s", "higher", place)
-                for place, values in links.items()
+                metric(values[i], "bandwidth_MB_s", "MB/s", "higher", location)
+                for location, values in links.items()
             ),
             repeat=i,
         )
@@ -484,7 +487,7 @@ def test_best_is_compared_with_the_best_of_the_peers():
     ]
     best = PEERS.replace("at_least: 0.5", "at_least: 0.5\n    statistic: best")
     found = judge(trial(PAIRS, repeats=2), runs, requirements(best))
-    assert {j.place: (j.verdict, j.reference) for j in found} == {
+    assert {j.location: (j.verdict, j.reference) for j in found} == {
         "n1-n2": ("pass", 100.5),
         "n1-n3": ("pass", 100),
         "n2-n3": ("pass", 100.5),
@@ -612,7 +615,7 @@ def links_under_load(bad, times, percent=90.0):
 def test_load_does_not_choose_the_same_place_each_time(times, expected):
     bad = ("n1-n3", "n2-n3", "n3-n4")
     found = judge(trial(PAIRS), links_under_load(bad, times), requirements(PEERS))
-    assert {j.place for j in found if j.verdict == expected} == set(bad)
+    assert {j.location for j in found if j.verdict == expected} == set(bad)
     assert sum(j.verdict == "pass" for j in found) == 3
     if expected == "fail":
         assert "on n3 during 4 of 4 samples, which does not explain it" in found[1].explanation
@@ -630,6 +633,6 @@ def test_only_the_steps_of_a_place_count():
         ]
         runs.append(r.model_copy(update={"activity": activity}))
     found = judge(trial(PAIRS), runs, requirements(PEERS))
-    assert {j.place: j.disturbed for j in found if j.disturbed} == {"n1-n3": 2}
-    assert {j.place: j.verdict for j in found}["n1-n3"] == "inconclusive"
+    assert {j.location: j.disturbed for j in found if j.disturbed} == {"n1-n3": 2}
+    assert {j.location: j.verdict for j in found}["n1-n3"] == "inconclusive"
     assert [j.verdict for j in judge(trial(PAIRS), quiet, requirements(PEERS))].count("fail") == 1

@@ -24,9 +24,9 @@ def problems(entries):
         ("{}", True),
         ("{check: net*, transport: tcp, nodes: 2}", True),
         ("{check: [imb, netpipe], nodes: [2, 4]}", True),
-        ('{variant: "", place: ""}', True),
-        ("{place: '*'}", True),
-        ("{place: '?*'}", False),
+        ('{variant: "", location: ""}', True),
+        ("{location: '*'}", True),
+        ("{location: '?*'}", False),
         ("{nodes: 4}", False),
         ("{profile: low}", False),
     ],
@@ -107,7 +107,7 @@ def test_every_fault_is_told():
         (17, "requirements.2.basis"),
     ]
     assert found[0].correction == "did you mean 'check'?"
-    assert "contract, baseline, model" in found[2].message
+    assert "contract, baseline, relative" in found[2].message
 
 
 def test_references_for_reframe():

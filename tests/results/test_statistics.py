@@ -155,7 +155,7 @@ def test_chance_that_all_samples_of_a_sound_place_break_a_bound():
     never = [(0, 4)] * 5
     assert chance_of_all(4, never) == pytest.approx((1 / 6) ** 4)
     assert chance_of_all(2, [(0, 2)] * 5) == pytest.approx((1 / 4) ** 2)
-    # a bad node spoils some of the others too, and the median place is not one of them
+    # a bad node spoils some of the others too, and the median location is not one of them
     assert chance_of_all(4, [*never[:3], (4, 4), (4, 4)]) == chance_of_all(4, never)
     assert chance_of_all(4, [(4, 4)] * 3) == pytest.approx((5 / 6) ** 4)
     assert chance_of_all(4, []) == 1

@@ -31,8 +31,8 @@ def requirements(entries: str = "", rest: str = "") -> Requirements:
     return build(document, lines, Path("requirements.yaml"))
 
 
-def metric(value, name="latency_us", unit="us", better="lower", place=None):
-    return Metric(metric=name, value=value, unit=unit, better=better, place=place)
+def metric(value, name="latency_us", unit="us", better="lower", location=None):
+    return Metric(metric=name, value=value, unit=unit, better=better, location=location)
 
 
 def run(case, *metrics, repeat=0, nodes=()):

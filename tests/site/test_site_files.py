@@ -57,7 +57,7 @@ def test_shipped_sites_have_no_errors(name):
         ("    max_bytes: 1 MiB\n", "    max_bytes: 1 MB\n", "benchmarks.netpipe.max_bytes",
          ("MiB",)),
         ("  hpl:\n", "  hpll:\n", "benchmarks.hpll", ("hpl",)),
-        ("    nodes: [4]\n", "    nodes: [5]\n", "benchmarks.pairs.nodes.0", ("5 nodes",)),
+        ("    nodes: [4]\n", "    nodes: [5]\n", "benchmarks.links.nodes.0", ("5 nodes",)),
         ("repeats: 2", "repeats: 0", "trial.repeats", ("1",)),
         ("cores: 2\n", "cores: two\n", "nodes.0.cores", ()),
     ],

@@ -84,7 +84,7 @@ def test_plain_sockets_prove_their_path_too(sound):
     for check in ("netpipe", "tcp_stream", "links"):
         assert run_of(sound, check, "tcp").path.crossed
     pairs = run_of(sound, "links", "tcp")
-    places = {metric.place for metric in pairs.metrics}
+    places = {metric.location for metric in pairs.metrics}
     assert places == {"n1-n2", "n1-n3", "n1-n4", "n2-n3", "n2-n4", "n3-n4"}
 
 

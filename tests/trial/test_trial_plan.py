@@ -16,7 +16,7 @@ from seatrial.results.requirements import Document, Requirements, build
 from seatrial.site.load import load_site
 from seatrial.stack.model import Blas, Stack, Transport
 from seatrial.trial.plan import Selection, not_offered, planned, select
-from seatrial.trial.rerun import doubtful, places
+from seatrial.trial.rerun import doubtful
 
 MPI_PROGRAMS = ("netpipe", "imb", "osu_latency", "hpcc", "npb_is", "npb_ep")
 
@@ -152,7 +152,7 @@ def test_places_are_those_of_the_first_run():
         Run(case=case, repeat=at, outcome="ran", job=Job(nodes=nodes))
         for at, nodes in ((1, ["n3", "n4"]), (0, ["n1", "n2"]))
     ]
-    assert places(runs) == {case: ["n1", "n2"]}
+    assert first_nodes(runs) == {case: ["n1", "n2"]}
 
 
 def ids(site, stack, **selection):
@@ -175,7 +175,7 @@ def test_selections(site, stack):
         "netpipe.mpich-ofi.default.2n",
     ]
     assert ids(site, stack, transports=("none",)) == ["node_compute.none.default.4n"]
-    assert ids(site, stack, checks=("str*",)) == ["tcp_stream.tcp.default.2n"]
+    assert ids(site, stack, checks=("tcp_str*",)) == ["tcp_stream.tcp.default.2n"]
     assert ids(site, stack, checks=("tcp_stream",), transports=("mpich-ofi",)) == []
     # a pattern of profiles becomes the names it stands for: a site file holds names only
     assert select(site, Selection(profiles=("def*",))).trial.profiles == ["default"]

@@ -48,7 +48,7 @@ informative:
 
 def failed(results):
     """(check, place) of all that failed."""
-    return {(j.case.check, j.place) for j in results.judgements if j.verdict == "fail"}
+    return {(j.case.check, j.location) for j in results.judgements if j.verdict == "fail"}
 
 
 def test_slow_link_is_named(place, try_site, trial_lab):

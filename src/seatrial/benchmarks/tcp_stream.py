@@ -1,7 +1,7 @@
 """iperf3's JSON (``iperf3 -c HOST -J``), TCP, one direction.
 
 Not for UDP and not for --bidir: what they sum up is different and they have no
-place among the figures here. Format: iperf3 3.12, ``iperf_api.c`` and
+location among the figures here. Format: iperf3 3.12, ``iperf_api.c`` and
 ``iperf_client_api.c``.
 """
 

@@ -88,7 +88,7 @@ def metrics(found: list[Activity], interface: str) -> list[Metric]:
             ("irq_percent", one.irq_percent, "percent"),
         )
         result += [
-            lower(name, value, unit).model_copy(update={"place": one.node})
+            lower(name, value, unit).model_copy(update={"location": one.node})
             for name, value, unit in figures
             if value is not None
         ]

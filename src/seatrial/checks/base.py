@@ -46,7 +46,7 @@ class Step:
     nodelist: str = ""
     env: dict[str, str] = field(default_factory=dict)
     maps: str = ""
-    place: str | None = None  # "nodes": its figures belong to the nodes it ran on
+    location: str | None = None  # "nodes": its figures belong to the nodes it ran on
     setup: list[str] = field(default_factory=list)  # shell lines run before it
     proves_path: bool = True  # it moves a volume that the counters must show
 
@@ -138,9 +138,9 @@ class Check(rfm.RunOnlyRegressionTest):
         self.num_cpus_per_task = 1
         self.time_limit = len(steps) * self.settings.time_limit_s + MARGIN_S
         self.job.options += [f"--nice={100 * self.repeat}", *site.slurm.options]
-        places = nodelist(self.benchmark, self.transport, self.num_nodes)
-        if places and not context.allocation(self):
-            self.job.options.append(f"--nodelist={places}")
+        nodes = nodelist(self.benchmark, self.transport, self.num_nodes)
+        if nodes and not context.allocation(self):
+            self.job.options.append(f"--nodelist={nodes}")
         self.keep_files = ["*.out", "*.err", "*.json", "*.sh", "steps.tsv"]
 
     def srun(self, step: Step) -> list[str]:
@@ -270,9 +270,9 @@ def text_of(step: Step, folder: Path) -> str:
 
 
 def figure_name(run: Run, metric: Metric, several: bool) -> str:
-    """ReFrame's name of a figure: variant.metric@place, without the parts that there are not."""
+    """ReFrame's name of a figure: variant.metric@location, without the parts that there are not."""
     name = f"{run.case.variant}.{metric.metric}" if several else metric.metric
-    return f"{name}@{metric.place}" if metric.place else name
+    return f"{name}@{metric.location}" if metric.location else name
 
 
 def quote(word: str) -> str:

@@ -77,10 +77,10 @@ def reference(case: Case, metric: Metric) -> tuple | None:
     (``seatrial.results.judge``): ReFrame is given a reference without bounds for it.
     """
     rules = _requirements()
-    absolute = rules.reframe_reference(case, metric.metric, metric.place)
+    absolute = rules.reframe_reference(case, metric.metric, metric.location)
     if absolute:
         return absolute
-    judged_later = rules.applying(case, metric.metric, metric.place)
-    if judged_later or rules.is_informative(case, metric.metric, metric.place):
+    judged_later = rules.applying(case, metric.metric, metric.location)
+    if judged_later or rules.is_informative(case, metric.metric, metric.location):
         return (0, None, None, metric.unit)
     return None

@@ -269,13 +269,13 @@ def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
             continue
         if not found.reason:
             names = "-".join(node["after"]["node"] for node in found.nodes)
-            place = names if found.step.place == "nodes" else None
+            location = names if found.step.location == "nodes" else None
             run.metrics += [
-                metric.model_copy(update={"place": metric.place or place})
+                metric.model_copy(update={"location": metric.location or location})
                 for metric in found.parsed.metrics
             ]
             run.curves += [
-                curve.model_copy(update={"name": f"{curve.name} {place}"}) if place else curve
+                curve.model_copy(update={"name": f"{curve.name} {location}"}) if location else curve
                 for curve in found.parsed.curves
             ]
         run.facts.update(found.parsed.facts)
@@ -333,10 +333,10 @@ def set_times(run: Run, steps: list[StepEvidence]) -> None:
 
 
 def best_of(metrics: list[Metric]) -> list[Metric]:
-    """One figure for each metric and place: where a job took several, the best of them."""
+    """One figure for each metric and location: where a job took several, the best of them."""
     found: dict[tuple[str, str | None], Metric] = {}
     for metric in metrics:
-        key = (metric.metric, metric.place)
+        key = (metric.metric, metric.location)
         seen = found.get(key)
         if seen is None or (metric.value > seen.value) == (metric.better == "higher"):
             found[key] = metric

@@ -89,10 +89,12 @@ def _plotly() -> tuple[str, str]:
 def _context(results: Results) -> dict[str, Any]:
     views = summary.gather(results)
     keys = figures.keys_of(views)
-    links, nodes = locations.by_place(results.runs)
+    links, nodes = locations.by_location(results.runs)
     nodes = {key: found for key, found in nodes.items() if key[1] not in profiles.COSTS}
     usual, declared = profiles.usual_states(results.runs), profiles.declared_settings(results)
-    failed = {(j.case, j.metric, j.place or "") for j in results.judgements if j.verdict == "fail"}
+    failed = {
+        (j.case, j.metric, j.location or "") for j in results.judgements if j.verdict == "fail"
+    }
     curves = figures.curve_figures(results.runs, keys)
     hpl = figures.hpl_figures(results.runs, keys)
     cpu = [*trade.trade_figures(results.runs), *figures.cpu_figures(results.runs, keys)]

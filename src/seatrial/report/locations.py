@@ -43,18 +43,18 @@ class LinkMap:
     failed: int
 
 
-def link_ends(place: str, nodes: set[str]) -> tuple[str, str] | None:
+def link_ends(location: str, nodes: set[str]) -> tuple[str, str] | None:
     """The two nodes of ``n1-n2``. Names may hold hyphens, so the run's nodes decide first."""
-    splits = [(place[:i], place[i + 1 :]) for i, c in enumerate(place) if c == "-"]
+    splits = [(location[:i], location[i + 1 :]) for i, c in enumerate(location) if c == "-"]
     for a, b in splits:
         if a in nodes and b in nodes:
             return a, b
-    if place in nodes or len(splits) != 1 or not all(splits[0]):
+    if location in nodes or len(splits) != 1 or not all(splits[0]):
         return None
     return splits[0]
 
 
-def by_place(
+def by_location(
     runs: Iterable[Run],
 ) -> tuple[
     dict[tuple[Case, str, str, str], dict[tuple[str, str], list[float]]],
@@ -66,16 +66,16 @@ def by_place(
     for run in runs:
         known = set(run.job.nodes)
         for metric in run.metrics:
-            if metric.place is None or not math.isfinite(metric.value):
+            if metric.location is None or not math.isfinite(metric.value):
                 continue
-            ends = link_ends(metric.place, known)
+            ends = link_ends(metric.location, known)
             if ends:
                 key = (run.case, metric.metric, metric.unit, metric.better)
                 links.setdefault(key, {}).setdefault(ends, []).append(metric.value)
             else:
                 cases = nodes.setdefault((run.case.check, metric.metric, metric.unit), {})
-                places = cases.setdefault(run.case, {})
-                places.setdefault(metric.place, []).append(metric.value)
+                locations = cases.setdefault(run.case, {})
+                locations.setdefault(metric.location, []).append(metric.value)
     return links, nodes
 
 
@@ -97,10 +97,10 @@ def link_maps(
         values = {ends: statistics.median(v) for ends, v in samples.items()}
         judged: dict[str, tuple[int, str]] = {}
         for index, judgement in views[case].judgements:
-            if judgement.metric != metric or not judgement.place:
+            if judgement.metric != metric or not judgement.location:
                 continue
-            judged[judgement.place] = index, judgement.verdict
-            ends = link_ends(judgement.place, set(names))
+            judged[judgement.location] = index, judgement.verdict
+            ends = link_ends(judgement.location, set(names))
             # The finding's figure: by another statistic the link would have two.
             if ends in values and judgement.value is not None and math.isfinite(judgement.value):
                 values[ends] = judgement.value

@@ -26,10 +26,10 @@ MOST_NAMED = 3  # requirements without a case that are named one by one
 #: Percentage of a core: a sample is disturbed where other programs took more of the processors
 #: that the step needs. What a node's own daemons take is less.
 DISTURBED_PERCENT = 20.0
-#: So unlikely must it be that samples of a sound place all break a bound, where the machine's
+#: So unlikely must it be that samples of a sound location all break a bound, where the machine's
 #: load does not excuse them.
 CHANCE = 0.001
-Key = tuple[str, str | None]  # metric, place
+Key = tuple[str, str | None]  # metric, location
 
 
 class Taken(NamedTuple):
@@ -41,11 +41,11 @@ class Taken(NamedTuple):
 
 @dataclass
 class Figure:
-    """All samples of one metric of one case at one place, over the runs that worked."""
+    """All samples of one metric of one case at one location, over the runs that worked."""
 
     case: Case
     metric: str
-    place: str | None
+    location: str | None
     unit: str
     better: Better
     samples: list[tuple[int, float]] = field(default_factory=list)  # number of the run, value
@@ -124,22 +124,22 @@ def _reason(run: Run) -> str:
 
 def _run_order(run: Run) -> tuple[int, str, str, str]:
     """Sorts runs the same way in whatever order they come."""
-    figures = [(m.metric, m.place, m.value) for m in run.metrics]
+    figures = [(m.metric, m.location, m.value) for m in run.metrics]
     return run.repeat, run.job.id, run.evidence, f"{run.outcome}{run.reason}{figures}"
 
 
 def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
     """The figures of all runs that worked, each in the order of the repeats."""
     figures: Figures = {case: {} for case in all_cases(trial, runs)}
-    places = Places(runs)
+    locations = Locations(runs)
     for number, run in enumerate(sorted(filter(worked, runs), key=_run_order)):
         for m in run.metrics:
-            key = (m.metric, m.place or None)
+            key = (m.metric, m.location or None)
             figure = figures[run.case].setdefault(
                 key, Figure(run.case, *key, unit=m.unit, better=m.better)
             )
             figure.samples.append((number, m.value))
-            figure.taken.append(taken(run, places.nodes_of(m.place)))
+            figure.taken.append(taken(run, locations.nodes_of(m.location)))
             if not math.isfinite(m.value):
                 figure.fault = f"a sample is {m.value}, which is no figure"
             elif m.unit != figure.unit:
@@ -182,7 +182,7 @@ def judge(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> list
     """
     figures = collect(trial, runs)
     faults = case_faults(trial, runs)
-    places = Places(runs)
+    locations = Locations(runs)
     judgements: list[Judgement] = []
     for case, own in figures.items():
         if case in faults:
@@ -191,7 +191,7 @@ def judge(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> list
             )
         good = sum(run.case == case and worked(run) for run in runs)
         for key in sorted(own, key=_natural):
-            judgements += _figure(own[key], requirements, figures, places, good, trial)
+            judgements += _figure(own[key], requirements, figures, locations, good, trial)
     return judgements + _absent(trial, runs, requirements, figures)
 
 
@@ -199,21 +199,21 @@ def _figure(
     figure: Figure,
     requirements: Requirements,
     figures: Figures,
-    places: Places,
+    locations: Locations,
     runs: int,
     trial: Trial,
 ) -> list[Judgement]:
-    rules = requirements.applying(figure.case, figure.metric, figure.place)
+    rules = requirements.applying(figure.case, figure.metric, figure.location)
     if rules:
-        return [_Judge(figure, rule, figures, places, runs, trial).judgement() for rule in rules]
-    if requirements.is_informative(figure.case, figure.metric, figure.place):
+        return [_Judge(figure, rule, figures, locations, runs, trial).judgement() for rule in rules]
+    if requirements.is_informative(figure.case, figure.metric, figure.location):
         return []
-    name = f"{figure.case.id}: {figure.metric}{places.on(figure.place)}"
+    name = f"{figure.case.id}: {figure.metric}{locations.on(figure.location)}"
     return [
         Judgement(
             case=figure.case,
             metric=figure.metric,
-            place=figure.place,
+            location=figure.location,
             verdict="missing",
             unit=figure.unit,
             samples=figure.values,
@@ -232,13 +232,13 @@ class _Judge:
         figure: Figure,
         rule: Rule,
         figures: Figures,
-        places: Places,
+        locations: Locations,
         runs: int,
         trial: Trial,
     ):
         self.figure, self.rule, self.figures, self.runs = figure, rule, figures, runs
         self.trial = trial
-        self.name = f"{figure.case.id}: {figure.metric}{places.on(figure.place)}"
+        self.name = f"{figure.case.id}: {figure.metric}{locations.on(figure.location)}"
         self.samples = figure.values
         self.reference: Reference | None = None
 
@@ -256,7 +256,10 @@ class _Judge:
                 limit = limits[verdicts.index(verdict)]
                 text = self._beyond(limit) if verdict == "fail" else self._doubt(limit)
                 return self._record(verdict, text, limits)
-        if self.figure.place is None and 0 < len({n for n, _ in self.figure.samples}) < self.runs:
+        if (
+            self.figure.location is None
+            and 0 < len({n for n, _ in self.figure.samples}) < self.runs
+        ):
             some = len({n for n, _ in self.figure.samples})
             text = f"only {some} of the {self.runs} runs that worked reported it"
             return self._record("error", f"{self.name} cannot be passed: {text}", limits)
@@ -279,14 +282,14 @@ class _Judge:
         if form == "peers":
             others = [
                 self._typical(f)
-                for (metric, place), f in self.figures[self.figure.case].items()
-                if metric == self.figure.metric and place not in (None, self.figure.place)
+                for (metric, location), f in self.figures[self.figure.case].items()
+                if metric == self.figure.metric and location not in (None, self.figure.location)
                 if not f.fault
             ]
-            # Always without the judged place itself: of the three links between three nodes
+            # Always without the judged location itself: of the three links between three nodes
             # a bad node spoils two, and a median of all would be the bad value.
             if others and (middle := statistics.median(others)) <= 0:
-                return f"the median of the other places is {middle:g}, and must be above zero"
+                return f"the median of the other locations is {middle:g}, and must be above zero"
             if others:
                 self.reference = Reference([middle], middle, f"the median of {len(others)} others")
             return ""
@@ -297,9 +300,9 @@ class _Judge:
         assert of is not None
         case = of.case(self.figure.case)
         found = self.figures.get(case, {})
-        place = of.place if of.place is not None else self.figure.place
-        other = found.get((of.metric, place or None))
-        if other is None and of.place is None:
+        location = of.location if of.location is not None else self.figure.location
+        other = found.get((of.metric, location or None))
+        if other is None and of.location is None:
             other = found.get((of.metric, None))
         where = "the same run" if of.same_run else case.id
         name = f"{of.metric} of {where}"
@@ -388,8 +391,8 @@ class _Judge:
         if not self.rule.threshold.peers:
             sigma = statistics.spread(self.reference.samples) or 0.0
             return sigma, statistics.median_error(sigma, len(self.reference.samples))
-        # Scatter between places is what is looked for; noise is that within a place.
-        own = (self.figure.metric, self.figure.place)
+        # Scatter between locations is what is looked for; noise is that within a place.
+        own = (self.figure.metric, self.figure.location)
         noise = [
             (statistics.spread(f.values) or 0.0, len(f.values))
             for key, f in self.figures[self.figure.case].items()
@@ -440,8 +443,8 @@ class _Judge:
     def _is_excused(self, limit: Limit) -> bool:
         """Whether the machine's load may be why samples break a bound.
 
-        Where the other places were measured in the same runs on the same machine, it is not: load
-        does not choose a place each time.
+        Where the other locations were measured in the same runs on the same machine, it is not:
+        load does not choose a location each time.
         """
         disturbed = self._disturbed(limit)
         broken = sum(limit.excess(x) > 0 for x in self.samples)
@@ -455,8 +458,8 @@ class _Judge:
             return False
         others = [
             (sum(limit.excess(x) > 0 for x in f.values), len(f.values))
-            for (metric, place), f in self.figures[self.figure.case].items()
-            if metric == self.figure.metric and place not in (None, self.figure.place)
+            for (metric, location), f in self.figures[self.figure.case].items()
+            if metric == self.figure.metric and location not in (None, self.figure.location)
             if not f.fault
         ]
         return statistics.chance_of_all(len(self.samples), others) <= CHANCE
@@ -467,14 +470,14 @@ class _Judge:
     # Sentences.
 
     def _rule(self) -> str:
-        return f"{self.rule.threshold.basis} ({self.rule.id})"
+        return f"{self.rule.kind} ({self.rule.id})"
 
     def _authority(self) -> str:
         if self.reference is None:
             return f"the {self._rule()}"
         here = f"{number(self.reference.value)} {self.figure.unit}".strip()
         text = f"{self.rule.text()}; {self.reference.name} is {here}"
-        return f"the {self.rule.threshold.basis} ({self.rule.id}: {text})"
+        return f"the {self.rule.kind} ({self.rule.id}: {text})"
 
     def _measured(self, *bounds: float) -> tuple[str, list[str]]:
         value, *others = distinct(self._value(), *bounds)
@@ -545,7 +548,7 @@ class _Judge:
         return Judgement(
             case=self.figure.case,
             metric=self.figure.metric,
-            place=self.figure.place,
+            location=self.figure.location,
             verdict=verdict,
             value=self._value() if limits else value,
             unit=self.figure.unit,
@@ -582,7 +585,7 @@ def _absent(
         ]
         if t.select.check in (None, "*") and len(lacking) < len(cases):
             continue
-        where = f" on place '{t.select.place}'" if t.select.place else ""
+        where = f" on location '{t.select.location}'" if t.select.location else ""
         for case in lacking:
             text = f"{case.id}: no run reported {t.metric}{where}, which {rule.id} requires"
             judgements.append(
@@ -593,7 +596,7 @@ def _absent(
                     unit=t.unit or "",
                     statistic=rule.statistic,
                     requirement=rule.record(),
-                    explanation=f"{text} (the {t.basis}); its selection may be too wide",
+                    explanation=f"{text} (the {rule.kind}); its selection may be too wide",
                 )
             )
     return judgements
@@ -658,7 +661,7 @@ def unmatched(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> 
     others = [rule for rule in idle if rule.threshold.basis != "contract"]
     named = [*contracts, *(others if len(others) <= MOST_NAMED else ())]
     notes = [
-        f"note: the {rule.threshold.basis} {rule.id} ({rule.threshold.metric}: {rule.text()}) "
+        f"note: the {rule.kind} {rule.id} ({rule.threshold.metric}: {rule.text()}) "
         "selects no case of this trial and was not judged"
         for rule in named
     ]
@@ -677,7 +680,7 @@ def _findings(
     by: dict[str, list[Judgement]] = {verdict: [] for verdict in VERDICTS}
     for judgement in judgements:
         by[judgement.verdict].append(judgement)
-    findings = _common_nodes(by["fail"], judgements, Places(runs))
+    findings = _common_nodes(by["fail"], judgements, Locations(runs))
     findings += [j.explanation for j in sorted(by["fail"], key=_gravity)]
     findings += list(faults.values())
     for verdict in ("error", "inconclusive"):
@@ -702,7 +705,7 @@ def _unconfirmed(trial: Trial, runs: Sequence[Run], passed: Iterable[Judgement])
     counted = sorted(filter(worked, runs), key=_run_order)  # as ``collect`` numbers them
     notes = []
     for j in passed:
-        numbers = [number for number, _ in figures[j.case][j.metric, j.place].samples]
+        numbers = [number for number, _ in figures[j.case][j.metric, j.location].samples]
         out = set(beyond(j))
         further = {n for n in numbers if trial.is_further(counted[n])}
         broken = [(n, x) for n, x in zip(numbers, j.samples, strict=True) if x in out]
@@ -729,7 +732,7 @@ def beyond(judgement: Judgement) -> list[float]:
 
 
 def _gravity(judgement: Judgement) -> tuple[int, float]:
-    """Contracts before baselines before models, then the largest violation first."""
+    """Contracts before baselines before relative requirements, then the largest violation first."""
     basis = judgement.requirement.basis if judgement.requirement else "relative"
     violation = 0.0
     if judgement.value is not None:
@@ -742,23 +745,25 @@ def _gravity(judgement: Judgement) -> tuple[int, float]:
 
 
 def _common_nodes(
-    fails: Sequence[Judgement], judgements: Sequence[Judgement], places: Places
+    fails: Sequence[Judgement], judgements: Sequence[Judgement], locations: Locations
 ) -> list[str]:
     """For each metric whose failing links all share one node: that node."""
     links: dict[tuple[Case, str], dict[str, None]] = defaultdict(dict)
     for j in fails:
-        if j.place and places.ends(j.place):
-            links[j.case, j.metric][j.place] = None
+        if j.location and locations.ends(j.location):
+            links[j.case, j.metric][j.location] = None
     findings = []
     for (case, metric), failing in links.items():
-        common = set.intersection(*(set(places.ends(link)) for link in failing))
+        common = set.intersection(*(set(locations.ends(link)) for link in failing))
         if len(failing) < 2 or len(common) != 1:
             continue
         (node,) = common
         all_of_node = {
-            j.place
+            j.location
             for j in judgements
-            if (j.case, j.metric) == (case, metric) and j.place and node in places.ends(j.place)
+            if (j.case, j.metric) == (case, metric)
+            and j.location
+            and node in locations.ends(j.location)
         }
         findings.append(
             f"node {node} is common to all {len(failing)} failing links of {case.id}: {metric} "
@@ -768,7 +773,7 @@ def _common_nodes(
     return findings
 
 
-class Places:
+class Locations:
     """Tells nodes from links: node names may contain the ``-`` that links are written with."""
 
     def __init__(self, runs: Iterable[Run]):
@@ -777,11 +782,11 @@ class Places:
             self.nodes.update(run.job.nodes)
             self.nodes.update(c.node for c in (run.path.counters if run.path else ()))
 
-    def ends(self, place: str) -> tuple[str, ...]:
+    def ends(self, location: str) -> tuple[str, ...]:
         """The two nodes of a link; () for anything else."""
-        if place in self.nodes:
+        if location in self.nodes:
             return ()
-        parts = place.split("-")
+        parts = location.split("-")
         cuts = [("-".join(parts[:i]), "-".join(parts[i:])) for i in range(1, len(parts))]
         known = [cut for cut in cuts if set(cut) <= self.nodes]
         if known or len(cuts) == 1:
@@ -789,17 +794,17 @@ class Places:
         half = len(parts) // 2  # no names known: two alike names have equally many parts
         return cuts[half - 1] if len(parts) % 2 == 0 and parts[0] == parts[half] else ()
 
-    def nodes_of(self, place: str | None) -> tuple[str, ...]:
+    def nodes_of(self, location: str | None) -> tuple[str, ...]:
         """The nodes of a place: none for a case as a whole, or a place that is no node or link."""
-        if not place:
+        if not location:
             return ()
-        return self.ends(place) or ((place,) if place in self.nodes else ())
+        return self.ends(location) or ((location,) if location in self.nodes else ())
 
-    def on(self, place: str | None) -> str:
+    def on(self, location: str | None) -> str:
         """`` on node n3``, `` on link n1-n3``, or nothing."""
-        if not place:
+        if not location:
             return ""
-        return f" on {'link' if self.ends(place) else 'node'} {place}"
+        return f" on {'link' if self.ends(location) else 'node'} {location}"
 
 
 # --- words -------------------------------------------------------------------------------

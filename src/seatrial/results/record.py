@@ -49,15 +49,15 @@ class Case(Record):
 
 
 class Metric(Record):
-    """One figure of one run. ``place`` names the part it was taken on, where there are several.
+    """One figure of one run. ``location`` names the part it was taken on, where there are several.
 
-    ``place`` is a node (``n3``), a link (``n1-n2``) or None for the case as a whole.
+    ``location`` is a node (``n3``), a link (``n1-n2``) or None for the case as a whole.
     """
 
     metric: str  # "latency_us", "bandwidth_MB_s", "allreduce_8B_us", ...
     value: float
     unit: str
-    place: str | None = None
+    location: str | None = None
     better: Literal["lower", "higher"]
 
 
@@ -227,12 +227,12 @@ class Requirement(Record):
 
 
 class Judgement(Record):
-    """The verdict on one metric of one case (at one place)."""
+    """The verdict on one metric of one case (at one location)."""
 
     record: Literal["judgement"] = "judgement"
     case: Case
     metric: str  # "" where the whole case is an error
-    place: str | None = None
+    location: str | None = None
     verdict: Literal["pass", "fail", "error", "missing", "inconclusive"]
     value: float | None = None  # the statistic over the samples
     unit: str = ""

@@ -105,11 +105,11 @@ def median_interval(
 
 
 def chance_of_all(n: int, others: Sequence[tuple[int, int]]) -> float:
-    """Probability that all of ``n`` samples of a sound place break a bound.
+    """Probability that all of ``n`` samples of a sound location break a bound.
 
-    ``others`` are the other places' (samples that break it, samples). Each sample breaks it by
-    chance as often as those of the median place: (broken + 1) / (samples + 2), Laplace's rule of
-    succession. 1 where there is no other place.
+    ``others`` are the other locations' (samples that break it, samples). Each sample breaks it by
+    chance as often as those of the median location: (broken + 1) / (samples + 2), Laplace's rule of
+    succession. 1 where there is no other location.
     """
     if not others:
         return 1.0

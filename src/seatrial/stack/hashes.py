@@ -39,7 +39,7 @@ def texts(results: Results) -> dict[str, str]:
     for case, each in figures.items():
         for figure in each.values():
             shown = (figure.metric, case.check) in SHOWN and case.nodes == NODES
-            if shown and figure.place is None and figure.samples and not figure.fault:
+            if shown and figure.location is None and figure.samples and not figure.fault:
                 found[case.transport].append(figure)
     return {name: _text(each, results.trial) for name, each in sorted(found.items())}
 

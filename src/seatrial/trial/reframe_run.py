@@ -99,7 +99,7 @@ def variables(session: Session, profile: str, job: Job | None) -> dict[str, str]
         "RFM_IGNORE_REQNODENOTAVAIL": "1",
     }
     if session.rerun:
-        env[ONLY] = json.dumps(only(session.of_profile(profile), session.places))
+        env[ONLY] = json.dumps(only(session.of_profile(profile), session.nodelists))
     if STACK_FOLDER in os.environ:
         env[STACK_FOLDER] = os.environ[STACK_FOLDER]
     if modules_system(session.site) == "lmod" and "LMOD_CMD" not in os.environ:

@@ -61,7 +61,7 @@ def _is_open(one: Judgement, trial: Trial) -> bool:
     return 2 * len(beyond(one)) <= max(trial.repeats + trial.reruns, len(one.samples))
 
 
-def places(runs: Iterable[Run]) -> dict[Case, list[str]]:
+def first_nodes(runs: Iterable[Run]) -> dict[Case, list[str]]:
     """Case -> the nodes that its first run was on: what was wrong there must be seen there."""
     found: dict[Case, list[str]] = {}
     for run in sorted(runs, key=lambda run: run.repeat):

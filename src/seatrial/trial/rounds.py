@@ -61,7 +61,7 @@ def run_rounds(session: Session) -> Iterator[Round]:
 def under(session: Session, profile: str) -> Round:
     """Run the cases of a profile within one job that holds as many nodes as the largest needs."""
     largest = max(session.of_profile(profile), key=lambda case: case.nodes)
-    nodelist = session.places.get(largest, [])
+    nodelist = session.nodelists.get(largest, [])
     with held(session, profile, largest.nodes, nodelist) as allocation:
         if allocation.reason:
             why_not = session.why_stop()

@@ -39,7 +39,7 @@ from seatrial.stack import Stack, load_stack
 from seatrial.trial.host import host_facts, version_with_commit
 from seatrial.trial.machine import Machine, Progress
 from seatrial.trial.plan import Selection, not_offered, planned, select
-from seatrial.trial.rerun import doubtful, places
+from seatrial.trial.rerun import doubtful, first_nodes
 from seatrial.trial.rounds import Round, allocations, run_rounds, runs_of
 from seatrial.trial.session import Session, noted_signals
 
@@ -153,7 +153,7 @@ def rerun(session: Session, results: Results, requirements: Requirements) -> Non
             )
             further = replace(
                 session, cases=again, rerun=number, jobs_before=jobs, jobs_done=jobs,
-                places=places(results.runs),
+                nodelists=first_nodes(results.runs),
             )  # fmt: skip
             jobs = further.jobs
             rounds = attempt(further, results)

@@ -37,7 +37,7 @@ class Session:
     jobs_before: int = 0  # of the sessions before this one
     jobs_done: int = 0  # of earlier ReFrame runs
     rerun: int = 0
-    places: dict[Case, list[str]] = field(default_factory=dict)  # nodes that a case must run on
+    nodelists: dict[Case, list[str]] = field(default_factory=dict)  # nodes that a case must run on
 
     @property
     def repeats(self) -> range:
