@@ -16,7 +16,7 @@ from seatrial.results.requirements import Document, Requirements, build
 from seatrial.site.load import load_site
 from seatrial.stack.model import Blas, Stack, Transport
 from seatrial.trial.plan import Selection, not_offered, planned, select
-from seatrial.trial.rerun import doubtful
+from seatrial.trial.rerun import doubtful, first_nodes
 
 MPI_PROGRAMS = ("netpipe", "imb", "osu_latency", "hpcc", "npb_is", "npb_ep")
 
