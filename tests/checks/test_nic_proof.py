@@ -280,3 +280,6 @@ def test_what_other_programs_took_is_not_known(lacking):
     del node["after"][lacking]
     (found,) = activity.of_step("net", [node], 1, shared=False)
     assert (found.others_percent, found.taken_percent) == (None, None)
+    node["after"][lacking] = None
+    (found,) = activity.of_step("net", [node], 1, shared=False)
+    assert found.taken_percent is None

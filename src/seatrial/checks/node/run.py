@@ -99,10 +99,14 @@ def cpu_times():
 def used_s():
     """Processor time in seconds that the step's processes on this node have used so far, those
     that have ended included: this one and its children, and what else the node's slurmstepd runs.
+    None where its other ranks cannot be seen.
     """
+    parent = os.getppid()
+    if not read("/proc/%d/stat" % parent) or not os.path.exists("/proc/thread-self/children"):
+        return None
     own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     seconds = sum(usage.ru_utime + usage.ru_stime for usage in own)
-    return seconds + ticks_below(os.getppid(), os.getpid()) / os.sysconf("SC_CLK_TCK")
+    return seconds + ticks_below(parent, os.getpid()) / os.sysconf("SC_CLK_TCK")
 
 
 def ticks_below(pid, left_out):
