@@ -51,6 +51,38 @@ def test_the_other_sides_moderation_is_left_alone() -> None:
         assert lines(found) == ["ethtool -C eth1 rx-usecs 0"]
 
 
+def test_flow_control_is_negotiated_no_more_and_then_set() -> None:
+    agreed = {"pause.autoneg": "on", "pause.rx": "on", "pause.tx": "on"}
+    own = {"pause.autoneg": "off", "pause.rx": "off", "pause.tx": "on"}
+    assert lines(changes.to_apply("nic0", {"pause.rx": "off", "pause.tx": "off"}, agreed)) == [
+        "ethtool -A nic0 autoneg off",
+        "ethtool -A nic0 rx off tx off",
+    ]
+    assert lines(changes.to_apply("nic0", own, {**own, "pause.tx": "off"})) == [
+        "ethtool -A nic0 tx on"
+    ]
+    # What the two ends have agreed on is not set, and not compared.
+    assert lines(changes.to_restore("nic0", agreed, own)) == ["ethtool -A nic0 autoneg on"]
+    assert changes.to_restore("nic0", agreed, {**agreed, "pause.tx": "off"}) == []
+
+
+@pytest.mark.parametrize(("carrier", "waits"), [("1", 1), ("0", 0), (None, 0)])
+def test_a_link_that_was_there_is_waited_for(
+    carrier: str | None, waits: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers, "SYSFS", str(tmp_path))
+    (tmp_path / "eth1").mkdir()
+    if carrier:
+        (tmp_path / "eth1" / "carrier").write_text(carrier + "\n")
+    found = lines(changes.to_apply("eth1", {"pause.rx": "off"}, {"pause.rx": "on"}))
+    assert found == [
+        "ethtool -A eth1 rx off",
+        *["# wait up to 15 s until eth1 has a link"] * waits,
+    ]
+    # Others take no link down.
+    assert len(changes.to_apply("eth1", {"coalesce.rx-usecs": 0}, ON)) == 2
+
+
 def test_values_beside_moderation_do_not_stop_it() -> None:
     now = {**ON, "coalesce.rx-usecs-low": 1, "coalesce.sample-interval": 2}
     wanted = {"coalesce.rx-usecs-low": 5, "coalesce.sample-interval": 3}

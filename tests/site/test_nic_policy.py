@@ -31,6 +31,7 @@ all:
   offloads: {tso: off, rx_checksum: on, tx-udp-segmentation: off}
   private_flags: {legacy-rx: on}
   coalescing: {adaptive_rx: off, rx_usecs: 0, rx_frames_irq: 1}
+  flow_control: {autoneg: off, rx: on, tx: off}
   irq_affinity: spread
   rps_cpus: 1,0,3
   rps_flow_cnt: 1024
@@ -96,6 +97,9 @@ def test_the_whole_of_a_policy():
                 "feature.tx-udp-segmentation": "off",
                 "irq_affinity": "spread",
                 "mtu": 9000,
+                "pause.autoneg": "off",
+                "pause.rx": "on",
+                "pause.tx": "off",
                 "private.legacy-rx": "on",
                 "ring.rx": 512,
                 "ring.rx-jumbo": 64,

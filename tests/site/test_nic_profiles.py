@@ -85,6 +85,8 @@ FAULTS = [
      "fast.driver.parameters.Itr", "driver:", ("blanks",)),
     ("fast: {description: x, coalescing: {adaptive_rx: on, rx_usecs: 5}}", "fast.coalescing",
      "fast:", ("rx_usecs has no effect", "null")),
+    ("fast: {description: x, flow_control: {autoneg: on, tx: off}}", "fast.flow_control", "fast:",
+     ("autoneg is on", "tx has no effect", "autoneg: off")),
     ("fast: {base: 'ready:low-latency', coalescing: {adaptive_rx: on}}", "fast.coalescing",
      "fast:", ("rx_usecs: null",)),
     ("slow: {description: x, mtu: 9217, networks: [rail]}\nfast: {base: slow, networks: [test]}",

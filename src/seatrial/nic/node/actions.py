@@ -8,9 +8,6 @@ from typing import Any, List, NamedTuple, Optional
 
 from . import programs
 
-#: how long a link may take to come back after a change that takes it down
-LINK_TIMEOUT_S = 30.0
-
 Action = NamedTuple(
     "Action",
     [

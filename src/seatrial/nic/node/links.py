@@ -12,10 +12,11 @@ import re
 from typing import Any, Dict, List, Optional
 
 from . import programs, readers
-from .actions import LINK_TIMEOUT_S, Action, command, wait, wait_for_link
+from .actions import Action, command, wait, wait_for_link
 from .errors import Refused
 from .policy import INTERFACE
 
+LINK_TIMEOUT_S = 30.0
 FOREVER_S = 4294967295
 _WORD = re.compile(r"^[A-Za-z0-9_.,:/+-]+\Z")
 #: words of an address that count down by themselves

@@ -69,6 +69,17 @@ def coalescing(text: str) -> State:
     return found
 
 
+def pause(text: str) -> State:
+    """``ethtool -a``: ``pause.<name>``; not what the two ends of the cable have agreed on."""
+    found: State = {}
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        key = {"Autonegotiate": "autoneg", "RX": "rx", "TX": "tx"}.get(name)
+        if key and value.strip() in ("on", "off"):
+            found["pause." + key] = value.strip()
+    return found
+
+
 def current_part(text: str, group: str) -> State:
     """The second half of ``ethtool -g`` and ``-l``: what is set now, not what is possible."""
     found: State = {}

@@ -118,6 +118,11 @@ COALESCING: Fields = {
     "cqe_mode_rx": Switch(absent_is_off=True),
     "cqe_mode_tx": Switch(absent_is_off=True),
 }
+FLOW_CONTROL: Fields = {
+    "autoneg": Switch(),
+    "rx": Switch(behind="autoneg"),
+    "tx": Switch(behind="autoneg"),
+}
 INT_MAX = 2**31 - 1
 
 SETTINGS: Tuple[Setting, ...] = (
@@ -258,6 +263,21 @@ SETTINGS: Tuple[Setting, ...] = (
         write=writers.behind_switches("-C", COALESCING),
         optional="coalescing",
         rivals=NETWORK_DAEMONS,
+    ),
+    Setting(
+        name="flow_control",
+        key="pause.",
+        takes=FLOW_CONTROL,
+        about="pause frames: a full receiver stops the sender. With autoneg the two ends of the "
+        "cable agree on rx and tx",
+        command="ethtool -A",
+        read=readers.ethtool("-a", readers.pause),
+        write=writers.behind_switches("-A", FLOW_CONTROL, waits_for_link=True),
+        optional="flow_control",
+        rivals=NETWORK_DAEMONS,
+        link_down=ON_SOME_DRIVERS,
+        data_paths=("ethernet", "roce"),
+        words="flow control",
     ),
     Setting(
         name="irq_affinity",

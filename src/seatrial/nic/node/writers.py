@@ -6,8 +6,8 @@ state of the interface. ``changes`` calls the writers in the order of the table 
 
 from typing import Any, Callable, Dict, List
 
-from . import readers
-from .actions import LINK_TIMEOUT_S, Action, command, wait_for_link, write
+from . import programs, readers
+from .actions import Action, command, wait_for_link, write
 from .kinds import Fields
 
 State = Dict[str, Any]
@@ -89,7 +89,7 @@ def behind_switches(option: str, fields: Fields, waits_for_link: bool = False) -
         actions = [_ethtool(option, interface, one) for one in (on, values, last) if one]
         carrier = "%s/%s/carrier" % (readers.SYSFS, interface)
         if waits_for_link and readers.number(carrier) == 1:
-            actions.append(wait_for_link(actions[-1].setting, interface, LINK_TIMEOUT_S))
+            actions.append(wait_for_link(actions[-1].setting, interface, programs.TIMEOUT_S))
         return actions
 
     return writer
