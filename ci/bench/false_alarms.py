@@ -198,7 +198,7 @@ def is_found(kind: str, node: str, results: Results) -> bool:
     assert results.verdict
     if results.verdict.verdict not in KINDS[kind].verdicts:
         return False
-    failed = {j.place for j in results.judgements if j.verdict == "fail"}
+    failed = {j.location for j in results.judgements if j.verdict == "fail"}
     own = {f"n{a}-n{b}" for a, b in combinations(range(1, 5), 2) if node in (f"n{a}", f"n{b}")}
     if kind == "slow link":
         named = any(f"node {node} is common" in text for text in results.verdict.findings)

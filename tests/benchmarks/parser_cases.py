@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from seatrial.benchmarks import (
+    comms,
     hpcc,
     hpl,
     imb,
@@ -25,6 +26,8 @@ CASES: dict[str, Callable[[str], Parsed]] = {
     "nptcp_u65536.txt": partial(netpipe.parse, upper=65536),
     "npmpi_u65536.txt": partial(netpipe.parse, upper=65536),
     "nptcp_p0.txt": partial(netpipe.parse, upper=1000),
+    "comms_openmpi.txt": comms.parse,
+    "comms_mpich.txt": comms.parse,
     "imb_2.txt": imb.parse,
     "imb_4.txt": imb.parse,
     "imb_38.txt": imb.parse,

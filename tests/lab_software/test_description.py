@@ -55,7 +55,7 @@ def test_all_transports_and_their_programs_are_there(stack):
     assert stack.names() == MPI
     for name in MPI:
         programs = {
-            "netpipe", "hpcc", "hpcc_all", "npb_is", "npb_ep",
+            "netpipe", "comms", "hpcc", "hpcc_all", "npb_is", "npb_ep",
             "osu_latency", "osu_bw", "osu_bibw", "osu_multi_lat",
         }  # fmt: skip
         if stack.transports[name].family == "mpich":
@@ -101,7 +101,9 @@ def test_every_version_is_known(stack):
         assert involved
         bundled = {"mpich-ucx", "mpich-libfabric"}  # known once MPICH is unpacked
         assert all(value for key, value in involved.items() if key not in bundled)
-    assert {"netpipe", "nptcp", "imb", "hpcc", "npb", "osu", "iperf3"} == set(stack.origins)
+    assert {"netpipe", "nptcp", "comms", "imb", "hpcc", "npb", "osu", "iperf3"} == set(
+        stack.origins
+    )
 
 
 def test_the_id_changes_with_what_is_installed(stack, tmp_path):

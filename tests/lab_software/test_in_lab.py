@@ -18,6 +18,7 @@ MPI = ["openmpi-tcp", "openmpi-ucx", "openmpi-ofi", "mpich-ucx", "mpich-ofi", "i
 #: program -> arguments, what its output must hold, bytes that must at least cross the link
 PROGRAMS = {
     "netpipe": ("-p 0 -u 64 -n 20 -o /dev/null", r"64 bytes +20 times --> +[\d.]+ Mbps", 5_000),
+    "comms": ("-u 64 -p 1 -r 20 -w 2", r"^# crc32 [0-9a-f]{8}$", 5_000),
     "imb": ("PingPong -msglog 0:6 -iter 20", r"^ +64 +20 +[\d.]+ +[\d.]+$", 5_000),
     "npb_is": ("2 S", r"Verification +=  +SUCCESSFUL", 1_000_000),
     "npb_ep": ("2 S", r"Verification +=  +SUCCESSFUL", 500),

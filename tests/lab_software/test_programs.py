@@ -45,7 +45,7 @@ def test_a_second_provisioning_does_nothing_at_once(real_stack):
 
 def test_programs_hold_no_search_path(real_stack):
     for family in ("openmpi", "mpich"):
-        for name in ("NPmpi", "hpcc", "is", "ep"):
+        for name in ("NPmpi", "comms", "hpcc", "is", "ep"):
             file = f"{real_stack.prefix}/bench/{family}/{name}"
             dynamic = subprocess.run(["readelf", "-d", file], capture_output=True, text=True)
             assert "PATH" not in dynamic.stdout

@@ -71,7 +71,7 @@ class Curve(Record):
     name: str  # "netpipe", "pingpong", "allreduce", ...
     x_name: str = "message size"
     x_unit: str = "B"
-    y_name: str  # "latency" or "bandwidth"
+    y_name: str  # "latency", "bandwidth" or "time"
     y_unit: str  # "us" or "MB/s"
     points: list[tuple[float, float]]
 

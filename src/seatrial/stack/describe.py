@@ -25,6 +25,7 @@ SOCK_PROLOG = "libexec/sock-address"
 OSU = "libexec/osu-micro-benchmarks/mpi"
 #: package -> program -> path below the prefix
 PROGRAMS = {
+    "comms": {"comms": "bin/comms"},
     "netpipe": {"netpipe": "bin/NPmpi"},
     "intel-mpi-benchmarks": {"imb": "bin/IMB-MPI1"},
     "llcbench": {"mpbench": "bin/mpi_bench"},

@@ -68,6 +68,13 @@ def netpipe(archive: Path, target: Mpi, bench: Path, work: Path) -> None:
     )
 
 
+def comms(source: Path, target: Mpi, bench: Path, work: Path) -> None:
+    """The project's own ping-pong, from the C file of its Spack recipe. Raises LabError."""
+    copy = work / source.name
+    copy.write_bytes(source.read_bytes())
+    _compile([copy], bench / "comms", ["-O2"], target, ["-lm"])
+
+
 def npb(archive: Path, target: Mpi, bench: Path, work: Path) -> None:
     """NPB's IS and EP; each takes ``ranks class`` as arguments. Raises LabError."""
     source = unpack_tar(archive, work, "examples/smpi/NAS") / "examples/smpi/NAS"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from seatrial.stack.model import Blas, Stack, Transport
 from seatrial.stack.transports import TRANSPORTS, fill, pmi2_library
 from seatrial_lab.software import programs, pypi
 from seatrial_lab.software.packages import SOURCES, Release
-from seatrial_lab.software.steps import steps
+from seatrial_lab.software.steps import COMMS, steps
 
 # Asked in a process of its own, so that no foreign library is loaded into this one.
 # fi_version(3): major in the upper 16 bits; ucp_get_version_string is of UCX's public API.
@@ -69,10 +70,18 @@ def _versions(prefix: Path, release: Release, installed: dict[str, str]) -> dict
         "intelmpi": pins["impi-rt"],
         "mpi4py": pins["mpi4py"],
         **{name: archive.version for name, archive in SOURCES.items()},
+        "comms": _comms_version(),
         "imb": f"of impi-rt {pins['impi-rt']}",
         "npb": f"3.3 of simgrid {pins['simgrid']}",
         "osu": f"of mpi4py {pins['mpi4py']}",
     }
+
+
+def _comms_version() -> str:
+    """The version that the source of comms gives itself."""
+    found = re.search(r'^#define VERSION "(\S+)"', COMMS.read_text(), re.MULTILINE)
+    assert found, COMMS
+    return found[1]
 
 
 def _bundled(prefix: Path) -> tuple[str, str]:

@@ -41,6 +41,7 @@ COMPILERS = {"mpich-ucx": "{prefix}/mpich/bin", "mpich-ofi": "{prefix}/mpich/bin
 _OSU = ["/usr/bin/python3", "{prefix}/osu/run.py"]
 _MPI = {
     "netpipe": ["{bench}/NPmpi"],
+    "comms": ["{bench}/comms"],
     # HPL and DGEMM only: hpcc's other tests take ten times as long
     "hpcc": ["/usr/bin/env", "HPCC_TESTS=SingleDGEMM,StarDGEMM,HPL", "{bench}/hpcc"],
     "hpcc_all": ["{bench}/hpcc"],
@@ -85,6 +86,7 @@ def origins(pins: dict[str, str]) -> dict[str, str]:
         "netpipe": f"NetPIPE {SOURCES['netpipe'].version}, Debian's source package netpipe, built "
         "for each MPI ABI",
         "nptcp": "NetPIPE, Debian's package netpipe-tcp",
+        "comms": "comms of this project, built for each MPI ABI",
         "imb": f"Intel MPI Benchmarks, IMB-MPI1 of PyPI's impi-rt {pins['impi-rt']} (a binary of "
         "the MPICH ABI)",
         "hpcc": f"HPC Challenge {SOURCES['hpcc'].version}, Debian's source package hpcc, built for "

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from seatrial.base.paths import CHECKOUT
 from seatrial.stack.files import digest, fresh, unpack_wheel_data, unpack_wheel_packages
 from seatrial_lab.software import build, pmi, pypi
 from seatrial_lab.software.debian_sources import download_sources
@@ -20,6 +21,7 @@ from seatrial_lab.software.packages import SOURCES, Release
 
 HERE = Path(__file__).parent
 SYSTEM_PYTHON = "/usr/bin/python3"
+COMMS = CHECKOUT / "spack-repo/spack_repo/seatrial/packages/comms/comms.c"
 HPCC_FILES = (build.SELECT, "hpcc/mpi3.h", "hpcc/Make.seatrial.j2")
 
 
@@ -117,6 +119,9 @@ def _builds(prefix: Path, family: str, versions: dict[str, str]) -> list[Step]:
     def netpipe(work: Path) -> None:
         build.netpipe(cache / "netpipe.tar.gz", build.mpi(family, prefix), bench, work)
 
+    def comms(work: Path) -> None:
+        build.comms(COMMS, build.mpi(family, prefix), bench, work)
+
     def npb(work: Path) -> None:
         build.npb(cache / "simgrid.tar.gz", build.mpi(family, prefix), bench, work)
 
@@ -127,6 +132,10 @@ def _builds(prefix: Path, family: str, versions: dict[str, str]) -> list[Step]:
         Step(
             f"netpipe-{family}", f"NetPIPE with {family}",
             digest([*base, SOURCES["netpipe"].sha256]), (bench / "NPmpi",), netpipe,
+        ),
+        Step(
+            f"comms-{family}", f"comms with {family}", digest([*base, COMMS.read_bytes()]),
+            (bench / "comms",), comms,
         ),
         Step(
             f"npb-{family}", f"NPB IS and EP with {family}",
