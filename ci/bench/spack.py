@@ -29,8 +29,9 @@ from rich.table import Table
 
 from seatrial.base.errors import LabError, SeatrialError
 from seatrial.base.run import run
-from seatrial.benchmarks import hpcc, hpl
-from seatrial.benchmarks.hpldat import grid, render
+from seatrial.benchmarks import hpcc_output as hpcc
+from seatrial.benchmarks import hpl_output as hpl
+from seatrial.benchmarks.hpl_input import grid, render
 from seatrial.benchmarks.parsing import Parsed
 from seatrial.site.load import load_site, site_file
 from seatrial.stack import Stack, build, install, load_stack

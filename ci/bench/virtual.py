@@ -24,8 +24,9 @@ from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
+from seatrial.plan.resolve import plan_trial
+from seatrial.plan.selection import Selection
 from seatrial.site.load import site_file
-from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
 from seatrial_lab.adapter import lab_of_site, machine_of
 from seatrial_lab.virtual.engine import VirtualLab
@@ -106,7 +107,11 @@ def measure(arguments: argparse.Namespace, output: Path) -> None:
             (before, busy_before), begun = clock_s(lab), time.monotonic()
             watch = Stopwatch(lab)
             results = run_trial(
-                site_file(arguments.site), selection, machine_of(lab), watch, output
+                plan_trial(site_file(arguments.site), selection),
+                site_file(arguments.site),
+                machine_of(lab),
+                watch,
+                output,
             )
             wall, own = time.monotonic() - begun, cpu_s(lab) - boot_cpu
             after, busy_after = clock_s(lab)

@@ -8,13 +8,17 @@ from pathlib import Path
 
 from seatrial.benchmarks import (
     comms,
-    hpcc,
-    hpl,
     imb,
     mpbench,
     netpipe,
     npb,
     osu,
+)
+from seatrial.benchmarks import (
+    hpcc_output as hpcc,
+)
+from seatrial.benchmarks import (
+    hpl_output as hpl,
 )
 from seatrial.benchmarks import tcp_stream as iperf3
 from seatrial.benchmarks.parsing import Parsed

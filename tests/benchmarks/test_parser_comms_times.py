@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seatrial.benchmarks import comms
+from seatrial.benchmarks import comms, comms_times
 from seatrial.benchmarks.parsing import ParseError
 
 RECORDED = cases.DATA / "comms_openmpi.raw"
@@ -50,12 +50,12 @@ def changed(at: int, new: bytes) -> bytes:
 def refused(file: Path, data: bytes, reason: str) -> None:
     file.write_bytes(data)
     with pytest.raises(ParseError, match=reason) as caught:
-        comms.read_times(file)
+        comms_times.read_times(file)
     assert str(caught.value).startswith(f"{file}: ")
 
 
 def test_recorded() -> None:
-    found = comms.read_times(RECORDED)
+    found = comms_times.read_times(RECORDED)
     assert found.sizes.tolist() == comms.schedule(1, 1_000_000, 2)
     assert found.ns.shape == (13, 2, 4, 20)
     assert (found.warmup, found.clock) == (5, "CLOCK_MONOTONIC")
@@ -66,7 +66,7 @@ def test_recorded() -> None:
 
 
 def test_the_table_of_the_same_run_has_its_medians() -> None:
-    times, table = comms.read_times(RECORDED), cases.read("comms_openmpi.txt")
+    times, table = comms_times.read_times(RECORDED), cases.read("comms_openmpi.txt")
     curves = {curve.name: [y for _, y in curve.points] for curve in table.curves}
     half = np.median(times.round_trip_us(0), axis=1) / 2
     assert table.curves[0].points == list(zip(times.sizes, half.round(5), strict=True))
@@ -83,7 +83,7 @@ def test_the_other_byte_order(file: Path) -> None:
     times = np.frombuffer(data[:-4], "u8", -1, SIZES).byteswap().tobytes()
     swapped = data[:8] + numbers + longs + data[CLOCK:SIZES] + times
     file.write_bytes(swapped + zlib.crc32(swapped).to_bytes(4, "big"))
-    found, recorded = comms.read_times(file), comms.read_times(RECORDED)
+    found, recorded = comms_times.read_times(file), comms_times.read_times(RECORDED)
     assert np.array_equal(found.ns, recorded.ns)
     assert (found.step_ns, found.cost_ns) == (recorded.step_ns, recorded.cost_ns)
 
@@ -160,7 +160,7 @@ def test_contents_are_checked(file: Path) -> None:
 def test_no_header_leads_to_another_error(file: Path, field: str, value: int, extra: bytes) -> None:
     file.write_bytes(sealed(changed(NUMBERS[field], value.to_bytes(4, "little")) + extra))
     try:
-        comms.read_times(file)
+        comms_times.read_times(file)
     except ParseError:
         return
     # A number that is free: nothing else depends on it.
@@ -172,7 +172,7 @@ def test_no_header_leads_to_another_error(file: Path, field: str, value: int, ex
 def test_only_regular_files_of_a_limited_size(tmp_path: Path) -> None:
     def reason(path: Path, **options: int) -> str:
         with pytest.raises(ParseError) as caught:
-            comms.read_times(path, **options)
+            comms_times.read_times(path, **options)
         return str(caught.value)
 
     link, pipe = tmp_path / "link", tmp_path / "pipe"

@@ -9,8 +9,12 @@ import parser_cases as cases
 import pytest
 
 from seatrial.benchmarks import (
-    hpcc,
-    hpl,
+    hpcc_output as hpcc,
+)
+from seatrial.benchmarks import (
+    hpl_output as hpl,
+)
+from seatrial.benchmarks import (
     imb,
     mpbench,
     netpipe,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from job_support import APPLICATION, harbour, rendered, run_stubbed, surroundings
 
-from seatrial.benchmarks.hpldat import grid
+from seatrial.benchmarks.hpl_input import grid
 from seatrial.job import hpl
 from seatrial.site.model import Nodes
 

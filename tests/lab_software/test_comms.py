@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seatrial.benchmarks import comms
+from seatrial.benchmarks import comms, comms_times
 from seatrial.stack.files import sha256
 from seatrial_lab.software import build, describe
 from seatrial_lab.software.packages import RELEASES
@@ -62,7 +62,7 @@ def run(real_stack, tmp_path):
 def test_table_and_file_agree(run, tmp_path):
     done = run("-u", 200_000, "-p", 2, "-r", 11, "-w", 3, "-o", "times.raw")
     assert done.returncode == 0, done.stderr
-    table, times = comms.parse(done.stdout), comms.read_times(tmp_path / "times.raw")
+    table, times = comms.parse(done.stdout), comms_times.read_times(tmp_path / "times.raw")
     assert times.sizes.tolist() == comms.schedule(1, 200_000, 2)
     assert times.ns.shape == (12, 2, 4, 11)
     assert times.warmup == table.facts["warmup"] == 3

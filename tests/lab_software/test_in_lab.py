@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from seatrial.benchmarks.hpldat import render
+from seatrial.benchmarks.hpl_input import render
 from seatrial_lab.common.spec import LabSpec
 from seatrial_lab.native.engine import Lab
 

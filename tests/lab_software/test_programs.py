@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.benchmarks.hpldat import render
+from seatrial.benchmarks.hpl_input import render
 from seatrial_lab.software import provision
 
 pytestmark = pytest.mark.stack

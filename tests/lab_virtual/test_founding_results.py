@@ -12,9 +12,10 @@ import pytest
 from published import Outcome, compare, load_published
 from virtual_support import Silent
 
+from seatrial.plan.resolve import plan_trial
+from seatrial.plan.selection import Selection
 from seatrial.results.record import Results
 from seatrial.site.load import load_site, site_file
-from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
 from seatrial_lab.virtual.engine import VirtualLab
 from seatrial_lab.virtual.machine import VirtualMachine
@@ -45,7 +46,7 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Results]]:
         lab.up()
         lab.add_bind(folder)
         yield [
-            run_trial(file, selection, VirtualMachine(lab), Silent(), folder)
+            run_trial(plan_trial(file, selection), file, VirtualMachine(lab), Silent(), folder)
             for selection in SELECTIONS
         ]
     finally:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from virtual_support import SITE, Silent, write_site
 
+from seatrial.plan.resolve import plan_trial
+from seatrial.plan.selection import Selection
 from seatrial.results.record import Results
 from seatrial.site.load import load_site
-from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
 from seatrial_lab.virtual.engine import VirtualLab
 from seatrial_lab.virtual.machine import VirtualMachine
@@ -27,7 +28,7 @@ def tried(lab: VirtualLab, file: Path, trials: Path) -> Results:
     trials.mkdir()
     lab.add_bind(trials)
     selection = Selection(("netpipe",), profiles=PROFILES)
-    results = run_trial(file, selection, VirtualMachine(lab), Silent(), trials)
+    results = run_trial(plan_trial(file, selection), file, VirtualMachine(lab), Silent(), trials)
     assert [run.reason for run in results.runs if run.outcome != "ran"] == []
     return results
 

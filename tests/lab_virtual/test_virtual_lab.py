@@ -11,7 +11,8 @@ import pytest
 from virtual_support import Silent, write_site
 
 from seatrial.base.errors import LabError
-from seatrial.trial.plan import Selection
+from seatrial.plan.resolve import plan_trial
+from seatrial.plan.selection import Selection
 from seatrial.trial.run import run_trial
 from seatrial_lab.adapter import attach, end, is_virtual
 from seatrial_lab.virtual.engine import VirtualLab
@@ -134,7 +135,11 @@ def test_interrupt_moderation_sets_the_latency_and_figures_repeat(
     found = []
     for _ in range(2):
         results = run_trial(
-            file, Selection(("netpipe",), profiles=("igb-*",)), machine, Silent(), where
+            plan_trial(file, Selection(("netpipe",), profiles=("igb-*",))),
+            file,
+            machine,
+            Silent(),
+            where,
         )
         assert [run.reason for run in results.runs if run.outcome != "ran"] == []
         found.append(

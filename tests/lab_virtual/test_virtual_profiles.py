@@ -9,9 +9,10 @@ from collections.abc import Iterator
 import pytest
 from virtual_support import Silent, write_site
 
+from seatrial.plan.resolve import plan_trial
+from seatrial.plan.selection import Selection
 from seatrial.results.record import Run
 from seatrial.site.load import load_site
-from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
 from seatrial_lab.virtual.engine import VirtualLab
 from seatrial_lab.virtual.machine import VirtualMachine
@@ -110,7 +111,13 @@ def trial(
         lab.add_bind(where)
         before = state(lab)
         profiles = ("bonded", "alone", "function-*", "parameters")
-        found = run_trial(file, Selection(profiles=profiles), VirtualMachine(lab), Silent(), where)
+        found = run_trial(
+            plan_trial(file, Selection(profiles=profiles)),
+            file,
+            VirtualMachine(lab),
+            Silent(),
+            where,
+        )
         yield lab, found.runs, before
     finally:
         lab.down()

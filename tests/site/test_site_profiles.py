@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from site_support import site_with, text_with
 
-from seatrial.checks.configuration import partition_name, settings
+from seatrial.checks.configuration import settings
 from seatrial.site.load import load_site
 from seatrial.site.profiles import carrying
 
@@ -36,4 +36,4 @@ def test_an_mpi_is_tied_to_the_bond_and_elsewhere_to_the_interface(tmp_path) -> 
         for one in settings(file)["environments"]
         if one["name"] == "openmpi-tcp"
     }
-    assert tied == {("*",): "eth1", (f"pier:{partition_name('compute', 'pair')}",): "bond7"}
+    assert tied == {("*",): "eth1", ("pier:compute_pair",): "bond7"}

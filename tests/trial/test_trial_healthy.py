@@ -17,10 +17,11 @@ from trial_support import MPI, SMALL, Silent, make_site, run_of
 from seatrial.base.errors import EXIT_ACCEPTED, EXIT_INCOMPLETE, EXIT_REJECTED
 from seatrial.base.paths import CHECKOUT
 from seatrial.cli.trial import VERDICT_CODES, baseline, judge_again, report
+from seatrial.plan.resolve import plan_trial
+from seatrial.plan.selection import Selection
 from seatrial.results.record import RESULTS_FILE, read_results, write_results
 from seatrial.results.requirements import load_requirements
 from seatrial.stack import load_stack
-from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
 from seatrial_lab.adapter import LabMachine
 
@@ -49,7 +50,7 @@ def sound(trial_lab, workplace):
     file = make_site(workplace / "sound", benchmarks, REQUIREMENTS)
 
     trials = workplace / "sound-trials"
-    return run_trial(file, Selection(), LabMachine(trial_lab), Silent(), trials)
+    return run_trial(plan_trial(file, Selection()), file, LabMachine(trial_lab), Silent(), trials)
 
 
 def test_healthy_lab_is_accepted(sound):

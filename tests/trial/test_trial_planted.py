@@ -8,8 +8,9 @@ import signal
 import pytest
 from trial_support import SMALL, Resuming, Silent, make_site, run_of
 
+from seatrial.plan.resolve import plan_trial
+from seatrial.plan.selection import Selection
 from seatrial.results.record import read_results
-from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
 from seatrial_lab.adapter import LabMachine
 from seatrial_lab.native import faults
@@ -86,7 +87,9 @@ def test_a_broken_bound_is_confirmed_or_not(place, trial_lab, workplace, lasts):
     told = Silent() if lasts else Mending(trial_lab)
     faults.slow_link(trial_lab, "n1", "100mbit")
     try:
-        results = run_trial(file, Selection(), LabMachine(trial_lab), told, place / "trials")
+        results = run_trial(
+            plan_trial(file, Selection()), file, LabMachine(trial_lab), told, place / "trials"
+        )
     finally:
         faults.clear(trial_lab)
     runs = [run for run in results.runs if run.case.check == "tcp_stream"]
@@ -120,7 +123,9 @@ def test_what_breaks_a_bound_is_run_again_on_its_nodes(place, trial_lab, workpla
     faults.slow_link(trial_lab, "n3", "100mbit")
     try:
         with Resuming(trial_lab, "n[1-2]") as told:
-            results = run_trial(file, Selection(), LabMachine(trial_lab), told, place / "trials")
+            results = run_trial(
+                plan_trial(file, Selection()), file, LabMachine(trial_lab), told, place / "trials"
+            )
     finally:
         faults.clear(trial_lab)
     assert [run.job.nodes for run in results.runs] == [["n3", "n4"]] * 2
@@ -143,7 +148,9 @@ def test_interrupted_while_a_bound_is_confirmed(place, trial_lab, workplace):
     told = Interrupting()
     faults.slow_link(trial_lab, "n1", "100mbit")
     try:
-        results = run_trial(file, Selection(), LabMachine(trial_lab), told, place / "trials")
+        results = run_trial(
+            plan_trial(file, Selection()), file, LabMachine(trial_lab), told, place / "trials"
+        )
     finally:
         faults.clear(trial_lab)
     assert [(run.repeat, run.outcome) for run in results.runs] == [(0, "ran")]

@@ -31,11 +31,13 @@ from trial_support import (
 )
 
 from seatrial.base.paths import CHECKOUT
+from seatrial.plan.resolve import plan_trial, resolve
+from seatrial.plan.selection import Selection
 from seatrial.results.record import read_results
 from seatrial.site.load import load_site
+from seatrial.stack import load_stack
 from seatrial.trial import allocation
 from seatrial.trial.allocation import Allocation
-from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
 from seatrial_lab.adapter import LabMachine, lab_spec
 from seatrial_lab.native import faults
@@ -96,7 +98,9 @@ def attempt(lab, workplace):
     def run(file, trials=None, **selection):
         lab.add_bind(workplace)
         where = trials or workplace / f"{file.parent.name}-trials"
-        results = run_trial(file, Selection(**selection), LabMachine(lab), Silent(), where)
+        results = run_trial(
+            plan_trial(file, Selection(**selection)), file, LabMachine(lab), Silent(), where
+        )
         assert all_jobs(lab) == []  # at once: the trial itself has waited
         assert in_force(lab) == {}
         return results
@@ -147,7 +151,7 @@ def axis(lab, workplace, site_of):
     lab.add_bind(workplace)
     before = nic_state(lab)
     trials = workplace / "axis-trials"
-    results = run_trial(file, Selection(), LabMachine(lab), Silent(), trials)
+    results = run_trial(plan_trial(file, Selection()), file, LabMachine(lab), Silent(), trials)
     assert all_jobs(lab) == []
     return results, before, nic_state(lab)
 
@@ -172,7 +176,7 @@ def test_what_breaks_a_bound_is_run_again_on_its_nodes(lab, workplace, site_of):
     lab.add_bind(workplace)
     trials = workplace / "again-trials"
     with Resuming(lab, "n[1-2]") as told:
-        results = run_trial(file, Selection(), LabMachine(lab), told, trials)
+        results = run_trial(plan_trial(file, Selection()), file, LabMachine(lab), told, trials)
     assert all_jobs(lab) == []
     assert in_force(lab) == {}
     assert [(run.repeat, run.outcome) for run in results.runs] == [(0, "ran"), (1, "ran")]
@@ -370,7 +374,9 @@ def test_node_that_dies_in_a_held_job(attempt, site_of, lab, place, monkeypatch)
     try:
         with meanwhile(kill):
             lab.add_bind(file.parent.parent)
-            results = run_trial(file, Selection(), LabMachine(lab), Silent(), place / "trials")
+            results = run_trial(
+                plan_trial(file, Selection()), file, LabMachine(lab), Silent(), place / "trials"
+            )
         assert all_jobs(lab) == []
     finally:
         faults.clear(lab)
@@ -401,7 +407,9 @@ def test_trial_that_is_stopped(site_of, lab, workplace, how, place, monkeypatch)
             os.kill(os.getpid(), signal.SIGINT)
 
     with meanwhile(stop):
-        results = run_trial(file, Selection(), LabMachine(lab), Silent(), place / "trials")
+        results = run_trial(
+            plan_trial(file, Selection()), file, LabMachine(lab), Silent(), place / "trials"
+        )
     assert all_jobs(lab) == []
     assert in_force(lab) == {}
     word = "interrupted by Ctrl-C" if how == "signal" else "its limit of 14 s"
@@ -430,7 +438,9 @@ def test_interrupted_while_waiting(site_of, lab, workplace, place):
 
     try:
         with meanwhile(stop):
-            results = run_trial(file, Selection(), LabMachine(lab), Silent(), place / "trials")
+            results = run_trial(
+                plan_trial(file, Selection()), file, LabMachine(lab), Silent(), place / "trials"
+            )
         assert [job.split()[0] for job in all_jobs(lab)] == [other]
     finally:
         lab.run(["scancel", other], user="root")
@@ -445,7 +455,9 @@ def test_killed_trial_loses_its_nodes(site_of, lab, place, monkeypatch):
     monkeypatch.setattr(allocation, "LEASE_S", 3)
     site = load_site(site_of("killed", {"tcp_stream": SMALL["tcp_stream"]}))
     lab.add_bind(place)
-    own = Allocation(site, LabMachine(lab), "jumbo", 2, place / "allocations")
+    own = Allocation(
+        resolve(site, load_stack()), LabMachine(lab), "jumbo", 2, place / "allocations"
+    )
     own.submit(600)
     until(lambda: own.look().state == "RUNNING", 20, "the job")
     for _ in range(5):  # renewed, it stays

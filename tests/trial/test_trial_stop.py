@@ -10,6 +10,8 @@ import time
 import pytest
 from trial_support import Silent, make_site
 
+from plan_support import bare_stack
+from seatrial.plan.resolve import resolve
 from seatrial.results.record import Case
 from seatrial.site.load import load_site
 from seatrial.trial import reframe_run as runner
@@ -34,13 +36,21 @@ def reframe(tmp_path, monkeypatch):
     def call(script, signals=(), limit=600):
         site = load_site(make_site(tmp_path / f"s{limit}", {"tcp_stream": {}}, time_limit_s=600))
         site.trial.time_limit_s = limit
+        plan = resolve(site, bare_stack())
         monkeypatch.setattr(runner, "reframe_command", lambda *_: [sys.executable, "-c", script])
         told, noted = Silent(), []
         if signals:
             threading.Timer(0.4, lambda: noted.extend(signals)).start()
         case = Case(check="tcp_stream", transport="tcp", nodes=2)
         session = Session(
-            site, tmp_path, tmp_path, ThisMachine(), told, [case], noted, time.monotonic() + limit
+            plan,
+            tmp_path,
+            tmp_path / "settings.py",
+            ThisMachine(),
+            told,
+            [case],
+            noted,
+            time.monotonic() + limit,
         )
         assert report_file(session) == REPORT
         return run_reframe(session), told.told

@@ -14,6 +14,12 @@ class Fault(NamedTuple):
     correction: str
 
 
+def matching(patterns: Iterable[str], names: Iterable[str]) -> list[str]:
+    """The names that one of the glob patterns matches, in their own order."""
+    wanted = list(patterns)
+    return [name for name in names if any(fnmatchcase(name, pattern) for pattern in wanted)]
+
+
 def suggest(word: str, known: Iterable[str]) -> str:
     """A correction for a name that is not among ``known``."""
     names = sorted(known)

@@ -1,28 +1,23 @@
-"""``comms``, this project's program of the ParkBench comms1 kind: its table and its file of times.
+"""``comms``, this project's program of the ParkBench comms1 kind: the times of single MPI calls.
 
-The table goes to standard output, the times of all calls to the file of ``-o``. What is measured
-and the format of the file stand at the head of ``comms.c``, in the Spack recipe ``comms``. Both
-end in a CRC-32, so no damage goes unseen. The file comes from a user's job: whatever it holds,
-:func:`read_times` gives the times or raises ParseError, and reads no more than its limit.
-
-Not here: models of the times.
+It prints a table, which this module reads, and writes the times of all calls to the file of
+``-o``, which ``comms_times`` reads. What is measured and both formats stand at the head of
+``comms.c``, in the Spack recipe ``comms``. Not here: models of the times.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import re
-import stat
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from pydantic import Field
 
+from seatrial.base.fields import Size
+from seatrial.base.suggest import Fault
+from seatrial.benchmarks.benchmark import Benchmark, Job, Settings, SiteFacts, Step, output
 from seatrial.benchmarks.parsing import (
     Parsed,
     ParseError,
@@ -46,8 +41,6 @@ MESSAGES = 5
 LARGEST = 2**30
 MOST_PER_DECADE = 100
 MOST_REPETITIONS = 100_000
-FILE_LIMIT = 256 * 2**20  # bytes
-LONGEST_NS = 86_400 * 10**9  # no job waits a day for one call
 
 _TITLE = re.compile(r"# comms (\d+\.\d+): times of MPI_Send, MPI_Isend and MPI_Recv between .*")
 _MPI = re.compile(r"# MPI: (.*)")
@@ -64,44 +57,42 @@ _HEADING += "ready 0 ready 1"
 _CRC = re.compile(r"# crc32 ([0-9a-f]{8})")
 _COLUMNS = 4 + RANKS * len(CALLS)
 
-_MAGIC = b"COMMSRAW"
-_ORDER = 0x01020304
+
+class CommsSettings(Settings):
+    """Times of MPI_Send, MPI_Isend and MPI_Recv between two ranks, over the message size."""
+
+    min_bytes: Size = Field(default=1, description="smallest message")
+    max_bytes: Size = Field(default=10_000_000, description="largest message")
+    sizes_per_decade: int = Field(default=6, ge=1, le=MOST_PER_DECADE)
+    repetitions: int = Field(default=200, ge=1, le=MOST_REPETITIONS, description="of each size")
+    warmup: int = Field(
+        default=10, ge=1, le=MOST_REPETITIONS, description="repetitions that are not counted"
+    )
 
 
-def _header(order: str) -> np.dtype:
-    """``struct header`` of comms.c in a byte order, ``<`` or ``>``."""
-    whole_numbers = ["byte_order", "version", "bytes", "sizes", "repetitions", "warmup"]
-    whole_numbers += ["smallest", "largest", "per_decade", "ranks", "calls", "zero"]
-    fields: list[Any] = [("magic", "S8"), *((name, f"{order}u4") for name in whole_numbers)]
-    fields += [("resolution_ns", f"{order}f8"), ("step_ns", f"{order}f8", (RANKS,))]
-    return np.dtype([*fields, ("cost_ns", f"{order}f8", (RANKS,)), ("clock", "V32")])
+class Comms(Benchmark[CommsSettings]):
+    name = "comms"
+    Settings = CommsSettings
+    program = "comms"
 
+    def problems(self, site: SiteFacts) -> Iterator[Fault]:
+        smallest, largest = int(self.settings.min_bytes), int(self.settings.max_bytes)
+        if not 1 <= largest <= LARGEST:
+            yield Fault("max_bytes", f"{largest} B is not a size of comms", f"1 to {LARGEST} B")
+        elif not 1 <= smallest <= largest:
+            yield Fault("min_bytes", f"{smallest} B is not a size of comms", f"1 to {largest} B")
 
-@dataclass(frozen=True)
-class Times:
-    """Every time of a run.
+    def steps(self, job: Job) -> list[Step]:
+        settings = self.settings
+        options = [
+            "-l", str(settings.min_bytes), "-u", str(settings.max_bytes),
+            "-p", str(settings.sizes_per_decade), "-r", str(settings.repetitions),
+            "-w", str(settings.warmup), "-o", "comms.times",
+        ]  # fmt: skip
+        return [Step("comms", [*job.program("comms"), *options], nodes=2)]
 
-    ``sizes``: message sizes in bytes, ascending, of shape (S,). ``ns``: times in nanoseconds of
-    shape (S, 2, 4, R): size, rank, call as in ``CALLS``, repetition. ``resolution_ns`` is what
-    the system says of the clock; ``step_ns`` is the smallest difference of two readings in a row
-    and ``cost_ns`` the time of one reading, each by rank.
-    """
-
-    sizes: NDArray[np.int64]
-    ns: NDArray[np.int64]
-    warmup: int
-    clock: str
-    resolution_ns: float
-    step_ns: tuple[float, float]
-    cost_ns: tuple[float, float]
-
-    def us(self, call: str, rank: int) -> NDArray[np.float64]:
-        """Times of one of ``CALLS`` on a rank in microseconds, of shape (S, R)."""
-        return self.ns[:, rank, CALLS.index(call)] / 1e3
-
-    def round_trip_us(self, rank: int) -> NDArray[np.float64]:
-        """Of shape (S, R): an MPI_Send and the MPI_Recv that followed it at once."""
-        return (self.ns[:, rank, 0] + self.ns[:, rank, 1]) / 1e3
+    def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
+        return parse(output(step, folder))
 
 
 def schedule(smallest: int, largest: int, per_decade: int) -> list[int]:
@@ -255,96 +246,3 @@ def _row(line: str, due: int, number: int) -> list[float]:
     rate = quotient(2.0 * due, spread_of(words[2]))
     agree(words[1], rate, number, "MB/s", "bytes and round trip")
     return found
-
-
-def read_times(path: Path, limit: int = FILE_LIMIT) -> Times:
-    """Read the file of ``-o``, of either byte order; at most ``limit`` bytes of it.
-
-    Raises ParseError, which names the file, where it cannot be read, is no regular file, is
-    larger than ``limit`` or is not what a whole run writes.
-    """
-    try:
-        # A link could lead out of the job's folder, and the opening of a pipe could wait for ever.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise ParseError(f"{path}: expected a regular file")
-            if status.st_size > limit:
-                raise ParseError(
-                    f"{path}: expected at most {limit} bytes, found {status.st_size}: "
-                    "use fewer repetitions (-r) or sizes (-p)"
-                )
-            with os.fdopen(descriptor, "rb", closefd=False) as stream:
-                data = stream.read(status.st_size)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise ParseError(f"{path}: {error.strerror}") from None
-    return _times(data, path)
-
-
-def _times(data: bytes, path: Path) -> Times:
-    def wrong(field: str, at: int, expected: object, found: object) -> ParseError:
-        return ParseError(f"{path}: {field} (byte {at}): expected {expected}, found {found}")
-
-    size_of_header = _header("<").itemsize
-    if len(data) < size_of_header + 4:
-        raise ParseError(f"{path}: expected a header of {size_of_header} bytes: the file is cut")
-    if data[:8] != _MAGIC:
-        raise wrong("magic", 0, _MAGIC, data[:8])
-    order = next((o for o in "<>" if np.frombuffer(data, f"{o}u4", 1, 8)[0] == _ORDER), None)
-    if order is None:
-        raise wrong("byte_order", 8, f"{_ORDER:#x} in either order", data[8:12])
-    kind = _header(order)
-    header = np.frombuffer(data, kind, 1)[0]
-
-    def field(name: str, good: Callable[[Any], bool], expected: object) -> Any:
-        found = header[name].tolist()
-        if not good(found):
-            assert kind.fields is not None
-            raise wrong(name, kind.fields[name][1], expected, found)
-        return found
-
-    fixed = {"version": 1, "bytes": size_of_header, "ranks": RANKS, "calls": len(CALLS), "zero": 0}
-    for name, value in fixed.items():
-        field(name, value.__eq__, value)
-    largest = field("largest", lambda n: 1 <= n <= LARGEST, f"1 to {LARGEST}")
-    smallest = field("smallest", lambda n: 1 <= n <= largest, f"1 to {largest}")
-    density = field("per_decade", lambda n: 1 <= n <= MOST_PER_DECADE, f"1 to {MOST_PER_DECADE}")
-    most = MOST_REPETITIONS
-    repetitions = field("repetitions", lambda n: 1 <= n <= most, f"1 to {most}")
-    warmup = field("warmup", lambda n: 1 <= n <= most, f"1 to {most}")
-    due = np.array(schedule(smallest, largest, density), dtype=np.int64)
-    field("sizes", lambda found: found == len(due), len(due))
-    shape = (len(due), RANKS, len(CALLS), repetitions)
-    start = size_of_header + 8 * len(due)
-    end = start + 8 * math.prod(shape)
-    if len(data) != end + 4:
-        raise ParseError(f"{path}: expected {end + 4} bytes, found {len(data)}: the file is cut")
-    stored = int(np.frombuffer(data, f"{order}u4", 1, end)[0])
-    if zlib.crc32(data[:end]) != stored:
-        raise wrong("checksum", end, f"{zlib.crc32(data[:end]):08x}", f"{stored:08x}")
-    sizes = np.frombuffer(data, f"{order}u8", len(due), size_of_header)
-    if not np.array_equal(sizes, due):
-        raise wrong("sizes", size_of_header, due.tolist(), sizes.tolist())
-    ns = np.frombuffer(data, f"{order}u8", math.prod(shape), start)
-    if ns.max() > LONGEST_NS:
-        at = int(ns.argmax())
-        raise wrong("a time", start + 8 * at, f"at most {LONGEST_NS} ns", int(ns[at]))
-    positive = "a time above zero"
-    return Times(
-        sizes=due,
-        ns=ns.astype(np.int64).reshape(shape),
-        warmup=warmup,
-        clock=field("clock", _is_name, "a name").rstrip(b"\0").decode("ascii"),
-        resolution_ns=field("resolution_ns", lambda t: math.isfinite(t) and t > 0, positive),
-        step_ns=tuple(field("step_ns", lambda t: np.isfinite(t).all() and min(t) > 0, positive)),
-        cost_ns=tuple(
-            field("cost_ns", lambda t: np.isfinite(t).all() and min(t) >= 0, "no negative time")
-        ),
-    )
-
-
-def _is_name(text: bytes) -> bool:
-    return re.fullmatch(rb"[A-Z_]{1,31}\0+", text) is not None

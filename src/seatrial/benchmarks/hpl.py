@@ -1,112 +1,162 @@
-"""High-Performance Linpack: the output of ``xhpl`` (HPL 2.x, stdout or HPL.out).
+"""HPL, and the same ranks' DGEMM in the same job, with each BLAS library.
 
-Not HPCC's file, which ``hpcc`` reads; both share the arithmetic here. Format:
-``HPL_pdtest.c`` and ``HPL_pdinfo.c``.
+HPL and DGEMM are of hpcc; where the stack has ``xhpl``, HPL is of that, and DGEMM of hpcc's run
+before it. The input is ``hpl_input``'s, the outputs are read by ``hpl_output`` and ``hpcc_output``.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
 
-from seatrial.benchmarks.parsing import (
-    Parsed,
-    ParseError,
-    agree,
-    figure,
-    higher,
-    quotient,
-    spread_of,
-    whole,
+from pydantic import Field
+
+from seatrial.base.fields import Name
+from seatrial.benchmarks import hpcc_output, hpl_output
+from seatrial.benchmarks.benchmark import (
+    Benchmark,
+    Job,
+    Programs,
+    Settings,
+    Step,
+    node_files,
+    output,
 )
+from seatrial.benchmarks.hpl_input import grid, render
+from seatrial.benchmarks.parsing import Parsed, ParseError, higher
 
-RESULT = re.compile(
-    r"(W[RC]\d\w\w\d\w\d)\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s+(\S+)\s+(\S+)\s*", re.ASCII
-)
-_RESIDUAL = re.compile(r"\|\|Ax-b\|\|_oo/\(.*\)\s*=\s*(\S+) \.\.\.\.\.\. (\w+)\s*", re.ASCII)
-_FINISHED = re.compile(r"Finished\s+(\d+) tests with the following results:\s*", re.ASCII)
-_PASSED = re.compile(r"\s*(\d+) tests completed and passed residual checks,\s*", re.ASCII)
-_VERSION = re.compile(r"HPLinpack (\S+)\s+--")
+#: what a mapped file that implements BLAS is called
+BLAS_FILES = (
+    "libblas.so", "libopenblas", "libblis", "libatlas", "libtatlas", "libsatlas", "libacml",
+)  # fmt: skip
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS")
 
 
-def parse(text: str) -> Parsed:
-    """Read a whole run of one or more problems.
+class HPLSettings(Settings):
+    blas: list[Name] = ["atlas", "blis", "openblas"]
+    size: int = Field(default=1000, ge=64, description="order N of the matrix")
+    block: int = Field(default=64, ge=1, description="block size NB")
+    ranks_per_node: int = Field(default=1, ge=1)
+    threads_per_rank: int = Field(default=1, ge=1)
 
-    Metric: ``hpl_GFLOPS``, the best of the problems, each of which must have PASSED its
-    residual check. Facts: N, NB, P, Q of the best, residual, tests, version.
-    ``moved_bytes`` sums :func:`moved` over the problems.
 
-    Raises ParseError, also where a residual failed or was not checked.
-    """
-    lines = text.splitlines()
-    version = next((m[1] for line in lines if (m := _VERSION.match(line))), None)
-    if version is None:
-        raise ParseError("expected the heading 'HPLinpack'")
-    runs: list[tuple[float, dict[str, int], str]] = []
-    residuals: list[float] = []
-    finished: int | None = None
-    ended, passed = False, None
-    for number, line in enumerate(lines, 1):
-        if match := RESULT.fullmatch(line):
-            if len(residuals) != len(runs):
-                raise ParseError("expected the residual check of the problem before", number)
-            keys = ("N", "NB", "P", "Q")
-            size = {key: whole(match[i], number, key) for i, key in enumerate(keys, 2)}
-            figure(match[6], number, "Time", zero=True)
-            rate = figure(match[7], number, "Gflops")
-            work = quotient(flops(size["N"]) / 1e9, spread_of(match[6]))
-            agree(match[7], work, number, "Gflops", "N and Time")
-            runs.append((rate, size, match[1]))
-        elif match := _RESIDUAL.fullmatch(line):
-            residuals.append(figure(match[1], number, "the residual", zero=True))
-            if match[2] != "PASSED":
-                raise ParseError(f"the residual check says {match[2]}: the result is wrong", number)
-        elif re.match(r"W[RC]\d|\|\|Ax-b\|\|_oo/\(eps", line) or "FAILED" in line:
-            raise ParseError(f"expected a result or its residual check, found {line!r}", number)
-        elif match := _FINISHED.fullmatch(line):
-            finished = whole(match[1], number, "tests")
-        elif match := _PASSED.fullmatch(line):
-            passed = whole(match[1], number, "tests passed")
-        elif line.strip() == "End of Tests.":
-            ended = True
-    if not ended:
-        raise ParseError("expected 'End of Tests.': the output was cut off", len(lines))
-    if not runs:
-        raise ParseError("expected at least one result")
-    if not len(runs) == len(residuals) == finished == passed:
-        raise ParseError(
-            f"{finished} tests finished and {passed} passed, but {len(runs)} results and "
-            f"{len(residuals)} residual checks were found"
+class HPL(Benchmark[HPLSettings]):
+    name = "hpl"
+    Settings = HPLSettings
+
+    def variants(self) -> list[str]:
+        return list(self.settings.blas)
+
+    def has_program(self, variant: str, programs: Programs, blas: Collection[str]) -> bool:
+        return variant in blas and commands(programs, variant) is not None
+
+    def lacks_library(self, variant: str, blas: Collection[str]) -> bool:
+        return bool(blas) and variant not in blas
+
+    def steps(self, job: Job) -> list[Step]:
+        variants = self.available(job.transport, job.programs, job.blas)
+        return [step for blas in variants for step in self._steps_with(blas, job)]
+
+    def _steps_with(self, blas: str, job: Job) -> list[Step]:
+        programs = commands(job.programs, blas)
+        assert programs is not None  # ``has_program``
+        if "xhpl" not in programs:
+            return [self._step(f"hpl-{blas}", "hpccinf.txt", programs["hpcc"], blas, job)]
+        dgemm = ["/usr/bin/env", "HPCC_TESTS=SingleDGEMM,StarDGEMM", *programs["hpcc"]]
+        return [
+            self._step(f"dgemm-{blas}", "hpccinf.txt", dgemm, blas, job),
+            self._step(f"hpl-{blas}", "HPL.dat", programs["xhpl"], blas, job),
+        ]
+
+    def _step(self, name: str, file: str, program: list[str], blas: str, job: Job) -> Step:
+        """A run in a folder of its own, with its input file in it."""
+        settings = self.settings
+        ranks = job.nodes * settings.ranks_per_node
+        parameters = render(settings.size, settings.block, *grid(ranks))
+        env = dict.fromkeys(THREADS, str(settings.threads_per_rank))
+        if program == job.programs.get("hpcc"):  # the one that is linked with any libblas.so.3
+            path = job.env.get("LD_LIBRARY_PATH", "")
+            env["LD_LIBRARY_PATH"] = f"{job.blas[blas]}:{path}".rstrip(":")
+        command = 'cd "$1" && shift && exec "$@"'
+        return Step(
+            name,
+            ["/bin/sh", "-c", command, "sh", name, *program],
+            variant=blas,
+            tasks_per_node=settings.ranks_per_node,
+            env=env,
+            maps="blas,blis",
+            proves_path=not name.startswith("dgemm") and job.nodes > 1,
+            setup=[f"mkdir -p {name}", f"cat >{name}/{file} <<'EOF'\n{parameters}EOF"],
         )
-    best, size, variant = max(runs, key=lambda run: run[0])
-    return Parsed(
-        metrics=[higher("hpl_GFLOPS", best, "GFLOPS")],
-        facts={
-            **size,
-            "variant": variant,
-            "tests": len(runs),
-            "residual": max(residuals),
-            "residual_check": "PASSED",
-            "version": version,
-        },
-        moved_bytes=sum(moved(**run[1]) for run in runs),
+
+    def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
+        parsed = self._figures(step, folder)
+        if step.name.startswith("dgemm"):
+            return parsed  # HPL's figures say which library it used
+        wanted = job.blas[step.variant]
+        loaded = mapped_blas(folder, (f"dgemm-{step.variant}", f"hpl-{step.variant}"))
+        matches = []
+        for node, files in loaded.items():
+            # 1 where every BLAS that the node's rank had mapped is the case's own, else 0
+            match = bool(files) and all(is_below(file, wanted) for file in files)
+            metric = higher("blas_as_declared", float(match), "of 1")
+            matches.append(metric.model_copy(update={"location": node}))
+        facts = {"BLAS mapped": loaded, "BLAS wanted": wanted}
+        return replace(parsed, metrics=[*parsed.metrics, *matches], facts={**parsed.facts, **facts})
+
+    def _figures(self, step: Step, folder: Path) -> Parsed:
+        if "HPL.dat" in " ".join(step.setup):
+            dgemm = _summary(f"dgemm-{step.variant}", folder, hpcc_output.parse_dgemm)
+            return percent_of_dgemm(hpl_output.parse(output(step, folder)), dgemm)
+        dgemm_only = step.name.startswith("dgemm")
+        parser = hpcc_output.parse_dgemm if dgemm_only else hpcc_output.parse
+        return _summary(step.name, folder, parser)
+
+
+def commands(programs: Programs, blas: str) -> dict[str, list[str]] | None:
+    """The commands of HPL with a BLAS library, or None.
+
+    ``hpcc`` alone does HPL and DGEMM. With ``xhpl``, that is HPL, and hpcc is only for DGEMM.
+    The distribution's stack has one hpcc that any BLAS is put under, Spack's has one per BLAS.
+    """
+    if f"xhpl.{blas}" in programs and f"hpcc.{blas}" in programs:
+        return {kind: list(programs[f"{kind}.{blas}"]) for kind in ("xhpl", "hpcc")}
+    if f"hpcc.{blas}" in programs:
+        return {"hpcc": list(programs[f"hpcc.{blas}"])}
+    return {"hpcc": list(programs["hpcc"])} if "hpcc" in programs else None
+
+
+def percent_of_dgemm(parsed: Parsed, dgemm: Parsed) -> Parsed:
+    """HPL's figures with ``hpl_percent_of_dgemm``: of what all ranks' DGEMM did in the same job."""
+    ranks = parsed.facts["P"] * parsed.facts["Q"]
+    share = 100 * parsed.value("hpl_GFLOPS") / (ranks * dgemm.value("dgemm_GFLOPS"))
+    metric = higher("hpl_percent_of_dgemm", share, "percent")
+    return replace(parsed, metrics=[*parsed.metrics, metric])
+
+
+def mapped_blas(folder: Path, steps: tuple[str, ...]) -> dict[str, list[str]]:
+    """Node -> the files that implement BLAS which its ranks had mapped in the steps."""
+    loaded: dict[str, list[str]] = {}
+    for name in steps:
+        for note in node_files(folder, name):
+            files = loaded.setdefault(note["after"]["node"], [])
+            blas = [file for file in note["mapped"] if Path(file).name.startswith(BLAS_FILES)]
+            files += [file for file in blas if file not in files]
+    return loaded
+
+
+def is_below(library: str, folder: str) -> bool:
+    """Whether a file is below a folder, or one that the folder has a link to."""
+    file, top = Path(library).resolve(), Path(folder)
+    return file.is_relative_to(top.resolve()) or any(
+        one.resolve() == file for one in top.glob("lib*.so*")
     )
 
 
-def flops(order: int) -> float:
-    """Operations of a solve of that order: 2/3 N^3 + 3/2 N^2 (``HPL_pdtest.c``)."""
-    return 2 / 3 * order**3 + 3 / 2 * order**2
-
-
-def moved(N: int, NB: int, P: int, Q: int) -> int:
-    """Least bytes (rx + tx) of a node in a solve of order N in blocks of NB on a P x Q grid.
-
-    The factor L has N^2/2 elements of 8 B. A process row holds 1/P of it, and each of
-    its Q processes needs all of that: it receives what it does not own and sends at
-    least once what it does, together 4 N^2 / P. In the same way a process column must
-    share 4 N^2 / Q of U. A node that holds only some of the processes splits a row
-    (if Q > 1) or a column (if P > 1) of the grid. The last panel needs no broadcast,
-    hence N - NB. Pivoting, PTRANS and the rest of HPCC come on top.
-    """
-    volume = 4 * max(N - NB, 0) ** 2
-    shares = ([volume // P] if Q > 1 else []) + ([volume // Q] if P > 1 else [])
-    return min(shares, default=0)
+def _summary(step: str, folder: Path, parser: Callable[[str], Parsed]) -> Parsed:
+    try:
+        text = (folder / step / "hpccoutf.txt").read_text(errors="replace")
+    except FileNotFoundError:
+        raise ParseError("hpcc wrote no hpccoutf.txt") from None
+    return parser(text)

@@ -14,10 +14,23 @@ length"; reductions leave out what is no multiple of a float.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
 
+from pydantic import Field
+
+from seatrial.base.fields import Size
+from seatrial.benchmarks.benchmark import (
+    Benchmark,
+    Job,
+    Settings,
+    Step,
+    output,
+)
 from seatrial.benchmarks.parsing import (
     Parsed,
     ParseError,
@@ -64,6 +77,40 @@ class _Table:
     @property
     def sizes(self) -> list[int]:
         return [row[0] for row in self.rows]
+
+
+class IMBSettings(Settings):
+    benchmarks: list[
+        Literal[
+            "PingPong", "PingPing", "Sendrecv", "Exchange", "Allreduce", "Alltoall", "Bcast",
+            "Barrier",
+        ]
+    ] = ["PingPong", "PingPing", "Sendrecv", "Exchange", "Allreduce", "Alltoall", "Bcast",
+         "Barrier"]  # fmt: skip
+    max_bytes: Size = 4 << 20
+    iterations: int = Field(default=200, ge=10, description="IMB's -iter, for each size")
+
+
+class IMB(Benchmark[IMBSettings]):
+    """Intel MPI Benchmarks (the successor of Pallas' PMB): point to point and collectives."""
+
+    name = "imb"
+    Settings = IMBSettings
+    program = "imb"
+
+    def steps(self, job: Job) -> list[Step]:
+        options = [
+            # The same number of repetitions for every size, whatever the time they take: else a
+            # disturbed moment would change what is measured. The step's own limit ends a hang.
+            "-iter", str(self.settings.iterations), "-iter_policy", "off",
+            "-time", str(self.settings.time_limit_s),
+            "-msglog", f"0:{int(math.log2(int(self.settings.max_bytes)))}",
+            "-npmin", str(job.nodes),
+        ]  # fmt: skip
+        return [Step("imb", [*job.program("imb"), *self.settings.benchmarks, *options])]
+
+    def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
+        return parse(output(step, folder))
 
 
 def parse(text: str, sizes: Sequence[int] | None = None) -> Parsed:

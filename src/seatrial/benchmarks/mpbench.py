@@ -10,10 +10,25 @@ when every row that is due is there. A column without redundancy hides a damaged
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from statistics import median
+from typing import Literal
 
+from pydantic import Field
+
+from seatrial.base.fields import Size
+from seatrial.base.suggest import Fault
+from seatrial.benchmarks.benchmark import (
+    Benchmark,
+    Job,
+    Settings,
+    SiteFacts,
+    Step,
+    output,
+)
 from seatrial.benchmarks.parsing import (
     Parsed,
     ParseError,
@@ -41,6 +56,67 @@ OPTIONS = {
     "alltoall": "-a",
 }
 _ROW = re.compile(r"(\d+) (\d+\.\d{6})\n", re.ASCII)
+
+
+class MPBenchSettings(Settings):
+    """mpi_bench of LLCBench: point to point and collectives."""
+
+    modes: list[
+        Literal[
+            "gap", "roundtrip", "bandwidth", "bidirectional", "bcast", "reduce", "allreduce",
+            "alltoall",
+        ]
+    ] = ["gap", "roundtrip", "bandwidth", "bidirectional", "bcast", "reduce", "allreduce",
+         "alltoall"]  # fmt: skip
+    max_bytes: Size = Field(default=64 << 10, description="a power of two, at least 8 B")
+    iterations: int = Field(default=100, ge=1, description="mpi_bench's -i, for each size")
+    passes: int = Field(default=3, ge=1, description="mpi_bench's -e: rows of each size")
+
+
+class MPBench(Benchmark[MPBenchSettings]):
+    """MPBench of LLCBench: point to point and collectives, as the founding documents used it."""
+
+    name = "mpbench"
+    Settings = MPBenchSettings
+    program = "mpbench"
+
+    def problems(self, site: SiteFacts) -> Iterator[Fault]:
+        largest = int(self.settings.max_bytes)
+        if largest < 8 or largest & (largest - 1):
+            yield Fault(
+                "max_bytes",
+                f"{largest} B is not a size of mpi_bench",
+                "a power of two of at least 8 B, as 64 KiB",
+            )
+        if largest * self.settings.iterations >= 1 << 31:
+            yield Fault(
+                "iterations",
+                f"{self.settings.iterations} x {largest} B is over 2 GiB: mpi_bench counts bytes "
+                "in an int",
+                f"at most {((1 << 31) - 1) // largest}",
+            )
+
+    def steps(self, job: Job) -> list[Step]:
+        settings = self.settings
+        options = [
+            "-i", str(settings.iterations), "-e", str(settings.passes),
+            "-m", str(int(math.log2(int(settings.max_bytes)))), "-x", "0",
+        ]  # fmt: skip
+        return [
+            Step(f"mpbench-{mode}", [*job.program("mpbench"), OPTIONS[mode], *options])
+            for mode in settings.modes
+        ]
+
+    def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
+        settings = self.settings
+        return parse(
+            output(step, folder),
+            step.name.partition("-")[2],
+            largest=int(settings.max_bytes),
+            iterations=settings.iterations,
+            repeats=settings.passes,
+            ranks=job.nodes * step.tasks_per_node,
+        )
 
 
 def parse(

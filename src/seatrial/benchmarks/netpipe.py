@@ -22,8 +22,21 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
+from pydantic import Field
+
+from seatrial.base.fields import Size
+from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
+from seatrial.benchmarks.benchmark import (
+    PORT,
+    Benchmark,
+    Job,
+    Settings,
+    Step,
+    output_and_errors,
+)
 from seatrial.benchmarks.parsing import (
     Parsed,
     ParseError,
@@ -55,6 +68,42 @@ _OTHER_MODES = {
     "Doing an integrity check": "-i (integrity check)",
 }
 _DISTURBED = re.compile(r"bytes|times|Mbps|usec|-->")
+
+
+class NetPIPESettings(Settings):
+    max_bytes: Size = 4 << 20
+    perturbation_bytes: int = Field(default=0, ge=0, description="NetPIPE's -p")
+    repetitions: int | None = Field(
+        default=None, ge=1, description="NetPIPE's -n, per size; none: a quarter second per size"
+    )
+    plain_sockets: bool = Field(default=True, description="also NPtcp, without MPI")
+
+
+class NetPIPE(Benchmark[NetPIPESettings]):
+    """Latency and bandwidth over the message size, over plain TCP and over each MPI."""
+
+    name = "netpipe"
+    Settings = NetPIPESettings
+    program = "netpipe"
+
+    def transports(self, names: Iterable[str]) -> list[str]:
+        without = {NO_TRANSPORT} | (set() if self.settings.plain_sockets else {PLAIN_SOCKETS})
+        return [name for name in names if name not in without]
+
+    def steps(self, job: Job) -> list[Step]:
+        settings = self.settings
+        options = ["-u", str(settings.max_bytes), "-p", str(settings.perturbation_bytes)]
+        if settings.repetitions:
+            options += ["-n", str(settings.repetitions)]
+        options += ["-o", "netpipe.np"]
+        if job.transport != PLAIN_SOCKETS:
+            return [Step("netpipe", [*job.program("netpipe"), *options], nodes=2)]
+        receiver = [*job.program("nptcp"), "-P", str(PORT), *options]
+        transmitter = [*receiver, "-h", "{address}"]
+        return [Step("netpipe", job.pair("netpipe", receiver, transmitter, PORT), nodes=2)]
+
+    def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
+        return parse(output_and_errors(step, folder), int(self.settings.max_bytes))
 
 
 def parse(text: str, upper: int = DEFAULT_UPPER) -> Parsed:

@@ -9,8 +9,22 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Literal
 
+from pydantic import Field
+
+from seatrial.base.suggest import Fault
+from seatrial.benchmarks.benchmark import (
+    Benchmark,
+    Job,
+    Programs,
+    Settings,
+    SiteFacts,
+    Step,
+    output,
+)
 from seatrial.benchmarks.parsing import (
     Parsed,
     ParseError,
@@ -30,6 +44,79 @@ _NEEDED = (
 )
 # Only SimGrid's EP prints this (with this spelling).
 _SIMGRID_EP = "No. Gaussain Pairs ="
+
+
+class NPBSettings(Settings):
+    kernels: list[Literal["is", "ep", "cg", "mg", "ft", "lu", "bt", "sp"]] = ["is", "ep"]
+    problem_class: Literal["S", "W", "A", "B", "C"] = "S"
+    ranks_per_node: int = Field(default=1, ge=1)
+
+
+class NPB(Benchmark[NPBSettings]):
+    """NAS Parallel Benchmarks: from IS (communication-bound) to EP (compute-bound)."""
+
+    name = "npb"
+    Settings = NPBSettings
+
+    def variants(self) -> list[str]:
+        return [f"{kernel}.{self.settings.problem_class}" for kernel in self.settings.kernels]
+
+    def has_program(self, variant: str, programs: Programs, blas: Collection[str]) -> bool:
+        return command(programs, variant, 1) is not None
+
+    def problems(self, site: SiteFacts) -> Iterator[Fault]:
+        """BT and SP take only a square number of ranks, all but EP and LU a power of two (README
+        of NPB3.4-MPI)."""
+        per_node = self.settings.ranks_per_node
+        for count in self.settings.nodes:
+            ranks = count * per_node
+            for index, kernel in enumerate(self.settings.kernels):
+                if kernel in ("bt", "sp"):
+                    fits, due = math.isqrt(ranks) ** 2 == ranks, "a square number: 1, 4, 9, 16 ..."
+                elif kernel in ("is", "cg", "mg", "ft"):
+                    fits, due = ranks & (ranks - 1) == 0, "a power of two: 1, 2, 4, 8 ..."
+                else:
+                    continue
+                if not fits:
+                    yield Fault(
+                        f"kernels.{index}",
+                        f"{kernel} does not run on {ranks} ranks ({count} nodes x {per_node} per "
+                        "node)",
+                        f"it needs {due}",
+                    )
+
+    def steps(self, job: Job) -> list[Step]:
+        ranks = job.nodes * self.settings.ranks_per_node
+        steps = []
+        for variant in self.available(job.transport, job.programs):
+            words = command(job.programs, variant, ranks)
+            assert words is not None  # ``has_program``
+            steps.append(
+                Step(
+                    f"npb-{variant.partition('.')[0]}",
+                    words,
+                    variant=variant,
+                    tasks_per_node=self.settings.ranks_per_node,
+                )
+            )
+        return steps
+
+    def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
+        return parse(output(step, folder))
+
+
+def command(programs: Programs, variant: str, ranks: int) -> list[str] | None:
+    """The command of a kernel such as ``is.S``; None where the stack does not have it.
+
+    Spack's stack has a program for each kernel and class, the distribution's one for each kernel,
+    which takes the number of ranks and the class.
+    """
+    if f"npb_{variant}" in programs:
+        return list(programs[f"npb_{variant}"])
+    kernel, _, problem_class = variant.partition(".")
+    if f"npb_{kernel}" in programs:
+        return [*programs[f"npb_{kernel}"], str(ranks), problem_class]
+    return None
 
 
 def parse(text: str) -> Parsed:

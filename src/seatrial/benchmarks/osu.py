@@ -13,8 +13,22 @@ program counts both: it is doubled here.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
+from pydantic import Field
+
+from seatrial.base.fields import Size
+from seatrial.benchmarks.benchmark import (
+    Benchmark,
+    Job,
+    Programs,
+    Settings,
+    Step,
+    output,
+)
 from seatrial.benchmarks.parsing import (
     Parsed,
     ParseError,
@@ -76,6 +90,50 @@ class _Row:
     value: float  # us or MB/s
     rate: float | None = None  # messages per second
     iterations: int | None = None
+
+
+class OSUSettings(Settings):
+    tests: list[Literal["latency", "bw", "bibw", "multi_lat", "mbw_mr"]] = [
+        "latency", "bw", "bibw", "multi_lat",
+    ]  # fmt: skip
+    max_bytes: Size = 1 << 20
+    iterations: int = Field(default=200, ge=10, description="per size, of small messages")
+    pairs: int = Field(default=2, ge=1, description="of multi_lat and mbw_mr")
+
+
+class OSU(Benchmark[OSUSettings]):
+    """OSU micro-benchmarks: latency, bandwidth both ways, and several pairs at once."""
+
+    name = "osu"
+    Settings = OSUSettings
+
+    def has_program(self, variant: str, programs: Programs, blas: Collection[str]) -> bool:
+        return all(f"osu_{test}" in programs for test in self.settings.tests)
+
+    def steps(self, job: Job) -> list[Step]:
+        settings = self.settings
+        options = [
+            "-m", str(settings.max_bytes), "-i", str(settings.iterations),
+            "-x", str(max(1, settings.iterations // 10)),
+        ]  # fmt: skip
+        return [
+            Step(
+                f"osu-{test}",
+                [*job.program(f"osu_{test}"), *options],
+                nodes=2,
+                tasks_per_node=settings.pairs if test.startswith("m") else 1,
+            )
+            for test in settings.tests
+        ]
+
+    def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
+        settings = self.settings
+        return parse(
+            output(step, folder),
+            largest=int(settings.max_bytes),
+            iterations=(settings.iterations, max(2, settings.iterations // 10)),
+            processes=2 * step.tasks_per_node,
+        )
 
 
 def parse(

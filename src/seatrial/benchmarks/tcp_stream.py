@@ -9,13 +9,59 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
+from seatrial.base.fields import Size
+from seatrial.base.names import PLAIN_SOCKETS
+from seatrial.benchmarks.benchmark import (
+    PORT,
+    Benchmark,
+    Job,
+    Settings,
+    Step,
+    output,
+)
 from seatrial.benchmarks.parsing import Parsed, ParseError, higher, lower
 
 _READ = {"error", "start", "test_start", "protocol", "bidir", "reverse", "num_streams", "version"}
 _READ |= {"end", "sum_sent", "sum_received", "bits_per_second", "bytes", "seconds", "retransmits"}
 _READ |= {"cpu_utilization_percent", "host_total", "remote_total"}
+
+
+class TCPStreamSettings(Settings):
+    """iperf3 over TCP: bandwidth, and CPU use at both ends."""
+
+    seconds: int = Field(default=2, ge=1, description="whole ones: iperf3 takes 0.5 for endless")
+    total_bytes: Size | None = Field(
+        default=None, description="end after so many instead of after some seconds"
+    )
+    message_bytes: Size = 128 << 10
+
+
+class TCPStream(Benchmark[TCPStreamSettings]):
+    """One TCP stream by iperf3: bandwidth, and what it costs at both ends: CPU, interrupts."""
+
+    name = "tcp_stream"
+    Settings = TCPStreamSettings
+    pseudo_transport = PLAIN_SOCKETS
+    activity_metrics = True
+
+    def steps(self, job: Job) -> list[Step]:
+        settings = self.settings
+        server = [*job.program("iperf3"), "-s", "-1", "-p", str(PORT)]
+        total = settings.total_bytes
+        length = ["-t", str(settings.seconds)] if total is None else ["-n", str(total)]
+        client = [
+            *job.program("iperf3"), "-c", "{address}", "-p", str(PORT), "-J",
+            *length, "-l", str(settings.message_bytes),
+        ]  # fmt: skip
+        return [Step("tcp_stream", job.pair("tcp_stream", server, client, PORT), nodes=2)]
+
+    def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
+        return parse(output(step, folder))
 
 
 def parse(text: str) -> Parsed:

@@ -8,14 +8,85 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from seatrial.base.fields import Name, Size
+from seatrial.base.names import PLAIN_SOCKETS
+from seatrial.base.suggest import Fault, suggest
 from seatrial.benchmarks import tcp_stream as iperf3
+from seatrial.benchmarks.benchmark import (
+    NODE_PYTHON,
+    PORT,
+    Benchmark,
+    Job,
+    Settings,
+    SiteFacts,
+    Step,
+)
 from seatrial.benchmarks.parsing import Parsed, ParseError, higher
 
 #: percent of the longest stream's time in which all must have run, for their rates to be added
 AT_ONCE = 90
+
+
+class TCPStreamsSettings(Settings):
+    """Several iperf3 streams at once, spread over the interfaces of several networks."""
+
+    streams: list[Annotated[int, Field(ge=1, le=16)]] = [1, 2, 4]
+    networks: list[Name] = Field(min_length=1, description="of role test; each stream's in turn")
+    seconds: int = Field(default=2, ge=1)
+    message_bytes: Size = 128 << 10
+
+
+class TCPStreams(Benchmark[TCPStreamsSettings]):
+    """Several TCP streams at once between two nodes, over each interface or their bond."""
+
+    name = "tcp_streams"
+    Settings = TCPStreamsSettings
+    pseudo_transport = PLAIN_SOCKETS
+
+    def variants(self) -> list[str]:
+        return [f"{count}-streams" for count in self.settings.streams]
+
+    def problems(self, site: SiteFacts) -> Iterator[Fault]:
+        tests = site.test_networks
+        for index, network in enumerate(self.settings.networks):
+            if network not in tests:
+                yield Fault(
+                    f"networks.{index}",
+                    f"{network!r} is no network of role test",
+                    suggest(network, tests),
+                )
+
+    def steps(self, job: Job) -> list[Step]:
+        interfaces = ",".join(job.own_interfaces[name] for name in self.settings.networks)
+        options = ["-t", str(self.settings.seconds), "-l", str(self.settings.message_bytes)]
+        return [
+            Step(
+                f"streams-{count}",
+                [
+                    *NODE_PYTHON, "streams.py", f"streams-{count}", interfaces,
+                    str(PORT + 20 * count), str(count), *job.program("iperf3"), "--", *options,
+                ],
+                variant=f"{count}-streams",
+                nodes=2,
+            )
+            for count in self.settings.streams
+        ]  # fmt: skip
+
+    def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
+        count = int(step.variant.partition("-")[0])
+        reports = [folder / f"{step.name}.{number}.json" for number in range(count)]
+        return parse(
+            (folder / f"{step.name}.streams.json").read_text(errors="replace"),
+            [file.read_text(errors="replace") for file in reports],
+            (folder / f"{step.name}.ended.json").read_text(errors="replace"),
+            job.interface,
+        )
 
 
 def parse(plan: str, reports: Sequence[str], ended: str, interface: str) -> Parsed:

@@ -15,10 +15,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from seatrial.base.files import write_whole
+from seatrial.benchmarks.benchmark import node_files
 from seatrial.benchmarks.parsing import Parsed, ParseError
 from seatrial.checks import activity as activities
-from seatrial.checks import context, counters, nic_proof
+from seatrial.checks import counters, nic_proof
 from seatrial.results.record import Case, Counters, Metric, PathProof, Run
+from seatrial.stack.model import Package
 
 EVIDENCE_FILE = "evidence.json"
 TIMED_OUT = 124, 137  # exit codes of timeout(1): its own, and after --kill-after
@@ -76,7 +79,7 @@ def collect(check, step, folder: Path) -> StepEvidence:
         return found.fail("sanity", f"step {step.name}: {error}{tail(folder, step.name)}")
     except OSError as error:
         return found.fail("sanity", f"step {step.name}: its output cannot be read: {error}")
-    if check.proves_path and step.proves_path:
+    if check.own_benchmark.proves_path and step.proves_path:
         found.proof = prove(check, step, found, folder)
         if not found.proof.crossed:
             found.fail("path", f"step {step.name}: {found.proof.reason}")
@@ -132,31 +135,6 @@ def step_line(folder: Path, name: str) -> tuple[float, float, int, float] | None
     return None
 
 
-def node_files(folder: Path, step: str) -> list[dict]:
-    """What the node-side wrapper noted on each node, ordered by node. Damaged files are left out;
-    the path proof then misses the node and says so."""
-    found = []
-    for file in sorted(folder.glob(f"{step}.*.json")):
-        try:
-            data = json.loads(file.read_text(errors="replace"))
-        except (OSError, ValueError):
-            continue
-        if isinstance(data, dict) and data.get("step") == step and _complete(data):
-            found.append(data)
-    return found
-
-
-def _complete(data: dict) -> bool:
-    """Whether all that is read from a node's file is there."""
-    sides = [data.get("before"), data.get("after")]
-    return isinstance(data.get("mapped"), list) and all(
-        isinstance(side, dict)
-        and isinstance(side.get("node"), str)
-        and isinstance(side.get("interfaces"), dict)
-        for side in sides
-    )
-
-
 def tail(folder: Path, name: str) -> str:
     """The end of what a step (or the job's script) said, for a reason that helps.
 
@@ -201,7 +179,7 @@ def prove(check, step, found: StepEvidence, folder: Path) -> PathProof:
 
 def reported_path(check, step, folder: Path) -> str:
     """The line by which the MPI itself named its path; empty where it says nothing."""
-    pattern = check.current_environ.extras.get("path_report", "")
+    pattern = check.planned_transport.path_report
     if not pattern:
         return ""
     own = sorted(folder.glob(f"{step.name}.*.report"))
@@ -225,9 +203,7 @@ def write_evidence(check, steps: list[StepEvidence], folder: Path) -> list[Run]:
         hold_against_profile(run, check)
         runs.append(run)
     text = json.dumps([run.model_dump(mode="json", by_alias=True) for run in runs], indent=1)
-    partial = folder / (EVIDENCE_FILE + ".partial")
-    partial.write_text(text)
-    partial.replace(folder / EVIDENCE_FILE)
+    write_whole(folder / EVIDENCE_FILE, text)
     return runs
 
 
@@ -257,7 +233,7 @@ def hold_against_profile(run: Run, check) -> None:
 def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
     case = Case(
         check=check.benchmark, variant=variant, transport=check.transport,
-        profile=context.profile(check), nodes=check.num_nodes,
+        profile=check.profile_name, nodes=check.num_nodes,
     )  # fmt: skip
     failed = [found for found in steps if found.reason]
     run = Run(case=case, repeat=check.repeat, outcome="error" if failed else "ran")
@@ -283,14 +259,14 @@ def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
             found.step.name, found.nodes, found.step.tasks_per_node, check.nodes_share_kernel
         )
         run.activity += activity
-        if check.tells_activity and not found.reason:
+        if check.own_benchmark.activity_metrics and not found.reason:
             run.metrics += activities.metrics(activity, check.interface)
     run.metrics = best_of(run.metrics)
     run.path = combine([found.proof for found in steps if found.proof])
     run.job.benchmark_s = sum(found.benchmark_s for found in steps)
     set_times(run, steps)
     run.versions = {
-        **context.versions(check),
+        **check.planned_transport.versions,
         **packages_used(check, steps),
         **driver_versions(steps),
     }
@@ -300,18 +276,18 @@ def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
 def packages_used(check, steps: list[StepEvidence]) -> dict[str, str]:
     """Package name -> ``version/hash`` of Spack, of the packages whose files the steps ran."""
     return {
-        package["name"]: f"{package['version']}/{package['hash']}"
+        package.name: f"{package.version}/{package.hash}"
         for found in steps
         for package in packages_of(check, found.step)
     }
 
 
-def packages_of(check, step) -> list[dict[str, str]]:
+def packages_of(check, step) -> list[Package]:
     """The packages of a Spack stack whose files a step's command names, each once."""
     found = {
-        package["hash"]: package
-        for package in check.current_environ.extras.get("packages", {}).values()
-        if any(word.startswith(package["prefix"] + "/") for word in step.command)
+        package.hash: package
+        for package in check.planned_transport.packages.values()
+        if any(word.startswith(package.prefix + "/") for word in step.command)
     }
     return list(found.values())
 

@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import seatrial.nic
-from seatrial.checks import context
 from seatrial.results.record import NicProof
-from seatrial.site.nic_policy import declared
 
 #: the declared settings, in the job's folder
 DECLARED_FILE = "nic.json"
@@ -27,9 +25,9 @@ PHASES = ("before", "after")
 MOST_REASONS = 4
 
 
-def write_declared(profile: str, folder: Path) -> None:
+def write_declared(declared: dict[str, Any], folder: Path) -> None:
     """Write what the job's nodes must have, for the wrapper."""
-    (folder / DECLARED_FILE).write_text(json.dumps(declared(context.site(), profile)))
+    (folder / DECLARED_FILE).write_text(json.dumps(declared))
 
 
 def node_numbers(step, all_nodes: int) -> list[int]:

@@ -13,13 +13,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from seatrial.base.errors import EXIT_ACCEPTED, EXIT_INCOMPLETE, EXIT_REJECTED, InputError, LabError
 from seatrial.base.paths import CHECKOUT
 from seatrial.cli.provision import lab_for, provision_lab
+from seatrial.plan.resolve import plan_trial
+from seatrial.plan.selection import Selection, select
 from seatrial.report import terminal, write_all
 from seatrial.results.baseline import make_baseline
 from seatrial.results.record import Results, read_results
 from seatrial.results.requirements import load_requirements
 from seatrial.site.load import load_site, site_file
-from seatrial.trial.plan import Selection, select
-from seatrial.trial.run import finish, prepare, run_trial
+from seatrial.trial.run import finish, run_trial
 from seatrial_lab.common.programs import check_root
 
 out = Console(highlight=False, soft_wrap=True)
@@ -107,9 +108,9 @@ def trial(
     if description.lab:
         check_root()
         provision_lab(required=True)
-    prepare(file, selection)  # so that no lab is started for nothing
+    plan = plan_trial(file, selection)
     with lab_for(description, file, output, keep_lab) as machine, Bar() as bar:
-        results = run_trial(file, selection, machine, bar, output)
+        results = run_trial(plan, file, machine, bar, output)
     show(results)
     assert results.verdict
     raise typer.Exit(VERDICT_CODES[results.verdict.verdict])

@@ -24,7 +24,7 @@ from seatrial.job.choose import (
 from seatrial.job.request import Request, Surroundings
 from seatrial.job.template import Parameter, Template
 from seatrial.site.model import Site
-from seatrial.site.profiles import carrying, measured_on, nodes_of, resolved, test_networks
+from seatrial.site.profiles import carrying, measured_on, nodes_of, resolved
 from seatrial.stack.model import Transport
 from seatrial.stack.transports import TRANSPORTS
 
@@ -119,7 +119,7 @@ def plan(request: Request, around: Surroundings) -> Plan:
         bind=dict(part.bind),
         network=network_name,
         interface=interface,
-        test_interfaces=[carriers[name] for name in test_networks(site) if name in carriers],
+        test_interfaces=[carriers[name] for name in site.test_networks if name in carriers],
         profile=profile.name,
         profile_why=profile.why,
         constraint=constraint,

@@ -11,8 +11,8 @@ from jinja2 import TemplateError
 
 from seatrial.base.errors import InputError
 from seatrial.base.templates import environment
-from seatrial.benchmarks.hpldat import grid
-from seatrial.benchmarks.hpldat import render as hpl_input
+from seatrial.benchmarks.hpl_input import grid
+from seatrial.benchmarks.hpl_input import render as hpl_input
 from seatrial.job import hpl, multirail
 from seatrial.job.plan import Plan
 from seatrial.job.template import FOLDER, SUFFIX

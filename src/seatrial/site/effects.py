@@ -18,12 +18,12 @@ from seatrial.site.profiles import measured_on, networks_set, resolved, tried
 
 def statements(site: Site) -> list[str]:
     """What a reader of figures must know of the site's profiles, in the order of the file."""
-    return [
-        sentence
-        for name in site.nic_profiles
-        if name != "default"
-        for sentence in _of_profile(site, resolved(site, name))
-    ]
+    return [sentence for name in site.nic_profiles for sentence in effects_of(site, name)]
+
+
+def effects_of(site: Site, profile: str) -> list[str]:
+    """The same of one profile."""
+    return [] if profile == "default" else list(_of_profile(site, resolved(site, profile)))
 
 
 def _of_profile(site: Site, profile: Resolved) -> Iterator[str]:

@@ -16,13 +16,9 @@ def resolved(site: Site, profile: str) -> Resolved:
     return resolve(profile, site.nic_profiles)
 
 
-def test_networks(site: Site) -> list[str]:
-    return [name for name, network in site.networks.items() if network.role == "test"]
-
-
 def networks_set(site: Site, profile: Resolved) -> list[str]:
     """The networks of role test that the profile sets, in the order of the site file."""
-    tests = test_networks(site)
+    tests = site.test_networks
     return tests if profile.networks is None else [n for n in tests if n in profile.networks]
 
 
@@ -34,7 +30,7 @@ def measured_on(site: Site, transport: str, profile: str) -> str:
     """
     own = site.transports.get(transport)
     if not (own and own.network):
-        tests = test_networks(site)
+        tests = site.test_networks
         for network in resolved(site, profile).networks or ():
             if network in tests:
                 return network

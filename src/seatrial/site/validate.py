@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
 from ClusterShell.NodeSet import NodeSet
 
 from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
 from seatrial.base.suggest import Fault, suggest, unmatched
-from seatrial.site.model import NPB, MPBench, Site, TCPStreams
+from seatrial.site.model import Site
 from seatrial.site.validate_profiles import profile_faults
 
 
@@ -74,69 +73,20 @@ def _transports(site: Site) -> Iterable[Fault]:
 
 def _benchmarks(site: Site) -> Iterable[Fault]:
     largest = max((len(NodeSet(part.nodes)) for part in site.partitions.values()), default=0)
-    for name, benchmark in site.benchmarks:
-        if benchmark is None:
-            continue
-        for index, count in enumerate(benchmark.nodes):
+    known = {*site.transports, PLAIN_SOCKETS, NO_TRANSPORT}
+    for benchmark in site.benchmarks.enabled():
+        field, settings = f"benchmarks.{benchmark.name}", benchmark.settings
+        for index, count in enumerate(settings.nodes):
             if count > largest:
                 yield Fault(
-                    f"benchmarks.{name}.nodes.{index}",
+                    f"{field}.nodes.{index}",
                     f"{count} nodes are more than any partition has",
                     f"at most {largest}",
                 )
-        known = {*site.transports, PLAIN_SOCKETS, NO_TRANSPORT}
-        if isinstance(benchmark, NPB):
-            yield from _npb(benchmark)
-        elif isinstance(benchmark, MPBench):
-            yield from _mpbench(benchmark)
-        elif isinstance(benchmark, TCPStreams):
-            tests = [name for name, net in site.networks.items() if net.role == "test"]
-            for index, network in enumerate(benchmark.networks):
-                if network not in tests:
-                    yield Fault(
-                        f"benchmarks.tcp_streams.networks.{index}",
-                        f"{network!r} is no network of role test",
-                        suggest(network, tests),
-                    )
-        yield from unmatched(f"benchmarks.{name}.transports", benchmark.transports, known)
-        yield from unmatched(f"benchmarks.{name}.profiles", benchmark.profiles, site.nic_profiles)
-
-
-def _npb(npb: NPB) -> Iterable[Fault]:
-    """NPB's BT and SP take only a square number of ranks, all but EP and LU a power of two
-    (README of NPB3.4-MPI)."""
-    for count in npb.nodes:
-        ranks = count * npb.ranks_per_node
-        for index, kernel in enumerate(npb.kernels):
-            if kernel in ("bt", "sp"):
-                fits, due = math.isqrt(ranks) ** 2 == ranks, "a square number: 1, 4, 9, 16 ..."
-            elif kernel in ("is", "cg", "mg", "ft"):
-                fits, due = ranks & (ranks - 1) == 0, "a power of two: 1, 2, 4, 8 ..."
-            else:
-                continue
-            if not fits:
-                yield Fault(
-                    f"benchmarks.npb.kernels.{index}",
-                    f"{kernel} does not run on {ranks} ranks ({count} nodes x "
-                    f"{npb.ranks_per_node} per node)",
-                    f"it needs {due}",
-                )
-
-
-def _mpbench(mpbench: MPBench) -> Iterable[Fault]:
-    largest = int(mpbench.max_bytes)
-    if largest < 8 or largest & (largest - 1):
-        yield Fault(
-            "benchmarks.mpbench.max_bytes",
-            f"{largest} B is not a size of mpi_bench",
-            "a power of two of at least 8 B, as 64 KiB",
-        )
-    if largest * mpbench.iterations >= 1 << 31:
-        yield Fault(
-            "benchmarks.mpbench.iterations",
-            f"{mpbench.iterations} x {largest} B is over 2 GiB: mpi_bench counts bytes in an int",
-            f"at most {((1 << 31) - 1) // largest}",
-        )
+        for problem in benchmark.problems(site):
+            yield problem._replace(field=f"{field}.{problem.field}")
+        yield from unmatched(f"{field}.transports", settings.transports, known)
+        yield from unmatched(f"{field}.profiles", settings.profiles, site.nic_profiles)
 
 
 def _trial(site: Site) -> Iterable[Fault]:

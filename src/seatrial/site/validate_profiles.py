@@ -26,7 +26,6 @@ from seatrial.site.profiles import (
     networks_set,
     nodes_of,
     resolved,
-    test_networks,
     tried,
 )
 
@@ -101,7 +100,7 @@ def _names(site: Site, name: str, profile: NicProfile) -> Iterable[Fault]:
                 f"{network!r} is not among the profile's networks",
                 f"add it to {at}.networks",
             )
-    ports = {site.networks[network].interface: network for network in test_networks(site)}
+    ports = {site.networks[network].interface: network for network in site.test_networks}
     for index, member in enumerate(profile.bonding.members if profile.bonding else []):
         if member not in ports:
             message = f"{member} is not the interface of a network of role test"
@@ -110,12 +109,10 @@ def _names(site: Site, name: str, profile: NicProfile) -> Iterable[Fault]:
 
 def _network(site: Site, network: str, field: str) -> Iterable[Fault]:
     if network not in site.networks:
-        yield Fault(
-            field, f"there is no network {network!r}", suggest(network, test_networks(site))
-        )
+        yield Fault(field, f"there is no network {network!r}", suggest(network, site.test_networks))
     elif site.networks[network].role != "test":
         role = site.networks[network].role
-        correction = f"profiles set networks of role test: {', '.join(test_networks(site))}"
+        correction = f"profiles set networks of role test: {', '.join(site.test_networks)}"
         yield Fault(field, f"the role of {network} is {role}: it is never touched", correction)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import signal
@@ -13,22 +12,11 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from seatrial.base.errors import LabError
-from seatrial.checks.configuration import (
-    ALLOCATION,
-    CHECKS,
-    FIRST_REPEAT,
-    ONLY,
-    REPEATS,
-    ROUND,
-    modules_system,
-    partition_name,
-)
-from seatrial.results.record import Case, Job
-from seatrial.site.model import Site
-from seatrial.stack import STACK_FOLDER
+from seatrial.checks.configuration import CHECKS
+from seatrial.plan.model import ROUND_FILE, CheckSelection, HeldJob, Plan, Round, write
+from seatrial.results.record import Job
 from seatrial.trial.allocation import Allocation
 from seatrial.trial.machine import Machine, Progress
 from seatrial.trial.session import Session
@@ -64,14 +52,13 @@ def report_file(session: Session, profile: str = "default") -> str:
 
 
 def reframe_command(
-    site: Site, config: Path, checks: list[str], report: Path, profile: str = "default"
+    plan: Plan, config: Path, checks: list[str], report: Path, profile: str = "default"
 ) -> list[str]:
     """ReFrame's command line for a trial: all options that matter are visible here."""
-    partition = partition_name(site.trial_partition, profile)
     command = [
         str(Path(sys.prefix) / "bin" / "reframe"),
-        f"--config-file={config}", f"--system={site.name}:{partition}", "--exec-policy=async",
-        "--keep-stage-files", "--nocolor", "--run",
+        f"--config-file={config}", f"--system={plan.site}:{plan.partition_name(profile)}",
+        "--exec-policy=async", "--keep-stage-files", "--nocolor", "--run",
         f"--report-file={report}",
     ]  # fmt: skip
     return command + [f"--checkpath={CHECKS / check}.py" for check in checks]
@@ -88,40 +75,40 @@ def database_folder(folder: Path, machine: Machine) -> Path:
     return database
 
 
-def variables(session: Session, profile: str, job: Job | None) -> dict[str, str]:
-    """What ReFrame's configuration reads from the environment."""
-    env = {
-        "SEATRIAL_RUN_FOLDER": str(session.folder),
-        "SEATRIAL_DATABASE_FOLDER": str(database_folder(session.folder, session.machine)),
-        REPEATS: str(len(session.repeats)),
-        FIRST_REPEAT: str(session.repeats.start),
-        ROUND: session.suffix(profile),
-        "RFM_IGNORE_REQNODENOTAVAIL": "1",
-    }
-    if session.rerun:
-        env[ONLY] = json.dumps(only(session.of_profile(profile), session.nodelists))
-    if STACK_FOLDER in os.environ:
-        env[STACK_FOLDER] = os.environ[STACK_FOLDER]
-    if modules_system(session.site) == "lmod" and "LMOD_CMD" not in os.environ:
+def variables(plan: Plan) -> dict[str, str]:
+    """The environment of ReFrame."""
+    env = {"RFM_IGNORE_REQNODENOTAVAIL": "1"}
+    if plan.modules_system == "lmod" and "LMOD_CMD" not in os.environ:
         # A login shell would have set it; a lab's commands start without one.
         env["LMOD_CMD"] = str(find_lmod())
-    if job:
-        held = {"profile": profile, "job": job.id, "nodes": job.nodes}
-        env[ALLOCATION] = json.dumps(held)
     return env
 
 
-def only(cases: list[Case], places: dict[Case, list[str]]) -> dict[str, dict[str, Any]]:
-    """Check -> the transports and numbers of nodes that its cases have, and on which nodes."""
-    found: dict[str, dict[str, Any]] = {}
-    for case in cases:
-        own = found.setdefault(case.check, {"transports": [], "nodes": [], "nodelists": {}})
-        for name, value in (("transports", case.transport), ("nodes", case.nodes)):
-            if value not in own[name]:
-                own[name].append(value)
-        if case in places:
-            own["nodelists"][f"{case.transport}.{case.nodes}"] = ",".join(places[case])
-    return found
+def round_of(session: Session, profile: str, job: Job | None = None) -> Round:
+    """The round that runs the session's cases of a profile, in a job that the trial holds."""
+    return Round(
+        profile=profile,
+        folder=str(session.folder),
+        database=str(database_folder(session.folder, session.machine)),
+        repeats=list(session.repeats),
+        suffix=session.suffix(profile),
+        checks=selections(session, profile) if session.rerun else None,
+        job=HeldJob(id=job.id, nodes=job.nodes) if job else None,
+    )
+
+
+def selections(session: Session, profile: str) -> dict[str, CheckSelection]:
+    """Check -> the transports and numbers of nodes of its cases, and on which nodes they ran."""
+    checks: dict[str, CheckSelection] = {}
+    for case in session.of_profile(profile):
+        own = checks.setdefault(case.check, CheckSelection())
+        if case.transport not in own.transports:
+            own.transports.append(case.transport)
+        if case.nodes not in own.nodes:
+            own.nodes.append(case.nodes)
+        if case in session.nodelists:
+            own.nodelists[f"{case.transport}.{case.nodes}"] = ",".join(session.nodelists[case])
+    return checks
 
 
 def find_lmod() -> Path:
@@ -140,12 +127,13 @@ def run_reframe(
 
     ``allocation`` is the job that they run in; None: each asks for one of its own.
     """
-    site, folder = session.site, session.folder
+    plan, folder = session.plan, session.folder
     checks = list(dict.fromkeys(case.check for case in session.of_profile(profile)))
     report = folder / report_file(session, profile)
-    command = reframe_command(site, session.config, checks, report, profile)
-    env = variables(session, profile, allocation.job if allocation else None)
-    process = session.machine.popen(command, env, folder)
+    command = reframe_command(plan, session.config, checks, report, profile)
+    current = round_of(session, profile, allocation.job if allocation else None)
+    write(current, session.config.with_name(ROUND_FILE))
+    process = session.machine.popen(command, variables(plan), folder)
     outcome = Outcome()
     name = f"reframe{session.suffix(profile)}.out"
     reader = threading.Thread(
@@ -178,7 +166,7 @@ def run_reframe(
             f"ReFrame ended with code {outcome.code}: {' | '.join(outcome.tail[-3:])}"
         )
     if not stopped and outcome.code != 0:
-        stage = folder / "stage" / site.name / partition_name(site.trial_partition, profile)
+        stage = folder / "stage" / plan.site / plan.partition_name(profile)
         outcome.broken = not any(one.exists() for one in (report, stage))
     if outcome.broken:
         outcome.why_not = outcome.why_not or f"ReFrame did not run: {' | '.join(outcome.tail[-3:])}"

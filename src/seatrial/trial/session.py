@@ -1,4 +1,4 @@
-"""What the ReFrame runs of one trial share: the site, the trial's folder, and when to stop."""
+"""What the ReFrame runs of one trial share: the plan, the trial's folder, and when to stop."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from seatrial.plan.model import Plan
 from seatrial.results.record import Case
-from seatrial.site.model import Site
 from seatrial.trial.machine import Machine, Progress
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -26,7 +26,7 @@ class Session:
     that broke a bound are confirmed.
     """
 
-    site: Site
+    plan: Plan
     folder: Path
     config: Path  # ReFrame's configuration
     machine: Machine
@@ -42,7 +42,7 @@ class Session:
     @property
     def repeats(self) -> range:
         """The numbers of the repeats: those of further runs go on from the trial's own."""
-        planned = self.site.trial.repeats
+        planned = self.plan.repeats
         if not self.rerun:
             return range(planned)
         return range(planned + self.rerun - 1, planned + self.rerun)
@@ -59,7 +59,7 @@ class Session:
         return sorted(found, key=lambda name: (name != "default", self._place(name)))
 
     def _place(self, profile: str) -> int:
-        names = list(self.site.nic_profiles)
+        names = list(self.plan.profiles)
         return names.index(profile) if profile in names else len(names)
 
     def of_profile(self, profile: str) -> list[Case]:
@@ -83,7 +83,7 @@ class Session:
         if self.signals:
             return f"the trial was interrupted by {self.signals[0]}"
         if self.left_s < 0:
-            return f"the trial ran into its limit of {self.site.trial.time_limit_s} s"
+            return f"the trial ran into its limit of {self.plan.time_limit_s} s"
         return ""
 
 

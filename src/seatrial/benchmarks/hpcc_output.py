@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from seatrial.benchmarks.hpl import RESULT, flops, moved
+from seatrial.benchmarks.hpl_output import RESULT, flops, moved
 from seatrial.benchmarks.parsing import Parsed, ParseError, agree, figure, higher, spread_of, whole
 
 BEGIN = "Begin of Summary section."

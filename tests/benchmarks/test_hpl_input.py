@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.base.errors import InputError
-from seatrial.benchmarks.hpldat import grid, render
+from seatrial.benchmarks.hpl_input import grid, render
 
 
 def test_values_are_on_the_lines_where_hpl_reads_them():
