@@ -4,9 +4,7 @@ import reframe as rfm
 from reframe.core.builtins import parameter
 
 from seatrial.checks import context
-from seatrial.checks.base import Check, Step
-from seatrial.results.parsers import npb
-from seatrial.site import programs
+from seatrial.checks.base import Check
 
 
 @rfm.simple_test
@@ -16,16 +14,3 @@ class NodeCompute(Check):
     valid_systems = ["+node_compute"]
     valid_prog_environs = ["+node_compute"]
     num_nodes = parameter(context.node_counts("node_compute"))
-    proves_path = False  # it sends nothing
-
-    def steps(self):
-        command = programs.npb(self.programs, f"ep.{self.settings.problem_class}", 1)
-        return [
-            Step(f"ep-{node}-{run}", command, nodes=1, nodelist=f"$SEATRIAL_NODE_{node}",
-                 place="nodes")
-            for run in range(self.settings.runs)
-            for node in range(self.num_nodes)
-        ]  # fmt: skip
-
-    def parse(self, step, folder):
-        return npb.parse((folder / f"{step.name}.out").read_text(errors="replace"))

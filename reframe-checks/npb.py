@@ -4,9 +4,7 @@ import reframe as rfm
 from reframe.core.builtins import parameter
 
 from seatrial.checks import context
-from seatrial.checks.base import Check, Step
-from seatrial.results.parsers import npb
-from seatrial.site import programs
+from seatrial.checks.base import Check
 
 
 @rfm.simple_test
@@ -16,19 +14,3 @@ class NPB(Check):
     valid_systems = ["+npb"]
     valid_prog_environs = ["+npb"]
     num_nodes = parameter(context.node_counts("npb"))
-
-    def steps(self):
-        settings = self.settings
-        ranks = self.num_nodes * settings.ranks_per_node
-        return [
-            Step(
-                f"npb-{variant.partition('.')[0]}",
-                programs.npb(self.programs, variant, ranks),
-                variant=variant,
-                tasks_per_node=settings.ranks_per_node,
-            )
-            for variant in self.variants()
-        ]
-
-    def parse(self, step, folder):
-        return npb.parse((folder / f"{step.name}.out").read_text(errors="replace"))

@@ -25,12 +25,12 @@ from hypothesis import HealthCheck, settings
 
 from campaigns import NIGHTLY, rounds
 from labs import plain, running
-from seatrial.errors import SeatrialError
-from seatrial.lab.engine import Lab
-from seatrial.lab.programs import check_machine, check_root
-from seatrial.site.load import CHECKOUT
+from seatrial.base.errors import SeatrialError
+from seatrial.base.paths import CHECKOUT
 from seatrial.stack import load_stack
-from seatrial.stack.spack.places import check_spack
+from seatrial.stack.folders import check_spack
+from seatrial_lab.common.programs import check_machine, check_root
+from seatrial_lab.native.engine import Lab
 
 NEEDS = {
     "root": check_root,

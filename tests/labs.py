@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from seatrial.lab import processes, state
-from seatrial.lab.engine import Lab
-from seatrial.lab.spec import LabSpec
+from seatrial_lab.common import processes, state
+from seatrial_lab.common.spec import LabSpec
+from seatrial_lab.native.engine import Lab
 
 
 def own_name(what: str = "") -> str:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from seatrial.site.load import CHECKOUT
+from seatrial.base.paths import CHECKOUT
 
 TOOLS = {
     "ruff": ["check", "."],

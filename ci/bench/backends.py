@@ -15,14 +15,14 @@ from typing import Any
 import ways
 from ruamel.yaml import YAML
 
-from seatrial.lab import faults
-from seatrial.lab.adapter import spec_for_site
-from seatrial.lab.engine import Lab
-from seatrial.site.load import load_site
+from seatrial.plan.resolve import plan_trial
+from seatrial.plan.selection import Selection
 from seatrial.trial.collect import REPORT_FILE
-from seatrial.trial.plan import Selection, select
-from seatrial.trial.reframe import reframe_command
+from seatrial.trial.reframe_run import reframe_command, variables
 from seatrial.trial.run import write_config
+from seatrial_lab.adapter import spec_for_site
+from seatrial_lab.native import faults
+from seatrial_lab.native.engine import Lab
 
 PROBE = Path(__file__).with_name("probe.py")
 NODE_FAIL_S = 90
@@ -76,7 +76,7 @@ def compare(
             file = overlay(original, folder / "site", instance, name, lines)
             with running(file, instance, root) as (lab, seconds):
                 entry["lab_up_s"].append(seconds)
-                bench = ways.Bench(lab, select(load_site(file), selection), file, folder, {})
+                bench = ways.Bench(lab, plan_trial(file, selection), file, folder, {})
                 entry["runs"].append(bench.run(ways.OURS))
                 if number == 0 and not quick:
                     say(f"back end {name}: an exit code, and a node that dies")
@@ -87,13 +87,14 @@ def compare(
 def probe(bench: ways.Bench, folder: Path) -> list[dict[str, Any]]:
     """What ReFrame is told of a job that exits with 3, and of one whose node dies."""
     folder.mkdir()
-    config = write_config(folder, bench.site, bench.site_file)
+    config = write_config(folder, bench.plan, bench.site_file)
     command = [
         f"--checkpath={PROBE}" if word.startswith("--checkpath") else word
-        for word in reframe_command(bench.site, config, ["x"], folder / REPORT_FILE)
+        for word in reframe_command(bench.plan, config, ["x"], folder / REPORT_FILE)
     ]
     node = bench.lab.spec.nodes[-1]
-    env = {**ways.reframe_environment(folder), "PROBE_NODE": node}
+    ways.write_round(bench.plan, config, folder)
+    env = {**variables(bench.plan), "PROBE_NODE": node}
     process = ways.start(bench.lab, command, env, folder)
     try:
         deadline = time.monotonic() + NODE_FAIL_S

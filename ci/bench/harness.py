@@ -26,13 +26,14 @@ import typer
 import ways
 from rich.console import Console
 
+from seatrial.base.errors import SeatrialError
 from seatrial.cli.provision import provision_lab
-from seatrial.errors import SeatrialError
-from seatrial.lab.engine import Lab
-from seatrial.lab.spec import LabSpec
-from seatrial.site.load import load_site, site_file
+from seatrial.plan.resolve import plan_trial
+from seatrial.plan.selection import Selection
+from seatrial.site.load import site_file
 from seatrial.trial.host import host_facts, version_with_commit
-from seatrial.trial.plan import Selection, select
+from seatrial_lab.common.spec import LabSpec
+from seatrial_lab.native.engine import Lab
 
 PARTS = ("trial", "ways", "backends")
 out = Console(highlight=False, soft_wrap=True)
@@ -96,8 +97,7 @@ def run_ways(
     """Way -> its runs; the rounds are interleaved, so that a slow minute falls on all."""
     found: dict[str, list[timeline.Measured]] = {name: [] for name in names}
     with backends.running(file, instance, root) as (lab, _):
-        site = select(load_site(file), selection)
-        bench = ways.Bench(lab, site, file, root, general)
+        bench = ways.Bench(lab, plan_trial(file, selection), file, root, general)
         for number in range(rounds):
             for name in names:
                 say(f"{name}, round {number + 1} of {rounds}")

@@ -28,8 +28,8 @@ import nic_trial
 import typer
 from rich.console import Console
 
+from seatrial.base.errors import SeatrialError
 from seatrial.cli.provision import provision_lab
-from seatrial.errors import SeatrialError
 from seatrial.site.load import site_file
 from seatrial.trial.host import host_facts, version_with_commit
 
@@ -40,7 +40,7 @@ SMALL, LARGE = "jumbo", "bulk"
 NODES = (1, 2, 4, 8, 16)
 JOBS = (1, 2, 4, 8)
 TRIED = ["jumbo", "multi-queue"]
-CHECKS = ["netpipe", "stream"]
+CHECKS = ["netpipe", "tcp_stream"]
 #: tables are wide; what is not a terminal has no width of its own
 WIDTH = None if sys.stdout.isatty() else 120
 out = Console(highlight=False, soft_wrap=True, width=WIDTH)

@@ -20,7 +20,7 @@ import nic_labs
 import timeline
 import ways
 
-from seatrial.lab.engine import Lab
+from seatrial_lab.native.engine import Lab
 
 #: date and not bash's own clock: a bash would first read the lab's module set-up
 _SBATCH = """\

@@ -15,9 +15,9 @@ from typing import Any
 
 import nic_labs
 
-from seatrial.lab.engine import Lab
-from seatrial.nic.policy import digest
-from seatrial.slurm.lab import lab_layout
+from seatrial.site.nic_policy import digest
+from seatrial_lab.common.slurm_files import lab_layout
+from seatrial_lab.native.engine import Lab
 
 CLOCK = Path(__file__).with_name("nic_clock.py")
 NODE = "n1"

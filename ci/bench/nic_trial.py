@@ -12,9 +12,9 @@ from pathlib import Path
 
 import ways
 
-from seatrial.lab.engine import Lab
-from seatrial.lab.spec import LabSpec
 from seatrial.results.record import read_results
+from seatrial_lab.common.spec import LabSpec
+from seatrial_lab.native.engine import Lab
 
 
 @dataclass

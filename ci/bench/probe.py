@@ -8,7 +8,7 @@ import reframe as rfm
 from reframe.core.backends import getlauncher
 from reframe.core.builtins import parameter, run_before, sanity_function
 
-from seatrial.site.agree import NO_TRANSPORT
+from seatrial.base.names import NO_TRANSPORT
 
 SCRIPTS = {
     "exit code 3": (["-c", "exit 3"], []),

@@ -27,16 +27,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from seatrial.errors import LabError, SeatrialError
-from seatrial.results.parsers import hpcc, hpl
-from seatrial.results.parsers.base import Parsed
+from seatrial.base.errors import LabError, SeatrialError
+from seatrial.base.run import run
+from seatrial.benchmarks import hpcc_output as hpcc
+from seatrial.benchmarks import hpl_output as hpl
+from seatrial.benchmarks.hpl_input import grid, render
+from seatrial.benchmarks.parsing import Parsed
 from seatrial.site.load import load_site, site_file
-from seatrial.stack import Stack, load_stack
-from seatrial.stack.hpccinf import grid, render
-from seatrial.stack.run import run
-from seatrial.stack.spack import build, install
-from seatrial.stack.spack.make import make, prepare
-from seatrial.stack.spack.places import Places
+from seatrial.stack import Stack, build, install, load_stack
+from seatrial.stack.folders import Places
+from seatrial.stack.make import make, prepare
 from seatrial.trial.host import host_facts, version_with_commit
 
 AS_IS = "as it is"

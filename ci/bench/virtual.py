@@ -24,12 +24,13 @@ from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
-from seatrial.lab.adapter import lab_of_site, machine_of
-from seatrial.lab.virtual.engine import VirtualLab
-from seatrial.lab.virtual.share import processes_of
+from seatrial.plan.resolve import plan_trial
+from seatrial.plan.selection import Selection
 from seatrial.site.load import site_file
-from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
+from seatrial_lab.adapter import lab_of_site, machine_of
+from seatrial_lab.virtual.engine import VirtualLab
+from seatrial_lab.virtual.share import processes_of
 
 
 class Cost(NamedTuple):
@@ -106,7 +107,11 @@ def measure(arguments: argparse.Namespace, output: Path) -> None:
             (before, busy_before), begun = clock_s(lab), time.monotonic()
             watch = Stopwatch(lab)
             results = run_trial(
-                site_file(arguments.site), selection, machine_of(lab), watch, output
+                plan_trial(site_file(arguments.site), selection),
+                site_file(arguments.site),
+                machine_of(lab),
+                watch,
+                output,
             )
             wall, own = time.monotonic() - begun, cpu_s(lab) - boot_cpu
             after, busy_after = clock_s(lab)
@@ -125,7 +130,7 @@ def measure(arguments: argparse.Namespace, output: Path) -> None:
             if run.outcome != "ran":
                 print(f"  {run.case.id}: {run.outcome}: {run.reason}")
             for metric in run.metrics:
-                name = f"{metric.metric}@{metric.place}" if metric.place else metric.metric
+                name = f"{metric.metric}@{metric.location}" if metric.location else metric.metric
                 found[run.case.id, name].append(metric.value)
     print(f"\n{'job':40} {'wall s':>8} {'CPU s':>8}  (medians)")
     for job, several in costs.items():

@@ -17,15 +17,14 @@ from pathlib import Path
 
 import timeline
 
-from seatrial.lab.adapter import LabMachine
-from seatrial.lab.engine import Lab
-from seatrial.lab.paths import LabPaths
-from seatrial.site.load import CHECKOUT
-from seatrial.site.model import Site
-from seatrial.stack import STACK_FOLDER
+from seatrial.base.paths import CHECKOUT
+from seatrial.plan.model import ROUND_FILE, Plan, Round, write
 from seatrial.trial.collect import REPORT_FILE
-from seatrial.trial.reframe import reframe_command
+from seatrial.trial.reframe_run import reframe_command, variables
 from seatrial.trial.run import write_config
+from seatrial_lab.adapter import LabMachine
+from seatrial_lab.common.paths import LabPaths
+from seatrial_lab.native.engine import Lab
 
 OURS = "Seatrial"
 CHANGED = "Seatrial, changed"
@@ -67,10 +66,10 @@ def slurm_lines(instance: str) -> list[str]:
 
 @dataclass
 class Bench:
-    """A running lab, the site as it is to be tried, and a folder for the runs."""
+    """A running lab, the plan of a trial, and a folder for the runs."""
 
     lab: Lab
-    site: Site
+    plan: Plan
     site_file: Path
     root: Path
     general: dict[str, float]
@@ -94,17 +93,18 @@ class Bench:
         return timeline.measure(folder, begin, end, log)
 
     def _reframe(self, way: str, folder: Path) -> tuple[list[str], dict[str, str]]:
-        config = write_config(folder, self.site, self.site_file)
+        config = write_config(folder, self.plan, self.site_file)
         if way in (ASYNC, SERIAL):
             config.write_text(config.read_text() + _PLAIN)
         if way == CHANGED:
             line = f'\nsite_configuration["general"][0].update({self.general!r})\n'
             config.write_text(config.read_text() + line)
-        checks = [name for name, options in self.site.benchmarks if options is not None]
-        command = reframe_command(self.site, config, checks, folder / REPORT_FILE)
+        checks = list(self.plan.benchmarks)
+        command = reframe_command(self.plan, config, checks, folder / REPORT_FILE)
         if way == SERIAL:
             command = [word.replace("policy=async", "policy=serial") for word in command]
-        return command, reframe_environment(folder)
+        write_round(self.plan, config, folder)
+        return command, variables(self.plan)
 
     def _loop(self, folder: Path) -> list[str]:
         if self.scripts is None:
@@ -120,14 +120,11 @@ class Bench:
         return ["bash", str(folder / "loop.sh"), str(folder)]
 
 
-def reframe_environment(folder: Path) -> dict[str, str]:
-    """What a trial gives ReFrame besides its command line."""
-    env = {
-        "SEATRIAL_RUN_FOLDER": str(folder),
-        "SEATRIAL_DATABASE_FOLDER": str(folder),
-        "RFM_IGNORE_REQNODENOTAVAIL": "1",
-    }
-    return env | {name: os.environ[name] for name in (STACK_FOLDER,) if name in os.environ}
+def write_round(plan: Plan, config: Path, folder: Path) -> None:
+    """Write what a trial gives ReFrame besides its command line."""
+    repeats = list(range(plan.repeats))
+    now = Round(profile="default", folder=str(folder), database=str(folder), repeats=repeats)
+    write(now, config.with_name(ROUND_FILE))
 
 
 def start(lab: Lab, command: list[str], env: dict[str, str], folder: Path) -> subprocess.Popen:

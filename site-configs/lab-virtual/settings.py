@@ -2,6 +2,6 @@
 
 from pathlib import Path
 
-from seatrial.site.reframe import settings
+from seatrial.checks.configuration import settings
 
 site_configuration = settings(Path(__file__).with_name("site.yaml"))

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from seatrial.benchmarks.parsing import Parsed, ParseError
 from seatrial.checks import evidence
-from seatrial.results.parsers.base import Parsed, ParseError
 from seatrial.results.record import Counters, Metric, PathProof
 
 LINE = "net\t100.5\t103.0\t0\t60\n"
 STEP = SimpleNamespace(
-    name="net", nodes=2, variant="", place=None, proves_path=True, command=["net"]
+    name="net", nodes=2, variant="", location=None, proves_path=True, command=["net"]
 )
 
 
@@ -192,8 +192,8 @@ def test_combine():
 
 
 def test_best_of():
-    def metric(value, better, place=None):
-        return Metric(metric="m", value=value, unit="u", better=better, place=place)
+    def metric(value, better, location=None):
+        return Metric(metric="m", value=value, unit="u", better=better, location=location)
 
     lower = [metric(v, "lower") for v in (3, 1, 2)]
     higher = [metric(v, "higher", "n1") for v in (3, 1, 4)]

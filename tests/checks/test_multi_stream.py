@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.results.parsers import ParseError, streams
-from seatrial.site.load import CHECKOUT
+from seatrial.base.paths import CHECKOUT
+from seatrial.benchmarks import tcp_streams as streams
+from seatrial.benchmarks.parsing import ParseError
 
 NODE = CHECKOUT / "src" / "seatrial" / "checks" / "node" / "streams.py"
-RECORDED = (CHECKOUT / "tests" / "parsers" / "data" / "iperf3_fwd.json").read_text()
+RECORDED = (CHECKOUT / "tests" / "benchmarks" / "data" / "iperf3_fwd.json").read_text()
 
 
 SECONDS = json.loads(RECORDED)["end"]["sum_received"]["seconds"]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.checks import activity, evidence, nic
+from seatrial.checks import activity, evidence, nic_proof
 from seatrial.results.record import Case, Metric, Run
 
 NODES = ["n1", "n2"]
@@ -25,32 +25,32 @@ def step(name, *numbers, nodes=None):
 
 
 def test_one_step_looks_before_and_after():
-    assert nic.occasions([step("a")], 2) == {"a": "both"}
+    assert nic_proof.occasions([step("a")], 2) == {"a": "both"}
 
 
 def test_first_and_last_of_several():
     steps = [step("a"), step("b"), step("c")]
-    assert nic.occasions(steps, 4) == {"a": "before", "c": "after"}
+    assert nic_proof.occasions(steps, 4) == {"a": "before", "c": "after"}
 
 
 def test_all_pairs_of_four_nodes():
     """Each node's first and last step; those between have nothing to do."""
     pairs = [(a, b) for a in range(4) for b in range(a + 1, 4)]
     steps = [step(f"{a}-{b}", a, b) for a, b in pairs]
-    assert nic.occasions(steps, 4) == {
+    assert nic_proof.occasions(steps, 4) == {
         "0-1": "before", "0-2": "before", "0-3": "both", "1-3": "after", "2-3": "after",
     }  # fmt: skip
 
 
 def test_nodes_that_no_step_runs_on_are_not_looked_at():
-    assert nic.node_numbers(step("a", nodes=2), 4) == [0, 1]
-    assert nic.occasions([step("a", nodes=2)], 4) == {"a": "both"}
+    assert nic_proof.node_numbers(step("a", nodes=2), 4) == [0, 1]
+    assert nic_proof.occasions([step("a", nodes=2)], 4) == {"a": "both"}
 
 
 @given(st.lists(st.sets(st.integers(0, 9), min_size=1), min_size=1, max_size=12))
 def test_every_node_is_seen_before_its_first_and_after_its_last_step(sets):
     steps = [step(f"s{i}", *sorted(numbers)) for i, numbers in enumerate(sets)]
-    when = nic.occasions(steps, 10)
+    when = nic_proof.occasions(steps, 10)
     for node in set().union(*sets):
         mine = [f"s{i}" for i, numbers in enumerate(sets) if node in numbers]
         assert when[mine[0]] in ("before", "both")
@@ -87,7 +87,7 @@ def held_against(folder, outcome="ran", reason="", profile="jumbo"):
     metric = Metric(metric="latency_us", value=1, unit="us", better="lower")
     run = Run(case=case, outcome=outcome, reason=reason, phase="run" if reason else "",
               metrics=[metric])  # fmt: skip
-    run.nic_proofs = nic.proofs(nic.notes(folder))
+    run.nic_proofs = nic_proof.proofs(nic_proof.notes(folder))
     evidence.hold_against_profile(run, FakeCheck())
     return run
 
@@ -149,7 +149,7 @@ def test_damaged_note_is_no_proof(job, text):
     (job / "nic-after.n2.json").write_text(text)
     run = held_against(job)
     assert (run.outcome, run.phase) == ("error", "profile")
-    nic.states(nic.notes(job))
+    nic_proof.states(nic_proof.notes(job))
 
 
 def test_note_cut_off_or_garbled_anywhere(job):
@@ -163,11 +163,11 @@ def test_note_cut_off_or_garbled_anywhere(job):
         text[chance.randrange(len(text))] = chance.randrange(256)
         (job / "nic-after.n2.json").write_bytes(bytes(text))
         held_against(job)
-        nic.states(nic.notes(job))
+        nic_proof.states(nic_proof.notes(job))
 
 
 def test_states_of_the_first_and_the_last_look(job):
-    states = nic.states(nic.notes(job))
+    states = nic_proof.states(nic_proof.notes(job))
     merged = evidence.nic_states([], states)
     assert merged["n1"]["eth1"] == {"before": {"mtu": 9000}, "after": {"mtu": 9000}}
 
@@ -196,7 +196,7 @@ def test_rates():
     assert found.net_rx_per_s == 2000
     assert (found.softirq_percent, found.irq_percent) == (25, 5)
     metrics = activity.metrics([found], "eth1")
-    assert {(m.metric, m.value, m.place, m.better) for m in metrics} == {
+    assert {(m.metric, m.value, m.location, m.better) for m in metrics} == {
         ("interrupts_per_s", 20, "n1", "lower"), ("net_rx_per_s", 2000, "n1", "lower"),
         ("softirq_percent", 25, "n1", "lower"), ("irq_percent", 5, "n1", "lower"),
     }  # fmt: skip
@@ -228,3 +228,58 @@ def test_what_is_not_counted_is_not_zero(damage):
 def test_processor_times_that_are_not_there(ticks):
     found = activity.activity("net", {"before": side(10.0), "after": side(12.0, cpu_ticks=ticks)})
     assert (found.softirq_percent, found.irq_percent) == (None, None)
+
+
+def used(node, own_s, idle=0, cpus=2, ticks=None):
+    """A node's file of a step of 2 s: its own processes used so many seconds, so many ticks of
+    the kernel were idle."""
+    more = {"time": 12.0, "used_s": 3.0 + own_s, "cpus": cpus}
+    first = {"cpu_ticks": [1000] * 8, "used_s": 3.0, "ticks_per_s": 100}
+    last = {"cpu_ticks": ticks or [1000, 1000, 1000, 1000 + idle, *[1000] * 4], "ticks_per_s": 100}
+    return {
+        "before": {**side(10.0), **first, "node": node},
+        "after": {**side(12.0), **last, **more, "node": node},
+    }
+
+
+@pytest.mark.parametrize(
+    ("own_s", "idle", "cpus", "ranks", "others", "taken"),
+    [
+        (2.0, 200, 2, 1, 0, 0),  # alone
+        (1.0, 200, 2, 1, 50, 0),  # others have half a core, of the one that is left free
+        (1.0, 0, 2, 1, 150, 50),  # ... and half of the other
+        (2.0, 100, 2, 2, 50, 50),
+        (8.0, 0, 8, 1, 400, 0),  # one rank with four threads: four cores are free
+        (4.0, 0, 4, 4, 200, 200),
+    ],
+)
+def test_what_other_programs_took(own_s, idle, cpus, ranks, others, taken):
+    (found,) = activity.of_step("net", [used("n1", own_s, idle, cpus)], ranks, shared=False)
+    assert (found.others_percent, found.taken_percent) == pytest.approx((others, taken))
+
+
+def test_ranks_of_a_lab_are_no_other_programs_to_each_other():
+    nodes = [used("n1", 2.0), used("n2", 1.0)]
+    for found in activity.of_step("net", nodes, 1, shared=True):
+        assert found.taken_percent == pytest.approx(50)
+    apart = activity.of_step("net", nodes, 1, shared=False)
+    assert [one.others_percent for one in apart] == pytest.approx([100, 150])
+
+
+def test_interrupts_are_no_program_and_a_hypervisor_is_one():
+    quiet = used("n1", 2.0, ticks=[1000, 1000, 1000, 1000, 1100, 1050, 1050, 1000])
+    stolen = used("n1", 2.0, ticks=[1000, 1000, 1000, 1100, 1000, 1000, 1000, 1100])
+    percents = [activity.of_step("net", [n], 2, shared=False)[0].taken_percent
+                for n in (quiet, stolen)]  # fmt: skip
+    assert percents == pytest.approx([0, 50])
+
+
+@pytest.mark.parametrize("lacking", ["used_s", "cpus", "cpu_ticks"])
+def test_what_other_programs_took_is_not_known(lacking):
+    node = used("n1", 1.0)
+    del node["after"][lacking]
+    (found,) = activity.of_step("net", [node], 1, shared=False)
+    assert (found.others_percent, found.taken_percent) == (None, None)
+    node["after"][lacking] = None
+    (found,) = activity.of_step("net", [node], 1, shared=False)
+    assert found.taken_percent is None

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.results.parsers import counters
-from seatrial.site.load import CHECKOUT
+from seatrial.base.paths import CHECKOUT
+from seatrial.checks import counters
 
 NODE = CHECKOUT / "src" / "seatrial" / "checks" / "node"
 PYTHON = ["/usr/bin/python3", "-IS"]
@@ -387,3 +387,31 @@ def test_client_that_fails(folder):
     )
     assert ended(client)[0] == 6
     assert ended(server)[0] == 0  # ended: nobody came
+
+
+BURN = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass\n"
+
+
+def test_processor_time_of_the_step_and_of_no_other(folder):
+    """That of the program, of its children, and of the node's other ranks; not that of others."""
+    script = (
+        f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {BURN!r}], check=True)\n"
+    )
+    wrapper = [*PYTHON, str(NODE / "run.py"), "step", "test=lo", "--"]
+    # A shell in slurmstepd's location, with a rank beside the first that has ended before it has.
+    step = 'python3 -c "$0" & "$@" & wait'
+    other = subprocess.Popen([sys.executable, "-c", BURN.replace("0.3", "5")])
+    try:
+        subprocess.run(
+            ["/bin/sh", "-c", step, BURN, *wrapper, sys.executable, "-c", script + "import time\n"
+             "time.sleep(1)\n"],
+            cwd=folder, timeout=30, check=True,
+        )  # fmt: skip
+    finally:
+        other.kill()
+        other.wait()
+    data = noted(folder)
+    used = data["after"]["used_s"] - data["before"]["used_s"]
+    assert used >= 0.5  # 0.3 twice, but for what the other rank did before the first look
+    assert used < 3
+    assert data["after"]["cpus"] == os.cpu_count()

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from labs import own_name, running
+from seatrial.base.paths import CHECKOUT
 from seatrial.cli import main
-from seatrial.lab.adapter import spec_for_site
-from seatrial.lab.engine import Lab
-from seatrial.site.load import CHECKOUT
-from seatrial.slurm.lab import lab_layout
+from seatrial_lab.adapter import spec_for_site
+from seatrial_lab.common.slurm_files import lab_layout
+from seatrial_lab.native.engine import Lab
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm]
 

@@ -17,11 +17,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "trial"))  # tests/ has no pa
 
 from trial_support import SMALL, false_stack, make_site, traces, until
 
+from seatrial.base.paths import CHECKOUT
 from seatrial.cli import main
-from seatrial.lab.engine import Lab
-from seatrial.lab.spec import LabSpec
 from seatrial.results.record import read_results
-from seatrial.site.load import CHECKOUT
+from seatrial_lab.common.spec import LabSpec
+from seatrial_lab.native.engine import Lab
 
 INSTANCE = f"tt{os.getpid()}_cli"
 real = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
@@ -110,7 +110,7 @@ def test_wrong_site_file(here, tmp_path, old, new, where, what):
         (["--check", "netpip"], "did you mean 'netpipe'?"),
         (["--transport", "openmpi-tpc"], "did you mean 'openmpi-tcp'?"),
         (["--repeats", "0"], "--repeats"),
-        (["--check", "pairs", "--transport", "mpich-ofi"], "nothing to run"),
+        (["--check", "links", "--transport", "mpich-ofi"], "nothing to run"),
         (["--no-such-option"], "--no-such-option"),
         (["--output", "/proc/1/here"], "/proc/1/here"),
     ],

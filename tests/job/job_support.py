@@ -1,7 +1,7 @@
 """What the tests of job templates share: a site of their own, a stack, the golden cases.
 
-``python tests/job/job_support.py`` writes the golden files anew; look at the difference before
-you commit it.
+``python tests/job/job_support.py`` writes the golden files again; read the difference before you
+commit it.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from seatrial.job.header import template
+from seatrial.base.yamlfile import load
 from seatrial.job.plan import plan
 from seatrial.job.render import render
 from seatrial.job.request import Request, Surroundings
+from seatrial.job.template import LAUNCHERS, load_template
 from seatrial.results.requirements import load_requirements
 from seatrial.site.model import Site
 from seatrial.stack.model import Blas, Stack
-from seatrial.stack.transports import PROGRAMS, TRANSPORTS
-from seatrial.yamlfile import load
+from seatrial.stack.transports import TRANSPORTS
+from seatrial_lab.software.describe import in_prefix
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "golden"
@@ -33,16 +34,7 @@ def harbour() -> Site:
 
 def stack() -> Stack:
     """The lab's stack as it would be in a folder that does not exist."""
-    fields = {"prefix": PREFIX, "lib": "/usr/lib"}
-    transports = {}
-    for part in TRANSPORTS:
-        programs = {
-            name: [word.format(**fields, bench=f"{PREFIX}/bench/{part.family}") for word in words]
-            for name, words in PROGRAMS.get(part.family or part.name, {}).items()
-        }
-        env = {name: value.format(**fields) for name, value in part.env.items()}
-        update = {"env": env, "programs": programs}
-        transports[part.name] = part.model_copy(update=update)
+    transports = {name: in_prefix(part, Path(PREFIX)) for name, part in TRANSPORTS.items()}
     return Stack(
         id="0", prefix=PREFIX, distribution="none", versions={}, origins={}, transports=transports,
         blas_libraries={"openblas": Blas(folder="/usr/lib/openblas", version="1", package="o")},
@@ -53,12 +45,12 @@ def surroundings(with_stack: bool = True) -> Surroundings:
     if not with_stack:
         return Surroundings(harbour())
     requirements = load_requirements(HERE / "harbour" / "requirements.yaml")
-    modules = {part.name: f"{PREFIX}/modules" for part in TRANSPORTS if part.family}
+    modules = {part.name: f"{PREFIX}/modules" for part in TRANSPORTS.values() if part.family}
     return Surroundings(harbour(), stack(), modules, requirements)
 
 
 def planned(name: str, around: Surroundings | None = None, values=None, **options):
-    request = Request(template(name), values=values or {}, **options)
+    request = Request(load_template(name), values=values or {}, **options)
     return plan(request, around or surroundings())
 
 
@@ -70,19 +62,21 @@ def rendered(name: str, around: Surroundings | None = None, values=None, **optio
 #: golden file -> what it is rendered from
 CASES: dict[str, dict] = {
     **{
-        name: {"name": name, "values": APPLICATION}
-        for name in (
-            "openmpi-srun", "openmpi-mpirun", "mpich-srun", "mpich-mpiexec", "intelmpi-srun",
-            "intelmpi-mpiexec", "hybrid", "multirail",
-        )
+        f"{mpi}-{launcher}": {
+            "name": "mpi", "mpi": mpi, "launcher": launcher, "values": APPLICATION,
+        }
+        for mpi, launchers in LAUNCHERS.items()
+        for launcher in launchers
     },
+    "hybrid": {"name": "hybrid", "values": APPLICATION},
+    "multirail": {"name": "multirail", "values": APPLICATION},
     "hpl": {"name": "hpl", "ranks_per_node": 2, "nodes": 3, "values": {"blas": "openblas"}},
     "npb": {"name": "npb", "nodes": 4},
     "osu": {"name": "osu"},
     "all-pairs": {"name": "all-pairs"},
     # ways through the templates that the defaults do not take
     "openmpi-srun-latency": {
-        "name": "openmpi-srun",
+        "name": "mpi",
         "kind": "latency-bound",
         "transport": "openmpi-ucx",
         "values": {**APPLICATION, "account": "fish", "job_name": "two words", "time": "1-0"},

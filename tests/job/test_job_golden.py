@@ -1,6 +1,6 @@
-"""Every template against the script it made when somebody last looked at it.
+"""Every template against the script of a golden file, which somebody has read.
 
-After a change that is meant: ``python tests/job/job_support.py``, and read the difference.
+After an intended change: ``python tests/job/job_support.py``, and read the difference.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import subprocess
 import pytest
 from job_support import CASES, GOLDEN, rendered
 
-from seatrial.job.header import templates
+from seatrial.job.template import load_templates
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -20,7 +20,7 @@ def test_script_is_as_it_was(case):
 
 
 def test_every_template_has_a_golden_file_and_every_file_a_case():
-    assert {case["name"] for case in CASES.values()} == set(templates())
+    assert {case["name"] for case in CASES.values()} == set(load_templates())
     assert {file.stem for file in GOLDEN.glob("*.sbatch")} == set(CASES)
 
 

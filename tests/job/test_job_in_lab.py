@@ -11,11 +11,13 @@ import time
 from pathlib import Path
 
 import pytest
-from job_support import CASES, harbour, rendered
+from job_support import CASES, HERE, harbour, rendered
+from typer.testing import CliRunner
 
-from seatrial.errors import LabError
-from seatrial.job import submit
+from seatrial.base.errors import LabError
+from seatrial.cli import app
 from seatrial.job.request import Surroundings
+from seatrial.job.template import LAUNCHERS
 from seatrial.stack import load_stack
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm]
@@ -57,13 +59,20 @@ def test_sbatch_reads_directives_as_they_were_given(lab):
     assert found == [f"{name}|2|harbour's own" for name in NAMES]
 
 
-def test_submit_goes_to_the_login_node(lab):
-    site = harbour().model_copy(update={"lab": object()})
-    said = submit.submit(site, rendered("npb"), ["--test-only"], lab.spec.instance)
-    assert "to start at" in said
-    text = rendered("npb").replace("--partition=compute", "--partition=nowhere")
+def test_submit_goes_to_the_login_node(lab, tmp_path):
+    text = (HERE / "harbour" / "site.yaml").read_text()
+    text = re.sub(r"(?m)^transports:\n(  .*\n)+", "transports:\n  openmpi-tcp: {}\n", text)
+    (tmp_path / "site.yaml").write_text(text + "lab: {engine: native}\n")
+    words = ["job", "submit", "npb", "--site", str(tmp_path / "site.yaml"), "--instance"]
+    words += [lab.spec.instance, "--test-only", "--set", "program=./is"]
+    run = CliRunner().invoke
+    done = run(app, words, catch_exceptions=False)
+    assert "to start at" in done.output.splitlines()[-1]
+    assert done.exit_code == 0
+    text = (tmp_path / "site.yaml").read_text()
+    (tmp_path / "site.yaml").write_text(text.replace("compute:", "nowhere:"))
     with pytest.raises(LabError, match=r"refused the job.*partition"):
-        submit.submit(site, text, ["--test-only"], lab.spec.instance)
+        run(app, words, catch_exceptions=False)
 
 
 # -- programs that really run
@@ -76,12 +85,15 @@ def application(family: str) -> dict[str, str]:
 
 SORTED = r"Verification +=  +SUCCESSFUL"
 RUNS = {
-    "openmpi-srun": ({"name": "openmpi-srun", "values": application("openmpi")}, SORTED),
-    "openmpi-mpirun": ({"name": "openmpi-mpirun", "values": application("openmpi")}, SORTED),
-    "mpich-srun": ({"name": "mpich-srun", "values": application("mpich")}, SORTED),
-    "mpich-mpiexec": ({"name": "mpich-mpiexec", "values": application("mpich")}, SORTED),
-    "intelmpi-srun": ({"name": "intelmpi-srun", "values": application("mpich")}, SORTED),
-    "intelmpi-mpiexec": ({"name": "intelmpi-mpiexec", "values": application("mpich")}, SORTED),
+    **{
+        f"{mpi}-{launcher}": (
+            {"name": "mpi", "mpi": mpi, "launcher": launcher,
+             "values": application("openmpi" if mpi == "openmpi" else "mpich")},
+            SORTED,
+        )
+        for mpi, launchers in LAUNCHERS.items()
+        for launcher in launchers
+    },
     "hybrid": (
         {"name": "hybrid", "values": {"program": "bash -c 'echo $OMP_NUM_THREADS threads'"}},
         r"(2 threads\n){2}",

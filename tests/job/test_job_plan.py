@@ -1,4 +1,4 @@
-"""What is chosen for an application, and what is said where it cannot be."""
+"""What is chosen for an application, and the error where a request cannot work."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import pytest
 from job_support import APPLICATION, HERE, harbour, planned, rendered, surroundings
 from typer.testing import CliRunner
 
+from seatrial.base.errors import InputError
+from seatrial.base.paths import CHECKOUT
+from seatrial.base.yamlfile import load
 from seatrial.cli import app
-from seatrial.errors import InputError
-from seatrial.job.header import template
+from seatrial.job.choose import KINDS
+from seatrial.job.template import load_template
 from seatrial.site.model import Site
-from seatrial.yamlfile import load
 
 
 @pytest.mark.parametrize(
@@ -29,8 +31,8 @@ from seatrial.yamlfile import load
         ("hpl", {"profile": "default"}, "openmpi-tcp", "default"),
         ("hpl", {"transport": "intelmpi-tcp"}, "intelmpi-tcp", "cpu-saving"),
         # nothing is known of the program
-        ("openmpi-srun", {"values": APPLICATION}, "openmpi-tcp", "default"),
-        ("intelmpi-srun", {"values": APPLICATION, "kind": "compute-bound"}, "intelmpi-tcp",
+        ("mpi", {"values": APPLICATION}, "openmpi-tcp", "default"),
+        ("mpi", {"mpi": "intelmpi", "values": APPLICATION, "kind": "compute-bound"}, "intelmpi-tcp",
          "cpu-saving"),
     ],
 )  # fmt: skip
@@ -43,18 +45,46 @@ def test_choice_by_kind(name, options, transport, profile):
 
 def test_a_profile_that_the_transport_ignores_is_not_chosen():
     options = {"kind": "communication-bound", "transport": "openmpi-ucx", "values": APPLICATION}
-    plan = planned("openmpi-srun", **options)
+    plan = planned("mpi", **options)
     assert plan.profile == "default"
     assert "polled from user space" in plan.profile_why
-    plan = planned("openmpi-srun", **options, profile="low-latency")
+    plan = planned("mpi", **options, profile="low-latency")
     assert plan.constraint == "nic_low_latency"
     assert "no effect" in plan.profile_why
 
 
-def test_reason_is_in_the_script():
+def test_reason_is_in_the_script_and_its_source_in_the_guide():
     text = rendered("npb")
-    assert "0.66 of its rate with tg3" in text.replace("\n#", "").replace("   ", " ")
+    assert KINDS["communication-bound"] in text.replace("\n#  ", "")
     assert "mpich-ofi 500" in text
+    assert "2004" not in text
+    assert "docs/job-templates.md" in text
+    guide = (CHECKOUT / "docs" / "job-templates.md").read_text()
+    for words in ("Celebioglu, Leng and Mashayekhi", "0.66 of its rate with tg3", *KINDS):
+        assert words in guide
+
+
+@pytest.mark.parametrize(
+    ("mpi", "launcher", "started"),
+    [
+        ("openmpi", "srun", "srun --mpi=pmix "),
+        ("openmpi", "mpirun", "mpirun -np "),
+        ("mpich", "srun", "srun --mpi=pmi2 "),
+        ("mpich", "mpiexec", "mpiexec.hydra -bootstrap slurm "),
+        ("intelmpi", "srun", "srun --mpi=pmi2 --unbuffered "),
+        ("intelmpi", "mpiexec", 'bin/}mpiexec.hydra" -n '),
+    ],
+)
+def test_one_template_serves_every_mpi_and_launcher(mpi, launcher, started):
+    text = rendered("mpi", values=APPLICATION, mpi=mpi, launcher=launcher)
+    commands = [line for line in text.splitlines() if started in line]
+    assert len(commands) == 1
+    assert f"# Transport {mpi}-" in text
+
+
+def test_mpi_narrows_the_choice_in_every_template():
+    assert planned("npb", mpi="openmpi").transport == "openmpi-tcp"
+    assert planned("npb", launcher="mpirun").mpi == "openmpi"
 
 
 @pytest.mark.parametrize(
@@ -64,12 +94,15 @@ def test_reason_is_in_the_script():
         ("npb", {"values": {"kernel": "isp"}}, ("kernel", "did you mean 'sp'")),
         ("npb", {"values": {"kernel": "lu"}}, ("program", "npb_lu", "--set program=")),
         ("npb", {"ranks_per_node": 1, "nodes": 3}, ("power of two", "3")),
-        ("mpich-srun", {}, ("needs program", "--set program=")),
-        ("mpich-srun", {"values": {"program": "'a"}}, ("program", "quotation")),
-        ("mpich-srun", {"values": {"program": "a\0b"}}, ("program", "NUL")),
+        ("mpi", {}, ("needs program", "--set program=")),
+        ("mpi", {"values": {"program": "'a"}}, ("program", "quotation")),
+        ("mpi", {"values": {"program": "a\0b"}}, ("program", "NUL")),
         ("npb", {"transport": "mpich-ofl"}, ("mpich-ofl", "did you mean 'mpich-ofi'")),
-        ("mpich-srun", {"values": APPLICATION, "transport": "openmpi-tcp"},
-         ("for mpich", "openmpi")),
+        ("mpi", {"values": APPLICATION, "mpi": "mpich", "transport": "openmpi-tcp"},
+         ("--mpi mpich", "openmpi")),
+        ("mpi", {"values": APPLICATION, "mpi": "openmp"}, ("--mpi", "did you mean 'openmpi'")),
+        ("mpi", {"values": APPLICATION, "mpi": "mpich", "launcher": "mpirun"},
+         ("no transport of mpich started by mpirun",)),
         ("npb", {"profile": "low-latncy"}, ("low-latncy", "did you mean 'low-latency'")),
         ("npb", {"kind": "io-bound"}, ("io-bound", "compute-bound")),
         ("npb", {"launcher": "mpiexec", "transport": "openmpi-tcp"}, ("srun or mpirun",)),
@@ -103,7 +136,7 @@ def test_bad_requests_name_what_is_wrong_and_what_is_right(name, options, words)
 
 def test_unknown_template_is_suggested():
     with pytest.raises(InputError, match="did you mean 'hybrid'"):
-        template("hybird")
+        load_template("hybird")
 
 
 def test_without_a_stack_programs_must_be_named():
@@ -118,14 +151,15 @@ def test_without_a_stack_programs_must_be_named():
 def test_a_variable_of_the_site_with_an_impossible_name_is_refused():
     site = harbour()
     site.transports["openmpi-tcp"].env["A=$(reboot) B"] = "1"
-    with pytest.raises(InputError, match="no name of a variable"):
-        planned("openmpi-srun", dataclasses.replace(surroundings(), site=site), APPLICATION)
+    with pytest.raises(InputError, match="not a valid name of a variable"):
+        planned("mpi", dataclasses.replace(surroundings(), site=site), APPLICATION)
 
 
 def test_command_line(tmp_path):
     run = CliRunner().invoke
     file = tmp_path / "ship.sbatch"
-    words = ["job", "render", "openmpi-srun", "--set", "program=./a b", "-N", "3", "-n", "1"]
+    words = ["job", "render", "mpi", "--set", "program=./a b", "-N", "3", "-n", "1"]
+    words += ["--mpi", "mpich", "--launcher", "mpiexec"]
     done = run(app, [*words, "--output", str(file)])
     assert done.exit_code == 0, done.output
     text = file.read_text()
@@ -155,6 +189,6 @@ def test_a_network_that_a_bond_takes_away_is_refused(tmp_path):
     site = load(tmp_path / "site.yaml", Site)[0]
     around = dataclasses.replace(surroundings(), site=site)
     with pytest.raises(InputError) as error:
-        planned("openmpi-srun", around, APPLICATION, profile="pair", transport="openmpi-tcp")
+        planned("mpi", around, APPLICATION, profile="pair", transport="openmpi-tcp")
     for word in ("rail2", "bond of NIC profile pair", "openmpi-tcp"):
         assert word in str(error.value)

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from job_support import APPLICATION, harbour, rendered, run_stubbed, surroundings
 
+from seatrial.benchmarks.hpl_input import grid
 from seatrial.job import hpl
 from seatrial.site.model import Nodes
-from seatrial.stack.hpccinf import grid
 
 # A pair is noted when it begins and when it ends; its figure is told by the nodes' numbers.
 SRUN = r"""

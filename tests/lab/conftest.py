@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from labs import own_name
-from seatrial.lab.engine import Lab
-from seatrial.lab.spec import LabSpec
+from seatrial_lab.common.spec import LabSpec
+from seatrial_lab.native.engine import Lab
 
 
 @pytest.fixture

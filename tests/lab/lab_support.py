@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from labs import own_name
-from seatrial.lab import processes
-from seatrial.lab.engine import Lab
+from seatrial_lab.common import processes
+from seatrial_lab.native.engine import Lab
 
 #: a machine with ten times as much to do as it has cores
 PATIENCE = 10

@@ -10,9 +10,9 @@ import pytest
 from lab_support import SESSION
 from typer.testing import CliRunner
 
+from seatrial.base.errors import InputError
 from seatrial.cli.lab import app
-from seatrial.errors import InputError
-from seatrial.lab.engine import Lab
+from seatrial_lab.native.engine import Lab
 
 RUNNER = CliRunner()
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 from lab_support import SESSION, job_state, wait_for
 
-from seatrial.errors import InputError, LabError
-from seatrial.lab import faults
-from seatrial.lab.engine import Lab
-from seatrial.lab.status import status
+from seatrial.base.errors import InputError, LabError
+from seatrial_lab.native import faults
+from seatrial_lab.native.engine import Lab
+from seatrial_lab.native.status import status
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm]
 

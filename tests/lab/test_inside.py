@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from lab_support import SESSION, job_state, wait_for
 
-from seatrial.errors import LabError
-from seatrial.lab import access, slowdown
-from seatrial.lab.engine import Lab
-from seatrial.lab.status import status
+from seatrial.base.errors import LabError
+from seatrial_lab.common import access
+from seatrial_lab.native import slowdown
+from seatrial_lab.native.engine import Lab
+from seatrial_lab.native.status import status
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm]
 
@@ -148,7 +149,7 @@ def test_a_timeout_leaves_nothing_running(lab: Lab) -> None:
 
 def test_shell_is_transparent(lab: Lab) -> None:
     code = f"""
-from seatrial.lab.engine import Lab
+from seatrial_lab.native.engine import Lab
 Lab.attach({SESSION!r}).exec(["sh", "-c", "cat; id -un; hostname; exit 9"], node="n3")
 """
     out = subprocess.run(

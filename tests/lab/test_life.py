@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from lab_support import SESSION, traces
 
-from seatrial.errors import LabError
-from seatrial.lab import access, network, processes
-from seatrial.lab.engine import Lab
-from seatrial.lab.status import status
+from seatrial.base.errors import LabError
+from seatrial_lab.common import access, network, processes
+from seatrial_lab.native.engine import Lab
+from seatrial_lab.native.status import status
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm]
 
@@ -59,8 +59,8 @@ def test_down_leaves_nothing(make_lab: MakeLab) -> None:
 
 _UP = """
 import sys
-from seatrial.lab.engine import Lab
-from seatrial.lab.spec import LabSpec
+from seatrial_lab.native.engine import Lab
+from seatrial_lab.common.spec import LabSpec
 Lab(LabSpec(instance=sys.argv[1])).up()
 """
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.lab import mounts
+from seatrial_lab.common import mounts
 
 
 @pytest.fixture

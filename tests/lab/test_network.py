@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.lab import faults
-from seatrial.lab.engine import Lab
+from seatrial_lab.native import faults
+from seatrial_lab.native.engine import Lab
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm]
 

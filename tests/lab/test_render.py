@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from seatrial.errors import InputError
-from seatrial.lab import cables, network, render
-from seatrial.lab.boot import login_steps, node_steps
-from seatrial.lab.spec import LabSpec
+from seatrial.base.errors import InputError
+from seatrial_lab.common import network, render
+from seatrial_lab.common.boot import login_steps, node_steps
+from seatrial_lab.common.spec import LabSpec
+from seatrial_lab.native import cables
 
 
 def conf(pmix: bool = True, **settings: object) -> list[str]:

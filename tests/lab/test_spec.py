@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.errors import InputError
-from seatrial.lab.spec import LabSpec, default_spec
+from seatrial.base.errors import InputError
+from seatrial_lab.common.spec import LabSpec, default_spec
 
 
 @pytest.mark.parametrize(

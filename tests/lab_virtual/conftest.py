@@ -9,13 +9,14 @@ from dataclasses import dataclass
 import pytest
 from virtual_support import CARDS, Silent, write_site
 
-from seatrial.lab.virtual.engine import VirtualLab
-from seatrial.lab.virtual.machine import VirtualMachine
-from seatrial.lab.virtual.site import virtual_spec
+from seatrial.plan.resolve import plan_trial
+from seatrial.plan.selection import Selection
 from seatrial.results.record import Results
 from seatrial.site.load import load_site
-from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
+from seatrial_lab.virtual.engine import VirtualLab
+from seatrial_lab.virtual.machine import VirtualMachine
+from seatrial_lab.virtual.site import virtual_spec
 
 #: a node of each class
 NODES = ("n1", "f1", "r1")
@@ -82,6 +83,8 @@ def trial(lab: VirtualLab, tmp_path_factory: pytest.TempPathFactory) -> Tried:
     trials.mkdir()
     lab.add_bind(trials)
     before = state(lab)
-    results = run_trial(file, Selection(profiles=PROFILES), VirtualMachine(lab), Silent(), trials)
+    results = run_trial(
+        plan_trial(file, Selection(profiles=PROFILES)), file, VirtualMachine(lab), Silent(), trials
+    )
     assert [f"{run.case.id}: {run.reason}" for run in results.runs if run.outcome != "ran"] == []
     return Tried(results, before, state(lab))

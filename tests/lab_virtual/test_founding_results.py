@@ -9,27 +9,28 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from published import Outcome, compare, load_published
 from virtual_support import Silent
 
-from seatrial.lab.virtual.engine import VirtualLab
-from seatrial.lab.virtual.machine import VirtualMachine
-from seatrial.lab.virtual.site import virtual_spec
-from seatrial.results.published import Outcome, compare, load_published
+from seatrial.plan.resolve import plan_trial
+from seatrial.plan.selection import Selection
 from seatrial.results.record import Results
 from seatrial.site.load import load_site, site_file
-from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
+from seatrial_lab.virtual.engine import VirtualLab
+from seatrial_lab.virtual.machine import VirtualMachine
+from seatrial_lab.virtual.site import virtual_spec
 
 pytestmark = [
     pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(3600),
     pytest.mark.nightly(reason="the founding papers' effects, in six trials of the virtual lab"),
 ]  # fmt: skip
 
-#: What takes longer, and HPL, which repeats least, is left to ci/side_by_side.py --check.
+#: What takes longer, and HPL, which repeats least, is left to ci/founding/compare.py --check.
 PROFILES = ("igb-off", "igb-125")
 SELECTIONS = (
     Selection(("netpipe",), profiles=PROFILES),
-    Selection(("stream",), profiles=("igb-gigabit", "igb-gigabit-125")),
+    Selection(("tcp_stream",), profiles=("igb-gigabit", "igb-gigabit-125")),
     Selection(("npb",), profiles=PROFILES, transports=("openmpi-tcp",)),
 )
 FINDINGS = (
@@ -48,7 +49,7 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Results]]:
         lab.up()
         lab.add_bind(folder)
         yield [
-            run_trial(file, selection, VirtualMachine(lab), Silent(), folder)
+            run_trial(plan_trial(file, selection), file, VirtualMachine(lab), Silent(), folder)
             for selection in SELECTIONS
         ]
     finally:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.errors import LabError
-from seatrial.lab.adapter import attach, end, is_virtual
-from seatrial.lab.virtual.engine import VirtualLab
-from seatrial.lab.virtual.share import processes_of
-from seatrial.lab.virtual.status import status
+from seatrial.base.errors import LabError
+from seatrial_lab.adapter import attach, end, is_virtual
+from seatrial_lab.virtual.engine import VirtualLab
+from seatrial_lab.virtual.share import processes_of
+from seatrial_lab.virtual.status import status
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm]
 IDLE = dict.fromkeys(["n1", "n2", "f1", "f2", "r1", "r2"], "idle")

@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from virtual_support import SMALL, write_site
 
-from seatrial.errors import InputError, LabError
-from seatrial.lab.spec import LabSpec
-from seatrial.lab.virtual import cpio, image, packages, qemu, warm
-from seatrial.lab.virtual.client import kind_of
-from seatrial.lab.virtual.frames import Reader, frame
-from seatrial.lab.virtual.site import virtual_spec
-from seatrial.lab.virtual.spec import Card, VirtualSpec
+from seatrial.base.errors import InputError, LabError
 from seatrial.site.load import load_site
+from seatrial_lab.common.spec import LabSpec
+from seatrial_lab.virtual import cpio, image, packages, qemu, warm
+from seatrial_lab.virtual.client import kind_of
+from seatrial_lab.virtual.frames import Reader, frame
+from seatrial_lab.virtual.site import virtual_spec
+from seatrial_lab.virtual.spec import Card, VirtualSpec
 
 
 @given(

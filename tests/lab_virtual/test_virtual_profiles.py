@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from virtual_support import figures
 
-from seatrial.lab.virtual.engine import VirtualLab
+from seatrial_lab.virtual.engine import VirtualLab
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 
@@ -44,7 +44,7 @@ def test_a_module_parameter_reaches_the_driver(lab: VirtualLab, trial) -> None:
 
 def test_a_bond_is_wider_than_one_of_its_members(trial) -> None:
     """Which are held to 200 Mbit/s each."""
-    (bonded,) = figures(trial.results, "stream", "bonded", "bandwidth_MB_s")
+    (bonded,) = figures(trial.results, "tcp_stream", "bonded", "bandwidth_MB_s")
     assert 1.3 * 25 < bonded < 2.1 * 25
 
 

@@ -89,8 +89,8 @@ transports: {}
 benchmarks:
   netpipe: {max_bytes: 64, repetitions: 30, time_limit_s: 300,
             profiles: ["igb-*", "function-*", parameters]}
-  stream: {total_bytes: 16 MiB, time_limit_s: 300, profiles: [bonded]}
-trial: {repeats: 1, confirm: 2, profiles: ["*"]}
+  tcp_stream: {total_bytes: 16 MiB, time_limit_s: 300, profiles: [bonded]}
+trial: {repeats: 1, reruns: 2, profiles: ["*"]}
 """
 NO_REQUIREMENTS = "schema: 1\nrequirements: []\n"
 

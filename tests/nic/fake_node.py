@@ -11,12 +11,13 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from seatrial.nic.node.changes import Action
+from seatrial.nic.node.actions import Action
 from seatrial.nic.node.errors import SettingRefused
 from seatrial.nic.node.store import Store
 
 INTERFACE = "eth1"
 LIVE_USECS = 77  # what adaptive moderation happens to use at the moment
+AGREED = "on"  # what flow control shows while the two ends of the cable negotiate it
 
 
 class Killed(BaseException):
@@ -53,6 +54,9 @@ def boot_state() -> dict[str, Any]:
         "coalesce.tx-usecs": 72,
         "coalesce.adaptive-tx": "off",
         "coalesce.rx-usecs-irq": None,
+        "pause.autoneg": "on",
+        "pause.rx": "off",
+        "pause.tx": "on",
         "ring.rx": 256,
         "channels.combined": 2,
         "feature.tx-checksumming": "on",
@@ -84,6 +88,8 @@ class FakeNic:
         for side in ("rx", "tx"):
             if found[f"coalesce.adaptive-{side}"] == "on":
                 found[f"coalesce.{side}-usecs"] = LIVE_USECS
+        if found["pause.autoneg"] == "on":
+            found["pause.rx"] = found["pause.tx"] = AGREED
         if found["feature.tx-checksum-ip-generic"] == "off":
             found["feature.tx-checksumming"] = "off"
             for name in ("feature.tcp-segmentation-offload", "feature.tx-tcp-segmentation"):
@@ -129,6 +135,8 @@ class FakeNic:
             self._coalesce(dict(zip(argv[3::2], argv[4::2], strict=True)))
         elif argv[:2] == ["ethtool", "-K"]:
             self._features(dict(zip(argv[3::2], argv[4::2], strict=True)))
+        elif argv[:2] == ["ethtool", "-A"]:
+            self._pause(dict(zip(argv[3::2], argv[4::2], strict=True)))
         elif argv[0] == "ethtool":
             group = {"-L": "channels", "-G": "ring"}[argv[1]]
             for name, value in zip(argv[3::2], argv[4::2], strict=True):
@@ -161,6 +169,13 @@ class FakeNic:
                         raise SettingRefused(f"coalesce.{name}", "adaptive moderation is on")
                     self.raw[side] = "off"
             self._set(f"coalesce.{name}", value if value in ("on", "off") else int(value))
+
+    def _pause(self, words: dict[str, str]) -> None:
+        """The kernel takes values that are not in force while they are negotiated."""
+        if self.stubborn and self.raw["pause.autoneg"] == "on" and words != {"autoneg": "off"}:
+            raise SettingRefused("pause.rx", "autonegotiation is on")
+        for name, value in words.items():
+            self._set(f"pause.{name}", value)
 
     def _features(self, words: dict[str, str]) -> None:
         below = {

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.nic.node import changes, programs, readers, values
+from seatrial.nic.node.actions import Action, command, text_of, write
 from seatrial.nic.node.nic import Nic
 from seatrial.nic.node.work import Work
 
@@ -20,9 +21,9 @@ ON = {"coalesce.adaptive-rx": "on", "coalesce.rx-usecs": 50, "coalesce.rx-frames
       "coalesce.adaptive-tx": "on", "coalesce.tx-usecs": 60}  # fmt: skip
 
 
-def lines(actions: list[changes.Action]) -> list[str]:
+def lines(actions: list[Action]) -> list[str]:
     """Commands without their programs' folders."""
-    return [changes.text_of(one).rpartition("/sbin/")[2] for one in actions]
+    return [text_of(one).rpartition("/sbin/")[2] for one in actions]
 
 
 def test_adaptive_off_then_values() -> None:
@@ -48,6 +49,38 @@ def test_the_other_sides_moderation_is_left_alone() -> None:
         changes.to_restore("eth1", {**before, "coalesce.rx-usecs": 0}, before),
     ):
         assert lines(found) == ["ethtool -C eth1 rx-usecs 0"]
+
+
+def test_flow_control_is_negotiated_no_more_and_then_set() -> None:
+    agreed = {"pause.autoneg": "on", "pause.rx": "on", "pause.tx": "on"}
+    own = {"pause.autoneg": "off", "pause.rx": "off", "pause.tx": "on"}
+    assert lines(changes.to_apply("nic0", {"pause.rx": "off", "pause.tx": "off"}, agreed)) == [
+        "ethtool -A nic0 autoneg off",
+        "ethtool -A nic0 rx off tx off",
+    ]
+    assert lines(changes.to_apply("nic0", own, {**own, "pause.tx": "off"})) == [
+        "ethtool -A nic0 tx on"
+    ]
+    # What the two ends have agreed on is not set, and not compared.
+    assert lines(changes.to_restore("nic0", agreed, own)) == ["ethtool -A nic0 autoneg on"]
+    assert changes.to_restore("nic0", agreed, {**agreed, "pause.tx": "off"}) == []
+
+
+@pytest.mark.parametrize(("carrier", "waits"), [("1", 1), ("0", 0), (None, 0)])
+def test_a_link_that_was_there_is_waited_for(
+    carrier: str | None, waits: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers, "SYSFS", str(tmp_path))
+    (tmp_path / "eth1").mkdir()
+    if carrier:
+        (tmp_path / "eth1" / "carrier").write_text(carrier + "\n")
+    found = lines(changes.to_apply("eth1", {"pause.rx": "off"}, {"pause.rx": "on"}))
+    assert found == [
+        "ethtool -A eth1 rx off",
+        *["# wait up to 15 s until eth1 has a link"] * waits,
+    ]
+    # Others take no link down.
+    assert len(changes.to_apply("eth1", {"coalesce.rx-usecs": 0}, ON)) == 2
 
 
 def test_values_beside_moderation_do_not_stop_it() -> None:
@@ -145,6 +178,11 @@ def test_interrupt_lines_by_their_place(monkeypatch: pytest.MonkeyPatch) -> None
     ]
 
 
+def test_a_value_for_all_queues_of_an_interface_without_queues_writes_nothing() -> None:
+    wanted = {"rps_cpus": "all", "rps_flow_cnt": 64, "xps_cpus": "0", "irq_affinity": "spread"}
+    assert changes.to_apply("eth1", wanted, {}) == []
+
+
 def test_node_settings() -> None:
     now = {"sysctl.net.core.busy_poll": 0, "sysctl.net.core.busy_read": None}
     wanted = {"sysctl.net.core.busy_poll": 50}
@@ -154,8 +192,8 @@ def test_node_settings() -> None:
 
 @given(st.text(min_size=1, max_size=30))
 def test_every_word_is_quoted_for_the_shell(word: str) -> None:
-    action = changes.command("x", "printf", "%s", word.replace("\0", ""))
-    assert shlex.split(changes.text_of(action))[1:] == ["%s", word.replace("\0", "")]
+    action = command("x", "printf", "%s", word.replace("\0", ""))
+    assert shlex.split(text_of(action))[1:] == ["%s", word.replace("\0", "")]
 
 
 def test_a_line_of_the_dry_run_does_what_is_done(tmp_path: Path) -> None:
@@ -166,11 +204,11 @@ def test_a_line_of_the_dry_run_does_what_is_done(tmp_path: Path) -> None:
         folder.mkdir()
         file = folder / "it's a file"
         for action in (
-            changes.write("a", str(file), "0-3; $x"),
-            changes.command("b", "cp", str(file), str(folder / "copy $y")),
+            write("a", str(file), "0-3; $x"),
+            command("b", "cp", str(file), str(folder / "copy $y")),
         ):
             if how == "shell":
-                subprocess.run(["sh", "-c", changes.text_of(action)], check=True)
+                subprocess.run(["sh", "-c", text_of(action)], check=True)
             else:
                 Nic().perform(action)
         done.append({one.name: one.read_text().strip() for one in folder.iterdir()})
@@ -184,8 +222,8 @@ class Recording(FakeNic):
         self.raw.update(more)
         self.lines: list[str] = []
 
-    def perform(self, action: changes.Action) -> None:
-        self.lines.append(changes.text_of(action))
+    def perform(self, action: Action) -> None:
+        self.lines.append(text_of(action))
         super().perform(action)
 
 
@@ -216,7 +254,7 @@ def test_the_dry_run_prints_what_is_run_then(
         del wanted["coalesce.tx-usecs"]  # a profile cannot want both
     work = Work(None, nic, OpenGuard())
     journal = work.prepare({"interfaces": {INTERFACE: wanted}})
-    plan = [changes.text_of(one) for one in work.plan(journal)]
+    plan = [text_of(one) for one in work.plan(journal)]
     assert nic.lines == []
     exact = nic.exact()
     work.carry_out(journal, lambda: None)
@@ -243,7 +281,7 @@ def test_fewer_or_more_queues_and_what_is_said_of_each(here: int, wanted: int) -
     work = Work(None, nic, OpenGuard())
     profile = {"interfaces": {INTERFACE: {"channels.combined": wanted, "rps_cpus": "all"}}}
     journal = work.prepare(profile)
-    plan = [changes.text_of(one) for one in work.plan(journal)]
+    plan = [text_of(one) for one in work.plan(journal)]
     exact = nic.exact()
     work.carry_out(journal, lambda: None)
     assert nic.lines == plan
@@ -253,5 +291,5 @@ def test_fewer_or_more_queues_and_what_is_said_of_each(here: int, wanted: int) -
 
 
 def test_programs_by_absolute_path() -> None:
-    assert changes.text_of(changes.command("x", "ip", "link")).startswith("/")
+    assert text_of(command("x", "ip", "link")).startswith("/")
     assert programs.find("no-such-program") == "no-such-program"

@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from campaigns import rounds
-from seatrial.nic.node import changes, links
+from seatrial.nic.node import links, programs
+from seatrial.nic.node.actions import text_of
 from seatrial.nic.node.errors import NicError, Refused, Unrestored
 from seatrial.nic.node.nic import Nic
 from seatrial.nic.node.policy import Policy
@@ -342,7 +343,7 @@ def test_any_command_is_refused(node: Node, profile: str, line: str) -> None:
         node.machine.fails = {}
         return answer
 
-    changes.programs.run = run  # type: ignore[assignment]  # undone with the node's own patch
+    programs.run = run  # type: ignore[assignment]  # undone with the node's own patch
     with pytest.raises(Refused, match="computer says no"):
         node.take(profile)
     node.check_restored()
@@ -548,7 +549,7 @@ def test_lifetimes_that_run_are_no_difference() -> None:
 def test_a_dry_run_says_what_it_would_wait_for(node: Node) -> None:
     session = node.session()
     journal = session.work.prepare(policy().profile("reload"))
-    text = "\n".join(changes.text_of(one) for one in session.work.plan(journal))
+    text = "\n".join(text_of(one) for one in session.work.plan(journal))
     assert "modprobe e1000e InterruptThrottleRate=0,0" in text
     assert f"# wait up to 5 s until eth1 is there, known by its MAC address {MACS['eth1']}" in text
     assert "# wait up to 5 s until eth1 has a link" in text

@@ -38,7 +38,8 @@ from seatrial.nic.node.store import JOURNAL, SECOND, Damaged, Tombstone
 SETTINGS: dict[str, dict[str, Any]] = {
     "default": {},
     "jumbo": {"mtu": 9000},
-    "low_latency": {"coalesce.rx-usecs": 0, "coalesce.rx-frames": 1, "channels.combined": 1},
+    "low_latency": {"coalesce.rx-usecs": 0, "coalesce.rx-frames": 1, "channels.combined": 1,
+                    "pause.rx": "on", "pause.tx": "off"},
     "bulk": {
         "coalesce.adaptive-rx": "off", "coalesce.rx-usecs": 125, "rps_cpus": "all",
         "feature.tx-checksumming": "off", "sysfs.gro_flush_timeout": 20000,
@@ -50,8 +51,9 @@ SOME = st.sampled_from(PROFILES)
 # Most go well, or hardly any job would ever run.
 DEATHS = st.one_of(st.none(), st.none(), st.integers(0, 80))
 FULL = st.sampled_from([False] * 5 + [True])
-REFUSALS = st.sampled_from([""] * 9 + ["mtu", "coalesce.rx-usecs", "channels.combined", "rps_cpus",
-                            "feature.tx-checksumming", "ring.rx", "egress_bit_s"])  # fmt: skip
+REFUSALS = st.sampled_from([""] * 9 + ["mtu", "coalesce.rx-usecs", "pause.tx", "channels.combined",
+                            "rps_cpus", "feature.tx-checksumming", "ring.rx",
+                            "egress_bit_s"])  # fmt: skip
 
 
 def policy(mtu: int = 9000) -> Policy:

@@ -21,9 +21,9 @@ import yaml_site
 from fleet import Fleet
 
 from campaigns import rounds
-from seatrial.lab import faults
-from seatrial.lab.paths import LabPaths
-from seatrial.nic.policy import compile_policy
+from seatrial.site.nic_policy import compile_policy
+from seatrial_lab.common.paths import LabPaths
+from seatrial_lab.native import faults
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm]
 COUNT = rounds(4, 20)

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.nic.node import values
+from seatrial.nic.node.cpus import cpu_mask, cpu_set
 from seatrial.nic.node.errors import Refused
+from seatrial.nic.node.settings import group_of
 
 CPUS = st.sets(st.integers(0, 300), min_size=1)
 
@@ -25,13 +27,13 @@ def as_list(cpus: set[int]) -> str:
 
 @given(CPUS)
 def test_lists_of_cpus_there_and_back(cpus: set[int]) -> None:
-    assert values.cpu_set(as_list(cpus)) == cpus
-    assert values.cpu_set(",".join(map(str, cpus))) == cpus
+    assert cpu_set(as_list(cpus)) == cpus
+    assert cpu_set(",".join(map(str, cpus))) == cpus
 
 
 @given(st.sets(st.integers(0, 300)))
 def test_masks_of_cpus(cpus: set[int]) -> None:
-    mask = values.cpu_mask(cpus)
+    mask = cpu_mask(cpus)
     groups = mask.split(",")
     assert all(len(one) == 8 for one in groups[1:])
     number = int(mask.replace(",", ""), 16)
@@ -40,8 +42,8 @@ def test_masks_of_cpus(cpus: set[int]) -> None:
 
 @given(CPUS, st.integers(0, 3))
 def test_the_same_cpus_written_otherwise(cpus: set[int], groups: int) -> None:
-    padded = "00000000," * groups + values.cpu_mask(cpus)
-    assert values.same("rps.rx-0", values.cpu_mask(cpus), padded, exact=True)
+    padded = "00000000," * groups + cpu_mask(cpus)
+    assert values.same("rps.rx-0", cpu_mask(cpus), padded, exact=True)
     one_by_one = ",".join(str(cpu) for cpu in sorted(cpus, reverse=True))
     assert values.same("irq.0", as_list(cpus), one_by_one, exact=True)
     assert not values.same("irq.0", as_list(cpus), as_list(cpus | {999}), exact=True)
@@ -51,7 +53,7 @@ def test_the_same_cpus_written_otherwise(cpus: set[int], groups: int) -> None:
 def test_what_is_no_list_of_cpus(text: str) -> None:
     if text != "1\n":  # a line's end is stripped with blanks
         with pytest.raises(ValueError, match="list of CPUs"):
-            values.cpu_set(text)
+            cpu_set(text)
 
 
 def test_unsupported_is_not_zero() -> None:
@@ -108,14 +110,14 @@ def test_where_adaptive_moderation_must_be_off_to_see_what_it_hides(
     wanted: dict, sides: list[str]
 ) -> None:
     names = ["coalesce.adaptive-" + side for side in sides]
-    assert values.sides_to_still(wanted, BOTH_ON) == names
-    assert values.sides_to_still(wanted, {}) == []
+    assert values.switches_to_turn_off(wanted, BOTH_ON) == names
+    assert values.switches_to_turn_off(wanted, {}) == []
 
 
 def test_static_values_of_one_side() -> None:
     state = {**BOTH_ON, "coalesce.rx-usecs": 3, "coalesce.rx-frames": None, "coalesce.tx-usecs": 4,
              "coalesce.rx-usecs-low": 5}  # fmt: skip
-    assert values.static_values(state, ["coalesce.adaptive-rx"]) == {"coalesce.rx-usecs": 3}
+    assert values.hidden_values(state, ["coalesce.adaptive-rx"]) == {"coalesce.rx-usecs": 3}
 
 
 def test_features_that_were_asked_for_and_did_not_come() -> None:
@@ -191,4 +193,4 @@ def test_cpus_that_the_node_does_not_have(setting: str, cpus: str) -> None:
      ("irq.3", "irq_affinity"), ("rps_flows.rx-1", "rps_flow_cnt"), ("mtu", "mtu")],
 )  # fmt: skip
 def test_groups_as_if_supported_names_them(key: str, group: str) -> None:
-    assert values.group_of(key) == group
+    assert group_of(key) == group

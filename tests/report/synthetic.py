@@ -285,7 +285,7 @@ class _Maker:
             "lowlat": (61.0, 96.0, 109.0),
             "throughput": (42.0, 19.4, 117.6),
         }.get(profile, (50.0, 50.0, 100.0))
-        case = Case(check="stream", transport="tcp", profile=profile, nodes=2)
+        case = Case(check="tcp_stream", transport="tcp", profile=profile, nodes=2)
         for repeat in range(self.repeats):
             jitter = self.noise.uniform(0.98, 1.02)
             self.add(
@@ -308,27 +308,27 @@ class _Maker:
             )
 
     def pairs(self, transport: str, profile: str, bad: str | None) -> None:
-        case = Case(check="pairs", transport=transport, profile=profile, nodes=4)
+        case = Case(check="links", transport=transport, profile=profile, nodes=4)
         for repeat in range(self.repeats):
             metrics = []
             for i, a in enumerate(NODES):
                 for b in NODES[i + 1 :]:
                     slow = 6.5 if bad in (a, b) else 1.0
                     latency = BASE_US.get(transport, 25.0) * slow * self.noise.uniform(0.97, 1.05)
-                    place = f"{a}-{b}"
+                    location = f"{a}-{b}"
                     metrics += [
                         Metric(
                             metric="latency_us",
                             value=latency,
                             unit="us",
-                            place=place,
+                            location=location,
                             better="lower",
                         ),
                         Metric(
                             metric="bandwidth_MB_s",
                             value=114 / math.sqrt(slow) * self.noise.uniform(0.98, 1.01),
                             unit="MB/s",
-                            place=place,
+                            location=location,
                             better="higher",
                         ),
                     ]
@@ -345,14 +345,14 @@ class _Maker:
                         metric="dgemm_GFLOPS",
                         value=14.0 * slow * self.noise.uniform(0.99, 1.01),
                         unit="GFLOPS",
-                        place=node,
+                        location=node,
                         better="higher",
                     ),
                     Metric(
                         metric="memory_MB_s",
                         value=11800 * slow * self.noise.uniform(0.99, 1.01),
                         unit="MB/s",
-                        place=node,
+                        location=node,
                         better="higher",
                     ),
                 ]
@@ -360,16 +360,16 @@ class _Maker:
 
 
 def _judge(runs: list[Run], bad: str | None) -> list[Judgement]:
-    """Judge in the manner of the real judge: per case, metric and place, over the repeats."""
+    """Judge in the manner of the real judge: per case, metric and location, over the repeats."""
     groups: dict[tuple[Case, str, str | None], list[Metric]] = {}
     for run in runs:
         for metric in run.metrics:
-            groups.setdefault((run.case, metric.metric, metric.place), []).append(metric)
+            groups.setdefault((run.case, metric.metric, metric.location), []).append(metric)
     judged = []
-    for line, ((case, name, place), metrics) in enumerate(groups.items(), 12):
+    for line, ((case, name, location), metrics) in enumerate(groups.items(), 12):
         samples = [metric.value for metric in metrics]
         value = sorted(samples)[len(samples) // 2]
-        failed = bool(bad and place and bad in place.split("-"))
+        failed = bool(bad and location and bad in location.split("-"))
         lower = upper = None
         if metrics[0].better == "lower":
             upper = value * (0.3 if failed else 1.25)
@@ -377,12 +377,12 @@ def _judge(runs: list[Run], bad: str | None) -> list[Judgement]:
         else:
             lower = value * (1.4 if failed else 0.8)
             bound = f"at least {lower:.4g} {metrics[0].unit}"
-        at = f" at {place}" if place else ""
+        at = f" at {location}" if location else ""
         judged.append(
             Judgement(
                 case=case,
                 metric=name,
-                place=place,
+                location=location,
                 verdict="fail" if failed else "pass",
                 value=value,
                 unit=metrics[0].unit,
@@ -546,7 +546,7 @@ def incomplete(repeats: int = 2) -> Results:
             )
         elif judgement.case.id == "npb-is.S.openmpi-ucx.lowlat.4n":
             judgement = judgement.model_copy(
-                update={"verdict": "undecidable", "explanation": "the spread covers the bound"}
+                update={"verdict": "inconclusive", "explanation": "the spread covers the bound"}
             )
         judgements.append(judgement)
     for run in runs:
@@ -583,7 +583,9 @@ def one_node() -> Results:
     """A site of one node: only the node check."""
     maker = _Maker(1)
     case = Case(check="nodes", transport="none", nodes=1)
-    metric = Metric(metric="dgemm_GFLOPS", value=14.0, unit="GFLOPS", place="n1", better="higher")
+    metric = Metric(
+        metric="dgemm_GFLOPS", value=14.0, unit="GFLOPS", location="n1", better="higher"
+    )
     maker.add(case, [metric], 0)
     return _results(maker.runs, _judge(maker.runs, None), "accept", [], [case], [], 1)
 
@@ -591,7 +593,7 @@ def one_node() -> Results:
 def wide() -> Results:
     """Seven transports under six profiles: a matrix of more than 40 columns, 12 rows."""
     maker = _Maker(1)
-    checks = [("netpipe", ""), ("imb", ""), ("osu", "allreduce"), ("osu", "bcast"), ("pairs", "")]
+    checks = [("netpipe", ""), ("imb", ""), ("osu", "allreduce"), ("osu", "bcast"), ("links", "")]
     checks += [("npb", f"{k}.A") for k in ("is", "ft", "lu", "cg", "mg")]
     checks += [("hpl", "atlas"), ("hpl", "openblas")]
     for number, transport in enumerate([*TRANSPORTS, "openmpi-ofi"]):
@@ -607,7 +609,7 @@ def wide() -> Results:
                 maker.add(case, [metric], 0)
     judgements = _judge(maker.runs, None)
     for i in range(0, len(judgements), 37):
-        kind = ("fail", "error", "missing", "undecidable")[i // 37 % 4]
+        kind = ("fail", "error", "missing", "inconclusive")[i // 37 % 4]
         judgements[i] = judgements[i].model_copy(update={"verdict": kind})
     return _results(maker.runs, judgements, "reject", ["many"], _planned(maker.runs), [], 1)
 
@@ -621,16 +623,16 @@ def many(count: int = 2000) -> Results:
     for transport in TRANSPORTS:
         if len(runs) * len(links) >= count:
             break
-        case = Case(check="pairs", transport=transport, nodes=32)
+        case = Case(check="links", transport=transport, nodes=32)
         metrics = [
             Metric(
                 metric="latency_us",
-                value=30 * noise.uniform(0.95, 1.05) * (4 if place == "node07-node19" else 1),
+                value=30 * noise.uniform(0.95, 1.05) * (4 if location == "node07-node19" else 1),
                 unit="us",
-                place=place,
+                location=location,
                 better="lower",
             )
-            for place in links[: count - len(runs) * len(links)]
+            for location in links[: count - len(runs) * len(links)]
         ]
         runs.append(
             Run(
@@ -647,14 +649,14 @@ def many(count: int = 2000) -> Results:
 
 
 def weird() -> Results:
-    """NaN and infinities in every place that holds a number."""
+    """NaN and infinities in every location that holds a number."""
     nan, inf = math.nan, math.inf
     case = Case(check="imb", transport="openmpi-tcp", nodes=2)
-    stream = Case(check="stream", transport="tcp", nodes=2)
+    stream = Case(check="tcp_stream", transport="tcp", nodes=2)
     hpl = Case(check="hpl", variant="atlas", transport="openmpi-tcp", nodes=2)
 
-    def metric(name: str, value: float, place: str | None = None) -> Metric:
-        return Metric(metric=name, value=value, unit="us", place=place, better="lower")
+    def metric(name: str, value: float, location: str | None = None) -> Metric:
+        return Metric(metric=name, value=value, unit="us", location=location, better="lower")
 
     points = [(0.0, 1.0), (1.0, nan), (2.0, inf), (4.0, -inf), (8.0, 0.0), (16.0, -3.0)]
     curve = Curve(name="pingpong", y_name="latency", y_unit="us", points=points)
@@ -687,8 +689,8 @@ def weird() -> Results:
         Judgement(
             case=case,
             metric="latency_us",
-            place="n1-n2",
-            verdict="undecidable",
+            location="n1-n2",
+            verdict="inconclusive",
             value=nan,
             samples=[nan, inf, -inf],
             spread=nan,
@@ -711,8 +713,10 @@ def hostile(text: str) -> Results:
         y_unit=text,
         points=[(1.0, 2.0), (2.0, 3.0)],
     )
-    places = [None, text, f"{text}-n2"]
-    metrics = [Metric(metric=text, value=1.5, unit=text, place=p, better="lower") for p in places]
+    locations = [None, text, f"{text}-n2"]
+    metrics = [
+        Metric(metric=text, value=1.5, unit=text, location=p, better="lower") for p in locations
+    ]
     # Known names too, so that the text also reaches the figures that look for them.
     named = [
         Metric(metric=name, value=2.0, unit=text, better="higher")
@@ -723,7 +727,7 @@ def hostile(text: str) -> Results:
     cases = [case]
     cases += [
         Case(check=c, variant=text, transport=text, profile=text, nodes=2)
-        for c in ("hpl", "stream")
+        for c in ("hpl", "tcp_stream")
     ]
     runs = [
         Run(
@@ -757,7 +761,7 @@ def hostile(text: str) -> Results:
         Judgement(
             case=c,
             metric=text,
-            place=place,
+            location=location,
             verdict="fail",
             value=1.5,
             unit=text,
@@ -768,7 +772,7 @@ def hostile(text: str) -> Results:
             explanation=text,
         )
         for c in cases
-        for place in places
+        for location in locations
     ]
     results = _results(runs, judgements, "reject", [text], cases, [text], 1)
     trial = results.trial.model_copy(

@@ -20,7 +20,7 @@ from seatrial.report.figures import (
     node_figures,
 )
 from seatrial.report.html import render
-from seatrial.report.places import by_place, link_ends, link_maps
+from seatrial.report.locations import by_location, link_ends, link_maps
 from seatrial.report.summary import gather
 from seatrial.results.record import Case, Curve, Results, Run
 
@@ -110,15 +110,15 @@ def test_interrupts_need_a_time():
 
 def test_a_failed_node_is_marked():
     results = synthetic.rejected()
-    _, nodes = by_place(results.runs)
-    failed = {(j.case, j.metric, j.place) for j in results.judgements if j.verdict == "fail"}
+    _, nodes = by_location(results.runs)
+    failed = {(j.case, j.metric, j.location) for j in results.judgements if j.verdict == "fail"}
     figure = node_figures(nodes, failed, keys_of(gather(results)))[0]
     assert figure.data[0]["x"] == synthetic.NODES
     assert figure.data[0]["text"] == ["", "", "✗ fail", ""]
 
 
 @pytest.mark.parametrize(
-    ("place", "nodes", "ends"),
+    ("location", "nodes", "ends"),
     [
         ("n1-n2", {"n1", "n2"}, ("n1", "n2")),
         ("rack-1-rack-2", {"rack-1", "rack-2"}, ("rack-1", "rack-2")),
@@ -129,13 +129,13 @@ def test_a_failed_node_is_marked():
         ("-", set(), None),
     ],
 )
-def test_ends_of_a_link(place, nodes, ends):
-    assert link_ends(place, nodes) == ends
+def test_ends_of_a_link(location, nodes, ends):
+    assert link_ends(location, nodes) == ends
 
 
 def test_one_bad_node_of_four_does_not_become_usual():
     results = synthetic.rejected()
-    links, _ = by_place(results.runs)
+    links, _ = by_location(results.runs)
     latency = link_maps(links, gather(results))[0]
     assert latency.metric == "latency_us"
     assert latency.middle == pytest.approx(31, rel=0.1)
@@ -143,9 +143,23 @@ def test_one_bad_node_of_four_does_not_become_usual():
     assert levels == {"n1": 0, "n2": 0, "n3": 5, "n4": 0}
 
 
+def test_a_link_has_one_figure_in_the_map_and_in_the_finding():
+    results = synthetic.rejected()
+    links, _ = by_location(results.runs)
+    judged = next(j for j in results.judgements if j.location and j.metric == "latency_us")
+    judged.value, judged.statistic = 12.5, "best"
+    found = next(
+        one
+        for one in link_maps(links, gather(results))
+        if (one.case, one.metric) == (judged.case, judged.metric)
+    )
+    shown = {cell.text for _, cells, _ in found.rows for cell in cells if cell}
+    assert "12.5" in shown
+
+
 def test_a_bad_link_among_thirty_two_nodes_is_the_worst_and_no_node_is_blamed():
     results = synthetic.many(500)
-    links, _ = by_place(results.runs)
+    links, _ = by_location(results.runs)
     found = link_maps(links, gather(results))[0]
     assert "worst link node07-node19" in found.worst
     assert "stands out" not in found.worst

@@ -145,7 +145,7 @@ def test_findings_link_to_their_case(pages):
     _, page = pages("rejected")
     items = page.xpath("//section[@class='findings']//li")
     assert [a.get("href") for a in items[0].findall(".//a")] == [
-        "#case-pairs.openmpi-tcp.default.4n"
+        "#case-links.openmpi-tcp.default.4n"
     ]
     assert items[1].find(".//a").get("href") == "#case-nodes.none.default.4n"
     _, page = pages("incomplete")  # the third finding names no case, only words of one
@@ -158,7 +158,7 @@ def test_matrix_tells_by_word_and_symbol(pages):
     cells = page.xpath("//table[contains(@class,'matrix')]/tbody//td[a]")
     assert len(cells) == len(results.trial.cases)
     text = {words(cell) for cell in cells}
-    assert text == {"!error", "?missing", "≈undecidable", "○not run", "✓pass"}
+    assert text == {"!error", "?missing", "≈inconclusive", "○not run", "✓pass"}
     hover = page.xpath("//td[@class='error']/a/@title")[0]
     assert "2 of 2 runs in error" in hover
     head = page.xpath("//table[contains(@class,'matrix')]/thead//th")

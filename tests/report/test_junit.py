@@ -81,12 +81,12 @@ def test_it_keeps_the_rules_and_holds_every_judgement(written, name):
 def test_verdicts_become_failures_and_typed_errors(written):
     root = read(written("incomplete")[1] / "junit.xml")
     types = Counter(error.get("type") for error in root.iter("error"))
-    assert types == {"error": 4, "missing": 6, "undecidable": 1, "notrun": 6}
+    assert types == {"error": 4, "missing": 6, "inconclusive": 1, "notrun": 6}
     root = read(written("rejected")[1] / "junit.xml")
     failure = next(root.iter("failure"))
     assert "n1-n3" in failure.getparent().get("name")
     assert "requirements.yaml:" in failure.text
-    assert "evidence: evidence/pairs" in failure.text
+    assert "evidence: evidence/links" in failure.text
 
 
 def test_properties_name_site_and_verdict(written):

@@ -31,7 +31,7 @@ from seatrial.results.record import (
     Run,
 )
 
-STREAM = Case(check="stream", transport="tcp", profile="jumbo", nodes=2)
+STREAM = Case(check="tcp_stream", transport="tcp", profile="jumbo", nodes=2)
 
 
 def proof(node, ok=True, when="before"):
@@ -117,8 +117,8 @@ def test_settings_are_said_once_for_nodes_that_are_alike():
 
 
 def test_costs_beside_the_bandwidth():
-    def metric(name, value, place=None):
-        return Metric(metric=name, value=value, unit="u", place=place, better="lower")
+    def metric(name, value, location=None):
+        return Metric(metric=name, value=value, unit="u", location=location, better="lower")
 
     metrics = [
         metric("bandwidth_MB_s", 100.0),

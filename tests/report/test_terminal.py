@@ -47,7 +47,7 @@ def test_it_says_what_matters():
     assert lines[0].startswith("REJECT  example")
     assert lines[1] == "Of 127 judgements, 8 failed."
     assert any(line.startswith("- n3: every link") for line in lines)
-    [pairs] = [line for line in lines if line.startswith("pairs - 4 nodes")]
+    [pairs] = [line for line in lines if line.startswith("links - 4 nodes")]
     assert pairs.split()[-1] == "X"
     assert "took 1 h 17 min; slowest: hpl" in text
 

@@ -11,9 +11,9 @@ from seatrial.results.record import Case, Curve, Metric, PathProof, Run
 
 def run(check: str, profile: str, network: str, **figures: float) -> Run:
     metrics = [
-        Metric(metric=name, value=value, unit="", better="lower", place=place)
+        Metric(metric=name, value=value, unit="", better="lower", location=location)
         for name, value in figures.items()
-        for place in (("n1", "n2") if name == "interrupts_per_s" else (None,))
+        for location in (("n1", "n2") if name == "interrupts_per_s" else (None,))
     ]
     state = {"n1": {network: {"before": {"driver": network, "network": network}}}}
     proof = PathProof(network=network, required_bytes=1, counters=[], crossed=True)
@@ -29,7 +29,7 @@ def trial(**profiles: tuple[str, float, float, float]) -> list[Run]:
         for one in (
             run("netpipe", name, network, latency_us=latency),
             run(
-                "stream",
+                "tcp_stream",
                 name,
                 network,
                 bandwidth_MB_s=100.0,

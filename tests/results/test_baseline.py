@@ -15,7 +15,7 @@ from trial_maker import (
 )
 
 from campaigns import rounds
-from seatrial.errors import InputError
+from seatrial.base.errors import InputError
 from seatrial.results.baseline import Baseline, make_baseline
 from seatrial.results.record import Case, Results
 from seatrial.results.requirements import load_requirements
@@ -102,7 +102,7 @@ def test_an_older_baseline_is_replaced_where_it_stands(tmp_path):
     path = tmp_path / "requirements.yaml"
     write(path, imb_results(30, 30, 30), results(PAIRS, [7, 7, 7]))
     text = path.read_text().replace(
-        "  - select: {check: pairs", "  # pairs\n  - select: {check: pairs"
+        "  - select: {check: links", "  # pairs\n  - select: {check: links"
     )
     path.write_text(text + "# the end\n")
     baseline = write(path, imb_results(40, 40, 40))
@@ -124,10 +124,10 @@ def test_an_older_baseline_is_replaced_where_it_stands(tmp_path):
         "schema: 1\nrequirements: []\n",
         "schema: 1\nrequirements: []   # none yet\ninformative: []\n",
         "schema: 1\nrequirements:\ndefaults: {statistic: worst}\n",
-        "requirements:\n- {metric: x, basis: model, at_most: 3, unit: us}\nschema: 1\n",
-        "schema: 1\nrequirements:\n- metric: x\n  basis: model\n  at_most: 3\n  unit: us",
-        "  schema: 1\n  requirements:\n    -\n      {metric: x, basis: model, at_most: 3, unit: u}",
-        "schema: 1\r\nrequirements:\r\n- {metric: x, basis: model,\r\n  at_most: 3, unit: u}\r\n",
+        "requirements:\n- {metric: x, basis: relative, at_most: 3, unit: us}\nschema: 1\n",
+        "schema: 1\nrequirements:\n- metric: x\n  basis: relative\n  at_most: 3\n  unit: us",
+        "  schema: 1\n  requirements:\n    -\n      {metric: x, basis: relative, at_most: 3, unit: u}",  # noqa: E501
+        "schema: 1\r\nrequirements:\r\n- {metric: x, basis: relative,\r\n  at_most: 3, unit: u}\r\n",  # noqa: E501
     ],
 )
 def test_layouts(tmp_path, text):
@@ -143,7 +143,7 @@ def test_layouts(tmp_path, text):
 
 def test_a_list_in_brackets_is_refused(tmp_path):
     path = tmp_path / "requirements.yaml"
-    text = "schema: 1\nrequirements: [{metric: x, basis: model, at_most: 3, unit: us}]\n"
+    text = "schema: 1\nrequirements: [{metric: x, basis: relative, at_most: 3, unit: us}]\n"
     path.write_text(text)
     with pytest.raises(InputError, match="brackets"):
         write(path, imb_results(1, 1, 1))
@@ -178,15 +178,15 @@ def test_a_failing_model_is_not_hidden(tmp_path):
     path = tmp_path / "requirements.yaml"
     path.write_text(
         "schema: 1\nrequirements:\n"
-        "  - {select: {check: imb}, metric: latency_us, basis: model, at_most: 20, unit: us}\n"
+        "  - {select: {check: imb}, metric: latency_us, basis: relative, at_most: 20, unit: us}\n"
     )
     (bad,) = make_baseline([imb_results(30, 30, 30)], path).changes
-    assert (bad.action, "fails the model at requirements.yaml:3" in bad.message) == (
+    assert (bad.action, "fails the relative requirement at requirements.yaml:3" in bad.message) == (
         "skipped",
         True,
     )
     (good,) = make_baseline([imb_results(10, 10, 10)], path).changes
-    assert "takes precedence over the model at requirements.yaml:3" in good.message
+    assert "takes precedence over the relative requirement at requirements.yaml:3" in good.message
 
 
 def test_an_odd_trial_is_named(tmp_path):
@@ -200,19 +200,25 @@ def test_an_odd_trial_is_named(tmp_path):
 
 def test_places(tmp_path):
     def links(*values):
-        metrics = [metric(v, place=f"n1-n{i}") for i, v in enumerate(values, 2)]
+        metrics = [metric(v, location=f"n1-n{i}") for i, v in enumerate(values, 2)]
         return Results(trial=trial(PAIRS), runs=[run(PAIRS, *metrics) for _ in range(3)])
 
     path = tmp_path / "requirements.yaml"
     write(path, links(10, 11))
-    assert [r.threshold.select.place for r in load_requirements(path).rules] == ["n1-n2", "n1-n3"]
-    write(path, links(10, 11), places="pooled")
+    assert [r.threshold.select.location for r in load_requirements(path).rules] == [
+        "n1-n2",
+        "n1-n3",
+    ]
+    write(path, links(10, 11), locations="pooled")
     (rule,) = load_requirements(path).rules
-    assert rule.threshold.select.place == "?*"
+    assert rule.threshold.select.location == "?*"
     given_links = links(10, 11)
     assert verdict(given_links.trial, given_links.runs, load_requirements(path)).verdict == "accept"
     write(path, links(10, 11))
-    assert [r.threshold.select.place for r in load_requirements(path).rules] == ["n1-n2", "n1-n3"]
+    assert [r.threshold.select.location for r in load_requirements(path).rules] == [
+        "n1-n2",
+        "n1-n3",
+    ]
 
 
 def test_a_file_that_changed_meanwhile_is_not_overwritten(tmp_path):
@@ -307,7 +313,7 @@ def test_contracts_survive_byte_for_byte(tmp_path, items, final_newline):
         else:
             block = (
                 f'  - select: {{check: b{i}, variant: "", transport: tcp, profile: default, '
-                'nodes: 2, place: ""}\n'
+                'nodes: 2, location: ""}\n'
                 "    metric: latency_us\n    basis: baseline\n    reference: 1\n"
                 "    upper: 0.1\n    unit: us\n"
             )

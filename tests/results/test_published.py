@@ -7,10 +7,10 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from published import agreement, compare, load_published, parts_at
+from side_by_side import markdown, picture
 
-from seatrial.errors import InputError
-from seatrial.report.side_by_side import markdown, picture
-from seatrial.results.published import agreement, compare, load_published, parts_at
+from seatrial.base.errors import InputError
 from seatrial.results.record import Case, Curve, Metric, Results, Run
 
 FILE = """\

@@ -1,11 +1,11 @@
 import pytest
 from trial_maker import IMB, NETPIPE, requirements
 
-from seatrial.errors import InputError
+from seatrial.base.errors import InputError
 from seatrial.results.record import Case
 from seatrial.results.requirements import load_requirements
 
-PLAIN = "    basis: model\n    at_most: 5\n    unit: us\n"
+PLAIN = "    basis: relative\n    at_most: 5\n    unit: us\n"
 
 
 def entry(select="{}", metric="latency_us", rest=PLAIN):
@@ -24,9 +24,9 @@ def problems(entries):
         ("{}", True),
         ("{check: net*, transport: tcp, nodes: 2}", True),
         ("{check: [imb, netpipe], nodes: [2, 4]}", True),
-        ('{variant: "", place: ""}', True),
-        ("{place: '*'}", True),
-        ("{place: '?*'}", False),
+        ('{variant: "", location: ""}', True),
+        ("{location: '*'}", True),
+        ("{location: '?*'}", False),
         ("{nodes: 4}", False),
         ("{profile: low}", False),
     ],
@@ -57,34 +57,37 @@ def test_of_equally_specific_ones_the_later_applies():
     ("rest", "field", "words"),
     [
         ("    basis: contract\n    at_most: 5\n    unit: us\n", "source", "must name its source"),
-        ("    basis: model\n    at_most: 5\n", "unit", "needs its unit"),
-        ("    basis: model\n    unit: us\n", "", "no bound"),
-        ("    basis: model\n    reference: 3\n    unit: us\n", "reference", "without a bound"),
+        ("    basis: relative\n    at_most: 5\n", "unit", "needs its unit"),
+        ("    basis: relative\n    unit: us\n", "", "no bound"),
+        ("    basis: relative\n    reference: 3\n    unit: us\n", "reference", "without a bound"),
         (
-            "    basis: model\n    reference: 3\n    lower: 0.05\n    unit: us\n",
+            "    basis: relative\n    reference: 3\n    lower: 0.05\n    unit: us\n",
             "lower",
             "not be above zero",
         ),
-        ("    basis: model\n    upper: 0.1\n    unit: us\n", "upper", "which is not given"),
+        ("    basis: relative\n    upper: 0.1\n    unit: us\n", "upper", "which is not given"),
         (
-            "    basis: model\n    reference: 3\n    at_most: 4\n    unit: us\n",
+            "    basis: relative\n    reference: 3\n    at_most: 4\n    unit: us\n",
             "at_most",
             "does not go with",
         ),
         (
-            "    basis: model\n    peers: median\n    relative_to: {metric: x}\n    at_most: 1\n",
+            (
+                "    basis: relative\n    peers: median\n    relative_to: {metric: x}\n"
+                "    at_most: 1\n"
+            ),
             "peers",
             "exclude each other",
         ),
         (
             (
-                "    at_most: 1\n    basis: model\n"
+                "    at_most: 1\n    basis: relative\n"
                 "    relative_to: {metric: x, nodes: 2, same_run: true}\n"
             ),
             "relative_to.nodes",
             "same run",
         ),
-        ("    basis: model\n    peers: median\n    at_least: -1\n", "at_least", "above zero"),
+        ("    basis: relative\n    peers: median\n    at_least: -1\n", "at_least", "above zero"),
     ],
 )
 def test_incoherent_entries_are_told_with_their_line(rest, field, words):
@@ -104,26 +107,26 @@ def test_every_fault_is_told():
         (17, "requirements.2.basis"),
     ]
     assert found[0].correction == "did you mean 'check'?"
-    assert "contract, baseline, model" in found[2].message
+    assert "contract, baseline, relative" in found[2].message
 
 
 def test_references_for_reframe():
     def reference(rest, case=NETPIPE):
         return requirements(entry(rest=rest)).reframe_reference(case, "latency_us")
 
-    head = "    basis: model\n    unit: us\n"
+    head = "    basis: relative\n    unit: us\n"
     assert reference(f"{head}    reference: 30\n    upper: 0.1\n") == (30, None, 0.1, "us")
     assert reference(f"{head}    at_most: 50\n") == (50, None, 0, "us")
     assert reference(f"{head}    at_least: 50\n") == (50, 0, None, "us")
     assert reference(f"{head}    at_least: 40\n    at_most: 50\n") == (50, 40 / 50 - 1, 0, "us")
-    assert reference("    basis: model\n    peers: median\n    at_most: 2\n", IMB) is None
+    assert reference("    basis: relative\n    peers: median\n    at_most: 2\n", IMB) is None
 
 
 @pytest.mark.parametrize(("least", "most"), [(-5, 50), (-9, 0), (-9, -3), (2, 7)])
 def test_reframe_agrees_on_the_bounds(least, most):
     import reframe.utility.sanity as sanity
 
-    rest = f"    basis: model\n    unit: us\n    at_least: {least}\n    at_most: {most}\n"
+    rest = f"    basis: relative\n    unit: us\n    at_least: {least}\n    at_most: {most}\n"
     value, lower, upper, _ = requirements(entry(rest=rest)).reframe_reference(NETPIPE, "latency_us")
     low, high = sanity.reference_bounds(value, lower, upper)
     assert high == pytest.approx(most)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from seatrial.results.statistics import (
     Limit,
+    chance_of_all,
     decide,
     median_interval,
     quantile,
@@ -73,12 +74,12 @@ MOST_33 = Limit("most", 33.0, 3.0)
         ([33.0], "pass"),
         ([30, 30.2, 29.9], "pass"),
         ([34, 34.1, 34.2], "fail"),
-        ([20, 30, 40], "undecidable"),  # scatter wider than the tolerance, on both sides
-        ([26, 31, 32.9], "undecidable"),  # all within, by luck
+        ([20, 30, 40], "inconclusive"),  # scatter wider than the tolerance, on both sides
+        ([26, 31, 32.9], "inconclusive"),  # all within, by luck
         ([40, 400, 4000], "fail"),  # wild, but never within
         ([5, 6, 11], "pass"),  # noisier than the tolerance, and far from the bound
-        ([32, 33.1, 34], "undecidable"),  # nearer to the bound than the median is known
-        ([32.9, 40, 41], "undecidable"),
+        ([32, 33.1, 34], "inconclusive"),  # nearer to the bound than the median is known
+        ([32.9, 40, 41], "inconclusive"),
         ([34] * 9 + [20], "fail"),  # ten samples: one lucky one does not raise a doubt
         ([18, 22, 26, 31, 32, 32.5, 32.9], "pass"),  # seven within: 95 % sure of the median
         ([32, 36, 40, 44, 50, 55, 60, 65, 70], "fail"),  # 95 % sure, though one is within
@@ -101,10 +102,10 @@ def test_extremes_are_facts():
     ("values", "expected"),
     [
         ([33.1], "fail"),
-        ([33.1, 30.0], "undecidable"),
+        ([33.1, 30.0], "inconclusive"),
         ([90.0, 30.0, 30.0], "pass"),  # for the median its spread hides the answer
         ([34.0, 34.0, 5.0], "fail"),
-        ([34.0, 30.0, 34.0, 30.0], "undecidable"),
+        ([34.0, 30.0, 34.0, 30.0], "inconclusive"),
         ([34.0, 30.0, 30.0, 30.0], "pass"),
     ],
 )
@@ -118,7 +119,7 @@ def test_majority(values, expected):
 def test_the_value_of_a_majority_is_on_its_side(values, bound):
     limit = Limit("most", bound, bound)
     verdict = decide(values, limit, "majority", "lower")
-    if verdict != "undecidable":
+    if verdict != "inconclusive":
         value = summarize(values, "majority", "lower")
         assert (limit.excess(value) > 0) == (verdict == "fail")
 
@@ -127,9 +128,9 @@ def test_a_measured_bound_is_uncertain_too():
     exact = Limit("most", 60.0, 40.0)
     vague = Limit("most", 60.0, 40.0, sigma=30.0, error=20.0, extreme=90.0)
     assert decide([62.0, 62.1, 62.2], exact, "median", "lower") == "fail"
-    assert decide([62.0, 62.1, 62.2], vague, "median", "lower") == "undecidable"
+    assert decide([62.0, 62.1, 62.2], vague, "median", "lower") == "inconclusive"
     noisy = Limit("most", 60.0, 4.0, sigma=30.0, error=0.1, extreme=90.0)
-    assert decide([50.0, 50.1, 50.2], noisy, "median", "lower") == "undecidable"
+    assert decide([50.0, 50.1, 50.2], noisy, "median", "lower") == "inconclusive"
     assert decide([95.0, 95.1, 95.2], vague, "median", "lower") == "fail"
 
 
@@ -148,3 +149,13 @@ def test_worsening_a_sample_never_turns_fail_into_pass(values, data, bound, widt
     worse[index] += data.draw(st.floats(0, 1e6))
     after = decide(worse, limit, statistic, "lower")
     assert not (before == "fail" and after == "pass")
+
+
+def test_chance_that_all_samples_of_a_sound_place_break_a_bound():
+    never = [(0, 4)] * 5
+    assert chance_of_all(4, never) == pytest.approx((1 / 6) ** 4)
+    assert chance_of_all(2, [(0, 2)] * 5) == pytest.approx((1 / 4) ** 2)
+    # a bad node spoils some of the others too, and the median location is not one of them
+    assert chance_of_all(4, [*never[:3], (4, 4), (4, 4)]) == chance_of_all(4, never)
+    assert chance_of_all(4, [(4, 4)] * 3) == pytest.approx((5 / 6) ** 4)
+    assert chance_of_all(4, []) == 1

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from seatrial.errors import InputError
-from seatrial.yamlfile import Fault, load, loads, rows
+from seatrial.base.errors import InputError
+from seatrial.base.yamlfile import Fault, load, loads, rows
 
 
 class Strict(BaseModel):

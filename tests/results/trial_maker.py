@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from seatrial import yamlfile
+from seatrial.base import yamlfile
 from seatrial.results.judge import conclude, judge
 from seatrial.results.record import Case, Job, Judgement, Metric, PathProof, Results, Run, Trial
 from seatrial.results.requirements import Document, Requirements, build
@@ -13,7 +13,7 @@ from seatrial.results.requirements import Document, Requirements, build
 NOW = datetime(2026, 8, 1, tzinfo=UTC)
 NETPIPE = Case(check="netpipe", transport="tcp", nodes=2)
 IMB = Case(check="imb", transport="openmpi-tcp", nodes=2)
-PAIRS = Case(check="pairs", transport="tcp", nodes=4)
+PAIRS = Case(check="links", transport="tcp", nodes=4)
 CONTRACT = """
   - select: {check: netpipe}
     metric: latency_us
@@ -31,8 +31,8 @@ def requirements(entries: str = "", rest: str = "") -> Requirements:
     return build(document, lines, Path("requirements.yaml"))
 
 
-def metric(value, name="latency_us", unit="us", better="lower", place=None):
-    return Metric(metric=name, value=value, unit=unit, better=better, place=place)
+def metric(value, name="latency_us", unit="us", better="lower", location=None):
+    return Metric(metric=name, value=value, unit=unit, better=better, location=location)
 
 
 def run(case, *metrics, repeat=0, nodes=()):

@@ -11,14 +11,15 @@ import pytest
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
+from seatrial.base.errors import InputError
+from seatrial.base.fields import parse_cpus, parse_rate, parse_size
+from seatrial.base.paths import CHECKOUT
 from seatrial.cli.site import app as site_commands
 from seatrial.cli.site import site_schema
-from seatrial.errors import InputError
-from seatrial.nic.policy import compile_policy
 from seatrial.site import load
-from seatrial.site.fields import parse_cpus, parse_rate, parse_size
-from seatrial.site.load import CHECKOUT, load_site, site_names
-from seatrial.site.starting_point import write_starting_point
+from seatrial.site.load import load_site, site_names
+from seatrial.site.new import write_starting_point
+from seatrial.site.nic_policy import compile_policy
 
 LAB = CHECKOUT / "site-configs" / "lab" / "site.yaml"
 
@@ -56,7 +57,7 @@ def test_shipped_sites_have_no_errors(name):
         ("    max_bytes: 1 MiB\n", "    max_bytes: 1 MB\n", "benchmarks.netpipe.max_bytes",
          ("MiB",)),
         ("  hpl:\n", "  hpll:\n", "benchmarks.hpll", ("hpl",)),
-        ("    nodes: [4]\n", "    nodes: [5]\n", "benchmarks.pairs.nodes.0", ("5 nodes",)),
+        ("    nodes: [4]\n", "    nodes: [5]\n", "benchmarks.links.nodes.0", ("5 nodes",)),
         ("repeats: 2", "repeats: 0", "trial.repeats", ("1",)),
         ("cores: 2\n", "cores: two\n", "nodes.0.cores", ()),
     ],

@@ -8,12 +8,12 @@ import pytest
 from slurm_support import HARBOUR
 
 from labs import own_name, running
-from seatrial.lab.adapter import lab_spec
-from seatrial.lab.engine import Lab
 from seatrial.site.load import load_site
 from seatrial.site.model import Site
 from seatrial.slurm.layout import Layout
 from seatrial.slurm.policy import policy_of
+from seatrial_lab.adapter import lab_spec
+from seatrial_lab.native.engine import Lab
 
 
 @pytest.fixture(scope="session")

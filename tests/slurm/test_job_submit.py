@@ -18,9 +18,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from campaigns import rounds
+from seatrial.base.templates import lua_string
 from seatrial.nic.node.constraint import asked
 from seatrial.slurm.layout import Layout
-from seatrial.slurm.render import lua_string, render
+from seatrial.slurm.render import render
 
 LIBRARY = """
 import ctypes, sys

@@ -13,8 +13,8 @@ import pytest
 from slurm_support import HARBOUR
 from typer.testing import CliRunner
 
+from seatrial.base.errors import InputError
 from seatrial.cli.slurm import app
-from seatrial.errors import InputError
 from seatrial.slurm import install as installing
 from seatrial.slurm.layout import Layout
 from seatrial.slurm.render import INSTALLED, MARKER, render

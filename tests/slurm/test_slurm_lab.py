@@ -11,8 +11,8 @@ from slurm_support import HARBOUR
 from typer.testing import CliRunner
 
 from seatrial.cli.slurm import app
-from seatrial.lab import faults
-from seatrial.lab.engine import Lab
+from seatrial_lab.native import faults
+from seatrial_lab.native.engine import Lab
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm]
 MTU = ["cat", "/sys/class/net/eth1/mtu"]

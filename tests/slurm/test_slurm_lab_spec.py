@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from seatrial.errors import InputError
-from seatrial.lab.adapter import lab_spec
+from seatrial.base.errors import InputError
 from seatrial.site.model import Site
 from seatrial.slurm.layout import Layout
 from seatrial.slurm.render import render
+from seatrial_lab.adapter import lab_spec
 
 
 def test_a_lab_gets_what_a_cluster_gets(site: Site, policy: dict) -> None:

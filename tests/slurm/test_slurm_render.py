@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import UndefinedError
 
-from seatrial.errors import InputError
+from seatrial.base.errors import InputError
+from seatrial.base.templates import lua_string
 from seatrial.slurm import render as rendering
 from seatrial.slurm.layout import Layout
-from seatrial.slurm.render import File, find_state, folded, lua_string, node_features, render
+from seatrial.slurm.render import File, find_state, folded, node_features, render
 
 
 def files(policy: dict, layout: Layout) -> dict[str, File]:

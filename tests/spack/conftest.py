@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.site.load import CHECKOUT, load_site, site_file
+from seatrial.base.paths import CHECKOUT
+from seatrial.site.load import load_site, site_file
 from seatrial.site.model import Site
-from seatrial.stack.spack import install, pins, scope
-from seatrial.stack.spack.places import Places, places
+from seatrial.stack import install, pins, scope
+from seatrial.stack.folders import Places, places
 
 SITE = "lab-spack"
 ENVIRONMENTS = CHECKOUT / "spack-repo" / "environments"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from seatrial.errors import LabError
-from seatrial.stack.spack import build, make, portable, scope, transfer
+from seatrial.base.errors import LabError
+from seatrial.stack import build, make, portable, scope, transfer
 
 pytestmark = pytest.mark.spack
 
@@ -79,7 +79,7 @@ def test_a_failure_is_told_with_its_reason_and_the_end_of_its_log(outcome):
     done, _ = outcome
     assert [failure.package for failure in done.failures] == ["fails@1.0"]
     failure = done.failures[0]
-    assert "exit" in failure.reason.lower() or "ProcessError" in failure.reason
+    assert failure.message[0].startswith("ProcessError: Command exited with status 3")
     assert any("the cable is cut" in line for line in failure.tail)
     assert Path(failure.log).is_file()
 
@@ -184,6 +184,44 @@ def test_a_tool_that_came_later_is_found(without_libtool):
     assert set(YAML(typ="safe").load(mine.tools)["packages"]) == {*packages, "libtool"}
     scope.find_tools(mine, said.append)
     assert len(said) == 1
+
+
+@pytest.fixture
+def path_without(tmp_path, monkeypatch):
+    """Makes a folder of links to the system's programs, and has build tools looked for there."""
+
+    def make(*absent: str) -> Path:
+        folder = tmp_path / "path"
+        folder.mkdir()
+        for program in ("gcc", "g++", "gfortran", "make", "ld", "bash", "sh", "env"):
+            if program not in absent:
+                (folder / program).symlink_to(shutil.which(program))
+        monkeypatch.setattr(scope, "SYSTEM_PATH", str(folder))
+        return folder
+
+    return make
+
+
+@pytest.mark.parametrize("absent", [["gcc"], ["g++", "gfortran"]], ids=" ".join)
+def test_a_missing_compiler_is_named(without_libtool, path_without, absent):
+    """Also where g++ is there, by which Spack declares a gcc without a compiler of C."""
+    mine, _ = without_libtool
+    mine.tools.unlink()
+    folder = path_without(*absent)
+    with pytest.raises(LabError) as caught:
+        scope.find_tools(mine, lambda _: None)
+    assert f"found no {' and '.join(absent)} in {folder}," in str(caught.value)
+    assert not mine.tools.exists()
+
+
+def test_a_compiler_of_a_scope_is_enough(without_libtool, path_without, tmp_path):
+    mine, packages = without_libtool
+    mine.tools.unlink()
+    path_without("gcc", "g++", "gfortran")
+    folder = tmp_path / "scope"
+    scope.write_section(folder / "packages.yaml", {"packages": {"gcc": packages["gcc"]}})
+    scope.find_tools(dataclasses.replace(mine, scopes=(folder,)), lambda _: None)
+    assert "gmake" in YAML(typ="safe").load(mine.tools)["packages"]
 
 
 def test_a_site_that_was_prepared_looks_again(spack, without_libtool, monkeypatch):

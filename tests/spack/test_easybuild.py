@@ -1,60 +1,98 @@
-"""Easyconfigs: made from the table, the table as the Spack recipes have it, EasyBuild's view."""
+"""Easyconfigs: what they say of the sources is what the Spack recipes say; EasyBuild accepts them.
+
+Nothing is built.
+"""
 
 from __future__ import annotations
 
 import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from seatrial.errors import InputError
-from seatrial.stack import easyconfigs
+from seatrial.base.paths import CHECKOUT
 
-ROOT = Path(__file__).resolve().parents[2]
-COMMITTED = ROOT / "easybuild"
-RECIPES = ROOT / "spack-repo" / "spack_repo" / "seatrial" / "packages"
+EASYCONFIGS = sorted((CHECKOUT / "easybuild").glob("*.eb"))
+RECIPES = CHECKOUT / "spack-repo" / "spack_repo" / "seatrial" / "packages"
+#: EasyBuild's name of a package -> Spack's, where they differ in more than case
+SPACK_NAMES = {"IMB": "intel-mpi-benchmarks", "iperf": "iperf3"}
+#: easyconfigs that EasyBuild itself has
+UPSTREAM = {"hpl": "HPL-2.3-foss-2025b.eb"}
+#: recipes that are not of a benchmark
+NO_BENCHMARK = {"acml", "mpi-transport"}
 EASYBUILD = "5.4.1"
 #: kept between runs: 60 MB from PyPI
-HOME = ROOT / ".seatrial" / f"easybuild-{EASYBUILD}"
+HOME = CHECKOUT / ".seatrial" / f"easybuild-{EASYBUILD}"
 LMOD = Path("/usr/share/lmod/lmod/libexec/lmod")
 
 
+def literals(tree: ast.Module | ast.ClassDef) -> dict[str, Any]:
+    """Name -> value of each assignment of a literal."""
+    values = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            try:
+                values[node.targets[0].id] = ast.literal_eval(node.value)
+            except ValueError:
+                continue
+    return values
+
+
+def easyconfig(file: Path) -> dict[str, Any]:
+    """The literal parameters of an easyconfig; ``sha256`` and ``url`` are its source's."""
+    values = literals(ast.parse(file.read_text()))
+    [source] = values["sources"]
+    [folder] = values["source_urls"]
+    checksum = values["checksums"][0]
+    sha256 = checksum[source] if isinstance(checksum, dict) else checksum
+    return {**values, "sha256": sha256, "url": folder + source}
+
+
+def spack_name(config: dict[str, Any]) -> str:
+    return SPACK_NAMES.get(config["name"], config["name"].lower())
+
+
 def stated(recipe: Path) -> dict[str, str]:
-    """Version -> sha256 as the recipe's own text has them; builtin's are not in it."""
+    """Version -> sha256 of a recipe's own text, without those it inherits from builtin."""
     found = {}
     for node in ast.walk(ast.parse(recipe.read_text())):
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "version":
-            words = {word.arg: ast.literal_eval(word.value) for word in node.keywords}
+            words = {word.arg: word.value for word in node.keywords}
             if "sha256" in words:
-                found[ast.literal_eval(node.args[0])] = words["sha256"]
+                version = ast.literal_eval(node.args[0])
+                found[version] = ast.literal_eval(words["sha256"])
     return found
 
 
-def test_the_committed_files_are_what_the_table_makes():
-    made = easyconfigs.render(easyconfigs.load_table())
-    found = {path.name: path.read_text() for path in COMMITTED.glob("*.eb")}
-    assert found == made, "run: python -m seatrial.stack.easyconfigs easybuild"
+@pytest.mark.parametrize("file", EASYCONFIGS, ids=lambda file: file.stem)
+def test_file_name_follows_easybuilds_rule(file):
+    config = easyconfig(file)
+    toolchain = config["toolchain"]
+    parts = (config["name"], config["version"], toolchain["name"], toolchain["version"])
+    assert file.stem == "-".join(parts)
+    assert re.fullmatch("[0-9a-f]{64}", config["sha256"])
 
 
-def test_every_benchmark_package_has_one():
-    table = easyconfigs.load_table()["packages"]
-    # ACML and the transports are no benchmarks; EasyBuild's own BLAS libraries come with foss.
-    others = {"acml", "mpi-transport"}
-    recipes = {path.name.replace("_", "-") for path in RECIPES.iterdir() if path.is_dir()}
-    assert set(table) == recipes - others - {"--pycache--"}
+def test_every_benchmark_has_one():
+    configs = [spack_name(easyconfig(file)) for file in EASYCONFIGS]
+    recipes = {file.parent.name.replace("_", "-") for file in RECIPES.glob("*/package.py")}
+    assert sorted([*configs, *UPSTREAM]) == sorted(recipes - NO_BENCHMARK)
 
 
 def test_versions_and_checksums_are_those_of_our_recipes():
     compared = []
-    for name, package in easyconfigs.load_table()["packages"].items():
+    for config in map(easyconfig, EASYCONFIGS):
+        name = spack_name(config)
         versions = stated(RECIPES / name.replace("-", "_") / "package.py")
         if versions:
-            assert versions.get(package["version"]) == package["sha256"], name
+            assert versions.get(config["version"]) == config["sha256"], name
             compared.append(name)
     assert {"netpipe", "llcbench", "npb", "intel-mpi-benchmarks"} <= set(compared)
 
@@ -63,9 +101,9 @@ SPACK = """
 import json, sys
 import spack.repo
 from spack.version import Version
-for name, package in json.load(open(sys.argv[1]))["packages"].items():
+for name, version in json.loads(sys.argv[1]):
     recipe = spack.repo.PATH.get_pkg_class("seatrial." + name)
-    version = Version(package["version"])
+    version = Version(version)
     instance = object.__new__(recipe)
     url = recipe.versions[version].get("url") or recipe.url_for_version(instance, version)
     print(json.dumps([name, recipe.versions[version]["sha256"], url]))
@@ -73,41 +111,15 @@ for name, package in json.load(open(sys.argv[1]))["packages"].items():
 
 
 @pytest.mark.spack
-def test_all_of_the_table_is_what_spack_says(spack, tmp_path):
-    script = tmp_path / "table.py"
+def test_checksums_and_addresses_are_what_spack_says(spack, tmp_path):
+    configs = {spack_name(config): config for config in map(easyconfig, EASYCONFIGS)}
+    script = tmp_path / "recipes.py"
     script.write_text(SPACK)
-    done = spack("python", str(script), str(easyconfigs.TABLE))
+    asked = json.dumps([[name, config["version"]] for name, config in configs.items()])
+    done = spack("python", str(script), asked)
     assert done.returncode == 0, done.stdout + done.stderr
-    table = easyconfigs.load_table()["packages"]
     said = {name: rest for name, *rest in map(json.loads, done.stdout.splitlines())}
-    assert said == {name: [value["sha256"], value["url"]] for name, value in table.items()}
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("sha256", "13dac884", "packages.netpipe.sha256: expected 64 hexadecimal digits"),
-        ("toolchain", "intel", "expected gompi, foss or GCCcore, found intel"),
-        ("version", None, "packages.netpipe.version: expected a text"),
-    ],
-)
-def test_what_is_wrong_in_the_table_is_named(tmp_path, field, value, message):
-    table = json.loads(easyconfigs.TABLE.read_text())
-    table["packages"]["netpipe"][field] = value
-    path = tmp_path / "versions.json"
-    path.write_text(json.dumps(table))
-    with pytest.raises(InputError, match=message):
-        easyconfigs.load_table(path)
-
-
-def test_files_of_older_versions_go(tmp_path):
-    (tmp_path / "NetPIPE-3.7.1-gompi-2024a.eb").write_text("")
-    (tmp_path / "README.md").write_text("kept")
-    easyconfigs.write(tmp_path, {"NetPIPE-3.7.2-gompi-2025b.eb": "new"})
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "NetPIPE-3.7.2-gompi-2025b.eb",
-        "README.md",
-    ]
+    assert said == {name: [config["sha256"], config["url"]] for name, config in configs.items()}
 
 
 @pytest.fixture(scope="session")
@@ -149,23 +161,24 @@ def eb():
 
 
 def test_easybuild_finds_all_dependencies(eb, tmp_path):
-    files = sorted(COMMITTED.glob("*.eb"))
-    done = eb(tmp_path, *files, "--dry-run", f"--robot={COMMITTED}")
+    words = [*EASYCONFIGS, *UPSTREAM.values()]
+    done = eb(tmp_path, *words, "--dry-run", f"--robot={CHECKOUT / 'easybuild'}")
     assert done.returncode == 0, done.stdout + done.stderr
     planned = {line.split()[3] for line in done.stdout.splitlines() if line.startswith(" * [ ]")}
-    assert {str(path) for path in files} <= planned
+    assert {str(file) for file in EASYCONFIGS} <= planned
+    assert set(UPSTREAM.values()) <= {Path(file).name for file in planned}
     assert any("gompi-2025b.eb" in line for line in planned)  # found by itself
 
 
 def test_easybuild_accepts_style_and_checksums(eb, tmp_path):
-    done = eb(tmp_path, *sorted(COMMITTED.glob("*.eb")), "--check-contrib")
+    done = eb(tmp_path, *EASYCONFIGS, "--check-contrib")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "All contribution checks PASSed!" in done.stdout
 
 
 def test_easybuild_refuses_a_missing_dependency(eb, tmp_path):
     """The dry run can fail: what it accepts above is not accepted in any case."""
-    [source] = COMMITTED.glob("netperf-*.eb")
+    [source] = [file for file in EASYCONFIGS if file.name.startswith("netperf-")]
     broken = tmp_path / source.name
     broken.write_text(source.read_text().replace("('binutils', '2.44')", "('binutils', '0.1')"))
     done = eb(tmp_path, broken, "--dry-run", "--robot")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.site.load import CHECKOUT
-from seatrial.stack.spack import build, graph
+from seatrial.base.paths import CHECKOUT
+from seatrial.stack import build, graph
 
 pytestmark = [pytest.mark.spack, pytest.mark.timeout(3600)]
 

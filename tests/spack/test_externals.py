@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.errors import LabError
-from seatrial.stack.spack import externals, wheels
-from seatrial.stack.spack.wheels import External
+from seatrial.base.errors import LabError
+from seatrial.stack import externals, wheels
+from seatrial.stack.wheels import External
 
 
 @pytest.mark.parametrize(

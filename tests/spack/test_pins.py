@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from seatrial.errors import InputError, LabError
-from seatrial.site.load import CHECKOUT
-from seatrial.stack.spack import install, pins
+from seatrial.base.errors import InputError, LabError
+from seatrial.base.paths import CHECKOUT
+from seatrial.stack import install, pins
 
 PINS = sorted(CHECKOUT.glob("site-configs/*/spack/pins.yaml"))
 

@@ -14,6 +14,7 @@ import pytest
 pytestmark = [pytest.mark.spack, pytest.mark.timeout(3600)]
 
 WITH_MPI = (
+    "comms",
     "netpipe@3.7.2",
     "llcbench",
     "osu-micro-benchmarks@7.4",
@@ -24,6 +25,7 @@ WITHOUT_MPI = ("netperf", "iperf3@3.17.1")
 #: test functions of all packages of an environment
 TESTS = {
     "openmpi": {
+        "Comms": ["test_times"],
         "Netpipe": ["test_mpi", "test_tcp"],
         "Llcbench": [
             *("test_allreduce", "test_alltoall", "test_bandwidth", "test_bidirectional"),

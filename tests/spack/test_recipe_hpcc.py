@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
-from made_sources import PACKAGES, ROOT
 
-import seatrial.stack
-from seatrial.stack.build import wrapped_functions
+from seatrial_lab.software.build import SELECT, wrapped_functions
 
 needs_spack = pytest.mark.spack
 
@@ -73,19 +70,13 @@ print(json.dumps({
 EXAMPLE = "\n" * 9 + "1  grids\n2    Ps\n2    Qs\n"
 
 
-def test_the_choice_of_tests_is_the_one_of_the_lab():
-    ours = Path(seatrial.stack.__file__).with_name("hpcc") / "select.c"
-    assert (PACKAGES / "hpcc" / "select.c").read_bytes() == ours.read_bytes()
-
-
 @needs_spack
 @pytest.fixture(scope="module")
 def found(spack, tmp_path_factory):
     folder = tmp_path_factory.mktemp("hpcc")
     script = folder / "script.py"
     script.write_text(SCRIPT)
-    select = PACKAGES / "hpcc" / "select.c"
-    done = spack("python", str(script), str(folder), str(select), EXAMPLE)
+    done = spack("python", str(script), str(folder), str(SELECT), EXAMPLE)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -116,8 +107,7 @@ def test_everything_else_is_refused(found, case, word):
 
 @needs_spack
 def test_select_stands_before_the_same_functions_as_in_the_lab(found):
-    text = (ROOT / "src/seatrial/stack/hpcc/select.c").read_text()
-    assert found["wrapped"] == wrapped_functions(text)
+    assert found["wrapped"] == wrapped_functions(SELECT.read_text())
     assert len(found["wrapped"]) == 16
 
 

@@ -1,4 +1,4 @@
-"""Recipes of NetPIPE, LLCbench, OSU, IMB, mpiP, netperf, iperf3: what they ask for and refuse."""
+"""Recipes of comms, NetPIPE, LLCbench, OSU, IMB, mpiP, netperf, iperf3: options and refusals."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 pytestmark = pytest.mark.spack
 
 PACKAGES = (
+    "comms",
     "netpipe",
     "llcbench",
     "osu-micro-benchmarks",
@@ -92,6 +93,7 @@ def test_each_says_what_it_is_and_has_a_test(said, package):
 @pytest.mark.parametrize(
     ("package", "origin"),
     [
+        ("comms", "Tessera"),
         ("netpipe", "Tweak your Interconnect"),
         ("llcbench", "Sokolowski"),
         ("osu-micro-benchmarks", "Strazdins"),

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from seatrial import yamlfile
-from seatrial.errors import InputError, LabError
+from seatrial.base import yamlfile
+from seatrial.base.errors import InputError, LabError
 from seatrial.site.load import load_site, site_file
 from seatrial.site.model import Stack
+from seatrial.stack import folders as places
 from seatrial.stack import load_stack
-from seatrial.stack.spack import places
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from seatrial.site.load import CHECKOUT
+from seatrial.base.paths import CHECKOUT
 
 REPO = CHECKOUT / "spack-repo"
 

@@ -6,8 +6,8 @@ import zipfile
 
 import pytest
 
-from seatrial.errors import LabError
-from seatrial.stack import build, files, pypi
+from seatrial.base.errors import LabError
+from seatrial.stack import files
 
 
 def test_a_wheels_data_is_unpacked_with_programs_executable(tmp_path):
@@ -47,30 +47,3 @@ def test_part_of_an_archive(tmp_path):
 
 def test_digest_tells_where_parts_end():
     assert files.digest(["ab", "c"]) != files.digest(["a", "bc"])
-
-
-def test_every_pin_has_a_hash():
-    for lock in (pypi.WHEELS, pypi.SOURCES):
-        for name in pypi.pins(lock):
-            assert "--hash=sha256:" in pypi.requirement(lock, name)
-
-
-def test_all_of_hpccs_tests_can_be_chosen():
-    names = build.wrapped_functions((build.HERE / "hpcc" / "select.c").read_text())
-    assert len(names) == 16
-    assert {"HPL_main", "PTRANS", "main_bench_lat_bw", "HPCC_SingleDGEMM"} <= set(names)
-
-
-def test_what_the_bridge_does_not_carry_gets_a_loud_end():
-    text = build.unsupported_source({"MPI_Send", "MPI_Put", "MPI_Bsend"}, {"Send"})
-    assert [line for line in text.splitlines() if line.startswith("X(")] == [
-        "X(MPI_Bsend)",
-        "X(MPI_Put)",
-    ]
-
-
-def test_an_edit_of_a_source_that_changed_is_refused(tmp_path):
-    file = tmp_path / "ep.c"
-    file.write_text("Mops = x/tm/1000; y/tm/1000;")
-    with pytest.raises(LabError, match=r"ep\.c is not the version"):
-        build._edit(file, "/tm/1000;", "/tm/1000000.0;")

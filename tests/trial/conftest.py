@@ -10,12 +10,13 @@ import pytest
 from trial_support import SESSION, Silent, all_jobs, until
 
 from labs import running
-from seatrial.lab.adapter import LabMachine, lab_spec
-from seatrial.lab.engine import Lab
+from seatrial.plan.resolve import plan_trial
+from seatrial.plan.selection import Selection
 from seatrial.results.record import Results
 from seatrial.site.load import load_site, site_file
-from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
+from seatrial_lab.adapter import LabMachine, lab_spec
+from seatrial_lab.native.engine import Lab
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +51,9 @@ def try_site(trial_lab: Lab, workplace: Path) -> Callable[..., Results]:
         trial_lab.add_bind(workplace)  # each time: a node that was revived has lost it
         machine = LabMachine(trial_lab)
         where = trials or file.parent.parent / "trials"
-        results = run_trial(file, Selection(**selection), machine, Silent(), where)
+        results = run_trial(
+            plan_trial(file, Selection(**selection)), file, machine, Silent(), where
+        )
         until(lambda: not all_jobs(trial_lab), 20, "an empty queue")
         return results
 

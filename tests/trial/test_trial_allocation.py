@@ -9,22 +9,24 @@ from dataclasses import replace
 import pytest
 from trial_support import SMALL, Silent, make_site
 
-from seatrial.errors import LabError
+from plan_support import bare_stack
+from seatrial.base.errors import LabError
+from seatrial.checks.configuration import configuration
+from seatrial.plan.model import ROUND_FILE, read_round, write
+from seatrial.plan.resolve import resolve
 from seatrial.results.record import Case, Job, Run
-from seatrial.site import reframe as configuration
 from seatrial.site.load import load_site
 from seatrial.site.model import Lab
 from seatrial.trial import allocation
 from seatrial.trial.allocation import Allocation, held
 from seatrial.trial.collect import collect
 from seatrial.trial.machine import ThisMachine
-from seatrial.trial.reframe import reframe_command, report_file, variables
+from seatrial.trial.reframe_run import reframe_command, report_file, round_of
 from seatrial.trial.rounds import run_rounds
-from seatrial.trial.run import plain
 from seatrial.trial.session import Session
 
 JUMBO = {"jumbo": {"description": "j", "networks": ["test"], "mtu": 9000}}
-CASE = Case(check="stream", transport="tcp", profile="jumbo", nodes=2)
+CASE = Case(check="tcp_stream", transport="tcp", profile="jumbo", nodes=2)
 
 
 class Slurm(ThisMachine):
@@ -68,32 +70,37 @@ def quick(monkeypatch):
 
 @pytest.fixture
 def site(tmp_path):
-    benchmarks = {"stream": SMALL["stream"], "pairs": SMALL["pairs"]}
+    benchmarks = {"tcp_stream": SMALL["tcp_stream"], "links": SMALL["links"]}
     return load_site(
         make_site(tmp_path / "site", benchmarks, nic_profiles=JUMBO, profiles=["default", "jumbo"])
     )
 
 
 @pytest.fixture
-def session(site, tmp_path):
+def plan(site):
+    return resolve(site, bare_stack())
+
+
+@pytest.fixture
+def session(plan, tmp_path):
     """``session(machine)``: with 60 s left."""
 
     def make(machine, left_s=60.0, signals=()):
-        return Session(site, tmp_path, tmp_path, machine, Silent(), [CASE], list(signals),
+        return Session(plan, tmp_path, tmp_path, machine, Silent(), [CASE], list(signals),
                        time.monotonic() + left_s)  # fmt: skip
 
     return make
 
 
-def test_command(site, tmp_path):
-    command = Allocation(site, Slurm(), "jumbo", 4, tmp_path).command(100)
+def test_command(plan, tmp_path):
+    command = Allocation(plan, Slurm(), "jumbo", 4, tmp_path).command(100)
     for word in ("--constraint=nic_jumbo", "--exclusive", "--nodes=4", "--partition=compute",
                  "--licenses=cores:2", "--requeue", "--time=3", "--mem=0",
                  f"--chdir={tmp_path}"):  # fmt: skip
         assert word in command
     assert command[-1] == str(tmp_path / "jumbo.sh")
-    site.slurm.options.append("--mem-per-cpu=1G")
-    assert "--mem=0" not in Allocation(site, Slurm(), "jumbo", 4, tmp_path).command(100)
+    plan.options.append("--mem-per-cpu=1G")
+    assert "--mem=0" not in Allocation(plan, Slurm(), "jumbo", 4, tmp_path).command(100)
 
 
 def test_held_and_released(session):
@@ -228,25 +235,27 @@ def test_cases_of_a_profile_that_cannot_be_had(session):
 # -- what ReFrame is told
 
 
-def test_partition_of_a_held_profile_is_local(site, tmp_path, monkeypatch):
+def partitions(plan, round, file):
+    (system,) = configuration(plan, round, file)["systems"]
+    return {partition["name"]: partition for partition in system["partitions"]}
+
+
+def test_partition_of_a_held_profile_is_local(plan, tmp_path):
     job = Job(id="7", nodes=["n1", "n2", "n3", "n4"])
-    trial = Session(site, tmp_path, tmp_path, ThisMachine(), Silent(), [CASE])
-    for name, value in variables(trial, "jumbo", job).items():
-        monkeypatch.setenv(name, value)
-    file = tmp_path / "site.yaml"
-    jumbo = configuration._partition(site, file, "compute", "jumbo")
+    trial = Session(plan, tmp_path, tmp_path, ThisMachine(), Silent(), [CASE])
+    current = round_of(trial, "jumbo", job)
+    made = partitions(plan, current, tmp_path / "plan.json")
+    jumbo = made["compute_jumbo"]
     assert (jumbo["scheduler"], jumbo["max_jobs"], jumbo["access"]) == ("local", 1, [])
-    assert jumbo["extras"]["allocation"]["job"] == "7"
-    assert jumbo["name"] == "compute_jumbo"
-    default = configuration._partition(site, file, "compute", "default")
-    assert default["scheduler"] == "slurm"
-    assert "allocation" not in default["extras"]
-    assert configuration._logging("")["handlers"][1]["name"] == "./reframe-jumbo.log"
+    assert current.held("jumbo").id == "7"
+    assert made["compute"]["scheduler"] == "slurm"
+    assert current.held("default") is None
+    logging = configuration(plan, current, tmp_path / "plan.json")["logging"]
+    assert logging[0]["handlers"][1]["name"] == f"{tmp_path}/reframe-jumbo.log"
 
 
-def test_partition_of_a_profile_that_is_not_held(site, tmp_path, monkeypatch):
-    monkeypatch.delenv(configuration.ALLOCATION, raising=False)
-    jumbo = configuration._partition(site, tmp_path, "compute", "jumbo")
+def test_partition_of_a_profile_that_is_not_held(plan, tmp_path):
+    jumbo = partitions(plan, None, tmp_path / "plan.json")["compute_jumbo"]
     assert jumbo["scheduler"] == "slurm"
     assert "--constraint=nic_jumbo" in jumbo["access"]
 
@@ -254,49 +263,63 @@ def test_partition_of_a_profile_that_is_not_held(site, tmp_path, monkeypatch):
 def test_partition_has_the_profiles_transports_only(site, tmp_path):
     site.nic_profiles["jumbo"].transports = ["mpich-*"]
     site.nic_profiles["jumbo"].model_fields_set.add("transports")
-    jumbo = configuration._partition(site, tmp_path, "compute", "jumbo")
+    plan = resolve(site, bare_stack())
+    jumbo = partitions(plan, None, tmp_path / "plan.json")["compute_jumbo"]
     assert jumbo["environs"] == ["mpich-ucx", "mpich-ofi"]
 
 
-def test_reframe_runs_one_partition(site, tmp_path):
+def test_reframe_runs_one_partition(plan, tmp_path):
     report = tmp_path / "r.json"
-    command = reframe_command(site, tmp_path, ["stream"], report, "jumbo")
+    command = reframe_command(plan, tmp_path, ["tcp_stream"], report, "jumbo")
     assert "--system=site:compute_jumbo" in command
     assert f"--report-file={tmp_path}/r.json" in command
-    assert "--system=site:compute" in reframe_command(site, tmp_path, ["stream"], report)
+    assert "--system=site:compute" in reframe_command(plan, tmp_path, ["tcp_stream"], report)
 
 
-def test_reframe_runs_once_more_what_broke_a_bound(site, tmp_path, monkeypatch):
+def test_reframe_runs_once_more_what_broke_a_bound(plan, tmp_path):
     """With a number of its own, under its transport only, beside what the first run left."""
-    trial = Session(site, tmp_path, tmp_path, ThisMachine(), Silent(), [CASE])
+    trial = Session(plan, tmp_path, tmp_path, ThisMachine(), Silent(), [CASE])
     names = [report_file(trial, "jumbo"), report_file(trial)]
-    again = replace(trial, confirming=2, jobs_before=trial.jobs)
+    again = replace(trial, rerun=2, jobs_before=trial.jobs)
     names += [report_file(again, "jumbo"), report_file(again)]
     assert len(set(names)) == 4
     assert (list(trial.repeats), list(again.repeats), again.jobs) == ([0], [2], 2)
-    for name, value in variables(again, "jumbo", None).items():
-        monkeypatch.setenv(name, value)
-    found = {env["name"]: env["features"] for env in configuration._environments(site)}
-    assert found["tcp"] == ["stream"]
-    assert set(map(tuple, found.values())) == {("stream",), ()}
-    assert configuration.only("stream", "nodes", [2, 4]) == [2]
-    assert configuration.only("pairs", "nodes", [4]) == []
+    current = round_of(again, "jumbo")
+    made = configuration(plan, current, tmp_path / "plan.json")
+    features = {env["name"]: env["features"] for env in made["environments"]}
+    assert features["tcp"] == ["tcp_stream"]
+    assert set(map(tuple, features.values())) == {("tcp_stream",), ()}
+    assert current.repeats == [2]
+    assert current.node_counts("tcp_stream", [2, 4]) == [2]
+    assert current.node_counts("links", [4]) == []
 
 
-def test_progress_counts_over_all_rounds(site, tmp_path):
+def test_a_round_reaches_reframe_by_its_file(plan, tmp_path):
+    trial = Session(plan, tmp_path, tmp_path, ThisMachine(), Silent(), [CASE])
+    current = round_of(trial, "jumbo", Job(id="7", nodes=["n1"]))
+    write(current, tmp_path / ROUND_FILE)
+    assert read_round(tmp_path) == current
+    (tmp_path / ROUND_FILE).write_text("{")
+    with pytest.raises(LabError, match=r"round\.json: not a round of this version"):
+        read_round(tmp_path)
+    assert read_round(tmp_path / "elsewhere") is None
+
+
+def test_progress_counts_over_all_rounds(plan, tmp_path):
     stream = CASE.model_copy(update={"profile": "default"})
-    cases = [CASE, stream, stream.model_copy(update={"check": "pairs", "nodes": 4})]
-    trial = Session(site, tmp_path, tmp_path, ThisMachine(), Silent(), cases)
+    cases = [CASE, stream, stream.model_copy(update={"check": "links", "nodes": 4})]
+    trial = Session(plan, tmp_path, tmp_path, ThisMachine(), Silent(), cases)
     assert trial.profiles == ["default", "jumbo"]
     assert (trial.jobs, trial.jobs_of("default"), trial.jobs_of("jumbo")) == (3, 2, 1)
 
 
-def test_null_of_a_profile_survives_in_the_trials_copy_of_the_site(tmp_path):
+def test_null_of_a_profile_survives_in_the_trials_plan(tmp_path):
     """A null takes the base's setting away: without it the trial would try another profile."""
     profiles = {**JUMBO, "small": {"base": "jumbo", "mtu": None, "txqueuelen": 500}}
-    site = load_site(make_site(tmp_path / "site", {"stream": {}}, nic_profiles=profiles))
-    data = plain(site)["nic_profiles"]["small"]
-    assert data == {"base": "jumbo", "mtu": None, "txqueuelen": 500, "feature": "nic_small"}
+    site = load_site(make_site(tmp_path / "site", {"tcp_stream": {}}, nic_profiles=profiles))
+    small = resolve(site, bare_stack()).profiles["small"]
+    assert small.feature == "nic_small"
+    assert small.declared["nodes"]["n1"]["eth1"] == {"txqueuelen": 500}
 
 
 # -- the record of a case
@@ -309,7 +332,7 @@ def test_case_within_a_held_job(tmp_path):
     entry = Run(case=CASE, outcome="ran", job=Job(nodes=["n1", "n2"], benchmark_s=1.5))
     (stage / "evidence.json").write_text(f"[{entry.model_dump_json()}]")
     (tmp_path / "r.json").write_text(
-        '{"runs": [{"testcases": [{"benchmark": "stream", "environ": "tcp", "num_nodes": 2,'
+        '{"runs": [{"testcases": [{"benchmark": "tcp_stream", "environ": "tcp", "num_nodes": 2,'
         f' "repeat": 0, "jobid": "4711", "result": "pass", "stagedir": "{stage}"}}]}}]}}'
     )
     sacct = "7|CANCELLED by 0|0:0|Unknown|Unknown|2026-11-21T03:00:00|n[1-4]|\n"
@@ -328,6 +351,6 @@ def test_case_within_a_held_job(tmp_path):
 @pytest.mark.parametrize(("engine", "looks"), [("native", 8), ("virtual", 5760)])
 def test_a_lease_is_longer_where_the_clock_runs_ahead(site, tmp_path, engine, looks):
     site.lab = None if engine == "native" else Lab(engine=engine, nics={"x": ["igb"]})
-    own = Allocation(site, Slurm(), "jumbo", 4, tmp_path / "allocations")
+    own = Allocation(resolve(site, bare_stack()), Slurm(), "jumbo", 4, tmp_path / "allocations")
     own.submit(100)
     assert f"-lt {looks} ]" in (own.folder / "jumbo.sh").read_text()

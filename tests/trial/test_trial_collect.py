@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
 from seatrial.results.record import Case, Job, Metric, Run
 from seatrial.trial.collect import collect, job_facts, parse_sacct, read_report
 

@@ -17,9 +17,9 @@ from trial_support import (
     until,
 )
 
-from seatrial.errors import LabError
-from seatrial.lab import faults
+from seatrial.base.errors import LabError
 from seatrial.results.record import read_results
+from seatrial_lab.native import faults
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 

@@ -14,15 +14,16 @@ import pytest
 import typer
 from trial_support import MPI, SMALL, Silent, make_site, run_of
 
+from seatrial.base.errors import EXIT_ACCEPTED, EXIT_INCOMPLETE, EXIT_REJECTED
+from seatrial.base.paths import CHECKOUT
 from seatrial.cli.trial import VERDICT_CODES, baseline, judge_again, report
-from seatrial.errors import EXIT_ACCEPTED, EXIT_INCOMPLETE, EXIT_REJECTED
-from seatrial.lab.adapter import LabMachine
+from seatrial.plan.resolve import plan_trial
+from seatrial.plan.selection import Selection
 from seatrial.results.record import RESULTS_FILE, read_results, write_results
 from seatrial.results.requirements import load_requirements
-from seatrial.site.load import CHECKOUT
 from seatrial.stack import load_stack
-from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
+from seatrial_lab.adapter import LabMachine
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 REFRAME = str(Path(sys.prefix) / "bin" / "reframe")
@@ -30,7 +31,7 @@ REFRAME = str(Path(sys.prefix) / "bin" / "reframe")
 REQUIREMENTS = """
 schema: 1
 requirements:
-  - {select: {check: pairs}, metric: bandwidth_MB_s, basis: model, peers: median, at_least: 0.01}
+  - {select: {check: links}, metric: bandwidth_MB_s, basis: relative, peers: median, at_least: 0.01}
   - {select: {check: netpipe}, metric: latency_us, basis: contract, source: a test,
      at_most: 1000000, unit: us}
   - {select: {check: hpl}, metric: blas_as_declared, basis: contract, source: a test, at_least: 1,
@@ -44,12 +45,12 @@ informative:
 def sound(trial_lab, workplace):
     """The results of the trial."""
     trial_lab.add_bind(workplace)
-    benchmarks = {name: SMALL[name] for name in ("netpipe", "hpl", "stream", "pairs")}
+    benchmarks = {name: SMALL[name] for name in ("netpipe", "hpl", "tcp_stream", "links")}
     benchmarks["hpl"] = {**benchmarks["hpl"], "transports": ["mpich-ofi"]}
     file = make_site(workplace / "sound", benchmarks, REQUIREMENTS)
 
     trials = workplace / "sound-trials"
-    return run_trial(file, Selection(), LabMachine(trial_lab), Silent(), trials)
+    return run_trial(plan_trial(file, Selection()), file, LabMachine(trial_lab), Silent(), trials)
 
 
 def test_healthy_lab_is_accepted(sound):
@@ -81,10 +82,10 @@ def real_part():
 
 
 def test_plain_sockets_prove_their_path_too(sound):
-    for check in ("netpipe", "stream", "pairs"):
+    for check in ("netpipe", "tcp_stream", "links"):
         assert run_of(sound, check, "tcp").path.crossed
-    pairs = run_of(sound, "pairs", "tcp")
-    places = {metric.place for metric in pairs.metrics}
+    pairs = run_of(sound, "links", "tcp")
+    places = {metric.location for metric in pairs.metrics}
     assert places == {"n1-n2", "n1-n3", "n1-n4", "n2-n3", "n2-n4", "n3-n4"}
 
 

@@ -8,18 +8,19 @@ import signal
 import pytest
 from trial_support import SMALL, Resuming, Silent, make_site, run_of
 
-from seatrial.lab import faults
-from seatrial.lab.adapter import LabMachine
-from seatrial.lab.engine import Lab
+from seatrial.plan.resolve import plan_trial
+from seatrial.plan.selection import Selection
 from seatrial.results.record import read_results
-from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
+from seatrial_lab.adapter import LabMachine
+from seatrial_lab.native import faults
+from seatrial_lab.native.engine import Lab
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 LINKS = """
 schema: 1
 requirements:
-  - {select: {check: pairs}, metric: bandwidth_MB_s, basis: model, peers: median, at_least: 0.2}
+  - {select: {check: links}, metric: bandwidth_MB_s, basis: relative, peers: median, at_least: 0.2}
 informative:
   - {select: {}, metric: "*", reason: a test}
 """
@@ -27,14 +28,18 @@ SPEED = """
 schema: 1
 defaults: {statistic: majority}
 requirements:
-  - {select: {check: stream}, metric: bandwidth_MB_s, basis: model, at_least: 100, unit: MB/s}
+  - select: {check: tcp_stream}
+    metric: bandwidth_MB_s
+    basis: relative
+    at_least: 100
+    unit: MB/s
 informative:
   - {select: {}, metric: "*", reason: a test}
 """
 NODES = """
 schema: 1
 requirements:
-  - {select: {check: node_compute}, metric: mops, basis: model, peers: median, at_least: 0.5}
+  - {select: {check: node_compute}, metric: mops, basis: relative, peers: median, at_least: 0.5}
   - {select: {check: hpl}, metric: blas_as_declared, basis: contract, source: a test, at_least: 1,
      unit: of 1}
 informative:
@@ -44,17 +49,17 @@ informative:
 
 def failed(results):
     """(check, place) of all that failed."""
-    return {(j.case.check, j.place) for j in results.judgements if j.verdict == "fail"}
+    return {(j.case.check, j.location) for j in results.judgements if j.verdict == "fail"}
 
 
 def test_slow_link_is_named(place, try_site, trial_lab):
     faults.slow_link(trial_lab, "n3", "20mbit")
     try:
-        pairs = {**SMALL["pairs"], "repetitions": 5}
-        results = try_site(make_site(place / "site", {"pairs": pairs}, LINKS))
+        pairs = {**SMALL["links"], "repetitions": 5}
+        results = try_site(make_site(place / "site", {"links": pairs}, LINKS))
     finally:
         faults.clear(trial_lab)
-    assert failed(results) == {("pairs", "n1-n3"), ("pairs", "n2-n3"), ("pairs", "n3-n4")}
+    assert failed(results) == {("links", "n1-n3"), ("links", "n2-n3"), ("links", "n3-n4")}
     assert results.verdict.verdict == "reject"
     assert any("n1-n3" in finding for finding in results.verdict.findings)
     assert any("link n3: rate 20mbit" in note for note in results.trial.notes), results.trial.notes
@@ -76,22 +81,24 @@ class Mending(Silent):
 @pytest.mark.parametrize("lasts", [True, False])
 def test_a_broken_bound_is_confirmed_or_not(place, trial_lab, workplace, lasts):
     """The link is slow for ever, or in the first run only."""
-    file = make_site(place / "site", {"stream": SMALL["stream"], "pairs": SMALL["pairs"]}, SPEED,
-                     confirm=2)  # fmt: skip
+    benchmarks = {name: SMALL[name] for name in ("tcp_stream", "links")}
+    file = make_site(place / "site", benchmarks, SPEED, reruns=2)
     trial_lab.add_bind(workplace)
     told = Silent() if lasts else Mending(trial_lab)
     faults.slow_link(trial_lab, "n1", "100mbit")
     try:
-        results = run_trial(file, Selection(), LabMachine(trial_lab), told, place / "trials")
+        results = run_trial(
+            plan_trial(file, Selection()), file, LabMachine(trial_lab), told, place / "trials"
+        )
     finally:
         faults.clear(trial_lab)
-    runs = [run for run in results.runs if run.case.check == "stream"]
+    runs = [run for run in results.runs if run.case.check == "tcp_stream"]
     times = 2 if lasts else 3  # two of three decide
     assert [run.repeat for run in runs] == list(range(times))
     assert [run.outcome for run in runs] == ["ran"] * times, runs
     assert len({run.evidence for run in runs}) == times
     assert all((results.folder / run.evidence / "evidence.json").is_file() for run in runs)
-    assert [run.repeat for run in results.runs if run.case.check == "pairs"] == [0]
+    assert [run.repeat for run in results.runs if run.case.check == "links"] == [0]
     again = [text for text in told.told if "run again" in text]
     assert again == [
         f"1 case is run again, since figures do not pass: {number} of at most 2"
@@ -111,12 +118,14 @@ def test_a_broken_bound_is_confirmed_or_not(place, trial_lab, workplace, lasts):
 
 def test_what_breaks_a_bound_is_run_again_on_its_nodes(place, trial_lab, workplace):
     """Also where Slurm would choose others now."""
-    file = make_site(place / "site", {"stream": SMALL["stream"]}, SPEED, confirm=1)
+    file = make_site(place / "site", {"tcp_stream": SMALL["tcp_stream"]}, SPEED, reruns=1)
     trial_lab.add_bind(workplace)
     faults.slow_link(trial_lab, "n3", "100mbit")
     try:
         with Resuming(trial_lab, "n[1-2]") as told:
-            results = run_trial(file, Selection(), LabMachine(trial_lab), told, place / "trials")
+            results = run_trial(
+                plan_trial(file, Selection()), file, LabMachine(trial_lab), told, place / "trials"
+            )
     finally:
         faults.clear(trial_lab)
     assert [run.job.nodes for run in results.runs] == [["n3", "n4"]] * 2
@@ -134,18 +143,20 @@ class Interrupting(Silent):
 
 def test_interrupted_while_a_bound_is_confirmed(place, trial_lab, workplace):
     """What was measured is kept and judged; what was cut off is told, and no error of the site."""
-    file = make_site(place / "site", {"stream": SMALL["stream"]}, SPEED, confirm=2)
+    file = make_site(place / "site", {"tcp_stream": SMALL["tcp_stream"]}, SPEED, reruns=2)
     trial_lab.add_bind(workplace)
     told = Interrupting()
     faults.slow_link(trial_lab, "n1", "100mbit")
     try:
-        results = run_trial(file, Selection(), LabMachine(trial_lab), told, place / "trials")
+        results = run_trial(
+            plan_trial(file, Selection()), file, LabMachine(trial_lab), told, place / "trials"
+        )
     finally:
         faults.clear(trial_lab)
     assert [(run.repeat, run.outcome) for run in results.runs] == [(0, "ran")]
     assert results.verdict.verdict == "reject"
     (note,) = [text for text in results.trial.notes if text.startswith("not run again")]
-    assert "stream.tcp.default.2n (the trial was interrupted by Ctrl-C)" in note
+    assert "tcp_stream.tcp.default.2n (the trial was interrupted by Ctrl-C)" in note
     assert read_results(results.folder).trial.notes == results.trial.notes
 
 

@@ -31,14 +31,17 @@ from trial_support import (
 )
 
 from labs import running
-from seatrial.lab import faults
-from seatrial.lab.adapter import LabMachine, lab_spec
+from seatrial.base.paths import CHECKOUT
+from seatrial.plan.resolve import plan_trial, resolve
+from seatrial.plan.selection import Selection
 from seatrial.results.record import read_results
-from seatrial.site.load import CHECKOUT, load_site
+from seatrial.site.load import load_site
+from seatrial.stack import load_stack
 from seatrial.trial import allocation
 from seatrial.trial.allocation import Allocation
-from seatrial.trial.plan import Selection
 from seatrial.trial.run import run_trial
+from seatrial_lab.adapter import LabMachine, lab_spec
+from seatrial_lab.native import faults
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 REFRAME = str(Path(sys.prefix) / "bin" / "reframe")
@@ -53,10 +56,10 @@ PROFILES = {
 REQUIREMENTS = """
 schema: 1
 requirements:
-  - {select: {check: stream, profile: gigabit}, metric: bandwidth_MB_s, basis: model,
+  - {select: {check: tcp_stream, profile: gigabit}, metric: bandwidth_MB_s, basis: relative,
      at_least: 80, at_most: 125, unit: MB/s}
-  - {select: {check: stream}, metric: bandwidth_MB_s, basis: model, at_least: 1, unit: MB/s}
-  - {select: {check: pairs}, metric: bandwidth_MB_s, basis: model, peers: median, at_least: 0.01}
+  - {select: {check: tcp_stream}, metric: bandwidth_MB_s, basis: relative, at_least: 1, unit: MB/s}
+  - {select: {check: links}, metric: bandwidth_MB_s, basis: relative, peers: median, at_least: 0.01}
 informative:
   - {select: {}, metric: "*", reason: a test}
 """
@@ -79,7 +82,7 @@ def site_of(workplace):
 
 @pytest.fixture(scope="module")
 def lab(workplace, site_of):
-    file = site_of("lab-of-profiles", {"stream": SMALL["stream"]})
+    file = site_of("lab-of-profiles", {"tcp_stream": SMALL["tcp_stream"]})
     with running(lab_spec(load_site(file), f"{SESSION}_p")) as lab:
         yield lab
 
@@ -91,7 +94,9 @@ def attempt(lab, workplace):
     def run(file, trials=None, **selection):
         lab.add_bind(workplace)
         where = trials or workplace / f"{file.parent.name}-trials"
-        results = run_trial(file, Selection(**selection), LabMachine(lab), Silent(), where)
+        results = run_trial(
+            plan_trial(file, Selection(**selection)), file, LabMachine(lab), Silent(), where
+        )
         assert all_jobs(lab) == []  # at once: the trial itself has waited
         assert in_force(lab) == {}
         return results
@@ -137,12 +142,12 @@ def of_profile(results, profile):
 @pytest.fixture(scope="module")
 def axis(lab, workplace, site_of):
     """A trial of three profiles beside the default, and the nodes' state before and after."""
-    benchmarks = {"stream": SMALL["stream"], "pairs": {**SMALL["pairs"], "max_bytes": 4096}}
+    benchmarks = {"tcp_stream": SMALL["tcp_stream"], "links": {**SMALL["links"], "max_bytes": 4096}}
     file = site_of("axis", benchmarks, REQUIREMENTS, repeats=2)
     lab.add_bind(workplace)
     before = nic_state(lab)
     trials = workplace / "axis-trials"
-    results = run_trial(file, Selection(), LabMachine(lab), Silent(), trials)
+    results = run_trial(plan_trial(file, Selection()), file, LabMachine(lab), Silent(), trials)
     assert all_jobs(lab) == []
     return results, before, nic_state(lab)
 
@@ -152,20 +157,22 @@ def test_wrong_rate_is_rejected_where_it_was_measured(axis):
     results, _, _ = axis
     assert [run.reason for run in results.runs if run.outcome == "error"] == []
     failed = [j for j in results.judgements if j.verdict == "fail"]
-    assert [(j.case.id, j.metric) for j in failed] == [("stream.tcp.gigabit.2n", "bandwidth_MB_s")]
+    assert [(j.case.id, j.metric) for j in failed] == [
+        ("tcp_stream.tcp.gigabit.2n", "bandwidth_MB_s")
+    ]
     assert 20 < failed[0].value < 63
     assert results.verdict.verdict == "reject"
-    assert "stream.tcp.gigabit.2n" in results.verdict.findings[0]
+    assert "tcp_stream.tcp.gigabit.2n" in results.verdict.findings[0]
 
 
 def test_what_breaks_a_bound_is_run_again_on_its_nodes(lab, workplace, site_of):
     """Under the profile put on anew; no third time, as two of three have decided."""
-    benchmarks = {"stream": SMALL["stream"]}
-    file = site_of("again", benchmarks, REQUIREMENTS, profiles=["gigabit"], confirm=2)
+    benchmarks = {"tcp_stream": SMALL["tcp_stream"]}
+    file = site_of("again", benchmarks, REQUIREMENTS, profiles=["gigabit"], reruns=2)
     lab.add_bind(workplace)
     trials = workplace / "again-trials"
     with Resuming(lab, "n[1-2]") as told:
-        results = run_trial(file, Selection(), LabMachine(lab), told, trials)
+        results = run_trial(plan_trial(file, Selection()), file, LabMachine(lab), told, trials)
     assert all_jobs(lab) == []
     assert in_force(lab) == {}
     assert [(run.repeat, run.outcome) for run in results.runs] == [(0, "ran"), (1, "ran")]
@@ -175,7 +182,7 @@ def test_what_breaks_a_bound_is_run_again_on_its_nodes(lab, workplace, site_of):
     assert first.job.nodes == second.job.nodes == ["n3", "n4"]
     assert [run.job.id for run in results.runs] == [first.job.id, second.job.id]
     assert results.verdict.verdict == "reject"
-    for name in ("allocations", "allocations-confirm1"):
+    for name in ("allocations", "allocations-rerun1"):
         assert (results.folder / name / "gigabit.out").is_file()
 
 
@@ -249,13 +256,13 @@ def test_records_and_reports_are_one_trial(axis):
         f"reframe-report-{name}.json" for name in GOOD if name != "default"
     }
     assert not (results.folder / "stage").exists()
-    assert (results.folder / "cases" / "pairs.tcp.jumbo.4n" / "r1").is_dir()
+    assert (results.folder / "cases" / "links.tcp.jumbo.4n" / "r1").is_dir()
     assert not list((results.folder / "allocations").glob("*.lease"))
 
 
 def test_profile_keeps_to_its_transports(attempt, site_of):
     profiles = {**PROFILES, "jumbo": {**PROFILES["jumbo"], "transports": ["mpich-*"]}}
-    benchmarks = {"stream": SMALL["stream"], "netpipe": SMALL["netpipe"]}
+    benchmarks = {"tcp_stream": SMALL["tcp_stream"], "netpipe": SMALL["netpipe"]}
     file = site_of("transports", benchmarks, nic_profiles=profiles, profiles=["default", "jumbo"])
     results = attempt(file)
     assert {run.case.id for run in of_profile(results, "jumbo")} == {"netpipe.mpich-ofi.jumbo.2n"}
@@ -267,7 +274,7 @@ def test_profile_keeps_to_its_transports(attempt, site_of):
 
 def test_profile_that_the_nodes_refuse(attempt, site_of, lab):
     """Its cases are errors that name the setting; the others are measured on the nodes left."""
-    file = site_of("refusal", {"stream": SMALL["stream"]},
+    file = site_of("refusal", {"tcp_stream": SMALL["tcp_stream"]},
                    profiles=["default", "refused", "jumbo"])  # fmt: skip
     try:
         results = attempt(file)
@@ -299,7 +306,7 @@ def held_job(lab, profile):
 
 def test_setting_changed_by_hand(attempt, site_of, lab):
     """While a benchmark runs, somebody sets another MTU on one of its nodes."""
-    file = site_of("meddling", {"stream": {"seconds": 3}}, profiles=["jumbo"])
+    file = site_of("meddling", {"tcp_stream": {"seconds": 3}}, profiles=["jumbo"])
 
     def meddle():
         until(lambda: held_job(lab, "jumbo"), START_S, "a step in the held job")
@@ -333,7 +340,7 @@ def client_node(lab):
 
 def test_held_job_that_is_cancelled(attempt, site_of, lab):
     """The cases that were still to run say so; the next profile is tried nevertheless."""
-    benchmarks = {"stream": {"seconds": 5}}
+    benchmarks = {"tcp_stream": {"seconds": 5}}
     file = site_of("cancelled", benchmarks, profiles=["jumbo", "multi-queue"], repeats=2)
 
     def cancel():
@@ -363,7 +370,9 @@ def test_node_that_dies_in_a_held_job(attempt, site_of, lab, place, monkeypatch)
     try:
         with meanwhile(kill):
             lab.add_bind(file.parent.parent)
-            results = run_trial(file, Selection(), LabMachine(lab), Silent(), place / "trials")
+            results = run_trial(
+                plan_trial(file, Selection()), file, LabMachine(lab), Silent(), place / "trials"
+            )
         assert all_jobs(lab) == []
     finally:
         faults.clear(lab)
@@ -379,7 +388,7 @@ def test_trial_that_is_stopped(site_of, lab, workplace, how, place, monkeypatch)
     scripts = {"mpich-ofi": "sleep 100\n"}
     monkeypatch.setenv("SEATRIAL_STACK", str(false_stack(place / "stack", scripts)))
     benchmarks = {
-        "stream": {"seconds": 1, "profiles": ["default"]},
+        "tcp_stream": {"seconds": 1, "profiles": ["default"]},
         "netpipe": {**SMALL["netpipe"], "profiles": ["jumbo", "multi-queue"], "time_limit_s": 100},
     }
     limit = 600 if how == "signal" else 14
@@ -394,12 +403,14 @@ def test_trial_that_is_stopped(site_of, lab, workplace, how, place, monkeypatch)
             os.kill(os.getpid(), signal.SIGINT)
 
     with meanwhile(stop):
-        results = run_trial(file, Selection(), LabMachine(lab), Silent(), place / "trials")
+        results = run_trial(
+            plan_trial(file, Selection()), file, LabMachine(lab), Silent(), place / "trials"
+        )
     assert all_jobs(lab) == []
     assert in_force(lab) == {}
     word = "interrupted by Ctrl-C" if how == "signal" else "its limit of 14 s"
     outcomes = {run.case.id: run for run in results.runs}
-    assert outcomes["stream.tcp.default.2n"].outcome == "ran"
+    assert outcomes["tcp_stream.tcp.default.2n"].outcome == "ran"
     for profile in ("jumbo", "multi-queue"):
         run = outcomes[f"netpipe.mpich-ofi.{profile}.2n"]
         assert run.outcome == "error"
@@ -409,7 +420,7 @@ def test_trial_that_is_stopped(site_of, lab, workplace, how, place, monkeypatch)
 
 def test_interrupted_while_waiting(site_of, lab, workplace, place):
     """The nodes are busy with somebody else's job: the trial's own is not left in the queue."""
-    file = site_of("waiting", {"stream": {"seconds": 1}}, profiles=["jumbo"])
+    file = site_of("waiting", {"tcp_stream": {"seconds": 1}}, profiles=["jumbo"])
     lab.add_bind(workplace)
     other = lab.run(
         ["sbatch", "--parsable", "-N4", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 300"],
@@ -423,7 +434,9 @@ def test_interrupted_while_waiting(site_of, lab, workplace, place):
 
     try:
         with meanwhile(stop):
-            results = run_trial(file, Selection(), LabMachine(lab), Silent(), place / "trials")
+            results = run_trial(
+                plan_trial(file, Selection()), file, LabMachine(lab), Silent(), place / "trials"
+            )
         assert [job.split()[0] for job in all_jobs(lab)] == [other]
     finally:
         lab.run(["scancel", other], user="root")
@@ -436,9 +449,11 @@ def test_killed_trial_loses_its_nodes(site_of, lab, place, monkeypatch):
     """Nobody renews the lease: the job ends by itself, and the profile with it."""
     monkeypatch.setattr(allocation, "STEP_S", 1)
     monkeypatch.setattr(allocation, "LEASE_S", 3)
-    site = load_site(site_of("killed", {"stream": SMALL["stream"]}))
+    site = load_site(site_of("killed", {"tcp_stream": SMALL["tcp_stream"]}))
     lab.add_bind(place)
-    own = Allocation(site, LabMachine(lab), "jumbo", 2, place / "allocations")
+    own = Allocation(
+        resolve(site, load_stack()), LabMachine(lab), "jumbo", 2, place / "allocations"
+    )
     own.submit(600)
     until(lambda: own.look().state == "RUNNING", 20, "the job")
     for _ in range(5):  # renewed, it stays
@@ -458,7 +473,7 @@ def test_disk_that_fills_up_under_a_profile(attempt, site_of, lab, place):
     try:
         trials.chmod(0o755)
         lab.add_bind(trials)
-        file = site_of("full", {"stream": {"seconds": 1}}, repeats=3,
+        file = site_of("full", {"tcp_stream": {"seconds": 1}}, repeats=3,
                        profiles=["default", "jumbo", "multi-queue"])  # fmt: skip
         results = attempt(file, trials=trials)
         assert results.verdict.counts["error"] >= 1
@@ -469,7 +484,7 @@ def test_disk_that_fills_up_under_a_profile(attempt, site_of, lab, place):
 
 def test_plain_reframe_asks_for_the_profile_itself(site_of, lab, workplace):
     """A job for each check, by ``--constraint``; the same verification."""
-    file = site_of("plain-profile", {"stream": SMALL["stream"]}, profiles=["*"])
+    file = site_of("plain-profile", {"tcp_stream": SMALL["tcp_stream"]}, profiles=["*"])
     lab.add_bind(workplace)
     home = lab.paths.home
     command = [

@@ -10,12 +10,14 @@ import time
 import pytest
 from trial_support import Silent, make_site
 
+from plan_support import bare_stack
+from seatrial.plan.resolve import resolve
 from seatrial.results.record import Case
 from seatrial.site.load import load_site
-from seatrial.trial import reframe as runner
+from seatrial.trial import reframe_run as runner
 from seatrial.trial import run
 from seatrial.trial.machine import ThisMachine
-from seatrial.trial.reframe import report_file, run_reframe
+from seatrial.trial.reframe_run import report_file, run_reframe
 from seatrial.trial.session import Session
 
 REPORT = "reframe-report.json"
@@ -32,15 +34,23 @@ def reframe(tmp_path, monkeypatch):
     """``reframe(script, signals, limit)``: the outcome, and what was told."""
 
     def call(script, signals=(), limit=600):
-        site = load_site(make_site(tmp_path / f"s{limit}", {"stream": {}}, time_limit_s=600))
+        site = load_site(make_site(tmp_path / f"s{limit}", {"tcp_stream": {}}, time_limit_s=600))
         site.trial.time_limit_s = limit
+        plan = resolve(site, bare_stack())
         monkeypatch.setattr(runner, "reframe_command", lambda *_: [sys.executable, "-c", script])
         told, noted = Silent(), []
         if signals:
             threading.Timer(0.4, lambda: noted.extend(signals)).start()
-        case = Case(check="stream", transport="tcp", nodes=2)
+        case = Case(check="tcp_stream", transport="tcp", nodes=2)
         session = Session(
-            site, tmp_path, tmp_path, ThisMachine(), told, [case], noted, time.monotonic() + limit
+            plan,
+            tmp_path,
+            tmp_path / "settings.py",
+            ThisMachine(),
+            told,
+            [case],
+            noted,
+            time.monotonic() + limit,
         )
         assert report_file(session) == REPORT
         return run_reframe(session), told.told

@@ -12,10 +12,10 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from labs import own_name
-from seatrial.lab.engine import Lab
+from seatrial.base.paths import CHECKOUT
 from seatrial.results.record import Results, Run
-from seatrial.site.load import CHECKOUT
 from seatrial.stack import load_stack
+from seatrial_lab.native.engine import Lab
 
 SESSION = own_name("trial")
 LAB_SITE = CHECKOUT / "site-configs" / "lab"
@@ -24,8 +24,8 @@ MPI = ["openmpi-tcp", "openmpi-ucx", "openmpi-ofi", "mpich-ucx", "mpich-ofi", "i
 SMALL: dict[str, dict[str, Any]] = {
     "netpipe": {"max_bytes": 1024, "repetitions": 10, "time_limit_s": 20},
     "hpl": {"blas": ["openblas"], "size": 200, "block": 32},
-    "stream": {"seconds": 1},
-    "pairs": {"nodes": [4], "max_bytes": "64 KiB", "repetitions": 20},
+    "tcp_stream": {"seconds": 1},
+    "links": {"nodes": [4], "max_bytes": "64 KiB", "repetitions": 20},
     "node_compute": {"nodes": [4], "problem_class": "S", "runs": 1},
 }
 ALL_INFORMATIVE = 'schema: 1\ninformative:\n  - {select: {}, metric: "*", reason: a test}\n'

@@ -1,4 +1,4 @@
-"""What the network cost the nodes' processors: interrupts and softirqs while a step ran.
+"""What the nodes' processors did while a step ran: interrupts, softirqs, and other programs' work.
 
 From what the node-side wrapper read right before and right after. It says nothing of the
 benchmark's own processor time, which the benchmark tells itself where it can.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from seatrial.results.parsers.base import lower
+from seatrial.benchmarks.parsing import lower
 from seatrial.results.record import Activity, Metric
 
-IRQ, SOFTIRQ = 5, 6  # fields of the line "cpu" of /proc/stat, after its name
+IDLE, IOWAIT, IRQ, SOFTIRQ = 3, 4, 5, 6  # fields of the line "cpu" of /proc/stat, after its name
 
 
 def activity(step: str, node: dict[str, Any]) -> Activity | None:
@@ -39,6 +39,41 @@ def activity(step: str, node: dict[str, Any]) -> Activity | None:
     )
 
 
+def of_step(
+    step: str, nodes: list[dict[str, Any]], tasks_per_node: int, shared: bool
+) -> list[Activity]:
+    """What each node's kernel did; ``shared`` says that all nodes have one kernel, as a lab's."""
+    found = []
+    for node in nodes:
+        if (one := activity(step, node)) is not None:
+            of_kernel = nodes if shared else [node]
+            _set_others(one, node, of_kernel, len(of_kernel) * tasks_per_node)
+            found.append(one)
+    return found
+
+
+def _set_others(one: Activity, node: dict[str, Any], nodes: list[dict], ranks: int) -> None:
+    """Set what programs that are not the step's had of the processors of ``node``.
+
+    That is all processor time but the idle one, that of interrupts, and that of the step's own
+    processes on the ``nodes`` of this kernel. Time that a hypervisor gave to others is part of it.
+    Nothing is set where a number is missing.
+    """
+    before, after = node["before"], node["after"]
+    try:
+        sides = before["cpu_ticks"], after["cpu_ticks"]
+        ticks = [now - then for then, now in zip(*sides, strict=True)]
+        apart = sum(ticks[at] for at in (IDLE, IOWAIT, IRQ, SOFTIRQ)) / after["ticks_per_s"]
+        own = sum(each["after"]["used_s"] - each["before"]["used_s"] for each in nodes)
+        cores = int(after["cpus"])
+    except (KeyError, IndexError, TypeError, ValueError, ZeroDivisionError):
+        return
+    others = max(0.0, cores - (apart + own) / one.seconds)
+    free = max(0.0, cores - max(ranks, own / one.seconds))
+    one.others_percent = 100 * others
+    one.taken_percent = 100 * max(0.0, others - free)
+
+
 def metrics(found: list[Activity], interface: str) -> list[Metric]:
     """The same as figures, each at its node, for a check that is about this cost.
 
@@ -53,7 +88,7 @@ def metrics(found: list[Activity], interface: str) -> list[Metric]:
             ("irq_percent", one.irq_percent, "percent"),
         )
         result += [
-            lower(name, value, unit).model_copy(update={"place": one.node})
+            lower(name, value, unit).model_copy(update={"location": one.node})
             for name, value, unit in figures
             if value is not None
         ]

@@ -1,67 +1,42 @@
 """What all checks share: steps of one allocation, path proof, evidence, references.
 
-A check (``reframe-checks/``) says which steps it runs and how their output is parsed;
-everything else is here. Nothing here names a system, a profile, a transport or a
-threshold: these come from the site through ReFrame's partition and environment.
+A check (``reframe-checks/``) names its benchmark, whose module has the steps and the parser;
+everything else is here. Nothing here names a system, a profile, a transport or a threshold: these
+come from the plan.
 """
 
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import reframe as rfm
 import reframe.utility.sanity as sn
 from reframe.core.builtins import parameter, run_after, run_before, sanity_function, variable
 
-from seatrial.checks import context, nic, wire_up
+from seatrial.benchmarks.benchmark import NODE_PYTHON, Benchmark, Step
+from seatrial.benchmarks.parsing import Parsed
+from seatrial.checks import context, nic_proof, wire_up
 from seatrial.checks.evidence import collect, packages_of, write_evidence
-from seatrial.nic.fit import carrying, measured_on
-from seatrial.results.parsers.base import Parsed
+from seatrial.plan.model import HeldJob, PlannedTransport
 from seatrial.results.record import Metric, Run
-from seatrial.site import programs
-from seatrial.site.reframe import nodelist
 
 NODE_FILES = Path(__file__).parent / "node"
-NODE_PYTHON = ["/usr/bin/python3", "-IS"]
 MARGIN_S = 30  # of a job's time limit over the sum of its steps' limits
-PORT = 5700
-
-
-@dataclass
-class Step:
-    """One run of a program inside the job's allocation.
-
-    ``command`` is run by ``tasks_per_node`` ranks on each of ``nodes`` nodes (all of the
-    job's where None). ``variant`` names the case it belongs to, where a check has several.
-    ``maps`` is a word: files so named that the program has mapped are noted.
-    """
-
-    name: str
-    command: list[str]
-    variant: str = ""
-    nodes: int | None = None
-    tasks_per_node: int = 1
-    nodelist: str = ""
-    env: dict[str, str] = field(default_factory=dict)
-    maps: str = ""
-    place: str | None = None  # "nodes": its figures belong to the nodes it ran on
-    setup: list[str] = field(default_factory=list)  # shell lines run before it
-    proves_path: bool = True  # it moves a volume that the counters must show
 
 
 class Check(rfm.RunOnlyRegressionTest):
-    """Base of all checks. A subclass sets ``benchmark`` and defines steps() and parse()."""
+    """Base of all checks. A subclass names its ``benchmark``.
 
-    #: the field of the site's ``benchmarks`` that this check belongs to
+    Why the steps are srun commands before an executable that does nothing: one allocation runs
+    many steps (all message sizes, all pairs of nodes), each in its own way, and each may fail
+    without the others. ReFrame's own pipeline has one launch a job.
+    """
+
+    #: the name of the benchmark, and its key in the site's ``benchmarks``
     benchmark = variable(str, value="")
     #: number of this repeat; Slurm starts lower ones first, which interleaves the cases
     repeat = parameter(context.repeats(), loggable=True)
-    #: the benchmark reports the volume it moved, so the counters must show it
-    proves_path = variable(bool, value=True)
-    #: interrupts and softirqs are figures of this check, and not only noted beside its figures
-    tells_activity = variable(bool, value=False)
 
     sourcesdir = str(NODE_FILES)
     executable = "true"
@@ -70,79 +45,68 @@ class Check(rfm.RunOnlyRegressionTest):
     exclusive_access = True
     maintainers = ["the Seatrial developers"]
 
-    # -- what a subclass provides
-
-    def steps(self) -> list[Step]:
-        """The steps of one job, in order."""
-        raise NotImplementedError
-
-    def parse(self, step: Step, folder: Path) -> Parsed:
-        """Figures of one step, from the files in ``folder``. Raises ParseError."""
-        raise NotImplementedError
-
-    # -- what the site and the stack say
+    # -- what the benchmark and the plan say
 
     @property
-    def settings(self):
-        """The site's parameters of this benchmark."""
-        return getattr(context.site().benchmarks, self.benchmark)
+    def own_benchmark(self) -> Benchmark:
+        return context.plan().benchmark(self.benchmark)
 
     @property
     def transport(self) -> str:
         return self.current_environ.name
 
     @property
+    def planned_transport(self) -> PlannedTransport:
+        return context.transport(self)
+
+    @property
+    def profile_name(self) -> str:
+        return context.profile_name(self)
+
+    @property
     def network(self) -> str:
-        """The network under test: the transport's own, else the NIC profile's, else the site's."""
-        return measured_on(context.site(), self.transport, context.profile(self))
+        """The network under test."""
+        return self.planned_transport.under(self.profile_name).network
 
     @property
     def interface(self) -> str:
         """The interface under test: that of the network, or the bond that the profile makes."""
-        return self.carriers[self.network]
+        return self.planned_transport.under(self.profile_name).interface
 
     @property
-    def carriers(self) -> dict[str, str]:
-        """Network -> interface that carries it under the NIC profile."""
-        return carrying(context.site(), context.profile(self))
+    def nodes_share_kernel(self) -> bool:
+        """Whether all nodes are of one machine, whose processors each of them shows as its own."""
+        return context.plan().lab_cores is not None
 
-    @property
-    def programs(self) -> dict[str, list[str]]:
-        """Program name -> the command by which the transport's stack runs it."""
-        return self.current_environ.extras["programs"]
-
-    def program(self, name: str) -> list[str]:
-        """The command by which the transport's stack runs a program."""
-        return list(self.programs[name])
-
-    def variants(self) -> list[str]:
-        """The benchmark's variants that the site wants and the stack has the programs of."""
-        blas = self.current_environ.extras["blas"]
-        return programs.available(self.benchmark, self.settings, self.programs, blas)
+    def parse(self, step: Step, folder: Path) -> Parsed:
+        """The figures of one step, from the files in ``folder``. Raises ParseError."""
+        return self.own_benchmark.parse(step, folder, context.job(self))
 
     # -- the job
 
     @run_after("setup")
     def set_job(self):
-        steps = self.steps()
+        benchmark, plan = self.own_benchmark, context.plan()
+        steps = benchmark.steps(context.job(self))
         self.step_list = steps
-        site = context.site()
+        self.step_limit_s = benchmark.settings.time_limit_s
         tasks = max(step.tasks_per_node for step in steps)
         self.num_tasks = self.num_nodes * tasks
         self.num_tasks_per_node = tasks
         self.num_cpus_per_task = 1
-        self.time_limit = len(steps) * self.settings.time_limit_s + MARGIN_S
-        self.job.options += [f"--nice={100 * self.repeat}", *site.slurm.options]
-        places = nodelist(self.benchmark, self.transport, self.num_nodes)
-        if places and not context.allocation(self):
-            self.job.options.append(f"--nodelist={places}")
+        self.time_limit = len(steps) * self.step_limit_s + MARGIN_S
+        self.job.options += [f"--nice={100 * self.repeat}", *plan.options]
+        nodes = context.nodelist(self)
+        if nodes and not context.held_job(self):
+            self.job.options.append(f"--nodelist={nodes}")
         self.keep_files = ["*.out", "*.err", "*.json", "*.sh", "steps.tsv"]
 
     def srun(self, step: Step) -> list[str]:
         """The command that starts one step: launcher, then the node-side wrapper, then program."""
         nodes = step.nodes or self.num_nodes
-        networks = ",".join(f"{name}={interface}" for name, interface in self.carriers.items())
-        held = context.allocation(self)
+        interfaces = context.profile(self).interfaces
+        networks = ",".join(f"{name}={interface}" for name, interface in interfaces.items())
+        held = context.held_job(self)
         launcher = [
             "srun", f"--nodes={nodes}", f"--ntasks={nodes * step.tasks_per_node}",
             f"--ntasks-per-node={step.tasks_per_node}", "--kill-on-bad-exit=1", "--wait=5",
@@ -150,55 +114,48 @@ class Check(rfm.RunOnlyRegressionTest):
             "--overlap",
         ]  # fmt: skip
         if held:
-            launcher.append(f"--jobid={held['job']}")
+            launcher.append(f"--jobid={held.id}")
         if step.nodelist or held or nodes < self.num_nodes:
             # Which nodes is said here and not left to Slurm: the last look at a node's settings
             # is in the last step that runs on it.
-            numbers = nic.node_numbers(step, self.num_nodes)
+            numbers = nic_proof.node_numbers(step, self.num_nodes)
             names = ",".join(f"$SEATRIAL_NODE_{number}" for number in numbers)
             launcher.append(f"--nodelist={names}")
-        launcher += self.current_environ.extras["launcher"]
+        launcher += self.planned_transport.launcher
         wrapper = [*NODE_PYTHON, "run.py", step.name, networks]
         if step.maps:
             wrapper += ["--maps", step.maps]
-        when = nic.occasions(self.step_list, self.num_nodes).get(step.name)
+        when = nic_proof.occasions(self.step_list, self.num_nodes).get(step.name)
         if when:
-            wrapper += nic.wrapper_options(when)
+            wrapper += nic_proof.wrapper_options(when)
         return [*launcher, *wrapper, "--", *step.command]
 
     def overcommit(self, step: Step) -> dict[str, str]:
         """What makes waiting ranks sleep where a lab's nodes have more ranks than it has cores."""
         ranks = (step.nodes or self.num_nodes) * step.tasks_per_node
-        lab = context.site().lab
-        if lab and ranks > lab.cores:
-            return dict(self.current_environ.extras["overcommit"])
+        cores = context.plan().lab_cores
+        if cores is not None and ranks > cores:
+            return self.planned_transport.overcommit
         return {}
 
     def wire_up(self, step: Step) -> dict[str, str]:
         """What lets a step's ranks start."""
-        held = context.allocation(self)
-        nodes = len(held["nodes"]) if held else self.num_nodes
-        launcher = self.current_environ.extras["launcher"]
+        held = context.held_job(self)
+        nodes = len(held.nodes) if held else self.num_nodes
+        launcher = self.planned_transport.launcher
         return wire_up.variables(launcher, step.nodes or self.num_nodes, nodes)
-
-    def pair(self, step: str, server: list[str], client: list[str], port: int) -> list[str]:
-        """Command for a step of two ranks: a server, and a client that is told its address."""
-        return [
-            *NODE_PYTHON, "pair.py", step, self.interface, str(port),
-            *server, "--", *client,
-        ]  # fmt: skip
 
     def modules_of(self, step: Step) -> list[str]:
         """The modules of a step's programs; none where its transport is no module either, for they
         are found behind it."""
         if not self.current_environ.modules:
             return []
-        return [package["module"] for package in packages_of(self, step) if package["module"]]
+        return [package.module for package in packages_of(self, step) if package.module]
 
     @run_before("run")
     def write_steps(self):
-        nic.write_declared(context.profile(self), Path(self.stagedir))
-        held = context.allocation(self)
+        nic_proof.write_declared(context.profile(self).declared, Path(self.stagedir))
+        held = context.held_job(self)
         self.prerun_cmds = [
             *(allocation_variables(held, self.num_nodes) if held else []),
             "source ./job.sh",
@@ -215,7 +172,7 @@ class Check(rfm.RunOnlyRegressionTest):
             env = {**self.wire_up(step), **self.overcommit(step), **step.env}
             if env:
                 command = ["env", *(f"{k}={v}" for k, v in env.items()), *command]
-            words = [step.name, str(self.settings.time_limit_s), *command]
+            words = [step.name, str(self.step_limit_s), *command]
             self.prerun_cmds.append("seatrial_step " + " ".join(quote(word) for word in words))
         self.job.launcher = context.local_launcher()
 
@@ -247,27 +204,21 @@ class Check(rfm.RunOnlyRegressionTest):
         self.reference = {"*": references}
 
 
-def allocation_variables(held: dict, nodes: int) -> list[str]:
+def allocation_variables(held: HeldJob, nodes: int) -> list[str]:
     """Shell lines that stand in for Slurm's environment in a script that is no job of its own.
 
     It uses the first ``nodes`` of the nodes that the trial holds.
     """
     return [
-        f"export SLURM_JOB_ID={shlex.quote(held['job'])}",
-        f"export SLURM_JOB_NODELIST={shlex.quote(','.join(held['nodes'][:nodes]))}",
+        f"export SLURM_JOB_ID={shlex.quote(held.id)}",
+        f"export SLURM_JOB_NODELIST={shlex.quote(','.join(held.nodes[:nodes]))}",
     ]
 
 
-def text_of(step: Step, folder: Path) -> str:
-    """Standard output, then standard error of a step (NetPIPE writes its table to the latter)."""
-    files = (folder / f"{step.name}.out", folder / f"{step.name}.err")
-    return "\n".join(file.read_text(errors="replace") for file in files)
-
-
 def figure_name(run: Run, metric: Metric, several: bool) -> str:
-    """ReFrame's name of a figure: variant.metric@place, without the parts that there are not."""
+    """ReFrame's name of a figure: variant.metric@location, without the parts that there are not."""
     name = f"{run.case.variant}.{metric.metric}" if several else metric.metric
-    return f"{name}@{metric.place}" if metric.place else name
+    return f"{name}@{metric.location}" if metric.location else name
 
 
 def quote(word: str) -> str:

@@ -1,63 +1,95 @@
-"""What a check may know of the site it runs on, fetched through ReFrame's runtime.
+"""What a check may know of the trial that it runs in, fetched through ReFrame's runtime.
 
-The derived configuration (``seatrial.site.reframe``) puts the site file's path and the
-profile into the partition's extras, and the stack's data into the environment's.
+The derived configuration (``seatrial.checks.configuration``) puts the path of the plan, or of the
+site, and the NIC profile into the partition's extras.
 """
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from pathlib import Path
 
 import reframe.core.runtime as runtime
 from reframe.core.backends import getlauncher
 
+from seatrial.benchmarks.benchmark import Job
+from seatrial.plan.model import HeldJob, Plan, PlannedProfile, PlannedTransport, Round, read_round
+from seatrial.plan.resolve import plan_of
 from seatrial.results.record import Case, Metric
 from seatrial.results.requirements import Requirements, load_requirements
-from seatrial.site.load import load_site
-from seatrial.site.model import Site
-from seatrial.site.reframe import FIRST_REPEAT, REPEATS, only
 
 
 @cache
-def site_file() -> Path:
+def _file() -> Path:
     for partition in runtime.runtime().system.partitions:
-        if "site_file" in partition.extras:
-            return Path(partition.extras["site_file"])
+        if "plan" in partition.extras:
+            return Path(partition.extras["plan"])
     raise RuntimeError(
         "these checks need a configuration derived from a site: reframe -C site-configs/<site>"
     )
 
 
-def site() -> Site:
-    return load_site(site_file())
+def plan() -> Plan:
+    return plan_of(_file())
 
 
-def repeats() -> range:
-    """The numbers of each case's repeats, as many as $SEATRIAL_REPEATS or else the site says."""
-    first = int(os.environ.get(FIRST_REPEAT) or 0)
-    return range(first, first + int(os.environ.get(REPEATS) or site().trial.repeats))
+@cache
+def current_round() -> Round | None:
+    """What a trial runs now; None where ReFrame was started by itself."""
+    return read_round(_file().parent)
+
+
+def repeats() -> list[int]:
+    """The numbers of each case's repeats."""
+    now = current_round()
+    return now.repeats if now else list(range(plan().repeats))
 
 
 def node_counts(benchmark: str) -> list[int]:
-    """The numbers of nodes that the site wants a benchmark run on; empty where it has none."""
-    settings = getattr(site().benchmarks, benchmark)
-    return only(benchmark, "nodes", list(settings.nodes)) if settings else []
+    """The numbers of nodes that a benchmark is run on; empty where the site has none."""
+    settings = plan().benchmarks.get(benchmark)
+    if settings is None:
+        return []
+    now = current_round()
+    return now.node_counts(benchmark, settings["nodes"]) if now else list(settings["nodes"])
 
 
-def profile(check) -> str:
+def nodelist(check) -> str:
+    """The nodes that a check must run on; empty: those that Slurm chooses."""
+    now = current_round()
+    return now.nodelist(check.benchmark, check.transport, check.num_nodes) if now else ""
+
+
+def profile_name(check) -> str:
     return check.current_partition.extras["profile"]
 
 
-def allocation(check) -> dict | None:
-    """The job that the trial holds for this partition (``job``, ``nodes``); None: each check's
-    own."""
-    return check.current_partition.extras.get("allocation")
+def profile(check) -> PlannedProfile:
+    return plan().profiles[profile_name(check)]
 
 
-def versions(check) -> dict[str, str]:
-    return dict(check.current_environ.extras.get("versions", {}))
+def transport(check) -> PlannedTransport:
+    return plan().transports[check.current_environ.name]
+
+
+def held_job(check) -> HeldJob | None:
+    """The job that the trial holds for this partition; None: each check has its own."""
+    now = current_round()
+    return now.held(profile_name(check)) if now else None
+
+
+def job(check) -> Job:
+    """The job of a check, as its benchmark sees it."""
+    where = transport(check).under(profile_name(check))
+    return Job(
+        nodes=check.num_nodes,
+        transport=check.current_environ.name,
+        programs=transport(check).programs,
+        interface=where.interface,
+        own_interfaces=plan().own_interfaces,
+        blas=plan().blas,
+        env=where.env,
+    )
 
 
 def local_launcher():
@@ -67,7 +99,7 @@ def local_launcher():
 
 @cache
 def _requirements() -> Requirements:
-    return load_requirements(site_file().with_name("requirements.yaml"))
+    return load_requirements(_file().with_name("requirements.yaml"))
 
 
 def reference(case: Case, metric: Metric) -> tuple | None:
@@ -77,10 +109,10 @@ def reference(case: Case, metric: Metric) -> tuple | None:
     (``seatrial.results.judge``): ReFrame is given a reference without bounds for it.
     """
     rules = _requirements()
-    absolute = rules.reframe_reference(case, metric.metric, metric.place)
+    absolute = rules.reframe_reference(case, metric.metric, metric.location)
     if absolute:
         return absolute
-    judged_later = rules.applying(case, metric.metric, metric.place)
-    if judged_later or rules.is_informative(case, metric.metric, metric.place):
+    judged_later = rules.applying(case, metric.metric, metric.location)
+    if judged_later or rules.is_informative(case, metric.metric, metric.location):
         return (0, None, None, metric.unit)
     return None

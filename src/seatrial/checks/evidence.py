@@ -15,11 +15,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from seatrial.base.files import write_whole
+from seatrial.benchmarks.benchmark import node_files
+from seatrial.benchmarks.parsing import Parsed, ParseError
 from seatrial.checks import activity as activities
-from seatrial.checks import context, nic
-from seatrial.results.parsers import counters
-from seatrial.results.parsers.base import Parsed, ParseError
-from seatrial.results.record import Activity, Case, Counters, Metric, PathProof, Run
+from seatrial.checks import counters, nic_proof
+from seatrial.results.record import Case, Counters, Metric, PathProof, Run
+from seatrial.stack.model import Package
 
 EVIDENCE_FILE = "evidence.json"
 TIMED_OUT = 124, 137  # exit codes of timeout(1): its own, and after --kill-after
@@ -51,12 +53,6 @@ class StepEvidence:
         spans = [_span(node) for node in self.nodes]
         return max([span for span in spans if span is not None], default=self.seconds or 0.0)
 
-    @property
-    def activity(self) -> list[Activity]:
-        """What the nodes' kernels did meanwhile."""
-        found = [activities.activity(self.step.name, node) for node in self.nodes]
-        return [one for one in found if one is not None]
-
     def fail(self, phase: str, reason: str) -> StepEvidence:
         self.phase, self.reason = phase, reason
         return self
@@ -83,7 +79,7 @@ def collect(check, step, folder: Path) -> StepEvidence:
         return found.fail("sanity", f"step {step.name}: {error}{tail(folder, step.name)}")
     except OSError as error:
         return found.fail("sanity", f"step {step.name}: its output cannot be read: {error}")
-    if check.proves_path and step.proves_path:
+    if check.own_benchmark.proves_path and step.proves_path:
         found.proof = prove(check, step, found, folder)
         if not found.proof.crossed:
             found.fail("path", f"step {step.name}: {found.proof.reason}")
@@ -139,31 +135,6 @@ def step_line(folder: Path, name: str) -> tuple[float, float, int, float] | None
     return None
 
 
-def node_files(folder: Path, step: str) -> list[dict]:
-    """What the node-side wrapper noted on each node, ordered by node. Damaged files are left out;
-    the path proof then misses the node and says so."""
-    found = []
-    for file in sorted(folder.glob(f"{step}.*.json")):
-        try:
-            data = json.loads(file.read_text(errors="replace"))
-        except (OSError, ValueError):
-            continue
-        if isinstance(data, dict) and data.get("step") == step and _complete(data):
-            found.append(data)
-    return found
-
-
-def _complete(data: dict) -> bool:
-    """Whether all that is read from a node's file is there."""
-    sides = [data.get("before"), data.get("after")]
-    return isinstance(data.get("mapped"), list) and all(
-        isinstance(side, dict)
-        and isinstance(side.get("node"), str)
-        and isinstance(side.get("interfaces"), dict)
-        for side in sides
-    )
-
-
 def tail(folder: Path, name: str) -> str:
     """The end of what a step (or the job's script) said, for a reason that helps.
 
@@ -208,7 +179,7 @@ def prove(check, step, found: StepEvidence, folder: Path) -> PathProof:
 
 def reported_path(check, step, folder: Path) -> str:
     """The line by which the MPI itself named its path; empty where it says nothing."""
-    pattern = check.current_environ.extras.get("path_report", "")
+    pattern = check.planned_transport.path_report
     if not pattern:
         return ""
     own = sorted(folder.glob(f"{step.name}.*.report"))
@@ -223,18 +194,16 @@ def reported_path(check, step, folder: Path) -> str:
 def write_evidence(check, steps: list[StepEvidence], folder: Path) -> list[Run]:
     """One ``run`` record per variant, written to evidence.json; returns them."""
     runs = []
-    notes = nic.notes(folder)
+    notes = nic_proof.notes(folder)
     for variant in dict.fromkeys(found.step.variant for found in steps):
         of_variant = [found for found in steps if found.step.variant == variant]
         run = make_run(check, variant, of_variant)
-        run.nic = nic_states(steps, nic.states(notes))
-        run.nic_proofs = nic.proofs(notes)
+        run.nic = nic_states(steps, nic_proof.states(notes))
+        run.nic_proofs = nic_proof.proofs(notes)
         hold_against_profile(run, check)
         runs.append(run)
     text = json.dumps([run.model_dump(mode="json", by_alias=True) for run in runs], indent=1)
-    partial = folder / (EVIDENCE_FILE + ".partial")
-    partial.write_text(text)
-    partial.replace(folder / EVIDENCE_FILE)
+    write_whole(folder / EVIDENCE_FILE, text)
     return runs
 
 
@@ -245,14 +214,16 @@ def hold_against_profile(run: Run, check) -> None:
     nothing comes after it, since it is more likely its effect. Figures are dropped.
     """
     profile = run.case.profile
-    wrong = nic.fault(profile, run.nic_proofs)
+    wrong = nic_proof.fault(profile, run.nic_proofs)
     if wrong:
         run.reason = "; ".join(part for part in (wrong, run.reason) if part)
     elif run.outcome == "ran":
         numbers = {
-            number for step in check.step_list for number in nic.node_numbers(step, check.num_nodes)
+            number
+            for step in check.step_list
+            for number in nic_proof.node_numbers(step, check.num_nodes)
         }
-        run.reason = nic.lacking(profile, run.nic_proofs, len(numbers))
+        run.reason = nic_proof.lacking(profile, run.nic_proofs, len(numbers))
         wrong = run.reason
     if wrong:
         run.outcome, run.phase = "error", "profile"
@@ -262,7 +233,7 @@ def hold_against_profile(run: Run, check) -> None:
 def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
     case = Case(
         check=check.benchmark, variant=variant, transport=check.transport,
-        profile=context.profile(check), nodes=check.num_nodes,
+        profile=check.profile_name, nodes=check.num_nodes,
     )  # fmt: skip
     failed = [found for found in steps if found.reason]
     run = Run(case=case, repeat=check.repeat, outcome="error" if failed else "ran")
@@ -274,25 +245,28 @@ def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
             continue
         if not found.reason:
             names = "-".join(node["after"]["node"] for node in found.nodes)
-            place = names if found.step.place == "nodes" else None
+            location = names if found.step.location == "nodes" else None
             run.metrics += [
-                metric.model_copy(update={"place": metric.place or place})
+                metric.model_copy(update={"location": metric.location or location})
                 for metric in found.parsed.metrics
             ]
             run.curves += [
-                curve.model_copy(update={"name": f"{curve.name} {place}"}) if place else curve
+                curve.model_copy(update={"name": f"{curve.name} {location}"}) if location else curve
                 for curve in found.parsed.curves
             ]
         run.facts.update(found.parsed.facts)
-        run.activity += found.activity
-        if check.tells_activity and not found.reason:
-            run.metrics += activities.metrics(found.activity, check.interface)
+        activity = activities.of_step(
+            found.step.name, found.nodes, found.step.tasks_per_node, check.nodes_share_kernel
+        )
+        run.activity += activity
+        if check.own_benchmark.activity_metrics and not found.reason:
+            run.metrics += activities.metrics(activity, check.interface)
     run.metrics = best_of(run.metrics)
     run.path = combine([found.proof for found in steps if found.proof])
     run.job.benchmark_s = sum(found.benchmark_s for found in steps)
     set_times(run, steps)
     run.versions = {
-        **context.versions(check),
+        **check.planned_transport.versions,
         **packages_used(check, steps),
         **driver_versions(steps),
     }
@@ -302,18 +276,18 @@ def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
 def packages_used(check, steps: list[StepEvidence]) -> dict[str, str]:
     """Package name -> ``version/hash`` of Spack, of the packages whose files the steps ran."""
     return {
-        package["name"]: f"{package['version']}/{package['hash']}"
+        package.name: f"{package.version}/{package.hash}"
         for found in steps
         for package in packages_of(check, found.step)
     }
 
 
-def packages_of(check, step) -> list[dict[str, str]]:
+def packages_of(check, step) -> list[Package]:
     """The packages of a Spack stack whose files a step's command names, each once."""
     found = {
-        package["hash"]: package
-        for package in check.current_environ.extras.get("packages", {}).values()
-        if any(word.startswith(package["prefix"] + "/") for word in step.command)
+        package.hash: package
+        for package in check.planned_transport.packages.values()
+        if any(word.startswith(package.prefix + "/") for word in step.command)
     }
     return list(found.values())
 
@@ -335,10 +309,10 @@ def set_times(run: Run, steps: list[StepEvidence]) -> None:
 
 
 def best_of(metrics: list[Metric]) -> list[Metric]:
-    """One figure for each metric and place: where a job took several, the best of them."""
+    """One figure for each metric and location: where a job took several, the best of them."""
     found: dict[tuple[str, str | None], Metric] = {}
     for metric in metrics:
-        key = (metric.metric, metric.place)
+        key = (metric.metric, metric.location)
         seen = found.get(key)
         if seen is None or (metric.value > seen.value) == (metric.better == "higher"):
             found[key] = metric

@@ -13,8 +13,8 @@ import typer
 from rich.console import Console
 
 import seatrial
+from seatrial.base.errors import EXIT_BAD_INPUT, InputError, SeatrialError
 from seatrial.cli import job, lab, nic, site, slurm, stack, test, trial
-from seatrial.errors import EXIT_BAD_INPUT, InputError, SeatrialError
 
 EPILOG = (
     "Exit codes: 0 accepted or done, 1 rejected, 2 incomplete, 3 bad input, "

@@ -4,48 +4,58 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from seatrial.errors import InputError, LabError
-from seatrial.job import header
+from seatrial.base.errors import InputError, LabError
 from seatrial.job.plan import plan
 from seatrial.job.render import render as render_script
 from seatrial.job.request import Request, Surroundings
+from seatrial.job.submit import TIMEOUT_S, Run, run_here
 from seatrial.job.submit import submit as submit_script
+from seatrial.job.template import load_template, load_templates
 from seatrial.results.requirements import load_requirements
 from seatrial.site.load import load_site, site_file
+from seatrial.site.model import Site
 from seatrial.stack import load_stack
+from seatrial_lab.adapter import attach, instance_of
 
 app = typer.Typer(
-    help="Job scripts for users: the tuned MPI, the right launcher, the NIC profile that suits.",
+    help="Job scripts for users: MPI, launcher, module and NIC profile for an application.",
     no_args_is_help=True,
 )
 out = Console(highlight=False, soft_wrap=True)
 
-TemplateName = Annotated[str, typer.Argument(metavar="TEMPLATE", help="See seatrial job list.")]
+TemplateName = Annotated[
+    str, typer.Argument(metavar="TEMPLATE", help="A name that seatrial job list shows.")
+]
 SiteName = Annotated[str, typer.Option("--site", "-s", help="A site, or a path to its file.")]
 KindOption = Annotated[
     str | None,
     typer.Option(
         "--kind", "-k", metavar="communication-bound|compute-bound|latency-bound",
-        help="What the application is: chooses the transport and the NIC profile.",
+        help="Kind of application: decides the transport and the NIC profile.",
     ),
 ]  # fmt: skip
-Nodes = Annotated[int | None, typer.Option("--nodes", "-N", help="How many nodes.")]
+Nodes = Annotated[int | None, typer.Option("--nodes", "-N", help="Number of nodes.")]
 Ranks = Annotated[int | None, typer.Option("--ranks-per-node", "-n", help="Ranks on each node.")]
 TransportName = Annotated[
-    str | None, typer.Option("--transport", "-t", help="Instead of the one chosen.")
+    str | None, typer.Option("--transport", "-t", help="MPI and path of its messages.")
 ]
 Profile = Annotated[
-    str | None, typer.Option("--profile", "-p", help="NIC profile, instead of the one chosen.")
+    str | None, typer.Option("--profile", "-p", help="NIC profile; default: by the kind.")
+]
+Mpi = Annotated[
+    str | None, typer.Option("--mpi", metavar="openmpi|mpich|intelmpi", help="MPI of the program.")
 ]
 LauncherName = Annotated[
     str | None,
-    typer.Option("--launcher", "-l", metavar="srun|mpirun|mpiexec", help="What starts the ranks."),
+    typer.Option(
+        "--launcher", "-l", metavar="srun|mpirun|mpiexec", help="Program that starts the ranks."
+    ),
 ]
 Set = Annotated[
     list[str] | None,
@@ -53,33 +63,18 @@ Set = Annotated[
 ]
 
 
-def _script(
-    template: str,
-    site: str,
-    kind: str | None,
-    nodes: int | None,
-    ranks_per_node: int | None,
-    transport: str | None,
-    profile: str | None,
-    launcher: str | None,
-    settings: list[str] | None,
-) -> str:
+def _script(template: str, site: str, settings: list[str] | None, **options: Any) -> str:
+    """The script for the options of ``render`` and ``submit``, which are fields of Request."""
     values = {}
     for setting in settings or []:
         key, equals, value = setting.partition("=")
         if not equals:
             raise InputError(f"--set {setting}: write KEY=VALUE")
         values[key] = value
-    request = Request(
-        header.template(template), kind, nodes, ranks_per_node, transport, profile, launcher, values
-    )
-    named: dict[str, str | int | None] = {
-        "--kind": kind, "--nodes": nodes, "--ranks-per-node": ranks_per_node,
-        "--transport": transport, "--profile": profile, "--launcher": launcher,
-    }  # fmt: skip
+    request = Request(load_template(template), values=values, **options)
     command = ["seatrial", "job", "render", template, "--site", site]
-    for option, given in named.items():
-        command += [option, str(given)] if given is not None else []
+    for option, given in options.items():
+        command += [f"--{option.replace('_', '-')}", str(given)] if given is not None else []
     for setting in settings or []:
         command += ["--set", setting]
     return render_script(plan(request, _surroundings(site)), command)
@@ -101,26 +96,36 @@ def _surroundings(name: str) -> Surroundings:
     return Surroundings(site, stack, modules, requirements)
 
 
+def _sbatch_of(site: Site, instance: str | None) -> Run:
+    """Where sbatch of a site runs: on the login node of a lab, else on this machine."""
+    if not site.lab:
+        return run_here
+    lab = attach(instance_of(site, instance))
+    return lambda argv, stdin: lab.run(argv, stdin=stdin, timeout=TIMEOUT_S)
+
+
 @app.command("list")
 def list_templates(
     template: Annotated[
-        str | None, typer.Argument(help="Show the values that this one takes.")
+        str | None, typer.Argument(help="Show the values of this template.")
     ] = None,
 ) -> None:
-    """List the templates, or the values that one of them takes."""
+    """List the templates, or the values of one template.
+
+    Example: seatrial job list hpl
+    """
     if template is None:
-        table = Table("template", "application", "MPI", "launcher", "what it runs")
-        for name, one in header.templates().items():
+        table = Table("template", "application", "launcher", "what it runs")
+        for name, one in load_templates().items():
             head = one.header
             kinds = [head.kind] if head.kind else sorted(set(head.kinds.values()))
-            mpi = "any" if len(head.mpi) == 3 else ", ".join(head.mpi)
             launchers = "any" if len(head.launchers) == 3 else ", ".join(head.launchers)
-            table.add_row(name, ", ".join(kinds) or "--kind", mpi, launchers, head.description)
+            table.add_row(name, ", ".join(kinds) or "--kind", launchers, head.description)
         out.print(table)
         return
-    chosen = header.template(template)
+    chosen = load_template(template)
     out.print(f"{chosen.name}: {chosen.header.description}", markup=False)
-    table = Table("value", "default", "what it is")
+    table = Table("value", "default", "meaning")
     for name, parameter in chosen.parameters.items():
         default = f"the stack's {parameter.program}" if parameter.program else parameter.default
         shown = "required" if parameter.required else "" if default is None else str(default)
@@ -133,19 +138,24 @@ def list_templates(
 def render(
     template: TemplateName,
     site: SiteName = "lab",
+    mpi: Mpi = None,
+    launcher: LauncherName = None,
     kind: KindOption = None,
     nodes: Nodes = None,
     ranks_per_node: Ranks = None,
     transport: TransportName = None,
     profile: Profile = None,
-    launcher: LauncherName = None,
     settings: Set = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.")] = None,
 ) -> None:
-    """Print a job script, or write it to a file. It needs no Seatrial where it runs."""
+    """Print a job script, or write it to a file. The script needs no Seatrial where it runs.
+
+    Example: seatrial job render mpi --mpi openmpi --nodes 4 --set program=./app -o app.sbatch
+    """
     text = _script(
-        template, site, kind, nodes, ranks_per_node, transport, profile, launcher, settings
-    )
+        template, site, settings, mpi=mpi, launcher=launcher, kind=kind, nodes=nodes,
+        ranks_per_node=ranks_per_node, transport=transport, profile=profile,
+    )  # fmt: skip
     if output is None:
         typer.echo(text, nl=False)
         return
@@ -161,27 +171,31 @@ def render(
 def submit(
     template: TemplateName,
     site: SiteName = "lab",
+    mpi: Mpi = None,
+    launcher: LauncherName = None,
     kind: KindOption = None,
     nodes: Nodes = None,
     ranks_per_node: Ranks = None,
     transport: TransportName = None,
     profile: Profile = None,
-    launcher: LauncherName = None,
     settings: Set = None,
     test_only: Annotated[
         bool, typer.Option("--test-only", help="Let sbatch check the job, but not queue it.")
     ] = False,
     instance: Annotated[
-        str | None, typer.Option("--instance", "-i", help="Which lab, where the site is one.")
+        str | None, typer.Option("--instance", "-i", help="Which lab, if the site is a lab.")
     ] = None,
 ) -> None:
-    """Print a job script and submit it with sbatch; for a lab, on its login node."""
+    """Print a job script and submit it with sbatch; for a lab, on its login node.
+
+    Example: seatrial job submit npb --nodes 4 --set kernel=is --test-only
+    """
     text = _script(
-        template, site, kind, nodes, ranks_per_node, transport, profile, launcher, settings
-    )
+        template, site, settings, mpi=mpi, launcher=launcher, kind=kind, nodes=nodes,
+        ranks_per_node=ranks_per_node, transport=transport, profile=profile,
+    )  # fmt: skip
     typer.echo(text)
     sys.stdout.flush()
-    said = submit_script(
-        load_site(site_file(site)), text, ["--test-only"] if test_only else [], instance
-    )
-    out.print(said, markup=False)
+    sbatch = _sbatch_of(load_site(site_file(site)), instance)
+    answer = submit_script(text, ["--test-only"] if test_only else [], sbatch)
+    out.print(answer, markup=False)

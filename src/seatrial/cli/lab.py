@@ -9,14 +9,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from seatrial.errors import InputError
-from seatrial.lab import faults, state
-from seatrial.lab.adapter import attach, end, instance_of, is_virtual, lab_of_site
-from seatrial.lab.engine import Lab
-from seatrial.lab.spec import LOGIN
-from seatrial.lab.status import status as lab_status
-from seatrial.lab.virtual.status import status as virtual_status
+from seatrial.base.errors import InputError
 from seatrial.site.load import load_site, site_file
+from seatrial_lab.adapter import attach, end, instance_of, is_virtual, lab_of_site
+from seatrial_lab.common import state
+from seatrial_lab.common.spec import LOGIN
+from seatrial_lab.native import faults
+from seatrial_lab.native.engine import Lab
+from seatrial_lab.native.status import status as lab_status
+from seatrial_lab.virtual.status import status as virtual_status
 
 app = typer.Typer(
     help="A Slurm cluster on this machine, native or emulated: no hardware needed.",

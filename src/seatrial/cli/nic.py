@@ -11,14 +11,14 @@ from typing import Annotated
 
 import typer
 
-from seatrial.errors import InputError
-from seatrial.lab.adapter import spec_for_site
-from seatrial.lab.engine import Lab
+from seatrial.base.errors import InputError
 from seatrial.nic.node import cli as node_side
 from seatrial.nic.node.policy import DEFAULT_FILE, short_hostname
-from seatrial.nic.policy import compile_policy
 from seatrial.site.load import load_site, site_file
-from seatrial.slurm.lab import lab_layout
+from seatrial.site.nic_policy import compile_policy
+from seatrial_lab.adapter import spec_for_site
+from seatrial_lab.common.slurm_files import lab_layout
+from seatrial_lab.native.engine import Lab
 
 app = typer.Typer(
     help="NIC profiles on a node: look, compare, apply by hand, put back.",

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from seatrial.errors import InputError, LabError
+from seatrial.base.errors import InputError, LabError
 from seatrial.site.model import Site
 from seatrial.stack.apt import install
 from seatrial.stack.machine import installed
-from seatrial.stack.provision import plan, provision
 from seatrial.trial.machine import Machine, ThisMachine
+from seatrial_lab.software.provision import plan, provision
 
 out = Console(highlight=False, soft_wrap=True)
 
@@ -73,7 +73,7 @@ def lab_for(site: Site, site_file: Path, output: Path, keep: bool) -> Iterator[M
     if site.lab is None:
         yield ThisMachine()
         return
-    from seatrial.lab.adapter import lab_of_site, machine_of
+    from seatrial_lab.adapter import lab_of_site, machine_of
 
     try:
         output.mkdir(parents=True, exist_ok=True)

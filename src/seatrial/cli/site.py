@@ -10,12 +10,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from seatrial.errors import InputError, Problem
-from seatrial.nic.reach import statements
+from seatrial.base.errors import InputError, Problem
 from seatrial.results.requirements import load_requirements
+from seatrial.site.effects import statements
 from seatrial.site.load import configs_folder, load_site, site_file, site_names
 from seatrial.site.model import Site
-from seatrial.site.starting_point import write_starting_point
+from seatrial.site.new import write_starting_point
 
 app = typer.Typer(help="Look at, check and start site descriptions.", no_args_is_help=True)
 out = Console(highlight=False, soft_wrap=True)

@@ -12,15 +12,15 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Table
 
-from seatrial.errors import EXIT_REJECTED, InputError, LabError
+from seatrial.base.errors import EXIT_REJECTED, InputError, LabError
 from seatrial.site.load import load_site, site_file
 from seatrial.site.model import Site
 from seatrial.slurm import install as installing
 from seatrial.slurm.check import check as check_slurm
-from seatrial.slurm.lab import lab_layout
 from seatrial.slurm.layout import Layout
 from seatrial.slurm.policy import policy_of
 from seatrial.slurm.render import render
+from seatrial_lab.common.slurm_files import lab_layout
 
 app = typer.Typer(
     help="The Slurm side of NIC profiles: Prolog, Epilog, health check, job_submit.",
@@ -201,7 +201,7 @@ def check(
 def _scontrol(words: list[str], lab: str | None) -> str:
     command = ["scontrol", *words]
     if lab:
-        from seatrial.lab.engine import Lab
+        from seatrial_lab.native.engine import Lab
 
         return Lab.attach(lab).run(command, user="root", timeout=60, check=True).stdout
     try:

@@ -15,11 +15,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
 from seatrial.site.load import load_site, site_file
 from seatrial.stack import Stack, load_stack
-from seatrial.stack.provision import plan as make_plan
-from seatrial.stack.provision import provision as make_stack
+from seatrial_lab.software.provision import plan as make_plan
+from seatrial_lab.software.provision import provision as make_stack
 
 app = typer.Typer(help="MPI libraries and benchmarks of a site.", no_args_is_help=True)
 console = Console()
@@ -76,7 +76,8 @@ def _print_spack(stack: Stack) -> None:
 
 
 def _print_drift(site: str) -> None:
-    from seatrial.stack.spack import places, portable
+    from seatrial.stack import folders as places
+    from seatrial.stack import portable
 
     file = site_file(site)
     found = places.places(load_site(file), file)
@@ -86,7 +87,8 @@ def _print_drift(site: str) -> None:
 
 
 def _print_missing(site: str) -> None:
-    from seatrial.stack.spack import build, places
+    from seatrial.stack import build
+    from seatrial.stack import folders as places
 
     file = site_file(site)
     found = places.places(load_site(file), file)
@@ -140,7 +142,7 @@ def build(
     ] = None,
 ) -> None:
     """Build a site's environment with Spack: what is missing of it."""
-    from seatrial.stack.spack.make import make
+    from seatrial.stack.make import make
 
     file = site_file(site)
     start = time.monotonic()
@@ -161,8 +163,8 @@ def build(
 @app.command()
 def lock(site: SpackSite) -> None:
     """Write what the environment resolved to into its matrix.lock, and say what changed."""
-    from seatrial.stack.spack import portable
-    from seatrial.stack.spack.make import prepare
+    from seatrial.stack import portable
+    from seatrial.stack.make import prepare
 
     file = site_file(site)
     found = prepare(load_site(file), file, _say)
@@ -179,9 +181,9 @@ def modules(
     ] = None,
 ) -> None:
     """Write a site's module files anew."""
-    from seatrial.stack.spack import figures as measured
-    from seatrial.stack.spack import modules as trees
-    from seatrial.stack.spack.make import prepare
+    from seatrial.stack import hashes as measured
+    from seatrial.stack import modules as trees
+    from seatrial.stack.make import prepare
 
     file = site_file(site)
     results = measured.read(figures) if figures else None
@@ -198,8 +200,8 @@ def modules(
 @app.command()
 def mirror(site: SpackSite, folder: Annotated[Path, typer.Argument(help="Where to.")]) -> None:
     """Write the sources of all that the environment builds into a folder."""
-    from seatrial.stack.spack import transfer
-    from seatrial.stack.spack.make import prepare
+    from seatrial.stack import transfer
+    from seatrial.stack.make import prepare
 
     file = site_file(site)
     count = transfer.mirror(prepare(load_site(file), file, _say), folder.resolve(), _say)
@@ -209,8 +211,8 @@ def mirror(site: SpackSite, folder: Annotated[Path, typer.Argument(help="Where t
 @app.command()
 def cache(site: SpackSite, folder: Annotated[Path, typer.Argument(help="Where to.")]) -> None:
     """Write the binaries of all that was built into a folder, unsigned."""
-    from seatrial.stack.spack import transfer
-    from seatrial.stack.spack.make import prepare
+    from seatrial.stack import transfer
+    from seatrial.stack.make import prepare
 
     file = site_file(site)
     count = transfer.cache(prepare(load_site(file), file, _say), folder.resolve(), _say)

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
+from seatrial.base.paths import CHECKOUT
 from seatrial.cli.provision import provision_lab, provision_tests
-from seatrial.site.load import CHECKOUT
 
 #: one more than there are cores: tests with a lab wait for much of their time
 WORKERS = min((os.cpu_count() or 1) + 1, 6)

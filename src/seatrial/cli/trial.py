@@ -10,22 +10,18 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from seatrial.base.errors import EXIT_ACCEPTED, EXIT_INCOMPLETE, EXIT_REJECTED, InputError, LabError
+from seatrial.base.paths import CHECKOUT
 from seatrial.cli.provision import lab_for, provision_lab
-from seatrial.errors import (
-    EXIT_ACCEPTED,
-    EXIT_INCOMPLETE,
-    EXIT_REJECTED,
-    InputError,
-    LabError,
-)
-from seatrial.lab.programs import check_root
+from seatrial.plan.resolve import plan_trial
+from seatrial.plan.selection import Selection, select
 from seatrial.report import terminal, write_all
 from seatrial.results.baseline import make_baseline
 from seatrial.results.record import Results, read_results
 from seatrial.results.requirements import load_requirements
-from seatrial.site.load import CHECKOUT, load_site, site_file
-from seatrial.trial.plan import Selection, select
-from seatrial.trial.run import finish, prepare, run_trial
+from seatrial.site.load import load_site, site_file
+from seatrial.trial.run import finish, run_trial
+from seatrial_lab.common.programs import check_root
 
 out = Console(highlight=False, soft_wrap=True)
 VERDICT_CODES = {"accept": EXIT_ACCEPTED, "reject": EXIT_REJECTED, "incomplete": EXIT_INCOMPLETE}
@@ -88,7 +84,7 @@ def trial(
         list[str] | None, typer.Option("--profile", "-p", help="Only these NIC profiles (glob).")
     ] = None,
     repeats: Annotated[int | None, typer.Option(min=1, help="Instead of the site's.")] = None,
-    confirm: Annotated[
+    reruns: Annotated[
         int | None,
         typer.Option(min=0, help="Further runs where a bound is broken, instead of the site's."),
     ] = None,
@@ -105,16 +101,16 @@ def trial(
     file = site_file(site)
     description = load_site(file)
     selection = Selection(
-        tuple(check or ()), tuple(transport or ()), tuple(profile or ()), repeats, confirm
+        tuple(check or ()), tuple(transport or ()), tuple(profile or ()), repeats, reruns
     )
     select(description, selection)
     load_requirements(file.with_name("requirements.yaml"))
     if description.lab:
         check_root()
         provision_lab(required=True)
-    prepare(file, selection)  # so that no lab is started for nothing
+    plan = plan_trial(file, selection)
     with lab_for(description, file, output, keep_lab) as machine, Bar() as bar:
-        results = run_trial(file, selection, machine, bar, output)
+        results = run_trial(plan, file, machine, bar, output)
     show(results)
     assert results.verdict
     raise typer.Exit(VERDICT_CODES[results.verdict.verdict])

@@ -1,4 +1,4 @@
-"""Transport, launcher and NIC profile by what an application is, each with the reason."""
+"""Transport, launcher and NIC profile by the kind of application, each with the reason."""
 
 from __future__ import annotations
 
@@ -6,16 +6,45 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from seatrial.errors import InputError
-from seatrial.job import reasons
-from seatrial.job.header import LAUNCHERS
+from seatrial.base.errors import InputError
+from seatrial.base.suggest import suggest
 from seatrial.job.request import Request, Surroundings
-from seatrial.nic.fit import resolved
-from seatrial.site.agree import suggest
+from seatrial.job.template import LAUNCHERS
 from seatrial.site.model import Site
+from seatrial.site.profiles import resolved
 
-#: kind -> (check, variant, metric, whether less is better) of the figure that transports are
-#: compared by: an application's, not ping-pong's, where communication or computation bounds it
+#: kind -> why it decides; docs/job-templates.md has the measurements and their sources
+KINDS: dict[str, str] = {
+    "compute-bound": (
+        "Computation takes most of the time: a NIC profile that costs little CPU time helps more "
+        "than a low latency."
+    ),
+    "communication-bound": (
+        "Communication takes much of the time: low latency and high bandwidth help more than the "
+        "CPU time that they cost."
+    ),
+    "latency-bound": (
+        "It sends many small messages and waits for each: most of the latency is the delay of "
+        "interrupts."
+    ),
+}
+UNKNOWN = (
+    "Give its kind with --kind: latency and bandwidth alone do not tell which NIC profile suits "
+    "an application."
+)
+#: kernel of NPB -> what is known of it; the same document has the figures
+NPB: dict[str, str] = {
+    "is": "NPB IS communicates more than the other kernels measured",
+    "cg": "NPB CG communicates much and computes much",
+    "lu": "NPB LU communicates little",
+    "ft": "NPB FT gains from a driver that costs little CPU time",
+    "ep": "NPB EP sends almost nothing",
+    "mg": "NPB MG is treated as compute-bound: no measurement of it is known",
+    "bt": "NPB BT depends little on the network",
+    "sp": "NPB SP depends little on the network",
+}
+#: kind -> (check, variant, metric, whether less is better) of the figure that compares transports:
+#: an application's, not ping-pong's, where communication or computation bounds it
 FIGURES = {
     "communication-bound": ("npb", "is.*", "mops", False),
     "compute-bound": ("hpl", "*", "hpl_GFLOPS", False),
@@ -25,74 +54,86 @@ FIGURES = {
 
 @dataclass(frozen=True)
 class Choice:
-    """A name that was chosen, and the sentence that says why."""
+    """A chosen name, and the sentence that gives the reason."""
 
     name: str
     why: str
 
 
 def mpi_of(transport: str) -> str:
-    """The MPI of a transport, which its name begins with. Raises InputError for another one."""
+    """The MPI of a transport, with which its name begins. Raises InputError for another name."""
     mpi = transport.partition("-")[0]
     if mpi not in LAUNCHERS:
-        raise InputError(f"transport {transport}: job templates know {', '.join(LAUNCHERS)}")
+        raise InputError(
+            f"transport {transport}: job templates know {', '.join(LAUNCHERS)}, and its name "
+            "begins with none of these"
+        )
     return mpi
 
 
 def choose_kind(request: Request, values: dict[str, Any]) -> tuple[str | None, str]:
     header = request.template.header
-    known = header.kinds.get(str(values.get(header.by))) if header.by else None
-    usual = known or header.kind
+    usual: str | None = header.kinds.get(str(values[header.by])) if header.by else header.kind
     kind = request.kind or usual
     if kind is None:
-        return None, reasons.UNKNOWN
-    because = reasons.KINDS.get(kind)
-    if because is None:
-        raise InputError(f"--kind: {kind!r} is none ({suggest(kind, reasons.KINDS)})")
-    said = "" if request.kind in (None, usual) else "As you said (--kind). "
+        return None, UNKNOWN
+    if kind not in KINDS:
+        raise InputError(f"--kind: {kind!r} is not a kind ({suggest(kind, KINDS)})")
     if header.by == "kernel" and kind == usual:
-        said = f"{reasons.NPB[values['kernel']]}. "
-    return kind, said + because
+        return kind, f"{NPB[values['kernel']]}. {KINDS[kind]}"
+    given = "" if request.kind in (None, usual) else "Given by --kind. "
+    return kind, given + KINDS[kind]
 
 
 def choose_transport(request: Request, around: Surroundings, kind: str | None) -> Choice:
-    site, header = around.site, request.template.header
+    site = around.site
+    if request.mpi is not None and request.mpi not in LAUNCHERS:
+        raise InputError(
+            f"--mpi: {request.mpi!r} is not an MPI ({suggest(request.mpi, LAUNCHERS)})"
+        )
     if request.transport:
-        if request.transport not in site.transports:
-            hint = suggest(request.transport, site.transports)
-            raise InputError(f"site {site.name} has no transport {request.transport!r} ({hint})")
-        mpi = mpi_of(request.transport)
-        if mpi not in header.mpi:
-            raise InputError(
-                f"template {request.template.name} is for {', '.join(header.mpi)}, and transport "
-                f"{request.transport} is {mpi}"
-            )
-        return Choice(request.transport, "as you said (--transport).")
-    names = [name for name in site.transports if name.partition("-")[0] in header.mpi]
-    if request.launcher in header.launchers:
-        # so that --launcher mpiexec does not meet an MPI that has none
-        names = [n for n in names if request.launcher in request.template.launchers(mpi_of(n))]
+        return _given_transport(request, site)
+    wanted = [request.mpi] if request.mpi else list(LAUNCHERS)
+    if request.launcher in request.template.header.launchers:
+        # --launcher mpiexec must not choose an MPI that has no mpiexec
+        wanted = [mpi for mpi in wanted if request.launcher in request.template.launchers(mpi)]
+    names = [name for name in site.transports if name.partition("-")[0] in wanted]
     if not names:
-        wanted = " or ".join(header.mpi) + (f" with {request.launcher}" if request.launcher else "")
-        raise InputError(f"site {site.name} has no transport of {wanted}")
-    found = _measured(around, names, kind) if kind else {}
-    if len(found) > 1:
+        mpi = " or ".join([request.mpi] if request.mpi else wanted)
+        started = f" started by {request.launcher}" if request.launcher else ""
+        raise InputError(f"site {site.name} has no transport of {mpi}{started}")
+    figures = _measured(around, names, kind) if kind else {}
+    if len(figures) > 1:
         check, _, metric, less = FIGURES[kind or ""]
-        best = (min if less else max)(found, key=lambda name: found[name])
-        figures = ", ".join(f"{name} {value:g}" for name, value in found.items())
+        best = (min if less else max)(figures, key=lambda name: figures[name])
+        listed = ", ".join(f"{name} {value:g}" for name, value in figures.items())
         word = "lowest" if less else "highest"
-        return Choice(best, f"the {word} {check} {metric} in the site's requirements ({figures}).")
+        return Choice(best, f"the {word} {check} {metric} in the site's requirements ({listed}).")
     return Choice(
         names[0],
-        "the first of the site's that this template takes; the site's requirements.yaml has no "
-        "reference figures of several to choose by.",
+        "the first in site.yaml that the template can use; the site's requirements.yaml has no "
+        "reference figures of several transports to compare.",
     )
 
 
+def _given_transport(request: Request, site: Site) -> Choice:
+    name = request.transport or ""
+    if name not in site.transports:
+        hint = suggest(name, site.transports)
+        raise InputError(f"site {site.name} has no transport {name!r} ({hint})")
+    if request.mpi not in (None, mpi_of(name)):
+        raise InputError(
+            f"--mpi {request.mpi}: transport {name} is one of {mpi_of(name)} (leave one of --mpi "
+            "and --transport out)"
+        )
+    return Choice(name, "given by --transport.")
+
+
 def _measured(around: Surroundings, names: list[str], kind: str) -> dict[str, float]:
-    """Reference figures of transports, where the site's requirements have them."""
+    """Transport -> its best reference figure in the site's requirements, where there is one."""
     check, variant, metric, less = FIGURES[kind]
-    found: dict[str, float] = {}
+    better = min if less else max
+    figures: dict[str, float] = {}
     for rule in around.requirements.rules if around.requirements else ():
         entry = rule.threshold
         select = entry.select
@@ -102,51 +143,52 @@ def _measured(around: Surroundings, names: list[str], kind: str) -> dict[str, fl
             continue
         if select.variant is not None and not fnmatchcase(str(select.variant), variant):
             continue
-        better = min if less else max
         name = select.transport
-        found[name] = better(found.get(name, entry.reference), entry.reference)
-    return found
+        figures[name] = better(figures.get(name, entry.reference), entry.reference)
+    return figures
 
 
 def choose_profile(
     request: Request, site: Site, transport: str, kind: str | None
 ) -> tuple[Choice, str]:
-    """The NIC profile, and the node feature that asks for it ("" for default)."""
+    """The NIC profile, and the node feature that requests it ("" for default)."""
     own = site.transports.get(transport)
     path = own.data_path if own else "kernel"
     if request.profile:
-        if request.profile not in site.nic_profiles:
-            hint = suggest(request.profile, site.nic_profiles)
-            raise InputError(f"site {site.name} has no NIC profile {request.profile!r} ({hint})")
-        why = "as you said (--profile)."
-        found = resolved(site, request.profile)
-        if kind and found.suits and kind not in found.suits:
-            why += f" The site has it for {', '.join(found.suits)} applications."
-        if path in found.ignored_by:
-            why += f" Of no effect on this transport: {found.ignored_by[path]}"
-        return Choice(request.profile, why), _feature(site, request.profile)
+        return _given_profile(request.profile, site, path, kind)
     if kind is None:
-        return Choice("default", "nothing is known of the application."), ""
+        return Choice("default", "the kind of application is unknown."), ""
     suited = [
-        found
-        for found in (resolved(site, name) for name in site.nic_profiles if name != "default")
-        if kind in found.suits
-        and any(fnmatchcase(transport, pattern) for pattern in found.transports)
+        profile
+        for profile in (resolved(site, name) for name in site.nic_profiles if name != "default")
+        if kind in profile.suits
+        and any(fnmatchcase(transport, pattern) for pattern in profile.transports)
     ]
-    able = [found for found in suited if path not in found.ignored_by]
-    if able:
-        best = able[0]
-        others = ", ".join(found.name for found in able[1:])
+    effective = [profile for profile in suited if path not in profile.ignored_by]
+    if effective:
+        best = effective[0]
         why = f"the site has it for {kind} applications: {best.description.rstrip('.')}."
-        return (
-            Choice(best.name, why + (f" Also for these: {others}." if others else "")),
-            _feature(site, best.name),
-        )
+        if others := ", ".join(profile.name for profile in effective[1:]):
+            why += f" Others that suit: {others}."
+        return Choice(best.name, why), _feature(site, best.name)
     if suited:
-        why = f"{suited[0].name} would be of no effect: {suited[0].ignored_by[path]}"
+        why = f"{suited[0].name} would have no effect: {suited[0].ignored_by[path]}"
     else:
         why = f"the site has no other for {kind} applications under {transport}."
     return Choice("default", why), ""
+
+
+def _given_profile(name: str, site: Site, path: str, kind: str | None) -> tuple[Choice, str]:
+    if name not in site.nic_profiles:
+        hint = suggest(name, site.nic_profiles)
+        raise InputError(f"site {site.name} has no NIC profile {name!r} ({hint})")
+    why = "given by --profile."
+    profile = resolved(site, name)
+    if kind and profile.suits and kind not in profile.suits:
+        why += f" The site has it for {', '.join(profile.suits)} applications."
+    if path in profile.ignored_by:
+        why += f" It has no effect on this transport: {profile.ignored_by[path]}"
+    return Choice(name, why), _feature(site, name)
 
 
 def _feature(site: Site, profile: str) -> str:
@@ -157,12 +199,14 @@ def choose_launcher(request: Request, mpi: str) -> str:
     known = request.template.launchers(mpi)
     if not known:
         names = ", ".join(request.template.header.launchers)
-        raise InputError(f"template {request.template.name} is for {names}, which {mpi} has not")
+        raise InputError(
+            f"template {request.template.name} needs {names}, which {mpi} does not have"
+        )
     if request.launcher is None:
         return known[0]
     if request.launcher not in known:
         raise InputError(
-            f"--launcher: template {request.template.name} starts {mpi} programs by "
-            f"{' or '.join(known)}, not by {request.launcher!r}"
+            f"--launcher: template {request.template.name} starts {mpi} programs with "
+            f"{' or '.join(known)}, not with {request.launcher!r}"
         )
     return request.launcher

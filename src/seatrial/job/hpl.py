@@ -1,19 +1,22 @@
-"""Sizes of an HPL problem: order N, block size NB. The grid of ranks is ``stack.hpccinf.grid``."""
+"""The size of an HPL problem: order N and block size NB.
+
+The grid of ranks and the input file are those of ``stack.hpccinf``.
+"""
 
 from __future__ import annotations
 
 import math
 
-from seatrial.errors import InputError
+from seatrial.base.errors import InputError
 
 MIB = 1 << 20
-#: NB to begin with, by BLAS. HPL's FAQ: between 32 and 256, a small multiple of the block that the
-#: BLAS works with. Intel gives 192 for its MKL on AVX2, 384 on AVX-512. Trying finds the best.
+#: NB to begin with, by BLAS. HPL's FAQ: between 32 and 256, a small multiple of the block size of
+#: the BLAS. Intel gives 192 for its MKL on AVX2, 384 on AVX-512. Only measuring finds the best.
 BLOCKS = {"atlas": 128, "blis": 192, "openblas": 192, "mkl": 192, "reference": 64}
 
 
 def block(blas: str) -> int:
-    """NB for a BLAS; 192 where nothing is known of it."""
+    """NB for a BLAS; 192 for a BLAS that ``BLOCKS`` does not have."""
     return BLOCKS.get(blas, 192)
 
 

@@ -1,6 +1,7 @@
-"""What a request amounts to on a site: nodes, ranks, transport, module, NIC profile, and why.
+"""The plan of a job: nodes, ranks, transport, module and NIC profile for a request on a site.
 
-Everything that can be wrong with a request is found here. Renders nothing.
+Every error of a request is raised here, except those that a template itself raises. Nothing here
+renders a template.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import Any
 
 from ClusterShell.NodeSet import NodeSet
 
-from seatrial.errors import InputError
+from seatrial.base.errors import InputError
+from seatrial.base.suggest import suggest
 from seatrial.job.choose import (
     choose_kind,
     choose_launcher,
@@ -19,11 +21,10 @@ from seatrial.job.choose import (
     choose_transport,
     mpi_of,
 )
-from seatrial.job.header import Parameter, Template
 from seatrial.job.request import Request, Surroundings
-from seatrial.nic.fit import carrying, measured_on, nodes_of, resolved, test_networks
-from seatrial.site.agree import suggest
+from seatrial.job.template import Parameter, Template
 from seatrial.site.model import Site
+from seatrial.site.profiles import carrying, measured_on, nodes_of, resolved
 from seatrial.stack.model import Transport
 from seatrial.stack.transports import TRANSPORTS
 
@@ -32,10 +33,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass
 class Plan:
-    """All that a template is rendered from; the fields are the templates' variables."""
+    """Everything that a template is rendered from. The fields are the templates' variables."""
 
     template: Template
-    site: str
     kind: str
     kind_why: str
     nodes: int
@@ -43,7 +43,6 @@ class Plan:
     cpus_per_rank: int
     partition: str
     memory_MiB: int
-    cores: int
     options: list[str]
     transport: str
     transport_why: str
@@ -72,7 +71,7 @@ class Plan:
 
 
 def plan(request: Request, around: Surroundings) -> Plan:
-    """What is to be rendered. Raises InputError with what is wrong and what would be right."""
+    """The plan for a request. Raises InputError that names what is wrong and what is right."""
     site, template = around.site, request.template
     values = _values(request)
     kind, kind_why = choose_kind(request, values)
@@ -96,14 +95,13 @@ def plan(request: Request, around: Surroundings) -> Plan:
     if network_name not in carriers:
         raise InputError(
             f"transport {transport.name} uses network {network_name}, whose interface is in the "
-            f"bond of NIC profile {profile.name} and carries no network of its own there; choose "
-            "another profile or transport"
+            f"bond of NIC profile {profile.name} and carries no network of its own; choose another "
+            "profile or transport"
         )
     interface = carriers[network_name]
     module, folder = _module(values, around, transport.name)
     result = Plan(
         template=template,
-        site=site.name,
         kind=kind or "",
         kind_why=kind_why,
         nodes=nodes,
@@ -111,7 +109,6 @@ def plan(request: Request, around: Surroundings) -> Plan:
         cpus_per_rank=cpus,
         partition=partition,
         memory_MiB=min(group.memory_MiB for group in groups),
-        cores=cores,
         options=[*site.partitions[partition].options, *site.slurm.options],
         transport=transport.name,
         transport_why=transport.why,
@@ -122,7 +119,7 @@ def plan(request: Request, around: Surroundings) -> Plan:
         bind=dict(part.bind),
         network=network_name,
         interface=interface,
-        test_interfaces=[carriers[name] for name in test_networks(site) if name in carriers],
+        test_interfaces=[carriers[name] for name in site.test_networks if name in carriers],
         profile=profile.name,
         profile_why=profile.why,
         constraint=constraint,
@@ -140,7 +137,9 @@ def plan(request: Request, around: Surroundings) -> Plan:
         **(own.env if own else {}),
     }
     if wrong := [one for one in result.exports if not _NAME.fullmatch(one)]:
-        raise InputError(f"transport {transport.name}: {wrong[0]!r} is no name of a variable")
+        raise InputError(
+            f"transport {transport.name}: {wrong[0]!r} is not a valid name of a variable"
+        )
     _programs(result, request, around)
     return result
 
@@ -150,20 +149,20 @@ def plan(request: Request, around: Surroundings) -> Plan:
 
 def _values(request: Request) -> dict[str, Any]:
     known = request.template.parameters
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, text in request.values.items():
         if name not in known:
             raise InputError(
                 f"template {request.template.name} has no value {name!r} ({suggest(name, known)})"
             )
-        found[name] = known[name].parse(name, text)
+        values[name] = known[name].parse(name, text)
     for name, parameter in known.items():
-        if name in found:
+        if name in values:
             continue
         if parameter.required:
             raise InputError(_required(request.template.name, name, parameter))
-        found[name] = _default(parameter)
-    return found
+        values[name] = _default(parameter)
+    return values
 
 
 def _default(parameter: Parameter) -> Any:
@@ -186,7 +185,7 @@ def _programs(plan: Plan, request: Request, around: Surroundings) -> None:
         wanted = parameter.program.format_map(plan.values)
         programs = around.stack.programs(plan.transport) if around.stack else {}
         if wanted not in programs:
-            why = f"; the stack of this machine has no {wanted} to take instead"
+            why = f"; the stack of this machine has no program {wanted}"
             raise InputError(_required(request.template.name, name, parameter, why))
         plan.values[name] = programs[wanted]
         plan.from_stack = True
@@ -196,7 +195,7 @@ def _programs(plan: Plan, request: Request, around: Surroundings) -> None:
 
 
 def _nodes(site: Site, partition: str, profile: str) -> tuple[list, int]:
-    """The groups of alike nodes that a job may get there, and how many nodes these are."""
+    """The groups of nodes that a job may get there, and how many nodes these are."""
     able = NodeSet(site.partitions[partition].nodes)
     able &= NodeSet.fromlist(nodes_of(site, resolved(site, profile)))
     groups = [group for group in site.nodes if NodeSet(group.names) & able]
@@ -216,7 +215,7 @@ def _check_nodes(nodes: int, offered: int, site: Site, partition: str, profile: 
 
 
 def _layout(request: Request, values: dict[str, Any], cores: int) -> tuple[int, int]:
-    """Ranks on a node and CPUs of a rank. Raises InputError where a node has not so many cores."""
+    """Ranks on a node and CPUs of a rank. Raises InputError where a node has too few cores."""
     header = request.template.header
     ranks = request.ranks_per_node
     cpus = values.get("cpus_per_rank")
@@ -236,11 +235,10 @@ def _layout(request: Request, values: dict[str, Any], cores: int) -> tuple[int, 
 
 
 def _known(name: str) -> Transport:
-    for part in TRANSPORTS:
-        if part.name == name:
-            return part
-    known = [part.name for part in TRANSPORTS if part.family]
-    raise InputError(f"job templates know nothing of transport {name!r} ({suggest(name, known)})")
+    if name in TRANSPORTS:
+        return TRANSPORTS[name]
+    known = [part.name for part in TRANSPORTS.values() if part.family]
+    raise InputError(f"job templates do not know transport {name!r} ({suggest(name, known)})")
 
 
 def _module(values: dict[str, Any], around: Surroundings, transport: str) -> tuple[str, str]:
@@ -255,9 +253,9 @@ def _module(values: dict[str, Any], around: Surroundings, transport: str) -> tup
 def _settings(
     part: Transport, around: Surroundings, values: dict[str, Any], loaded: bool
 ) -> dict[str, str]:
-    """The transport's own variables, as far as no module has them."""
+    """The transport's own variables, except those that a module sets."""
     if loaded and not values.get("module"):
-        return {}  # the stack's own module, which was written from the same data
+        return {}  # the stack's own module sets them
     if around.stack and not loaded:
         return around.stack.transport(part.name, report=False).env
     return {name: value for name, value in part.env.items() if "{" not in value}

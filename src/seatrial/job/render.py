@@ -1,4 +1,4 @@
-"""From a plan to the text of the job script."""
+"""The text of a job script, from a plan and its template."""
 
 from __future__ import annotations
 
@@ -9,53 +9,49 @@ from typing import Any, NoReturn
 
 from jinja2 import TemplateError
 
-from seatrial.errors import InputError
-from seatrial.job import hpl, rails, reasons, script
-from seatrial.job.header import FOLDER, SUFFIX
+from seatrial.base.errors import InputError
+from seatrial.base.templates import environment
+from seatrial.benchmarks.hpl_input import grid
+from seatrial.benchmarks.hpl_input import render as hpl_input
+from seatrial.job import hpl, multirail
 from seatrial.job.plan import Plan
-from seatrial.stack.hpccinf import grid
+from seatrial.job.template import FOLDER, SUFFIX
 
 
 def render(plan: Plan, command: list[str], folder: Path = FOLDER) -> str:
-    """The script. ``command`` is the command line that asked for it, for its first comment.
+    """The script. ``command`` is the command line that asked for it, for a comment at its head.
 
     Raises InputError where the template refuses a value, or is wrong itself.
     """
+    file = plan.template.name + SUFFIX
     context: dict[str, Any] = {
         **plan.values,
         **{name: getattr(plan, name) for name in plan.__dataclass_fields__ if name != "values"},
-        "name": plan.template.name,
         "description": plan.template.header.description,
-        "parameters": plan.template.parameters,
         "ranks": plan.ranks,
+        "job_name": plan.values["job_name"] or plan.template.name,
         "command": shlex.join(command),
-        "reasons": reasons,
     }
-    context["job_name"] = plan.values["job_name"] or plan.template.name
+    templates = environment(folder)
+    templates.globals |= {
+        "refuse": refuse,
+        "hpl_grid": grid,
+        "hpl_input": hpl_input,
+        "hpl_order": hpl.order,
+        "hpl_block": hpl.block,
+        "multirail_support": multirail.support,
+        "stripe_variables": multirail.stripe_variables,
+        "is_square": is_square,
+        "is_power_of_two": is_power_of_two,
+    }
     try:
-        return _render(plan, context, folder)
+        return templates.get_template(file).render(context)
     except TemplateError as error:
-        raise InputError(f"{folder}/{plan.template.name}{SUFFIX}: {error}") from error
-
-
-def _render(plan: Plan, context: dict[str, Any], folder: Path) -> str:
-    return script.render(
-        folder,
-        plan.template.name + SUFFIX,
-        context,
-        refuse=refuse,
-        grid=grid,
-        hpl_order=hpl.order,
-        hpl_block=hpl.block,
-        rails_way=rails.way,
-        rails_stripe=rails.stripe,
-        is_square=is_square,
-        is_power_of_two=is_power_of_two,
-    )
+        raise InputError(f"{folder}/{file}: {error}") from error
 
 
 def refuse(reason: str) -> NoReturn:
-    """For templates: what was asked for cannot work, in a sentence."""
+    """For templates: the request cannot work, for the reason given."""
     raise InputError(reason)
 
 

@@ -1,10 +1,10 @@
-"""What a user asks a template for, and what is known of the cluster it is to run on."""
+"""What a user asks of a template, and what is known of the cluster that the job runs on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from seatrial.job.header import Template
+from seatrial.job.template import Template
 from seatrial.results.requirements import Requirements
 from seatrial.site.model import Site
 from seatrial.stack.model import Stack
@@ -12,21 +12,22 @@ from seatrial.stack.model import Stack
 
 @dataclass(frozen=True)
 class Request:
-    """What a user asked for; None and {} are left to the site and the template."""
+    """What a user asks for. The site and the template decide what is None or {}."""
 
     template: Template
+    mpi: str | None = None
+    launcher: str | None = None
     kind: str | None = None
     nodes: int | None = None
     ranks_per_node: int | None = None
     transport: str | None = None
     profile: str | None = None
-    launcher: str | None = None
     values: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What is known of the cluster. ``stack`` is None where none is provisioned here."""
+    """What is known of the cluster. ``stack`` is None where no stack is installed."""
 
     site: Site
     stack: Stack | None = None

@@ -1,41 +1,38 @@
-"""Hand a rendered script to sbatch: on this machine, or on the login node of a lab."""
+"""Pass a rendered script to sbatch. Where sbatch runs is for the caller to say."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable
 
-from seatrial.errors import LabError
-from seatrial.lab.adapter import lab_spec
-from seatrial.lab.engine import Lab
-from seatrial.site.model import Site
+from seatrial.base.errors import LabError
 
 TIMEOUT_S = 60
+#: runs a command with a text on its standard input
+Run = Callable[[list[str], str], subprocess.CompletedProcess[str]]
 
 
-def submit(site: Site, text: str, options: list[str], instance: str | None = None) -> str:
-    """Run sbatch with the script on its standard input; returns what sbatch said.
+def run_here(argv: list[str], stdin: str) -> subprocess.CompletedProcess[str]:
+    """Run a command on this machine. Raises LabError where it does not exist or does not end."""
+    program = shutil.which(argv[0])
+    if program is None:
+        raise LabError(
+            f"{argv[0]} is not installed here: run this on a login node of the cluster, or write "
+            "the script to a file (seatrial job render --output) and copy it there"
+        )
+    try:
+        return subprocess.run(
+            [program, *argv[1:]], input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        raise LabError(f"{argv[0]} did not answer within {TIMEOUT_S} s") from None
 
-    ``instance`` is the lab's, where the site is one. Raises LabError with sbatch's reason.
-    """
-    command = ["sbatch", *options]
-    if site.lab:
-        lab = Lab.attach(instance or lab_spec(site).instance)
-        done = lab.run(command, stdin=text, timeout=TIMEOUT_S)
-    else:
-        program = shutil.which("sbatch")
-        if program is None:
-            raise LabError(
-                f"there is no sbatch here: submit from a login node of {site.name}, or write the "
-                "script to a file (seatrial job render --output) and take it there"
-            )
-        try:
-            done = subprocess.run(
-                [program, *options], input=text, capture_output=True, text=True, timeout=TIMEOUT_S
-            )
-        except subprocess.TimeoutExpired:
-            raise LabError(f"sbatch did not answer within {TIMEOUT_S} s") from None
-    said = (done.stdout + done.stderr).strip()
+
+def submit(text: str, options: list[str], run: Run = run_here) -> str:
+    """Submit a script, and return sbatch's answer. Raises LabError with sbatch's reason."""
+    done = run(["sbatch", *options], text)
+    answer = (done.stdout + done.stderr).strip()
     if done.returncode:
-        raise LabError(f"sbatch refused the job (exit code {done.returncode}): {said}")
-    return said
+        raise LabError(f"sbatch refused the job (exit code {done.returncode}): {answer}")
+    return answer

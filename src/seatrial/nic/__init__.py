@@ -1,6 +1,7 @@
 """NIC profiles: named sets of NIC settings that a job asks for and a node always undoes.
 
-``profile`` is their form in a site file, ``ready`` the ones that come with Seatrial, ``resolve``
-what a profile amounts to with its base, ``agree`` what must fit the rest of the site, ``reach``
-where they have no effect, ``policy`` what is told to the nodes. What runs on nodes is in ``node/``.
+``profile`` is their form in a site file, ``library`` the ones that come with Seatrial,
+``inheritance`` what a profile amounts to with its base, ``conflicts`` settings of one profile that
+contradict each other. What runs on nodes is in ``node/``. Where profiles fit on a site is in
+``seatrial.site``: ``profiles``, ``effects``, ``nic_policy``, ``validate_profiles``.
 """

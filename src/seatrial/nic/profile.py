@@ -1,30 +1,30 @@
 """A NIC profile as it stands in a site file, and in the file of ready profiles.
 
-Its own fields and what must agree between them; ``seatrial.nic.agree`` has what must agree with
-the rest of the site, ``seatrial.nic.resolve`` what it amounts to with its base.
+Its own fields and what must agree between them. ``seatrial.site.validate_profiles`` has what must
+agree with the rest of the site, ``seatrial.nic.inheritance`` what it amounts to with its base.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from seatrial.nic.flat import GROUPS
-from seatrial.nic.settings import ProfileSettings, Settings
-from seatrial.site.fields import Model, Name, at_least, matching
-from seatrial.yamlfile import Fault
+from seatrial.base.fields import Model, Name, at_least, matching
+from seatrial.base.yamlfile import Fault
+from seatrial.nic.node.settings import BY_NAME, SETTINGS
+from seatrial.nic.schema import ProfileSettings, Settings
 
 FEATURE_PREFIX = "nic_"
 #: how the name of a ready profile is written where a site's profile has it as its base
 READY = "ready:"
 Suits = Literal["communication-bound", "compute-bound", "latency-bound"]
 DataPath = Literal["kernel", "verbs", "libfabric"]
-#: groups that a NIC may lack altogether; every interface has the others
-Group = Literal[
-    "coalescing", "rings", "channels", "offloads", "private_flags", "irq_affinity", "rps_cpus",
-    "rps_flow_cnt", "xps_cpus", "virtual_functions", "napi",
-]  # fmt: skip
+if TYPE_CHECKING:
+    MayLack = str
+else:
+    #: settings that a NIC may lack; every interface has the others
+    MayLack = Literal[tuple(dict.fromkeys(one.optional for one in SETTINGS if one.optional))]
 
 
 Feature = Annotated[
@@ -67,8 +67,8 @@ class NicProfile(ProfileSettings):
     )
     source: str = Field(default="", description="where its values come from")
     suits: list[Suits] | None = Field(default=None, description="applications it is for")
-    if_supported: list[Group] | None = Field(
-        default=None, description="groups to pass over on a NIC that has none of them"
+    if_supported: list[MayLack] | None = Field(
+        default=None, description="settings to leave out on a NIC that lacks them"
     )
     ignored_by: dict[Literal["verbs", "libfabric"], str] | None = Field(
         default=None, description="data path: a sentence on what it does there"
@@ -87,7 +87,7 @@ class NicProfile(ProfileSettings):
     def has_settings(self) -> bool:
         """Whether it gives any setting by itself, a null included."""
         own = [self, *(self.per_network or {}).values()]
-        return any(part.model_fields_set & set(GROUPS) for part in own)
+        return any(part.model_fields_set & set(BY_NAME) for part in own)
 
 
 class ReadyProfiles(Model):

@@ -119,9 +119,11 @@ def nic_states(
         for interface, state in interfaces.items() if isinstance(interfaces, dict) else ():
             phases = [p for p in _PHASES if isinstance(state, dict) and p in state]
             if phases:
-                place = (str(node), str(interface))
-                named = (declared or {}).get((run.case.profile, *place), set())
-                states.append(_nic_state(*place, state, phases, named, (usual or {}).get(place)))
+                location = (str(node), str(interface))
+                named = (declared or {}).get((run.case.profile, *location), set())
+                states.append(
+                    _nic_state(*location, state, phases, named, (usual or {}).get(location))
+                )
             else:
                 other[f"{node} {interface}"] = state
         if not isinstance(interfaces, dict):
@@ -202,7 +204,7 @@ def counted(run: Run) -> list[Counted]:
 @dataclass(frozen=True)
 class MetricRow:
     metric: str
-    place: str
+    location: str
     values: str
     by_repeat: str
     status: str  # key of the judgement's verdict, "" where it was not judged
@@ -214,18 +216,18 @@ def metric_rows(view: CaseView) -> list[MetricRow]:
     values: dict[tuple[str, str | None, str], list[float]] = {}
     for run in view.runs:
         for metric in run.metrics:
-            key = (metric.metric, metric.place, metric.unit)
+            key = (metric.metric, metric.location, metric.unit)
             values.setdefault(key, []).append(metric.value)
-    judged = {(j.metric, j.place): (index, j.verdict) for index, j in view.judgements}
+    judged = {(j.metric, j.location): (index, j.verdict) for index, j in view.judgements}
     rows = []
-    for (metric_name, place, unit), numbers in values.items():
-        index, verdict = judged.get((metric_name, place), (None, ""))
+    for (metric_name, location, unit), numbers in values.items():
+        index, verdict = judged.get((metric_name, location), (None, ""))
         good = [v for v in numbers if math.isfinite(v)]
         middle = f"{spread_text(good)} {unit}" if len(good) == len(numbers) else "not all numbers"
         rows.append(
             MetricRow(
                 metric_name,
-                place or "",
+                location or "",
                 middle if len(numbers) > 1 else quantity(numbers[0], unit),
                 ", ".join(number(v) for v in numbers),
                 verdict,

@@ -65,9 +65,9 @@ class Keys:
         """Colour and dash of a case's line in a figure that shows these profiles."""
         if not self.many:
             return self.colours[case.transport], self.dashes[case.profile]
-        place = list(profiles).index(case.profile)
+        number = list(profiles).index(case.profile)
         dash = DASHES[self.transports.index(case.transport) % len(DASHES)]
-        return PALETTE[place % len(PALETTE)], dash
+        return PALETTE[number % len(PALETTE)], dash
 
     def __post_init__(self) -> None:
         self.colours = {t: PALETTE[i % len(PALETTE)] for i, t in enumerate(self.transports)}
@@ -299,7 +299,7 @@ def samples(runs: Iterable[Run], check: str | None = None) -> dict[Case, dict[st
         if check is not None and run.case.check != check:
             continue
         for metric in run.metrics:
-            if metric.place is None and math.isfinite(metric.value):
+            if metric.location is None and math.isfinite(metric.value):
                 found.setdefault(run.case, {}).setdefault(metric.metric, []).append(metric.value)
     return found
 
@@ -377,7 +377,7 @@ def hpl_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
 
 def cpu_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
     """CPU use at both ends against bandwidth, and interrupts per second, of check ``stream``."""
-    listed = [run for run in runs if run.case.check == "stream"]
+    listed = [run for run in runs if run.case.check == "tcp_stream"]
     found = {case: m for case, m in samples(listed).items() if m.get("bandwidth_MB_s")}
     ends = {"cpu_sender_percent": "sender", "cpu_receiver_percent": "receiver"}
     data = []
@@ -453,18 +453,18 @@ def _interrupt_figure(runs: list[Run]) -> list[Figure]:
     data = [
         {
             "type": "bar",
-            "name": label(place),
+            "name": label(location),
             "x": [label(_stream_name(case)) for case in by_case],
             "y": [statistics.median(values) for values in by_case.values()],
             "error_y": _error_bars(list(by_case.values())),
             "hovertemplate": "%{x}: %{y:.4g} per second" + _NAMED,
             "marker": {"color": ("#0072b2", "#a33b00")[i % 2]},
         }
-        for i, (place, by_case) in enumerate(rates.items())
+        for i, (location, by_case) in enumerate(rates.items())
     ]
     rows = [
-        [_stream_name(case), place, spread_text(values)]
-        for place, by_case in rates.items()
+        [_stream_name(case), location, spread_text(values)]
+        for location, by_case in rates.items()
         for case, values in by_case.items()
     ]
     return [

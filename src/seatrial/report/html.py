@@ -22,7 +22,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
-from seatrial.report import cases, figures, places, profiles, summary, text, trade
+from seatrial.report import cases, figures, locations, profiles, summary, text, trade
 from seatrial.results.record import Judgement, Results
 
 _OPEN_MAPS = 4  # link maps shown at once; the others are folded
@@ -89,10 +89,12 @@ def _plotly() -> tuple[str, str]:
 def _context(results: Results) -> dict[str, Any]:
     views = summary.gather(results)
     keys = figures.keys_of(views)
-    links, nodes = places.by_place(results.runs)
+    links, nodes = locations.by_location(results.runs)
     nodes = {key: found for key, found in nodes.items() if key[1] not in profiles.COSTS}
     usual, declared = profiles.usual_states(results.runs), profiles.declared_settings(results)
-    failed = {(j.case, j.metric, j.place or "") for j in results.judgements if j.verdict == "fail"}
+    failed = {
+        (j.case, j.metric, j.location or "") for j in results.judgements if j.verdict == "fail"
+    }
     curves = figures.curve_figures(results.runs, keys)
     hpl = figures.hpl_figures(results.runs, keys)
     cpu = [*trade.trade_figures(results.runs), *figures.cpu_figures(results.runs, keys)]
@@ -122,10 +124,10 @@ def _context(results: Results) -> dict[str, Any]:
         "per_node": per_node,
         "profiles": keys.profiles,
         "many_profiles": keys.many,
-        "maps": places.link_maps(links, views),
+        "maps": locations.link_maps(links, views),
         "open_maps": _OPEN_MAPS,
-        "dense": places.DENSE,
-        "heat_words": ["as usual", *(f"over {level:g} times as bad" for level in places.LEVELS)],
+        "dense": locations.DENSE,
+        "heat_words": ["as usual", *(f"over {level:g} times as bad" for level in locations.LEVELS)],
         "open_findings": _OPEN_FINDINGS,
         "judgements": _judgement_rows(results),
         "bound": text.bound,

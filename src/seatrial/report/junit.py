@@ -80,8 +80,8 @@ def _add_case(suite: ET.Element, view: CaseView) -> None:
     evidence = "\n".join(f"evidence: {run.evidence}" for run in view.runs if run.evidence)
     for _, judgement in view.judgements:
         name = judgement.metric or "whole case"
-        if judgement.place:
-            name += f" at {judgement.place}"
+        if judgement.location:
+            name += f" at {judgement.location}"
         case = ET.SubElement(suite, "testcase", _names(classname, name, seconds))
         seconds = 0.0
         if judgement.verdict == "pass":

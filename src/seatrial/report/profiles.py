@@ -133,7 +133,7 @@ def cost_table(results: Results) -> tuple[list[str], list[list[str]]]:
     names = {**_STREAM, **COSTS}
     found: dict[str, dict[str, list[float]]] = {}
     for run in results.runs:
-        if run.case.check != "stream":
+        if run.case.check != "tcp_stream":
             continue
         for metric in run.metrics:
             if metric.metric in names and math.isfinite(metric.value):

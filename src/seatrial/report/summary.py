@@ -60,9 +60,9 @@ class CaseView:
         lines = [f"{self.case.id}: {self.status.word}"]
         worst = self.worst
         if worst and worst.metric:
-            place = f" at {worst.place}" if worst.place else ""
+            location = f" at {worst.location}" if worst.location else ""
             required = f", required {bound(worst)}" if bound(worst) != "–" else ""
-            lines.append(f"{worst.metric}{place}: {quantity(worst.value, worst.unit)}{required}")
+            lines.append(f"{worst.metric}{location}: {quantity(worst.value, worst.unit)}{required}")
         elif worst:
             lines.append(worst.explanation)
         failed = [run for run in self.runs if run.outcome == "error"]
@@ -143,7 +143,7 @@ _HAPPENED = {
     "fail": "failed",
     "error": "ended in error",
     "missing": "had no requirement",
-    "undecidable": "could not be decided",
+    "inconclusive": "could not be decided",
 }
 
 
@@ -209,7 +209,7 @@ def finding_case(finding: str, views: dict[Case, CaseView]) -> CaseView | None:
         names = {case.check, case.variant, case.transport, case.profile} - {""}
         for _, judgement in view.judgements:
             if judgement.verdict != "pass":
-                names |= {judgement.metric, judgement.place or ""} - {""}
+                names |= {judgement.metric, judgement.location or ""} - {""}
         score = len(names & words)
         if score and (best is None or score > best[0]):
             best = (score, view)

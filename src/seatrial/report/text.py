@@ -37,7 +37,7 @@ STATUSES = {
         Status(
             "missing", "missing", "?", "?", "yellow", "no requirement to hold the figure against"
         ),
-        Status("undecidable", "undecidable", "≈", "~", "yellow", "the noise covers the bound"),
+        Status("inconclusive", "inconclusive", "≈", "~", "yellow", "the noise covers the bound"),
         Status("unjudged", "not judged", "…", ":", "yellow", "ran, but nobody has judged it"),
         Status("notrun", "not run", "○", "o", "yellow", "planned, and never ran"),
         Status("pass", "pass", "✓", ".", "green", "every figure is within its bounds"),

@@ -41,7 +41,7 @@ def trade_figures(runs: Iterable[Run]) -> list[Figure]:
     found: dict[str, dict[str, list[float]]] = {}
     group: dict[str, str] = {}
     for run in runs:
-        wanted = {"netpipe": (LATENCY,), "stream": (INTERRUPTS,)}.get(run.case.check, ())
+        wanted = {"netpipe": (LATENCY,), "tcp_stream": (INTERRUPTS,)}.get(run.case.check, ())
         if not wanted or run.case.transport != "tcp":
             continue
         row = found.setdefault(run.case.profile, {})
@@ -126,7 +126,7 @@ def _marks(
 def cpu_time(run: Run) -> list[float]:
     """CPU time of both ends in ms per MB; empty where the run has not all three figures."""
     names = ("bandwidth_MB_s", "cpu_sender_percent", "cpu_receiver_percent")
-    values = {one.metric: one.value for one in run.metrics if one.place is None}
+    values = {one.metric: one.value for one in run.metrics if one.location is None}
     rate, *shares = (values.get(name, math.nan) for name in names)
     time = 10 * sum(shares) / rate if rate > 0 else math.nan
     return [time] if math.isfinite(time) else []

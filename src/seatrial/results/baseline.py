@@ -32,8 +32,8 @@ from typing import Literal
 
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from seatrial import yamlfile
-from seatrial.errors import InputError, Problem
+from seatrial.base import yamlfile
+from seatrial.base.errors import InputError, Problem
 from seatrial.results import statistics
 from seatrial.results.judge import Figure, collect, judge, number
 from seatrial.results.record import Case, Results
@@ -43,7 +43,7 @@ SIGMAS = 3.5
 FLOOR = 0.05
 MINIMUM = 3
 WIDEST = 1.0  # as a fraction of the reference: a wider bound would say nothing
-ANY_PLACE = "?*"
+ANY = "?*"
 _NEW_FILE = "schema: 1\n\nrequirements:\n"
 _PLAIN = re.compile(r"(?!(?:null|true|false|yes|no|on|off)$)[A-Za-z][\w.%/-]*", re.IGNORECASE)
 
@@ -54,13 +54,13 @@ class Change:
 
     case: Case
     metric: str
-    place: str | None
+    location: str | None
     action: Literal["added", "replaced", "skipped"]
     message: str
 
     def __str__(self) -> str:
-        place = f" at {self.place}" if self.place else ""
-        return f"{self.action} {self.case.id}: {self.metric}{place}: {self.message}"
+        location = f" at {self.location}" if self.location else ""
+        return f"{self.action} {self.case.id}: {self.metric}{location}: {self.message}"
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class _Group:
 
     case: Case
     metric: str
-    place: str | None
+    location: str | None
     figures: list[tuple[str, Figure]] = field(default_factory=list)  # trial's name, figure
 
     @property
@@ -122,12 +122,12 @@ def make_baseline(
     sigmas: float = SIGMAS,
     floor: float = FLOOR,
     allow_few: bool = False,
-    places: Literal["each", "pooled"] = "each",
+    locations: Literal["each", "pooled"] = "each",
 ) -> Baseline:
     """New text for the requirements file at ``path`` (which need not exist yet).
 
-    ``allow_few`` lets fewer than three samples make a baseline. ``places="pooled"`` writes
-    one entry for all the places of a metric instead of one for each. Nothing is written:
+    ``allow_few`` lets fewer than three samples make a baseline. ``locations="pooled"`` writes
+    one entry for all the locations of a metric instead of one for each. Nothing is written:
     call ``write()`` of what is returned. Raises InputError where there are no results,
     where they are of different sites, or where the file is faulty or cannot be edited.
     """
@@ -138,25 +138,25 @@ def make_baseline(
     document, lines = yamlfile.loads(text, Document, file)
     requirements = build(document, lines, file)
     failing = {
-        (j.case, j.metric, j.place): j.requirement.id
+        (j.case, j.metric, j.location): j.requirement.id
         for result in results
         for j in judge(result.trial, result.runs, requirements)
-        if j.verdict == "fail" and j.requirement and j.requirement.basis == "model"
+        if j.verdict == "fail" and j.requirement and j.requirement.basis == "relative"
     }
     entries: list[tuple[_Group, Threshold]] = []
     changes: list[Change] = []
-    for group in _groups(results, places):
+    for group in _groups(results, locations):
         why = _excluded(group, requirements, failing, 1 if allow_few else MINIMUM)
         threshold, note = (None, why) if why else _threshold(group, sigmas, floor)
         if threshold is None:
-            changes.append(Change(group.case, group.metric, group.place, "skipped", note))
+            changes.append(Change(group.case, group.metric, group.location, "skipped", note))
             continue
         if document.defaults.statistic != "median":
             threshold = threshold.model_copy(update={"statistic": "median"})
         older = _older(document, group)
         note += _displaced(group, requirements)
         action: Literal["added", "replaced"] = "replaced" if older else "added"
-        changes.append(Change(group.case, group.metric, group.place, action, note))
+        changes.append(Change(group.case, group.metric, group.location, action, note))
         entries.append((group, threshold))
     return Baseline(file, _edit(text, document, lines, entries), changes, before)
 
@@ -179,13 +179,13 @@ def _read(file: Path) -> str:
 # --- what goes in ------------------------------------------------------------------------
 
 
-def _groups(results: Sequence[Results], places: str) -> list[_Group]:
+def _groups(results: Sequence[Results], locations: str) -> list[_Group]:
     groups: dict[tuple[Case, str, str | None], _Group] = {}
     for result in results:
         planned = [run for run in result.runs if not result.trial.is_further(run)]
         for case, own in collect(result.trial, planned).items():
-            for (metric, place), figure in own.items():
-                where = ANY_PLACE if place and places == "pooled" else place
+            for (metric, location), figure in own.items():
+                where = ANY if location and locations == "pooled" else location
                 group = groups.setdefault((case, metric, where), _Group(case, metric, where))
                 group.figures.append((result.trial.trial, figure))
     return list(groups.values())
@@ -200,14 +200,14 @@ def _excluded(
     """Why no baseline is to be written for a group, or ""."""
     figures = [figure for _, figure in group.figures]
     for figure in figures:
-        rules = requirements.matching(group.case, group.metric, figure.place)
+        rules = requirements.matching(group.case, group.metric, figure.location)
         for rule in rules:
             if rule.threshold.basis == "contract":
                 return f"the contract at {rule.id} holds and stays as it is"
-        model = failing.get((group.case, group.metric, figure.place))
-        if model:
-            return f"it fails the model at {model}, which a baseline would hide"
-        if requirements.is_informative(group.case, group.metric, figure.place) and not rules:
+        at = failing.get((group.case, group.metric, figure.location))
+        if at:
+            return f"it fails the relative requirement at {at}, which a baseline would hide"
+        if requirements.is_informative(group.case, group.metric, figure.location) and not rules:
             return "informative: never judged"
         if figure.fault:
             return figure.fault
@@ -251,7 +251,7 @@ def _threshold(group: _Group, sigmas: float, floor: float) -> tuple[Threshold | 
             "transport": escape(group.case.transport),
             "profile": escape(group.case.profile),
             "nodes": group.case.nodes,
-            "place": group.place if group.place == ANY_PLACE else escape(group.place or ""),
+            "location": group.location if group.location == ANY else escape(group.location or ""),
         },
         metric=escape(group.metric),
         basis="baseline",
@@ -269,10 +269,12 @@ def _displaced(group: _Group, requirements: Requirements) -> str:
     rules = {
         rule.id: rule.threshold.basis
         for _, figure in group.figures
-        for rule in requirements.applying(group.case, group.metric, figure.place)
-        if rule.threshold.basis == "model"
+        for rule in requirements.applying(group.case, group.metric, figure.location)
+        if rule.threshold.basis == "relative"
     }
-    return f"; takes precedence over the model at {', '.join(rules)}" if rules else ""
+    return (
+        f"; takes precedence over the relative requirement at {', '.join(rules)}" if rules else ""
+    )
 
 
 def _older(document: Document, group: _Group) -> list[int]:
@@ -284,12 +286,12 @@ def _older(document: Document, group: _Group) -> list[int]:
         s = t.select
         same = (s.check, s.variant, s.transport, s.profile) == tuple(map(escape, wanted))
         same = same and s.nodes == case.nodes and t.metric == escape(group.metric)
-        place = s.place in (group.place or "", escape(group.place or ""))
-        if group.place:
-            place = place or s.place == ANY_PLACE
-        if group.place == ANY_PLACE:
-            place = bool(s.place)
-        if t.basis == "baseline" and same and place:
+        location = s.location in (group.location or "", escape(group.location or ""))
+        if group.location:
+            location = location or s.location == ANY
+        if group.location == ANY:
+            location = bool(s.location)
+        if t.basis == "baseline" and same and location:
             found.append(index)
     return found
 

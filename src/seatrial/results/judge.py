@@ -16,26 +16,40 @@ from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
 from seatrial.results import statistics
-from seatrial.results.record import Case, Judgement, Run, Trial, Verdict
+from seatrial.results.record import Activity, Case, Judgement, Run, Trial, Verdict
 from seatrial.results.requirements import Requirements, Rule, fits
 from seatrial.results.statistics import Better, Limit
 
-VERDICTS = ("pass", "fail", "error", "missing", "undecidable")
+VERDICTS = ("pass", "fail", "error", "missing", "inconclusive")
 MOST_FINDINGS = 20
 MOST_NAMED = 3  # requirements without a case that are named one by one
-Key = tuple[str, str | None]  # metric, place
+#: Percentage of a core: a sample is disturbed where other programs took more of the processors
+#: that the step needs. What a node's own daemons take is less.
+DISTURBED_PERCENT = 20.0
+#: So unlikely must it be that samples of a sound location all break a bound, where the machine's
+#: load does not excuse them.
+CHANCE = 0.001
+Key = tuple[str, str | None]  # metric, location
+
+
+class Taken(NamedTuple):
+    """What other programs took of the processors that a step needs, at most on one of its nodes."""
+
+    percent: float  # of a core
+    node: str
 
 
 @dataclass
 class Figure:
-    """All samples of one metric of one case at one place, over the runs that worked."""
+    """All samples of one metric of one case at one location, over the runs that worked."""
 
     case: Case
     metric: str
-    place: str | None
+    location: str | None
     unit: str
     better: Better
     samples: list[tuple[int, float]] = field(default_factory=list)  # number of the run, value
+    taken: list[Taken | None] = field(default_factory=list)  # while each sample was taken
     fault: str = ""  # why the samples cannot be judged
 
     @property
@@ -46,6 +60,11 @@ class Figure:
     def middle(self) -> float:
         return statistics.median(self.values)
 
+    @property
+    def disturbed(self) -> list[bool]:
+        """Of each sample, whether it was disturbed."""
+        return [taken is not None and taken.percent > DISTURBED_PERCENT for taken in self.taken]
+
 
 class Reference(NamedTuple):
     """What a bound was derived from: a figure that a ratio is taken of."""
@@ -53,6 +72,7 @@ class Reference(NamedTuple):
     samples: list[float]
     value: float
     name: str
+    disturbed: Sequence[bool] = ()  # of each sample of that figure
 
 
 Figures = dict[Case, dict[Key, Figure]]
@@ -104,20 +124,22 @@ def _reason(run: Run) -> str:
 
 def _run_order(run: Run) -> tuple[int, str, str, str]:
     """Sorts runs the same way in whatever order they come."""
-    figures = [(m.metric, m.place, m.value) for m in run.metrics]
+    figures = [(m.metric, m.location, m.value) for m in run.metrics]
     return run.repeat, run.job.id, run.evidence, f"{run.outcome}{run.reason}{figures}"
 
 
 def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
     """The figures of all runs that worked, each in the order of the repeats."""
     figures: Figures = {case: {} for case in all_cases(trial, runs)}
+    locations = Locations(runs)
     for number, run in enumerate(sorted(filter(worked, runs), key=_run_order)):
         for m in run.metrics:
-            key = (m.metric, m.place or None)
+            key = (m.metric, m.location or None)
             figure = figures[run.case].setdefault(
                 key, Figure(run.case, *key, unit=m.unit, better=m.better)
             )
             figure.samples.append((number, m.value))
+            figure.taken.append(taken(run, locations.nodes_of(m.location)))
             if not math.isfinite(m.value):
                 figure.fault = f"a sample is {m.value}, which is no figure"
             elif m.unit != figure.unit:
@@ -125,6 +147,27 @@ def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
             elif m.better != figure.better:
                 figure.fault = "lower is better in one run, higher in another"
     return figures
+
+
+def taken(run: Run, nodes: Iterable[str]) -> Taken | None:
+    """What other programs took on the nodes meanwhile (all of the run's where none is named):
+    over the steps that ran on all of them. None where it is not known."""
+    steps: dict[str, dict[str, Activity]] = defaultdict(dict)
+    for one in run.activity:
+        if one.taken_percent is not None:
+            steps[one.step][one.node] = one
+    wanted = set(nodes)
+    of_node: dict[str, list[Activity]] = defaultdict(list)
+    for of_step in steps.values():
+        if wanted <= of_step.keys():
+            for node, one in of_step.items():
+                of_node[node].append(one)
+    shares = [
+        Taken(sum((x.taken_percent or 0) * x.seconds for x in own) / sum(x.seconds for x in own), n)
+        for n, own in of_node.items()
+        if n in wanted or not wanted
+    ]
+    return max(shares, default=None)
 
 
 # --- judging -----------------------------------------------------------------------------
@@ -139,7 +182,7 @@ def judge(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> list
     """
     figures = collect(trial, runs)
     faults = case_faults(trial, runs)
-    places = Places(runs)
+    locations = Locations(runs)
     judgements: list[Judgement] = []
     for case, own in figures.items():
         if case in faults:
@@ -148,24 +191,29 @@ def judge(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> list
             )
         good = sum(run.case == case and worked(run) for run in runs)
         for key in sorted(own, key=_natural):
-            judgements += _figure(own[key], requirements, figures, places, good)
+            judgements += _figure(own[key], requirements, figures, locations, good, trial)
     return judgements + _absent(trial, runs, requirements, figures)
 
 
 def _figure(
-    figure: Figure, requirements: Requirements, figures: Figures, places: Places, runs: int
+    figure: Figure,
+    requirements: Requirements,
+    figures: Figures,
+    locations: Locations,
+    runs: int,
+    trial: Trial,
 ) -> list[Judgement]:
-    rules = requirements.applying(figure.case, figure.metric, figure.place)
+    rules = requirements.applying(figure.case, figure.metric, figure.location)
     if rules:
-        return [_Judge(figure, rule, figures, places, runs).judgement() for rule in rules]
-    if requirements.is_informative(figure.case, figure.metric, figure.place):
+        return [_Judge(figure, rule, figures, locations, runs, trial).judgement() for rule in rules]
+    if requirements.is_informative(figure.case, figure.metric, figure.location):
         return []
-    name = f"{figure.case.id}: {figure.metric}{places.on(figure.place)}"
+    name = f"{figure.case.id}: {figure.metric}{locations.on(figure.location)}"
     return [
         Judgement(
             case=figure.case,
             metric=figure.metric,
-            place=figure.place,
+            location=figure.location,
             verdict="missing",
             unit=figure.unit,
             samples=figure.values,
@@ -179,9 +227,18 @@ def _figure(
 class _Judge:
     """One figure against one threshold."""
 
-    def __init__(self, figure: Figure, rule: Rule, figures: Figures, places: Places, runs: int):
+    def __init__(
+        self,
+        figure: Figure,
+        rule: Rule,
+        figures: Figures,
+        locations: Locations,
+        runs: int,
+        trial: Trial,
+    ):
         self.figure, self.rule, self.figures, self.runs = figure, rule, figures, runs
-        self.name = f"{figure.case.id}: {figure.metric}{places.on(figure.place)}"
+        self.trial = trial
+        self.name = f"{figure.case.id}: {figure.metric}{locations.on(figure.location)}"
         self.samples = figure.values
         self.reference: Reference | None = None
 
@@ -191,15 +248,18 @@ class _Judge:
             return self._record("error", f"{self.name} cannot be judged: {fault}")
         if self.rule.threshold.peers and self.reference is None:
             text = f"{self.name} has no peers to be compared with, as the {self._rule()} wants"
-            return self._record("undecidable", text, value=self._value())
+            return self._record("inconclusive", text, value=self._value())
         limits = self._limits()
         verdicts = self._verdicts(limits)
-        for verdict in ("fail", "undecidable"):
+        for verdict in ("fail", "inconclusive"):
             if verdict in verdicts:
                 limit = limits[verdicts.index(verdict)]
                 text = self._beyond(limit) if verdict == "fail" else self._doubt(limit)
                 return self._record(verdict, text, limits)
-        if self.figure.place is None and 0 < len({n for n, _ in self.figure.samples}) < self.runs:
+        if (
+            self.figure.location is None
+            and 0 < len({n for n, _ in self.figure.samples}) < self.runs
+        ):
             some = len({n for n, _ in self.figure.samples})
             text = f"only {some} of the {self.runs} runs that worked reported it"
             return self._record("error", f"{self.name} cannot be passed: {text}", limits)
@@ -222,14 +282,14 @@ class _Judge:
         if form == "peers":
             others = [
                 self._typical(f)
-                for (metric, place), f in self.figures[self.figure.case].items()
-                if metric == self.figure.metric and place not in (None, self.figure.place)
+                for (metric, location), f in self.figures[self.figure.case].items()
+                if metric == self.figure.metric and location not in (None, self.figure.location)
                 if not f.fault
             ]
-            # Always without the judged place itself: of the three links between three nodes
+            # Always without the judged location itself: of the three links between three nodes
             # a bad node spoils two, and a median of all would be the bad value.
             if others and (middle := statistics.median(others)) <= 0:
-                return f"the median of the other places is {middle:g}, and must be above zero"
+                return f"the median of the other locations is {middle:g}, and must be above zero"
             if others:
                 self.reference = Reference([middle], middle, f"the median of {len(others)} others")
             return ""
@@ -240,9 +300,9 @@ class _Judge:
         assert of is not None
         case = of.case(self.figure.case)
         found = self.figures.get(case, {})
-        place = of.place if of.place is not None else self.figure.place
-        other = found.get((of.metric, place or None))
-        if other is None and of.place is None:
+        location = of.location if of.location is not None else self.figure.location
+        other = found.get((of.metric, location or None))
+        if other is None and of.location is None:
             other = found.get((of.metric, None))
         where = "the same run" if of.same_run else case.id
         name = f"{of.metric} of {where}"
@@ -259,9 +319,9 @@ class _Judge:
             return self._pair_up(other, name)
         if self.rule.statistic == "best":
             best = self._typical(other)
-            self.reference = Reference([best], best, name)
+            self.reference = Reference([best], best, name, other.disturbed)
         else:
-            self.reference = Reference(other.values, other.middle, name)
+            self.reference = Reference(other.values, other.middle, name, other.disturbed)
         return ""
 
     def _typical(self, other: Figure) -> float:
@@ -331,8 +391,8 @@ class _Judge:
         if not self.rule.threshold.peers:
             sigma = statistics.spread(self.reference.samples) or 0.0
             return sigma, statistics.median_error(sigma, len(self.reference.samples))
-        # Scatter between places is what is looked for; noise is that within a place.
-        own = (self.figure.metric, self.figure.place)
+        # Scatter between locations is what is looked for; noise is that within a place.
+        own = (self.figure.metric, self.figure.location)
         noise = [
             (statistics.spread(f.values) or 0.0, len(f.values))
             for key, f in self.figures[self.figure.case].items()
@@ -343,16 +403,66 @@ class _Judge:
         return sigma, statistics.median_error(sigma, samples)
 
     def _verdicts(self, limits: list[Limit]) -> list[str]:
-        verdicts: list[str] = [
-            statistics.decide(self.samples, limit, self.rule.statistic, self.figure.better)
-            for limit in limits
-        ]
+        verdicts: list[str] = [self._verdict(limit) for limit in limits]
         if self.rule.statistic == "majority" and set(verdicts) == {"pass"}:
             # Some above the one and some below the other bound are no majority within.
             out = sum(any(limit.excess(x) > 0 for limit in limits) for x in self.samples)
             if 2 * out >= len(self.samples):
-                return ["undecidable" for _ in limits]
+                return ["inconclusive" for _ in limits]
         return verdicts
+
+    def _verdict(self, limit: Limit) -> str:
+        """That of the samples, unless what disturbed them may be the cause.
+
+        Of ``best``, one sample within its bound is not enough where others break it and further
+        runs can decide: of those that were not disturbed more must be within, and two at least.
+        """
+        verdict = statistics.decide(self.samples, limit, self.rule.statistic, self.figure.better)
+        if verdict == "fail" and self._is_excused(limit):
+            return "inconclusive"
+        if verdict == "pass" and self.rule.statistic == "best" and self.trial.reruns:
+            broken = [limit.excess(x) > 0 for x in self.samples]
+            within = broken.count(False)
+            if any(broken) and within < max(2, 1 + sum(broken) - sum(self._disturbed(limit))):
+                return "inconclusive"
+        return verdict
+
+    def _disturbed(self, limit: Limit) -> list[bool]:
+        """Of each sample, whether it breaks the bound and was disturbed.
+
+        Other programs make a figure worse. Where it is too good, those count that made the figure
+        worse that it is compared with.
+        """
+        too_bad = (limit.side == "most") == (self.figure.better == "lower")
+        if not too_bad:
+            theirs = self.reference.disturbed if self.reference else []
+            return [bool(theirs) and 2 * sum(theirs) >= len(theirs)] * len(self.samples)
+        flags = zip(self.samples, self.figure.disturbed, strict=True)
+        return [limit.excess(x) > 0 and disturbed for x, disturbed in flags]
+
+    def _is_excused(self, limit: Limit) -> bool:
+        """Whether the machine's load may be why samples break a bound.
+
+        Where the other locations were measured in the same runs on the same machine, it is not:
+        load does not choose a location each time.
+        """
+        disturbed = self._disturbed(limit)
+        broken = sum(limit.excess(x) > 0 for x in self.samples)
+        if 2 * sum(disturbed) < max(1, broken):
+            return False
+        return not self._is_of_place(limit)
+
+    def _is_of_place(self, limit: Limit) -> bool:
+        """Whether a bound is broken here only, and each time: too often to be chance."""
+        if not self.rule.threshold.peers or any(limit.excess(x) <= 0 for x in self.samples):
+            return False
+        others = [
+            (sum(limit.excess(x) > 0 for x in f.values), len(f.values))
+            for (metric, location), f in self.figures[self.figure.case].items()
+            if metric == self.figure.metric and location not in (None, self.figure.location)
+            if not f.fault
+        ]
+        return statistics.chance_of_all(len(self.samples), others) <= CHANCE
 
     def _value(self) -> float:
         return statistics.summarize(self.samples, self.rule.statistic, self.figure.better)
@@ -360,14 +470,14 @@ class _Judge:
     # Sentences.
 
     def _rule(self) -> str:
-        return f"{self.rule.threshold.basis} ({self.rule.id})"
+        return f"{self.rule.kind} ({self.rule.id})"
 
     def _authority(self) -> str:
         if self.reference is None:
             return f"the {self._rule()}"
         here = f"{number(self.reference.value)} {self.figure.unit}".strip()
         text = f"{self.rule.text()}; {self.reference.name} is {here}"
-        return f"the {self.rule.threshold.basis} ({self.rule.id}: {text})"
+        return f"the {self.rule.kind} ({self.rule.id}: {text})"
 
     def _measured(self, *bounds: float) -> tuple[str, list[str]]:
         value, *others = distinct(self._value(), *bounds)
@@ -384,7 +494,10 @@ class _Judge:
     def _beyond(self, limit: Limit) -> str:
         head, (bound,) = self._measured(limit.bound)
         word = "above" if limit.side == "most" else "below"
-        return f"{head} is {word} {bound}, the {limit.side} that {self._authority()} allows"
+        text = f"{head} is {word} {bound}, the {limit.side} that {self._authority()} allows"
+        if not any(self._disturbed(limit)):
+            return text
+        return f"{text}; {self._disturbance(limit)}, which does not explain it"
 
     def _within(self, limits: list[Limit]) -> str:
         head, bounds = self._measured(*(limit.bound for limit in limits))
@@ -394,8 +507,28 @@ class _Judge:
         allowed = f"the {limits[0].side} that {self._authority()} allows"
         return f"{head} is not {word} {bounds[0]}, {allowed}"
 
+    def _disturbance(self, limit: Limit) -> str:
+        """Which other programs ran meanwhile, for a bound that samples break."""
+        disturbed = self._disturbed(limit)
+        flagged = zip(self.figure.taken, disturbed, strict=True)
+        most = max((taken for taken, flag in flagged if flag and taken), default=None)
+        if most is None or not any(self.figure.disturbed):
+            assert self.reference is not None
+            return f"other programs had the processors while {self.reference.name} was measured"
+        return (
+            f"other programs had up to {number(most.percent, 2)} % of a processor core that it "
+            f"needs on {most.node} during {sum(disturbed)} of {len(self.samples)} samples"
+        )
+
     def _doubt(self, limit: Limit) -> str:
         head, (bound,) = self._measured(limit.bound)
+        if limit.excess(self._value()) > 0 and self._is_excused(limit):
+            word = "above" if limit.side == "most" else "below"
+            allowed = f"the {limit.side} that {self._authority()} allows"
+            return (
+                f"{head} is {word} {bound}, {allowed}, but cannot be judged: "
+                f"{self._disturbance(limit)}"
+            )
         low, high = distinct(min(self.samples), max(self.samples))
         allowed = f"the {limit.side} that {self._authority()} allows"
         return (
@@ -405,7 +538,7 @@ class _Judge:
 
     def _record(
         self,
-        verdict: Literal["pass", "fail", "error", "undecidable"],
+        verdict: Literal["pass", "fail", "error", "inconclusive"],
         explanation: str,
         limits: Sequence[Limit] = (),
         value: float | None = None,
@@ -415,12 +548,13 @@ class _Judge:
         return Judgement(
             case=self.figure.case,
             metric=self.figure.metric,
-            place=self.figure.place,
+            location=self.figure.location,
             verdict=verdict,
             value=self._value() if limits else value,
             unit=self.figure.unit,
             statistic=self.rule.statistic,
             samples=self.samples,
+            disturbed=sum(self.figure.disturbed),
             spread=None if self.figure.fault else statistics.spread(self.samples),
             reference=reference,
             lower=bounds.get("least"),
@@ -451,7 +585,7 @@ def _absent(
         ]
         if t.select.check in (None, "*") and len(lacking) < len(cases):
             continue
-        where = f" on place '{t.select.place}'" if t.select.place else ""
+        where = f" on location '{t.select.location}'" if t.select.location else ""
         for case in lacking:
             text = f"{case.id}: no run reported {t.metric}{where}, which {rule.id} requires"
             judgements.append(
@@ -462,7 +596,7 @@ def _absent(
                     unit=t.unit or "",
                     statistic=rule.statistic,
                     requirement=rule.record(),
-                    explanation=f"{text} (the {t.basis}); its selection may be too wide",
+                    explanation=f"{text} (the {rule.kind}); its selection may be too wide",
                 )
             )
     return judgements
@@ -486,7 +620,7 @@ def conclude(
     """The trial's verdict, and the sentences to read first.
 
     Reject where anything failed, even beside errors: a failure is evidence enough. Else
-    incomplete where anything is an error, missing or undecidable, or nothing was judged.
+    incomplete where anything is an error, missing or inconclusive, or nothing was judged.
     The runs are looked at again, so that judgements that leave one out cannot hide it.
     With ``requirements``, thresholds that match no case of the trial are told of too.
     ``ended`` is now unless given.
@@ -527,7 +661,7 @@ def unmatched(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> 
     others = [rule for rule in idle if rule.threshold.basis != "contract"]
     named = [*contracts, *(others if len(others) <= MOST_NAMED else ())]
     notes = [
-        f"note: the {rule.threshold.basis} {rule.id} ({rule.threshold.metric}: {rule.text()}) "
+        f"note: the {rule.kind} {rule.id} ({rule.threshold.metric}: {rule.text()}) "
         "selects no case of this trial and was not judged"
         for rule in named
     ]
@@ -546,10 +680,10 @@ def _findings(
     by: dict[str, list[Judgement]] = {verdict: [] for verdict in VERDICTS}
     for judgement in judgements:
         by[judgement.verdict].append(judgement)
-    findings = _common_nodes(by["fail"], judgements, Places(runs))
+    findings = _common_nodes(by["fail"], judgements, Locations(runs))
     findings += [j.explanation for j in sorted(by["fail"], key=_gravity)]
     findings += list(faults.values())
-    for verdict in ("error", "undecidable"):
+    for verdict in ("error", "inconclusive"):
         findings += [j.explanation for j in by[verdict]]
     without: dict[Case, dict[str, None]] = defaultdict(dict)
     for j in by["missing"]:
@@ -571,7 +705,7 @@ def _unconfirmed(trial: Trial, runs: Sequence[Run], passed: Iterable[Judgement])
     counted = sorted(filter(worked, runs), key=_run_order)  # as ``collect`` numbers them
     notes = []
     for j in passed:
-        numbers = [number for number, _ in figures[j.case][j.metric, j.place].samples]
+        numbers = [number for number, _ in figures[j.case][j.metric, j.location].samples]
         out = set(beyond(j))
         further = {n for n in numbers if trial.is_further(counted[n])}
         broken = [(n, x) for n, x in zip(numbers, j.samples, strict=True) if x in out]
@@ -598,8 +732,8 @@ def beyond(judgement: Judgement) -> list[float]:
 
 
 def _gravity(judgement: Judgement) -> tuple[int, float]:
-    """Contracts before baselines before models, then the largest violation first."""
-    basis = judgement.requirement.basis if judgement.requirement else "model"
+    """Contracts before baselines before relative requirements, then the largest violation first."""
+    basis = judgement.requirement.basis if judgement.requirement else "relative"
     violation = 0.0
     if judgement.value is not None:
         if judgement.upper is not None:
@@ -607,27 +741,29 @@ def _gravity(judgement: Judgement) -> tuple[int, float]:
         if judgement.lower is not None:
             below = (judgement.lower - judgement.value) / (abs(judgement.lower) or 1.0)
             violation = max(violation, below)
-    return ("contract", "baseline", "model").index(basis), -violation
+    return ("contract", "baseline", "relative").index(basis), -violation
 
 
 def _common_nodes(
-    fails: Sequence[Judgement], judgements: Sequence[Judgement], places: Places
+    fails: Sequence[Judgement], judgements: Sequence[Judgement], locations: Locations
 ) -> list[str]:
     """For each metric whose failing links all share one node: that node."""
     links: dict[tuple[Case, str], dict[str, None]] = defaultdict(dict)
     for j in fails:
-        if j.place and places.ends(j.place):
-            links[j.case, j.metric][j.place] = None
+        if j.location and locations.ends(j.location):
+            links[j.case, j.metric][j.location] = None
     findings = []
     for (case, metric), failing in links.items():
-        common = set.intersection(*(set(places.ends(link)) for link in failing))
+        common = set.intersection(*(set(locations.ends(link)) for link in failing))
         if len(failing) < 2 or len(common) != 1:
             continue
         (node,) = common
         all_of_node = {
-            j.place
+            j.location
             for j in judgements
-            if (j.case, j.metric) == (case, metric) and j.place and node in places.ends(j.place)
+            if (j.case, j.metric) == (case, metric)
+            and j.location
+            and node in locations.ends(j.location)
         }
         findings.append(
             f"node {node} is common to all {len(failing)} failing links of {case.id}: {metric} "
@@ -637,7 +773,7 @@ def _common_nodes(
     return findings
 
 
-class Places:
+class Locations:
     """Tells nodes from links: node names may contain the ``-`` that links are written with."""
 
     def __init__(self, runs: Iterable[Run]):
@@ -646,11 +782,11 @@ class Places:
             self.nodes.update(run.job.nodes)
             self.nodes.update(c.node for c in (run.path.counters if run.path else ()))
 
-    def ends(self, place: str) -> tuple[str, ...]:
+    def ends(self, location: str) -> tuple[str, ...]:
         """The two nodes of a link; () for anything else."""
-        if place in self.nodes:
+        if location in self.nodes:
             return ()
-        parts = place.split("-")
+        parts = location.split("-")
         cuts = [("-".join(parts[:i]), "-".join(parts[i:])) for i in range(1, len(parts))]
         known = [cut for cut in cuts if set(cut) <= self.nodes]
         if known or len(cuts) == 1:
@@ -658,11 +794,17 @@ class Places:
         half = len(parts) // 2  # no names known: two alike names have equally many parts
         return cuts[half - 1] if len(parts) % 2 == 0 and parts[0] == parts[half] else ()
 
-    def on(self, place: str | None) -> str:
+    def nodes_of(self, location: str | None) -> tuple[str, ...]:
+        """The nodes of a place: none for a case as a whole, or a place that is no node or link."""
+        if not location:
+            return ()
+        return self.ends(location) or ((location,) if location in self.nodes else ())
+
+    def on(self, location: str | None) -> str:
         """`` on node n3``, `` on link n1-n3``, or nothing."""
-        if not place:
+        if not location:
             return ""
-        return f" on {'link' if self.ends(place) else 'node'} {place}"
+        return f" on {'link' if self.ends(location) else 'node'} {location}"
 
 
 # --- words -------------------------------------------------------------------------------

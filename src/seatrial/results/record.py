@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from seatrial.errors import InputError, Problem
+from seatrial.base.errors import InputError, Problem
 
 SCHEMA = 1
 RESULTS_FILE = "results.jsonl"
@@ -49,15 +49,15 @@ class Case(Record):
 
 
 class Metric(Record):
-    """One figure of one run. ``place`` names the part it was taken on, where there are several.
+    """One figure of one run. ``location`` names the part it was taken on, where there are several.
 
-    ``place`` is a node (``n3``), a link (``n1-n2``) or None for the case as a whole.
+    ``location`` is a node (``n3``), a link (``n1-n2``) or None for the case as a whole.
     """
 
     metric: str  # "latency_us", "bandwidth_MB_s", "allreduce_8B_us", ...
     value: float
     unit: str
-    place: str | None = None
+    location: str | None = None
     better: Literal["lower", "higher"]
 
 
@@ -71,7 +71,7 @@ class Curve(Record):
     name: str  # "netpipe", "pingpong", "allreduce", ...
     x_name: str = "message size"
     x_unit: str = "B"
-    y_name: str  # "latency" or "bandwidth"
+    y_name: str  # "latency", "bandwidth" or "time"
     y_unit: str  # "us" or "MB/s"
     points: list[tuple[float, float]]
 
@@ -120,6 +120,8 @@ class Activity(Record):
     net_rx_per_s: float | None = None  # softirqs NET_RX, /proc/softirqs
     softirq_percent: float | None = None  # /proc/stat
     irq_percent: float | None = None
+    others_percent: float | None = None  # processor time of programs that are not the step's
+    taken_percent: float | None = None  # of that, what is more than the cores the step left free
 
 
 class NicProof(Record):
@@ -185,14 +187,14 @@ class Trial(Record):
     stack: dict[str, Any] = {}  # source ("distribution" or "spack"), id, versions
     host: dict[str, Any] = {}  # kernel, cpu, cores, memory, operating system
     repeats: int = 1
-    confirm: int = 0  # how many more runs a case may have that broke a bound
+    reruns: int = 0  # how many more runs a case may have that broke a bound
     cases: list[Case] = []  # all that were planned: what is absent below did not run
     notes: list[str] = []  # what the stack cannot offer, faults planted on purpose ...
     profiles: list[ProfileUse] = []
 
     def is_further(self, run: Run) -> bool:
         """Whether a run was made because a figure broke a bound: it was not drawn by chance."""
-        return self.confirm > 0 and run.repeat >= self.repeats
+        return self.reruns > 0 and run.repeat >= self.repeats
 
 
 class Run(Record):
@@ -220,22 +222,23 @@ class Requirement(Record):
     """A threshold as it was applied (see ``seatrial.results.requirements`` for the file)."""
 
     id: str  # "file:line" of where it is written
-    basis: Literal["contract", "baseline", "model"]
+    basis: Literal["contract", "baseline", "relative"]
     text: str  # for people: "at most 3.0 x latency_us of netpipe.tcp"
 
 
 class Judgement(Record):
-    """The verdict on one metric of one case (at one place)."""
+    """The verdict on one metric of one case (at one location)."""
 
     record: Literal["judgement"] = "judgement"
     case: Case
     metric: str  # "" where the whole case is an error
-    place: str | None = None
-    verdict: Literal["pass", "fail", "error", "missing", "undecidable"]
+    location: str | None = None
+    verdict: Literal["pass", "fail", "error", "missing", "inconclusive"]
     value: float | None = None  # the statistic over the samples
     unit: str = ""
     statistic: str = "median"
     samples: list[float] = []
+    disturbed: int = 0  # of the samples: taken while other programs had the step's processors
     spread: float | None = None  # robust standard deviation of the samples, in ``unit``
     reference: float | None = None
     lower: float | None = None  # least allowed value, in ``unit``; None: unbounded

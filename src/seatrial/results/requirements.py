@@ -5,7 +5,7 @@ forms: about a ``reference``, absolute, ``relative_to`` another metric of the sa
 or against the metric's ``peers``. This module reads and matches; ``judge`` measures
 figures against the bounds.
 
-Which apply: every contract that matches, and of the others (baseline, model) the most
+Which apply: every contract that matches, and of the others (baseline, relative) the most
 specific one. An exact word counts more than a list of words, a list more than a pattern,
 a pattern more than nothing or ``*``; summed over the selection's keys and the metric. Of
 equally specific entries the one further down wins.
@@ -21,16 +21,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from seatrial import yamlfile
+from seatrial.base import yamlfile
+from seatrial.base.yamlfile import Fault, Lines
 from seatrial.results.record import Case
 from seatrial.results.record import Requirement as RequirementRecord
 from seatrial.results.statistics import Statistic
-from seatrial.yamlfile import Fault, Lines
 
 SCHEMA = 1
 Patterns = str | list[str]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-_KEYS = ("check", "variant", "transport", "profile", "place")
+_KEYS = ("check", "variant", "transport", "profile", "location")
 
 
 class Entry(BaseModel):
@@ -40,7 +40,7 @@ class Entry(BaseModel):
 class Select(Entry):
     """Which cases. Glob patterns or lists of them; what is omitted matches everything.
 
-    ``place: ""`` is the case as a whole, ``place: "?*"`` every named place.
+    ``location: ""`` is the case as a whole, ``location: "?*"`` every named location.
     """
 
     check: Patterns | None = Field(None, examples=["netpipe"])
@@ -48,7 +48,7 @@ class Select(Entry):
     transport: Patterns | None = Field(None, examples=["tcp"])
     profile: Patterns | None = Field(None, examples=["default"])
     nodes: int | list[int] | None = Field(None, examples=["2"])
-    place: Patterns | None = Field(None, examples=["n1-n2"])
+    location: Patterns | None = Field(None, examples=["n1-n2"])
 
     def matches_case(self, case: Case) -> bool:
         nodes = [self.nodes] if isinstance(self.nodes, int) else self.nodes
@@ -56,8 +56,8 @@ class Select(Entry):
             fits(getattr(self, key), getattr(case, key)) for key in _KEYS[:-1]
         )
 
-    def matches(self, case: Case, place: str | None) -> bool:
-        return self.matches_case(case) and fits(self.place, place or "")
+    def matches(self, case: Case, location: str | None) -> bool:
+        return self.matches_case(case) and fits(self.location, location or "")
 
     def weight(self) -> int:
         nodes = 0 if self.nodes is None else 3 if isinstance(self.nodes, int) else 2
@@ -75,7 +75,7 @@ class Other(Entry):
     transport: str | None = Field(None, examples=["tcp"])
     profile: str | None = Field(None, examples=["default"])
     nodes: int | None = Field(None, examples=["2"])
-    place: str | None = None
+    location: str | None = None
     metric: str = Field(examples=["latency_us"])
     same_run: bool = False
 
@@ -107,7 +107,7 @@ class Threshold(Entry):
 
     select: Select = Select()
     metric: str = Field(examples=["latency_us"])
-    basis: Literal["contract", "baseline", "model"]
+    basis: Literal["contract", "baseline", "relative"]
     source: str = Field("", examples=['"tender 2026-17, annex B, line 4"'])
     statistic: Statistic | None = None
     unit: str | None = Field(None, examples=["us"])
@@ -217,7 +217,7 @@ class Document(Entry):
 
 @dataclass(frozen=True)
 class Rule:
-    """A threshold with the place where it is written."""
+    """A threshold with the location where it is written."""
 
     threshold: Threshold
     file: str  # the file's name, without its folder: records must not name a machine's paths
@@ -229,14 +229,20 @@ class Rule:
         return f"{self.file}:{self.line}"
 
     @property
+    def kind(self) -> str:
+        """The basis, as a sentence names it."""
+        basis = self.threshold.basis
+        return "relative requirement" if basis == "relative" else basis
+
+    @property
     def weight(self) -> int:
         return self.threshold.select.weight() + _weight(self.threshold.metric)
 
-    def applies(self, case: Case, metric: str, place: str | None) -> bool:
-        if self.threshold.peers and not place:  # the case as a whole has no peers
+    def applies(self, case: Case, metric: str, location: str | None) -> bool:
+        if self.threshold.peers and not location:  # the case as a whole has no peers
             return False
         t = self.threshold
-        return t.select.matches(case, place) and fits(t.metric, metric)
+        return t.select.matches(case, location) and fits(t.metric, metric)
 
     def record(self) -> RequirementRecord:
         return RequirementRecord(id=self.id, basis=self.threshold.basis, text=self.text())
@@ -254,7 +260,7 @@ class Rule:
         if t.relative_to:
             of = f" x {t.relative_to.metric}{_of(t.relative_to)}"
         elif t.peers:
-            of = " x the median of the other places"
+            of = " x the median of the other locations"
         elif unit:
             of = unit
         words = (("at least", t.at_least), ("at most", t.at_most))
@@ -271,27 +277,27 @@ class Requirements:
     file: Path | None = None
     lines: Lines | None = None
 
-    def matching(self, case: Case, metric: str, place: str | None = None) -> list[Rule]:
+    def matching(self, case: Case, metric: str, location: str | None = None) -> list[Rule]:
         """Every rule whose selection fits, in the file's order, displaced ones included."""
-        return [rule for rule in self.rules if rule.applies(case, metric, place)]
+        return [rule for rule in self.rules if rule.applies(case, metric, location)]
 
-    def applying(self, case: Case, metric: str, place: str | None = None) -> list[Rule]:
+    def applying(self, case: Case, metric: str, location: str | None = None) -> list[Rule]:
         """The rules to judge by: all contracts, then the most specific of the others."""
-        found = self.matching(case, metric, place)
+        found = self.matching(case, metric, location)
         contracts = [rule for rule in found if rule.threshold.basis == "contract"]
         others = [rule for rule in found if rule.threshold.basis != "contract"]
         # max() keeps the first of equals: reversed, that is the one further down.
         winner = max(reversed(others), key=lambda rule: rule.weight, default=None)
         return contracts + ([winner] if winner else [])
 
-    def is_informative(self, case: Case, metric: str, place: str | None = None) -> bool:
+    def is_informative(self, case: Case, metric: str, location: str | None = None) -> bool:
         return any(
-            entry.select.matches(case, place) and fits(entry.metric, metric)
+            entry.select.matches(case, location) and fits(entry.metric, metric)
             for entry in self.informative
         )
 
     def reframe_reference(
-        self, case: Case, metric: str, place: str | None = None
+        self, case: Case, metric: str, location: str | None = None
     ) -> tuple[float, float | None, float | None, str] | None:
         """``(value, lower, upper, unit)`` for ReFrame, which has one reference per metric.
 
@@ -300,7 +306,7 @@ class Requirements:
         """
         rules = [
             rule
-            for rule in self.applying(case, metric, place)
+            for rule in self.applying(case, metric, location)
             if rule.threshold.form in ("reference", "plain")
         ]
         if not rules:
@@ -355,7 +361,7 @@ def _of(other: Other) -> str:
     name = ".".join(word for word in words if word)
     if other.nodes:
         name += f".{other.nodes}n" if name else f"{other.nodes} nodes"
-    name += f" at {other.place}" if other.place else ""
+    name += f" at {other.location}" if other.location else ""
     return f" of {name}" if name else ""
 
 

@@ -104,6 +104,18 @@ def median_interval(
     return (ordered[k - 1], ordered[n - k]) if k else None
 
 
+def chance_of_all(n: int, others: Sequence[tuple[int, int]]) -> float:
+    """Probability that all of ``n`` samples of a sound location break a bound.
+
+    ``others`` are the other locations' (samples that break it, samples). Each sample breaks it by
+    chance as often as those of the median location: (broken + 1) / (samples + 2), Laplace's rule of
+    succession. 1 where there is no other location.
+    """
+    if not others:
+        return 1.0
+    return median([(broken + 1) / (samples + 2) for broken, samples in others]) ** n
+
+
 @dataclass(frozen=True)
 class Limit:
     """One bound, with what is known of its own certainty. All in the unit of the samples.
@@ -131,20 +143,20 @@ class Limit:
 
 def decide(
     samples: Sequence[float], limit: Limit, statistic: Statistic, better: Better
-) -> Literal["pass", "fail", "undecidable"]:
+) -> Literal["pass", "fail", "inconclusive"]:
     """Hold samples against one bound: neither accept nor reject on luck.
 
     1. All samples beyond the bound: fail, however much they scatter.
     2. One sample and an exact bound: the value decides, there is no spread to judge by.
-       ``majority``: the side with more than half of the samples decides, undecidable where none
+       ``majority``: the side with more than half of the samples decides, inconclusive where none
        has. It is for figures that do not scatter about one value, but fall into one of few.
        Against a bound that was measured itself it is as the median.
     3. ``worst`` beyond a bound, or ``best`` within it, is a fact about the samples.
     4. Six samples or more: where the 95 % interval of the median lies on one side of the
        bound, that side decides, however much single samples scatter.
-    5. Undecidable where the value is nearer to the bound than the standard error of the
+    5. Inconclusive where the value is nearer to the bound than the standard error of the
        median while samples lie on both sides: another set of runs could say the opposite.
-    6. Undecidable where the spread exceeds the tolerance ``width``: for a value beyond
+    6. Inconclusive where the spread exceeds the tolerance ``width``: for a value beyond
        always, for a value within unless it keeps more than the spread from the bound.
        (A machine three times better than required may be noisy and still be well within.)
     7. Else the value decides.
@@ -163,7 +175,7 @@ def decide(
         return by_value
     if statistic == "majority" and not limit.sigma:
         if 2 * sum(beyond) == len(beyond):
-            return "undecidable"
+            return "inconclusive"
         return by_value
     if not limit.sigma and _is_fact(statistic, limit.side, better, outside):
         return by_value
@@ -178,10 +190,10 @@ def decide(
     distance = abs(value - limit.bound)
     on_both_sides = len(set(beyond)) == 2 or limit.sigma > 0
     if on_both_sides and distance < math.hypot(error, limit.error) * (1 - ROUNDING):
-        return "undecidable"
+        return "inconclusive"
     room = limit.width if outside else max(limit.width, distance)
     if sigma > room * (1 + ROUNDING):
-        return "undecidable"
+        return "inconclusive"
     return by_value
 
 

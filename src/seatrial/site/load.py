@@ -6,13 +6,12 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
-from seatrial import yamlfile
-from seatrial.errors import InputError, Problem
-from seatrial.site.agree import disagreements
-from seatrial.site.faults import suggest
+from seatrial.base import yamlfile
+from seatrial.base.errors import InputError, Problem
+from seatrial.base.paths import CHECKOUT
+from seatrial.base.suggest import suggest
 from seatrial.site.model import Site
-
-CHECKOUT = Path(__file__).resolve().parents[3]
+from seatrial.site.validate import disagreements
 
 
 def configs_folder() -> Path:

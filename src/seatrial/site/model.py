@@ -1,29 +1,22 @@
 """The shape of ``site-configs/<site>/site.yaml``: one cluster, as data.
 
 Holds names, types and what must agree inside one file. It reads no file (see
-``seatrial.site.load``) and knows nothing of ReFrame (see ``seatrial.site.reframe``).
+``seatrial.site.load``) and knows nothing of ReFrame (see ``seatrial.checks.configuration``).
 """
 
 from __future__ import annotations
 
 import os
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from ClusterShell.NodeSet import NodeSet
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, create_model, model_validator
 
+from seatrial.base.fields import Address, Interface, Model, Name, NodeList, Subnet, matching
+from seatrial.base.yamlfile import Fault
+from seatrial.benchmarks.benchmark import Benchmark
+from seatrial.benchmarks.registry import registry
 from seatrial.nic.profile import DataPath, NicProfile, default_feature
-from seatrial.site.fields import (
-    Address,
-    Interface,
-    Model,
-    Name,
-    NodeList,
-    Size,
-    Subnet,
-    matching,
-)
-from seatrial.yamlfile import Fault
 
 AbsoluteFolder = Annotated[
     str, *matching(r"/[^\0\n]*", "an absolute path", "write for example /opt/spack")
@@ -113,120 +106,35 @@ class Transport(Model):
     options: list[str] = Field(default=[], description="further srun options")
 
 
-class Benchmark(Model):
-    """What every benchmark has. ``transports`` are glob patterns over the site's transports."""
+class ChosenBenchmarks(Model):
+    """The benchmarks that a site runs: a key for each of the registry."""
 
-    nodes: list[Annotated[int, Field(ge=1)]] = [2]
-    transports: list[str] = ["*"]
-    profiles: list[str] = ["*"]
-    time_limit_s: int = Field(default=60, ge=5, description="of one step of the job")
+    _order: list[str] = PrivateAttr(default_factory=list)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _keep_order(cls, data: Any, handler: Any) -> Any:
+        """Keep the order of the file: it is the order of a trial's cases."""
+        made = handler(data)
+        if isinstance(data, dict):
+            made._order = list(data)
+        return made
+
+    def enabled(self) -> list[Benchmark[Any]]:
+        """The benchmarks that the site has settings for, in the order of its file."""
+        names = [*dict.fromkeys([*self._order, *type(self).model_fields])]
+        settings = {name: getattr(self, name, None) for name in names}
+        return [registry()[name](one) for name, one in settings.items() if one is not None]
 
 
-class NetPIPE(Benchmark):
-    max_bytes: Size = 4 << 20
-    perturbation_bytes: int = Field(default=0, ge=0, description="NetPIPE's -p")
-    repetitions: int | None = Field(
-        default=None, ge=1, description="NetPIPE's -n, per size; none: a quarter second per size"
+if TYPE_CHECKING:
+    Benchmarks = ChosenBenchmarks
+else:
+    Benchmarks = create_model(
+        "Benchmarks",
+        __base__=ChosenBenchmarks,
+        **{name: (one.Settings | None, None) for name, one in registry().items()},
     )
-    plain_sockets: bool = Field(default=True, description="also NPtcp, without MPI")
-
-
-class IMB(Benchmark):
-    benchmarks: list[
-        Literal[
-            "PingPong", "PingPing", "Sendrecv", "Exchange", "Allreduce", "Alltoall", "Bcast",
-            "Barrier",
-        ]
-    ] = ["PingPong", "PingPing", "Sendrecv", "Exchange", "Allreduce", "Alltoall", "Bcast",
-         "Barrier"]  # fmt: skip
-    max_bytes: Size = 4 << 20
-    iterations: int = Field(default=200, ge=10, description="IMB's -iter, for each size")
-
-
-class OSU(Benchmark):
-    tests: list[Literal["latency", "bw", "bibw", "multi_lat"]] = [
-        "latency", "bw", "bibw", "multi_lat",
-    ]  # fmt: skip
-    max_bytes: Size = 1 << 20
-    iterations: int = Field(default=200, ge=10, description="per size, of small messages")
-    pairs: int = Field(default=2, ge=1, description="of multi_lat")
-
-
-class HPL(Benchmark):
-    blas: list[Name] = ["atlas", "blis", "openblas"]
-    size: int = Field(default=1000, ge=64, description="order N of the matrix")
-    block: int = Field(default=64, ge=1, description="block size NB")
-    ranks_per_node: int = Field(default=1, ge=1)
-    threads_per_rank: int = Field(default=1, ge=1)
-
-
-class NPB(Benchmark):
-    kernels: list[Literal["is", "ep", "cg", "mg", "ft", "lu", "bt", "sp"]] = ["is", "ep"]
-    problem_class: Literal["S", "W", "A", "B", "C"] = "S"
-    ranks_per_node: int = Field(default=1, ge=1)
-
-
-class MPBench(Benchmark):
-    """mpi_bench of LLCBench: point to point and collectives."""
-
-    modes: list[
-        Literal[
-            "gap", "roundtrip", "bandwidth", "bidirectional", "bcast", "reduce", "allreduce",
-            "alltoall",
-        ]
-    ] = ["gap", "roundtrip", "bandwidth", "bidirectional", "bcast", "reduce", "allreduce",
-         "alltoall"]  # fmt: skip
-    max_bytes: Size = Field(default=64 << 10, description="a power of two, at least 8 B")
-    iterations: int = Field(default=100, ge=1, description="mpi_bench's -i, for each size")
-    passes: int = Field(default=3, ge=1, description="mpi_bench's -e: rows of each size")
-
-
-class Stream(Benchmark):
-    """iperf3 over TCP: bandwidth, and CPU use at both ends."""
-
-    seconds: int = Field(default=2, ge=1, description="whole ones: iperf3 takes 0.5 for endless")
-    total_bytes: Size | None = Field(
-        default=None, description="end after so many instead of after some seconds"
-    )
-    message_bytes: Size = 128 << 10
-
-
-class MultiStream(Benchmark):
-    """Several iperf3 streams at once, spread over the interfaces of several networks."""
-
-    streams: list[Annotated[int, Field(ge=1, le=16)]] = [1, 2, 4]
-    networks: list[Name] = Field(min_length=1, description="of role test; each stream's in turn")
-    seconds: int = Field(default=2, ge=1)
-    message_bytes: Size = 128 << 10
-
-
-class Pairs(Benchmark):
-    """NetPIPE over plain TCP between all pairs of the nodes, in one allocation."""
-
-    nodes: list[Annotated[int, Field(ge=2)]] = [4]
-    max_bytes: Size = 256 << 10
-    repetitions: int | None = Field(default=None, ge=1, description="NetPIPE's -n, per size")
-
-
-class NodeCompute(Benchmark):
-    """The same computation on each node by itself, to find a slow one."""
-
-    nodes: list[Annotated[int, Field(ge=1)]] = [4]
-    problem_class: Literal["S", "W", "A", "B"] = "S"
-    runs: int = Field(default=3, ge=1, description="on each node; the best is taken")
-
-
-class Benchmarks(Model):
-    netpipe: NetPIPE | None = None
-    imb: IMB | None = None
-    osu: OSU | None = None
-    hpl: HPL | None = None
-    npb: NPB | None = None
-    mpbench: MPBench | None = None
-    stream: Stream | None = None
-    multi_stream: MultiStream | None = None
-    pairs: Pairs | None = None
-    node_compute: NodeCompute | None = None
 
 
 class TrialDefaults(Model):
@@ -234,7 +142,7 @@ class TrialDefaults(Model):
         default=None, description="the partition that trials use, where the site has several"
     )
     repeats: int = Field(default=2, ge=1)
-    confirm: int = Field(
+    reruns: int = Field(
         default=0,
         ge=0,
         description="how many more times a case is run whose figures break a bound",
@@ -348,12 +256,9 @@ class Site(Model):
         return self.trial.partition or next(iter(self.partitions))
 
     @property
-    def holds_default(self) -> bool:
-        """Whether a trial runs also the default profile's checks within one job that it holds.
-
-        In virtual time a controller that is asked now and then how jobs are disturbs them.
-        """
-        return self.virtual
+    def test_networks(self) -> list[str]:
+        """The names of the networks of role ``test``, in the order of the file."""
+        return [name for name, network in self.networks.items() if network.role == "test"]
 
     @property
     def virtual(self) -> bool:
@@ -365,4 +270,4 @@ class Site(Model):
         chosen = self.transports.get(transport)
         if chosen and chosen.network:
             return chosen.network
-        return next(name for name, net in self.networks.items() if net.role == "test")
+        return self.test_networks[0]

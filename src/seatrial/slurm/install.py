@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from seatrial.errors import InputError, LabError
+from seatrial.base.errors import InputError, LabError
 from seatrial.slurm.layout import Layout
 from seatrial.slurm.render import INSTALLED, MARKER, File
 

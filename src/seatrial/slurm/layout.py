@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from seatrial.errors import InputError
+from seatrial.base.errors import InputError
 
 # They stand in shell, slurm.conf, a unit and Lua: no sign that means something in any of these.
 _FOLDER = re.compile(r"/[A-Za-z0-9._/-]*")

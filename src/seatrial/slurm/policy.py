@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from seatrial.nic.policy import compile_policy
 from seatrial.site.model import Site
+from seatrial.site.nic_policy import compile_policy
 from seatrial.slurm.layout import Layout
 
 

@@ -1,7 +1,7 @@
 """The text of every file of the Slurm side, from a site's policy. Pure but for reading templates.
 
 A template stops with an error where a value is missing, and quotes each value for the language
-that it stands in.
+that it stands in (``seatrial.base.templates``).
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ClusterShell.NodeSet import NodeSet
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 
-from seatrial.errors import InputError
-from seatrial.site.load import CHECKOUT
+from seatrial.base.errors import InputError
+from seatrial.base.paths import CHECKOUT
+from seatrial.base.templates import environment
 from seatrial.slurm.layout import Layout
 
 TEMPLATES = CHECKOUT / "slurm-templates"
@@ -44,7 +45,7 @@ class File:
 
 
 def render(policy: Mapping[str, Any], layout: Layout) -> list[File]:
-    """All files for a policy (see ``seatrial.nic.policy``), the node side included.
+    """All files for a policy (see ``seatrial.site.nic_policy``), the node side included.
 
     Raises InputError where the policy has a feature that Slurm does not take.
     """
@@ -60,7 +61,7 @@ def render(policy: Mapping[str, Any], layout: Layout) -> list[File]:
         "features": [
             (str(nodes), ",".join(names)) for nodes, names in folded(node_features(policy))
         ],
-        "find_state": find_state(policy["state_folder"]),
+        "state_folder": policy["state_folder"],
         "libexec": layout.libexec,
         "command": layout.command,
         "policy_file": layout.policy,
@@ -152,28 +153,6 @@ def find_state(folder: str) -> str:
     )
 
 
-def lua_string(text: str) -> str:
-    """A text as a Lua literal."""
-    signs = (
-        char if char.isascii() and char.isprintable() and char not in '"\\' else _escaped(char)
-        for char in text
-    )
-    return f'"{"".join(signs)}"'
-
-
-def _escaped(char: str) -> str:
-    return "".join(f"\\{byte:03d}" for byte in char.encode())
-
-
 @cache
 def _environment() -> Environment:
-    found = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=False,
-    )
-    found.filters |= {"sh": shlex.quote, "lua": lua_string}
-    return found
+    return environment(TEMPLATES, find_state=find_state)

@@ -1,8 +1,8 @@
-"""The software stack: how each benchmark is run under each transport (``load_stack``).
+"""The software stack of a site: how each benchmark runs under each transport (``load_stack``).
 
-A lab's is from Debian and PyPI, on a machine that reaches nothing else, and
-``seatrial.stack.provision`` brings a machine to that state. A real site's, or a lab's that asks
-for it, is Spack's (``seatrial.stack.spack``).
+Two sources write it, as a ``stack.json`` that ``model`` describes: Spack
+(``seatrial.stack``), for real sites and for labs that ask for it, and Debian and PyPI
+(``seatrial_lab.software``), for labs on machines that reach only package registries.
 """
 
 from __future__ import annotations
@@ -13,19 +13,30 @@ from typing import Any
 
 from seatrial.stack.model import Blas, Stack, Transport, read
 
-__all__ = ["STACK_FOLDER", "Blas", "Stack", "Transport", "load_stack", "read", "stack_folder"]
+__all__ = [
+    "PREFIX",
+    "STACK_FOLDER",
+    "Blas",
+    "Stack",
+    "Transport",
+    "load_stack",
+    "read",
+    "stack_folder",
+]
 
+#: where a checkout has the labs' software
+PREFIX = Path(__file__).parents[3] / ".seatrial" / "stack"
 #: environment variable: a folder whose stack.json is used instead of the one of this checkout
 STACK_FOLDER = "SEATRIAL_STACK"
 
 
 def load_stack(site: Any = None) -> Stack:
-    """The stack that a site's trials run with (the distribution's, where none is given).
+    """The stack of a site; without a site, the labs' from Debian and PyPI.
 
     Raises LabError where it has not been provisioned, or built.
     """
     if of_spack(site) and not os.environ.get(STACK_FOLDER):
-        from seatrial.stack.spack.describe import load
+        from seatrial.stack.describe import load
 
         return load(site.name)
     return read(stack_folder())
@@ -38,11 +49,9 @@ def of_spack(site: Any) -> bool:
 
 def stack_folder(site: Any = None) -> Path:
     """The folder of the stack: $SEATRIAL_STACK, else that of this checkout."""
-    from seatrial.stack.provision import PREFIX
-
     given = os.environ.get(STACK_FOLDER)
     if of_spack(site) and not given:
-        from seatrial.stack.spack.places import HOME
+        from seatrial.stack.folders import HOME
 
         return HOME / "sites" / str(site.name)
     return Path(given or PREFIX)

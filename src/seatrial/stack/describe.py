@@ -1,128 +1,257 @@
-"""The description of a finished stack, put together from its data and the machine's packages."""
+"""The ``Stack`` of a site from what Spack installed: transports, programs, BLAS libraries.
+
+Reads spack.lock and the database of the install tree; starts nothing.
+"""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
-from seatrial.stack import pypi
-from seatrial.stack.files import digest
-from seatrial.stack.machine import library_folder
-from seatrial.stack.model import Blas, Stack, Transport
-from seatrial.stack.packages import Release
-from seatrial.stack.steps import steps
-from seatrial.stack.transports import ORIGINS, PROGRAMS, SPACK_ONLY, TRANSPORTS
+from seatrial.base.errors import LabError
+from seatrial.base.run import run
+from seatrial.stack import install, machine
+from seatrial.stack.files import digest, sha256
+from seatrial.stack.folders import HOME, Places
+from seatrial.stack.graph import PER_BLAS, Graph, Node, target_of
+from seatrial.stack.model import Blas, Package, SpackFacts, Stack, Transport, read
+from seatrial.stack.pins import Pins
+from seatrial.stack.transports import MPI_NAMES, WITHOUT_MPI, fill, pmi2_library, transports
 
-# Asked in a process of its own, so that no foreign library is loaded into this one.
-# fi_version(3): major in the upper 16 bits; ucp_get_version_string is of UCX's public API.
-_ASK = """
-import ctypes, json, sys
-ucp = ctypes.CDLL(sys.argv[1] + "/libucp.so.0")
-ucp.ucp_get_version_string.restype = ctypes.c_char_p
-fi = ctypes.CDLL(sys.argv[1] + "/libfabric.so.1").fi_version()
-print(json.dumps([ucp.ucp_get_version_string().decode(), f"{fi >> 16}.{fi & 0xffff}"]))
-"""
-
-#: transport -> which versions a run of it involves
-_INVOLVED = {
-    "openmpi-tcp": ("openmpi", "pmix"),
-    "openmpi-ucx": ("openmpi", "pmix", "ucx"),
-    "openmpi-ofi": ("openmpi", "pmix", "libfabric"),
-    "mpich-ucx": ("mpich", "mpich-ucx"),
-    "mpich-ofi": ("mpich", "mpich-libfabric"),
-    "intelmpi-tcp": ("intelmpi", "mpich-libfabric"),
-    "tcp": ("nptcp", "iperf3"),
-    "none": ("openmpi", "pmix"),
+#: of vars.sh; PATH is not among them, as programs are named by their absolute path
+INTEL_VARIABLES = ("I_MPI_ROOT", "LD_LIBRARY_PATH", "FI_PROVIDER_PATH")
+#: of mpi-transport with ch3:sock, below its prefix: finds the node's address for each task
+SOCK_PROLOG = "libexec/sock-address"
+OSU = "libexec/osu-micro-benchmarks/mpi"
+#: package -> program -> path below the prefix
+PROGRAMS = {
+    "comms": {"comms": "bin/comms"},
+    "netpipe": {"netpipe": "bin/NPmpi"},
+    "intel-mpi-benchmarks": {"imb": "bin/IMB-MPI1"},
+    "llcbench": {"mpbench": "bin/mpi_bench"},
+    "osu-micro-benchmarks": {
+        f"osu_{test}": f"{OSU}/pt2pt/osu_{test}" for test in ("latency", "bw", "bibw", "multi_lat")
+    },
+}
+SOCKETS = {
+    "netpipe": {"nptcp": "bin/NPtcp"},
+    "iperf3": {"iperf3": "bin/iperf3"},
+    "netperf": {"netperf": "bin/netperf", "netserver": "bin/netserver"},
 }
 
 
-def describe(prefix: Path, version: str, release: Release, installed: dict[str, str]) -> Stack:
-    """The stack in ``prefix``, on a machine with these Debian packages."""
-    versions = _versions(prefix, release, installed)
-    blas = {
-        name: Blas(
-            folder=str(library_folder() / folder),
-            version=installed.get(package, ""),
-            package=package,
-        )
-        for name, (package, folder) in release.blas.items()
-    }
-    transports = {
-        part.name: _filled(part, prefix, versions)
-        for part in TRANSPORTS
-        if part.name not in SPACK_ONLY
-    }
+def load(site: str) -> Stack:
+    """The stack of a site as its last build left it. Raises LabError with what to run."""
+    try:
+        return read(HOME / "sites" / site)
+    except LabError:
+        raise LabError(
+            f"the stack of {site} is not built: run `seatrial stack build --site {site}`"
+        ) from None
+
+
+def describe(places: Places, pins: Pins) -> Stack:
+    """The stack that is installed. Raises LabError where a transport's package is not."""
+    graph = Graph(places)
+    transports: dict[str, Transport] = {}
+    for node in graph.roots:
+        if node["name"] == "mpi-transport":
+            part = transport(graph, node)
+            transports[part.name] = part
+    transports = dict(sorted(transports.items()))
+    transports |= without_mpi(graph, transports)
+    blas = blas_libraries(graph)
+    facts = SpackFacts(
+        version=pins.spack.tag.removeprefix("v"),
+        commit=install.commit_of(places.root) or pins.spack.commit,
+        root=str(places.root),
+        builtin_version=pins.builtin.tag.removeprefix("v"),
+        builtin_commit=pins.builtin.commit,
+        environment=str(places.environment),
+        target=next((target_of(n) for n in graph.roots if n["name"] != "mpi-transport"), ""),
+        lock=sha256(places.lock),
+    )
+    release = machine.os_release()
     content = {
-        "prefix": str(prefix),
-        "distribution": f"Debian {version}",
-        "versions": versions,
-        "origins": ORIGINS,
+        "source": "spack",
+        "prefix": str(places.folder),
+        "distribution": release.get("PRETTY_NAME", "a system without os-release"),
+        "versions": versions(graph, facts),
+        "origins": origins(graph),
         "transports": {name: part.model_dump() for name, part in transports.items()},
-        "blas_libraries": {name: library.model_dump() for name, library in blas.items()},
+        "blas_libraries": {name: part.model_dump() for name, part in blas.items()},
+        "modulepath": [str(folder) for folder in module_folders(places)],
+        "spack": facts.model_dump(),
     }
-    made = [step.key for step in steps(prefix, release, installed)]
-    identity = digest([json.dumps(content, sort_keys=True), *made])
+    identity = digest([json.dumps(content, sort_keys=True)])
     return Stack.model_validate({"id": identity, **content})
 
 
-def _versions(prefix: Path, release: Release, installed: dict[str, str]) -> dict[str, str]:
-    pins = {**pypi.pins(pypi.WHEELS), **pypi.pins(pypi.SOURCES)}
-    ucx, libfabric = _bundled(prefix)
-    return {
-        **{name: installed.get(package, "") for name, package in release.versions.items()},
-        **{name: installed.get(package, "") for name, (package, _) in release.blas.items()},
-        "mpich": pins["mpich"],
-        "mpich-ucx": ucx,
-        "mpich-libfabric": libfabric,
-        "intelmpi": pins["impi-rt"],
-        "mpi4py": pins["mpi4py"],
-        "netpipe": "3.7.2",
-        "hpcc": "1.5.0",
-        "imb": f"of impi-rt {pins['impi-rt']}",
-        "npb": f"3.3 of simgrid {pins['simgrid']}",
-        "osu": f"of mpi4py {pins['mpi4py']}",
-    }
+def module_folders(places: Places) -> list[Path]:
+    """The folders for MODULEPATH, of the module system that the site uses."""
+    root = places.module_root(places.modules)
+    if places.modules == "lmod":
+        return sorted(root.glob("*/Core"))
+    return sorted(folder for folder in root.glob("*") if folder.is_dir())
 
 
-def _bundled(prefix: Path) -> tuple[str, str]:
-    """Versions of the UCX and libfabric inside PyPI's MPICH; empty where it is not there."""
-    folder = prefix / "mpich/lib/mpich"
-    if not folder.is_dir():
-        return "", ""
-    stored = folder / "versions.json"
-    if not stored.exists():
-        done = subprocess.run(
-            [sys.executable, "-IS", "-c", _ASK, str(folder)],
-            env={"LD_LIBRARY_PATH": str(folder)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            return "", ""
-        stored.write_text(done.stdout)
-    ucx, libfabric = json.loads(stored.read_text())
-    return ucx, libfabric
-
-
-def _filled(part: Transport, prefix: Path, versions: dict[str, str]) -> Transport:
-    words = {
-        "prefix": str(prefix),
-        "lib": str(library_folder()),
-        "bench": f"{prefix}/bench/{part.family}",
-    }
-    programs: dict[str, Any] = PROGRAMS.get(part.name) or PROGRAMS[part.family]
-    return part.model_copy(
+def transport(graph: Graph, node: Node) -> Transport:
+    """One transport: what our own table says of it, with the programs of its MPI."""
+    mpi = graph.provider(node, "mpi")
+    if mpi is None:
+        raise LabError(f"mpi-transport/{node['hash'][:7]} has no MPI")
+    path = node["parameters"]["transport"]
+    name = f"{MPI_NAMES.get(mpi['name'], mpi['name'])}-{path}"
+    known = transports(node["parameters"]).get(name)
+    if known is None:
+        raise LabError(f"Seatrial knows no transport {name} (mpi-transport/{node['hash'][:7]})")
+    programs, packages = programs_of(graph, mpi)
+    home = mpi_home(graph, mpi)
+    env = fill(known.env, {"pmi2_library": pmi2_library()})
+    if mpi["name"] == "intel-oneapi-mpi":
+        env |= intel_env(home)
+    if path == "sock":
+        env["SLURM_TASK_PROLOG"] = str(graph.prefix(node) / SOCK_PROLOG)
+    return known.model_copy(
         update={
-            "env": {name: value.format_map(words) for name, value in part.env.items()},
-            "compilers": part.compilers.format_map(words),
-            "programs": {
-                name: [word.format_map(words) for word in command]
-                for name, command in programs.items()
-            },
-            "versions": {name: versions[name] for name in _INVOLVED[part.name]},
+            "env": env,
+            "programs": programs,
+            "packages": packages,
+            "compilers": str(home / "bin"),
+            "modules": [name],
+            "versions": mpi_versions(graph, mpi),
         }
     )
+
+
+def mpi_versions(graph: Graph, mpi: Node) -> dict[str, str]:
+    """The MPI's version, and those of the libraries below it that Spack knows of."""
+    below = (graph.find(mpi, name) for name in ("ucx", "libfabric", "pmix"))
+    parts = [mpi, *(part for part in below if part)]
+    return {part["name"]: part["version"] for part in parts}
+
+
+def mpi_home(graph: Graph, mpi: Node) -> Path:
+    """Where bin and lib of an MPI are: Intel's are two folders below the prefix (recipe of
+    intel-oneapi-mpi: <prefix>/mpi/<major.minor>)."""
+    prefix = graph.prefix(mpi)
+    if mpi["name"] == "intel-oneapi-mpi":
+        return prefix / "mpi" / ".".join(mpi["version"].split(".")[:2])
+    return prefix
+
+
+def intel_env(home: Path) -> dict[str, str]:
+    """What Intel's vars.sh sets: its programs have no run path to libfabric. Raises LabError."""
+    script = home / "env" / "vars.sh"
+    command: list[str | Path] = ["/usr/bin/env", "-i", "/bin/bash", "-c", '. "$0" && env', script]
+    text = run(command, f"reading {script}")
+    found = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    return {name: found[name].rstrip(":") for name in INTEL_VARIABLES if name in found}
+
+
+def programs_of(graph: Graph, mpi: Node) -> tuple[dict[str, list[str]], dict[str, Package]]:
+    """Programs built with an MPI, and what each is from. What is not installed is left out."""
+    programs: dict[str, list[str]] = {}
+    packages: dict[str, Package] = {}
+    for node in graph.roots:
+        found = graph.provider(node, "mpi")
+        if found is None or found["hash"] != mpi["hash"] or node["name"] == "mpi-transport":
+            continue
+        if node["hash"] not in graph.places:
+            continue
+        for name, file in _files(graph, node).items():
+            programs[name] = [str(file)]
+            packages[name] = graph.package(node)
+    return dict(sorted(programs.items())), packages
+
+
+def _files(graph: Graph, node: Node) -> dict[str, Path]:
+    """Program -> file, of one package; only files that are there."""
+    prefix = graph.prefix(node)
+    found = {name: prefix / path for name, path in PROGRAMS.get(node["name"], {}).items()}
+    if node["name"] == "osu-micro-benchmarks":
+        # since 7.5 in a folder of their own
+        standard = {name: prefix / OSU / "pt2pt" / "standard" / name for name in found}
+        found |= {name: file for name, file in standard.items() if file.exists()}
+    if node["name"] == "npb":
+        for file in sorted((prefix / "bin").glob("*.x")):
+            found[f"npb_{file.name.removesuffix('.x')}"] = file
+    if node["name"] in PER_BLAS:
+        program, path = PER_BLAS[node["name"]]
+        blas = graph.provider(node, "blas")
+        if blas:
+            found[f"{program}.{blas['name']}"] = prefix / path
+    return {name: file for name, file in found.items() if file.exists()}
+
+
+def without_mpi(graph: Graph, transports: dict[str, Transport]) -> dict[str, Transport]:
+    """The pseudo transports: plain sockets, and each node by itself.
+
+    The latter's one program is an Open MPI's; a stack without one has it without programs.
+    """
+    programs: dict[str, list[str]] = {}
+    packages: dict[str, Package] = {}
+    for node in graph.roots:
+        if node["hash"] not in graph.places:
+            continue
+        for name, path in SOCKETS.get(node["name"], {}).items():
+            file = graph.prefix(node) / path
+            if file.exists() and name not in programs:
+                programs[name] = [str(file)]
+                packages[name] = graph.package(node)
+    tcp, none = WITHOUT_MPI["tcp"], WITHOUT_MPI["none"]
+    found = {"tcp": tcp.model_copy(update={"programs": programs, "packages": packages})}
+    found["none"] = none.model_copy(update={"env": {}})
+    first = next((part for part in transports.values() if part.family == "openmpi"), None)
+    if first:
+        ep = {name: words for name, words in first.programs.items() if name.startswith("npb_ep")}
+        found["none"] = none.model_copy(
+            update={
+                "programs": ep,
+                "packages": {name: first.packages[name] for name in ep},
+                "env": {**first.env, **none.env},
+                "versions": first.versions,
+            }
+        )
+    return found
+
+
+def blas_libraries(graph: Graph) -> dict[str, Blas]:
+    """BLAS name -> the library that programs of that name are linked with."""
+    found: dict[str, Blas] = {}
+    for node in graph.roots:
+        blas = graph.provider(node, "blas")
+        if node["name"] not in PER_BLAS or blas is None or blas["name"] in found:
+            continue
+        if "external" in blas or blas["hash"] in graph.places:
+            found[blas["name"]] = Blas(
+                folder=str(graph.prefix(blas) / "lib"),
+                version=blas["version"],
+                package=f"{blas['name']}@{blas['version']}",
+                hash=blas["hash"],
+            )
+    return dict(sorted(found.items()))
+
+
+def versions(graph: Graph, facts: SpackFacts) -> dict[str, str]:
+    """Name -> versions of all roots and of what they were linked with."""
+    found: dict[str, set[str]] = {}
+    for node in graph.roots:
+        parts = [node, graph.provider(node, "mpi"), graph.provider(node, "blas")]
+        parts.append(graph.find(node, "gcc"))
+        for part in parts:
+            if part is not None and part["name"] != "mpi-transport":
+                found.setdefault(part["name"], set()).add(part["version"])
+    listed = {name: ", ".join(sorted(each)) for name, each in sorted(found.items())}
+    return {"spack": facts.version, "builtin": facts.builtin_version, **listed}
+
+
+def origins(graph: Graph) -> dict[str, str]:
+    """Benchmark -> the recipe that its program is from."""
+    names = {"intel-mpi-benchmarks": "imb", "llcbench": "mpbench", "osu-micro-benchmarks": "osu"}
+    return {
+        names.get(node["name"], node["name"]): f"{node['name']} {node['version']}, recipe of "
+        f"{node.get('namespace', 'builtin')}"
+        for node in graph.roots
+        if node["name"] != "mpi-transport"
+    }

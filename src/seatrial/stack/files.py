@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from seatrial.errors import LabError
+from seatrial.base.errors import LabError
 
 
 def sha256(file: Path) -> str:

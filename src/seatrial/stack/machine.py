@@ -1,4 +1,4 @@
-"""The machine the stack is installed on: which Debian, which packages, which user.
+"""The machine the stack is installed on: which distribution, which packages, which user.
 
 Asks; changes nothing.
 """
@@ -11,8 +11,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from seatrial.errors import LabError
-from seatrial.stack.packages import RELEASES, Release
+from seatrial.base.errors import LabError
 
 OS_RELEASE = Path("/etc/os-release")
 
@@ -25,27 +24,6 @@ def os_release(file: Path = OS_RELEASE) -> dict[str, str]:
         return {}
     pairs = (line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
     return {key: value.strip().strip("\"'") for key, value in pairs}
-
-
-def release(file: Path = OS_RELEASE) -> tuple[str, Release]:
-    """This machine's Debian release, and its table.
-
-    Raises LabError elsewhere, with the list of what would have to be there.
-    """
-    found = os_release(file)
-    version = found.get("VERSION_ID", "")
-    if found.get("ID") != "debian" or version not in RELEASES:
-        name = found.get("PRETTY_NAME") or "a system without os-release"
-        needed = " ".join(RELEASES[max(RELEASES)].packages)
-        raise LabError(
-            f"this is {name}; the stack can be provisioned on Debian {' and '.join(RELEASES)}. "
-            f"By hand it would need what Debian calls: {needed}"
-        )
-    if platform.machine() != "x86_64":
-        raise LabError(
-            f"this machine is {platform.machine()}; Intel MPI and MPICH on PyPI are for x86_64"
-        )
-    return version, RELEASES[version]
 
 
 def installed() -> dict[str, str]:

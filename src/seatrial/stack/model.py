@@ -1,6 +1,6 @@
 """The stack as the rest of Seatrial sees it, and as ``stack.json`` in its prefix holds it.
 
-Holds data and look-ups; builds nothing (``seatrial.stack.provision``).
+Holds data and look-ups; builds nothing (``seatrial.stack``, ``seatrial_lab.software``).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from seatrial.errors import InputError, LabError
+from seatrial.base.errors import InputError, LabError
 
 FILE = "stack.json"
 
@@ -51,6 +51,7 @@ class Transport(Model):
         default={}, description="further variables where ranks outnumber cores"
     )
     programs: dict[str, list[str]] = Field(default={}, description="name -> command")
+    lacks: dict[str, str] = Field(default={}, description="benchmark -> why it has no program")
     compilers: str = Field(default="", description="folder of mpicc; none: the system's or none")
     features: list[str] = []
     versions: dict[str, str] = Field(default={}, description="of all that a run of it involves")

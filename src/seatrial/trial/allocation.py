@@ -20,10 +20,9 @@ from pathlib import Path
 
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 
-from seatrial.errors import SeatrialError
+from seatrial.base.errors import SeatrialError
+from seatrial.plan.model import Plan
 from seatrial.results.record import Job
-from seatrial.site.model import Site
-from seatrial.site.reframe import feature_of
 from seatrial.trial.machine import Machine
 from seatrial.trial.session import Session
 
@@ -79,7 +78,7 @@ class Allocation:
     """The job and what became of it. ``reason`` says why it could not be had, or ended early, and
     ``node_reasons`` what the nodes say that are out of service."""
 
-    site: Site
+    plan: Plan
     machine: Machine
     profile: str
     nodes: int
@@ -98,12 +97,12 @@ class Allocation:
 
     def command(self, left_s: float) -> list[str]:
         """How the job is submitted, to run for the rest of the trial."""
-        site = self.site
-        own = [*site.partitions[site.trial_partition].options, *site.slurm.options]
-        feature = feature_of(site, self.profile)
+        plan = self.plan
+        own = [*plan.partitions[plan.partition].options, *plan.options]
+        feature = plan.profiles[self.profile].feature
         command = [
             "sbatch", "--parsable", f"--job-name=seatrial-{self.profile}",
-            f"--partition={site.trial_partition}", f"--nodes={self.nodes}", "--exclusive",
+            f"--partition={plan.partition}", f"--nodes={self.nodes}", "--exclusive",
             # Where a Prolog refuses a job that cannot be requeued, slurmd 22.05 says so again every
             # 15 s, and drains the node each time. Requeued, it is held, and cancelled from here.
             *([f"--constraint={feature}"] if feature else []), "--requeue",
@@ -119,7 +118,7 @@ class Allocation:
     def submit(self, left_s: float) -> None:
         """Submit the job. Raises OSError, or SeatrialError with Slurm's words."""
         self.folder.mkdir(exist_ok=True)
-        lease_s = VIRTUAL_LEASE_S if self.site.virtual else LEASE_S
+        lease_s = VIRTUAL_LEASE_S if self.plan.virtual_time else LEASE_S
         script = self.folder / f"{self.profile}.sh"
         script.write_text(
             SCRIPT.format(
@@ -137,7 +136,7 @@ class Allocation:
             words = " ".join((answer.stderr or answer.stdout).split())
             raise SeatrialError(words.removeprefix("sbatch: error: ") or "sbatch failed")
         self.job = Job(
-            id=answer.stdout.strip().split(";")[0], partition=self.site.trial_partition, held=True
+            id=answer.stdout.strip().split(";")[0], partition=self.plan.partition, held=True
         )
 
     def renew(self) -> None:
@@ -305,7 +304,7 @@ def held(
     Where that cannot be had, the allocation's ``reason`` says why, and nothing is held.
     """
     folder = session.folder / f"{FOLDER}{session.suffix()}"
-    found = Allocation(session.site, session.machine, profile, nodes, folder, list(nodelist))
+    found = Allocation(session.plan, session.machine, profile, nodes, folder, list(nodelist))
     try:
         try:
             found.submit(session.left_s)

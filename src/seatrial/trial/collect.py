@@ -13,8 +13,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from seatrial.base.errors import SeatrialError
 from seatrial.checks.evidence import EVIDENCE_FILE
-from seatrial.errors import SeatrialError
 from seatrial.results.record import Case, Job, Run
 
 REPORT_FILE = "reframe-report.json"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import seatrial
-from seatrial.site.load import CHECKOUT
+from seatrial.base.paths import CHECKOUT
 
 
 def version_with_commit() -> str:

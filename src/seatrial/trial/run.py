@@ -16,30 +16,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ruamel.yaml import YAML
-
-from seatrial.errors import InputError, LabError, SeatrialError
-from seatrial.nic.fit import resolved
-from seatrial.nic.policy import declared
-from seatrial.nic.reach import statements
+from seatrial.base.errors import LabError, SeatrialError
+from seatrial.plan.model import PLAN_FILE, ROUND_FILE, Plan, PlannedProfile, write
 from seatrial.results.judge import conclude, judge
-from seatrial.results.record import (
-    RESULTS_FILE,
-    Case,
-    ProfileUse,
-    Results,
-    Trial,
-    write_results,
-)
+from seatrial.results.record import RESULTS_FILE, ProfileUse, Results, Trial, write_results
 from seatrial.results.requirements import Requirements, load_requirements
-from seatrial.site.load import load_site
-from seatrial.site.model import Site
-from seatrial.site.reframe import feature_of
-from seatrial.stack import Stack, load_stack
-from seatrial.trial.confirm import doubtful, places
 from seatrial.trial.host import host_facts, version_with_commit
 from seatrial.trial.machine import Machine, Progress
-from seatrial.trial.plan import Selection, not_offered, planned, select
+from seatrial.trial.rerun import doubtful, first_nodes
 from seatrial.trial.rounds import Round, allocations, run_rounds, runs_of
 from seatrial.trial.session import Session, noted_signals
 
@@ -47,46 +31,40 @@ SETTINGS = '''"""ReFrame's configuration of this trial."""
 
 from pathlib import Path
 
-from seatrial.site.reframe import settings
+from seatrial.checks.configuration import settings
 
-site_configuration = settings(Path(__file__).with_name("site.yaml"))
+site_configuration = settings(Path(__file__).with_name("plan.json"))
 '''
 RESERVE_FILE = ".reserve"
 RESERVE_B = 1 << 20  # kept free, so that a disk that fills up still takes the results
 
 
 def run_trial(
-    site_file: Path,
-    selection: Selection,
-    machine: Machine,
-    progress: Progress,
-    trials: Path,
+    plan: Plan, site_file: Path, machine: Machine, progress: Progress, trials: Path
 ) -> Results:
-    """Run the trial and write its folder below ``trials``; returns what was found.
+    """Run the trial that is planned for a site, and write its folder below ``trials``.
 
-    Raises InputError for a wrong site or selection, LabError where ReFrame cannot start or the
-    results cannot be written.
+    Raises InputError where the site's requirements are wrong, LabError where ReFrame cannot start
+    or the results cannot be written.
     """
-    site, stack, cases = prepare(site_file, selection)
     requirements = load_requirements(site_file.with_name("requirements.yaml"))
-    left_out = list(not_offered(site, stack))
     try:
-        folder = new_folder(trials, site.name)
-        config = write_config(folder, site, site_file)
+        folder = new_folder(trials, plan.site)
+        config = write_config(folder, plan, site_file)
         trial = Trial(
             trial=folder.name,
-            site=site.name,
-            description=site.description,
+            site=plan.site,
+            description=plan.description,
             started=datetime.now(UTC),
             seatrial=version_with_commit(),
             command=["seatrial", *sys.argv[1:]],
-            stack=stack.model_dump(include={"source", "id", "distribution", "versions", "origins"}),
+            stack=plan.stack,
             host=host_facts(),
-            repeats=site.trial.repeats,
-            confirm=site.trial.confirm,
-            cases=cases,
-            notes=[*left_out, *machine.notes(), *statements_on(site, cases)],
-            profiles=profile_uses(site, cases),
+            repeats=plan.repeats,
+            reruns=plan.reruns,
+            cases=plan.cases,
+            notes=[*plan.left_out, *machine.notes(), *effects(plan)],
+            profiles=profile_uses(plan),
         )
         results = Results(trial=trial, folder=folder)
         write_results(folder / RESULTS_FILE, [trial])
@@ -96,16 +74,17 @@ def run_trial(
     with noted_signals() as signals:
         machine.own(folder)
         session = Session(
-            site, folder, config, machine, progress, cases, signals,
-            deadline=time.monotonic() + site.trial.time_limit_s,
+            plan, folder, config, machine, progress, plan.cases, signals,
+            deadline=time.monotonic() + plan.time_limit_s,
         )  # fmt: skip
-        progress.started(folder, len(cases) * site.trial.repeats)
+        progress.started(folder, len(plan.cases) * plan.repeats)
         try:
             rounds = attempt(session, results)
             finish(results, requirements, folder)
             if not rounds[0].outcome.broken:
-                confirm(session, results, requirements)
+                rerun(session, results, requirements)
         finally:
+            config.with_name(ROUND_FILE).unlink(missing_ok=True)
             machine.disown(folder)
     if rounds[0].outcome.broken:
         raise LabError("ReFrame did not run:\n" + "\n".join(rounds[0].outcome.tail[-15:]))
@@ -128,12 +107,12 @@ def attempt(session: Session, results: Results) -> list[Round]:
     return rounds
 
 
-def confirm(session: Session, results: Results, requirements: Requirements) -> None:
+def rerun(session: Session, results: Results, requirements: Requirements) -> None:
     """Run cases once more while not all their figures pass, as often as the site says.
 
     The results are judged and written after each time, whatever becomes of what follows.
     """
-    most = session.site.trial.confirm
+    most = session.plan.reruns
     jobs = session.jobs
     for number in range(1, most + 1):
         again = doubtful(results.trial, results.judgements, requirements)
@@ -152,8 +131,8 @@ def confirm(session: Session, results: Results, requirements: Requirements) -> N
                 f"{number} of at most {most}"
             )
             further = replace(
-                session, cases=again, confirming=number, jobs_before=jobs, jobs_done=jobs,
-                places=places(results.runs),
+                session, cases=again, rerun=number, jobs_before=jobs, jobs_done=jobs,
+                nodelists=first_nodes(results.runs),
             )  # fmt: skip
             jobs = further.jobs
             rounds = attempt(further, results)
@@ -174,50 +153,30 @@ def confirm(session: Session, results: Results, requirements: Requirements) -> N
             return
 
 
-def profile_uses(site: Site, cases: list[Case]) -> list[ProfileUse]:
+def profile_uses(plan: Plan) -> list[ProfileUse]:
     """What each NIC profile of the cases sets, in the order of the site file."""
-    tried = {case.profile for case in cases}
-    sentences = statements(site)
-    found = []
-    for name in site.nic_profiles:
-        if name not in tried:
-            continue
-        wanted = declared(site, name)
-        found.append(
-            ProfileUse(
-                name=name,
-                description=resolved(site, name).description,
-                feature=feature_of(site, name) or "",
-                statements=[text for text in sentences if of_profile(text, name)],
-                settings={node: flat for node, flat in wanted["nodes"].items() if flat},
-                node_settings=wanted["node"],
-            )
+    return [
+        ProfileUse(
+            name=name,
+            description=profile.description,
+            feature=profile.feature,
+            statements=profile.effects,
+            settings={node: flat for node, flat in profile.declared["nodes"].items() if flat},
+            node_settings=profile.declared["node"],
         )
-    return found
+        for name, profile in tried(plan).items()
+    ]
 
 
-def statements_on(site: Site, cases: list[Case]) -> list[str]:
+def effects(plan: Plan) -> list[str]:
     """Where the profiles that are tried have no effect: never left out in silence."""
-    tried = {case.profile for case in cases}
-    return [text for text in statements(site) if any(of_profile(text, name) for name in tried)]
+    return [text for profile in tried(plan).values() for text in profile.effects]
 
 
-def of_profile(statement: str, name: str) -> bool:
-    return statement.startswith((f"profile {name}:", f"profile {name},"))
-
-
-def prepare(site_file: Path, selection: Selection) -> tuple[Site, Stack, list[Case]]:
-    """The site as it is to be tried, the stack, and the cases.
-
-    Raises InputError where there is none, LabError where there is no stack.
-    """
-    site = select(load_site(site_file), selection)
-    stack = load_stack(site)
-    cases = planned(site, stack)
-    if not cases:
-        nothing = "nothing to run: the selection, the site and the stack share no case"
-        raise InputError("; ".join([nothing, *not_offered(site, stack)]))
-    return site, stack, cases
+def tried(plan: Plan) -> dict[str, PlannedProfile]:
+    """The NIC profiles that the plan has cases of."""
+    names = {case.profile for case in plan.cases}
+    return {name: profile for name, profile in plan.profiles.items() if name in names}
 
 
 def finish(results: Results, requirements: Requirements, folder: Path) -> None:
@@ -251,32 +210,18 @@ def new_folder(trials: Path, site: str) -> Path:
     raise LabError(f"{trials}: cannot make a folder for this trial")
 
 
-def write_config(folder: Path, site: Site, site_file: Path) -> Path:
-    """The site as it is tried, beside its requirements, in the trial's folder: provenance, and
-    what the checks read."""
-    config = folder / "config" / site.name
+def write_config(folder: Path, plan: Plan, site_file: Path) -> Path:
+    """Write what the trial runs by into its folder, and returns ReFrame's settings.
+
+    ``plan.json`` is what is run. The site's own files beside it are provenance.
+    """
+    config = folder / "config" / plan.site
     config.mkdir(parents=True)
-    yaml = YAML()
-    with (config / "site.yaml").open("w") as stream:
-        yaml.dump(plain(site), stream)
-    shutil.copy(site_file.with_name("requirements.yaml"), config / "requirements.yaml")
+    for name in (site_file.name, "requirements.yaml"):
+        shutil.copy(site_file.with_name(name), config / name)
+    write(plan, config / PLAN_FILE)
     (config / "settings.py").write_text(SETTINGS)
     return config / "settings.py"
-
-
-def plain(site: Site) -> dict:
-    """A site as its file would have it, with the defaults filled in.
-
-    Not those of the stack, of which some are only right for Spack's, nor those of NIC profiles:
-    what is not given there is the base's, and a null takes it away.
-    """
-    data = site.model_dump(mode="json", by_alias=True, exclude_none=True)
-    data["stack"] = site.stack.model_dump(mode="json", exclude_unset=True)
-    for name, profile in site.nic_profiles.items():
-        data["nic_profiles"][name] = profile.model_dump(
-            mode="json", by_alias=True, exclude_unset=True
-        )
-    return data
 
 
 def cancel_leftovers(folder: Path, machine: Machine) -> None:

@@ -1,4 +1,4 @@
-"""What the ReFrame runs of one trial share: the site, the trial's folder, and when to stop."""
+"""What the ReFrame runs of one trial share: the plan, the trial's folder, and when to stop."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from seatrial.plan.model import Plan
 from seatrial.results.record import Case
-from seatrial.site.model import Site
 from seatrial.trial.machine import Machine, Progress
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -22,11 +22,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Session:
     """One trial while it runs. ``deadline`` is in seconds of ``time.monotonic``.
 
-    ``confirming`` is 0 for the trial proper, and 1, 2 ... for the further runs by which figures
+    ``rerun`` is 0 for the trial proper, and 1, 2 ... for the further runs by which figures
     that broke a bound are confirmed.
     """
 
-    site: Site
+    plan: Plan
     folder: Path
     config: Path  # ReFrame's configuration
     machine: Machine
@@ -36,16 +36,16 @@ class Session:
     deadline: float = 0.0
     jobs_before: int = 0  # of the sessions before this one
     jobs_done: int = 0  # of earlier ReFrame runs
-    confirming: int = 0
-    places: dict[Case, list[str]] = field(default_factory=dict)  # nodes that a case must run on
+    rerun: int = 0
+    nodelists: dict[Case, list[str]] = field(default_factory=dict)  # nodes that a case must run on
 
     @property
     def repeats(self) -> range:
         """The numbers of the repeats: those of further runs go on from the trial's own."""
-        planned = self.site.trial.repeats
-        if not self.confirming:
+        planned = self.plan.repeats
+        if not self.rerun:
             return range(planned)
-        return range(planned + self.confirming - 1, planned + self.confirming)
+        return range(planned + self.rerun - 1, planned + self.rerun)
 
     @property
     def jobs(self) -> int:
@@ -59,7 +59,7 @@ class Session:
         return sorted(found, key=lambda name: (name != "default", self._place(name)))
 
     def _place(self, profile: str) -> int:
-        names = list(self.site.nic_profiles)
+        names = list(self.plan.profiles)
         return names.index(profile) if profile in names else len(names)
 
     def of_profile(self, profile: str) -> list[Case]:
@@ -71,7 +71,7 @@ class Session:
 
     def suffix(self, profile: str = "default") -> str:
         """What the files of a profile's cases, in the trial's folder, have in their names."""
-        again = f"-confirm{self.confirming}" if self.confirming else ""
+        again = f"-rerun{self.rerun}" if self.rerun else ""
         return again if profile == "default" else f"{again}-{profile}"
 
     @property
@@ -83,7 +83,7 @@ class Session:
         if self.signals:
             return f"the trial was interrupted by {self.signals[0]}"
         if self.left_s < 0:
-            return f"the trial ran into its limit of {self.site.trial.time_limit_s} s"
+            return f"the trial ran into its limit of {self.plan.time_limit_s} s"
         return ""
 
 

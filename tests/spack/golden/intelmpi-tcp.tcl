@@ -38,7 +38,7 @@ prepend-path --delim {:} LD_LIBRARY_PATH {EXTERNALS/intelmpi/mpi/VERSION/libfabr
 prepend-path --delim {:} PATH {EXTERNALS/intelmpi/mpi/VERSION/bin}
 setenv SLURM_MPI_TYPE {pmi2}
 setenv I_MPI_PMI {pmi2}
-setenv I_MPI_FABRICS {ofi}
-setenv I_MPI_OFI_PROVIDER {tcp}
-setenv FI_TCP_IFACE {eth1}
 setenv I_MPI_PMI_LIBRARY {/usr/lib/x86_64-linux-gnu/libpmi2.so.0}
+setenv I_MPI_OFI_PROVIDER {tcp}
+setenv I_MPI_FABRICS {ofi}
+setenv FI_TCP_IFACE {eth1}

@@ -34,7 +34,7 @@ conflict intelmpi-sock
 
 prepend-path --delim {:} PATH {EXTERNALS/mpich-pypi/bin}
 setenv SLURM_MPI_TYPE {pmi2}
-setenv MPIR_CVAR_NOLOCAL {1}
 setenv MPIR_CVAR_CH4_NETMOD {ofi}
 setenv FI_PROVIDER {tcp}
+setenv MPIR_CVAR_NOLOCAL {1}
 setenv FI_TCP_IFACE {eth1}

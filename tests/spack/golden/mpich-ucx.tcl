@@ -34,7 +34,7 @@ conflict intelmpi-sock
 
 prepend-path --delim {:} PATH {EXTERNALS/mpich/bin}
 setenv SLURM_MPI_TYPE {pmi2}
-setenv MPIR_CVAR_NOLOCAL {1}
 setenv MPIR_CVAR_CH4_NETMOD {ucx}
 setenv UCX_TLS {tcp,self}
+setenv MPIR_CVAR_NOLOCAL {1}
 setenv UCX_NET_DEVICES {eth1}

@@ -34,10 +34,10 @@ conflict intelmpi-sock
 
 prepend-path --delim {:} PATH {EXTERNALS/openmpi/bin}
 setenv SLURM_MPI_TYPE {pmix}
-setenv OMPI_MCA_mpi_yield_when_idle {1}
-setenv OMPI_MCA_io {^romio321}
 setenv OMPI_MCA_pml {cm}
 setenv OMPI_MCA_mtl {ofi}
-setenv OMPI_MCA_btl {self}
 setenv OMPI_MCA_mtl_ofi_provider_include {tcp;ofi_rxm}
+setenv OMPI_MCA_io {^romio321}
+setenv OMPI_MCA_btl {self}
+setenv OMPI_MCA_mpi_yield_when_idle {1}
 setenv FI_TCP_IFACE {eth1}

@@ -34,8 +34,8 @@ conflict intelmpi-sock
 
 prepend-path --delim {:} PATH {EXTERNALS/openmpi/bin}
 setenv SLURM_MPI_TYPE {pmix}
-setenv OMPI_MCA_mpi_yield_when_idle {1}
-setenv OMPI_MCA_io {^romio321}
 setenv OMPI_MCA_pml {ob1}
+setenv OMPI_MCA_io {^romio321}
 setenv OMPI_MCA_btl {tcp,self}
+setenv OMPI_MCA_mpi_yield_when_idle {1}
 setenv OMPI_MCA_btl_tcp_if_include {eth1}

@@ -34,12 +34,12 @@ conflict intelmpi-sock
 
 prepend-path --delim {:} PATH {EXTERNALS/openmpi/bin}
 setenv SLURM_MPI_TYPE {pmix}
-setenv OMPI_MCA_mpi_yield_when_idle {1}
-setenv OMPI_MCA_io {^romio321}
 setenv OMPI_MCA_pml {ucx}
-setenv OMPI_MCA_btl {self}
 setenv OMPI_MCA_osc {^ucx}
 setenv OMPI_MCA_opal_common_ucx_tls {any}
 setenv OMPI_MCA_opal_common_ucx_devices {any}
 setenv UCX_TLS {tcp,self}
+setenv OMPI_MCA_io {^romio321}
+setenv OMPI_MCA_btl {self}
+setenv OMPI_MCA_mpi_yield_when_idle {1}
 setenv UCX_NET_DEVICES {eth1}

@@ -18,6 +18,7 @@ import fcntl
 import importlib
 import json
 import os
+import resource
 import signal
 import socket
 import struct
@@ -95,6 +96,32 @@ def cpu_times():
     return []
 
 
+def used_s():
+    """Processor time in seconds that the step's processes on this node have used so far, those
+    that have ended included: this one and its children, and what else the node's slurmstepd runs.
+    None where its other ranks cannot be seen.
+    """
+    parent = os.getppid()
+    if not read("/proc/%d/stat" % parent) or not os.path.exists("/proc/thread-self/children"):
+        return None
+    own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    seconds = sum(usage.ru_utime + usage.ru_stime for usage in own)
+    return seconds + ticks_below(parent, os.getpid()) / os.sysconf("SC_CLK_TCK")
+
+
+def ticks_below(pid, left_out):
+    """USER_HZ ticks of a process and its descendants, but for the one that is left out.
+
+    Children come first: one that ends meanwhile is then in the time of its parent.
+    """
+    total, lists = 0, "/proc/%d/task" % pid
+    for thread in os.listdir(lists) if os.path.isdir(lists) else ():
+        for child in read("%s/%s/children" % (lists, thread)).split():
+            if int(child) != left_out:
+                total += ticks_below(int(child), left_out)
+    return total + sum(map(int, read("/proc/%d/stat" % pid).rpartition(")")[2].split()[11:15]))
+
+
 def softirqs():
     """How often each kind of softirq ran so far, over all CPUs; empty where it is not told."""
     found = {}
@@ -131,6 +158,8 @@ def snapshot(networks):
         "interfaces": state,
         "interrupts": {name: interrupts(name, table) for name in state},
         "cpu_ticks": cpu_times(),
+        "cpus": os.cpu_count(),
+        "used_s": used_s(),
         "ticks_per_s": os.sysconf("SC_CLK_TCK"),
         "softirqs": softirqs(),
     }

@@ -10,6 +10,7 @@ import sys
 from typing import Any, Dict, List, Optional
 
 from . import changes, constraint, programs, show, values
+from .actions import text_of
 from .errors import BadInput, NicError, Refused, Unrestored
 from .evidence import collect
 from .guard import Guard
@@ -334,12 +335,12 @@ def restore(policy: Policy, arguments: Arguments) -> int:
 
 def _dry_restore(session: Session, journal: Dict[str, Any]) -> int:
     for action in session.work.unstructure(journal):
-        print(changes.text_of(action))
+        print(text_of(action))
     for interface, part in sorted(journal["interfaces"].items()):
         for action in changes.to_restore(interface, part["before"], session.nic.read(interface)):
-            print(changes.text_of(action))
+            print(text_of(action))
     for action in changes.of_node(journal["node"]["before"], session.nic.read_node()):
-        print(changes.text_of(action))
+        print(text_of(action))
     return 0
 
 

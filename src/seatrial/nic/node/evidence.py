@@ -5,13 +5,14 @@ from typing import Any, Dict, List
 from . import owner, values
 from .errors import NicError
 from .nic import Nic, of_this_node
+from .settings import group_of
 from .store import Damaged, Store
 
 
 def collect(
     declared: Dict[str, Any], hostname: str, job: Any = None, nic: Any = None
 ) -> Dict[str, Any]:
-    """Compare a node with what was declared (``seatrial.nic.policy.declared``).
+    """Compare a node with what was declared (``seatrial.site.nic_policy.declared``).
 
     ``job`` is the id of the job that must own the profile; None: whichever does. Raises nothing:
     what goes wrong is the ``reason``, and ``ok`` is False then.
@@ -53,7 +54,7 @@ def _different(
     target = values.spread(plain, state, nic.cpus())
     found = []
     for one in values.differences(target, state):
-        if one.found is None and values.group_of(one.setting) in optional:
+        if one.found is None and group_of(one.setting) in optional:
             continue
         found.append({"setting": one.setting, "wanted": one.wanted, "found": one.found})
     driver = wanted.get("driver")

@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterable, List, Optional, Set
 from . import owner, programs
 from .errors import Refused
 from .policy import Policy
-from .values import group_of
+from .settings import of
 
 #: of slurmctld, where the policy does not name others
 SLURM_PORTS = (6817,)
@@ -22,9 +22,6 @@ INCLUDE = re.compile(r"^include *= *(.+)$", re.MULTILINE)
 ACTIVE = ("/etc/tuned/active_profile", "/etc/tuned/post_loaded_profile")
 #: how /proc/net/tcp6 begins an IPv4 address
 MAPPED = "0" * 16 + "FFFF0000"
-#: groups that tuned's net plugin and NetworkManager's ethtool settings reach
-ETHTOOL_GROUPS = {"coalesce", "ring", "channels", "feature", "private", "mtu", "txqueuelen", "bond",
-                  "driver", "vfs"}  # fmt: skip
 
 
 class Guard:
@@ -54,15 +51,18 @@ class Guard:
             interfaces.update(one.get("bond", {}).get("members", []))
         for interface in sorted(interfaces):
             self.check_interface(policy, interface)
-        groups = {group_of(key) for one in settings.values() for key in one}
+        rivals = {name for one in settings.values() for key in one for name in of(key).rivals}
         for one in settings.values():
             if "driver" in one:
                 self._check_driver(policy, one["driver"])
-        self._check_irqbalance(groups)
-        if groups & ETHTOOL_GROUPS:
-            self._check_tuned()
+        checks = {
+            "irqbalance": self._check_irqbalance,
+            "tuned": self._check_tuned,
+            "NetworkManager": self._check_networkmanager,
+        }
+        for rival in sorted(rivals & set(self.processes)):
             for interface in sorted(interfaces):
-                self._check_networkmanager(interface)
+                checks[rival](interface)
 
     def check_interface(self, policy: Policy, interface: str) -> None:
         """Raise Refused if an interface must not be touched."""
@@ -192,14 +192,11 @@ class Guard:
 
     # -- others who set the same
 
-    def _check_irqbalance(self, groups: Set[str]) -> None:
-        if "irq_affinity" in groups and "irqbalance" in self.processes:
-            raise Refused("irqbalance runs and would move the interrupts again: stop it on the "
-                          "nodes under test, or ban their lines (IRQBALANCE_ARGS)")  # fmt: skip
+    def _check_irqbalance(self, _: str) -> None:
+        raise Refused("irqbalance runs and would move the interrupts again: stop it on the "
+                      "nodes under test, or ban their lines (IRQBALANCE_ARGS)")  # fmt: skip
 
-    def _check_tuned(self) -> None:
-        if "tuned" not in self.processes:
-            return
+    def _check_tuned(self, _: str) -> None:
         active = [name for file in ACTIVE for name in self._text(file).split()]
         for name in self._with_included(active):
             raise Refused("tuned runs, and its profile %s sets network interfaces: choose one "
@@ -225,8 +222,6 @@ class Guard:
                     break
 
     def _check_networkmanager(self, interface: str) -> None:
-        if "NetworkManager" not in self.processes:
-            return
         index = self._text("/sys/class/net/%s/ifindex" % interface)
         text = self._text("/run/NetworkManager/devices/" + index) if index else ""
         if re.search(r"^managed=(true|1)$", text, re.MULTILINE) or "connection-uuid=" in text:

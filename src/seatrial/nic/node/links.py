@@ -1,7 +1,7 @@
 """What makes more of an interface than its settings: driver reloads, bonds, and the addresses and
 routes that both of them take away.
 
-Only says what is to be done (see ``changes``). An interface's *link* is its addresses, routes, MAC
+Only says what is to be done (see ``actions``). An interface's *link* is its addresses, routes, MAC
 address and whether it is up, as ``record`` finds them. Left to the kernel and to who made them:
 link-local addresses, what IPv6 routers announce, neighbours, and sysctls of the interface.
 """
@@ -12,7 +12,7 @@ import re
 from typing import Any, Dict, List, Optional
 
 from . import programs, readers
-from .changes import Action, command, wait, wait_for_link
+from .actions import Action, command, wait, wait_for_link
 from .errors import Refused
 from .policy import INTERFACE
 

@@ -5,9 +5,10 @@ import time
 from typing import Any, Container, Dict, List, Tuple
 
 from . import links, programs, readers
-from .changes import Action, command, text_of
-from .errors import SettingRefused
-from .values import cpu_set
+from .actions import Action, command, text_of
+from .cpus import cpu_set
+from .errors import Refused, SettingRefused
+from .settings import SETTINGS
 
 POLL_S = 0.05
 #: how long udev and its like have to give an interface its name, before it is done here
@@ -20,11 +21,23 @@ class Nic:
     ignored: Tuple[str, ...] = ()
 
     def read(self, interface: str) -> Dict[str, Any]:
-        state = readers.read_state(interface)
+        """All settings of an interface. Raises Refused where there is no such interface."""
+        if not self.exists(interface):
+            raise Refused("there is no interface %s" % interface)
+        state: Dict[str, Any] = {}
+        for setting in SETTINGS:
+            if setting.read and not setting.of_node:
+                state.update(setting.read(interface, setting.state_key))
+        readers.as_given(state)
         return {key: value for key, value in state.items() if not key.startswith(self.ignored)}
 
     def read_node(self) -> Dict[str, Any]:
-        return readers.read_node()
+        """Settings that hold for the node as a whole."""
+        state: Dict[str, Any] = {}
+        for setting in SETTINGS:
+            if setting.read and setting.of_node:
+                state.update(setting.read("", setting.key))
+        return state
 
     def identity(self, interface: str) -> Dict[str, Any]:
         return readers.identity(interface)

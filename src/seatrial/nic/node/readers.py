@@ -8,12 +8,14 @@ over them: a newer ethtool that prints more must not break what is known.
 import json
 import os
 import re
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from . import programs
 from .errors import Refused
 
 State = Dict[str, Any]
+#: from an interface and a setting's key to its part of the interface's state
+Reader = Callable[[str, str], State]
 
 SYSFS = "/sys/class/net"
 PROC = "/proc"
@@ -67,6 +69,17 @@ def coalescing(text: str) -> State:
     return found
 
 
+def pause(text: str) -> State:
+    """``ethtool -a``: ``pause.<name>``; not what the two ends of the cable have agreed on."""
+    found: State = {}
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        key = {"Autonegotiate": "autoneg", "RX": "rx", "TX": "tx"}.get(name)
+        if key and value.strip() in ("on", "off"):
+            found["pause." + key] = value.strip()
+    return found
+
+
 def current_part(text: str, group: str) -> State:
     """The second half of ``ethtool -g`` and ``-l``: what is set now, not what is possible."""
     found: State = {}
@@ -81,6 +94,16 @@ def current_part(text: str, group: str) -> State:
             key = "%s.%s" % (group, name)
             found[PRINTED_AS.get(key, key)] = value_of(pair.group(2))
     return found
+
+
+def rings(text: str) -> State:
+    """``ethtool -g``: ``ring.<name>``."""
+    return current_part(text, "ring")
+
+
+def channels(text: str) -> State:
+    """``ethtool -l``: ``channels.<name>``."""
+    return current_part(text, "channels")
 
 
 def features(text: str) -> State:
@@ -153,16 +176,48 @@ def _natural(name: str) -> list:
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
-def queues(interface: str) -> State:
-    """Packet steering of each queue: ``rps.rx-0``, ``rps_flows.rx-0``, ``xps.tx-0``."""
-    found: State = {}
-    folder = "%s/%s/queues" % (SYSFS, interface)
-    for queue in names(folder):
-        for key, file in (("rps", "rps_cpus"), ("rps_flows", "rps_flow_cnt"), ("xps", "xps_cpus")):
-            if queue.startswith("rx") == key.startswith("rps"):
-                there, text = programs.read_text("%s/%s/%s" % (folder, queue, file))
-                found["%s.%s" % (key, queue)] = text if there else None
-    return found
+def file(path: str) -> Reader:
+    """A number in a file of the interface's sysfs folder."""
+
+    def read(interface: str, key: str) -> State:
+        return {key: number("%s/%s/%s" % (SYSFS, interface, path))}
+
+    return read
+
+
+def queue_file(name: str) -> Reader:
+    """A file of each queue: ``rps.rx-0``, ``rps.rx-1`` ... for the key ``rps.rx-``."""
+
+    def read(interface: str, key: str) -> State:
+        found: State = {}
+        head, _, side = key.partition(".")
+        folder = "%s/%s/queues" % (SYSFS, interface)
+        for queue in names(folder):
+            if queue.startswith(side):
+                there, text = programs.read_text("%s/%s/%s" % (folder, queue, name))
+                found["%s.%s" % (head, queue)] = text if there else None
+        return found
+
+    return read
+
+
+def ethtool(option: str, parse: Callable[[str], State]) -> Reader:
+    """What ``ethtool`` prints with an option."""
+
+    def read(interface: str, key: str) -> State:
+        return parse(_said("ethtool", option, interface))
+
+    return read
+
+
+def queueing_discipline(interface: str, key: str) -> State:
+    """The root queueing discipline, and the rate limit that it may be."""
+    return root_qdisc(_said("tc", "-json", "qdisc", "show", "dev", interface))
+
+
+def sysctl(_: str, key: str) -> State:
+    """A setting of the node as a whole: ``sysctl.net.core.busy_poll``."""
+    return {key: number(sysctl_file(key))}
 
 
 def irq_numbers(interface: str) -> list:
@@ -180,7 +235,7 @@ def _named_after(word: str, interface: str) -> bool:
     return word == interface or word.startswith((interface + "-", interface + ":"))
 
 
-def interrupts(interface: str) -> State:
+def interrupts(interface: str, key: str) -> State:
     """Which CPUs take each interrupt line: ``irq.<n>`` is the n-th line, as a CPU list.
 
     Not the kernel's number of the line: that is another one after a driver was loaded anew.
@@ -188,7 +243,7 @@ def interrupts(interface: str) -> State:
     found: State = {}
     for index, irq in enumerate(irq_numbers(interface)):
         there, text = programs.read_text(irq_file(irq))
-        found["irq.%d" % index] = text if there else None
+        found["%s%d" % (key, index)] = text if there else None
     return found
 
 
@@ -196,20 +251,20 @@ def irq_file(irq: str) -> str:
     return "%s/irq/%s/smp_affinity_list" % (PROC, irq)
 
 
-def driver(interface: str) -> State:
+def driver(interface: str, key: str) -> State:
     """Kernel module of the device, and those of its parameters that the kernel shows."""
     link = "%s/%s/device/driver/module" % (SYSFS, interface)
     try:
         module = os.path.basename(os.path.realpath(link)) if os.path.exists(link) else None
     except OSError:
         module = None
-    found: State = {"driver.module": module}
+    found: State = {key + "module": module}
     if module:
         folder = "%s/%s/parameters" % (MODULES, module)
         for name in names(folder):
             there, text = programs.read_text("%s/%s" % (folder, name))
             if there:
-                found["driver.parameter." + name] = text
+                found[key + "parameter." + name] = text
     return found
 
 
@@ -224,31 +279,10 @@ def _said(*argv: str) -> str:
     return answer.out
 
 
-def read_state(interface: str) -> State:
-    """All settings of an interface. Raises Refused where there is no such interface."""
-    folder = "%s/%s" % (SYSFS, interface)
-    if not os.path.isdir(folder):
-        raise Refused("there is no interface %s" % interface)
-    state: State = {
-        "mtu": number(folder + "/mtu"),
-        "txqueuelen": number(folder + "/tx_queue_len"),
-        "vfs": number(folder + "/device/sriov_numvfs"),
-    }
-    for name in ("napi_defer_hard_irqs", "gro_flush_timeout", "threaded"):
-        state["sysfs." + name] = number("%s/%s" % (folder, name))
-    state.update(coalescing(_said("ethtool", "-c", interface)))
-    state.update(current_part(_said("ethtool", "-g", interface), "ring"))
-    state.update(current_part(_said("ethtool", "-l", interface), "channels"))
-    state.update(features(_said("ethtool", "-k", interface)))
-    state.update(private_flags(_said("ethtool", "--show-priv-flags", interface)))
-    state.update(root_qdisc(_said("tc", "-json", "qdisc", "show", "dev", interface)))
-    state.update(queues(interface))
-    state.update(interrupts(interface))
-    state.update(driver(interface))
-    as_given(state)
-    master = os.path.join(folder, "master")
-    state["master"] = os.path.basename(os.path.realpath(master)) if os.path.exists(master) else None
-    return state
+def master(interface: str, key: str) -> State:
+    """The bond or bridge that the interface is a member of."""
+    link = "%s/%s/master" % (SYSFS, interface)
+    return {key: os.path.basename(os.path.realpath(link)) if os.path.exists(link) else None}
 
 
 def as_given(state: State) -> None:
@@ -258,16 +292,8 @@ def as_given(state: State) -> None:
             state[key] = values.get(state.get(key), state.get(key))
 
 
-NODE_SETTINGS = ("sysctl.net.core.busy_poll", "sysctl.net.core.busy_read")
-
-
 def sysctl_file(key: str) -> str:
     return PROC + "/sys/" + key[len("sysctl.") :].replace(".", "/")
-
-
-def read_node() -> State:
-    """Settings that hold for the node as a whole."""
-    return {key: number(sysctl_file(key)) for key in NODE_SETTINGS}
 
 
 def permanent_address(interface: str) -> str:

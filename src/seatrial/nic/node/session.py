@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 from . import changes, values
 from .errors import Late, NicError, Refused, SettingRefused, Unrestored
 from .owner import GRACE_S
+from .settings import SWITCHES
 from .store import Busy, Damaged, Store, Tombstone
 from .work import Journal, Work, sentences
 
@@ -269,9 +270,9 @@ class Session:
         said: List[str] = []
         trouble = self._replaced(baseline)
         for interface, before in sorted(baseline["interfaces"].items()):
-            # What adaptive moderation hid was in the journal only: what it showed comes nearest.
-            on = [key for key in before if "adaptive" in key and before[key] == "on"]
-            seen = values.static_values(before, on)
+            # What a switch hid was in the journal only: what showed while it was on comes nearest.
+            on = [key for key in SWITCHES if before.get(key) == "on"]
+            seen = values.hidden_values(before, on)
             trouble += self.work.put_back_one(interface, before, said, seen)
         self.work.try_all(changes.of_node(baseline["node"], self.nic.read_node()), said)
         trouble += self._node_left(baseline)

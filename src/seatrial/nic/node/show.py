@@ -2,15 +2,14 @@
 
 from typing import Any, Dict, List
 
+from .settings import SETTINGS, of
 from .values import Difference, shown
 
-_ORDER = "driver mtu txqueuelen vfs master channels ring coalesce feature private rps rps_flows"
-ORDER = (*_ORDER.split(), "xps", "irq", "sysfs", "sysctl", "qdisc", "egress_bit_s")
+_PLACES = {setting.key: place for place, setting in enumerate(SETTINGS)}
 
 
 def _key(setting: str) -> tuple:
-    head = setting.split(".")[0]
-    return (ORDER.index(head) if head in ORDER else len(ORDER), setting)
+    return (_PLACES.get(of(setting).key, len(_PLACES)), setting)
 
 
 def columns(rows: List[List[str]]) -> str:

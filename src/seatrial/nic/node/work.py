@@ -6,13 +6,12 @@ A *journal* is the dictionary that says what was found before and what is wanted
 
 from typing import Any, Callable, Dict, List, Optional, Set
 
-from . import changes, links, values
+from . import changes, links, settings, values
+from .actions import Action
 from .errors import NicError, Refused, SettingRefused
 
 # A driver may clamp one setting because of another: a second look puts that right.
 ROUNDS = 4
-#: groups that a driver's parameters do not reach: what a reload took away of them is given back
-BESIDE_DRIVER = frozenset(("mtu", "txqueuelen", "rps_cpus", "xps_cpus", "rps_flow_cnt", "sysfs"))
 
 Journal = Dict[str, Any]
 
@@ -38,25 +37,25 @@ class Work:
         skipped: Dict[str, List[str]] = {}
         for interface in sorted(losing.union(wanted)):
             before = self.nic.read(interface)
-            settings = dict(wanted.get(interface, {}))
-            missing = self._missing(interface, settings, before)
-            dropped = [key for key in missing if values.group_of(key) in optional]
+            own = dict(wanted.get(interface, {}))
+            missing = self._missing(interface, own, before)
+            dropped = [key for key in missing if settings.group_of(key) in optional]
             if len(dropped) < len(missing):
                 lacking = [key for key in missing if key not in dropped]
                 raise Refused("%s has no setting %s" % (interface, ", ".join(lacking)))
             for key in dropped:
-                settings.pop(key)
-            if "egress_bit_s" in settings and not str(before.get("qdisc")).startswith("default "):
-                raise Refused(
-                    "%s has a queueing discipline of its own (%s), which could not be put back "
-                    "exactly" % (interface, before.get("qdisc"))
-                )
+                own.pop(key)
+            for key in own:
+                refuse = settings.of(key).refuse
+                reason = refuse(before) if refuse else ""
+                if reason:
+                    raise Refused("%s has %s" % (interface, reason))
             if dropped:
                 skipped[interface] = dropped
             interfaces[interface] = {
                 "identity": self.nic.identity(interface),
                 "before": before,
-                "wanted": settings,
+                "wanted": own,
             }
             if interface in losing:
                 self._refuse_stacked(interface)
@@ -75,10 +74,10 @@ class Work:
     def _losing_link(self, wanted: Dict[str, Dict[str, Any]]) -> Set[str]:
         """Interfaces that lose their addresses for a while: bond members, all those of a driver."""
         found: Set[str] = set()
-        for settings in wanted.values():
-            found.update(settings.get("bond", {}).get("members", []))
-            if "driver" in settings:
-                found.update(self.nic.interfaces_of(settings["driver"]["module"]))
+        for own in wanted.values():
+            found.update(own.get("bond", {}).get("members", []))
+            if "driver" in own:
+                found.update(self.nic.interfaces_of(own["driver"]["module"]))
         return found
 
     def _refuse_stacked(self, interface: str) -> None:
@@ -87,18 +86,16 @@ class Work:
             raise Refused("%s carries %s, which a bond or a new load of its driver would take away"
                           % (interface, ", ".join(above)))  # fmt: skip
 
-    def _missing(
-        self, interface: str, settings: Dict[str, Any], before: Dict[str, Any]
-    ) -> List[str]:
-        coming = values.with_queues(before, settings)
-        target = values.spread(settings, coming, self.nic.cpus())
+    def _missing(self, interface: str, wanted: Dict[str, Any], before: Dict[str, Any]) -> List[str]:
+        coming = values.with_queues(before, wanted)
+        target = values.spread(wanted, coming, self.nic.cpus())
         missing = values.unsupported(target, coming)
         fixed = self.nic.fixed(interface) if any(k.startswith("feature.") for k in target) else {}
         for key in sorted(target):
             if key in fixed and not values.same(key, target[key], fixed[key], False):
                 missing.append(key)
         # What stands for all queues is missing where one of them lacks it.
-        return [key for key in settings if key in missing or _covers(key, missing)]
+        return [key for key in wanted if key in missing or _covers(key, missing)]
 
     def carry_out(self, journal: Journal, save: Callable[[], None]) -> None:
         """Put the settings on. ``save`` keeps the journal, in which more is noted meanwhile.
@@ -142,28 +139,31 @@ class Work:
         self, interface: str, before: Dict[str, Any], wanted: Dict[str, Any]
     ) -> Dict[str, Any]:
         """What a profile leaves alone stays as the node had it, also after a new load."""
-        groups = BESIDE_DRIVER - {values.group_of(key) for key in wanted if key[:5] != "sysfs"}
+        given = {settings.of(key).name for key in wanted}
         there = self.nic.read(interface)
-        return {
-            key: value
-            for key, value in before.items()
-            if values.group_of(key) in groups and value is not None and there.get(key) is not None
-        }
+        found = {}
+        for key, value in before.items():
+            setting = settings.of(key)
+            kept = setting.kept_over_reload and setting.name not in given
+            if kept and value is not None and there.get(key) is not None:
+                found[key] = value
+        return found
 
     def _see_hidden(
         self, interface: str, wanted: Dict[str, Any], part: Dict[str, Any], save: Callable[[], None]
     ) -> None:
-        """Note the static values behind adaptive moderation: they are lost once others are set."""
-        sides = values.sides_to_still(wanted, part["before"])
-        if sides:
-            self.nic.perform(changes.still(interface, sides))
-            part["hidden"] = values.static_values(self.nic.read(interface), sides)
+        """Note the values behind switches that are on: they are lost once others are set."""
+        switches = values.switches_to_turn_off(wanted, part["before"])
+        if switches:
+            for action in changes.turn_off(interface, switches):
+                self.nic.perform(action)
+            part["hidden"] = values.hidden_values(self.nic.read(interface), switches)
             save()
 
-    def structure(self, journal: Journal) -> List[changes.Action]:
+    def structure(self, journal: Journal) -> List[Action]:
         """Actions for driver reloads and bonds, which come before all settings."""
         parts = journal["interfaces"]
-        actions: List[changes.Action] = []
+        actions: List[Action] = []
         for module, driver in _drivers(parts).items():
             actions += self._reload(parts, module, driver, driver.get("parameters", {}))
         for bond in _bonds(parts):
@@ -171,19 +171,19 @@ class Work:
             actions += links.make_bond(bond, of, _mtu_of(bond, parts))
         return actions
 
-    def plan(self, journal: Journal) -> List[changes.Action]:
+    def plan(self, journal: Journal) -> List[Action]:
         """What ``carry_out`` would do, as far as it can be told before: not how many interrupt
-        lines an interface will have, and what adaptive moderation hides, so perhaps too much."""
+        lines an interface will have, and which values switches hide, so perhaps too much."""
         actions = self.structure(journal)
         for interface, part in sorted(journal["interfaces"].items()):
             wanted = _plain(part["wanted"])
             state = values.with_queues(part["before"], wanted)
-            sides = values.sides_to_still(wanted, state)
-            if sides:
-                actions.append(changes.still(interface, sides))
+            switches = values.switches_to_turn_off(wanted, state)
+            if switches:
+                actions += changes.turn_off(interface, switches)
                 # What they hide is not known without touching them: as if it were different.
-                state.update(dict.fromkeys(values.static_values(state, sides)))
-                state.update(dict.fromkeys(sides, "off"))
+                state.update(dict.fromkeys(values.hidden_values(state, switches)))
+                state.update(dict.fromkeys(switches, "off"))
             target = values.spread(wanted, state, self.nic.cpus())
             actions += changes.to_apply(interface, target, state)
         node = journal["node"]
@@ -191,7 +191,7 @@ class Work:
 
     def _reload(
         self, parts: Dict[str, Any], module: str, driver: Dict[str, Any], parameters: Dict[str, Any]
-    ) -> List[changes.Action]:
+    ) -> List[Action]:
         seconds = float(driver.get("link_timeout_s", links.LINK_TIMEOUT_S))
         return links.reload_driver(module, parameters, self._links_of(parts, module), seconds)
 
@@ -233,9 +233,9 @@ class Work:
             trouble.append("%s is %s, was %s" % (left.setting, left.found, left.wanted))
         return trouble + said if trouble else []
 
-    def unstructure(self, journal: Journal) -> List[changes.Action]:
+    def unstructure(self, journal: Journal) -> List[Action]:
         parts = journal["interfaces"]
-        actions: List[changes.Action] = []
+        actions: List[Action] = []
         for bond in _bonds(parts):
             actions += links.unmake_bond(bond, {m: parts[m]["link"] for m in bond["members"]})
         loaded = self._loaded(parts)
@@ -276,16 +276,16 @@ class Work:
     ) -> List[str]:
         """Sentences on what of an interface could not be put back.
 
-        ``hidden`` are the static values that adaptive moderation hid before.
+        ``hidden`` are the values that a switch such as adaptive moderation hid before.
         """
         try:
             if hidden:
-                sides = {"coalesce.adaptive-%s" % key.split(".")[1][:2]: "off" for key in hidden}
-                stilled = dict(before, **hidden)
-                stilled.update(sides)
-                if any(self.nic.read(interface).get(side) == "off" for side in sides):
-                    self._approach(interface, stilled, said)
-                    trouble = self.left(interface, stilled, "before")
+                switches = {settings.switch_of(key): "off" for key in hidden}
+                seen = dict(before, **hidden)
+                seen.update(switches)
+                if any(self.nic.read(interface).get(switch) == "off" for switch in switches):
+                    self._approach(interface, seen, said)
+                    trouble = self.left(interface, seen, "before")
                     if trouble:
                         return trouble
             self._approach(interface, before, said)
@@ -304,7 +304,7 @@ class Work:
         """Sentences on what of an interface is not as it was."""
         return sentences(interface, values.to_put_back(before, self.nic.read(interface)), when)
 
-    def try_all(self, actions: List[changes.Action], said: List[str]) -> None:
+    def try_all(self, actions: List[Action], said: List[str]) -> None:
         """Perform all, also those after one that fails: the verification tells what is left."""
         for action in actions:
             try:
@@ -323,8 +323,8 @@ def sentences(interface: str, found: List[values.Difference], when: str) -> List
     ]
 
 
-def _plain(settings: Dict[str, Any]) -> Dict[str, Any]:
-    return {key: value for key, value in settings.items() if key not in ("driver", "bond")}
+def _plain(wanted: Dict[str, Any]) -> Dict[str, Any]:
+    return {key: value for key, value in wanted.items() if key not in ("driver", "bond")}
 
 
 def _bonds(parts: Dict[str, Any]) -> List[Dict[str, Any]]:
@@ -347,6 +347,6 @@ def _drivers(parts: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
     return found
 
 
-def _covers(setting: str, missing: List[str]) -> bool:
-    prefix = values.SPREAD.get(setting)
-    return bool(prefix) and any(key.startswith(prefix) for key in missing)  # type: ignore
+def _covers(key: str, missing: List[str]) -> bool:
+    setting = settings.of(key)
+    return bool(setting.spread) and any(setting.has(one) for one in missing)

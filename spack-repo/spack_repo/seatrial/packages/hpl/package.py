@@ -9,41 +9,6 @@ from spack_repo.seatrial.standalone import MpiTests, check_rate
 
 from spack.package import filter_file, join_path, license, maintainers, run_after
 
-#: One small problem: 500 unknowns in blocks of 64 on 1 x 2 ranks.
-HPL_DAT = """\
-HPLinpack benchmark input file
-stand-alone test
-HPL.out      output file name
-6            device out: standard output
-1            number of problem sizes
-500          N
-1            number of block sizes
-64           NB
-0            process mapping: row-major
-1            number of process grids
-1            P
-2            Q
-16.0         threshold of the residual
-1            number of panel factorisations
-2            PFACT: right-looking
-1            number of recursive stopping criteria
-4            NBMIN
-1            number of panels in recursion
-2            NDIV
-1            number of recursive panel factorisations
-1            RFACT: Crout
-1            number of broadcasts
-1            BCAST: 1rM
-1            number of look-ahead depths
-1            DEPTH
-2            SWAP: mix
-64           swapping threshold
-0            L1 transposed
-0            U transposed
-1            equilibration
-8            memory alignment in doubles
-"""
-
 
 class Hpl(BuiltinHpl, MpiTests):
     """High-Performance Linpack: the solution of one dense linear system on all ranks.
@@ -73,7 +38,8 @@ class Hpl(BuiltinHpl, MpiTests):
 
     def test_residual(self):
         """solve a small system on two ranks and check its residual"""
-        Path("HPL.dat").write_text(HPL_DAT)
+        text = Path(__file__).with_name("HPL.dat").read_text()
+        Path("HPL.dat").write_text(text.format(n=500, nb=64, p=1, q=2))
         text = self.run_mpi(
             2, join_path(self.prefix.bin, "xhpl"), extra_env={"OMP_NUM_THREADS": "1"}
         )

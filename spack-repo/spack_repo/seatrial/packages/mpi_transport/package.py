@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from spack_repo.builtin.build_systems.bundle import BundlePackage
+from spack_repo.seatrial.transports import CHOICES, MPI_NAMES, TRANSPORTS, fill, pmi2_library, words
 
 from spack.package import (
     EnvironmentModifications,
@@ -19,14 +20,6 @@ from spack.package import (
     set_executable,
     variant,
     version,
-)
-
-#: Slurm's PMI-2 client library, which Intel MPI must be told of; the first that there is.
-PMI2_LIBRARIES = (
-    "/usr/lib/x86_64-linux-gnu/libpmi2.so.0",
-    "/usr/lib64/libpmi2.so.0",
-    "/usr/lib64/slurm/libpmi2.so",
-    "/opt/slurm/lib/libpmi2.so.0",
 )
 
 #: For srun --task-prolog: what this prints on a node is set in the environment of its tasks.
@@ -131,75 +124,29 @@ class MpiTransport(BundlePackage):
             mpi.package.setup_run_environment(env)
         else:
             env.prepend_path("PATH", home.bin)
-        settings = {
-            "openmpi": self.open_mpi,
-            "mpich": self.mpich,
-            "intel-oneapi-mpi": self.intel_mpi,
-        }.get(mpi.name)
-        if settings is None:
-            raise InstallError(f"mpi-transport does not know the variables of {mpi.name}")
-        for name, value in settings(mpi).items():
+        for name, value in self.settings(mpi).items():
             env.set(name, value)
 
-    def open_mpi(self, mpi):
-        """MCA parameters, by the framework that each belongs to."""
+    def settings(self, mpi):
+        """The variables of this path under an MPI, from the table of all transports."""
+        if mpi.name not in MPI_NAMES:
+            raise InstallError(f"mpi-transport does not know the variables of {mpi.name}")
         path = self.spec.variants["transport"].value
-        found = {"SLURM_MPI_TYPE": "pmix", "OMPI_MCA_mpi_yield_when_idle": "1"}
-        if mpi.satisfies("@:4"):
-            found["OMPI_MCA_io"] = "^romio321"
-        if path == "tcp":
-            found |= {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "tcp,self"}
-            if self.interface:
-                found["OMPI_MCA_btl_tcp_if_include"] = self.interface
-        elif path == "ucx":
-            found |= {"OMPI_MCA_pml": "ucx", "OMPI_MCA_btl": "self", "OMPI_MCA_osc": "^ucx"}
-            # Without "any" Open MPI refuses UCX where it finds no InfiniBand.
-            found |= {"OMPI_MCA_opal_common_ucx_tls": "any"}
-            found |= {"OMPI_MCA_opal_common_ucx_devices": "any", **self.ucx()}
-        else:
-            provider = self.spec.variants["provider"].value
-            include = "tcp;ofi_rxm" if provider == "tcp" else provider
-            found |= {"OMPI_MCA_pml": "cm", "OMPI_MCA_mtl": "ofi", "OMPI_MCA_btl": "self"}
-            found |= {"OMPI_MCA_mtl_ofi_provider_include": include, **self.ofi()}
+        part = TRANSPORTS[f"{MPI_NAMES[mpi.name]}-{path}"]
+        variants = self.spec.variants
+        fields = words(**{name: variants[name].value for name in CHOICES if name in variants})
+        fields.update(interface=self.interface, pmi2_library=pmi2_library())
+        found = {"SLURM_MPI_TYPE": part["slurm_mpi"]}
+        for group in ("env", "check_env", "lab_env", "bind"):
+            found.update(fill(part.get(group, {}), fields))
+        if path == "sock" and self.interface:
+            found["SLURM_TASK_PROLOG"] = self.task_prolog
         return found
-
-    def mpich(self, mpi):
-        path = self.spec.variants["transport"].value
-        found = {"SLURM_MPI_TYPE": "pmi2"}
-        if path == "sock":
-            # MPIR_CVAR_NETWORK_IFACE is of ch3:nemesis; ch3:sock would not read it.
-            return {**found, "MPIR_CVAR_NOLOCAL": "1", **self.sock()}
-        found |= {"MPIR_CVAR_NOLOCAL": "1", "MPIR_CVAR_CH4_NETMOD": path}
-        if path == "ucx":
-            return {**found, **self.ucx()}
-        return {**found, "FI_PROVIDER": self.spec.variants["provider"].value, **self.ofi()}
-
-    def intel_mpi(self, mpi):
-        found = {
-            "SLURM_MPI_TYPE": "pmi2",
-            "I_MPI_PMI": "pmi2",
-            "I_MPI_FABRICS": "ofi",
-            "I_MPI_OFI_PROVIDER": "tcp",
-            **self.ofi(),
-        }
-        library = next((name for name in PMI2_LIBRARIES if Path(name).exists()), None)
-        return {**found, "I_MPI_PMI_LIBRARY": library} if library else found
-
-    def ucx(self):
-        # A default of several values is kept as one.
-        tls = sorted(",".join(self.spec.variants["ucx_tls"].value).split(","), reverse=True)
-        tied = {"UCX_NET_DEVICES": self.interface} if self.interface else {}
-        return {"UCX_TLS": ",".join(tls), **tied}
 
     @property
     def task_prolog(self):
         """The script of ch3:sock that finds the node's address."""
         return join_path(self.prefix.libexec, "sock-address")
-
-    def sock(self):
-        if not self.interface:
-            return {}
-        return {"MPI_TRANSPORT_INTERFACE": self.interface, "SLURM_TASK_PROLOG": self.task_prolog}
 
     @run_after("install")
     def write_task_prolog(self):
@@ -207,6 +154,3 @@ class MpiTransport(BundlePackage):
             mkdirp(self.prefix.libexec)
             Path(self.task_prolog).write_text(SOCK_ADDRESS)
             set_executable(self.task_prolog)
-
-    def ofi(self):
-        return {"FI_TCP_IFACE": self.interface} if self.interface else {}

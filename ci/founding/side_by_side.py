@@ -1,0 +1,141 @@
+"""Published figures and a trial's own side by side: a page in Markdown and a picture.
+
+What agrees, how far, and where it does not and why, is said of every finding.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+
+from published import Outcome, Published
+
+from seatrial.report.text import number
+
+WORDS = {
+    "size": "in size",
+    "direction": "in direction only",
+    "no": "no",
+    "unmeasured": "not measured",
+}
+COLOURS = {"size": "#009e73", "direction": "#0072b2", "no": "#d55e00", "unmeasured": "#7f7f7f"}
+
+
+def markdown(published: Published, outcomes: Sequence[Outcome], heading: str) -> str:
+    """The table of all findings, and under it the reasons, one line each."""
+    lines = [
+        heading.rstrip(),
+        "",
+        "| finding | published | here | agrees |",
+        "| --- | --- | --- | --- |",
+    ]
+    lines += [_row(one) for one in outcomes]
+    lines += ["", "Why the lab shows no more than that:", ""]
+    lines += [
+        f"- **{one.comparison.finding}**: {one.comparison.why.strip()}"
+        for one in outcomes
+        if one.comparison.why and one.agrees != "size"
+    ]
+    lines += ["", "Sources:", ""]
+    used = {one.comparison.source for one in outcomes}
+    lines += [f"- {text}" for name, text in published.sources.items() if name in used]
+    return "\n".join(lines) + "\n"
+
+
+def _row(one: Outcome) -> str:
+    comparison = one.comparison
+    agrees = WORDS[one.agrees]
+    if one.agrees == "unmeasured":
+        agrees += f" ({one.missing})"
+    return f"| {comparison.finding} | {_there(one)} | {_here(one)} | {agrees} |"
+
+
+def _there(one: Outcome) -> str:
+    comparison = one.comparison
+    if comparison.parting:
+        low, high = comparison.parting.published_B
+        return f"at {number(low)} to {number(high)} B"
+    first, second = comparison.sides
+    if first.published is None or second.published is None:
+        return f"{second.name} is {_times(comparison.published_ratio)} {first.name}"
+    return _pair((first.name, first.published), (second.name, second.published), comparison.unit)
+
+
+def _here(one: Outcome) -> str:
+    comparison = one.comparison
+    if comparison.parting:
+        return "they do not part" if one.ratio is None else f"at {number(one.ratio)} B"
+    if one.first is None or one.second is None:
+        return "–"
+    first, second = comparison.sides
+    return _pair((first.name, one.first), (second.name, one.second), comparison.unit)
+
+
+def _pair(first: tuple[str, float], second: tuple[str, float], unit: str) -> str:
+    texts = [f"{name} {number(value)}" for name, value in (first, second)]
+    return f"{texts[0]}, {texts[1]} {unit}".rstrip() + f" ({_times(second[1] / first[1])})"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2f} x"
+
+
+LEFT, WIDTH, ROW, TOP = 430, 430, 44, 54  # pixels: room for names, the scale, a row, the heading
+GREY = "#5b6673"
+
+
+def picture(outcomes: Sequence[Outcome]) -> str:
+    """SVG: for each effect a line from no effect (1) to the published ratio, and to the lab's.
+
+    The scale is logarithmic: a factor of 2 is as far to the left as to the right.
+    """
+    shown = [
+        (one, one.comparison.published_ratio, one.ratio)
+        for one in outcomes
+        if one.ratio is not None and not one.comparison.parting
+    ]
+    reach = max([abs(math.log2(ratio)) for _, *two in shown for ratio in two] + [1.0]) * 1.08
+    height = TOP + ROW * len(shown) + 34
+
+    def x(ratio: float) -> float:
+        return LEFT + WIDTH * (0.5 + math.log2(ratio) / (2 * reach))
+
+    heading = "Effect of a setting: published (hollow) and in the virtual-time lab (filled)"
+    parts = [
+        _tag("rect", width=LEFT + WIDTH + 30, height=height, fill="#ffffff"),
+        _tag("text", heading, x=12, y=22, font_weight=600),
+    ]
+    for step in range(-math.floor(reach), math.floor(reach) + 1):
+        at = x(2.0**step)
+        stroke = "#e3e7ec" if step else GREY
+        parts.append(_tag("line", x1=at, x2=at, y1=TOP - 12, y2=height - 30, stroke=stroke))
+        power = f"x {2**step}" if step >= 0 else f"x 1/{2**-step}"
+        parts.append(_tag("text", power, x=at, y=height - 12, text_anchor="middle", fill=GREY))
+    for index, (one, there, here) in enumerate(shown):
+        y = TOP + ROW * index + 12
+        colour = COLOURS[one.agrees]
+        parts.append(_tag("text", one.comparison.finding, x=12, y=y + 8))
+        for ratio, at, stroke, fill in (
+            (there, y, GREY, "#ffffff"),
+            (here, y + 12, colour, colour),
+        ):
+            parts.append(
+                _tag("line", x1=x(1), x2=x(ratio), y1=at, y2=at, stroke=stroke, stroke_width=2.5)
+            )
+            parts.append(
+                _tag("circle", cx=x(ratio), cy=at, r=5, fill=fill, stroke=stroke, stroke_width=2)
+            )
+    box = f"0 0 {LEFT + WIDTH + 30} {height}"
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" font-size="13"'
+    return "\n".join([f'{head} font-family="system-ui, sans-serif">', *parts, "</svg>"]) + "\n"
+
+
+def _tag(name: str, text: str = "", **attributes: float | str) -> str:
+    """An SVG element; coordinates to a tenth of a pixel."""
+    shown = " ".join(
+        f'{key.replace("_", "-")}="{value:.1f}"' if isinstance(value, float)
+        else f'{key.replace("_", "-")}="{value}"'
+        for key, value in attributes.items()
+    )  # fmt: skip
+    return f"<{name} {shown}>{html.escape(text)}</{name}>"

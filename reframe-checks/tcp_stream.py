@@ -1,0 +1,16 @@
+"""One TCP stream by iperf3: bandwidth, and what it costs at both ends: CPU time, interrupts."""
+
+import reframe as rfm
+from reframe.core.builtins import parameter
+
+from seatrial.checks import context
+from seatrial.checks.base import Check
+
+
+@rfm.simple_test
+class TCPStream(Check):
+    descr = "iperf3 between two nodes"
+    benchmark = "tcp_stream"
+    valid_systems = ["+tcp_stream"]
+    valid_prog_environs = ["+tcp_stream"]
+    num_nodes = parameter(context.node_counts("tcp_stream"))

@@ -1,0 +1,178 @@
+"""Every transport: an MPI and the path its messages take. The one table of their variables.
+
+Standard library only: the recipe mpi-transport reads it inside Spack, and
+``seatrial.stack.transports`` reads it for the checks. Not here: where an MPI is installed, and
+what only the labs' builds of an MPI need (``seatrial_lab.software.programs``).
+
+Each transport has its variables in groups, by who needs them:
+
+* ``env``: whoever runs a program over this path.
+* ``check_env``: a check. Shared memory is off, so that with several ranks on a node all messages
+  take the path under test, and no other path can take its place.
+* ``lab_env``: nodes that share a few cores. A rank that waits spins; Open MPI's can give the core
+  away at each turn for next to nothing.
+* ``overcommit``: a step whose ranks outnumber the cores. What MPICH and Intel MPI offer sleeps,
+  which costs 60 and 30 us of latency on an idle machine, but keeps it at 100 us where it would
+  be 1 to 6 ms.
+* ``bind``: ties the path to a network; holds ``{interface}``.
+* ``report``: makes the MPI name its path, in a line that ``path_report`` (a regular expression)
+  finds. Holds ``{report_file}`` or ``{report_fd}``, so that the line does not land in the middle
+  of a benchmark's table.
+
+The other placeholders are those of ``words`` and ``{pmi2_library}``; ``fill`` fills them in.
+"""
+
+from pathlib import Path
+
+#: Spack's name of an MPI -> its name in a transport's
+MPI_NAMES = {"openmpi": "openmpi", "mpich": "mpich", "intel-oneapi-mpi": "intelmpi"}
+
+#: Slurm's PMI-2 client library, which Intel MPI must be given; the first that exists.
+PMI2_LIBRARIES = (
+    "/usr/lib/x86_64-linux-gnu/libpmi2.so.0",
+    "/usr/lib64/libpmi2.so.0",
+    "/usr/lib64/slurm/libpmi2.so",
+    "/opt/slurm/lib/libpmi2.so.0",
+)
+
+
+def pmi2_library():
+    """The word for ``{pmi2_library}`` on this machine; empty where it has none."""
+    return next((path for path in PMI2_LIBRARIES if Path(path).exists()), "")
+
+
+#: variants of the recipe mpi-transport that ``words`` takes
+CHOICES = ("provider", "ucx_tls")
+
+
+def words(provider="tcp", ucx_tls=("tcp", "self")):
+    """The placeholders that depend on the fabric: libfabric's provider, and UCX's transports.
+
+    Spack keeps a default of several values as one text with commas.
+    """
+    return {
+        "provider": provider,
+        "ofi_include": "tcp;ofi_rxm" if provider == "tcp" else provider,
+        "ucx_tls": ",".join(sorted(",".join(ucx_tls).split(","), reverse=True)),
+    }
+
+
+def fill(variables, words):
+    """``variables`` with their placeholders filled in.
+
+    A variable is left out where one of its words is empty. A placeholder that is none of
+    ``words`` stays.
+    """
+    filled = {}
+    for name, value in variables.items():
+        used = [word for word in words if f"{{{word}}}" in value]
+        if all(words[word] for word in used):
+            for word in used:
+                value = value.replace(f"{{{word}}}", words[word])
+            filled[name] = value
+    return filled
+
+
+_OPENMPI = {"family": "openmpi", "slurm_mpi": "pmix"}
+_MPICH = {"family": "mpich", "slurm_mpi": "pmi2"}
+_OPENMPI_LAB = {"OMPI_MCA_mpi_yield_when_idle": "1"}
+_OPENMPI_CHECK = {"OMPI_MCA_io": "^romio321"}
+_OPENMPI_REPORT = {"OPAL_OUTPUT_STDERR_FD": "{report_fd}"}
+_MPICH_OVERCOMMIT = {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"}
+_UCX = {
+    "bind": {"UCX_NET_DEVICES": "{interface}"},
+    "report": {"UCX_LOG_LEVEL": "info", "UCX_LOG_FILE": "{report_file}"},
+    # UCX 1.13 says "ep_cfg[1]: tag(tcp/eth1)", later ones "inter-node cfg#1 tag(tcp/eth1)"
+    "path_report": r"UCX +INFO .*cfg(\[\d+\]:|#\d+) tag\((?!self)",
+    "features": ["mpi", "ucx"],
+}
+_OFI = {"bind": {"FI_TCP_IFACE": "{interface}"}, "features": ["mpi", "ofi"]}
+
+TRANSPORTS = {
+    "openmpi-tcp": {
+        **_OPENMPI,
+        "description": "Open MPI, ob1 over the TCP BTL",
+        "env": {"OMPI_MCA_pml": "ob1"},
+        "check_env": {**_OPENMPI_CHECK, "OMPI_MCA_btl": "tcp,self"},
+        "lab_env": _OPENMPI_LAB,
+        "bind": {"OMPI_MCA_btl_tcp_if_include": "{interface}"},
+        "report": {**_OPENMPI_REPORT, "OMPI_MCA_btl_base_verbose": "1"},
+        "path_report": r"Using tcp btl for send",
+        "features": ["mpi", "tcp"],
+    },
+    "openmpi-ucx": {
+        **_OPENMPI,
+        **_UCX,
+        "description": "Open MPI, UCX over TCP",
+        "env": {
+            "OMPI_MCA_pml": "ucx",
+            "OMPI_MCA_osc": "^ucx",
+            # without "any" Open MPI refuses UCX where it finds no InfiniBand
+            "OMPI_MCA_opal_common_ucx_tls": "any",
+            "OMPI_MCA_opal_common_ucx_devices": "any",
+            "UCX_TLS": "{ucx_tls}",
+        },
+        "check_env": {**_OPENMPI_CHECK, "OMPI_MCA_btl": "self"},
+        "lab_env": _OPENMPI_LAB,
+    },
+    "openmpi-ofi": {
+        **_OPENMPI,
+        **_OFI,
+        "description": "Open MPI, libfabric's tcp provider",
+        "env": {
+            "OMPI_MCA_pml": "cm",
+            "OMPI_MCA_mtl": "ofi",
+            "OMPI_MCA_mtl_ofi_provider_include": "{ofi_include}",
+        },
+        "check_env": {**_OPENMPI_CHECK, "OMPI_MCA_btl": "self"},
+        "lab_env": _OPENMPI_LAB,
+        "report": {**_OPENMPI_REPORT, "OMPI_MCA_opal_common_ofi_verbose": "1"},
+        # Open MPI 4 says "prov: tcp;ofi_rxm" and then "provider: eth1", 5 "provider: tcp;ofi_rxm"
+        "path_report": r"mtl:ofi:prov(ider)?: \S*(tcp|ofi_rxm)",
+    },
+    "mpich-ucx": {
+        **_MPICH,
+        **_UCX,
+        "description": "MPICH, ch4:ucx",
+        "env": {"MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": "{ucx_tls}"},
+        "check_env": {"MPIR_CVAR_NOLOCAL": "1"},
+        "overcommit": _MPICH_OVERCOMMIT,
+    },
+    "mpich-ofi": {
+        **_MPICH,
+        **_OFI,
+        "description": "MPICH, ch4:ofi",
+        "env": {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "{provider}"},
+        "check_env": {"MPIR_CVAR_NOLOCAL": "1"},
+        "report": {"MPIR_CVAR_DEBUG_SUMMARY": "1"},
+        "path_report": r"^libfabric provider: ",
+        "overcommit": _MPICH_OVERCOMMIT,
+    },
+    "mpich-sock": {
+        **_MPICH,
+        "description": "MPICH, ch3:sock",
+        "env": {},
+        "check_env": {"MPIR_CVAR_NOLOCAL": "1"},
+        # ch3:sock reads no interface's name, only the address that each rank is to be reached at
+        # (MPICH_INTERFACE_HOSTNAME), which differs from node to node. The task prolog of the
+        # recipe mpi-transport finds it by this name.
+        "bind": {"MPI_TRANSPORT_INTERFACE": "{interface}"},
+        "report": {"MPICH_DBG_IFNAME": "1"},
+        "path_report": r"^Found interface name \S+ from MPICH_INTERFACE_HOSTNAME$",
+        "features": ["mpi", "tcp"],
+    },
+    "intelmpi-tcp": {
+        **_MPICH,
+        **_OFI,
+        "description": "Intel MPI, libfabric's tcp provider",
+        "env": {
+            "I_MPI_PMI": "pmi2",
+            "I_MPI_PMI_LIBRARY": "{pmi2_library}",
+            "I_MPI_OFI_PROVIDER": "tcp",
+        },
+        "check_env": {"I_MPI_FABRICS": "ofi"},
+        "report": {"I_MPI_DEBUG": "5", "I_MPI_DEBUG_OUTPUT": "{report_file}"},
+        "path_report": r"libfabric provider: ",
+        "overcommit": {"I_MPI_WAIT_MODE": "1"},
+    },
+}

@@ -1,0 +1,46 @@
+"""Running a program whose output matters only when it fails."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from seatrial.base.errors import LabError
+
+#: lines of output that an error shows
+TAIL = 15
+
+
+def run(
+    command: Sequence[str | Path],
+    purpose: str,
+    *,
+    cwd: Path | None = None,
+    env: dict[str, str] | None = None,
+    accept_failure: bool = False,
+    keep: Sequence[int] = (),
+) -> str:
+    """Standard output. Raises LabError with the end of the output where the command fails.
+
+    ``keep`` are descriptors that the command inherits.
+    """
+    try:
+        done = subprocess.run(
+            [str(word) for word in command],
+            cwd=cwd,
+            env={**os.environ, "LC_ALL": "C.UTF-8", **(env or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            pass_fds=keep,
+        )
+    except FileNotFoundError as error:
+        raise LabError(f"{purpose}: {error.filename} is missing") from None
+    if done.returncode and not accept_failure:
+        tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-TAIL:])
+        raise LabError(f"{purpose} failed ({command[0]} ended with {done.returncode}):\n{tail}")
+    return done.stdout

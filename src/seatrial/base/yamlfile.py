@@ -1,0 +1,541 @@
+"""Read a YAML file that a person wrote, and say exactly what is wrong with it.
+
+``load`` parses (ruamel.yaml, YAML 1.2), validates with a pydantic model and turns every
+fault into a ``Problem`` with its file, line, dotted field and correction. It knows nothing
+of sites or requirements: the model says what is right, and raises ``Fault`` from its own
+validators where a rule needs a sentence of its own.
+
+The file is composed into nodes once, for the lines, and constructed once, for plain
+values: nodes keep the line of every key and list item, which plain values cannot carry.
+YAML 1.2 leaves ``on``, ``off``, ``yes`` and ``no`` words; a model's ``bool`` accepts them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import types
+import typing
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, Tag, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.reader import ReaderError
+
+from seatrial.base.errors import InputError, Problem
+
+M = TypeVar("M", bound=BaseModel)
+Part = str | int
+_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")  # what a YAML reader counts as a line's end
+_MERGE = "tag:yaml.org,2002:merge"
+
+
+class Fault(ValueError):
+    """For a model's validators: one or more broken rules, each with what would be right.
+
+    ``Fault("text", "correction", "sub.field")`` or ``Fault.several([...])``. ``field`` is
+    relative to the model whose validator raises, and decides the line.
+    """
+
+    def __init__(self, message: str, correction: str = "", field: str = ""):
+        super().__init__(message)
+        self.parts = [(message, correction, field)]
+
+    @classmethod
+    def several(cls, parts: Sequence[tuple[str, str, str]]) -> Fault:
+        fault = cls("; ".join(part[0] for part in parts))
+        fault.parts = list(parts)
+        return fault
+
+
+@dataclass
+class Lines:
+    """Where the fields of a file are. Lines count from 1; a field is a dotted path."""
+
+    file: Path | str
+    text: str = ""
+    root: Node | None = None
+
+    def of(self, path: str | Sequence[Part]) -> int | None:
+        """Line of a key (``a.b``) or list item (``a.0``); "" is the file's first entry.
+
+        None where there is no such field. Keys that contain dots are found too.
+        """
+        if self.root is None:
+            return None
+        found = _find(self.root, path if isinstance(path, str) else _dotted(path))
+        return None if found is None else found + 1
+
+    def near(self, path: str | Sequence[Part]) -> int | None:
+        """Line of the field, or of the nearest enclosing one that exists."""
+        text = path if isinstance(path, str) else _dotted(path)
+        while True:
+            line = self.of(text)
+            if line is not None or not text:
+                return line
+            text = text.rpartition(".")[0]
+
+    def problem(self, path: str | Sequence[Part], message: str, correction: str = "") -> Problem:
+        """A Problem at a field, for rules that reach across fields or files."""
+        text = path if isinstance(path, str) else _dotted(path)
+        return Problem(self.file, self.near(text), text, message, correction)
+
+
+def load(path: Path | str, model: type[M]) -> tuple[M, Lines]:
+    """Read and validate a file.
+
+    Raises InputError with every problem found; a syntax error hides those behind it.
+    """
+    file = Path(path)
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise InputError([Problem(file, line, "", "not UTF-8 text", "save it as UTF-8")]) from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError([Problem(file, None, "", f"cannot be read: {reason}")]) from None
+    return loads(text, model, file)
+
+
+def loads(text: str, model: type[M], file: Path | str = "<text>") -> tuple[M, Lines]:
+    """As ``load``, for text in hand; ``file`` is the name that problems carry."""
+    lines = Lines(file, text)
+    data, problems = _parse(text, lines)
+    if lines.root is None:
+        raise InputError(problems)
+    if data is None and not problems:
+        raise InputError([Problem(file, 1, "", "the file is empty", _starter(model))])
+    try:
+        valid = model.model_validate(data)
+    except ValidationError as error:
+        problems += _problems(error, model, data, lines)
+    if problems:
+        raise InputError(sorted(dict.fromkeys(problems), key=lambda p: (p.line or 0, p.field)))
+    return valid, lines
+
+
+# --- parsing, and where things are ---------------------------------------------------
+
+
+def _yaml() -> YAML:
+    yaml = YAML(typ="safe", pure=True)
+    yaml.allow_duplicate_keys = True  # reported here, all of them, instead of the first
+    return yaml
+
+
+def _parse(text: str, lines: Lines) -> tuple[Any, list[Problem]]:
+    """Plain data and the problems of syntax. ``lines.root`` stays None where nothing parsed."""
+    try:
+        yaml = _yaml()
+        root = yaml.compose(text)
+        if root is None:
+            return None, [Problem(lines.file, 1, "", "the file is empty")]
+        # Constructing moves merged keys ("<<") into the nodes, which must keep their lines.
+        spare = _yaml().compose(text) if "<<" in text else root
+        data = yaml.constructor.construct_document(spare)
+    except (YAMLError, ValueError, RecursionError) as error:
+        return None, _syntax(error, text, lines.file)
+    lines.root = root
+    return data, list(_duplicates(root, lines.file))
+
+
+def _syntax(error: Exception, text: str, file: Path | str) -> list[Problem]:
+    rows = _BREAK.split(text)
+    line: int | None = None
+    message = str(error) or type(error).__name__
+    if isinstance(error, MarkedYAMLError):
+        mark = error.problem_mark or error.context_mark
+        line = min(mark.line + 1, len(rows)) if mark else None
+        parts = [error.context, error.problem]
+        message = ", ".join(part for part in parts if part) or message
+    elif isinstance(error, ReaderError):
+        line = len(_BREAK.split(text[: error.position]))
+        message = f"character {error.character!r} is not allowed"
+    elif isinstance(error, RecursionError):
+        message = "nested too deeply"
+    else:
+        line = _unreadable_scalar(text)
+    # A tab confuses the parser at some later place: name each line that is indented by one.
+    upto = line or len(rows)
+    tabs = [n for n, row in enumerate(rows[:upto], 1) if re.match(r"[ -]*\t\s*\S", row)]
+    if tabs:
+        return [
+            Problem(file, n, "", "a tab in the indentation", "indent with spaces") for n in tabs
+        ]
+    return [Problem(file, line, "", f"not valid YAML: {message}", _hint(message))]
+
+
+def _unreadable_scalar(text: str) -> int | None:
+    """Line of a value that looks like a date or number and is none, such as 2026-13-45."""
+    nodes: list[Node] = [_yaml().compose(text)]
+    while nodes:
+        node = nodes.pop(0)
+        if not isinstance(node, ScalarNode):
+            nodes += [part for entry in node.value for part in _pair(entry)]
+            continue
+        try:
+            _yaml().load(node.value) if node.style is None else None
+        except ValueError:
+            return int(node.start_mark.line) + 1
+        except YAMLError:
+            continue
+    return None
+
+
+def _pair(entry: Node | tuple[Node, Node]) -> tuple[Node, ...]:
+    return entry if isinstance(entry, tuple) else (entry,)
+
+
+def _hint(message: str) -> str:
+    hints = {
+        "mapping values are not allowed": "check the indentation, and quote text containing ': '",
+        "cannot start any token": "quote text that begins with a special character",
+        "undefined alias": "quote text that begins with '*'",
+        "constructor for the tag": "quote text that begins with '!'",
+        "another document": "keep one document per file: remove the '---' line",
+        "unexpected end of stream": "close the quotes or brackets",
+        "expected <block end>": "align it with its neighbours",
+    }
+    return next((hint for words, hint in hints.items() if words in message), "")
+
+
+def _duplicates(node: Node, file: Path | str, path: str = "") -> Iterator[Problem]:
+    for at, inner in _walk(node, path, set()):
+        seen: dict[str, int] = {}
+        for key, _value in inner.value:
+            if not isinstance(key, ScalarNode) or key.tag == _MERGE:
+                continue
+            line = key.start_mark.line + 1
+            if key.value in seen:
+                name = f"{at}.{key.value}" if at else key.value
+                first = seen[key.value]
+                text = f"given twice (first on line {first})"
+                yield Problem(file, line, name, text, "keep one of the two")
+            seen.setdefault(key.value, line)
+
+
+def _walk(node: Node, path: str, seen: set[int]) -> Iterator[tuple[str, MappingNode]]:
+    """Every mapping once, however many aliases lead to it."""
+    if id(node) in seen:
+        return
+    seen.add(id(node))
+    prefix = f"{path}." if path else ""
+    if isinstance(node, MappingNode):
+        yield path, node
+        for key, value in node.value:
+            yield from _walk(value, f"{prefix}{key.value}", seen)
+    elif isinstance(node, SequenceNode):
+        for index, item in enumerate(node.value):
+            yield from _walk(item, f"{prefix}{index}", seen)
+
+
+def _find(node: Node, path: str) -> int | None:
+    if not path:
+        return int(node.start_mark.line)
+    if isinstance(node, SequenceNode):
+        head, _, rest = path.partition(".")
+        if not head.isdigit() or int(head) >= len(node.value):
+            return None
+        return _find(node.value[int(head)], rest)
+    if not isinstance(node, MappingNode):
+        return None
+    merged: list[Node] = []
+    for key, value in node.value:
+        if key.tag == _MERGE:
+            merged += value.value if isinstance(value, SequenceNode) else [value]
+        elif isinstance(key, ScalarNode) and path == key.value:
+            return int(key.start_mark.line)
+        elif isinstance(key, ScalarNode) and path.startswith(f"{key.value}."):
+            found = _find(value, path[len(key.value) + 1 :])
+            if found is not None:
+                return found
+    hits = (_find(source, path) for source in merged)
+    return next((hit for hit in hits if hit is not None), None)
+
+
+def _dotted(path: Sequence[Part]) -> str:
+    return ".".join(str(part) for part in path)
+
+
+# --- from pydantic's errors to problems ----------------------------------------------
+
+
+@dataclass
+class _Spot:
+    """Where one pydantic error is: in the data, and in the model."""
+
+    path: tuple[Part, ...] = ()
+    kinds: list[Any] = field(default_factory=list)  # the types that are possible here
+    owner: type[BaseModel] | None = None  # the innermost model around the last part
+    branches: list[tuple[tuple[Part, ...], str]] = field(default_factory=list)
+
+
+def _problems(
+    error: ValidationError, model: type[BaseModel], data: Any, lines: Lines
+) -> list[Problem]:
+    found = [(_spot(item["loc"], model, data), item) for item in error.errors()]
+    return [p for spot, item in _one_branch(found) for p in _describe(spot, item, lines)]
+
+
+def _spot(loc: tuple[Part, ...], model: type[BaseModel], data: Any) -> _Spot:
+    """Follow a location through the model, leaving out what pydantic puts in for unions."""
+    spot = _Spot(kinds=[model])
+    labelled = False
+    for part in loc:
+        kinds = [inner for kind in spot.kinds for inner in _members(kind)]
+        if len(kinds) > 1 and not labelled:
+            spot.branches.append((spot.path, str(part)))
+            spot.kinds = [kind for kind in kinds if _is_branch(kind, str(part))] or kinds
+            labelled = True
+            continue
+        labelled = False
+        if part == "[key]":
+            continue
+        spot.owner, spot.kinds = _child(kinds, part)
+        spot.path = (*spot.path, part)
+    return spot
+
+
+def _members(kind: Any) -> list[Any]:
+    """The alternatives of a type: of a union, without None; else the type itself."""
+    kind = getattr(kind, "__value__", kind)  # a ``type X = ...`` alias
+    origin = typing.get_origin(kind)
+    if origin is typing.Annotated:
+        inner = typing.get_args(kind)[0]
+        tagged = any(isinstance(note, Tag) for note in kind.__metadata__)
+        return [kind] if tagged else _members(inner)
+    if origin in (typing.Union, types.UnionType):
+        return [m for arg in typing.get_args(kind) for m in _members(arg) if m is not type(None)]
+    return [kind]
+
+
+def _bare(kind: Any) -> Any:
+    return typing.get_args(kind)[0] if typing.get_origin(kind) is typing.Annotated else kind
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def _is_branch(kind: Any, label: str) -> bool:
+    notes = getattr(kind, "__metadata__", ())
+    if any(isinstance(note, Tag) and note.tag == label for note in notes):
+        return True
+    kind = _bare(kind)
+    if _is_model(kind):
+        literals = (f.annotation for f in kind.model_fields.values())
+        words = {str(word) for a in literals if _is_literal(a) for word in typing.get_args(a)}
+        return kind.__name__ == label or label in words
+    name = getattr(typing.get_origin(kind) or kind, "__name__", str(kind)).lower()
+    return label.partition("[")[0].rpartition("-")[2] == name
+
+
+def _is_literal(kind: Any) -> bool:
+    return typing.get_origin(kind) is typing.Literal
+
+
+def _child(kinds: list[Any], part: Part) -> tuple[type[BaseModel] | None, list[Any]]:
+    """The model that owns ``part``, and the types that its value may have."""
+    owner = None
+    for kind in map(_bare, kinds):
+        if _is_model(kind):
+            owner = kind
+            for name, info in kind.model_fields.items():
+                if part in (name, info.alias, info.validation_alias):
+                    # Field(discriminator=...) and constraints are in the FieldInfo; the
+                    # annotation alone holds the types.
+                    return owner, [info.annotation]
+        elif args := typing.get_args(kind):
+            origin = typing.get_origin(kind)
+            if isinstance(origin, type) and issubclass(origin, dict):
+                return None, [args[-1]]
+            if origin is tuple and isinstance(part, int) and args[-1] is not Ellipsis:
+                return None, [args[min(part, len(args) - 1)]]
+            return None, [args[0]]
+    return owner, []
+
+
+def _one_branch(found: list[tuple[_Spot, Any]]) -> list[tuple[_Spot, Any]]:
+    """Of a plain union, keep the errors of the alternative that the writer meant.
+
+    Pydantic reports every alternative. One whose kind of value (text, list, mapping) was
+    not even given was not meant; among the others, that with the fewest errors was.
+    """
+    groups: dict[tuple[Part, ...], dict[str, list[tuple[_Spot, Any]]]] = {}
+    for spot, item in found:
+        for path, label in spot.branches:
+            groups.setdefault(path, {}).setdefault(label, []).append((spot, item))
+    dropped: set[int] = set()
+    for path, branches in groups.items():
+        if len(branches) < 2:
+            continue
+
+        def unfit(items: list[tuple[_Spot, Any]], at: tuple[Part, ...] = path) -> tuple[int, int]:
+            wrong_kind = any(s.path == at and i["type"].endswith("_type") for s, i in items)
+            return int(wrong_kind), len(items)
+
+        best = min(branches.values(), key=unfit)
+        kept = {id(item) for _, item in best}
+        for spot, item in (pair for items in branches.values() for pair in items):
+            if id(item) not in kept:
+                dropped.add(id(item))
+            elif unfit(best)[0] and spot.path == path:
+                expected = dict.fromkeys(
+                    _expected(i["type"])[0] for b in branches.values() for s, i in b
+                )
+                item["ctx"] = {**item.get("ctx", {}), "either": " or ".join(expected)}
+    return [(spot, item) for spot, item in found if id(item) not in dropped]
+
+
+_EXPECTED = {
+    "int": ("a whole number", "4"),
+    "float": ("a number", "1.5"),
+    "finite": ("a finite number", "1.5"),
+    "decimal": ("a number", "1.5"),
+    "string": ("text", '"some text"'),
+    "bool": ("true or false", "true"),
+    "list": ("a list", "[first, second]"),
+    "tuple": ("a list", "[first, second]"),
+    "set": ("a list", "[first, second]"),
+    "dict": ("a mapping", "{name: value}"),
+    "mapping": ("a mapping", "{name: value}"),
+    "model": ("a mapping", "{name: value}"),
+    "path": ("a path", "folder/file"),
+    "date": ("a date", "2026-08-01"),
+    "datetime": ("a date and time", "2026-08-01T12:00:00"),
+}
+_TYPE_ERROR = re.compile(r"_(type|parsing|from_float|attributes_type|number)(_|$)")
+
+
+def _expected(kind: str) -> tuple[str, str]:
+    return _EXPECTED.get(kind.partition("_")[0], (f"a {kind.partition('_')[0]}", ""))
+
+
+def _describe(spot: _Spot, item: Any, lines: Lines) -> Iterator[Problem]:
+    """The problem or problems of one pydantic error."""
+    kind, ctx, path = item["type"], item.get("ctx", {}), spot.path
+    name = str(path[-1]) if path else ""
+    cause = ctx.get("error")
+    if isinstance(cause, Fault):
+        for message, correction, inner in cause.parts:
+            at = (*path, *inner.split(".")) if inner else path
+            yield lines.problem(at, message, correction)
+    elif kind == "missing" or kind == "union_tag_not_found":
+        if kind != "missing":
+            name = str(ctx.get("discriminator", "")).strip("'")
+            path = (*path, name)
+        enclosing = lines.near(path[:-1])
+        correction = f"add '{name}: {_example(spot, 'value')}'"
+        if kind != "missing":
+            correction = f"add '{name}', one of {', '.join(_tags(spot, name))}"
+        elif not isinstance(path[-1], str):
+            correction = "add it"
+        dotted = _dotted(path)
+        yield Problem(lines.file, enclosing, dotted, "required, but not given", correction)
+    elif kind == "extra_forbidden":
+        names = _names(spot.owner)
+        yield lines.problem(path, "unknown field", nearest(name, names))
+    elif kind in ("literal_error", "enum"):
+        words = _words(str(ctx.get("expected", "")))
+        text = f"{_found(item['input'])} is not one of {', '.join(words)}"
+        yield lines.problem(path, text, nearest(item["input"], words, listed=True))
+    elif kind == "union_tag_invalid":
+        words = _words(str(ctx["expected_tags"]))
+        path = (*path, str(ctx["discriminator"]).strip("'"))
+        text = f"'{ctx['tag']}' is not one of {', '.join(words)}"
+        yield lines.problem(path, text, nearest(ctx["tag"], words, listed=True))
+    elif _TYPE_ERROR.search(kind):
+        wanted, example = _expected(kind)
+        text = f"expected {ctx.get('either', wanted)}, found {_found(item['input'])}"
+        example = _example(spot, example)
+        write = f"write for example '{name}: {example}'" if name and not name.isdigit() else ""
+        if kind == "string_type" and isinstance(item["input"], int | float):
+            write = f"put it in quotes: '{name}: \"{item['input']}\"'"
+        yield lines.problem(path, text, write)
+    else:
+        text = re.sub(r"^(Value error|Assertion failed), ", "", item["msg"])
+        text = re.sub(r"^Input should be", "must be", text)
+        if kind != "value_error" and not isinstance(item["input"], dict | list):
+            text = f"{text}, found {_found(item['input'])}"
+        limit = next((ctx[key] for key in ("ge", "le") if key in ctx), None)
+        correction = f"write for example '{name}: {limit}'" if limit is not None else ""
+        yield lines.problem(path, text, correction)
+
+
+def nearest(word: object, names: Sequence[str], *, listed: bool = False) -> str:
+    """A correction: the valid name nearest to ``word``, else all names (unless ``listed``)."""
+    close = difflib.get_close_matches(str(word), names, n=1, cutoff=0.6)
+    lower = {name.lower(): name for name in names}
+    if str(word).lower() in lower:
+        close = [lower[str(word).lower()]]
+    if close:
+        return f"did you mean '{close[0]}'?"
+    return "" if listed or not names else f"valid here: {', '.join(names)}"
+
+
+def _names(owner: type[BaseModel] | None) -> list[str]:
+    if owner is None:
+        return []
+    return [info.alias or name for name, info in owner.model_fields.items()]
+
+
+def _words(expected: str) -> list[str]:
+    return re.findall(r"'([^']*)'", expected) or [
+        word for word in re.split(r", | or ", expected) if word
+    ]
+
+
+def _found(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f"'{value}'" if len(value) < 60 else f"'{value[:57]}...'"
+    if isinstance(value, dict | list):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    return str(value)
+
+
+def _example(spot: _Spot, fallback: str) -> str:
+    """A value to show: the field's own ``examples``, a word of an enumeration, or by type."""
+    if spot.owner is not None and spot.path:
+        for name, info in spot.owner.model_fields.items():
+            if spot.path[-1] in (name, info.alias) and info.examples:
+                return str(info.examples[0])
+    for kind in (m for k in spot.kinds for m in _members(k)):
+        kind = _bare(kind)
+        if _is_literal(kind):
+            return str(typing.get_args(kind)[0])
+        if _is_model(kind):
+            return "{...}"
+        name = getattr(typing.get_origin(kind) or kind, "__name__", "")
+        name = {"str": "string"}.get(name.lower(), name.lower())
+        if name in _EXPECTED:
+            return _EXPECTED[name][1]
+    return fallback
+
+
+def _tags(spot: _Spot, discriminator: str) -> list[str]:
+    """The words that a union's discriminator may have."""
+    models = [_bare(m) for kind in spot.kinds for m in _members(kind)]
+    fields = (m.model_fields.get(discriminator) for m in models if _is_model(m))
+    return [str(word) for info in fields if info for word in typing.get_args(info.annotation)]
+
+
+def _starter(model: type[BaseModel]) -> str:
+    required = [i.alias or n for n, i in model.model_fields.items() if i.is_required()]
+    return f"it must have: {', '.join(required)}" if required else ""
+
+
+def rows(text: str) -> list[str]:
+    """The lines of a text with their ends, counted as a YAML reader counts them."""
+    ends = [match.end() for match in _BREAK.finditer(text)]
+    starts = [0, *ends]
+    return [text[a:b] for a, b in zip(starts, [*ends, len(text)], strict=True) if a < b]

@@ -1,0 +1,202 @@
+"""What a benchmark is: settings, variants, steps and a parser.
+
+A module of this package that defines a subclass of ``Benchmark`` adds a benchmark to Seatrial.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeVar
+
+from pydantic import Field
+
+from seatrial.base.fields import Model
+from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
+from seatrial.base.suggest import Fault
+from seatrial.benchmarks.parsing import Parsed
+
+PORT = 5700  # the first TCP port of a benchmark's own server
+NODE_PYTHON = ["/usr/bin/python3", "-IS"]  # starts the programs of checks/node
+
+Programs = Mapping[str, list[str]]
+
+
+class Settings(Model):
+    """What every benchmark has. ``transports`` are glob patterns over the site's transports."""
+
+    nodes: list[Annotated[int, Field(ge=1)]] = [2]
+    transports: list[str] = ["*"]
+    profiles: list[str] = ["*"]
+    time_limit_s: int = Field(default=60, ge=5, description="of one step of the job")
+
+
+@dataclass
+class Step:
+    """One run of a program inside the job's allocation.
+
+    ``command`` is run by ``tasks_per_node`` ranks on each of ``nodes`` nodes (all of the
+    job's where None). ``nodelist`` names the nodes by their number in the job, as
+    ``$SEATRIAL_NODE_0,$SEATRIAL_NODE_2``. ``variant`` names the case that the figures belong to,
+    where a benchmark has several. ``maps`` is a word: the wrapper notes the files with such a
+    name that the program has mapped.
+    """
+
+    name: str
+    command: list[str]
+    variant: str = ""
+    nodes: int | None = None
+    tasks_per_node: int = 1
+    nodelist: str = ""
+    env: dict[str, str] = field(default_factory=dict)
+    maps: str = ""
+    location: str | None = None  # "nodes": its figures belong to the nodes it ran on
+    setup: list[str] = field(default_factory=list)  # shell lines run before it
+    proves_path: bool = True  # it moves a volume that the counters must show
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a benchmark may know of the job that its steps run in.
+
+    ``programs``: program -> command under the job's transport. ``blas``: library -> its folder.
+    ``interface``: the one under test. ``own_interfaces``: network -> its own interface, which may
+    be a member of a bond.
+    ``env``: the environment that the transport sets.
+    """
+
+    nodes: int
+    transport: str
+    programs: Programs
+    interface: str = ""
+    own_interfaces: Mapping[str, str] = field(default_factory=dict)
+    blas: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def program(self, name: str) -> list[str]:
+        """The command of a program. Raises KeyError where the stack has none."""
+        return list(self.programs[name])
+
+    def pair(self, step: str, server: list[str], client: list[str], port: int) -> list[str]:
+        """The command of a step of two ranks: a server, and a client that gets its address.
+
+        The word ``{address}`` in ``client`` is replaced by the server's address on the interface
+        under test.
+        """
+        return [
+            *NODE_PYTHON, "pair.py", step, self.interface, str(port),
+            *server, "--", *client,
+        ]  # fmt: skip
+
+
+class SiteFacts(Protocol):
+    """The part of a site that a benchmark's settings are checked against."""
+
+    @property
+    def test_networks(self) -> list[str]:
+        """The names of the networks of role ``test``."""
+        ...
+
+
+S = TypeVar("S", bound=Settings)
+
+
+class Benchmark(Generic[S]):
+    """One benchmark with the settings of a site. A subclass sets the class variables and defines
+    ``steps`` and ``parse``."""
+
+    #: the key in a site's ``benchmarks:``, and the name of the check
+    name: ClassVar[str]
+    Settings: ClassVar[type[Settings]]
+    #: the pseudo transport of a benchmark that uses no MPI; empty: it runs under each MPI transport
+    pseudo_transport: ClassVar[str] = ""
+    #: the program's name in a stack, where the benchmark has one program and no variants
+    program: ClassVar[str] = ""
+    #: the benchmark reports the volume it moved, so the counters must show it
+    proves_path: ClassVar[bool] = True
+    #: the interrupts and softirqs of a step are figures, and not only noted beside its figures
+    activity_metrics: ClassVar[bool] = False
+
+    def __init__(self, settings: S):
+        self.settings = settings
+
+    def variants(self) -> list[str]:
+        """The variants that the settings ask for, as ``is.S``; [""] for a benchmark without."""
+        return [""]
+
+    def has_program(self, variant: str, programs: Programs, blas: Collection[str]) -> bool:
+        """Whether a stack with these programs and BLAS libraries can run a variant."""
+        return self.program in programs
+
+    def lacks_library(self, variant: str, blas: Collection[str]) -> bool:
+        """Whether a variant cannot run because a stack has no such library."""
+        return False
+
+    def transports(self, names: Iterable[str]) -> list[str]:
+        """Those of the named transports that the benchmark runs under."""
+        pseudo = (PLAIN_SOCKETS, NO_TRANSPORT)
+        if self.pseudo_transport:
+            return [name for name in names if name == self.pseudo_transport]
+        return [name for name in names if name not in pseudo]
+
+    def available(
+        self, transport: str, programs: Programs, blas: Collection[str] = ()
+    ) -> list[str]:
+        """The variants that a stack has the programs of, under a transport."""
+        if transport in (PLAIN_SOCKETS, NO_TRANSPORT):
+            return self.variants()
+        return [one for one in self.variants() if self.has_program(one, programs, blas)]
+
+    def problems(self, site: SiteFacts) -> Iterator[Fault]:
+        """What is wrong with the settings beyond the type of each field. Fields are named from
+        the benchmark's own key on, as ``kernels.0``."""
+        yield from ()
+
+    def steps(self, job: Job) -> list[Step]:
+        """The steps of one job, in order."""
+        raise NotImplementedError
+
+    def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
+        """The figures of one step, from the files in ``folder``. Raises ParseError."""
+        raise NotImplementedError
+
+
+def output(step: Step, folder: Path) -> str:
+    """Standard output of a step. Raises OSError."""
+    return (folder / f"{step.name}.out").read_text(errors="replace")
+
+
+def output_and_errors(step: Step, folder: Path) -> str:
+    """Standard output, then standard error of a step. Raises OSError."""
+    return "\n".join(
+        (folder / f"{step.name}{suffix}").read_text(errors="replace") for suffix in (".out", ".err")
+    )
+
+
+def node_files(folder: Path, step: str) -> list[dict[str, Any]]:
+    """What the node-side wrapper noted on each node, ordered by node.
+
+    Damaged files are left out: the path proof then misses the node and says so.
+    """
+    notes = []
+    for file in sorted(folder.glob(f"{step}.*.json")):
+        try:
+            data = json.loads(file.read_text(errors="replace"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(data, dict) and data.get("step") == step and _complete(data):
+            notes.append(data)
+    return notes
+
+
+def _complete(data: dict[str, Any]) -> bool:
+    """Whether all that is read from a node's file is there."""
+    sides = [data.get("before"), data.get("after")]
+    return isinstance(data.get("mapped"), list) and all(
+        isinstance(side, dict)
+        and isinstance(side.get("node"), str)
+        and isinstance(side.get("interfaces"), dict)
+        for side in sides
+    )

@@ -1,0 +1,248 @@
+"""``comms``, this project's program of the ParkBench comms1 kind: the times of single MPI calls.
+
+It prints a table, which this module reads, and writes the times of all calls to the file of
+``-o``, which ``comms_times`` reads. What is measured and both formats stand at the head of
+``comms.c``, in the Spack recipe ``comms``. Not here: models of the times.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import Field
+
+from seatrial.base.fields import Size
+from seatrial.base.suggest import Fault
+from seatrial.benchmarks.benchmark import Benchmark, Job, Settings, SiteFacts, Step, output
+from seatrial.benchmarks.parsing import (
+    Parsed,
+    ParseError,
+    agree,
+    bandwidth_curve,
+    figure,
+    higher,
+    latency_curve,
+    lower,
+    quotient,
+    spread_of,
+    whole,
+)
+from seatrial.results.record import Curve
+
+RANKS = 2
+#: in the order of the program's ``enum call``; ``recv_ready``: MPI_Recv of a message that is there
+CALLS = ("send", "recv", "isend", "recv_ready")
+#: messages of each size per repetition: three of the ping-pong, two of the ready part
+MESSAGES = 5
+LARGEST = 2**30
+MOST_PER_DECADE = 100
+MOST_REPETITIONS = 100_000
+
+_TITLE = re.compile(r"# comms (\d+\.\d+): times of MPI_Send, MPI_Isend and MPI_Recv between .*")
+_MPI = re.compile(r"# MPI: (.*)")
+_RANK = re.compile(
+    r"# rank (\d): node (\S+), clock (\w+) of (\S+) ns, smallest step (\S+) ns, "
+    r"one reading costs (\S+) ns"
+)
+_SIZES = re.compile(r"# sizes: (\d+) from (\d+) to (\d+) bytes, (\d+) per decade", re.ASCII)
+_REPETITIONS = re.compile(
+    r"# repetitions: (\d+) of each size, after (\d+) that are not counted", re.ASCII
+)
+_HEADING = "bytes MB/s round trip 0 round trip 1 send 0 send 1 recv 0 recv 1 isend 0 isend 1 "
+_HEADING += "ready 0 ready 1"
+_CRC = re.compile(r"# crc32 ([0-9a-f]{8})")
+_COLUMNS = 4 + RANKS * len(CALLS)
+
+
+class CommsSettings(Settings):
+    """Times of MPI_Send, MPI_Isend and MPI_Recv between two ranks, over the message size."""
+
+    min_bytes: Size = Field(default=1, description="smallest message")
+    max_bytes: Size = Field(default=10_000_000, description="largest message")
+    sizes_per_decade: int = Field(default=6, ge=1, le=MOST_PER_DECADE)
+    repetitions: int = Field(default=200, ge=1, le=MOST_REPETITIONS, description="of each size")
+    warmup: int = Field(
+        default=10, ge=1, le=MOST_REPETITIONS, description="repetitions that are not counted"
+    )
+
+
+class Comms(Benchmark[CommsSettings]):
+    name = "comms"
+    Settings = CommsSettings
+    program = "comms"
+
+    def problems(self, site: SiteFacts) -> Iterator[Fault]:
+        smallest, largest = int(self.settings.min_bytes), int(self.settings.max_bytes)
+        if not 1 <= largest <= LARGEST:
+            yield Fault("max_bytes", f"{largest} B is not a size of comms", f"1 to {LARGEST} B")
+        elif not 1 <= smallest <= largest:
+            yield Fault("min_bytes", f"{smallest} B is not a size of comms", f"1 to {largest} B")
+
+    def steps(self, job: Job) -> list[Step]:
+        settings = self.settings
+        options = [
+            "-l", str(settings.min_bytes), "-u", str(settings.max_bytes),
+            "-p", str(settings.sizes_per_decade), "-r", str(settings.repetitions),
+            "-w", str(settings.warmup), "-o", "comms.times",
+        ]  # fmt: skip
+        return [Step("comms", [*job.program("comms"), *options], nodes=2)]
+
+    def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
+        return parse(output(step, folder))
+
+
+def schedule(smallest: int, largest: int, per_decade: int) -> list[int]:
+    """The sizes in bytes that the program measures (``schedule`` of comms.c).
+
+    smallest x 10^(i / per_decade) for i = 0, 1, 2 ..., rounded, each once; the largest is the last.
+    """
+    sizes: list[int] = []
+    step = 0
+    while (size := math.floor(smallest * 10 ** (step / per_decade) + 0.5)) < largest:
+        if not sizes or size > sizes[-1]:
+            sizes.append(size)
+        step += 1
+    return [*sizes, largest]
+
+
+def parse(text: str) -> Parsed:
+    """Read the standard output of a run.
+
+    Metrics: ``latency_us``, half of the median round trip of rank 0 at the smallest size;
+    ``bandwidth_MB_s``, the highest of all sizes, of bytes in half of that round trip. Curves
+    ``comms`` of latency and of bandwidth, and of the median time of each call on each rank
+    ``comms send_us rank 0`` and so on, with the calls of ``CALLS``.
+
+    ``moved_bytes``: the sum over sizes of size x repetitions x 5 messages, each of which leaves
+    one node and enters the other. Warm-ups and the messages of one byte are not counted.
+
+    Raises ParseError.
+    """
+    lines, first = _own_lines(text)
+
+    def line(index: int, pattern: re.Pattern[str], what: str) -> re.Match[str]:
+        match = pattern.fullmatch(lines[index]) if index < len(lines) else None
+        if match is None:
+            found = repr(lines[index]) if index < len(lines) else "the end"
+            raise ParseError(f"expected {what}, found {found}", first + index)
+        return match
+
+    version = line(0, _TITLE, "the title")[1]
+    library = line(1, _MPI, "'# MPI: NAME'")[1]
+    clocks = [line(2 + rank, _RANK, f"node and clock of rank {rank}") for rank in range(RANKS)]
+    for rank, match in enumerate(clocks):
+        if int(match[1]) != rank:
+            raise ParseError(f"expected rank {rank}, found rank {match[1]}", first + 2 + rank)
+    asked = line(4, _SIZES, "'# sizes: COUNT from MIN to MAX bytes, COUNT per decade'")
+    at = first + 4
+    count, smallest, largest, density = (whole(asked[i], at, "sizes") for i in range(1, 5))
+    _within(smallest, 1, largest, "the smallest size", at)
+    _within(largest, smallest, LARGEST, "the largest size", at)
+    _within(density, 1, MOST_PER_DECADE, "sizes per decade", at)
+    due = schedule(smallest, largest, density)
+    if count != len(due):
+        raise ParseError(f"expected {len(due)} sizes, found {count}", at)
+    match = line(5, _REPETITIONS, "'# repetitions: COUNT of each size, after COUNT ...'")
+    repetitions, warmup = (whole(match[i], first + 5, "repetitions") for i in (1, 2))
+    _within(repetitions, 1, MOST_REPETITIONS, "repetitions", first + 5)
+    if len(lines) < 9 or lines[8].removeprefix("#").split() != _HEADING.split():
+        raise ParseError(f"expected the heading '#{_HEADING}'", first + 8)
+    if len(lines) - 9 != len(due):
+        raise ParseError(f"expected {len(due)} rows, found {len(lines) - 9}", first + 8)
+    rows = [_row(lines[9 + i], due[i], first + 9 + i) for i in range(len(due))]
+    latency = [(float(size), row[1] / 2) for size, row in zip(due, rows, strict=True)]
+    bandwidth = [(size, size / half) for size, half in latency]
+    calls = [(call, rank) for call in CALLS for rank in range(RANKS)]
+    return Parsed(
+        metrics=[
+            lower("latency_us", latency[0][1], "us"),
+            higher("bandwidth_MB_s", max(rate for _, rate in bandwidth), "MB/s"),
+        ],
+        curves=[
+            latency_curve("comms", latency),
+            bandwidth_curve("comms", bandwidth),
+            *(
+                Curve(
+                    name=f"comms {call}_us rank {rank}",
+                    y_name="time",
+                    y_unit="us",
+                    points=[(float(size), row[3 + i]) for size, row in zip(due, rows, strict=True)],
+                )
+                for i, (call, rank) in enumerate(calls)
+            ),
+        ],
+        facts={
+            "version": version,
+            "mpi": library,
+            "nodes": [match[2] for match in clocks],
+            "clock": clocks[0][3],
+            "clock_resolution_ns": _clock(clocks, 4, first),
+            "clock_step_ns": _clock(clocks, 5, first),
+            "clock_cost_ns": _clock(clocks, 6, first),
+            "smallest_B": smallest,
+            "largest_B": largest,
+            "sizes": len(due),
+            "repetitions": repetitions,
+            "warmup": warmup,
+        },
+        moved_bytes=MESSAGES * repetitions * sum(due),
+    )
+
+
+def _own_lines(text: str) -> tuple[list[str], int]:
+    """The program's lines without the last, and the number of the first; their checksum is right.
+
+    An MPI or a launcher may print before them and after them.
+    """
+    lines = text.split("\n")
+    starts = [i for i, line in enumerate(lines) if _TITLE.fullmatch(line)]
+    if len(starts) != 1:
+        raise ParseError(f"expected one line '# comms VERSION: times of ...', found {len(starts)}")
+    start = starts[0]
+    for index, line in enumerate(lines[start:], start):
+        match = _CRC.fullmatch(line)
+        if match and index + 1 < len(lines):  # the line has its end
+            own = lines[start:index]
+            found = zlib.crc32("".join(f"{line}\n" for line in own).encode())
+            if found != int(match[1], 16):
+                raise ParseError(
+                    f"expected lines of checksum {match[1]}, found {found:08x}: a line between "
+                    f"{start + 1} and {index} is damaged, or is not of comms",
+                    index + 1,
+                )
+            return own, start + 1
+    raise ParseError("expected '# crc32 ...' at the end: the table is cut off", len(lines))
+
+
+def _within(value: int, low: int, high: int, what: str, line: int) -> None:
+    if not low <= value <= high:
+        raise ParseError(f"expected {what} from {low} to {high}, found {value}", line)
+
+
+def _clock(clocks: list[re.Match[str]], group: int, first: int) -> list[float]:
+    """A figure of the clock by rank, in ns."""
+    return [
+        figure(match[group], first + 2 + rank, "a time of the clock", zero=True)
+        for rank, match in enumerate(clocks)
+    ]
+
+
+def _row(line: str, due: int, number: int) -> list[float]:
+    """Figures of a row after the size: MB/s, round trips by rank, calls by rank, in us."""
+    words = line.split()
+    if len(words) != _COLUMNS:
+        raise ParseError(f"expected a size and {_COLUMNS - 1} figures, found {line!r}", number)
+    if whole(words[0], number, "a size") != due:
+        raise ParseError(f"expected {due} bytes here, found {words[0]}", number)
+    # A call may be shorter than a step of the clock; so few bytes per second may round to nothing.
+    found = [
+        figure(word, number, "a figure", zero=index not in (1, 2))
+        for index, word in enumerate(words[1:])
+    ]
+    rate = quotient(2.0 * due, spread_of(words[2]))
+    agree(words[1], rate, number, "MB/s", "bytes and round trip")
+    return found

@@ -1,0 +1,47 @@
+"""The input file of hpcc (hpccinf.txt) and of xhpl (HPL.dat): one problem on one grid of ranks.
+
+Format: HPL's HPL.dat (hpl/www/tuning.html of HPL 2.0) with PTRANS's lines behind it (README of
+HPC Challenge 1.5.0), which xhpl does not read. Lines are found by their number, so the template
+is the documentation.
+"""
+
+from __future__ import annotations
+
+import math
+
+from seatrial.base.errors import InputError
+from seatrial.base.paths import CHECKOUT
+
+#: for str.format; hpcc reads at most 80 characters of a line. The recipe of hpl tests with it.
+HPL_DAT = CHECKOUT / "spack-repo/spack_repo/seatrial/packages/hpl/HPL.dat"
+_PTRANS = """\
+--           (a separator)
+0            further problem sizes of PTRANS
+1000
+0            further block sizes of PTRANS
+32
+"""
+
+
+def render(n: int, nb: int, p: int, q: int) -> str:
+    """Text of hpccinf.txt: order ``n``, blocks of ``nb``, ``p`` x ``q`` ranks.
+
+    Raises InputError for what hpcc would refuse or silently change.
+    """
+    for name, value in (("N", n), ("NB", nb), ("P", p), ("Q", q)):
+        if value < 1:
+            raise InputError(f"hpcc: {name} is {value}; it must be 1 or more")
+    if nb > n:
+        raise InputError(f"hpcc: the block size {nb} is larger than the matrix ({n})")
+    return HPL_DAT.read_text().format(n=n, nb=nb, p=p, q=q) + _PTRANS
+
+
+def grid(ranks: int) -> tuple[int, int]:
+    """P and Q with P * Q = ranks, as square as they can be, P <= Q (what HPL recommends).
+
+    Raises InputError for fewer than one rank.
+    """
+    if ranks < 1:
+        raise InputError(f"hpcc: {ranks} ranks; it must be 1 or more")
+    p = next(p for p in range(math.isqrt(ranks), 0, -1) if ranks % p == 0)
+    return p, ranks // p

@@ -1,0 +1,160 @@
+"""iperf3's JSON (``iperf3 -c HOST -J``), TCP, one direction.
+
+Not for UDP and not for --bidir: what they sum up is different and they have no
+location among the figures here. Format: iperf3 3.12, ``iperf_api.c`` and
+``iperf_client_api.c``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from seatrial.base.fields import Size
+from seatrial.base.names import PLAIN_SOCKETS
+from seatrial.benchmarks.benchmark import (
+    PORT,
+    Benchmark,
+    Job,
+    Settings,
+    Step,
+    output,
+)
+from seatrial.benchmarks.parsing import Parsed, ParseError, higher, lower
+
+_READ = {"error", "start", "test_start", "protocol", "bidir", "reverse", "num_streams", "version"}
+_READ |= {"end", "sum_sent", "sum_received", "bits_per_second", "bytes", "seconds", "retransmits"}
+_READ |= {"cpu_utilization_percent", "host_total", "remote_total"}
+
+
+class TCPStreamSettings(Settings):
+    """iperf3 over TCP: bandwidth, and CPU use at both ends."""
+
+    seconds: int = Field(default=2, ge=1, description="whole ones: iperf3 takes 0.5 for endless")
+    total_bytes: Size | None = Field(
+        default=None, description="end after so many instead of after some seconds"
+    )
+    message_bytes: Size = 128 << 10
+
+
+class TCPStream(Benchmark[TCPStreamSettings]):
+    """One TCP stream by iperf3: bandwidth, and what it costs at both ends: CPU, interrupts."""
+
+    name = "tcp_stream"
+    Settings = TCPStreamSettings
+    pseudo_transport = PLAIN_SOCKETS
+    activity_metrics = True
+
+    def steps(self, job: Job) -> list[Step]:
+        settings = self.settings
+        server = [*job.program("iperf3"), "-s", "-1", "-p", str(PORT)]
+        total = settings.total_bytes
+        length = ["-t", str(settings.seconds)] if total is None else ["-n", str(total)]
+        client = [
+            *job.program("iperf3"), "-c", "{address}", "-p", str(PORT), "-J",
+            *length, "-l", str(settings.message_bytes),
+        ]  # fmt: skip
+        return [Step("tcp_stream", job.pair("tcp_stream", server, client, PORT), nodes=2)]
+
+    def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
+        return parse(output(step, folder))
+
+
+def parse(text: str) -> Parsed:
+    """Read the client's report.
+
+    Metrics: ``bandwidth_MB_s``, what the receiver got (end.sum_received), 10^6 B/s of
+    payload; ``cpu_sender_percent`` and ``cpu_receiver_percent``, of one processor. In
+    the report ``host_total`` is the client, which wrote it, and ``remote_total`` the
+    server. The client sends, unless the run had -R: then it receives, and the two
+    are exchanged here. Retransmits are a fact.
+
+    ``moved_bytes`` is end.sum_received.bytes: the payload crosses each of the two
+    nodes' interfaces once. What was sent under --omit is not counted.
+
+    Raises ParseError, with iperf3's own words where the report carries an error.
+    """
+    try:
+        data = json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+    except ValueError as error:
+        line = getattr(error, "lineno", None)
+        raise ParseError(f"expected iperf3's JSON: {error}", line) from None
+    if not isinstance(data, dict):
+        raise ParseError("expected iperf3's JSON as one object")
+    if "error" in data:
+        raise ParseError(f"iperf3 reported an error: {data['error']}")
+
+    test = _get(data, "start", "test_start", kind=dict)
+    if _get(test, "protocol", kind=str) != "TCP":
+        raise ParseError(f"expected a TCP test, found {test['protocol']}")
+    if test.get("bidir"):
+        raise ParseError("expected a test in one direction, found --bidir")
+    # Its absence would silently exchange sender and receiver.
+    reverse = _number(test, "reverse")
+    received = _get(data, "end", "sum_received", kind=dict)
+    rate = _number(received, "bits_per_second", positive=True)
+    moved = _number(received, "bytes", positive=True)
+    seconds = _number(received, "seconds", positive=True)
+    if not math.isclose(rate, moved * 8 / seconds, rel_tol=1e-3):
+        raise ParseError(
+            f"end.sum_received: bits_per_second is {rate:g}, but bytes and seconds give "
+            f"{moved * 8 / seconds:g}: a number is damaged"
+        )
+    cpu = _get(data, "end", "cpu_utilization_percent", kind=dict)
+    host, remote = _number(cpu, "host_total"), _number(cpu, "remote_total")
+    sender, receiver = (remote, host) if reverse else (host, remote)
+    facts: dict[str, Any] = {
+        "streams": int(_number(test, "num_streams", positive=True)),
+        "seconds": seconds,
+        "reverse": bool(reverse),
+        "version": _get(data, "start", "version", kind=str),
+    }
+    sent = data["end"].get("sum_sent")
+    if isinstance(sent, dict) and "retransmits" in sent:  # absent where the kernel has none
+        facts["retransmits"] = int(_number(sent, "retransmits"))
+    return Parsed(
+        metrics=[
+            higher("bandwidth_MB_s", rate / 8e6, "MB/s"),
+            lower("cpu_sender_percent", sender, "percent"),
+            lower("cpu_receiver_percent", receiver, "percent"),
+        ],
+        facts=facts,
+        moved_bytes=int(moved),
+    )
+
+
+def _get(data: dict[str, Any], *path: str, kind: type) -> Any:
+    found: Any = data
+    for depth, key in enumerate(path, 1):
+        found = found.get(key) if isinstance(found, dict) else None
+        if found is None:
+            raise ParseError(f"expected {'.'.join(path[:depth])} in iperf3's report")
+    if not isinstance(found, kind):
+        raise ParseError(f"expected {'.'.join(path)} to be of another kind, found {found!r}")
+    return found
+
+
+def _number(data: dict[str, Any], key: str, *, positive: bool = False) -> float:
+    value = data.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ParseError(f"expected {key} as a finite number of at least 0, found {value!r}")
+    if positive and value == 0:
+        raise ParseError(f"expected {key} above zero")
+    return value
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a key that is read here and comes twice; with -P, iperf3 repeats some others."""
+    names = [key for key, _ in pairs]
+    twice = [key for key in names if key in _READ and names.count(key) > 1]
+    if twice:
+        raise ValueError(f"an object names {twice[0]} twice")
+    return dict(pairs)
+
+
+def _no_constant(word: str) -> float:
+    raise ValueError(f"{word} is not a figure")

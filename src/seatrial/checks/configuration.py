@@ -1,0 +1,166 @@
+"""ReFrame's configuration, derived from a plan: nobody writes it twice.
+
+A partition of ReFrame is a Slurm partition under one NIC profile, an environment is a transport.
+Features are the names of the benchmarks that run there, so that a check selects with ``+imb`` and
+never names a system.
+
+A job of a check asks for the profile by itself (``--constraint``). Where a trial holds nodes under
+a profile, its checks are not jobs but steps in that one job: their scripts run here, one after the
+other, and each ``srun`` names the job.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from seatrial.base.paths import CHECKOUT
+from seatrial.plan.model import Attachment, Plan, PlannedTransport, Round, read_round
+from seatrial.plan.resolve import plan_of
+
+CHECKS = CHECKOUT / "reframe-checks"
+# ReFrame slows its polling from the first to the last of these rates (Hz) by the decay factor at
+# each poll. Its own defaults leave gaps of up to 49 s; a poll costs one sacct (about 20 ms).
+POLL_RATES = {"poll_rate_max": 5, "poll_rate_min": 2, "poll_rate_decay": 0.02}
+
+
+def settings(file: Path | str) -> dict[str, Any]:
+    """The value of ``site_configuration`` for a site's ``site.yaml`` or a trial's ``plan.json``.
+
+    Raises InputError where the file is wrong, LabError where the stack is not there.
+    """
+    path = Path(file).resolve()
+    return configuration(plan_of(path), read_round(path.parent), path)
+
+
+def configuration(plan: Plan, round: Round | None, file: Path) -> dict[str, Any]:
+    """The same for a plan that was read from ``file``, and the trial's round, if there is one."""
+    system: dict[str, Any] = {
+        "name": plan.site,
+        "descr": plan.description or plan.site,
+        "hostnames": [plan.login or ".*"],
+        "modules_system": plan.modules_system,
+        "partitions": [
+            _partition(plan, round, file, name, profile)
+            for name in plan.partitions
+            for profile in plan.profiles
+        ],
+    }
+    if round:
+        folder = round.folder
+        system |= {"stagedir": f"{folder}/stage", "outputdir": f"{folder}/output", "prefix": folder}
+    return {
+        "systems": [system],
+        "environments": [
+            environment
+            for name, transport in plan.transports.items()
+            for environment in _environments(plan, round, name, transport)
+        ],
+        "logging": [_logging(round)],
+        "storage": [_storage(plan, round)],
+        "general": [
+            {
+                "check_search_path": [str(CHECKS)],
+                "pipeline_timeout": 5,
+                "purge_environment": False,
+                "use_login_shell": False,
+                "trap_job_errors": False,
+                "remote_detect": False,
+                "resolve_module_conflicts": False,
+                **POLL_RATES,
+            }
+        ],
+    }
+
+
+def _partition(
+    plan: Plan, round: Round | None, file: Path, name: str, profile: str
+) -> dict[str, Any]:
+    own, planned = plan.partitions[name], plan.profiles[profile]
+    access = [f"--partition={name}", *own.options]
+    if planned.feature:
+        access.append(f"--constraint={planned.feature}")
+    used = name == plan.partition
+    held = round.held(profile) if round and used else None
+    return {
+        "name": plan.partition_name(profile, name),
+        "descr": f"{own.description or name}, NIC profile {profile}",
+        "scheduler": "local" if held else plan.backend,
+        "launcher": "srun",
+        "access": [] if held else access,
+        "environs": planned.transports,
+        # Steps of one job would disturb each other.
+        "max_jobs": 1 if held else plan.jobs_in_queue,
+        "features": planned.benchmarks if used else [],
+        "sched_options": {"use_nodes_option": True, "job_submit_timeout": 60},
+        "extras": {"plan": str(file), "profile": profile, "partition": name},
+    }
+
+
+def _environments(
+    plan: Plan, round: Round | None, name: str, transport: PlannedTransport
+) -> list[dict[str, Any]]:
+    """A transport on the interface of most profiles, and once more for the partitions of the
+    profiles that are measured on another: another network's, or a bond."""
+    usual, *others = transport.attachments
+    environments = [_environment(plan, round, name, transport, usual)]
+    for one in others:
+        partitions = [
+            f"{plan.site}:{plan.partition_name(profile, partition)}"
+            for profile in one.profiles
+            for partition in plan.partitions
+        ]
+        own = _environment(plan, round, name, transport, one)
+        environments.append({**own, "target_systems": partitions})
+    return environments
+
+
+def _environment(
+    plan: Plan, round: Round | None, name: str, transport: PlannedTransport, where: Attachment
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "features": [
+            check for check in transport.benchmarks if round is None or round.selects(check, name)
+        ],
+        # What the transport's module sets is here too: it must hold for the network under test.
+        "env_vars": [[key, value] for key, value in where.env.items()],
+        "modules": transport.modules,
+        "prepare_cmds": [f"module use {path}" for path in plan.modulepath if transport.modules],
+    }
+
+
+def _logging(round: Round | None) -> dict[str, Any]:
+    folder, suffix = (round.folder, round.suffix) if round else (".", "")
+    # An info log costs a fifth of the debug log's CPU time per check.
+    return {
+        "level": "info",
+        "handlers": [
+            {"type": "stream", "name": "stdout", "level": "info", "format": "%(message)s"},
+            {
+                "type": "file",
+                "name": f"{folder}/reframe{suffix}.log",
+                "level": "info",
+                "format": "[%(asctime)s] %(levelname)s: %(check_info)s: %(message)s",
+                "append": False,
+            },
+        ],
+        "handlers_perflog": [
+            {
+                "type": "filelog",
+                "prefix": "%(check_system)s/%(check_partition)s",
+                "level": "info",
+                "basedir": f"{folder}/perflogs",
+                "format": "%(check_job_completion_time)s|%(version)s|%(check_display_name)s|"
+                "%(check_environ)s|%(check_jobid)s|%(check_result)s|%(check_perfvalues)s",
+                "append": True,
+            }
+        ],
+    }
+
+
+def _storage(plan: Plan, round: Round | None) -> dict[str, Any]:
+    storage: dict[str, Any] = {"enable": True, "backend": "sqlite"}
+    if round:
+        storage["sqlite_db_file"] = f"{round.database}/{plan.site}.sqlite"
+    return storage

@@ -1,0 +1,21 @@
+"""The profiles that come with Seatrial, each with the source of its values: ``profiles.yaml``.
+
+A site takes one by ``base: ready:<name>``; none is in force anywhere by itself.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from seatrial.base import yamlfile
+from seatrial.nic.profile import NicProfile, ReadyProfiles
+
+FILE = Path(__file__).with_name("profiles.yaml")
+
+
+@cache
+def ready_profiles() -> dict[str, NicProfile]:
+    """All of them by name, in the order of the file. Raises InputError if the file is damaged."""
+    found, _ = yamlfile.load(FILE, ReadyProfiles)
+    return found.profiles

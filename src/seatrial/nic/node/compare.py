@@ -1,0 +1,56 @@
+"""Whether a setting is as wanted. ``exact`` also tells what was asked for from what came."""
+
+from typing import Any
+
+from .cpus import cpu_set
+
+
+def equal(wanted: Any, found: Any, exact: bool) -> bool:
+    return bool(wanted == found)
+
+
+def same_feature(wanted: Any, found: Any, exact: bool) -> bool:
+    """``off [requested on]`` is off, but not exactly."""
+    if exact:
+        return bool(wanted == found)
+    return str(wanted).split(" ")[0] == str(found).split(" ")[0]
+
+
+def same_discipline(wanted: Any, found: Any, exact: bool) -> bool:
+    """An interface that was never up has no queueing discipline yet: the kernel gives it one."""
+    if "default noop" in (wanted, found):
+        return str(wanted).startswith("default ") and str(found).startswith("default ")
+    return bool(wanted == found)
+
+
+def same_rate(wanted: Any, found: Any, exact: bool) -> bool:
+    """tc counts whole bytes."""
+    return bool(_bytes(wanted) == _bytes(found))
+
+
+def _bytes(bit_s: Any) -> Any:
+    return bit_s // 8 if isinstance(bit_s, int) else bit_s
+
+
+def same_mask(wanted: Any, found: Any, exact: bool) -> bool:
+    """Whether two masks are equal, however many zeros lead them."""
+    return bool(_number(wanted) == _number(found))
+
+
+def same_list(wanted: Any, found: Any, exact: bool) -> bool:
+    """Whether two lists name the same CPUs."""
+    return bool(_cpus(wanted) == _cpus(found))
+
+
+def _number(mask: Any) -> Any:
+    try:
+        return mask if mask is None else int(str(mask).replace(",", ""), 16)
+    except ValueError:
+        return mask
+
+
+def _cpus(text: Any) -> Any:
+    try:
+        return text if text is None else cpu_set(str(text))
+    except ValueError:
+        return text

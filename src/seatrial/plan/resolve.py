@@ -1,0 +1,232 @@
+"""From a site and its stack to a plan. Runs nothing.
+
+What is planned and then does not run is an error in the verdict; so the cases are listed here and
+not taken from what ReFrame happens to find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from seatrial.base.errors import InputError
+from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
+from seatrial.base.suggest import matching, suggest
+from seatrial.benchmarks.benchmark import Benchmark
+from seatrial.plan.model import (
+    PLAN_FILE,
+    Attachment,
+    Plan,
+    PlannedPartition,
+    PlannedProfile,
+    PlannedTransport,
+    read_plan,
+)
+from seatrial.plan.selection import Selection, select
+from seatrial.results.record import Case
+from seatrial.site.effects import effects_of
+from seatrial.site.load import load_site
+from seatrial.site.model import Site
+from seatrial.site.nic_policy import declared
+from seatrial.site.profiles import carrying, measured_on, resolved, tried
+from seatrial.stack import Stack, load_stack
+
+NO_PROGRAM = "the stack has no program for it"
+MODULES_SYSTEMS = {"lmod": "lmod", "tcl": "tmod4"}  # site's name -> ReFrame's
+#: ReFrame plans a site of its own, without a trial, once a process
+_PLANS: dict[Path, Plan] = {}
+
+
+def plan_trial(site_file: Path, selection: Selection) -> Plan:
+    """The plan of a trial of a site.
+
+    Raises InputError for a wrong site or selection, or where nothing is left to run, LabError where
+    the stack is not there.
+    """
+    site = select(load_site(site_file), selection)
+    plan = resolve(site, load_stack(site))
+    if not plan.cases:
+        nothing = "nothing to run: the selection, the site and the stack share no case"
+        raise InputError("; ".join([nothing, *plan.left_out]))
+    return plan
+
+
+def plan_of(file: Path) -> Plan:
+    """The plan in a trial's ``plan.json``, or that of a site's ``site.yaml``.
+
+    Raises InputError where the file is wrong, LabError where the stack is not there.
+    """
+    if file.name == PLAN_FILE:
+        return read_plan(file)
+    if file not in _PLANS:
+        site = load_site(file)
+        _PLANS[file] = resolve(site, load_stack(site))
+    return _PLANS[file]
+
+
+def resolve(site: Site, stack: Stack) -> Plan:
+    """The plan of all that the site asks for and the stack can give."""
+    transports = {name: _transport(site, stack, name) for name in _names(site)}
+    profiles = {name: _profile(site, name) for name in site.nic_profiles}
+    benchmarks = site.benchmarks.enabled()
+    return Plan(
+        site=site.name,
+        description=site.description,
+        login=site.login,
+        lab_cores=site.lab.cores if site.lab else None,
+        virtual_time=site.virtual,
+        partitions={
+            name: PlannedPartition(options=one.options, description=one.description)
+            for name, one in site.partitions.items()
+        },
+        partition=site.trial_partition,
+        backend=site.slurm.backend,
+        options=site.slurm.options,
+        jobs_in_queue=site.slurm.jobs_in_queue,
+        own_interfaces={name: network.interface for name, network in site.networks.items()},
+        profiles=profiles,
+        transports=transports,
+        benchmarks={one.name: one.settings.model_dump(mode="json") for one in benchmarks},
+        blas=stack.blas(),
+        modules_system=_modules_system(site),
+        modulepath=stack.modulepath,
+        stack=stack.model_dump(include={"source", "id", "distribution", "versions", "origins"}),
+        repeats=site.trial.repeats,
+        reruns=site.trial.reruns,
+        time_limit_s=site.trial.time_limit_s,
+        cases=list(_cases(benchmarks, transports, profiles, stack)),
+        left_out=list(_left_out(site, stack)),
+    )
+
+
+def _names(site: Site) -> list[str]:
+    return [*site.transports, PLAIN_SOCKETS, NO_TRANSPORT]
+
+
+def _modules_system(site: Site) -> str:
+    """ReFrame's name of what `module load` is; ``nomod`` where the stack has no modules."""
+    return MODULES_SYSTEMS[site.stack.modules] if site.stack.source == "spack" else "nomod"
+
+
+def _profile(site: Site, name: str) -> PlannedProfile:
+    selected = name in matching(site.trial.profiles, site.nic_profiles)
+    return PlannedProfile(
+        description=resolved(site, name).description,
+        feature="" if name == "default" else site.nic_profiles[name].feature or "",
+        declared=declared(site, name),
+        interfaces=carrying(site, name),
+        transports=[one for one in _names(site) if tried(site, name, one)],
+        benchmarks=[
+            one.name
+            for one in site.benchmarks.enabled()
+            if selected and matching(one.settings.profiles, [name])
+        ],
+        effects=effects_of(site, name),
+    )
+
+
+def _transport(site: Site, stack: Stack, name: str) -> PlannedTransport:
+    part = stack.transport(name)
+    own = site.transports.get(name)
+    selected = matching(site.trial.transports, [name])
+    return PlannedTransport(
+        benchmarks=[
+            one.name for one in site.benchmarks.enabled() if selected and _offered(one, stack, name)
+        ],
+        launcher=[*part.launcher, *(own.options if own else [])],
+        path_report=part.path_report,
+        overcommit=part.overcommit,
+        programs=part.programs,
+        versions=part.versions,
+        packages=part.packages,
+        modules=part.modules,
+        attachments=_attachments(site, stack, name),
+    )
+
+
+def _attachments(site: Site, stack: Stack, transport: str) -> list[Attachment]:
+    """One for each network and interface that the transport is measured on, the usual one first.
+
+    A profile may name another network, or make a bond of it. A network that a profile's bond takes
+    away is not measured under it (``seatrial.site.validate_profiles``).
+    """
+    own = site.transports.get(transport)
+    places: dict[tuple[str, str], list[str]] = {}
+    for profile in ("default", *site.nic_profiles):
+        network = measured_on(site, transport, profile)
+        usual = site.networks[network].interface
+        interface = carrying(site, profile).get(network, usual)
+        profiles = places.setdefault((network, interface), [])
+        if profile not in profiles:
+            profiles.append(profile)
+    attachments = []
+    for (network, interface), profiles in places.items():
+        env = stack.transport(transport, interface, site.networks[network].subnet).env
+        env = {**env, **(own.env if own else {})}
+        attachments.append(
+            Attachment(network=network, interface=interface, env=env, profiles=profiles)
+        )
+    return attachments
+
+
+def _offered(benchmark: Benchmark[Any], stack: Stack, transport: str) -> bool:
+    """Whether a benchmark runs under a transport, and the stack has a program for it."""
+    pseudo = transport in (PLAIN_SOCKETS, NO_TRANSPORT)
+    return bool(
+        benchmark.transports([transport])
+        and (pseudo or matching(benchmark.settings.transports, [transport]))
+        and _available(benchmark, stack, transport)
+    )
+
+
+def _available(benchmark: Benchmark[Any], stack: Stack, transport: str) -> list[str]:
+    return benchmark.available(transport, stack.programs(transport), stack.blas())
+
+
+def _cases(
+    benchmarks: list[Benchmark[Any]],
+    transports: dict[str, PlannedTransport],
+    profiles: dict[str, PlannedProfile],
+    stack: Stack,
+) -> Iterator[Case]:
+    """The cases, in the order of the site file."""
+    for benchmark in benchmarks:
+        for transport, part in transports.items():
+            if benchmark.name not in part.benchmarks:
+                continue
+            variants = _available(benchmark, stack, transport)
+            for profile, one in profiles.items():
+                if benchmark.name not in one.benchmarks or transport not in one.transports:
+                    continue
+                for nodes in benchmark.settings.nodes:
+                    for variant in variants:
+                        yield Case(
+                            check=benchmark.name, variant=variant, transport=transport,
+                            profile=profile, nodes=nodes,
+                        )  # fmt: skip
+
+
+def _left_out(site: Site, stack: Stack) -> Iterator[str]:
+    """Sentences on what the site wants and the stack cannot give."""
+    transports = matching(site.trial.transports, site.transports)
+    for benchmark in site.benchmarks.enabled():
+        missing: dict[tuple[str, str], list[str]] = {}
+        absent: dict[str, None] = {}
+        for transport in benchmark.transports(matching(benchmark.settings.transports, transports)):
+            available = _available(benchmark, stack, transport)
+            reason = stack.transports[transport].lacks.get(benchmark.name, NO_PROGRAM)
+            for variant in benchmark.variants():
+                if variant in available:
+                    continue
+                if benchmark.lacks_library(variant, stack.blas()):
+                    absent[variant] = None
+                else:
+                    missing.setdefault((variant, reason), []).append(transport)
+        for (variant, reason), without in missing.items():
+            what = f"{benchmark.name} {variant}".strip()
+            yield f"{what} did not run under {', '.join(without)}: {reason}"
+        if absent:
+            hint = suggest(next(iter(absent)), stack.blas())
+            names = ", ".join(absent)
+            yield f"{benchmark.name} did not run with {names}: not in the stack ({hint})"

@@ -1,0 +1,53 @@
+"""The part of a site that the user asks a trial for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seatrial.base.errors import InputError
+from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
+from seatrial.base.suggest import matching, unmatched
+from seatrial.site.model import Site
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the user asked for instead of all: glob patterns; empty means what the site says."""
+
+    checks: tuple[str, ...] = ()
+    transports: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
+    repeats: int | None = None
+    reruns: int | None = None
+
+
+def select(site: Site, selection: Selection) -> Site:
+    """The site cut down to the selection.
+
+    Raises InputError where a pattern matches nothing.
+    """
+    names = [one.name for one in site.benchmarks.enabled()]
+    transports = [*site.transports, PLAIN_SOCKETS, NO_TRANSPORT]
+    faults = [
+        *unmatched("--check", list(selection.checks), names),
+        *unmatched("--transport", list(selection.transports), transports),
+        *unmatched("--profile", list(selection.profiles), site.nic_profiles),
+    ]
+    if faults:
+        raise InputError("; ".join(f"{f.field.rsplit('.', 1)[0]} {f.message} ({f.correction})"
+                                   for f in faults))  # fmt: skip
+    own = site.trial
+    trial = own.model_copy(
+        update={
+            "repeats": selection.repeats or own.repeats,
+            "reruns": own.reruns if selection.reruns is None else selection.reruns,
+            "profiles": matching(selection.profiles, site.nic_profiles) or own.profiles,
+            "transports": list(selection.transports) or own.transports,
+        }
+    )
+    update: dict[str, object] = {"trial": trial}
+    if selection.checks:
+        chosen = matching(selection.checks, names)
+        dropped = {name: None for name in names if name not in chosen}
+        update["benchmarks"] = site.benchmarks.model_copy(update=dropped)
+    return site.model_copy(update=update)

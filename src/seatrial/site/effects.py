@@ -1,0 +1,83 @@
+"""Sentences on where a profile has no effect: said in a trial's notes and by ``site check``.
+
+On RoCE, InfiniBand, EFA and Slingshot a transport whose data path is verbs or libfabric is polled
+from user space: no interrupt, no kernel queue and no segmentation is in its way, so that settings
+of these change nothing for it, though they do for TCP and storage on the same card.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from seatrial.base.names import PLAIN_SOCKETS
+from seatrial.nic.inheritance import Resolved
+from seatrial.nic.node.settings import BY_NAME, Setting, of
+from seatrial.site.model import Site
+from seatrial.site.profiles import measured_on, networks_set, resolved, tried
+
+
+def statements(site: Site) -> list[str]:
+    """What a reader of figures must know of the site's profiles, in the order of the file."""
+    return [sentence for name in site.nic_profiles for sentence in effects_of(site, name)]
+
+
+def effects_of(site: Site, profile: str) -> list[str]:
+    """The same of one profile."""
+    return [] if profile == "default" else list(_of_profile(site, resolved(site, profile)))
+
+
+def _of_profile(site: Site, profile: Resolved) -> Iterator[str]:
+    networks = networks_set(site, profile)
+    for transport in (*site.transports, PLAIN_SOCKETS):
+        if not tried(site, profile.name, transport):
+            continue
+        network = measured_on(site, transport, profile.name)
+        if network not in networks:
+            if transport in site.transports or len(site.transports) == 0:
+                yield (
+                    f"profile {profile.name}: sets nothing on network {network}, on which "
+                    f"transport {transport} is tested"
+                )
+            continue
+        own = site.transports.get(transport)
+        path = own.data_path if own else "kernel"
+        if path != "kernel":
+            yield from _bypassed(site, profile, transport, network, path)
+
+
+def _bypassed(
+    site: Site, profile: Resolved, transport: str, network: str, path: str
+) -> Iterator[str]:
+    settings = _settings(profile, network)
+    rest = [one for one in settings if site.networks[network].fabric in one.data_paths]
+    idle = [one for one in settings if one not in rest]
+    if idle:
+        only = f"only {_list(rest)} {'do' if _many(rest) else 'does'}" if rest else "nothing does"
+        yield (
+            f"profile {profile.name}: {_list(idle)} {'do' if _many(idle) else 'does'} not reach "
+            f"transport {transport}, whose data path ({path}) is polled from user space; {only}"
+        )
+    if path in profile.ignored_by:
+        yield f"profile {profile.name}, transport {transport}: {profile.ignored_by[path]}"
+
+
+def _settings(profile: Resolved, network: str) -> list[Setting]:
+    """What the profile sets of a network's interface, and of the node."""
+    keys = [*profile.settings(network), *profile.node_settings()]
+    names = dict.fromkeys(of(key).name for key in keys)
+    return [BY_NAME[name] for name in (*names, *(["bonding"] if profile.bond() else []))]
+
+
+def _words(settings: list[Setting]) -> list[str]:
+    return list(dict.fromkeys(one.words or one.name for one in settings))
+
+
+def _list(settings: list[Setting]) -> str:
+    words = _words(settings)
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def _many(settings: list[Setting]) -> bool:
+    words = _words(settings)
+    plural = words[0].endswith("s") and not words[0].isupper()
+    return len(words) > 1 or plural

@@ -1,0 +1,81 @@
+"""What nodes are told: the site's profiles as JSON of flat settings, by node and interface.
+
+The node side has neither this package nor YAML: ``compile_policy`` is all it knows of the site.
+``declared`` is one profile's part of it, which a job's own verification compares a node with.
+Both depend on the site file alone; nothing here reads a node or writes a file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from seatrial.nic.inheritance import Resolved
+from seatrial.nic.node.settings import SETTINGS, group_of
+from seatrial.nic.profile import FEATURE_PREFIX, default_feature
+from seatrial.site.model import Site
+from seatrial.site.profiles import interfaces, nodes_of, resolved, short
+
+SCHEMA = 1
+
+
+def compile_policy(site: Site) -> dict[str, Any]:
+    """The policy file's content. The site must be without faults (``seatrial.site.load``)."""
+    policy: dict[str, Any] = {
+        "schema": SCHEMA,
+        "site": site.name,
+        "feature_prefix": FEATURE_PREFIX,
+        "state_folder": site.nic.state_folder,
+        "scontrol": site.nic.scontrol,
+        "controllers": site.nic.controllers,
+        "protected": sorted(
+            network.interface for network in site.networks.values() if network.role != "test"
+        ),
+        "nodes": _tests(site),
+        "profiles": {name: _profile(site, resolved(site, name)) for name in site.nic_profiles},
+    }
+    return {**policy, "digest": digest(policy)}
+
+
+def declared(site: Site, profile: str) -> dict[str, Any]:
+    """What a job under a profile must find on its nodes. Raises KeyError for an unknown one."""
+    found = resolved(site, profile)
+    flat = interfaces(site, found)
+    return {
+        "profile": profile,
+        "state_folder": site.nic.state_folder,
+        "nodes": {short(node): flat for node in nodes_of(site, found)},
+        "node": found.node_settings(),
+        "if_supported": _optional(found),
+        "tests": _tests(site),
+    }
+
+
+def digest(policy: dict[str, Any]) -> str:
+    """SHA-256, as hex, of a policy but for its own field ``digest``: the same on every machine."""
+    rest = {key: value for key, value in policy.items() if key != "digest"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _tests(site: Site) -> dict[str, list[str]]:
+    names = [network.interface for network in site.networks.values() if network.role == "test"]
+    return {short(node): names for node in site.node_names}
+
+
+def _profile(site: Site, profile: Resolved) -> dict[str, Any]:
+    feature = site.nic_profiles[profile.name].feature or default_feature(profile.name)
+    return {
+        "feature": feature,
+        "description": profile.description,
+        "nodes": [short(node) for node in nodes_of(site, profile)],
+        "interfaces": interfaces(site, profile),
+        "node": profile.node_settings(),
+        "if_supported": _optional(profile),
+    }
+
+
+def _optional(profile: Resolved) -> list[str]:
+    """First words of the keys of settings that are left out where a NIC lacks them."""
+    return sorted({group_of(one.key) for one in SETTINGS if one.optional in profile.if_supported})

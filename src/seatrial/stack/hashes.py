@@ -1,0 +1,77 @@
+"""What a trial measured under each transport, as text for the modules' help.
+
+Reads results.jsonl; judges nothing.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from pathlib import Path
+
+from seatrial.base.errors import InputError, Problem
+from seatrial.results.judge import Figure, collect
+from seatrial.results.record import RESULTS_FILE, Results, Trial, read_results
+
+#: (metric, check) that say most of a transport, in this order; the whole case, between two nodes
+SHOWN = (
+    ("latency_us", "netpipe"),
+    ("latency_us", "osu"),
+    ("bandwidth_MB_s", "netpipe"),
+    ("bw_MB_s", "osu"),
+)
+NODES = 2
+
+
+def read(given: Path) -> Results:
+    """The results of a trial's folder or file. Raises InputError where there are none."""
+    file = given / RESULTS_FILE if given.is_dir() else given
+    if not file.is_file():
+        text = "there are no results of a trial"
+        raise InputError([Problem(file, None, "", text, "the folder that `seatrial trial` made")])
+    return read_results(file)
+
+
+def texts(results: Results) -> dict[str, str]:
+    """Transport -> lines for its module's help; only transports with figures."""
+    figures = collect(results.trial, results.runs)
+    found: dict[str, list[Figure]] = defaultdict(list)
+    for case, each in figures.items():
+        for figure in each.values():
+            shown = (figure.metric, case.check) in SHOWN and case.nodes == NODES
+            if shown and figure.location is None and figure.samples and not figure.fault:
+                found[case.transport].append(figure)
+    return {name: _text(each, results.trial) for name, each in sorted(found.items())}
+
+
+def _text(figures: list[Figure], trial: Trial) -> str:
+    order = {pair: index for index, pair in enumerate(SHOWN)}
+    figures = sorted(figures, key=lambda f: (order[f.metric, f.case.check], f.case.profile))
+    lines = [f"Figures of trial {trial.trial} (medians, between {NODES} nodes):"]
+    for figure in figures:
+        middle = statistics.median(figure.values)
+        what = "latency" if figure.metric == "latency_us" else "bandwidth"
+        count = len(figure.values)
+        lines.append(
+            f"  {what:<10}{figure.case.check:<9}{middle:>10.4g} {figure.unit:<5}"
+            f"NIC profile {figure.case.profile}, {count} run{'s' * (count > 1)}"
+        )
+    for what, metrics in (
+        ("latency", ["latency_us"]),
+        ("bandwidth", ["bandwidth_MB_s", "bw_MB_s"]),
+    ):
+        best = _best([f for f in figures if f.metric in metrics])
+        if best:
+            lines.append(f"NIC profile for best {what}: {best}")
+    return "\n".join(lines) + "\n"
+
+
+def _best(figures: list[Figure]) -> str:
+    """The profile whose figure is best, by the first check that has one."""
+    if not figures:
+        return ""
+    same = [f for f in figures if f.case.check == figures[0].case.check]
+    pick = min if same[0].better == "lower" else max
+    best: Figure = pick(same, key=lambda f: f.middle)
+    tried = len({f.case.profile for f in same})
+    return f"{best.case.profile} ({'the only one tried' if tried == 1 else f'of {tried} tried'})"

@@ -1,0 +1,39 @@
+"""``pins.yaml`` beside an environment: which Spack, builtin packages and concretizer it is for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict
+
+from seatrial.base import yamlfile
+from seatrial.base.fields import matching
+
+Commit = Annotated[
+    str, *matching(r"[0-9a-f]{40}", "a commit", "write all 40 digits of git rev-parse")
+]
+
+
+class Repository(BaseModel):
+    """A tag and what it was when it was pinned: a tag can be moved, a commit cannot."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    git: str
+    tag: str
+    commit: Commit
+
+
+class Pins(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    spack: Repository
+    builtin: Repository
+    python: dict[str, str]
+    """PyPI project -> version, of the Python that Spack runs in"""
+
+
+def read(file: Path) -> Pins:
+    """Raises InputError with file, line and field."""
+    return yamlfile.load(file, Pins)[0]

@@ -1,0 +1,215 @@
+"""One run of ReFrame within a trial: its command line, its output, its end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from seatrial.base.errors import LabError
+from seatrial.checks.configuration import CHECKS
+from seatrial.plan.model import ROUND_FILE, CheckSelection, HeldJob, Plan, Round, write
+from seatrial.results.record import Job
+from seatrial.trial.allocation import Allocation
+from seatrial.trial.machine import Machine, Progress
+from seatrial.trial.session import Session
+
+PROGRESS = re.compile(r"\[ +(OK|FAIL|ABORT|SKIP|RUN) +\] *(?:\( *(\d+)/(\d+)\))? *(.*)")
+STOP_S = 30  # how long ReFrame may take to cancel its jobs after Ctrl-C
+POLL_S = 0.2  # how soon a signal or the trial's time limit is noticed
+LMOD_PLACES = (
+    Path("/usr/share/lmod/lmod/libexec/lmod"),
+    Path("/opt/apps/lmod/lmod/libexec/lmod"),
+    Path("/usr/local/lmod/lmod/libexec/lmod"),
+)
+WATCH_S = 2.0  # how soon it is noticed that the job held for a profile has ended
+
+
+@dataclass
+class Outcome:
+    """How ReFrame ended. ``why_not`` is a sentence on why the rest did not run, or empty.
+
+    ``broken`` says that ReFrame ran nothing at all, ``lost`` that the profile's job was to blame.
+    """
+
+    code: int | None = None
+    broken: bool = False
+    lost: bool = False
+    why_not: str = ""
+    tail: list[str] = field(default_factory=list)
+
+
+def report_file(session: Session, profile: str = "default") -> str:
+    """Name of ReFrame's report on the cases of a profile, in the trial's folder."""
+    return f"reframe-report{session.suffix(profile)}.json"
+
+
+def reframe_command(
+    plan: Plan, config: Path, checks: list[str], report: Path, profile: str = "default"
+) -> list[str]:
+    """ReFrame's command line for a trial: all options that matter are visible here."""
+    command = [
+        str(Path(sys.prefix) / "bin" / "reframe"),
+        f"--config-file={config}", f"--system={plan.site}:{plan.partition_name(profile)}",
+        "--exec-policy=async", "--keep-stage-files", "--nocolor", "--run",
+        f"--report-file={report}",
+    ]  # fmt: skip
+    return command + [f"--checkpath={CHECKS / check}.py" for check in checks]
+
+
+def database_folder(folder: Path, machine: Machine) -> Path:
+    """Where ReFrame keeps its results database: one for all trials, so that they can be compared.
+
+    It stays with the user that jobs run as, for another trial may be writing to it.
+    """
+    database = folder.parent / "reframe"
+    database.mkdir(exist_ok=True)
+    machine.own(database)
+    return database
+
+
+def variables(plan: Plan) -> dict[str, str]:
+    """The environment of ReFrame."""
+    env = {"RFM_IGNORE_REQNODENOTAVAIL": "1"}
+    if plan.modules_system == "lmod" and "LMOD_CMD" not in os.environ:
+        # A login shell would have set it; a lab's commands start without one.
+        env["LMOD_CMD"] = str(find_lmod())
+    return env
+
+
+def round_of(session: Session, profile: str, job: Job | None = None) -> Round:
+    """The round that runs the session's cases of a profile, in a job that the trial holds."""
+    return Round(
+        profile=profile,
+        folder=str(session.folder),
+        database=str(database_folder(session.folder, session.machine)),
+        repeats=list(session.repeats),
+        suffix=session.suffix(profile),
+        checks=selections(session, profile) if session.rerun else None,
+        job=HeldJob(id=job.id, nodes=job.nodes) if job else None,
+    )
+
+
+def selections(session: Session, profile: str) -> dict[str, CheckSelection]:
+    """Check -> the transports and numbers of nodes of its cases, and on which nodes they ran."""
+    checks: dict[str, CheckSelection] = {}
+    for case in session.of_profile(profile):
+        own = checks.setdefault(case.check, CheckSelection())
+        if case.transport not in own.transports:
+            own.transports.append(case.transport)
+        if case.nodes not in own.nodes:
+            own.nodes.append(case.nodes)
+        if case in session.nodelists:
+            own.nodelists[f"{case.transport}.{case.nodes}"] = ",".join(session.nodelists[case])
+    return checks
+
+
+def find_lmod() -> Path:
+    """Lmod's program, where distributions and Lmod's own installer put it. Raises LabError."""
+    for place in LMOD_PLACES:
+        if place.is_file():
+            return place
+    places = ", ".join(str(place) for place in LMOD_PLACES)
+    raise LabError(f"the stack's modules need Lmod, and $LMOD_CMD is not set nor is it in {places}")
+
+
+def run_reframe(
+    session: Session, profile: str = "default", allocation: Allocation | None = None
+) -> Outcome:
+    """Run the cases of a profile to their end, to the trial's limit, or until a signal came.
+
+    ``allocation`` is the job that they run in; None: each asks for one of its own.
+    """
+    plan, folder = session.plan, session.folder
+    checks = list(dict.fromkeys(case.check for case in session.of_profile(profile)))
+    report = folder / report_file(session, profile)
+    command = reframe_command(plan, session.config, checks, report, profile)
+    current = round_of(session, profile, allocation.job if allocation else None)
+    write(current, session.config.with_name(ROUND_FILE))
+    process = session.machine.popen(command, variables(plan), folder)
+    outcome = Outcome()
+    name = f"reframe{session.suffix(profile)}.out"
+    reader = threading.Thread(
+        target=follow, args=(process, session, outcome, folder / name), daemon=True
+    )
+    reader.start()
+    stopped = False
+    looked = time.monotonic()
+    while not stopped and outcome.code is None:
+        try:
+            outcome.code = process.wait(timeout=POLL_S)
+        except subprocess.TimeoutExpired:
+            why = session.why_stop()
+            if allocation and not why:
+                allocation.renew()
+                if time.monotonic() - looked > WATCH_S:
+                    why = allocation.ended()
+                    outcome.lost = bool(why)
+                    looked = time.monotonic()
+            if why:
+                outcome.why_not = why
+                stopped = True
+                stop(process, session.progress, why)
+    reader.join(timeout=5)
+    if allocation and not stopped and (why := allocation.ended()):
+        # Just before ReFrame did: it explains more than what that made of it.
+        outcome.why_not, outcome.lost = why, True
+    if outcome.code not in (0, 1, None):
+        outcome.why_not = outcome.why_not or (
+            f"ReFrame ended with code {outcome.code}: {' | '.join(outcome.tail[-3:])}"
+        )
+    if not stopped and outcome.code != 0:
+        stage = folder / "stage" / plan.site / plan.partition_name(profile)
+        outcome.broken = not any(one.exists() for one in (report, stage))
+    if outcome.broken:
+        outcome.why_not = outcome.why_not or f"ReFrame did not run: {' | '.join(outcome.tail[-3:])}"
+    return outcome
+
+
+def stop(process: subprocess.Popen, progress: Progress, why: str) -> None:
+    """Have ReFrame cancel its jobs and end; end it where it does not."""
+    progress.said(f"{why}: cancelling the jobs, keeping what was measured")
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
+    try:
+        process.wait(timeout=STOP_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def follow(process: subprocess.Popen, session: Session, outcome: Outcome, file: Path) -> None:
+    """Read ReFrame's output: keep it, and tell the terminal how far the trial is."""
+    assert process.stdout is not None
+    try:
+        with file.open("w") as kept:
+            for line in process.stdout:
+                kept.write(line)
+                kept.flush()
+                _tell(line, session, outcome)
+    except OSError as error:  # a full disk must not block ReFrame on a full pipe
+        session.progress.said(f"cannot keep ReFrame's output: {error}")
+        for line in process.stdout:
+            _tell(line, session, outcome)
+
+
+def _tell(line: str, session: Session, outcome: Outcome) -> None:
+    outcome.tail = [*outcome.tail[-30:], line.rstrip()]
+    if line.startswith("WARNING: skipping test file"):
+        outcome.why_not = line.strip().removeprefix("WARNING: ")
+    match = PROGRESS.match(line)
+    if match:
+        done = int(match[2] or 0)
+        session.progress.line(
+            match[1],
+            session.jobs_done + done if done else 0,
+            session.jobs if done else 0,
+            match[4],
+        )

@@ -1,0 +1,1 @@
+"""What both labs share: names, files, daemons, networks of the nodes."""

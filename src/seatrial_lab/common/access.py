@@ -1,0 +1,144 @@
+"""Running commands inside a lab: how a process gets into a host's namespaces."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from seatrial.base.errors import LabError
+from seatrial_lab.common.etc import module_path
+from seatrial_lab.common.paths import LabPaths
+from seatrial_lab.common.processes import read_pid_file
+from seatrial_lab.common.programs import PATH, find
+from seatrial_lab.common.spec import LabSpec
+
+_TIME = Path("/proc/self/ns/time")  # since Linux 5.6
+_LMOD_INIT = Path("/usr/share/lmod/lmod/init/bash")
+
+
+def first_process(spec: LabSpec, host: str) -> int | None:
+    """A host's process 1 as this machine numbers it, or None if the host is dead."""
+    if host not in spec.hosts:
+        raise LabError(f"lab {spec.instance}: no node {host!r}: {', '.join(spec.hosts)}")
+    return read_pid_file(LabPaths(spec.instance).node_pid(host))
+
+
+def entry(
+    spec: LabSpec, host: str, user: str, argv: Sequence[str], cwd: str | Path | None = None
+) -> list[str]:
+    """The command that runs ``argv`` as ``user`` on ``host``. Raises LabError if it is dead.
+
+    ``cwd`` is by default the user's HOME.
+    """
+    pid = first_process(spec, host)
+    if pid is None:
+        raise LabError(f"lab {spec.instance}: {host} is not running: seatrial lab up")
+    command = [find("nsenter") or "nsenter", "--target", str(pid)]
+    command += ["--net", "--uts", "--ipc", "--mount", "--pid"]
+    command += [*(["--time"] if _TIME.exists() else []), "--"]
+    if user == spec.user:
+        ids = ["--reuid", str(spec.uid), "--regid", str(spec.gid)]
+        command += [find("setpriv") or "setpriv", *ids, "--init-groups", "--"]
+    elif user != "root":
+        ids = ["--reuid", user, "--regid", user]
+        command += [find("setpriv") or "setpriv", *ids, "--init-groups", "--"]
+    # After the change of user, so that the folder is entered with that user's rights.
+    folder = str(cwd or _home(spec, user))
+    return [*command, "env", "--default-signal=INT,QUIT", "-C", folder, "--", *argv]
+
+
+def _home(spec: LabSpec, user: str) -> str:
+    return str(LabPaths(spec.instance).home) if user == spec.user else "/root"
+
+
+def environment(spec: LabSpec, user: str, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What a command in the lab starts with: nothing of the caller's but its terminal type."""
+    result = {
+        "PATH": PATH,
+        "HOME": _home(spec, user),
+        "USER": user,
+        "LOGNAME": user,
+        "SHELL": "/bin/bash",
+        "LANG": "C.UTF-8",
+        "MODULEPATH": ":".join(module_path(spec)),
+    }
+    if "TERM" in os.environ:
+        result["TERM"] = os.environ["TERM"]
+    if _LMOD_INIT.is_file():
+        # Gives the scripts of jobs the ``module`` command, as the login profile would.
+        result["BASH_ENV"] = str(_LMOD_INIT)
+    result.update(extra or {})
+    return result
+
+
+def popen(
+    spec: LabSpec,
+    argv: Sequence[str],
+    user: str,
+    node: str,
+    env: Mapping[str, str] | None,
+    cwd: str | Path | None,
+    **options: Any,
+) -> subprocess.Popen[Any]:
+    """Start a command in the lab; ``options`` are those of ``subprocess.Popen``."""
+    return subprocess.Popen(
+        entry(spec, node, user, argv, cwd), env=environment(spec, user, env), cwd="/", **options
+    )
+
+
+def run(
+    spec: LabSpec,
+    argv: Sequence[str],
+    user: str,
+    node: str,
+    env: Mapping[str, str] | None,
+    cwd: str | Path | None,
+    timeout: float | None,
+    check: bool,
+    stdin: str | None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in the lab to its end and keep what it printed.
+
+    Raises LabError if it takes longer than ``timeout`` s or, with ``check``,
+    ends with another code than 0. Either way nothing of it stays behind.
+    """
+    process = popen(
+        spec,
+        argv,
+        user,
+        node,
+        env,
+        cwd,
+        stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        # Its own process group: nsenter's child would survive nsenter's death.
+        start_new_session=True,
+    )
+    shown = " ".join(str(word) for word in argv)
+    try:
+        out, err = process.communicate(stdin, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        _end_group(process)
+        raise LabError(f"{node}: {shown}: not done after {timeout} s") from None
+    except BaseException:
+        _end_group(process)
+        raise
+    if check and process.returncode:
+        detail = (err or out).strip()[-500:]
+        raise LabError(f"{node}: {shown}: exit code {process.returncode}: {detail}")
+    return subprocess.CompletedProcess(list(argv), process.returncode, out, err)
+
+
+def _end_group(process: subprocess.Popen[Any]) -> None:
+    # It may have ended meanwhile: then there is no such group.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()

@@ -1,0 +1,137 @@
+"""The /etc that a lab's nodes see, and the other files a lab needs before it starts.
+
+The nodes' /etc is a folder of links to the machine's own entries with a few
+files of the lab among them. It is not a set of file mounts over /etc: a file
+that the machine replaces (as package installation replaces /etc/passwd) takes
+a mount upon it away. Nor is it a copy: what is installed later must be seen.
+"""
+
+from __future__ import annotations
+
+import compileall
+import os
+import pwd
+import py_compile
+import secrets
+import shutil
+from pathlib import Path
+
+from seatrial.base.errors import LabError
+from seatrial_lab.common import render
+from seatrial_lab.common.paths import HOST_ETC, LabPaths
+from seatrial_lab.common.programs import Programs
+from seatrial_lab.common.spec import LabSpec
+
+_ETC = Path("/etc")
+
+
+def account(name: str) -> pwd.struct_passwd:
+    """This machine's account of a daemon. Raises LabError if there is none."""
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        raise LabError(
+            f"this machine has no account {name!r}: is its Debian package installed?"
+        ) from None
+
+
+def _folder(path: Path, mode: int = 0o755, owner: pwd.struct_passwd | None = None) -> Path:
+    path.mkdir(parents=True, exist_ok=True)
+    path.chmod(mode)
+    if owner:
+        os.chown(path, owner.pw_uid, owner.pw_gid)
+    return path
+
+
+def _file(
+    path: Path, text: str | bytes, mode: int = 0o644, owner: pwd.struct_passwd | None = None
+) -> None:
+    # In one move: the nodes of a running lab read these files at any time.
+    draft = path.with_name(f".{path.name}.new")
+    draft.write_bytes(text.encode() if isinstance(text, str) else text)
+    if owner:
+        os.chown(draft, owner.pw_uid, owner.pw_gid)
+    draft.chmod(mode)
+    draft.replace(path)
+
+
+def write_data(spec: LabSpec, programs: Programs) -> None:
+    """Write everything below the instance's data folder. Raises LabError, OSError."""
+    paths = LabPaths(spec.instance)
+    slurm = account(programs.slurm_user)
+    munge = account("munge")
+    _folder(paths.data)
+    for host in spec.hosts:
+        _folder(paths.log(host))
+    for node in spec.nodes:
+        _folder(paths.data / "spool" / node)
+    _folder(paths.data / "slurmctld", 0o700, slurm)
+    _folder(paths.munge_key.parent, 0o700, munge)
+    _file(paths.munge_key, secrets.token_bytes(128), 0o400, munge)
+    home = _folder(paths.home)
+    os.chown(home, spec.uid, spec.gid)
+    for skeleton in (".bashrc", ".profile"):
+        source = _ETC / "skel" / skeleton
+        if source.is_file():
+            shutil.copyfile(source, home / skeleton)
+            os.chown(home / skeleton, spec.uid, spec.gid)
+    write_etc(spec, programs)
+
+
+def write_etc(spec: LabSpec, programs: Programs) -> None:
+    """Write or renew the nodes' /etc; a running lab sees the change at once."""
+    paths = LabPaths(spec.instance)
+    slurm = account(programs.slurm_user)
+    etc = _folder(paths.etc)
+    own: dict[str, str] = {
+        "hosts": render.hosts_file(spec),
+        "hostname": "localhost\n",
+        "passwd": render.passwd_file(spec, (_ETC / "passwd").read_text()),
+        "group": render.group_file(spec, (_ETC / "group").read_text()),
+        # Accounts come from these files only: no directory service reaches in here.
+        "nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n",
+        "seatrial-mariadb.cnf": render.mariadb_conf(),
+        "seatrial-mariadb-init.sql": render.mariadb_init_sql(programs.slurm_user),
+    }
+    for name, text in own.items():
+        _file(etc / name, text)
+    slurm_folder = _folder(etc / "slurm")
+    _file(slurm_folder / "slurm.conf", render.slurm_conf(spec, slurm.pw_name, programs.pmix))
+    _file(slurm_folder / "cgroup.conf", render.cgroup_conf(programs.slurm_version))
+    _file(slurm_folder / "plugstack.conf", "")
+    _file(slurm_folder / "slurmdbd.conf", render.slurmdbd_conf(slurm.pw_name), 0o600, slurm)
+    for name, text in spec.slurm_files.items():
+        _file(slurm_folder / Path(name).name, text, 0o755 if text.startswith("#!") else 0o644)
+    for name, text in spec.files.items():
+        path = paths.data / name
+        _folder(path.parent)
+        _file(path, text, 0o755 if text.startswith("#!") else 0o644)
+    _compile({paths.data / Path(name).parent for name in spec.files if name.endswith(".py")})
+    lmod = _folder(etc / "lmod")
+    _file(lmod / "modulespath", "".join(f"{folder}\n" for folder in module_path(spec)))
+    ours = {*own, "slurm", "lmod"}
+    for entry in os.scandir(_ETC):
+        link = etc / entry.name
+        if entry.name in ours or os.path.lexists(link):
+            continue
+        # A link of the machine keeps its text: it stands at the same depth.
+        target = Path(entry.path).readlink() if entry.is_symlink() else HOST_ETC / entry.name
+        link.symlink_to(target)
+
+
+def _compile(folders: set[Path]) -> None:
+    """Python programs of the nodes start fast, as where they were installed."""
+    for folder in sorted(folders):
+        compileall.compile_dir(
+            str(folder), quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH
+        )
+
+
+def module_path(spec: LabSpec) -> list[str]:
+    """The folders Lmod searches in the lab: the spec's, then this machine's."""
+    folders = list(spec.modulepath)
+    system = _ETC / "lmod" / "modulespath"
+    if system.is_file():
+        lines = (line.partition("#")[0].split() for line in system.read_text().splitlines())
+        folders += [folder for line in lines for folder in line]
+    return list(dict.fromkeys(folders))

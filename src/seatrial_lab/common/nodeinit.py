@@ -1,0 +1,293 @@
+"""The first process of a lab node: makes the namespaces, starts the daemons, reaps.
+
+Runs as ``python -S -m seatrial_lab.common.nodeinit PARENT CONFIG`` with only the
+standard library. PARENT is the process id of who starts it. CONFIG is JSON:
+``hostname``, ``netns`` (path), ``pid_file``, ``covers`` ({folder: mode in
+octal}), ``binds`` ([[source, target], ...]), ``freezer`` (bool) and ``steps``
+(see :func:`run_step`).
+
+The process that was started stays until the node has booted, relays its error
+and exits; its child is process 1 of the node and stays. Whoever kills the
+starter before that kills the node too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import pwd
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from seatrial_lab.common import mounts
+from seatrial_lab.common.processes import start_time
+
+CLONE_NEWTIME = 0x00000080
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+PR_SET_PDEATHSIG = 1
+STATE_LISTEN = "0A"
+
+
+def die_with_parent(on: bool = True) -> None:
+    """SIGKILL this process when its parent ends, or stop doing so."""
+    mounts.check(mounts.LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL) if on else 0), "prctl")
+
+
+def reader_is_gone(pipe: int) -> bool:
+    """Whether nobody holds the other end of a pipe any more."""
+    poller = select.poll()
+    poller.register(pipe, 0)
+    return any(events & select.POLLERR for _, events in poller.poll(0))
+
+
+def enter_netns(path: str) -> None:
+    """Move this process into a named network namespace."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    mounts.check(mounts.LIBC.setns(descriptor, CLONE_NEWNET), f"setns {path}")
+    os.close(descriptor)
+
+
+def start_clock() -> None:
+    """Let the node's children count time since its own boot: that is how Slurm sees a reboot.
+
+    Where the kernel cannot, the node shows the machine's.
+    """
+    if mounts.LIBC.unshare(CLONE_NEWTIME):
+        return
+    clocks = {"monotonic": time.CLOCK_MONOTONIC, "boottime": time.CLOCK_BOOTTIME}
+    with contextlib.suppress(OSError):
+        lines = (f"{name} -{int(time.clock_gettime(clock))} 0\n" for name, clock in clocks.items())
+        Path("/proc/self/timens_offsets").write_text("".join(lines))
+
+
+def set_up_mounts(config: dict[str, Any]) -> None:
+    """The node's own view of the file system. Raises OSError naming the step."""
+    mounts.mount("none", "/", "", mounts.MS_REC | mounts.MS_SLAVE)
+    # A copied netns mount would keep another lab's namespace alive.
+    mounts.detach("/run/netns")
+    # Sources are picked up before anything covers them.
+    trees = [(mounts.open_tree(source), target) for source, target in config["binds"]]
+    for folder, mode in config["covers"].items():
+        mounts.mount("tmpfs", folder, "tmpfs", mounts.MS_NOSUID, f"mode={mode}")
+    for tree, target in trees:
+        mounts.attach_tree(tree, target)
+    mounts.mount("proc", "/proc", "proc", mounts.MS_NOSUID | mounts.MS_NODEV | mounts.MS_NOEXEC)
+    # sysfs shows the interfaces of the namespace it was mounted from.
+    mounts.mount("sysfs", "/sys", "sysfs", mounts.MS_NOSUID | mounts.MS_NODEV | mounts.MS_NOEXEC)
+    mount_boot_id()
+    if config["freezer"]:
+        mounts.mount("tmpfs", "/sys/fs/cgroup", "tmpfs", 0, "mode=755")
+        freezer = Path("/sys/fs/cgroup/freezer")
+        freezer.mkdir()
+        mounts.mount("cgroup", str(freezer), "cgroup", 0, "freezer")
+
+
+def mount_boot_id() -> None:
+    """Let this boot of the node have an identity of its own, as that of a machine has.
+
+    By it what is kept on a node's disk knows that the node was restarted since.
+    """
+    own = Path("/run/seatrial-boot-id")
+    own.write_text(Path("/proc/sys/kernel/random/uuid").read_text())
+    own.chmod(0o444)
+    mounts.mount(str(own), "/proc/sys/kernel/random/boot_id", "", mounts.MS_BIND)
+
+
+def is_listening(port: int) -> bool:
+    """Whether something listens on a TCP port here, seen without connecting to it."""
+    wanted = f":{port:04X}"
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(FileNotFoundError):
+            for line in Path(table).read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[1].endswith(wanted) and fields[3] == STATE_LISTEN:
+                    return True
+    return False
+
+
+def _tail(path: str) -> str:
+    with contextlib.suppress(OSError):
+        lines = Path(path).read_text(errors="replace").strip().splitlines()
+        return " | ".join(lines[-4:])
+    return ""
+
+
+def run_step(step: dict[str, Any], daemons: dict[str, tuple[subprocess.Popen[bytes], str]]) -> None:
+    """Do one step of the boot. Raises RuntimeError when it fails or takes too long.
+
+    A step has one of the keys ``mkdir`` (with ``user``, ``mode``), ``copy``
+    (``[source, target]``), ``daemon`` (a name, with ``argv``, ``log`` and maybe
+    ``user``), ``run`` (a command, with ``log``, ``timeout`` in seconds and
+    ``must``: whether it has to succeed), ``touch`` (a file), ``wait_socket``,
+    ``wait_file`` (a path) or ``wait_port`` (the waits with ``timeout``).
+    """
+    if "mkdir" in step:
+        path = Path(step["mkdir"])
+        path.mkdir(parents=True, exist_ok=True)
+        owner = pwd.getpwnam(step["user"])
+        os.chown(path, owner.pw_uid, owner.pw_gid)
+        path.chmod(int(step["mode"], 8))
+    elif "copy" in step:
+        source, target = step["copy"]
+        shutil.copytree(source, target, copy_function=_copy_owned)
+        _own_like(source, target)
+        for folder in Path(source).iterdir():
+            if folder.is_dir():
+                _own_like(str(folder), str(Path(target) / folder.name))
+    elif "daemon" in step:
+        options: dict[str, Any] = {}
+        if "user" in step:
+            owner = pwd.getpwnam(step["user"])
+            options = {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
+        with Path(step["log"]).open("ab") as log:
+            process = subprocess.Popen(
+                step["argv"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                cwd="/",
+                **options,
+            )
+        daemons[step["daemon"]] = (process, step["log"])
+    elif "run" in step:
+        _run(step)
+    elif "touch" in step:
+        Path(step["touch"]).touch()
+    else:
+        _wait(step, daemons)
+
+
+def _run(step: dict[str, Any]) -> None:
+    with Path(step["log"]).open("ab") as log:
+        try:
+            code = subprocess.call(
+                step["run"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                timeout=step["timeout"],
+            )
+            how = f"ended with {code}"
+        except (OSError, subprocess.TimeoutExpired) as error:
+            code, how = 1, str(error)
+        if code:
+            log.write(f"{step['run'][0]}: {how}\n".encode())
+    if code and step["must"]:
+        raise RuntimeError(f"{' '.join(step['run'])}: {how}: {_tail(step['log'])}")
+
+
+def _copy_owned(source: str, target: str) -> None:
+    shutil.copyfile(source, target)
+    _own_like(source, target)
+
+
+def _own_like(source: str, target: str) -> None:
+    status = Path(source).stat()
+    os.chown(target, status.st_uid, status.st_gid)
+
+
+def _wait(step: dict[str, Any], daemons: dict[str, tuple[subprocess.Popen[bytes], str]]) -> None:
+    deadline = time.monotonic() + step["timeout"]
+    while True:
+        if "wait_socket" in step:
+            what, done = step["wait_socket"], Path(step["wait_socket"]).is_socket()
+        elif "wait_file" in step:
+            what, done = step["wait_file"], Path(step["wait_file"]).exists()
+        else:
+            what, done = f"port {step['wait_port']}", is_listening(step["wait_port"])
+        if done:
+            return
+        for name, (process, log) in daemons.items():
+            if process.poll() is not None:
+                raise RuntimeError(f"{name} ended with {process.returncode}: {_tail(log)}")
+        if time.monotonic() > deadline:
+            logs = "; ".join(f"{name}: {_tail(log)}" for name, (_, log) in daemons.items())
+            raise RuntimeError(f"{what} did not appear in {step['timeout']} s; {logs}")
+        time.sleep(0.005)
+
+
+def be_init(config: dict[str, Any], report: int) -> None:
+    """Process 1 of the node: boot, report an empty text or an error, reap for ever."""
+    try:
+        os.setsid()
+        flags = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC
+        mounts.check(mounts.LIBC.unshare(flags), "unshare")
+        set_up_mounts(config)
+        socket.sethostname(config["hostname"])
+        os.chdir("/")
+        os.umask(0o022)
+        # Descriptors of the starter (the lab's lock among them) must not live on here.
+        null = os.open("/dev/null", os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(null, descriptor)
+        os.closerange(3, report)
+        os.closerange(report + 1, 4096)
+        os.set_inheritable(report, False)
+        daemons: dict[str, tuple[subprocess.Popen[bytes], str]] = {}
+        for step in config["steps"]:
+            run_step(step, daemons)
+        die_with_parent(False)
+    except Exception as error:
+        os.write(report, f"{type(error).__name__}: {error}".encode())
+        os._exit(1)
+    os.write(report, b"ok")
+    os.close(report)
+    while True:
+        try:
+            os.wait()
+        except ChildProcessError:
+            time.sleep(0.2)
+
+
+def main(arguments: list[str]) -> int:
+    """Boot one node; 0 when it is up, 1 with the reason on stderr."""
+    die_with_parent()
+    if os.getppid() != int(arguments[0]):
+        return 1  # the parent died before it could be tied to us
+    config = json.loads(Path(arguments[1]).read_text())
+    enter_netns(config["netns"])
+    read_end, write_end = os.pipe()
+    mounts.check(mounts.LIBC.unshare(CLONE_NEWPID), "unshare pid")
+    start_clock()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(read_end)
+            die_with_parent()
+            if reader_is_gone(write_end):
+                os._exit(1)
+            be_init(config, write_end)
+        finally:
+            os._exit(1)
+    os.close(write_end)
+    Path(config["pid_file"]).write_text(f"{child} {start_time(child)}\n")
+    answer = b""
+    while chunk := os.read(read_end, 65536):
+        answer += chunk
+    if answer == b"ok":
+        return 0
+    reason = answer.decode(errors="replace") or "its first process ended while booting"
+    print(f"{config['hostname']}: {reason}", file=sys.stderr)
+    return 1
+
+
+# Loaded now, because the library may be out of sight once mounts have changed.
+ctypes.CDLL(None)
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

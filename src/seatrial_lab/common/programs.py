@@ -1,0 +1,101 @@
+"""The programs of the machine that a lab is made of, and their versions."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pwd
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from seatrial.base.errors import LabError
+from seatrial_lab.common.render import Version
+
+# program: Debian package
+_ALWAYS = {
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "ethtool": "ethtool",
+    "nsenter": "util-linux",
+    "setpriv": "util-linux",
+    "munged": "munge",
+    "slurmctld": "slurmctld",
+    "slurmd": "slurmd",
+    "sinfo": "slurm-client",
+}
+_ACCOUNTING = {
+    "slurmdbd": "slurmdbd",
+    "mariadbd": "mariadb-server",
+    "mariadb-install-db": "mariadb-server",
+}
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def find(program: str) -> str | None:
+    """A program's path by the system's own PATH, not the caller's."""
+    return shutil.which(program, path=PATH)
+
+
+@dataclass(frozen=True)
+class Programs:
+    """What was found on this machine."""
+
+    slurm_version: Version
+    slurm_text: str
+    slurm_user: str
+    pmix: bool
+
+
+def check_root() -> None:
+    """Raise LabError unless this process is root's."""
+    if os.geteuid() != 0:
+        raise LabError("the lab makes namespaces and mounts: it must be run as root")
+
+
+def check_machine(accounting: bool) -> None:
+    """Raise LabError unless this is root on a machine with every program the lab needs."""
+    check_root()
+    wanted = _ALWAYS | (_ACCOUNTING if accounting else {})
+    missing = {package for program, package in wanted.items() if not find(program)}
+    if missing:
+        raise LabError(f"programs are missing: apt-get install {' '.join(sorted(missing))}")
+
+
+@cache
+def programs() -> Programs:
+    """Versions and abilities of the installed Slurm. Raises LabError if it does not answer."""
+    text = version_of("slurmctld", "-V")
+    found = re.search(r"(\d+)\.(\d+)", text)
+    if not found:
+        raise LabError(f"slurmctld -V said {text!r}, which has no version")
+    users = {entry.pw_name for entry in pwd.getpwall()}
+    return Programs(
+        slurm_version=(int(found[1]), int(found[2])),
+        slurm_text=text,
+        slurm_user="slurm" if "slurm" in users else "root",
+        pmix=_pmix_loads(),
+    )
+
+
+def version_of(program: str, option: str = "--version") -> str:
+    """The first line a program prints about its version; empty if it is not there."""
+    path = find(program)
+    if not path:
+        return ""
+    answer = subprocess.run([path, option], capture_output=True, text=True, check=False)
+    lines = (answer.stdout or answer.stderr).strip().splitlines()
+    return lines[0].strip() if lines else ""
+
+
+def _pmix_loads() -> bool:
+    """Slurm's plugin opens libpmix.so by its bare name, which Debian ships in libpmix-dev."""
+    plugin = any(Path("/usr/lib").glob("*/slurm-wlm/mpi_pmix.so"))
+    try:
+        ctypes.CDLL("libpmix.so")
+    except OSError:
+        return False
+    return plugin

@@ -1,0 +1,191 @@
+"""The text of every configuration file of a lab. Pure functions, no I/O."""
+
+from __future__ import annotations
+
+from seatrial_lab.common.paths import LabPaths
+from seatrial_lab.common.spec import LOGIN, LabSpec
+
+CLUSTER = "seatrial"
+DATABASE = "slurm_acct_db"
+MYSQL_FOLDER = "/run/mysqld"
+MYSQL_SOCKET = f"{MYSQL_FOLDER}/mysqld.sock"
+MYSQL_DATA = f"{MYSQL_FOLDER}/data"
+MUNGE_FOLDER = "/run/munge"
+MUNGE_SOCKET = f"{MUNGE_FOLDER}/munge.socket.2"
+SLURM_FOLDER = "/run/slurm"
+SLURMCTLD_PORT = 6817
+SLURMD_PORT = 6818
+SLURMDBD_PORT = 6819
+
+Version = tuple[int, int]
+
+
+def needs_freezer(version: Version) -> bool:
+    """Whether slurmd of this version insists on a cgroup.
+
+    ``CgroupPlugin=disabled`` exists in 24.05 and later; before, slurmd looks for
+    a cgroup hierarchy even when nothing uses it.
+    """
+    return version < (24, 5)
+
+
+def cgroup_conf(version: Version) -> str:
+    """cgroup.conf for a Slurm version."""
+    return f"CgroupPlugin={'cgroup/v1' if needs_freezer(version) else 'disabled'}\n"
+
+
+def slurm_conf(spec: LabSpec, slurm_user: str, pmix: bool) -> str:
+    """slurm.conf. ``pmix`` says whether Slurm's PMIx plugin can be loaded here."""
+    paths = LabPaths(spec.instance)
+    lines = [
+        f"ClusterName={CLUSTER}",
+        f"SlurmctldHost={LOGIN}",
+        f"SlurmUser={slurm_user}",
+        f"SlurmctldPort={SLURMCTLD_PORT}",
+        f"SlurmdPort={SLURMD_PORT}",
+        f"StateSaveLocation={paths.data}/slurmctld",
+        f"SlurmdSpoolDir={paths.data}/spool/%n",
+        f"SlurmctldPidFile={SLURM_FOLDER}/slurmctld.pid",
+        f"SlurmdPidFile={SLURM_FOLDER}/slurmd.pid",
+        f"SlurmdLogFile={paths.data}/log/%n/slurmd.log",
+        f"AuthInfo=socket={MUNGE_SOCKET}",
+        "ProctrackType=proctrack/linuxproc",
+        "SelectType=select/cons_tres",
+        "SelectTypeParameters=CR_Core",
+        # A node may be given more processors or memory than the machine has.
+        "SlurmdParameters=config_overrides",
+        "LaunchParameters=use_interactive_step",
+        "SchedulerType=sched/backfill",
+        # The defaults wait seconds before a job starts, to spare a busy controller.
+        "SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=1,bf_interval=1",
+        "ReturnToService=2",
+        "JobRequeue=0",
+        "SlurmctldTimeout=30",
+        # A dead node must be noticed within 30 s. The controller tries a silent one
+        # for two and a half MessageTimeouts, which counts more than SlurmdTimeout.
+        "SlurmdTimeout=12",
+        "MessageTimeout=6",
+        "TCPTimeout=2",
+        "KillWait=5",
+        "UnkillableStepTimeout=30",
+        "InactiveLimit=0",
+        "Waittime=0",
+        "MinJobAge=600",
+        "TmpFS=/tmp",
+    ]
+    if spec.epilog:
+        # Only the end of an epilog makes slurmctld schedule at once: without one, the next job
+        # waits for the next of the intervals above, which are whole seconds (0.29 s a job).
+        lines.append(f"Epilog={spec.epilog}")
+    if pmix:
+        lines.append("MpiDefault=pmix")
+    if spec.licenses:
+        lines.append(f"Licenses={spec.licenses}")
+    if spec.accounting:
+        lines += [
+            "AccountingStorageType=accounting_storage/slurmdbd",
+            f"AccountingStorageHost={LOGIN}",
+            f"AccountingStoragePort={SLURMDBD_PORT}",
+            "JobAcctGatherType=jobacct_gather/linux",
+            # Sampled at the end of a step only: a sampler would disturb what is measured.
+            "JobAcctGatherFrequency=0",
+        ]
+    for node in spec.nodes:
+        features = spec.features.get(node, ())
+        lines.append(
+            f"NodeName={node} NodeAddr={spec.mgmt_address(node)} CPUs={spec.cpus}"
+            f" Boards=1 SocketsPerBoard=1 CoresPerSocket={spec.cpus} ThreadsPerCore=1"
+            f" RealMemory={spec.memory_mb} State=UNKNOWN"
+            + (f" Feature={','.join(features)}" if features else "")
+        )
+    for position, partition in enumerate(spec.partitions):
+        lines.append(
+            f"PartitionName={partition} Nodes={','.join(spec.nodes)}"
+            f" Default={'NO' if position else 'YES'} MaxTime=INFINITE State=UP"
+        )
+    lines += spec.extra_slurm_conf
+    return "\n".join(lines) + "\n"
+
+
+def slurmdbd_conf(slurm_user: str) -> str:
+    """slurmdbd.conf. The database is reached by MariaDB's default socket, without a password."""
+    return "\n".join(
+        [
+            f"DbdHost={LOGIN}",
+            f"DbdPort={SLURMDBD_PORT}",
+            f"SlurmUser={slurm_user}",
+            f"AuthInfo=socket={MUNGE_SOCKET}",
+            f"PidFile={SLURM_FOLDER}/slurmdbd.pid",
+            "StorageType=accounting_storage/mysql",
+            "StorageHost=localhost",
+            f"StorageUser={slurm_user}",
+            f"StorageLoc={DATABASE}",
+            "",
+        ]
+    )
+
+
+def mariadb_conf() -> str:
+    """MariaDB's option file: small, socket only, and careless about power cuts.
+
+    The data folder is in memory and dies with the lab, so durability buys nothing.
+    """
+    return "\n".join(
+        [
+            "[mariadbd]",
+            "user=mysql",
+            f"datadir={MYSQL_DATA}",
+            f"socket={MYSQL_SOCKET}",
+            f"pid-file={MYSQL_FOLDER}/mariadbd.pid",
+            "init-file=/etc/seatrial-mariadb-init.sql",
+            "skip-networking",
+            "skip-log-bin",
+            "skip-name-resolve",
+            "performance-schema=0",
+            "innodb-buffer-pool-size=64M",
+            "innodb-log-file-size=4M",
+            "innodb-log-buffer-size=2M",
+            "innodb-flush-log-at-trx-commit=0",
+            "innodb-use-native-aio=0",
+            "innodb-lock-wait-timeout=900",
+            "innodb-buffer-pool-dump-at-shutdown=0",
+            "innodb-buffer-pool-load-at-startup=0",
+            "key-buffer-size=1M",
+            "aria-pagecache-buffer-size=8M",
+            "max-connections=32",
+            "",
+        ]
+    )
+
+
+def mariadb_init_sql(slurm_user: str) -> str:
+    """What MariaDB runs at each start: Slurm's own account, by who opens the socket."""
+    return (
+        f"CREATE OR REPLACE USER '{slurm_user}'@'localhost' IDENTIFIED VIA unix_socket;\n"
+        f"GRANT ALL ON {DATABASE}.* TO '{slurm_user}'@'localhost';\n"
+    )
+
+
+def hosts_file(spec: LabSpec) -> str:
+    """/etc/hosts: each name on the management network, ``<node>-test`` on the other."""
+    lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost"]
+    lines += [f"{spec.mgmt_address(host)} {host}" for host in spec.hosts]
+    lines += [f"{spec.test_address(node)} {node}-test" for node in spec.nodes]
+    return "\n".join(lines) + "\n"
+
+
+def passwd_file(spec: LabSpec, machine: str) -> str:
+    """/etc/passwd: the machine's own with the job user first, in place of its namesake."""
+    home = LabPaths(spec.instance).home
+    ours = f"{spec.user}:x:{spec.uid}:{spec.gid}:Seatrial job user:{home}:/bin/bash"
+    return _with_first(ours, spec.user, machine)
+
+
+def group_file(spec: LabSpec, machine: str) -> str:
+    """/etc/group: the machine's own with the job user's group first."""
+    return _with_first(f"{spec.user}:x:{spec.gid}:", spec.user, machine)
+
+
+def _with_first(ours: str, name: str, machine: str) -> str:
+    others = [line for line in machine.splitlines() if line.partition(":")[0] != name]
+    return "\n".join([ours, *others]) + "\n"

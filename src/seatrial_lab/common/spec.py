@@ -1,0 +1,196 @@
+"""What a lab consists of: the only thing the engine is told.
+
+A site's description is turned into a :class:`LabSpec` elsewhere; the engine
+does not know sites.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seatrial.base.errors import InputError
+
+LOGIN = "login"
+
+# No dash: the instance is one field of ``seatrial-<instance>-<node>``, and
+# "a" must not own what belongs to "a-b".
+_INSTANCE = re.compile(r"[a-z][a-z0-9_]{0,19}")
+# ``<node>-mgmt`` is an interface name, of which the kernel takes 15 characters.
+_NODE = re.compile(r"[a-z][a-z0-9-]{0,9}")
+_INTERFACE = re.compile(r"[a-z][a-z0-9]{0,14}")
+_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+
+
+def _default_licenses() -> str:
+    return f"cores:{os.cpu_count() or 1}"
+
+
+def _default_checkout() -> Path:
+    return Path(__file__).resolve().parents[3]
+
+
+@dataclass(frozen=True)
+class LabSpec:
+    """One lab. Raises ``InputError`` when a field cannot work.
+
+    ``cpus`` and ``memory_mb`` (MiB) are per node and as Slurm sees them; the
+    machine may have fewer. ``binds`` are absolute paths that must be visible at
+    the same path on every node; their file permissions decide who writes.
+    ``features`` maps a node to its Slurm features. ``slurm_files`` maps a file
+    name to its text, put next to slurm.conf (for instance ``job_submit.lua``).
+    The first of ``partitions`` is the default; each holds all nodes.
+    ``modulepath`` goes before the distribution's module folders.
+
+    ``test_mtu`` is what a node's eth1 boots with, ``switch_mtu`` what the test
+    switch lets through (both in bytes of payload). ``taps`` are further
+    interfaces of each node, without carrier or address. ``files`` maps paths
+    relative to the instance's data folder to texts; what is below ``etc`` there
+    is in the nodes' /etc. ``epilog`` is Slurm's Epilog, None where
+    ``extra_slurm_conf`` or a file that it includes names one. ``before_slurmd``
+    is run as root on a node before each start of its slurmd; how it ends is
+    only noted in the node's log.
+    """
+
+    instance: str = "lab"
+    nodes: tuple[str, ...] = ("n1", "n2", "n3", "n4")
+    cpus: int = 2
+    memory_mb: int = 2048
+    mgmt_subnet: str = "10.73.0.0/24"
+    test_subnet: str = "10.73.1.0/24"
+    test_mtu: int = 1500
+    switch_mtu: int = 9216
+    taps: tuple[str, ...] = ()
+    user: str = "sailor"
+    uid: int = 2000
+    gid: int = 2000
+    checkout: Path = field(default_factory=_default_checkout)
+    binds: tuple[Path, ...] = ()
+    extra_slurm_conf: tuple[str, ...] = ()
+    slurm_files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    epilog: str | None = "/bin/true"
+    before_slurmd: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ("main",)
+    features: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    licenses: str | None = field(default_factory=_default_licenses)
+    accounting: bool = True
+    modulepath: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        faults = list(self._faults())
+        if faults:
+            raise InputError("lab: " + "; ".join(faults))
+
+    def _faults(self) -> Any:
+        if not _INSTANCE.fullmatch(self.instance):
+            yield f"instance {self.instance!r} is not 1 to 20 of a-z, 0-9 and _"
+        if not self.nodes:
+            yield "there are no nodes"
+        for node in self.nodes:
+            if not _NODE.fullmatch(node) or node in (LOGIN, "switch"):
+                yield f"node name {node!r} is not 1 to 10 of a-z, 0-9 and -, or is taken"
+        if len(set(self.nodes)) != len(self.nodes):
+            yield "two nodes have one name"
+        if not _USER.fullmatch(self.user) or self.user == "root":
+            yield f"user {self.user!r} is no name for an ordinary user"
+        if self.uid <= 0 or self.gid <= 0:
+            yield "uid and gid must be above 0"
+        if self.cpus < 1 or self.memory_mb < 1:
+            yield "cpus and memory_mb must be above 0"
+        if not 576 <= self.test_mtu <= 65535:
+            yield f"test_mtu {self.test_mtu} is not between 576 and 65535"
+        if not self.test_mtu <= self.switch_mtu <= 65535:
+            yield f"switch_mtu {self.switch_mtu} is not between test_mtu and 65535"
+        for name in self.taps:
+            if not _INTERFACE.fullmatch(name) or name in ("lo", "eth0", "eth1"):
+                yield f"tap {name!r} is no interface name, or is taken"
+        for name in self.files:
+            if Path(name).is_absolute() or ".." in Path(name).parts:
+                yield f"file {name!r} is not below the lab's data folder"
+        if not self.partitions:
+            yield "there are no partitions"
+        for node in self.features:
+            if node not in self.nodes:
+                yield f"features name an unknown node {node!r}"
+        for path in (self.checkout, *self.binds):
+            if not path.is_absolute():
+                yield f"{path} is not an absolute path"
+        networks = []
+        for name, text in (("mgmt_subnet", self.mgmt_subnet), ("test_subnet", self.test_subnet)):
+            try:
+                network = ipaddress.IPv4Network(text)
+            except ValueError as error:
+                yield f"{name}: {error}"
+                continue
+            networks.append(network)
+            if network.num_addresses < len(self.nodes) + 3:
+                yield f"{name} {text} is too small for {len(self.nodes)} nodes and the login node"
+        if len(networks) == 2 and networks[0].overlaps(networks[1]):
+            yield "mgmt_subnet and test_subnet overlap"
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The login node, then the compute nodes."""
+        return (LOGIN, *self.nodes)
+
+    def mgmt_address(self, host: str) -> str:
+        """The address of a node's or the login node's eth0, without prefix length."""
+        network = ipaddress.IPv4Network(self.mgmt_subnet)
+        if host == LOGIN:
+            return str(network.broadcast_address - 1)
+        return str(network.network_address + 1 + self._index(host))
+
+    def test_address(self, node: str) -> str:
+        """The address of a compute node's eth1, without prefix length."""
+        network = ipaddress.IPv4Network(self.test_subnet)
+        return str(network.network_address + 1 + self._index(node))
+
+    def _index(self, node: str) -> int:
+        if node not in self.nodes:
+            raise InputError(f"lab {self.instance}: no node {node!r}: {', '.join(self.nodes)}")
+        return self.nodes.index(node)
+
+    def visible_paths(self) -> tuple[Path, ...]:
+        """Every path that must be seen inside at the same place, existing or not.
+
+        The Python that runs this is among them: checks run in the lab with it,
+        and an interpreter below a closed home folder would vanish otherwise.
+        """
+        own = (self.checkout, *self.binds)
+        python = (Path(sys.prefix), Path(sys.base_prefix))
+        return tuple(dict.fromkeys((*own, *python)))
+
+    def to_json(self) -> str:
+        """This spec as JSON text, for :meth:`from_json`."""
+        return json.dumps(dataclasses.asdict(self), default=str, sort_keys=True)
+
+    def differences(self, other: LabSpec) -> list[str]:
+        """The names of the fields in which two specs differ."""
+        names = (each.name for each in dataclasses.fields(self))
+        return [name for name in names if getattr(self, name) != getattr(other, name)]
+
+    @classmethod
+    def from_json(cls, text: str) -> LabSpec:
+        """The spec that :meth:`to_json` wrote."""
+        data = json.loads(text)
+        for each in dataclasses.fields(cls):
+            if str(each.type).startswith("tuple"):
+                data[each.name] = tuple(data[each.name])
+        data["checkout"] = Path(data["checkout"])
+        data["binds"] = tuple(Path(p) for p in data["binds"])
+        data["features"] = {node: tuple(names) for node, names in data["features"].items()}
+        return cls(**data)
+
+
+def default_spec(instance: str = "lab") -> LabSpec:
+    """Four nodes with accounting, for the checkout this file is in."""
+    return LabSpec(instance=instance)

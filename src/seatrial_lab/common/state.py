@@ -1,0 +1,103 @@
+"""What a running lab remembers between commands, and the lock on it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seatrial.base.errors import LabError
+from seatrial_lab.common.paths import RUN_ROOT, LabPaths
+from seatrial_lab.common.spec import LabSpec
+
+
+@dataclass
+class Fault:
+    """A planted fault. ``kind`` is link, cpu, node or slurmd; ``detail`` says how."""
+
+    kind: str
+    node: str
+    detail: str
+    planted_at: float = field(default_factory=time.time)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.node}: {self.detail}"
+
+
+@dataclass
+class LabState:
+    """The content of state.json. It exists only once the lab is up (seconds since 1970)."""
+
+    spec: LabSpec
+    started_at: float
+    faults: list[Fault] = field(default_factory=list)
+
+    def save(self) -> None:
+        """Write the file in one move, so that a reader never sees half of it."""
+        path = LabPaths(self.spec.instance).state
+        document = {
+            "spec": json.loads(self.spec.to_json()),
+            "started_at": self.started_at,
+            "faults": [asdict(fault) for fault in self.faults],
+        }
+        draft = path.with_suffix(".new")
+        draft.write_text(json.dumps(document, indent=1))
+        draft.replace(path)
+
+
+def load(instance: str) -> LabState | None:
+    """The state of a lab that finished starting, or None. Raises LabError if it is unreadable."""
+    path = LabPaths(instance).state
+    try:
+        document: dict[str, Any] = json.loads(path.read_text())
+        return LabState(
+            spec=LabSpec.from_json(json.dumps(document["spec"])),
+            started_at=float(document["started_at"]),
+            faults=[Fault(**fault) for fault in document["faults"]],
+        )
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise LabError(f"{path} cannot be read ({error}): seatrial lab down") from error
+
+
+def instances() -> list[str]:
+    """Names of the instances that have anything in the machine's run folder."""
+    if not RUN_ROOT.is_dir():
+        return []
+    return sorted(entry.name for entry in RUN_ROOT.iterdir() if entry.is_dir())
+
+
+@contextlib.contextmanager
+def locked(instance: str) -> Iterator[int]:
+    """Hold the instance's lock; yields its descriptor. The lock is the run folder itself.
+
+    ``down`` removes the folder while it holds the lock, so who waited for it
+    has locked something that is gone, and tries again with the new one.
+    """
+    folder = LabPaths(instance).run
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if _same(descriptor, folder):
+                yield descriptor
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _same(descriptor: int, folder: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(descriptor), folder.stat())
+    return False

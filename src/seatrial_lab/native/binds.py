@@ -1,0 +1,62 @@
+"""Making one more path visible in nodes that already run.
+
+Runs as ``python -S -m seatrial_lab.native.binds PATH PID...`` in a process of its own,
+because it changes its mount namespace for good; only the standard library.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from seatrial.base.errors import LabError
+from seatrial_lab.common import mounts
+
+
+def attach(path: str, first_process: int) -> None:
+    """Bind ``path`` of this namespace at the same place in a node's. Raises OSError.
+
+    Where the node already sees that very folder or file, nothing is done: no
+    cover hides it, or an earlier bind brought it.
+    """
+    status = Path(path).stat()
+    tree = mounts.open_tree(path)
+    namespace = os.open(f"/proc/{first_process}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    mounts.check(mounts.LIBC.setns(namespace, mounts.CLONE_NEWNS), "setns mnt")
+    os.close(namespace)
+    # Only ordinary users are kept out by a closed folder: root sees past it.
+    closed = mounts.closed_ancestor(Path(path))
+    try:
+        visible = os.path.samestat(Path(path).stat(), status)
+    except FileNotFoundError:
+        visible = False
+    if visible and closed is None:
+        return
+    if closed is not None:
+        mounts.mount("tmpfs", str(closed), "tmpfs", mounts.MS_NOSUID, "mode=755")
+    mounts.attach_tree(tree, path)
+
+
+def add(path: Path, first_processes: list[int]) -> None:
+    """Bind a path into the nodes with these first processes. Raises LabError."""
+    if not path.is_absolute() or not path.exists():
+        raise LabError(f"{path} must be an absolute path that exists")
+    source = Path(__file__).resolve().parents[2]
+    for pid in first_processes:
+        answer = subprocess.run(
+            [sys.executable, "-S", "-m", "seatrial_lab.native.binds", str(path), str(pid)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"PYTHONPATH": str(source), "LANG": "C.UTF-8"},
+            cwd="/",
+        )
+        if answer.returncode:
+            last = answer.stderr.strip().splitlines()[-1:]
+            raise LabError(f"{path} cannot be shown in the lab: {''.join(last)}")
+
+
+if __name__ == "__main__":
+    attach(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,95 @@
+"""Spoiling a node's test cable: less bandwidth, or no carrier.
+
+Nothing of it is set on the node's own interface, as with a real cable: what a
+node says of its NIC does not change, and no NIC profile is in its way.
+
+What is on record of such a fault is its ``detail``, ``down`` or ``rate 100mbit``:
+from that alone the fault can be planted again on new interfaces.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+
+from seatrial.base.errors import InputError, LabError
+from seatrial_lab.common import network
+from seatrial_lab.common.network import switch_port
+from seatrial_lab.common.paths import SWITCH, LabPaths
+from seatrial_lab.common.spec import LabSpec
+
+_RATE = re.compile(r"(\d+(?:\.\d+)?)(bit|kbit|mbit|gbit)")
+_BITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
+# tbf: what may pass at once. 1 ms of the rate keeps short messages honest, but
+# not below a few frames, or the shaper would never let one through.
+_BURST_SECONDS = 0.001
+_LATENCY = "20ms"
+_HEADER = 18  # bytes of Ethernet around the payload that an MTU counts
+
+
+def parse_rate(text: str) -> int:
+    """Bits per second of ``100mbit`` or ``1.5gbit`` (decimal units). Raises InputError."""
+    found = _RATE.fullmatch(text.strip().lower())
+    bits = float(found[1]) * _BITS[found[2]] if found else 0
+    if bits < 8000:
+        raise InputError(f"rate {text!r} is not like 100mbit or 1.5gbit, at least 8kbit")
+    return int(bits)
+
+
+def burst_bytes(rate: int, mtu: int, switch_mtu: int = 0) -> int:
+    """Token bucket size in bytes for a rate in bit/s on a link that boots with that MTU.
+
+    At least one frame of ``switch_mtu`` fits, should a node use it.
+    """
+    return max(int(rate / 8 * _BURST_SECONDS), 4 * (mtu + _HEADER), switch_mtu + _HEADER)
+
+
+def set_port(spec: LabSpec, node: str, name: str, how: str) -> None:
+    """Set the switch's port for a node on network ``name`` to ``up`` or ``down``."""
+    switch = LabPaths(spec.instance).netns(SWITCH)
+    network.ip("-n", switch, "link", "set", switch_port(node, name), how)
+
+
+def _wire(node: str) -> tuple[str, str, str]:
+    """Names of what a slow cable is made of: a bridge of its own and a pair from there on."""
+    return f"{node}-br", f"{node}-in", f"{node}-out"
+
+
+def spoil(spec: LabSpec, node: str, detail: str) -> None:
+    """Plant the fault that ``detail`` describes. Raises LabError."""
+    if detail == "down":
+        set_port(spec, node, "test", "down")
+        return
+    bits = parse_rate(detail.removeprefix("rate "))
+    burst = str(burst_bytes(bits, spec.test_mtu, spec.switch_mtu))
+    shaper = ["root", "tbf", "rate", f"{bits}bit", "burst", burst, "latency", _LATENCY]
+    mend(spec, node, detail)
+    switch, port = LabPaths(spec.instance).netns(SWITCH), switch_port(node)
+    bridge, inner, outer = _wire(node)
+    mtu = f"mtu {spec.switch_mtu}"
+    lines = [
+        f"link add {bridge} {mtu} type bridge forward_delay 0 stp_state 0 mcast_snooping 0",
+        f"link set {bridge} addrgenmode none up",
+        f"link add {inner} {mtu} type veth peer name {outer} {mtu}",
+        f"link set {inner} master {bridge} addrgenmode none up",
+        f"link set {port} master {bridge}",
+        f"link set {outer} master test addrgenmode none up",
+    ]
+    network.ip("-n", switch, "-batch", "-", batch="\n".join(lines) + "\n")
+    # What leaves by the port goes to the node, what leaves by the pair comes from it.
+    for interface in (port, inner):
+        network.run_program("tc", "-n", switch, "qdisc", "replace", "dev", interface, *shaper)
+
+
+def mend(spec: LabSpec, node: str, detail: str) -> None:
+    """Take a fault away again, and one that it took the place of."""
+    switch, port = LabPaths(spec.instance).netns(SWITCH), switch_port(node)
+    bridge, inner, _ = _wire(node)
+    network.ip("-n", switch, "link", "set", port, "master", "test")
+    for name in (inner, bridge):
+        with contextlib.suppress(LabError):  # not slow
+            network.ip("-n", switch, "link", "del", name)
+    with contextlib.suppress(LabError):
+        network.run_program("tc", "-n", switch, "qdisc", "del", "dev", port, "root")
+    if detail == "down":
+        set_port(spec, node, "test", "up")

@@ -1,0 +1,62 @@
+"""The initialised MariaDB data folder that each lab starts from a copy of.
+
+Making one takes longer than all the rest of a lab, so one is kept per
+version of MariaDB in the machine's cache folder, and shared by all instances.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from seatrial.base.errors import LabError
+from seatrial_lab.common.etc import account
+from seatrial_lab.common.paths import CACHE_ROOT
+from seatrial_lab.common.programs import find, version_of
+
+
+def template() -> Path:
+    """The template for the installed MariaDB, made if it is missing. Raises LabError."""
+    found = re.search(r"\d+\.\d+\.\d+", version_of("mariadbd"))
+    version = found[0] if found else "unknown"
+    CACHE_ROOT.mkdir(parents=True, exist_ok=True)
+    ready = CACHE_ROOT / f"mariadb-{version}"
+    lock = os.open(CACHE_ROOT, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not ready.is_dir():
+            _make(ready)
+    finally:
+        os.close(lock)
+    return ready
+
+
+def _make(ready: Path) -> None:
+    draft = ready.with_suffix(".draft")
+    shutil.rmtree(draft, ignore_errors=True)  # of one that was killed
+    draft.mkdir(mode=0o700)
+    owner = account("mysql")
+    os.chown(draft, owner.pw_uid, owner.pw_gid)
+    answer = subprocess.run(
+        [
+            find("mariadb-install-db") or "mariadb-install-db",
+            "--no-defaults",
+            "--user=mysql",
+            f"--datadir={draft}",
+            "--skip-test-db",
+            "--auth-root-authentication-method=socket",
+            "--skip-name-resolve",
+            "--skip-log-bin",
+            "--innodb-log-file-size=4M",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if answer.returncode:
+        raise LabError(f"mariadb-install-db: {(answer.stdout + answer.stderr).strip()[-500:]}")
+    draft.rename(ready)

@@ -1,0 +1,304 @@
+"""A lab as a whole: bring it up, run things in it, take it down."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from seatrial.base.errors import LabError
+from seatrial_lab.common import access, boot, etc, network, processes, state
+from seatrial_lab.common.paths import DATA_ROOT, RUN_ROOT, LabPaths
+from seatrial_lab.common.programs import check_machine, check_root, programs
+from seatrial_lab.common.spec import LOGIN, LabSpec
+from seatrial_lab.native import binds, cables, database, slowdown
+
+Progress = Callable[[str], None]
+READY_STATES = ("idle", "mixed", "allocated", "completing", "drained", "draining")
+_READY_TIMEOUT = 30.0
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+class Lab:
+    """One instance of the native lab. All methods raise ``LabError`` with a reason.
+
+    Making the object does nothing; :meth:`up` starts the lab. ``Lab.attach``
+    gives the object of a lab that already runs.
+    """
+
+    def __init__(self, spec: LabSpec):
+        self.spec = spec
+        self.paths = LabPaths(spec.instance)
+
+    @classmethod
+    def attach(cls, instance: str = "lab") -> Lab:
+        """The running lab of that name, with the spec it was started with."""
+        running = state.load(instance)
+        if running is None:
+            raise LabError(f"lab {instance} is not up: seatrial lab up")
+        return cls(running.spec)
+
+    def is_up(self) -> bool:
+        """Whether the lab has started completely and its login node lives."""
+        return state.load(self.spec.instance) is not None and self.is_alive(LOGIN)
+
+    def is_alive(self, host: str) -> bool:
+        """Whether a host's first process lives."""
+        return access.first_process(self.spec, host) is not None
+
+    # -- up and down ---------------------------------------------------------
+
+    def up(self, progress: Progress = _silent) -> bool:
+        """Start the lab; returns False if it already ran (dead nodes are revived).
+
+        What an interrupted start left behind is cleared first.
+        """
+        check_machine(self.spec.accounting)
+        with state.locked(self.spec.instance) as lock:
+            running = state.load(self.spec.instance)
+            if running is not None and self._daemons_live(running.spec):
+                if differing := self.spec.differences(running.spec):
+                    names = ", ".join(differing)
+                    raise LabError(
+                        f"lab {self.spec.instance} is up with other settings ({names}): "
+                        "seatrial lab down, then up again"
+                    )
+                self._repair(running, lock, progress)
+                return False
+            self._clear(keep_lock=True)
+            try:
+                self._start(lock, progress)
+            except BaseException:
+                self._clear(keep_lock=True, keep_logs=True)
+                raise
+            return True
+
+    def _daemons_live(self, spec: LabSpec) -> bool:
+        pid = access.first_process(spec, LOGIN)
+        return pid is not None and "slurmctld" in processes.names_in_node(pid)
+
+    def _start(self, lock: int, progress: Progress) -> None:
+        found = programs()
+        template = None
+        if self.spec.accounting:
+            progress("database template")
+            template = database.template()
+        progress("files")
+        for path in self.spec.visible_paths():
+            if not path.exists():
+                raise LabError(f"{path} does not exist: the lab was to show it inside")
+        etc.write_data(self.spec, found)
+        for host in self.spec.hosts:
+            boot.write_config(self.spec, found, host, template)
+        progress("network")
+        network.make(self.spec, keep=(lock,))
+        progress("nodes")
+        self._boot(self.spec.hosts, lock)
+        progress("Slurm")
+        self.wait_ready(self.spec.nodes)
+        self._check_checkout()
+        state.LabState(self.spec, time.time()).save()
+
+    def _boot(self, hosts: Sequence[str], lock: int) -> None:
+        started = [boot.start(self.spec, host, lock) for host in hosts]
+        try:
+            for process in started:
+                boot.finish(process)
+            for host in hosts:
+                first = access.first_process(self.spec, host)
+                if first is not None:
+                    slowdown.put_first(self.spec.instance, host, first)
+        finally:
+            for process in started:
+                if process.poll() is None:
+                    process.kill()
+                    process.communicate()
+
+    def wait_ready(self, nodes: Sequence[str]) -> None:
+        """Wait until Slurm can use these nodes. Raises LabError after 30 s."""
+        deadline = time.monotonic() + _READY_TIMEOUT
+        seen: dict[str, str] = {}
+        while time.monotonic() < deadline:
+            seen = self.node_states()
+            if all(seen.get(node, "") in READY_STATES for node in nodes):
+                return
+            time.sleep(0.02)
+        found = ", ".join(f"{node} {seen.get(node, 'unknown')}" for node in nodes)
+        raise LabError(
+            f"Slurm's nodes are not ready after {_READY_TIMEOUT:.0f} s: {found}; "
+            f"logs in {self.paths.data}/log"
+        )
+
+    def faults(self) -> list[state.Fault]:
+        """The faults planted in the running lab; none if it is not up."""
+        running = state.load(self.spec.instance)
+        return running.faults if running else []
+
+    def node_states(self) -> dict[str, str]:
+        """Slurm's state of each node, in small letters; ``*`` at its end: no answer.
+
+        Raises LabError where no command runs in the lab at all.
+        """
+        answer = self.run(["sinfo", "-h", "-N", "-o", "%N %T"], user="root", timeout=20)
+        if answer.returncode in (126, 127):  # of nsenter and env: not started
+            raise LabError(f"sinfo does not start in the lab: {answer.stderr.strip()}")
+        rows = (line.split() for line in answer.stdout.splitlines())
+        return {row[0]: row[1] for row in rows if len(row) == 2}
+
+    def _check_checkout(self) -> None:
+        checkout = str(self.spec.checkout)
+        if self.run(["test", "-r", checkout, "-a", "-x", checkout], cwd="/").returncode:
+            raise LabError(
+                f"{checkout} cannot be read by the lab's user {self.spec.user}: chmod -R o+rX it"
+            )
+
+    def _repair(self, running: state.LabState, lock: int, progress: Progress) -> None:
+        etc.write_etc(self.spec, programs())
+        dead = [node for node in self.spec.nodes if not self.is_alive(node)]
+        if dead:
+            progress(f"reviving {', '.join(dead)}")
+            self.revive(dead, lock)
+            running.faults = [f for f in running.faults if f.kind != "node" or f.node not in dead]
+            running.save()
+
+    def revive(self, nodes: Sequence[str], lock: int) -> None:
+        """Boot dead nodes again, with new interfaces; the caller holds the lock."""
+        running = state.load(self.spec.instance)
+        for node in nodes:
+            network.replug(self.spec, node)
+        # What is wrong with a cable is still wrong after its node was restarted.
+        for fault in running.faults if running else []:
+            if fault.kind == "link" and fault.node in nodes:
+                cables.spoil(self.spec, fault.node, fault.detail)
+        self._boot(nodes, lock)
+        self.wait_ready(nodes)
+
+    def down(self, progress: Progress = _silent) -> bool:
+        """End the lab and remove everything of it; returns False if there was nothing.
+
+        Also clears what a killed ``up`` or ``down`` left behind.
+        """
+        check_root()
+        there = self.paths.run.exists() or self.paths.data.exists()
+        if not there and not network.namespaces(self.spec.instance):
+            return False
+        with state.locked(self.spec.instance):
+            progress("ending")
+            self._clear(keep_lock=False)
+        return True
+
+    def _clear(self, keep_lock: bool, keep_logs: bool = False) -> None:
+        """Remove processes, then namespaces, then files: each step finds its own leftovers."""
+        inside = [
+            identity
+            for name in network.namespaces(self.spec.instance)
+            if (identity := processes.namespace_id(network.NETNS_ROOT / name))
+        ]
+        deadline = time.monotonic() + 20
+        while True:
+            left = set(processes.in_namespaces("net", inside)) - processes.own_line()
+            left |= set(processes.started_with(str(self.paths.run / "nodes") + "/"))
+            if not left:
+                break
+            if time.monotonic() > deadline:
+                raise LabError(f"processes of the lab do not end: {sorted(left)}")
+            processes.kill_all(left)
+            processes.wait_gone(left, 1)
+        network.remove(self.spec.instance)
+        slowdown.remove_all(self.spec.instance)
+        for entry in _children(self.paths.data):
+            if not (keep_logs and entry.name == "log"):
+                _remove(entry)
+        for entry in _children(self.paths.run):
+            _remove(entry)
+        if not keep_logs:
+            _rmdir(self.paths.data, DATA_ROOT)
+        if not keep_lock:
+            _rmdir(self.paths.run, RUN_ROOT)
+
+    # -- inside ----------------------------------------------------------------
+
+    def run(
+        self,
+        argv: Sequence[str],
+        user: str | None = None,
+        node: str = LOGIN,
+        env: Mapping[str, str] | None = None,
+        cwd: str | Path | None = None,
+        timeout: float | None = None,
+        check: bool = False,
+        stdin: str | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command on a node to its end and return its code and its output as text.
+
+        ``user`` is the job user unless it says "root"; ``env`` is added to the
+        lab's own environment; ``cwd`` is the user's HOME; ``timeout`` is in
+        seconds. Raises LabError on a timeout, on a dead node and, with
+        ``check``, on a code other than 0.
+        """
+        return access.run(
+            self.spec, argv, user or self.spec.user, node, env, cwd, timeout, check, stdin
+        )
+
+    def popen(
+        self,
+        argv: Sequence[str],
+        user: str | None = None,
+        node: str = LOGIN,
+        env: Mapping[str, str] | None = None,
+        cwd: str | Path | None = None,
+        **options: Any,
+    ) -> subprocess.Popen[Any]:
+        """Start a command on a node; ``options`` are those of ``subprocess.Popen``.
+
+        To end it, kill its process group (``start_new_session=True``): the
+        returned process is the door, not the command.
+        """
+        return access.popen(self.spec, argv, user or self.spec.user, node, env, cwd, **options)
+
+    def exec(self, argv: Sequence[str], user: str | None = None, node: str = LOGIN) -> None:
+        """Replace this process by a command in the lab; an interactive shell if it is empty."""
+        who = user or self.spec.user
+        command = access.entry(self.spec, node, who, argv or ["bash", "-l"])
+        # nsenter only waits: an interrupt is for the command, which gets it back.
+        for number in (signal.SIGINT, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_IGN)
+        os.execve(command[0], command, access.environment(self.spec, who))
+
+    def add_bind(self, path: Path) -> None:
+        """Make a path of the machine visible in all running nodes, at the same place.
+
+        Who may write there is decided by the path's own permissions. Raises
+        LabError if the path does not exist.
+        """
+        with state.locked(self.spec.instance):
+            pids = (access.first_process(self.spec, host) for host in self.spec.hosts)
+            binds.add(path, [pid for pid in pids if pid is not None])
+
+
+def _children(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _rmdir(folder: Path, root: Path) -> None:
+    """Remove an empty folder and, if that was the last in it, ``root``."""
+    with contextlib.suppress(FileNotFoundError):
+        folder.rmdir()
+    with contextlib.suppress(OSError):
+        root.rmdir()

@@ -1,0 +1,168 @@
+"""Planting faults in a running lab, and taking them away again.
+
+Every planted fault is written into the lab's state, so that ``status`` shows
+it and nobody takes a crippled lab for a sound one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from seatrial.base.errors import InputError, LabError
+from seatrial_lab.common import access, boot, processes, state
+from seatrial_lab.native import cables, slowdown
+from seatrial_lab.native.engine import Lab
+
+
+@contextlib.contextmanager
+def _planting(lab: Lab, node: str) -> Iterator[state.LabState]:
+    """Hold the lab's lock around a fault; yields the state, which is saved afterwards."""
+    if node not in lab.spec.nodes:
+        raise InputError(f"no compute node {node!r}: {', '.join(lab.spec.nodes)}")
+    with state.locked(lab.spec.instance):
+        running = _running(lab)
+        yield running
+        running.save()
+
+
+def _running(lab: Lab) -> state.LabState:
+    running = state.load(lab.spec.instance)
+    if running is None:
+        raise LabError(f"lab {lab.spec.instance} is not up: seatrial lab up")
+    return running
+
+
+def _record(running: state.LabState, kind: str, node: str, detail: str) -> None:
+    _forget(running, kind, node)
+    running.faults.append(state.Fault(kind, node, detail))
+
+
+def _forget(running: state.LabState, kind: str, node: str) -> None:
+    running.faults = [f for f in running.faults if (f.kind, f.node) != (kind, node)]
+
+
+def _first(lab: Lab, node: str) -> int:
+    pid = access.first_process(lab.spec, node)
+    if pid is None:
+        raise LabError(f"{node} is dead already: seatrial lab fault clear")
+    return pid
+
+
+def slow_link(lab: Lab, node: str, rate: str) -> None:
+    """Limit a node's test link to ``rate`` (such as 100mbit) in each direction."""
+    cables.parse_rate(rate)
+    with _planting(lab, node) as running:
+        detail = f"rate {rate}"
+        cables.spoil(lab.spec, node, detail)
+        _record(running, "link", node, detail)
+
+
+def cut_link(lab: Lab, node: str) -> None:
+    """Pull a node's test cable: the node sees its eth1 lose the carrier."""
+    with _planting(lab, node) as running:
+        cables.spoil(lab.spec, node, "down")
+        _record(running, "link", node, "down")
+
+
+def slow_cpu(lab: Lab, node: str, percent: float) -> None:
+    """Leave a node ``percent`` of its processor time, its later jobs included.
+
+    The whole is what Slurm thinks the node has, at most what the machine has.
+    """
+    if not 1 <= percent < 100:
+        raise InputError(f"percent {percent:g} is not between 1 and 99")
+    with _planting(lab, node) as running:
+        slowdown.slow_down(lab.spec.instance, node, _first(lab, node), percent, lab.spec.cpus)
+        _record(running, "cpu", node, f"{percent:g} %")
+
+
+def kill_node(lab: Lab, node: str) -> None:
+    """Let a node die at once, as by a power cut: it answers nothing any more."""
+    with _planting(lab, node) as running:
+        pid = _first(lab, node)
+        # First the cables: a dead node does not refuse connections, it is silent.
+        for name in ("mgmt", "test"):
+            cables.set_port(lab.spec, node, name, "down")
+        inside = list(processes.in_node(pid))
+        processes.kill_all([pid])
+        if left := processes.wait_gone(inside, 10):
+            raise LabError(f"{node}: processes do not end: {left}")
+        for kind in ("cpu", "slurmd"):
+            _forget(running, kind, node)
+        _record(running, "node", node, "killed")
+    slowdown.restore(lab.spec.instance, node)
+
+
+def kill_slurmd(lab: Lab, node: str) -> None:
+    """SIGKILL a node's slurmd; the node and its job steps go on."""
+    with _planting(lab, node) as running:
+        first = _first(lab, node)
+        daemons = [p for p, name in processes.in_node(first).items() if name == "slurmd"]
+        if not daemons:
+            raise LabError(f"{node} has no slurmd running")
+        processes.kill_all(daemons)
+        processes.wait_gone(daemons, 10)
+        _record(running, "slurmd", node, "killed")
+
+
+def start_slurmd(lab: Lab, node: str) -> None:
+    """Start a node's slurmd that was killed; does nothing if it runs."""
+    with _planting(lab, node) as running:
+        _start_slurmd(lab, node)
+        _forget(running, "slurmd", node)
+
+
+def _start_slurmd(lab: Lab, node: str) -> None:
+    if "slurmd" in processes.names_in_node(_first(lab, node)):
+        return
+    log = lab.paths.log(node, "slurmd.out")
+    if lab.spec.before_slurmd:
+        # As at boot: on a real node the service manager does it before each start of slurmd.
+        boot_log = lab.paths.log(node, "boot")
+        lab.run(
+            ["sh", "-c", f'exec "$@" >>{boot_log} 2>&1', "sh", *lab.spec.before_slurmd],
+            user="root",
+            node=node,
+            env=boot.controlling_environment(),
+            cwd="/",
+            timeout=boot.BOOT_TIMEOUT,
+        )
+    # The shell ends at once and leaves slurmd to the node's first process.
+    script = f'"$@" >>{log} 2>&1 </dev/null &'
+    lab.run(
+        ["setsid", "sh", "-c", script, "sh", *boot.slurmd_command()],
+        user="root",
+        node=node,
+        env=boot.controlling_environment(),
+        cwd="/",
+        timeout=20,
+        check=True,
+    )
+    # It came through the door, not from the node's first process: it is in no group yet.
+    slowdown.put_first(lab.spec.instance, node, _first(lab, node))
+
+
+def clear(lab: Lab, node: str | None = None) -> list[state.Fault]:
+    """Take away all planted faults, or those of one node; returns them.
+
+    Dead nodes are booted again, and Slurm has them back when this returns.
+    """
+    if node is not None and node not in lab.spec.nodes:
+        raise InputError(f"no compute node {node!r}: {', '.join(lab.spec.nodes)}")
+    with state.locked(lab.spec.instance) as lock:
+        running = _running(lab)
+        chosen = [f for f in running.faults if node in (None, f.node)]
+        for fault in chosen:
+            if fault.kind == "link":
+                cables.mend(lab.spec, fault.node, fault.detail)
+            elif fault.kind == "cpu":
+                slowdown.restore(lab.spec.instance, fault.node)
+            elif fault.kind == "slurmd":
+                _start_slurmd(lab, fault.node)
+            running.faults.remove(fault)
+        dead = [n for n in lab.spec.nodes if not lab.is_alive(n)]
+        lab.revive([n for n in dead if node in (None, n)], lock)
+        lab.wait_ready(sorted({f.node for f in chosen}))
+        running.save()
+    return chosen

@@ -1,0 +1,127 @@
+"""The description of a finished stack, put together from its data and the machine's packages."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from seatrial.stack.files import digest
+from seatrial.stack.machine import library_folder
+from seatrial.stack.model import Blas, Stack, Transport
+from seatrial.stack.transports import TRANSPORTS, fill, pmi2_library
+from seatrial_lab.software import programs, pypi
+from seatrial_lab.software.packages import SOURCES, Release
+from seatrial_lab.software.steps import COMMS, steps
+
+# Asked in a process of its own, so that no foreign library is loaded into this one.
+# fi_version(3): major in the upper 16 bits; ucp_get_version_string is of UCX's public API.
+_ASK = """
+import ctypes, json, sys
+ucp = ctypes.CDLL(sys.argv[1] + "/libucp.so.0")
+ucp.ucp_get_version_string.restype = ctypes.c_char_p
+fi = ctypes.CDLL(sys.argv[1] + "/libfabric.so.1").fi_version()
+print(json.dumps([ucp.ucp_get_version_string().decode(), f"{fi >> 16}.{fi & 0xffff}"]))
+"""
+
+
+def describe(prefix: Path, version: str, release: Release, installed: dict[str, str]) -> Stack:
+    """The stack in ``prefix``, on a machine with these Debian packages."""
+    versions = _versions(prefix, release, installed)
+    blas = {
+        name: Blas(
+            folder=str(library_folder() / folder),
+            version=installed.get(package, ""),
+            package=package,
+        )
+        for name, (package, folder) in release.blas.items()
+    }
+    transports = {
+        name: in_prefix(part, prefix).model_copy(
+            update={"versions": {key: versions[key] for key in programs.INVOLVED[name]}}
+        )
+        for name, part in TRANSPORTS.items()
+        if name not in programs.SPACK_ONLY
+    }
+    content = {
+        "prefix": str(prefix),
+        "distribution": f"Debian {version}",
+        "versions": versions,
+        "origins": programs.origins(_pins()),
+        "transports": {name: part.model_dump() for name, part in transports.items()},
+        "blas_libraries": {name: library.model_dump() for name, library in blas.items()},
+    }
+    made = [step.key for step in steps(prefix, release, installed)]
+    identity = digest([json.dumps(content, sort_keys=True), *made])
+    return Stack.model_validate({"id": identity, **content})
+
+
+def _versions(prefix: Path, release: Release, installed: dict[str, str]) -> dict[str, str]:
+    pins = _pins()
+    ucx, libfabric = _bundled(prefix)
+    return {
+        **{name: installed.get(package, "") for name, package in release.versions.items()},
+        **{name: installed.get(package, "") for name, (package, _) in release.blas.items()},
+        "mpich": pins["mpich"],
+        "mpich-ucx": ucx,
+        "mpich-libfabric": libfabric,
+        "intelmpi": pins["impi-rt"],
+        "mpi4py": pins["mpi4py"],
+        **{name: archive.version for name, archive in SOURCES.items()},
+        "comms": _comms_version(),
+        "imb": f"of impi-rt {pins['impi-rt']}",
+        "npb": f"3.3 of simgrid {pins['simgrid']}",
+        "osu": f"of mpi4py {pins['mpi4py']}",
+    }
+
+
+def _comms_version() -> str:
+    """The version that the source of comms gives itself."""
+    found = re.search(r'^#define VERSION "(\S+)"', COMMS.read_text(), re.MULTILINE)
+    assert found, COMMS
+    return found[1]
+
+
+def _bundled(prefix: Path) -> tuple[str, str]:
+    """Versions of the UCX and libfabric inside PyPI's MPICH; empty where it is not there."""
+    folder = prefix / "mpich/lib/mpich"
+    if not folder.is_dir():
+        return "", ""
+    stored = folder / "versions.json"
+    if not stored.exists():
+        done = subprocess.run(
+            [sys.executable, "-IS", "-c", _ASK, str(folder)],
+            env={"LD_LIBRARY_PATH": str(folder)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            return "", ""
+        stored.write_text(done.stdout)
+    ucx, libfabric = json.loads(stored.read_text())
+    return ucx, libfabric
+
+
+def _pins() -> dict[str, str]:
+    return {**pypi.pins(pypi.WHEELS), **pypi.pins(pypi.SOURCES)}
+
+
+def in_prefix(part: Transport, prefix: Path) -> Transport:
+    """A transport with the programs in ``prefix``, and what they need to run."""
+    words = {"prefix": str(prefix), "bench": f"{prefix}/bench/{part.family}"}
+    env = {**programs.ENV.get(part.name, {}), **part.env}
+    commands = programs.PROGRAMS.get(part.name) or programs.PROGRAMS[part.family]
+    return part.model_copy(
+        update={
+            "env": fill(env, {**words, "pmi2_library": pmi2_library()}),
+            "compilers": programs.COMPILERS.get(part.name, "").format_map(words),
+            "programs": {
+                name: [word.format_map(words) for word in command]
+                for name, command in commands.items()
+            },
+            "lacks": programs.LACKS.get(part.family, {}),
+        }
+    )

@@ -1,0 +1,57 @@
+"""Lmod modulefiles of the transports, so that a user gets by ``module load`` what a check runs.
+
+Written from the stack's own data. A module does not tie its transport to an interface: a
+site's description does that.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from seatrial.stack.files import fresh, replace
+from seatrial.stack.model import Stack, Transport
+
+HERE = Path(__file__).parent
+SEARCH_PATHS = ("LD_LIBRARY_PATH", "PYTHONPATH", "PATH", "FI_PROVIDER_PATH")
+
+
+def render(transport: Transport) -> str:
+    """The text of a transport's modulefile (Lua)."""
+    settings = []
+    paths = []
+    for name, value in transport.env.items():
+        if name in SEARCH_PATHS:
+            # prepend_path puts the last one first
+            paths += [(name, folder) for folder in reversed(value.split(":"))]
+        else:
+            settings.append((name, _quoted(value)))
+    if transport.compilers:
+        paths.append(("PATH", transport.compilers))
+    environment = Environment(
+        loader=FileSystemLoader(HERE),
+        undefined=StrictUndefined,
+        autoescape=False,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template("module.lua.j2").render(
+        transport=transport,
+        programs={name: shlex.join(words) for name, words in transport.programs.items()},
+        settings=settings,
+        paths=paths,
+    )
+
+
+def write(stack: Stack, folder: Path) -> None:
+    """One modulefile per MPI transport; the folder is replaced."""
+    partial = fresh(folder.with_name(folder.name + ".partial"))
+    for name in stack.names():
+        (partial / f"{name}.lua").write_text(render(stack.transports[name]))
+    replace(partial, folder)
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,99 @@
+"""The labs' programs: the command of each under each MPI, and what they need to run.
+
+Data only. ``{prefix}`` is the folder of the labs' software, ``{bench}`` that of the programs built
+for one MPI ABI.
+"""
+
+from __future__ import annotations
+
+from seatrial_lab.software.packages import SOURCES
+
+#: transports that PyPI and the distribution have no MPI for: MPICH's older device ch3
+SPACK_ONLY = ("mpich-sock",)
+
+_PYTHON = {"PYTHONPATH": "{prefix}/python"}
+_OPENMPI = {**_PYTHON, "MPI4PY_MPIABI": "openmpi"}
+_MPICH_ABI = {**_PYTHON, "MPI4PY_MPIABI": "mpich"}
+_MPICH = {
+    **_MPICH_ABI,
+    "LD_LIBRARY_PATH": "{prefix}/mpich/lib",
+    # its requests can be longer than Slurm's PMI server reads (pmi/shorter.c)
+    "LD_PRELOAD": "{prefix}/pmi/shorter.so",
+}
+#: transport -> variables, beside those of ``seatrial.stack.transports``
+ENV: dict[str, dict[str, str]] = {
+    "openmpi-tcp": _OPENMPI,
+    "openmpi-ucx": _OPENMPI,
+    "openmpi-ofi": _OPENMPI,
+    "mpich-ucx": _MPICH,
+    "mpich-ofi": _MPICH,
+    "intelmpi-tcp": {
+        **_MPICH_ABI,
+        "LD_LIBRARY_PATH": "{prefix}/intelmpi/lib:{prefix}/mpich/lib/mpich",
+        "FI_PROVIDER_PATH": "{prefix}/mpich/lib/mpich/libfabric",
+        "I_MPI_ROOT": "{prefix}/intelmpi",
+    },
+    "none": _OPENMPI,
+}
+#: transport -> folder of mpicc, where it is not the distribution's
+COMPILERS = {"mpich-ucx": "{prefix}/mpich/bin", "mpich-ofi": "{prefix}/mpich/bin"}
+
+_OSU = ["/usr/bin/python3", "{prefix}/osu/run.py"]
+_MPI = {
+    "netpipe": ["{bench}/NPmpi"],
+    "comms": ["{bench}/comms"],
+    # HPL and DGEMM only: hpcc's other tests take ten times as long
+    "hpcc": ["/usr/bin/env", "HPCC_TESTS=SingleDGEMM,StarDGEMM,HPL", "{bench}/hpcc"],
+    "hpcc_all": ["{bench}/hpcc"],
+    "npb_is": ["{bench}/is"],
+    "npb_ep": ["{bench}/ep"],
+    "osu_latency": [*_OSU, "latency", "-i", "1000", "-x", "100"],
+    "osu_bw": [*_OSU, "bw"],
+    "osu_bibw": [*_OSU, "bibw"],
+    "osu_multi_lat": [*_OSU, "multi_lat", "-i", "1000", "-x", "100"],
+}
+#: family of a transport, else its name -> program -> command
+PROGRAMS = {
+    "openmpi": _MPI,
+    "mpich": {**_MPI, "imb": ["{prefix}/intelmpi/bin/IMB-MPI1"]},
+    "tcp": {"nptcp": ["/usr/bin/NPtcp"], "iperf3": ["/usr/bin/iperf3"]},
+    "none": {"npb_ep": ["{prefix}/bench/openmpi/ep"]},
+}
+
+#: family -> benchmark -> why there is no program of it
+LACKS = {
+    "openmpi": {
+        "imb": "IMB-MPI1 of PyPI is a binary of the MPICH ABI; Spack builds it for Open MPI",
+    }
+}
+
+#: transport -> which versions a run of it involves
+INVOLVED = {
+    "openmpi-tcp": ("openmpi", "pmix"),
+    "openmpi-ucx": ("openmpi", "pmix", "ucx"),
+    "openmpi-ofi": ("openmpi", "pmix", "libfabric"),
+    "mpich-ucx": ("mpich", "mpich-ucx"),
+    "mpich-ofi": ("mpich", "mpich-libfabric"),
+    "intelmpi-tcp": ("intelmpi", "mpich-libfabric"),
+    "tcp": ("nptcp", "iperf3"),
+    "none": ("openmpi", "pmix"),
+}
+
+
+def origins(pins: dict[str, str]) -> dict[str, str]:
+    """Program -> where it is from. ``pins`` are the versions of PyPI's projects."""
+    return {
+        "netpipe": f"NetPIPE {SOURCES['netpipe'].version}, Debian's source package netpipe, built "
+        "for each MPI ABI",
+        "nptcp": "NetPIPE, Debian's package netpipe-tcp",
+        "comms": "comms of this project, built for each MPI ABI",
+        "imb": f"Intel MPI Benchmarks, IMB-MPI1 of PyPI's impi-rt {pins['impi-rt']} (a binary of "
+        "the MPICH ABI)",
+        "hpcc": f"HPC Challenge {SOURCES['hpcc'].version}, Debian's source package hpcc, built for "
+        "each MPI ABI",
+        "npb": "NPB 3.3 IS and EP as MPI C, from PyPI's source distribution of simgrid "
+        f"{pins['simgrid']}",
+        "osu": "OSU micro-benchmarks in Python, from PyPI's source distribution of mpi4py "
+        f"{pins['mpi4py']}",
+        "iperf3": "Debian's package iperf3",
+    }

@@ -1,0 +1,141 @@
+"""Install and build the labs' software on a Debian machine.
+
+Installs Debian packages, fetches pinned files from PyPI, builds the benchmarks, and writes
+``stack.json`` and the modulefiles. Knows nothing of sites or of Slurm's configuration.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial.base.errors import LabError
+from seatrial.stack import PREFIX, apt, machine
+from seatrial.stack.lock import locked
+from seatrial.stack.model import FILE, Stack, read
+from seatrial_lab.software import modules, pypi
+from seatrial_lab.software.describe import describe
+from seatrial_lab.software.packages import SOURCES, supported_release
+from seatrial_lab.software.steps import Step, carry_out, is_done, steps
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a provisioning would do."""
+
+    prefix: Path
+    distribution: str
+    packages: list[str]
+    """Debian packages that are missing"""
+    pins: dict[str, str]
+    """PyPI project -> version, of what is to be fetched"""
+    steps: list[Step]
+    """downloads and builds that are missing or out of date"""
+    current: bool
+    """whether ``stack.json`` describes what is there"""
+
+    @property
+    def empty(self) -> bool:
+        return not self.packages and not self.steps and self.current
+
+    def lines(self) -> list[str]:
+        """A line for each thing to do."""
+        lines = []
+        if self.packages:
+            lines.append(f"install {len(self.packages)} Debian packages: {' '.join(self.packages)}")
+        if self.pins:
+            pinned = " ".join(f"{name}=={version}" for name, version in self.pins.items())
+            lines.append(f"fetch from PyPI: {pinned}")
+        if any(step.name == "source-debian" for step in self.steps):
+            lines.append(f"fetch from Debian: sources of {', '.join(SOURCES)}")
+        if builds := [step.what for step in self.steps if step.verb == "build"]:
+            lines.append(f"build {', '.join(builds)}")
+        if lines or not self.current:
+            lines.append(f"write {self.prefix / FILE} and the modulefiles")
+        return lines
+
+
+def plan(prefix: Path = PREFIX) -> Plan:
+    """What ``provision`` would do. Raises LabError on a system it cannot serve."""
+    version, release = supported_release()
+    installed = machine.installed()
+    missing = [name for name in release.packages if name not in installed]
+    stamps = prefix / "stamps"
+    todo = [s for s in steps(prefix, release, installed) if not is_done(s, stamps)]
+    pins = {**pypi.pins(pypi.WHEELS), **pypi.pins(pypi.SOURCES)}
+    wanted = {"mpich": "mpich", "intelmpi": "impi-rt", "mpi4py": "mpi4py"}
+    names = {wanted.get(step.name, step.name.removeprefix("source-")) for step in todo}
+    current = False
+    if not missing and not todo:
+        try:
+            current = read(prefix).id == describe(prefix, version, release, installed).id
+        except LabError:
+            current = False
+    return Plan(
+        prefix=prefix,
+        distribution=f"Debian {version}",
+        packages=missing,
+        pins={name: pin for name, pin in pins.items() if name in names},
+        steps=todo,
+        current=current,
+    )
+
+
+def provision(progress: Progress, prefix: Path = PREFIX) -> Stack:
+    """Make the stack, or what is missing of it, and return it.
+
+    ``progress`` is called with a line of text before and after each long step. Needs root only
+    where Debian packages are missing. Raises LabError.
+    """
+    wanted = plan(prefix)
+    if wanted.empty:
+        return read(prefix)
+    if wanted.packages:
+        machine.require_root(
+            "installing the Debian packages " + " ".join(wanted.packages),
+        )
+    prefix.mkdir(parents=True, exist_ok=True)
+    old_mask = os.umask(0o022)  # a normal user runs what is made here
+    try:
+        with locked(prefix / "lock", progress):
+            return _provision(progress, prefix)
+    finally:
+        os.umask(old_mask)
+
+
+def _provision(progress: Progress, prefix: Path) -> Stack:
+    version, release = supported_release()
+    missing = plan(prefix).packages
+    if missing:
+        progress(f"installing {len(missing)} Debian packages")
+        apt.install(missing, progress)
+    installed = machine.installed()
+    work = prefix / "work"
+    try:
+        for step in steps(prefix, release, installed):
+            if not is_done(step, prefix / "stamps"):
+                start = time.monotonic()
+                progress(f"{step.verb}ing {step.what}")
+                carry_out(step, prefix / "stamps", work)
+                progress(f"{step.what}: done in {time.monotonic() - start:.1f} s")
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    stack = describe(prefix, version, release, installed)
+    modules.write(stack, prefix / "modules")
+    _compile_python(prefix)
+    stack.save()
+    return stack
+
+
+def _compile_python(prefix: Path) -> None:
+    """Byte-compile mpi4py: nodes start it as a user who cannot write here."""
+    for folder in ("python", "osu"):
+        command = ["/usr/bin/python3", "-m", "compileall", "-q", str(prefix / folder)]
+        subprocess.run(command, check=False, stdout=subprocess.DEVNULL)

@@ -1,0 +1,158 @@
+"""Running a command in the guest, from the host: as a class, and as the program that stands in for
+Slurm's own in a trial's ReFrame.
+
+    python3 -IS client.py BROKER_SOCKET USER HOME PATH PROGRAM [ARGUMENT ...]
+
+Only the standard library, and little of it: each srun of a trial starts this.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+
+if __name__ == "__main__":
+    sys.path.insert(0, os.path.abspath(__file__).rsplit("/seatrial/", 1)[0])  # noqa: PTH100
+
+from seatrial_lab.virtual.frames import (
+    BUSY,
+    CHUNK,
+    ERROR,
+    EXIT,
+    INPUT,
+    OUTPUT,
+    RUN,
+    SIGNAL,
+    Reader,
+    frame,
+)
+
+#: programs that only look: not while something is measured
+LOOKING = ("squeue", "sinfo", "scontrol", "sacct", "sstat")
+STEP = "srun"
+#: variables of the host that mean nothing in the guest
+NOT_PASSED = ("PATH", "HOME", "PWD", "OLDPWD", "SHLVL", "_")
+
+
+class Busy(Exception):
+    """Something is being measured, and the command would disturb it."""
+
+
+class Lost(Exception):
+    """The guest ended, or was never there."""
+
+
+def kind_of(argv: Sequence[str]) -> str:
+    """What the broker must know of a command: whether it is measured, or only looks."""
+    name = argv[0].rpartition("/")[2]
+    return "step" if name == STEP else "look" if name in LOOKING else ""
+
+
+class Connection:
+    """One command in the guest. Raises Lost where there is no guest."""
+
+    def __init__(
+        self,
+        place: str,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str,
+        user: str,
+        node: str,
+    ):
+        self.socket = socket.socket(socket.AF_UNIX)
+        try:
+            self.socket.connect(place)
+        except OSError as error:
+            raise Lost(f"{place}: {error.strerror}") from None
+        request = {
+            "argv": list(argv), "env": dict(env), "cwd": cwd, "user": user, "node": node,
+            "kind": kind_of(argv),
+        }  # fmt: skip
+        self.socket.sendall(frame(0, RUN, json.dumps(request).encode()))
+        self.reader = Reader()
+
+    def receive(self) -> list[tuple[bytes, bytes]]:
+        """What the guest says next: (kind, data). Raises Busy, Lost."""
+        try:
+            data = self.socket.recv(CHUNK)
+        except ConnectionError:
+            data = b""
+        if not data:
+            raise Lost("the guest has ended")
+        found = [(kind, content) for _, kind, content in self.reader.feed(data)]
+        if any(kind == BUSY for kind, _ in found):
+            raise Busy
+        return found
+
+    def send_input(self, data: bytes) -> None:
+        """Give the command input; none is the end of it."""
+        self._send(INPUT, data)
+
+    def send_signal(self, number: int) -> None:
+        self._send(SIGNAL, b"%d" % number)
+
+    def _send(self, kind: bytes, data: bytes) -> None:
+        # Where the broker has hung up, what it said before that is still to be read.
+        with contextlib.suppress(ConnectionError):
+            self.socket.sendall(frame(0, kind, data))
+
+
+def serve(connection: Connection, stdin: bool) -> int:
+    """Join the command's streams with this process's own; returns its exit code."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda received, _: connection.send_signal(received))
+    selector = selectors.DefaultSelector()
+    selector.register(connection.socket, selectors.EVENT_READ)
+    if stdin:
+        try:
+            selector.register(0, selectors.EVENT_READ)
+        except PermissionError:  # a file or /dev/null: always ready
+            while data := os.read(0, CHUNK):
+                connection.send_input(data)
+            stdin = False
+    if not stdin:
+        connection.send_input(b"")
+    while True:
+        for key, _ in selector.select():
+            if key.fd == 0:
+                data = os.read(0, CHUNK)
+                connection.send_input(data)
+                if not data:
+                    selector.unregister(0)
+                continue
+            for kind, content in connection.receive():
+                if kind == EXIT:
+                    return int(content)
+                write(1 if kind == OUTPUT else 2, content)
+
+
+def write(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def main(arguments: list[str]) -> int:
+    place, user, home, path, *argv = arguments
+    env = {name: value for name, value in os.environ.items() if name not in NOT_PASSED}
+    env |= {"PATH": path, "HOME": home}
+    try:
+        return serve(Connection(place, argv, env, os.getcwd(), user, "login"), stdin=True)  # noqa: PTH109
+    except Busy:
+        print(f"{argv[0]}: a step is being measured", file=sys.stderr)
+        return 75  # EX_TEMPFAIL
+    except (Lost, BrokenPipeError) as error:
+        print(f"{argv[0]}: {error}", file=sys.stderr)
+        return 69  # EX_UNAVAILABLE
+
+
+__all__ = ["ERROR", "OUTPUT", "Busy", "Connection", "Lost", "serve"]
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,315 @@
+"""A virtual lab as a whole: bring it up, run things in it, take it down."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from seatrial.base.errors import LabError
+from seatrial.base.paths import CHECKOUT
+from seatrial_lab.common import access, processes, state
+from seatrial_lab.common.paths import DATA_ROOT, RUN_ROOT, LabPaths
+from seatrial_lab.common.programs import PATH, check_machine, check_root, programs
+from seatrial_lab.common.spec import LOGIN
+from seatrial_lab.native.engine import READY_STATES
+from seatrial_lab.virtual import image, packages, plan, qemu, share, warm
+from seatrial_lab.virtual.client import Busy, Connection, Lost, serve
+from seatrial_lab.virtual.frames import ERROR, EXIT, OUTPUT
+from seatrial_lab.virtual.spec import VirtualSpec
+
+Progress = Callable[[str], None]
+BOOT_S = 180.0  # of this machine's clock, for a guest to boot
+READY_S = 60.0
+CACHE = CHECKOUT / ".seatrial" / "virtual"
+SPEC_FILE = "virtual.json"
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+class VirtualLab:
+    """One instance of the virtual lab. All methods raise ``LabError`` with a reason.
+
+    Making the object does nothing; :meth:`up` starts the lab.
+    """
+
+    engine = "virtual"
+
+    def __init__(self, spec: VirtualSpec):
+        self.full = spec
+        self.spec = spec.lab
+        self.paths = LabPaths(spec.instance)
+
+    @classmethod
+    def attach(cls, instance: str) -> VirtualLab:
+        """The running lab of that name, with the spec it was started with."""
+        try:
+            text = (LabPaths(instance).run / SPEC_FILE).read_text()
+        except FileNotFoundError:
+            raise LabError(f"lab {instance} is not up: seatrial lab up") from None
+        return cls(VirtualSpec.from_json(text))
+
+    @property
+    def socket(self) -> Path:
+        return self.paths.run / "broker.sock"
+
+    def is_up(self) -> bool:
+        """Whether the lab has started completely and its guest lives."""
+        return (self.paths.run / SPEC_FILE).exists() and self._broker() is not None
+
+    def _broker(self) -> int | None:
+        return processes.read_pid_file(self.paths.run / "broker.pid")
+
+    # -- up and down ---------------------------------------------------------
+
+    def up(self, progress: Progress = _silent) -> bool:
+        """Start the lab; returns False if it already ran. A dead guest is started anew."""
+        check_machine(accounting=False)
+        with state.locked(self.spec.instance):
+            if self.is_up():
+                if VirtualLab.attach(self.spec.instance).full != self.full:
+                    raise LabError(
+                        f"lab {self.spec.instance} is up with other settings: "
+                        "seatrial lab down, then up again"
+                    )
+                return False
+            self._clear(keep_lock=True)
+            try:
+                self._start(progress)
+            except BaseException:
+                self._clear(keep_lock=True, keep_logs=True)
+                raise
+            return True
+
+    def _start(self, progress: Progress) -> None:
+        CACHE.mkdir(parents=True, exist_ok=True)
+        base = packages.unpacked(CACHE, progress)
+        initramfs = image.initramfs(base, CACHE)
+        progress("files")
+        run = self.paths.run
+        share.make(run / "share")
+        config = plan.write(self.full, programs())
+        home = run / "home"
+        home.mkdir()
+        plan.own_folder(home, self.spec)
+        argv = qemu.command(self.full, base, initramfs, run)
+        env = packages.environment(base)
+        name = warm.key(argv, run, (base.qemu_version, base.kernel_version, initramfs.name))
+        if not (CACHE / f"guest-{name}.state").is_file():
+            progress("a guest boots, once for these NICs (a minute)")
+        state_file = warm.saved(CACHE, argv, env, run, name)
+        source = Path(__file__).resolve().parents[3]
+        given = {
+            "argv": [*argv, "-incoming", f"file:{state_file}"], "env": env,
+            "go": f"{source} {config}",
+        }  # fmt: skip
+        (run / "qemu.json").write_text(json.dumps(given, indent=1))
+        self._write_programs(run / "bin")
+        progress("guest")
+        self._start_broker()
+        self._wait_booted(progress)
+        progress("Slurm")
+        self.wait_ready()
+        facts = {"started_at": time.time(), "kernel": base.kernel_release,
+                 "kernel_version": base.kernel_version, "qemu": base.qemu_version}  # fmt: skip
+        (run / "facts.json").write_text(json.dumps(facts))
+        (run / SPEC_FILE).write_text(self.full.to_json())
+
+    def _write_programs(self, folder: Path) -> None:
+        """Programs by Slurm's names, which run the real ones in the guest."""
+        folder.mkdir()
+        client = Path(__file__).with_name("client.py")
+        start = " ".join(
+            ["exec /usr/bin/python3 -IS", str(client), str(self.socket), self.spec.user,
+             str(self.paths.home), PATH]
+        )  # fmt: skip
+        for name in ("srun", "sbatch", "squeue", "scancel", "sinfo", "sacct", "scontrol"):
+            text = f'#!/bin/sh\n{start} {name} "$@"\n'
+            if name == "scontrol":  # a plain list of nodes needs no question
+                text = text.replace(
+                    "exec ",
+                    'case "$1 $2 $3" in *"["*) ;;\n'
+                    '"show hostnames "?*) echo "$3" | tr , "\\n"; exit ;;\nesac\nexec ',
+                    1,
+                )
+            (folder / name).write_text(text)
+            (folder / name).chmod(0o755)
+
+    def _start_broker(self) -> None:
+        source = Path(__file__).resolve().parents[3]
+        log = (self.paths.run / "broker.log").open("wb")
+        broker = subprocess.Popen(
+            [sys.executable, "-S", "-m", "seatrial_lab.virtual.broker", str(self.paths.run)],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True,
+            env={"PATH": PATH, "PYTHONPATH": str(source), "LANG": "C.UTF-8", "HOME": "/root"},
+        )  # fmt: skip
+        log.close()
+        (self.paths.run / "broker.pid").write_text(
+            f"{broker.pid} {processes.start_time(broker.pid)}\n"
+        )
+
+    def _wait_booted(self, progress: Progress) -> None:
+        deadline = time.monotonic() + BOOT_S
+        told = self.paths.run / "booted.json"
+        while not told.exists():
+            if self._broker() is None:
+                raise LabError(f"the guest ended while it booted: {self._last_words()}")
+            if time.monotonic() > deadline:
+                raise LabError(f"the guest has not booted after {BOOT_S:.0f} s: "
+                               f"{self._last_words()}")  # fmt: skip
+            time.sleep(0.02)
+        facts = json.loads(told.read_text())
+        if not facts["ok"]:
+            raise LabError(f"the guest did not boot: {facts['text']}")
+        progress(f"booted after {facts['seconds']} s, {facts['text']} s of the guest's clock")
+
+    def _last_words(self) -> str:
+        words = []
+        for name in ("console.log", "qemu.log", "broker.log"):
+            with contextlib.suppress(OSError):
+                words += (self.paths.run / name).read_text(errors="replace").splitlines()[-3:]
+        return " | ".join(words) or "it said nothing"
+
+    def wait_ready(self) -> None:
+        """Wait until Slurm can use all nodes. Raises LabError after a minute."""
+        deadline = time.monotonic() + READY_S
+        seen: dict[str, str] = {}
+        while time.monotonic() < deadline:
+            seen = self.node_states()
+            if all(seen.get(node, "") in READY_STATES for node in self.spec.nodes):
+                return
+        found = ", ".join(f"{node} {seen.get(node, 'unknown')}" for node in self.spec.nodes)
+        raise LabError(f"Slurm's nodes are not ready after {READY_S:.0f} s: {found}")
+
+    def node_states(self) -> dict[str, str]:
+        """Slurm's state of each node, in small letters. Raises LabError where it cannot be had."""
+        answer = self.run(["sinfo", "-h", "-N", "-o", "%N %T"], user="root", timeout=60)
+        rows = (line.split() for line in answer.stdout.splitlines())
+        return {row[0]: row[1] for row in rows if len(row) == 2}
+
+    def facts(self) -> dict[str, Any]:
+        """When it started, and the versions of what plays it."""
+        return json.loads((self.paths.run / "facts.json").read_text())
+
+    def faults(self) -> list[state.Fault]:
+        """No fault can be planted here yet."""
+        return []
+
+    def down(self, progress: Progress = _silent) -> bool:
+        """End the lab and remove everything of it; returns False if there was nothing."""
+        check_root()
+        if not self.paths.run.exists() and not self.paths.data.exists():
+            return False
+        with state.locked(self.spec.instance):
+            progress("ending")
+            self._clear(keep_lock=False)
+        return True
+
+    def _clear(self, keep_lock: bool, keep_logs: bool = False) -> None:
+        run = self.paths.run
+        ours = set(share.processes_of(run))
+        processes.kill_all(ours)
+        if left := processes.wait_gone(ours, 10):
+            raise LabError(f"processes of the lab do not end: {sorted(left)}")
+        share.remove(run / "share")
+        shutil.rmtree(self.paths.data, ignore_errors=True)
+        kept = ("console.log", "qemu.log", "broker.log") if keep_logs else ()
+        for entry in list(run.iterdir()) if run.is_dir() else []:
+            if entry.name in kept:
+                continue
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            DATA_ROOT.rmdir()
+        if not keep_lock:
+            with contextlib.suppress(OSError):
+                run.rmdir()
+                RUN_ROOT.rmdir()
+
+    # -- inside ----------------------------------------------------------------
+
+    def connect(
+        self, argv: Sequence[str], user: str | None = None, node: str = LOGIN,
+        env: Mapping[str, str] | None = None, cwd: str | Path | None = None,
+    ) -> Connection:  # fmt: skip
+        """Start a command on a node. Raises LabError where there is no guest or no such node."""
+        if node not in self.spec.hosts:
+            raise LabError(
+                f"lab {self.spec.instance}: no node {node!r}: {', '.join(self.spec.hosts)}"
+            )
+        who = user or self.spec.user
+        try:
+            return Connection(
+                str(self.socket), argv, access.environment(self.spec, who, env),
+                str(cwd or ""), who, node,
+            )  # fmt: skip
+        except Lost as error:
+            raise LabError(f"lab {self.spec.instance} is not up: {error}") from None
+
+    def run(
+        self, argv: Sequence[str], user: str | None = None, node: str = LOGIN,
+        env: Mapping[str, str] | None = None, cwd: str | Path | None = None,
+        timeout: float | None = None, check: bool = False, stdin: str | None = None,
+    ) -> subprocess.CompletedProcess[str]:  # fmt: skip
+        """Run a command on a node to its end; as the native lab's. ``timeout`` is in seconds of
+        this machine's clock. Raises LabError also while a step of a trial is measured and the
+        command is one that asks Slurm: it would disturb the figures."""
+        shown = " ".join(str(word) for word in argv)
+        connection = self.connect(argv, user, node, env, cwd)
+        found: dict[bytes, list[bytes]] = {OUTPUT: [], ERROR: [], EXIT: []}
+        connection.socket.settimeout(timeout)
+        try:
+            if stdin:
+                connection.send_input(stdin.encode())
+            connection.send_input(b"")
+            while not found[EXIT]:
+                for kind, content in connection.receive():
+                    found[kind].append(content)
+        except TimeoutError:
+            raise LabError(f"{node}: {shown}: not done after {timeout} s") from None
+        except Busy:
+            raise LabError(f"{node}: {shown}: not while a step is measured") from None
+        except (Lost, OSError) as error:
+            raise LabError(f"{node}: {shown}: {error}") from None
+        finally:
+            connection.socket.close()
+        code = int(found[EXIT][0])
+        out, err = (b"".join(found[kind]).decode(errors="replace") for kind in (OUTPUT, ERROR))
+        if check and code:
+            detail = (err or out).strip()[-500:]
+            raise LabError(f"{node}: {shown}: exit code {code}: {detail}")
+        return subprocess.CompletedProcess(list(argv), code, out, err)
+
+    def exec(self, argv: Sequence[str], user: str | None = None, node: str = LOGIN) -> None:
+        """Run a command in the lab with this process's streams, and end with its exit code."""
+        connection = self.connect(argv or ["bash", "-l", "-i"], user, node)
+        try:
+            code = serve(connection, stdin=True)
+        except (Busy, Lost, OSError) as error:
+            raise LabError(str(error) or "not while a step is measured") from None
+        sys.stdout.flush()
+        os._exit(code)
+
+    def add_bind(self, path: Path) -> None:
+        """Make a folder of the host visible, and writable, at the same place on all hosts."""
+        if not path.is_absolute() or not path.is_dir():
+            raise LabError(f"{path} must be the absolute path of a folder that exists")
+        with state.locked(self.spec.instance):
+            name = share.add(self.paths.run / "share", path)
+            if name is None:
+                return
+            command = ["sh", "-c", f'mkdir -p "$1" && mount --bind "{plan.SHARE}/$0" "$1"', name,
+                       str(path)]  # fmt: skip
+            for host in self.spec.hosts:
+                self.run(command, user="root", node=host, cwd="/", timeout=60, check=True)

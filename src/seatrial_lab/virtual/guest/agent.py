@@ -1,0 +1,410 @@
+"""The guest's first process: makes the nodes, then runs the commands that the host sends.
+
+Runs as ``python3 -S -m seatrial_lab.virtual.guest.agent CONFIG`` with only the standard library.
+CONFIG is JSON that ``seatrial_lab.virtual.plan`` wrote. It waits without polling, so that an idle
+guest costs nothing. A node's first process is the native lab's own
+(``seatrial_lab.common.nodeinit``), forked from here: a Python that starts takes an emulated machine
+seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from seatrial_lab.common import mounts, nodeinit
+from seatrial_lab.virtual.frames import (
+    CHUNK,
+    ERROR,
+    EXIT,
+    FAILED,
+    INPUT,
+    OUTPUT,
+    PORT,
+    QUIET,
+    READY,
+    RUN,
+    SIGNAL,
+    Reader,
+    frame,
+)
+
+MS_MOVE = 0x2000
+RTMGRP_LINK = 1
+LINGER_MS = 500  # of the guest's time, before it is said that nothing runs
+NAMESPACES = ("net", "uts", "ipc", "mnt", "pid", "time")
+
+
+def find_port() -> str:
+    """The device of the serial line to the host."""
+    for folder in Path("/sys/class/virtio-ports").iterdir():
+        if (folder / "name").read_text().strip() == PORT:
+            return f"/dev/{folder.name}"
+    raise RuntimeError(f"no serial port named {PORT}")
+
+
+def say(what: str) -> None:
+    """For the console's log: how far the boot is, at which second of the guest's clock."""
+    print(f"[{time.clock_gettime(time.CLOCK_BOOTTIME):12.6f}] agent: {what}", flush=True)
+
+
+def run_quiet(*command: str, text: str | None = None) -> None:
+    """Run a program for its effect. Raises RuntimeError with its words."""
+    answer = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    if answer.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {answer.stderr.strip()}")
+
+
+def cards() -> dict[str, str]:
+    """Hardware address -> interface name, of the interfaces that have a device."""
+    found = {}
+    for folder in Path("/sys/class/net").iterdir():
+        if (folder / "device").exists():
+            found[(folder / "address").read_text().strip()] = folder.name
+    return found
+
+
+def set_up(config: dict[str, Any]) -> None:
+    """Folders, shares, networks and daemons that all nodes have in common."""
+    time.clock_settime(time.CLOCK_REALTIME, config["time"])
+    # From here on the lab's data are in the guest's memory: its own copy of what the host wrote.
+    data = Path(config["data"])
+    draft = Path("/run/seatrial-data")
+    draft.mkdir()
+    mounts.mount("tmpfs", str(draft), "tmpfs", 0, "mode=755")
+    run_quiet("cp", "-a", str(data), str(draft / data.name))
+    mounts.mount(str(draft), str(data.parent), "", MS_MOVE)
+    say("data")
+    share = Path(config["share"])
+    share.mkdir(parents=True, exist_ok=True)
+    mounts.mount(
+        "share", str(share), "9p", 0, "trans=virtio,version=9p2000.L,cache=none,msize=262144"
+    )
+    say("shares")
+    Path(config["nodes"]).mkdir(parents=True, exist_ok=True)
+    for path, value in config["kernel"].items():
+        Path(path).write_text(value)
+    run_quiet("ip", "-batch", "-", text=config["namespaces"])
+    for name, batch in config["batches"]:
+        for path, value in config["node_sysctl"].items():
+            run_quiet("ip", "netns", "exec", name, "tee", f"/proc/sys/{path}", text=value)
+        run_quiet("ip", "-n", name, "-batch", "-", text=batch)
+    say("management network")
+    make_functions(config["cards"])
+    there = cards()
+    for card in config["cards"]:
+        if card["address"] not in there:
+            raise RuntimeError(f"no interface has the address {card['address']} ({card['model']})")
+    plug(config["cards"])
+    for name, batch in config["card_batches"]:
+        run_quiet("ip", "-n", name, "-batch", "-", text=batch)
+    say("NICs")
+    daemons: dict[str, tuple[subprocess.Popen[bytes], str]] = {}
+    for step in config["steps"]:
+        nodeinit.run_step(step, daemons)
+
+
+def make_functions(wanted: list[dict[str, str]]) -> None:
+    """Have each card whose virtual function a node gets make one (SR-IOV), by its address.
+
+    The driver of the function is loaded last: it takes the address that the card then knows.
+    """
+    there = cards()
+    own = [card for card in wanted if card["physical"] != card["address"]]
+    for card in own:
+        name = there.get(card["physical"])
+        if name is None:
+            raise RuntimeError(f"no interface has the address {card['physical']} ({card['model']})")
+        run_quiet("ip", "link", "set", name, "up")
+        Path(f"/sys/class/net/{name}/device/sriov_numvfs").write_text("1")
+        run_quiet("ip", "link", "set", name, "vf", "0", "mac", card["address"])
+    if own:
+        run_quiet("modprobe", "igbvf")
+
+
+def plug(wanted: list[dict[str, str]]) -> None:
+    """Put the cards that are here into their nodes: at boot, and after a driver was loaded anew."""
+    there = cards()
+    lines = [
+        f"link set {there[card['address']]} netns {card['netns']} name {card['interface']}\n"
+        for card in wanted
+        if card["address"] in there
+    ]
+    if lines:
+        run_quiet("ip", "-batch", "-", text="".join(lines))
+
+
+def replace_modprobe() -> None:
+    """Have nodes load NIC drivers by our program, which goes between them and the real one."""
+    program = Path("/usr/sbin/modprobe")
+    if not program.exists():
+        return
+    own = Path("/usr/lib/seatrial")
+    own.mkdir(parents=True)
+    (own / "modprobe").symlink_to(program.resolve())
+    program.unlink()
+    program.write_text((Path(__file__).parent / "modprobe.sh").read_text())
+    program.chmod(0o755)
+
+
+def listen_for_cards() -> socket.socket:
+    """A socket on which the kernel tells of new interfaces (rtnetlink)."""
+    found = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+    found.bind((0, RTMGRP_LINK))
+    found.setblocking(False)
+    return found
+
+
+def boot_hosts(files: list[str]) -> None:
+    """Start all hosts of the cluster; each is up when its starter has ended."""
+    starters = {}
+    for file in files:
+        parent = os.getpid()
+        read_end, write_end = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(read_end)
+            os.dup2(write_end, 2)
+            code = 1
+            try:
+                code = nodeinit.main([str(parent), file])
+            except Exception as error:
+                print(f"{type(error).__name__}: {error}", file=sys.stderr)
+            os._exit(code)
+        os.close(write_end)
+        starters[pid] = (file, read_end)
+    reasons = []
+    for pid, (file, read_end) in starters.items():
+        with open(read_end, errors="replace") as stream:  # noqa: PTH123 (a descriptor)
+            words = stream.read().strip()
+        if os.waitpid(pid, 0)[1]:
+            reasons.append(words or f"{file}: its first process ended")
+    if reasons:
+        raise RuntimeError("; ".join(reasons))
+
+
+class Command:
+    """One command of the host that runs in a node."""
+
+    def __init__(self, number: int, request: dict[str, Any], nodes: Path):
+        self.number = number
+        first = int((nodes / f"{request['node']}.pid").read_text().split()[0])
+        inputs, outputs, errors = os.pipe(), os.pipe(), os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            code = 126
+            try:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for descriptor, end in enumerate((inputs[0], outputs[1], errors[1])):
+                    os.dup2(end, descriptor)
+                os.closerange(3, 4096)
+                code = enter(first, request)
+            except Exception as error:
+                os.write(2, f"{request['argv'][0]}: {error}\n".encode())
+            os._exit(code)
+        for end in (inputs[0], outputs[1], errors[1]):
+            os.close(end)
+        self.input: int | None = inputs[1]
+        self.streams = {outputs[0]: OUTPUT, errors[0]: ERROR}
+        self.code: int | None = None
+
+    def feed(self, data: bytes) -> None:
+        if self.input is None:
+            return
+        with contextlib.suppress(BrokenPipeError):
+            if data:
+                os.write(self.input, data)
+                return
+        os.close(self.input)
+        self.input = None
+
+    @property
+    def done(self) -> bool:
+        return self.code is not None and not self.streams
+
+
+def enter(first: int, request: dict[str, Any]) -> int:
+    """Become the command in a node's namespaces; the exit code of what ran there."""
+    os.setsid()
+    places = [(name, f"/proc/{first}/ns/{name}") for name in NAMESPACES]
+    doors = [(name, os.open(place, os.O_RDONLY | os.O_CLOEXEC)) for name, place in places]
+    for name, door in doors:
+        mounts.check(mounts.LIBC.setns(door, 0), f"setns {name}")
+    # Only a child is in the process namespace.
+    pid = os.fork()
+    if pid == 0:
+        signal.pthread_sigmask(signal.SIG_SETMASK, set())
+        try:
+            account = pwd.getpwnam(request["user"])
+            os.initgroups(account.pw_name, account.pw_gid)
+            os.setgid(account.pw_gid)
+            os.setuid(account.pw_uid)
+            os.umask(0o022)
+            os.chdir(request["cwd"] or account.pw_dir)
+            os.execvpe(request["argv"][0], request["argv"], request["env"])
+        except OSError as error:
+            os.write(2, f"{request['argv'][0]}: {error}\n".encode())
+        os._exit(127)
+    signal.signal(signal.SIGTERM, lambda number, _: os.kill(pid, number))
+    signal.signal(signal.SIGINT, lambda number, _: os.kill(pid, number))
+    signal.pthread_sigmask(signal.SIG_SETMASK, set())
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return 128 - code if code < 0 else code
+
+
+class Agent:
+    """Serves the host's commands, and reaps."""
+
+    def __init__(self, line: int, nodes: Path, wanted: list[dict[str, str]]):
+        self.line, self.nodes, self.wanted = line, nodes, wanted
+        self.news = listen_for_cards()
+        self.commands: dict[int, Command] = {}
+        self.reader = Reader()
+        self.last = 0
+        self.told = False
+        self.poll = select.poll()
+        self.woken, waker = os.pipe()
+        os.set_blocking(waker, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        self.poll.register(line, select.POLLIN)
+        self.poll.register(self.woken, select.POLLIN)
+        self.poll.register(self.news, select.POLLIN)
+
+    def send(self, number: int, kind: bytes, data: bytes = b"") -> None:
+        message = frame(number, kind, data)
+        while message:
+            message = message[os.write(self.line, message) :]
+
+    def serve(self) -> None:
+        """Serve for ever."""
+        while True:
+            # Once all is said, nothing is waited for but the host.
+            idle = not self.commands and not self.told
+            events = self.poll.poll(LINGER_MS if idle else None)
+            if not events and idle:
+                self.told = True
+                self.send(self.last, QUIET)
+            for descriptor, _ in events:
+                self.handle(descriptor)
+            self.reap()
+
+    def handle(self, descriptor: int) -> None:
+        if descriptor == self.line:
+            for each in self.reader.feed(os.read(self.line, CHUNK)):
+                self.obey(*each)
+        elif descriptor == self.news.fileno():
+            with contextlib.suppress(OSError):
+                while self.news.recv(65536):
+                    pass
+            plug(self.wanted)
+        elif descriptor == self.woken:
+            os.read(self.woken, 4096)
+        else:
+            for command in self.commands.values():
+                if descriptor in command.streams:
+                    self.pass_on(command, descriptor)
+                    break
+
+    def pass_on(self, command: Command, descriptor: int) -> None:
+        data = os.read(descriptor, CHUNK)
+        if data:
+            self.send(command.number, command.streams[descriptor], data)
+            return
+        self.poll.unregister(descriptor)
+        os.close(descriptor)
+        del command.streams[descriptor]
+
+    def obey(self, number: int, kind: bytes, data: bytes) -> None:
+        if kind == RUN:
+            self.last, self.told = number, False
+            try:
+                command = Command(number, json.loads(data), self.nodes)
+            except Exception as error:
+                self.send(number, ERROR, f"{type(error).__name__}: {error}\n".encode())
+                self.send(number, EXIT, b"126")
+                return
+            self.commands[number] = command
+            for descriptor in command.streams:
+                self.poll.register(descriptor, select.POLLIN | select.POLLHUP)
+        elif number in self.commands:
+            command = self.commands[number]
+            if kind == INPUT:
+                command.feed(data)
+            elif kind == SIGNAL:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(command.pid, int(data))
+
+    def reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                pid = 0
+            if not pid:
+                break
+            for command in self.commands.values():
+                if command.pid == pid:
+                    code = os.waitstatus_to_exitcode(status)
+                    command.code = 128 - code if code < 0 else code
+        for number, command in list(self.commands.items()):
+            if command.code is not None:
+                # What a command left running may hold its output open: it is not waited for.
+                for descriptor in list(command.streams):
+                    self.drain(command, descriptor)
+                command.feed(b"")
+                del self.commands[number]
+                self.send(number, EXIT, str(command.code).encode())
+
+    def drain(self, command: Command, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(descriptor, CHUNK):
+                self.send(command.number, command.streams[descriptor], data)
+        self.poll.unregister(descriptor)
+        os.close(descriptor)
+        del command.streams[descriptor]
+
+
+def main(arguments: list[str]) -> None:
+    """Boot the cluster and serve; a boot that fails is told to the host and ends the guest."""
+    line = os.open(find_port(), os.O_RDWR | os.O_CLOEXEC)
+    try:
+        say("here")
+        config = json.loads(Path(arguments[0]).read_text())
+        set_up(config)
+        say("hosts")
+        replace_modprobe()
+        boot_hosts(config["hosts"])
+        say("booted")
+        agent = Agent(line, Path(config["nodes"]), config["cards"])
+        agent.send(0, READY, f"{time.clock_gettime(time.CLOCK_BOOTTIME):.3f}".encode())
+        agent.serve()
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
+            os.write(line, frame(0, FAILED, f"{type(error).__name__}: {error}".encode()))
+            time.sleep(1)
+    power_off()
+
+
+def power_off() -> None:
+    """Power the guest off: its first process must not simply end."""
+    Path("/proc/sysrq-trigger").write_text("o")
+    time.sleep(10)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,48 @@
+#!/bin/sh
+# First program of the guest: loads the drivers, builds the root file system from the host's
+# own (read-only, with a layer in memory above it) and becomes the agent.
+# Between the two it waits for the host: a guest is saved there once and started from then on.
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev
+release=$(uname -r)
+while read -r module; do
+    insmod "/lib/modules/$release/$module" || echo "init: $module cannot be loaded"
+done </modules.list
+for name in /sys/class/virtio-ports/*/name; do
+    [ "$(cat "$name")" = seatrial ] || continue
+    line=/dev/${name%/name}
+    line=/dev/${line##*/}
+done
+echo warm >"$line"
+# The end of the file: nobody is at the other end, yet or any more.
+until read -r seatrial_source seatrial_config <"$line"; do sleep 1; done
+fail() {
+    echo "init: $1"
+    poweroff -f
+}
+mount -t 9p -o trans=virtio,version=9p2000.L,cache=loose,ro,msize=512000 root /lower ||
+    fail "the host's file system cannot be mounted"
+mount -t tmpfs -o size=60%,mode=755 tmpfs /upper
+mkdir /upper/changes /upper/work
+mount -t overlay -o lowerdir=/lower,upperdir=/upper/changes,workdir=/upper/work overlay /new ||
+    fail "no layer above the host's file system"
+mkdir -p /new/usr/lib/modules
+cp -a "/lib/modules/$release" /new/usr/lib/modules/
+for folder in proc sys dev; do mount --move "/$folder" "/new/$folder"; done
+mkdir -p /new/dev/pts /new/dev/shm
+mount -t devpts -o gid=5,mode=620,ptmxmode=666 devpts /new/dev/pts
+for folder in run tmp var/tmp dev/shm; do mount -t tmpfs -o mode=1777 tmpfs "/new/$folder"; done
+chmod 755 /new/run
+# A checkout in one of these folders must not be covered.
+checkout=${seatrial_source%/src}
+case $checkout in
+/run/* | /tmp/* | /var/tmp/* | /dev/shm/*)
+    mkdir -p "/new$checkout"
+    mount -o bind "/lower$checkout" "/new$checkout" || fail "$checkout is not seen"
+    ;;
+esac
+hostname guest
+exec switch_root /new /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
+    PYTHONPATH="$seatrial_source" PYTHONDONTWRITEBYTECODE=1 \
+    /usr/bin/python3 -S -m seatrial_lab.virtual.guest.agent "$seatrial_config"

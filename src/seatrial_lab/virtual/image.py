@@ -1,0 +1,77 @@
+"""The initramfs that a guest boots from: busybox, the drivers, and the init script."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from seatrial.base.errors import LabError
+from seatrial_lab.virtual.cpio import Archive
+from seatrial_lab.virtual.packages import Base
+
+INIT = Path(__file__).parent / "guest" / "init.sh"
+APPLETS = ("sh", "mount", "mkdir", "insmod", "cp", "chmod", "uname", "hostname", "switch_root",
+           "poweroff", "echo", "cat", "sleep")  # fmt: skip
+#: loaded before anything else runs: the way to the host, then what nodes are made of
+AT_BOOT = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console", "veth", "bridge")
+#: the cards' own drivers, loaded in this order
+CARDS = ("igb", "e1000", "e1000e", "virtio_net", "vmxnet3")
+#: in the image for NIC profiles, which load them
+AT_WISH = ("igbvf", "bonding", "sch_tbf", "sch_htb", "tun")
+
+
+def dependencies(modules: Path) -> dict[str, list[str]]:
+    """Module name -> files to load, itself the last, from depmod's ``modules.dep``."""
+    found = {}
+    for line in (modules / "modules.dep").read_text().splitlines():
+        file, _, needs = line.partition(":")
+        name = Path(file).name.partition(".")[0].replace("-", "_")
+        found[name] = [*reversed(needs.split()), file]
+    return found
+
+
+def load_order(needs: dict[str, list[str]], names: tuple[str, ...]) -> list[str]:
+    """Files of the modules and of all that they need, each once. Raises LabError."""
+    files: dict[str, None] = {}
+    for name in names:
+        if name not in needs:
+            raise LabError(f"the kernel has no module {name}")
+        files |= dict.fromkeys(needs[name])
+    return list(files)
+
+
+def archive(base: Base) -> Archive:
+    """The initramfs of a kernel."""
+    needs = dependencies(base.modules)
+    loaded = load_order(needs, (*AT_BOOT, *CARDS))
+    place = f"lib/modules/{base.kernel_release}"
+    made = Archive()
+    for name in ("proc", "sys", "dev", "lower", "upper", "new"):
+        made.folder(name)
+    made.file("bin/busybox", base.busybox.read_bytes(), 0o755)
+    for applet in APPLETS:
+        made.link(f"bin/{applet}", "busybox")
+    made.file("init", INIT.read_bytes(), 0o755)
+    made.file("modules.list", "".join(f"{file}\n" for file in loaded).encode())
+    for file in load_order(needs, (*AT_BOOT, *CARDS, *AT_WISH)):
+        made.file(f"{place}/{file}", (base.modules / file).read_bytes())
+    for listing in sorted(base.modules.glob("modules.*")):
+        made.file(f"{place}/{listing.name}", listing.read_bytes())
+    return made
+
+
+def initramfs(base: Base, folder: Path) -> Path:
+    """The initramfs in ``folder``, made where it is missing; its name holds what it is made of."""
+    digest = hashlib.sha256()
+    own = (Path(__file__), INIT, Path(__file__).with_name("cpio.py"))
+    for text in (base.kernel_version, base.kernel_release, *(file.read_text() for file in own)):
+        digest.update(text.encode() + b"\0")
+    digest.update(base.busybox.read_bytes())
+    file = folder / f"initramfs-{digest.hexdigest()[:16]}.cpio"
+    if not file.is_file():
+        for old in folder.glob("initramfs-*"):
+            old.unlink()
+        draft = file.with_suffix(".new")
+        draft.write_bytes(archive(base).to_bytes())
+        draft.rename(file)
+    return file

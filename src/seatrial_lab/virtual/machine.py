@@ -1,0 +1,61 @@
+"""The machine that a trial of a virtual lab runs on, for ``seatrial.trial.run``: ReFrame here, as
+fast as here, and Slurm in the guest."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from seatrial_lab.common import access
+from seatrial_lab.common.owner import chown_all
+from seatrial_lab.virtual.engine import VirtualLab
+
+
+class VirtualMachine:
+    """The login node of a virtual lab."""
+
+    def __init__(self, lab: VirtualLab):
+        self.lab = lab
+
+    def popen(self, argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen:
+        """Start a program of this machine that finds Slurm's commands of the guest."""
+        spec, run = self.lab.spec, self.lab.paths.run
+        source = Path(__file__).resolve().parents[3]
+        own = access.environment(spec, spec.user, env)
+        own.pop("BASH_ENV", None)
+        own |= {
+            "PATH": f"{run / 'bin'}:{own['PATH']}",
+            "HOME": str(run / "home"),
+            "PYTHONPATH": str(source),
+        }
+        paths = [*spec.visible_paths(), cwd, run]
+        given = {
+            "argv": argv, "uid": spec.uid, "gid": spec.gid, "cwd": str(cwd),
+            "paths": [str(path) for path in paths],
+        }  # fmt: skip
+        return subprocess.Popen(
+            [sys.executable, "-S", "-m", "seatrial_lab.virtual.door", json.dumps(given)],
+            env=own, cwd="/", stdin=subprocess.DEVNULL, text=True, errors="replace",
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+
+    def run(self, argv: list[str]) -> subprocess.CompletedProcess:
+        return self.lab.run(argv, timeout=60)
+
+    def own(self, folder: Path) -> None:
+        chown_all(folder, self.lab.spec.uid, self.lab.spec.gid)
+
+    def disown(self, folder: Path) -> None:
+        chown_all(folder)
+
+    def notes(self) -> list[str]:
+        facts = self.lab.facts()
+        return [
+            (
+                "figures are in virtual time: an emulated machine whose clock counts instructions "
+                f"(QEMU {facts['qemu']}, Linux {facts['kernel_version']}); they hold for what the "
+                "driver and the kernel cost in instructions, not for wires, caches or memory"
+            )
+        ]

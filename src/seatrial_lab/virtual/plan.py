@@ -1,0 +1,198 @@
+"""Everything that the guest's agent is told before the guest starts, and the files that it needs.
+
+The host does the thinking; what is left for the guest, where each instruction counts, is to mount,
+to move NICs and to start daemons.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from seatrial_lab.common import boot, etc, mounts, network, render
+from seatrial_lab.common.paths import HOST_ETC, LabPaths
+from seatrial_lab.common.programs import Programs, find
+from seatrial_lab.common.spec import LOGIN, LabSpec
+from seatrial_lab.virtual.spec import VirtualSpec
+
+#: a folder of the host that the guest may write to, at this place inside
+SHARE = "/run/seatrial-share"
+MUNGE_SHARED = "/run/seatrial-munge"
+BOOT_TIMEOUT = 120  # seconds of the guest's clock
+_COVERS = {"/dev/shm": "1777", "/run": "755", "/tmp": "1777", "/var/tmp": "1777"}
+#: what would wake the guest up, send what no benchmark sent, or leave a figure to chance
+KERNEL = {
+    "/proc/sys/net/ipv4/neigh/default/gc_interval": "86400",
+    "/proc/sys/kernel/randomize_va_space": "0",  # the same addresses each time
+    "/proc/sys/kernel/sched_autogroup_enabled": "0",
+    "/proc/sys/kernel/printk": "1 4 1 7",
+    # It takes the delay that interrupt moderation adds for a full wire now and then: a connection
+    # whose slow start it ends early needs one interrupt more for each large message.
+    "/sys/module/tcp_cubic/parameters/hystart": "0",
+}
+#: the same in each node's namespace, which starts with the kernel's defaults
+NODE_SYSCTL = {
+    "net/ipv4/tcp_no_metrics_save": "1",  # one connection must not colour the next
+}
+
+
+def write(spec: VirtualSpec, programs: Programs) -> Path:
+    """Write the lab's data folder as the guest will copy it; returns the agent's configuration."""
+    lab = spec.lab
+    paths = LabPaths(lab.instance)
+    etc.write_data(lab, programs)
+    guest = paths.data / "guest"
+    guest.mkdir(exist_ok=True)
+    hosts = []
+    for host in lab.hosts:
+        file = guest / f"{host}.json"
+        file.write_text(json.dumps(host_config(lab, programs, host), indent=1))
+        hosts.append(str(file))
+    config = guest / "agent.json"
+    config.write_text(json.dumps(agent_config(spec, hosts), indent=1))
+    return config
+
+
+def agent_config(spec: VirtualSpec, hosts: list[str]) -> dict[str, Any]:
+    """The agent's configuration; see ``guest/agent.py``."""
+    lab, paths = spec.lab, LabPaths(spec.instance)
+    names = (network.SWITCH, *lab.hosts)
+    nodes = list(dict.fromkeys(card.node for card in spec.cards))
+    return {
+        "data": str(paths.data),
+        "time": time.time(),
+        "nodes": str(paths.node_pid(LOGIN).parent),
+        "share": SHARE,
+        "kernel": KERNEL,
+        "node_sysctl": NODE_SYSCTL,
+        "namespaces": "".join(f"netns add {paths.netns(name)}\n" for name in names),
+        "batches": [
+            [paths.netns(network.SWITCH), switch_batch(lab)],
+            *([paths.netns(host), management_batch(lab, host)] for host in lab.hosts),
+        ],
+        "cards": [
+            {
+                "address": spec.hardware_address(card),
+                "physical": spec.physical_address(card),
+                "model": card.model,
+                "netns": paths.netns(card.node),
+                "interface": card.interface,
+            }
+            for card in spec.cards
+        ],
+        "card_batches": [[paths.netns(node), card_batch(spec, node)] for node in nodes],
+        "steps": munge_steps(lab),
+        "hosts": hosts,
+    }
+
+
+def switch_batch(lab: LabSpec) -> str:
+    """``ip`` commands for the switch of the management network."""
+    lines = [
+        "link set lo up",
+        "link add mgmt type bridge forward_delay 0 stp_state 0 mcast_snooping 0",
+        "link set mgmt up",
+    ]
+    for host in lab.hosts:
+        port, inside = network.switch_port(host, "mgmt"), LabPaths(lab.instance).netns(host)
+        lines.append(f"link add {port} type veth peer name {network.MGMT} netns {inside}")
+        lines.append(f"link set {port} master mgmt up")
+    return "\n".join(lines) + "\n"
+
+
+def management_batch(lab: LabSpec, host: str) -> str:
+    """``ip`` commands for a host's interface of the management network."""
+    length = ipaddress.IPv4Network(lab.mgmt_subnet).prefixlen
+    return (
+        "link set lo up\n"
+        f"addr add {lab.mgmt_address(host)}/{length} dev {network.MGMT}\n"
+        f"link set {network.MGMT} up\n"
+    )
+
+
+def card_batch(spec: VirtualSpec, node: str) -> str:
+    """``ip`` commands for a node's NICs."""
+    lines = []
+    for card in spec.cards:
+        if card.node == node:
+            lines += [
+                f"link set {card.interface} mtu {card.mtu}",
+                f"addr add {spec.address(card)} dev {card.interface}",
+                f"link set {card.interface} up",
+            ]
+    return "\n".join(lines) + "\n"
+
+
+def munge_steps(lab: LabSpec) -> list[dict[str, Any]]:
+    """One munged for all hosts: it tells who speaks by the socket, wherever that is."""
+    paths = LabPaths(lab.instance)
+    socket = f"{MUNGE_SHARED}/{Path(render.MUNGE_SOCKET).name}"
+    return [
+        {"mkdir": MUNGE_SHARED, "user": "munge", "mode": "755"},
+        {
+            "daemon": "munged",
+            "user": "munge",
+            "log": str(paths.log(LOGIN, "munged")),
+            "argv": [
+                find("munged") or "munged", "--foreground", f"--socket={socket}",
+                f"--key-file={paths.munge_key}", f"--pid-file={MUNGE_SHARED}/munged.pid",
+                f"--seed-file={MUNGE_SHARED}/munged.seed", "--num-threads=1",
+            ],
+        },
+        {"wait_socket": socket, "timeout": BOOT_TIMEOUT},
+    ]  # fmt: skip
+
+
+def host_config(lab: LabSpec, programs: Programs, host: str) -> dict[str, Any]:
+    """The configuration of a host's first process (``seatrial_lab.common.nodeinit``)."""
+    paths = LabPaths(lab.instance)
+    covers, binds = mounts.plan([*lab.visible_paths(), paths.data], _COVERS)
+    binds += [["/etc", str(HOST_ETC)], [str(paths.etc), "/etc"]]
+    binds += [[MUNGE_SHARED, render.MUNGE_FOLDER], [SHARE, SHARE]]
+    return {
+        "hostname": host,
+        "netns": str(paths.netns_path(host)),
+        "pid_file": str(paths.node_pid(host)),
+        "covers": covers,
+        "binds": binds,
+        "freezer": host != LOGIN and render.needs_freezer(programs.slurm_version),
+        "steps": login_steps(lab, programs) if host == LOGIN else node_steps(lab, host),
+    }
+
+
+def login_steps(lab: LabSpec, programs: Programs) -> list[dict[str, Any]]:
+    paths = LabPaths(lab.instance)
+    return [
+        {"mkdir": render.SLURM_FOLDER, "user": programs.slurm_user, "mode": "755"},
+        {
+            "daemon": "slurmctld",
+            "argv": [find("slurmctld") or "slurmctld", "-D"],
+            "log": str(paths.log(LOGIN, "slurmctld")),
+        },
+        {"wait_port": render.SLURMCTLD_PORT, "timeout": BOOT_TIMEOUT},
+        {"touch": str(paths.controller_ready)},
+    ]
+
+
+def node_steps(lab: LabSpec, node: str) -> list[dict[str, Any]]:
+    """Without the NIC recovery of a native node: this one's NICs were made with the guest."""
+    paths = LabPaths(lab.instance)
+    return [
+        {"mkdir": render.SLURM_FOLDER, "user": "root", "mode": "755"},
+        {"wait_file": str(paths.controller_ready), "timeout": BOOT_TIMEOUT},
+        {
+            "daemon": "slurmd",
+            "argv": boot.slurmd_command(),
+            "log": str(paths.log(node, "slurmd.out")),
+        },
+        {"wait_port": render.SLURMD_PORT, "timeout": BOOT_TIMEOUT},
+    ]
+
+
+def own_folder(folder: Path, lab: LabSpec) -> None:
+    """Give a folder to the job user."""
+    os.chown(folder, lab.uid, lab.gid)

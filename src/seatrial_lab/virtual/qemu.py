@@ -1,0 +1,72 @@
+"""QEMU's command line for a guest. Pure: starts nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from seatrial_lab.virtual.frames import PORT
+from seatrial_lab.virtual.packages import Base, data_options
+from seatrial_lab.virtual.spec import MODELS, SRIOV, VirtualSpec
+
+#: of QEMU's machine: a version, so that a later QEMU plays the same one
+MACHINE = "pc-q35-8.0"
+KERNEL_OPTIONS = (
+    "console=ttyS0", "quiet", "loglevel=2", "panic=-1", "mitigations=off", "nowatchdog",
+    "ipv6.disable_ipv6=1", "random.trust_cpu=on", "tsc=reliable", "no_timer_check", "audit=0",
+    "net.ifnames=0", "nokaslr", "cryptomgr.notests", "rcupdate.rcu_expedited=1", "selinux=0",
+    "apparmor=0", "transparent_hugepage=never", "pci=noaer", "nosmap", "nosmep",
+)  # fmt: skip
+FUNCTIONS = 8  # of one PCI slot
+PORT_SLOT = 0x10  # first slot of the root ports
+
+
+def command(spec: VirtualSpec, base: Base, initramfs: Path, run: Path) -> list[str]:
+    """QEMU's command line; ``run`` has its sockets and the folder that it shares."""
+    return [
+        str(base.qemu), *data_options(base),
+        "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+        "-machine", f"{MACHINE},usb=off,smm=off,vmport=off", "-cpu", spec.cpu, "-smp", "1",
+        "-m", str(spec.memory_MiB),
+        # One instruction is one nanosecond; where all wait, time goes on to the next event.
+        "-accel", "tcg,tb-size=512", "-icount", "shift=0,sleep=off",
+        "-rtc", "base=utc,clock=vm",
+        "-kernel", str(base.kernel), "-initrd", str(initramfs), "-append", " ".join(KERNEL_OPTIONS),
+        "-serial", f"file:{run / 'console.log'}",
+        "-qmp", f"unix:{run / 'qmp.sock'},server=on,wait=off",
+        *folder("root", Path("/"), readonly=True),
+        *folder("share", run / "share", readonly=False),
+        "-device", "virtio-serial-pci",
+        "-chardev", f"socket,id=line,path={run / 'line.sock'},server=on,wait=off",
+        "-device", f"virtserialport,chardev=line,name={PORT}",
+        *cards(spec),
+    ]  # fmt: skip
+
+
+def folder(tag: str, path: Path, readonly: bool) -> list[str]:
+    """Options that show the guest a folder of the host."""
+    only = ",readonly=on" if readonly else ""
+    return [
+        "-fsdev", f"local,id={tag},path={path},security_model=passthrough,multidevs=remap{only}",
+        "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}",
+    ]  # fmt: skip
+
+
+def cards(spec: VirtualSpec) -> list[str]:
+    """Options for the NICs: each on the hub of its network, those with SR-IOV on a port of their
+    own."""
+    options: list[str] = []
+    for number, card in enumerate(spec.cards):
+        # One hub for each pair of network and model's nodes: a wire between equal cards.
+        address = spec.physical_address(card)
+        device = f"{MODELS[card.model]},netdev=n{number},mac={address},romfile="
+        options += ["-netdev", f"hubport,id=n{number},hubid={card.network}"]
+        if card.model in SRIOV:
+            slot, function = divmod(number, FUNCTIONS)
+            port = (
+                f"pcie-root-port,id=p{number},chassis={number + 1},multifunction=on,"
+                f"addr={PORT_SLOT + slot:#x}.{function:#x}"
+            )
+            options += ["-device", port]
+            device += f",bus=p{number}"
+        options += ["-device", device]
+    return options

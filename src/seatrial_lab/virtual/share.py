@@ -1,0 +1,51 @@
+"""Folders of the host that a guest may write to, and the processes that belong to a guest.
+
+QEMU shows the guest one folder; others are mounted into it. So the guest reaches nothing else.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from seatrial_lab.common import mounts, processes
+
+
+def make(folder: Path) -> None:
+    folder.mkdir(parents=True)
+
+
+def add(folder: Path, path: Path) -> str | None:
+    """Show ``path`` in the share; its name there, None where it is shown already."""
+    for entry in sorted(folder.iterdir()):
+        if entry.samefile(path):
+            return None
+    name = f"folder{len(list(folder.iterdir()))}"
+    place = folder / name
+    place.mkdir()
+    mounts.mount(str(path), str(place), "", mounts.MS_BIND)
+    return name
+
+
+def remove(folder: Path) -> None:
+    """Take away what was mounted, and the folder; never what is in the folders shown."""
+    if not folder.is_dir():
+        return
+    for place in list(folder.iterdir()):
+        mounts.detach(str(place))
+        place.rmdir()
+    folder.rmdir()
+
+
+def processes_of(run: Path) -> list[int]:
+    """The broker and the QEMU of a run folder."""
+    found = []
+    for pid in processes.all_pids():
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        broker = "seatrial_lab.virtual.broker" in words and str(run) in words
+        guest = any(word.startswith(f"unix:{run}/qmp.sock") for word in words)
+        if (broker or guest) and processes.is_alive(pid):
+            found.append(pid)
+    return found

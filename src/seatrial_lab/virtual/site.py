@@ -1,0 +1,83 @@
+"""From a site's description to the virtual lab that plays it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ClusterShell.NodeSet import NodeSet
+
+from seatrial.base.errors import InputError
+from seatrial.site.model import Site
+from seatrial.stack import stack_folder
+from seatrial_lab.common.slurm_files import nic_settings
+from seatrial_lab.common.spec import LabSpec
+from seatrial_lab.virtual.spec import Card, VirtualSpec
+
+#: at the end of slurm.conf. No health checks: each is a Python that starts on every node, in the
+#: midst of what is measured. Schedule when something happens, and not also every second.
+SLURM_CONF = (
+    "HealthCheckInterval=0",
+    (
+        "SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=600,"
+        "bf_interval=600"
+    ),
+    "SlurmdTimeout=3600",
+    "SlurmctldTimeout=3600",
+    "MessageTimeout=60",
+    "TCPTimeout=20",
+)
+
+
+def virtual_spec(site: Site, instance: str) -> VirtualSpec:
+    """The virtual lab of a site. Raises InputError where it cannot be one."""
+    assert site.lab is not None
+    management = [net for net in site.networks.values() if net.role == "management"]
+    test = [net for net in site.networks.values() if net.role == "test"]
+    if [net.interface for net in management] != ["eth0"]:
+        raise InputError(f"site {site.name}: a virtual lab has one management network, on eth0")
+    cores, memory = {group.cores for group in site.nodes}, {g.memory_MiB for g in site.nodes}
+    if cores != {1} or len(memory) > 1:
+        raise InputError(
+            f"site {site.name}: nodes of a virtual lab have one core, and equal memory"
+        )
+    for name, part in site.partitions.items():
+        if NodeSet(part.nodes) != NodeSet.fromlist(site.node_names):
+            raise InputError(f"site {site.name}: partition {name} of a lab holds all nodes")
+    settings: dict[str, Any] = {"extra_slurm_conf": tuple(site.slurm.config)}
+    settings |= nic_settings(site, instance)
+    settings["extra_slurm_conf"] = (*settings["extra_slurm_conf"], *SLURM_CONF)
+    settings.pop("before_slurmd", None)  # nothing can be left of before the guest
+    lab = LabSpec(
+        instance=instance,
+        nodes=tuple(site.node_names),
+        cpus=1,
+        memory_mb=memory.pop(),
+        mgmt_subnet=management[0].subnet,
+        test_subnet=test[0].subnet,
+        partitions=tuple(site.partitions),
+        licenses=None,
+        accounting=False,
+        modulepath=(str(stack_folder() / "modules"),),
+        **settings,
+    )
+    return VirtualSpec(lab, tuple(_cards(site)), site.lab.memory_MiB)
+
+
+def _cards(site: Site) -> list[Card]:
+    """The NICs of all nodes. Nodes of one class share a wire on each test network."""
+    assert site.lab is not None
+    test = [net for net in site.networks.values() if net.role == "test"]
+    found = []
+    for number, group in enumerate(site.nodes):
+        models = site.lab.nics.get(group.node_class or "", [])
+        if len(models) != len(test):
+            raise InputError(
+                f"site {site.name}: lab.nics.{group.node_class}: one NIC model is needed for each "
+                f"of the {len(test)} test networks, not {len(models)}"
+            )
+        found += [
+            Card(node, net.interface, model, number * len(test) + position, net.subnet, net.mtu)
+            for node in NodeSet(group.names)
+            for position, (net, model) in enumerate(zip(test, models, strict=False))
+        ]
+    return found

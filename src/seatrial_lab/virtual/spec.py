@@ -1,0 +1,96 @@
+"""What a virtual lab consists of: the native lab's description, and the guest that plays it."""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from seatrial.base.errors import InputError
+from seatrial_lab.common.spec import LabSpec
+
+#: name of a NIC model: QEMU's name of the card, with options
+MODELS = {
+    "igb": "igb",
+    "igb-vf": "igb",  # the node has a virtual function of the card, not the card
+    "e1000": "e1000-82545em",  # the plain model refuses ethtool -C
+    "e1000e": "e1000e",
+    # What the guest sends is passed on by a timer of the guest's clock. Otherwise QEMU's main loop
+    # does it, whenever this machine lets it run, and virtual time jumps on meanwhile.
+    "virtio-net": "virtio-net-pci,ioeventfd=off,tx=timer,x-txtimer=1000",
+    "vmxnet3": "vmxnet3",
+}
+SRIOV = ("igb", "igb-vf")  # cards that need a root port of their own
+MOST_CARDS = 24  # as many as there are places on the guest's bus
+
+
+@dataclass(frozen=True)
+class Card:
+    """A NIC of a node. ``network`` counts from 0: cards with one number are on one wire."""
+
+    node: str
+    interface: str
+    model: str
+    network: int
+    subnet: str
+    mtu: int = 1500
+
+
+@dataclass(frozen=True)
+class VirtualSpec:
+    """One virtual lab. Raises InputError when a field cannot work.
+
+    ``lab`` says all that it has in common with a native lab; its test network is not used.
+    ``memory_MiB`` is the guest's as a whole. ``cpu`` is QEMU's name of the processor model.
+    """
+
+    lab: LabSpec
+    cards: tuple[Card, ...]
+    memory_MiB: int = 4096
+    #: with AVX2, which Intel MPI needs; without "enhanced rep movsb", each byte of which would be
+    #: counted as an instruction, so that copies would be eight times too slow
+    cpu: str = "Haswell-v4,-erms"
+
+    def __post_init__(self) -> None:
+        if len(self.cards) > MOST_CARDS:
+            raise InputError(f"lab: {len(self.cards)} NICs are more than {MOST_CARDS}")
+        for card in self.cards:
+            if card.model not in MODELS:
+                raise InputError(f"lab: no NIC model {card.model!r}: {', '.join(MODELS)}")
+            if card.node not in self.lab.nodes:
+                raise InputError(f"lab: a NIC for an unknown node {card.node!r}")
+
+    @property
+    def instance(self) -> str:
+        return self.lab.instance
+
+    def address(self, card: Card) -> str:
+        """A card's IPv4 address, with prefix length."""
+        net = ipaddress.IPv4Network(card.subnet)
+        return f"{net.network_address + 1 + self.lab.nodes.index(card.node)}/{net.prefixlen}"
+
+    def hardware_address(self, card: Card) -> str:
+        index = self.lab.nodes.index(card.node)
+        return f"52:54:00:73:{card.network + 1:02x}:{index + 1:02x}"
+
+    def physical_address(self, card: Card) -> str:
+        """The hardware address of the card itself, where the node has a function of it only."""
+        address = self.hardware_address(card)
+        return address.replace("52:54:00:73", "52:54:00:74") if card.model == "igb-vf" else address
+
+    def to_json(self) -> str:
+        data = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        data["lab"] = json.loads(self.lab.to_json())
+        data["cards"] = [dataclasses.asdict(card) for card in self.cards]
+        return json.dumps(data, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> VirtualSpec:
+        data: dict[str, Any] = json.loads(text)
+        lab: Mapping[str, Any] = data["lab"]
+        data["lab"] = LabSpec.from_json(json.dumps(lab))
+        data["cards"] = tuple(Card(**card) for card in data["cards"])
+        return cls(**data)

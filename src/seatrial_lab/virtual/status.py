@@ -1,0 +1,56 @@
+"""What a virtual lab looks like now, as data: the keys of ``seatrial_lab.native.status``."""
+
+from __future__ import annotations
+
+import platform
+import time
+from typing import Any
+
+from seatrial.base.errors import LabError
+from seatrial_lab.common.programs import programs, version_of
+from seatrial_lab.common.spec import LOGIN
+from seatrial_lab.virtual.engine import VirtualLab
+
+
+def status(instance: str) -> dict[str, Any]:
+    """The state of a virtual lab that was started."""
+    lab = VirtualLab.attach(instance)
+    spec, facts = lab.full, lab.facts()
+    try:
+        states = lab.node_states() if lab.is_up() else {}
+    except LabError:  # a step is being measured
+        states = dict.fromkeys(spec.lab.nodes, "measuring")
+    cards = {node: [c for c in spec.cards if c.node == node] for node in spec.lab.nodes}
+    hosts: list[dict[str, Any]] = [
+        {
+            "name": host,
+            "alive": lab.is_up(),
+            "slurm_state": states.get(host, "unknown") if host != LOGIN else None,
+            "mgmt_address": spec.lab.mgmt_address(host),
+            "test_address": ", ".join(spec.address(c).split("/")[0] for c in cards.get(host, [])),
+            "nics": [f"{card.interface} {card.model}" for card in cards.get(host, [])],
+            "daemons": {},
+        }
+        for host in spec.lab.hosts
+    ]
+    return {
+        "instance": instance,
+        "engine": "virtual",
+        "state": "up" if lab.is_up() and states else "broken",
+        "started_at": facts["started_at"],
+        "uptime_s": round(time.time() - facts["started_at"], 1),
+        "user": spec.lab.user,
+        "accounting": False,
+        "checkout": str(spec.lab.checkout),
+        "home": str(lab.paths.home),
+        "logs": str(lab.paths.run),
+        "versions": {
+            "slurm": programs().slurm_text,
+            "munge": version_of("munged"),
+            "kernel": facts["kernel"],
+            "qemu": f"QEMU {facts['qemu']}",
+            "python": platform.python_version(),
+        },
+        "hosts": hosts,
+        "faults": [],
+    }

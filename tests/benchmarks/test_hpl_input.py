@@ -1,0 +1,65 @@
+"""hpcc's input file: HPL and hpcc find each value by its line number."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seatrial.base.errors import InputError
+from seatrial.benchmarks.hpl_input import grid, render
+
+
+def test_values_are_on_the_lines_where_hpl_reads_them():
+    lines = render(1000, 64, 2, 3).splitlines()
+    first = {number: lines[number - 1].split()[0] for number in (5, 6, 7, 8, 10, 11, 12, 13, 31)}
+    assert first == {
+        5: "1", 6: "1000", 7: "1", 8: "64", 10: "1", 11: "2", 12: "3", 13: "16.0", 31: "8",
+    }  # fmt: skip
+
+
+def test_ptrans_follows_the_separator_and_adds_no_problems():
+    lines = render(1000, 64, 1, 2).splitlines()
+    assert len(lines) == 36
+    assert [line.split()[0] for line in lines[32:]] == ["0", "1000", "0", "32"]
+
+
+@given(st.integers(1, 10**7), st.integers(1, 512), st.integers(1, 99_999), st.integers(1, 99_999))
+def test_no_line_is_longer_than_hpcc_reads(n, nb, p, q):
+    text = render(max(n, nb), nb, p, q)
+    assert max(map(len, text.splitlines())) < 80
+    assert text.endswith("\n")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ((0, 1, 1, 1), "N is 0"),
+        ((100, 0, 1, 1), "NB is 0"),
+        ((100, 8, -1, 1), "P is -1"),
+        ((100, 8, 1, 0), "Q is 0"),
+        ((100, 101, 1, 1), "block size 101 is larger"),
+    ],
+)
+def test_what_hpcc_would_refuse_is_an_error(wrong, says):
+    with pytest.raises(InputError, match=says):
+        render(*wrong)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "expected"), [(1, (1, 1)), (2, (1, 2)), (4, (2, 2)), (7, (1, 7)), (12, (3, 4))]
+)
+def test_grid_is_as_square_as_it_can_be(ranks, expected):
+    assert grid(ranks) == expected
+
+
+@given(st.integers(1, 5000))
+def test_grid_uses_every_rank(ranks):
+    p, q = grid(ranks)
+    assert p * q == ranks
+    assert p <= math.isqrt(ranks) <= q
+
+
+def test_no_ranks_is_an_error():
+    with pytest.raises(InputError, match="0 ranks"):
+        grid(0)

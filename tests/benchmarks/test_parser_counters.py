@@ -1,0 +1,192 @@
+"""Byte counters: their differences, and the sentence that says where the traffic went."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seatrial.benchmarks.parsing import ParseError
+from seatrial.checks import counters
+from seatrial.checks.counters import diff, prove
+from seatrial.results.record import Counters
+
+
+def snapshot(node: str = "n1", time: float = 1.0, **bytes_: int) -> dict[str, Any]:
+    """``eth1=5``: an interface with that many bytes each way; eth0 is the management network."""
+    networks = {"eth0": "mgmt", "eth1": "test", "eth2": "test", "bond0": "test", "lo": "loopback"}
+    return {
+        "node": node,
+        "boot_id": "b1",
+        "time": time,
+        "interfaces": {
+            name: {
+                "network": networks[name],
+                "rx_bytes": count,
+                "tx_bytes": count,
+                "rx_packets": count // 100,
+                "tx_packets": count // 100,
+                "mtu": 1500,
+                "driver": "veth",
+            }
+            for name, count in bytes_.items()
+        },
+        "interrupts": dict.fromkeys(bytes_),
+    }
+
+
+def read(*data: dict[str, Any]) -> list[counters.Snapshot]:
+    return [counters.parse(json.dumps(one)) for one in data]
+
+
+def carried(node: str, **bytes_: int) -> list[Counters]:
+    zero = dict.fromkeys(bytes_, 0)
+    return diff(read(snapshot(node, **zero)), read(snapshot(node, 2.0, **bytes_)))
+
+
+def test_difference() -> None:
+    before, after = snapshot(eth0=10, eth1=1000), snapshot(time=2.0, eth0=30, eth1=5000)
+    before["interrupts"]["eth1"], after["interrupts"]["eth1"] = 7, 19
+    found = diff(read(before), read(after))
+    assert [(c.interface, c.rx_bytes, c.rx_packets, c.interrupts) for c in found] == [
+        ("eth0", 20, 0, None),
+        ("eth1", 4000, 40, 12),
+    ]
+
+
+@given(st.integers(1, 2**63), st.integers(0, 2**63), st.sampled_from(counters.COUNTS))
+def test_a_reset_counter_is_never_a_difference(before: int, less: int, key: str) -> None:
+    old, new = snapshot(eth1=0), snapshot(time=2.0, eth1=0)
+    old["interfaces"]["eth1"][key] = before
+    new["interfaces"]["eth1"][key] = min(less, before - 1)
+    with pytest.raises(ParseError, match=f"n1: eth1: {key} went from"):
+        diff(read(old), read(new))
+
+
+def test_what_is_missing_or_changed() -> None:
+    good = snapshot(eth1=1)
+    with pytest.raises(ParseError, match="n2: no counters were taken after"):
+        diff(read(good, snapshot("n2", eth1=1)), read(good))
+    with pytest.raises(ParseError, match="n2: no counters were taken before"):
+        diff(read(good), read(good, snapshot("n2", eth1=1)))
+    with pytest.raises(ParseError, match="interface eth2 is missing after"):
+        diff(read(snapshot(eth1=1, eth2=1)), read(good))
+    with pytest.raises(ParseError, match="restarted"):
+        diff(read(good), read({**good, "boot_id": "b2"}))
+    with pytest.raises(ParseError, match="older"):
+        diff(read(good), read({**good, "time": 0.5}))
+    with pytest.raises(ParseError, match="twice"):
+        diff(read(good, good), read(good))
+    with pytest.raises(ParseError, match="at least one snapshot"):
+        diff([], [])
+    seen = {**good, "interrupts": {"eth1": 4}}
+    with pytest.raises(ParseError, match="on one side"):
+        diff(read(good), read(seen))
+    with pytest.raises(ParseError, match="interrupts went from 4 to 3"):
+        diff(read(seen), read({**good, "interrupts": {"eth1": 3}}))
+    moved = snapshot(eth1=1)
+    moved["interfaces"]["eth1"]["network"] = "other"
+    with pytest.raises(ParseError, match="moved from test to other"):
+        diff(read(good), read(moved))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"node": ""},
+        {"boot_id": None},
+        {"time": float("nan")},
+        {"time": "1"},
+        {"interfaces": {}},
+        {"interfaces": {"eth1": 3}},
+        {"interfaces": {"eth1": {"network": "test", "rx_bytes": 1}}},
+        {"interrupts": {"eth1": -1}},
+        {"interrupts": []},
+    ],
+)
+def test_a_damaged_snapshot(change: dict[str, Any]) -> None:
+    with pytest.raises(ParseError):
+        read({**snapshot(eth1=1), **change})
+
+
+@given(st.integers(0, 400))
+def test_a_cut_snapshot(length: int) -> None:
+    whole = json.dumps(snapshot(eth1=1, eth0=2))
+    with pytest.raises(ParseError):
+        counters.parse(whole[: min(length, len(whole) - 1)])
+
+
+def test_a_bond_counts_once() -> None:
+    def bonded(time: float, slave: int, master: int) -> dict[str, Any]:
+        data = snapshot(time=time, eth1=slave, eth2=slave, bond0=master)
+        for name in ("eth1", "eth2"):
+            data["interfaces"][name]["master"] = "bond0"
+        return data
+
+    found = diff(read(bonded(1.0, 0, 0)), read(bonded(2.0, 50, 100)))
+    assert [c.interface for c in found] == ["bond0"]
+    assert prove("test", 200, found).crossed
+    assert not prove("test", 201, found).crossed
+
+
+def test_crossed() -> None:
+    taken = carried("n1", eth0=5, eth1=300) + carried("n2", eth0=5, eth1=300)
+    proof = prove("test", 600, taken, program="NetPIPE", reported="btl tcp")
+    assert proof.crossed
+    assert proof.reason == ""
+    assert proof.reported == "btl tcp"
+    assert not prove("test", 601, taken).crossed
+    assert prove("test", 601, taken, tolerance=0.01).crossed
+    # Independent interfaces of one network share the load.
+    assert prove("test", 600, carried("n1", eth1=150, eth2=150)).crossed
+
+
+def test_the_management_network_was_used() -> None:
+    good = carried("n1", eth0=0, eth1=280_000_000)
+    bad = carried("n2", eth0=280_500_000, eth1=6_500)
+    proof = prove("test", 559_000_000, good + bad, program="NetPIPE")
+    assert not proof.crossed
+    assert proof.reason == (
+        "n2: eth1 carried 13 KB of the 559 MB that NetPIPE moved; "
+        "eth0 (mgmt) carried 561 MB: the management network was used"
+    )
+
+
+def test_it_did_not_leave_the_node() -> None:
+    shared = prove("test", 559_000_000, carried("n1", eth0=900, eth1=6_500), program="NetPIPE")
+    assert shared.reason == (
+        "n1: eth1 carried 13 KB of the 559 MB that NetPIPE moved; "
+        "no other interface carried it: it did not leave the node: shared memory"
+    )
+    loop = prove("test", 1000, carried("n1", eth1=0, lo=600))
+    assert loop.reason.endswith("lo carried 1.2 KB: it did not leave the node: loopback")
+
+
+def test_partly_nowhere_and_nothing() -> None:
+    partly = prove("test", 1000, carried("n1", eth1=400))
+    assert partly.reason.endswith("no other interface carried the rest")
+    none = prove("test", 1000, carried("n1", eth0=600))
+    assert "it has no interface on the network test" in none.reason
+    assert none.reason.endswith("the management network was used")
+    assert not prove("test", 0, []).crossed
+    nothing = prove("test", 0, carried("n1", eth1=0), program="EP")
+    assert nothing.crossed
+    assert nothing.reason == "EP moves no volume that could prove a path"
+
+
+@given(st.lists(st.integers(0, 10**10), min_size=1, max_size=5), st.integers(1, 10**10))
+def test_crossed_means_that_every_node_did(volumes: list[int], required: int) -> None:
+    taken = [c for i, v in enumerate(volumes) for c in carried(f"n{i}", eth0=10**10, eth1=v)]
+    proof = prove("test", required, taken)
+    assert proof.crossed == all(2 * v >= required for v in volumes)
+    assert bool(proof.reason) != proof.crossed
+
+
+def test_arguments() -> None:
+    with pytest.raises(ValueError, match="required_bytes"):
+        prove("test", -1, [])
+    with pytest.raises(ValueError, match="tolerance"):
+        prove("test", 1, [], tolerance=1.0)

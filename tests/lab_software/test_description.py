@@ -1,0 +1,128 @@
+"""Transports: complete data, binding to an interface, and the modulefiles made of it."""
+
+import re
+
+import pytest
+
+from seatrial.base.errors import InputError, LabError
+from seatrial.stack.model import Transport, read
+from seatrial.stack.transports import TRANSPORTS
+from seatrial_lab.software import describe, modules
+from seatrial_lab.software.packages import RELEASES
+from seatrial_lab.software.programs import SPACK_ONLY
+
+MPI = ["openmpi-tcp", "openmpi-ucx", "openmpi-ofi", "mpich-ucx", "mpich-ofi", "intelmpi-tcp"]
+
+
+@pytest.fixture
+def stack(tmp_path):
+    installed = dict.fromkeys(RELEASES["12"].packages, "1.0") | {"libucx0": "1", "libfabric1": "1"}
+    return describe.describe(tmp_path, "12", RELEASES["12"], installed)
+
+
+def test_all_transports_and_their_programs_are_there(stack):
+    assert stack.names() == MPI
+    for name in MPI:
+        programs = {
+            "netpipe", "comms", "hpcc", "hpcc_all", "npb_is", "npb_ep",
+            "osu_latency", "osu_bw", "osu_bibw", "osu_multi_lat",
+        }  # fmt: skip
+        if stack.transports[name].family == "mpich":
+            programs.add("imb")
+        else:
+            assert "MPICH ABI" in stack.transports[name].lacks["imb"]
+        assert set(stack.programs(name)) == programs
+    assert set(stack.programs("tcp")) == {"nptcp", "iperf3"}
+    assert list(stack.programs("none")) == ["npb_ep"]
+    assert list(stack.blas()) == ["atlas", "blis", "openblas", "reference"]
+
+
+def test_no_placeholder_is_left(stack):
+    for name in stack.transports:
+        part = stack.transport(name, "eth1", "10.0.0.0/24", report=False, overcommit=True)
+        values = [*part.env.values(), *(w for c in part.programs.values() for w in c)]
+        assert not [value for value in values if re.search(r"[{}]", value)]
+        if part.family:
+            assert "eth1" in part.env.values()
+            reporting = "".join(stack.transports[name].report.values())
+            assert set(re.findall(r"{.*?}", reporting)) <= {"{report_file}", "{report_fd}"}
+
+
+def test_report_and_overcommit_are_added_on_request(stack):
+    plain = stack.transport("intelmpi-tcp", report=False).env
+    assert not {"I_MPI_DEBUG", "I_MPI_WAIT_MODE", "FI_TCP_IFACE"} & set(plain)
+    full = stack.transport("intelmpi-tcp", "eth1", overcommit=True).env
+    assert full.items() >= {"I_MPI_DEBUG": "5", "I_MPI_WAIT_MODE": "1"}.items()
+    assert full["FI_TCP_IFACE"] == "eth1"
+
+
+def test_every_version_is_known(stack):
+    for name in stack.names():
+        involved = stack.transports[name].versions
+        assert involved
+        bundled = {"mpich-ucx", "mpich-libfabric"}  # known once MPICH is unpacked
+        assert all(value for key, value in involved.items() if key not in bundled)
+    assert {"netpipe", "nptcp", "comms", "imb", "hpcc", "npb", "osu", "iperf3"} == set(
+        stack.origins
+    )
+
+
+def test_the_id_changes_with_what_is_installed(stack, tmp_path):
+    installed = dict.fromkeys(RELEASES["12"].packages, "1.1")
+    other = describe.describe(tmp_path, "12", RELEASES["12"], installed)
+    assert other.id != stack.id
+
+
+def test_an_unknown_transport_is_the_users_error(stack):
+    with pytest.raises(InputError, match="no transport 'openmpi'; it has openmpi-tcp"):
+        stack.transport("openmpi", "eth1")
+
+
+def test_saved_and_read_again(stack, tmp_path):
+    stack.save()
+    assert read(tmp_path) == stack
+
+
+def test_no_stack_says_how_to_get_one(tmp_path):
+    with pytest.raises(LabError, match="seatrial stack provision"):
+        read(tmp_path)
+    (tmp_path / "stack.json").write_text('{"id": "of another version"}')
+    with pytest.raises(LabError, match="seatrial stack provision"):
+        read(tmp_path)
+
+
+def test_modulefile():
+    transport = Transport(
+        name="some-mpi",
+        description="Some MPI",
+        family="mpich",
+        launcher=["--mpi=pmi2"],
+        env={"LD_LIBRARY_PATH": "/p/first:/p/second", "SOME_SETTING": 'a "b";c'},
+        compilers="/p/bin",
+        programs={"imb": ["/p/IMB", "a b"]},
+    )
+    assert modules.render(transport) == (
+        "-- Some MPI. Written by `seatrial stack provision`: do not edit.\n"
+        'whatis("Name: some-mpi")\n'
+        'whatis("Description: Some MPI")\n'
+        'whatis("Category: MPI")\n'
+        "help([[\n"
+        "Some MPI.\n"
+        "\n"
+        "Start programs with: srun --mpi=pmi2\n"
+        "  imb            /p/IMB 'a b'\n"
+        "]])\n"
+        'family("mpi")\n'
+        'setenv("SOME_SETTING", "a \\"b\\";c")\n'
+        'prepend_path("LD_LIBRARY_PATH", "/p/second")\n'
+        'prepend_path("LD_LIBRARY_PATH", "/p/first")\n'
+        'prepend_path("PATH", "/p/bin")\n'
+    )
+
+
+def test_one_modulefile_per_mpi_transport(stack, tmp_path):
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "gone.lua").touch()
+    modules.write(stack, tmp_path / "modules")
+    assert sorted(f.stem for f in (tmp_path / "modules").iterdir()) == sorted(MPI)
+    assert set(TRANSPORTS) - set(MPI) == {"tcp", "none", *SPACK_ONLY}

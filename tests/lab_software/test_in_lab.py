@@ -1,0 +1,88 @@
+"""Every program under every transport: started by Slurm, as a user, between two nodes of the lab.
+
+Each must give its result, its messages must have crossed eth1, and the MPI must have named the
+path that the transport stands for.
+"""
+
+import re
+
+import pytest
+
+from seatrial.benchmarks.hpl_input import render
+
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
+
+MPI = ["openmpi-tcp", "openmpi-ucx", "openmpi-ofi", "mpich-ucx", "mpich-ofi", "intelmpi-tcp"]
+#: program -> arguments, what its output must hold, bytes that must at least cross the link
+PROGRAMS = {
+    "netpipe": ("-p 0 -u 64 -n 20 -o /dev/null", r"64 bytes +20 times --> +[\d.]+ Mbps", 5_000),
+    "comms": ("-u 64 -p 1 -r 20 -w 2", r"^# crc32 [0-9a-f]{8}$", 5_000),
+    "imb": ("PingPong -msglog 0:6 -iter 20", r"^ +64 +20 +[\d.]+ +[\d.]+$", 5_000),
+    "npb_is": ("2 S", r"Verification +=  +SUCCESSFUL", 1_000_000),
+    "npb_ep": ("2 S", r"Verification +=  +SUCCESSFUL", 500),
+    "osu_latency": ("-m 64 -i 20 -x 2", r"^ +64 +[\d.]+$", 5_000),
+    "osu_bw": ("-m 64 -i 5 -x 2", r"^ +64 +[\d.]+$", 20_000),
+    "osu_bibw": ("-m 64 -i 5 -x 2", r"^ +64 +[\d.]+$", 20_000),
+    "osu_multi_lat": ("-m 64 -i 20 -x 2", r"^ +64 +[\d.]+$", 5_000),
+    "hpcc": ("", r"HPL_Tflops=(?!-)", 100_000),
+}
+
+
+@pytest.fixture
+def lab(plain_lab):
+    return plain_lab
+
+
+def crossed(lab, interface="eth1"):
+    """Bytes in and out of an interface of n1 so far."""
+    text = lab.run(["cat", "/proc/net/dev"], user="root", node="n1").stdout
+    words = re.search(rf"{interface}: *(.*)", text)[1].split()
+    return int(words[0]) + int(words[8])
+
+
+@pytest.mark.parametrize(
+    ("transport", "program"),
+    # IMB is a binary of the MPICH ABI
+    [(t, p) for t in MPI for p in PROGRAMS if p != "imb" or not t.startswith("openmpi")],
+)
+def test_program_under_transport(real_stack, lab, transport, program):
+    arguments, result, least = PROGRAMS[program]
+    part = real_stack.transport(transport, "eth1", "10.73.1.0/24")
+    fields = {"report_file": "stderr", "report_fd": "2"}
+    env = {name: value.format_map(fields) for name, value in part.env.items()}
+    folder = f"{lab.paths.home}/{transport}-{program}"
+    lab.run(["mkdir", "-p", folder])
+    if program == "hpcc":
+        env["OMP_NUM_THREADS"] = "1"
+        lab.run(["tee", f"{folder}/hpccinf.txt"], stdin=render(200, 32, 1, 2))
+    before = crossed(lab)
+    command = ["srun", "-w", "n1,n2", "-N2", "-n2", "--kill-on-bad-exit=1", "-t", "1"]
+    done = lab.run(
+        [*command, *part.launcher, *part.programs[program], *arguments.split()],
+        env=env,
+        cwd=folder,
+        timeout=600,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said[-3000:]
+    if program == "hpcc":
+        said += lab.run(["cat", f"{folder}/hpccoutf.txt"]).stdout
+    assert re.search(result, said, re.M), said[-3000:]
+    assert re.search(part.path_report, said, re.M), said[-3000:]
+    assert crossed(lab) - before > least
+
+
+@pytest.mark.parametrize("transport", MPI)
+def test_module_gives_the_transport_to_a_user(real_stack, lab, transport):
+    use = f"module use {real_stack.prefix}/modules && module load {transport}"
+    program = real_stack.programs(transport)["npb_is"][0]
+    launcher = " ".join(real_stack.transports[transport].launcher)
+    run = f"srun -w n1,n2 -N2 -n2 {launcher} {program} 2 S"
+    done = lab.run(["bash", "-c", f"{use} && {run}"], timeout=600)
+    assert "SUCCESSFUL" in done.stdout
+    other = "mpich-ofi" if transport == "openmpi-tcp" else "openmpi-tcp"
+    script = f"{use} && module load {other} && module list 2>&1"
+    listed = lab.run(["bash", "-c", script]).stdout
+    assert other in listed.split("Loaded Modules:")[-1]
+    assert transport not in listed.split("Loaded Modules:")[-1]

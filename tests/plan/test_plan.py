@@ -1,0 +1,130 @@
+"""Which cases a trial consists of, known without running anything."""
+
+from __future__ import annotations
+
+import pytest
+from trial_support import make_site
+
+from plan_support import MPI, bare_stack
+from seatrial.base.errors import InputError
+from seatrial.checks.configuration import configuration
+from seatrial.plan.model import Plan
+from seatrial.plan.resolve import resolve
+from seatrial.plan.selection import Selection, select
+from seatrial.site.load import load_site
+
+
+@pytest.fixture
+def stack():
+    return bare_stack()
+
+
+@pytest.fixture
+def site(tmp_path):
+    return load_site(
+        make_site(
+            tmp_path / "site",
+            {
+                "netpipe": {},
+                "imb": {"nodes": [2, 4], "transports": ["openmpi-*"]},
+                "hpl": {"transports": ["mpich-ofi"]},
+                "npb": {"transports": ["mpich-ofi"]},
+                "tcp_stream": {},
+                "node_compute": {},
+            },
+        )
+    )
+
+
+def ids(site, stack, **selection):
+    return [case.id for case in resolve(select(site, Selection(**selection)), stack).cases]
+
+
+def test_all_cases(site, stack):
+    assert sorted(ids(site, stack)) == sorted(
+        [f"netpipe.{name}.default.2n" for name in [*MPI, "tcp"]]
+        + [f"imb.{t}.default.{n}n" for t in ("openmpi-tcp", "openmpi-ucx") for n in (2, 4)]
+        + [f"hpl-{blas}.mpich-ofi.default.2n" for blas in ("blis", "openblas")]
+        + [f"npb-{kernel}.S.mpich-ofi.default.2n" for kernel in ("is", "ep")]
+        + ["tcp_stream.tcp.default.2n", "node_compute.none.default.4n"]
+    )
+
+
+def test_selections(site, stack):
+    assert ids(site, stack, checks=("netpipe",), transports=("mpich-*",)) == [
+        "netpipe.mpich-ucx.default.2n",
+        "netpipe.mpich-ofi.default.2n",
+    ]
+    assert ids(site, stack, transports=("none",)) == ["node_compute.none.default.4n"]
+    assert ids(site, stack, checks=("tcp_str*",)) == ["tcp_stream.tcp.default.2n"]
+    assert ids(site, stack, checks=("tcp_stream",), transports=("mpich-ofi",)) == []
+    # a pattern of profiles becomes the names it stands for: a site file holds names only
+    assert select(site, Selection(profiles=("def*",))).trial.profiles == ["default"]
+    assert select(site, Selection(repeats=7)).trial.repeats == 7
+    assert select(site, Selection()).trial.repeats == site.trial.repeats
+
+
+@pytest.mark.parametrize(
+    ("selection", "sentence"),
+    [
+        ({"checks": ("netpip",)}, "--check 'netpip' matches nothing (did you mean 'netpipe'?)"),
+        ({"checks": ("osu",)}, "--check 'osu' matches nothing (known here: hpl, imb,"),
+        ({"transports": ("openmpi-tpc",)}, "did you mean 'openmpi-tcp'?"),
+        ({"profiles": ("quick",)}, "--profile 'quick' matches nothing (known here: default)"),
+    ],
+)
+def test_unknown_names(site, selection, sentence):
+    with pytest.raises(InputError) as error:
+        select(site, Selection(**selection))
+    assert sentence in str(error.value)
+    assert error.value.exit_code == 3
+
+
+def test_all_unknown_names_are_told_at_once(site):
+    with pytest.raises(InputError) as error:
+        select(site, Selection(checks=("a",), transports=("b",), profiles=("c",)))
+    assert str(error.value).count("matches nothing") == 3
+
+
+def test_what_the_stack_cannot_give_is_said(site, stack):
+    assert resolve(site, stack).left_out == [
+        "imb did not run under openmpi-ofi: the stack has no program for it",
+        "hpl did not run with atlas: not in the stack (known here: blis, openblas)",
+    ]
+    only = select(site, Selection(checks=("netpipe",)))
+    assert resolve(only, stack).left_out == []
+
+
+def test_the_stack_says_why_it_has_no_program(site, stack):
+    lacking = stack.model_copy(deep=True)
+    lacking.transports["openmpi-tcp"].programs.pop("imb")
+    lacking.transports["openmpi-tcp"].lacks = {"imb": "its binary is of another ABI"}
+    assert [text for text in resolve(site, lacking).left_out if text.startswith("imb")] == [
+        "imb did not run under openmpi-tcp: its binary is of another ABI",
+        "imb did not run under openmpi-ofi: the stack has no program for it",
+    ]
+
+
+def test_reframe_is_offered_exactly_what_is_planned(site, stack, tmp_path):
+    """What is not selected has no feature, so that ReFrame does not run it either."""
+    chosen = select(site, Selection(checks=("netpipe", "tcp_stream"), transports=("mpich-ofi",)))
+    made = configuration(resolve(chosen, stack), None, tmp_path / "plan.json")
+    offers = {env["name"]: env["features"] for env in made["environments"]}
+    assert {name: found for name, found in offers.items() if found} == {"mpich-ofi": ["netpipe"]}
+
+
+def test_a_stack_with_a_program_per_kernel_and_blas_gives_what_it_has(site, stack):
+    """Spack's stack has no program that takes any kernel, class or BLAS."""
+    stack = stack.model_copy(deep=True)
+    part = stack.transports["mpich-ofi"]
+    part.programs = {"npb_is.S": ["/opt/is.S.x"], "hpcc.blis": ["/opt/hpcc"], "xhpl.blis": ["/x"]}
+    only = select(site, Selection(checks=("npb", "hpl")))
+    assert [case.variant for case in resolve(only, stack).cases] == ["blis", "is.S"]
+    told = " ".join(resolve(only, stack).left_out)
+    assert "npb ep.S did not run under mpich-ofi: the stack has no program" in told
+    assert "hpl openblas did not run under mpich-ofi" in told
+
+
+def test_a_plan_survives_its_file(site, stack):
+    plan = resolve(site, stack)
+    assert Plan.model_validate_json(plan.model_dump_json()) == plan

@@ -1,0 +1,79 @@
+"""The table of transports: each names its path, for the fabric that it is asked for."""
+
+import re
+
+import pytest
+
+from seatrial.stack.transports import TRANSPORTS, fill, transports
+
+#: lines that the MPIs printed, and ones that must not be taken for them
+PATH_LINES = {
+    "openmpi-tcp": (
+        "[n2:00020] mca: bml: Using tcp btl for send to [[13986,19801],0] on node n1",
+        "[n2:00020] mca: bml: Using self btl for send to [[13986,19801],1] on node n2",
+    ),
+    "openmpi-ucx": (
+        "[1795.29] [n1:43   :0]      ucp_worker.c:1763 UCX  INFO    ep_cfg[1]: tag(tcp/eth1)",
+        "[1795.14] [n1:43   :0] ucp_worker.c:1763 UCX  INFO    ep_cfg[0]: tag(self/memory0 tcp/a)",
+    ),
+    "mpich-ucx": (
+        "[1.6] [n2:17  :0] ucp_worker.c:1912 UCX  INFO ucp_context_0 inter-node cfg#1 tag(tcp/a)",
+        "[1.8] [n2:36  :0] ucp_worker.c:1912 UCX  INFO ucp_context_0 self cfg#0 tag(self/memory)",
+    ),
+    "openmpi-ofi": (
+        "[n1:20] ompi/mca/mtl/ofi/mtl_ofi_component.c:337: mtl:ofi:prov: tcp;ofi_rxm",
+        "[n1:20] ompi/mca/mtl/ofi/mtl_ofi_component.c:365: mtl:ofi:provider: eth1",
+    ),
+    "mpich-ofi": (
+        "libfabric provider: tcp - 10.73.1.0/24",
+        "provider: tcp, score = 4, pref = 0, FI_SOCKADDR_IN [16] 10.73.1.1",
+    ),
+    "mpich-sock": (
+        "Found interface name 10.73.1.1 from MPICH_INTERFACE_HOSTNAME",
+        "Found interface name n1-ib from MPICH_INTERFACE_HOSTNAME_R0",
+    ),
+    "intelmpi-tcp": (
+        "[0] MPI startup(): libfabric provider: tcp",
+        "[0] MPI startup(): libfabric version: 2.5.1",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(PATH_LINES))
+def test_path_report_picks_the_line_that_tells(name):
+    telling, other = PATH_LINES[name]
+    pattern = TRANSPORTS[name].path_report
+    assert re.search(pattern, telling)
+    assert not re.search(pattern, other)
+
+
+def test_a_check_names_its_path_under_every_mpi():
+    for name, part in TRANSPORTS.items():
+        assert bool(part.family) == bool(part.bind) == bool(part.report) == bool(part.path_report)
+        assert part.launcher[0].startswith("--mpi=")
+        if part.family:
+            assert "{interface}" in "".join(part.bind.values()), name
+
+
+def test_the_fabric_is_the_recipes_variants():
+    assert TRANSPORTS["mpich-ofi"].env["FI_PROVIDER"] == "tcp"
+    assert TRANSPORTS["openmpi-ucx"].env["UCX_TLS"] == "tcp,self"
+    verbs = transports({"provider": "verbs", "transport": "ofi"})
+    assert verbs["mpich-ofi"].env["FI_PROVIDER"] == "verbs"
+    assert verbs["openmpi-ofi"].env["OMPI_MCA_mtl_ofi_provider_include"] == "verbs"
+    default = transports({"provider": "tcp"})
+    assert default["openmpi-ofi"].env["OMPI_MCA_mtl_ofi_provider_include"] == "tcp;ofi_rxm"
+    for given in (["rc", "self", "ud"], ["rc,self,ud"]):
+        assert transports({"ucx_tls": given})["mpich-ucx"].env["UCX_TLS"] == "ud,self,rc"
+
+
+def test_only_the_pmi2_library_is_left_to_the_machine():
+    left = {word for part in TRANSPORTS.values() for value in part.env.values()
+            for word in re.findall(r"{(.*?)}", value)}  # fmt: skip
+    assert left == {"pmi2_library"}
+
+
+def test_a_variable_without_its_word_is_left_out():
+    variables = {"A": "1", "B": "{here}/x", "C": "{gone}", "D": "{other}"}
+    words = {"here": "/p", "gone": ""}
+    assert fill(variables, words) == {"A": "1", "B": "/p/x", "D": "{other}"}
