@@ -415,3 +415,11 @@ def test_processor_time_of_the_step_and_of_no_other(folder):
     assert used >= 0.5  # 0.3 twice, but for what the other rank did before the first look
     assert used < 3
     assert data["after"]["cpus"] == os.cpu_count()
+
+
+def test_how_long_the_program_waited_for_a_processor(folder):
+    """Two programs on one processor: each waits while the other computes."""
+    burn = BURN.replace("process_time() + 0.3", "monotonic() + 1")
+    burn = burn.replace("process_time", "monotonic")
+    run(folder, sys.executable, "-c", f"import os\nos.sched_setaffinity(0, [0])\nos.fork()\n{burn}")
+    assert 0.3 < noted(folder)["waited_s"] <= 1.2
