@@ -17,7 +17,7 @@ import pytest
 
 from seatrial.base.errors import SeatrialError
 from seatrial.stack import load_stack
-from seatrial.stack.folders import check_spack
+from seatrial.stack.paths import check_spack
 from seatrial_lab.common.programs import check_machine, check_root
 
 NEEDS = {
