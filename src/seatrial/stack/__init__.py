@@ -52,7 +52,7 @@ def stack_folder(site: Any = None) -> Path:
     """The folder of the stack: $SEATRIAL_STACK, else that of this checkout."""
     given = os.environ.get(STACK_FOLDER)
     if of_spack(site) and not given:
-        from seatrial.stack.folders import HOME
+        from seatrial.stack.paths import HOME
 
         return HOME / "sites" / str(site.name)
     return Path(given or PREFIX)
