@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from seatrial.results.record import Allocation as AllocationRecord
 from seatrial.results.record import Case, Job, Run
 from seatrial.trial.allocation import Allocation, held
-from seatrial.trial.collect import account, collect, job_facts
+from seatrial.trial.collect import account_of, collect, job_facts
 from seatrial.trial.reframe_run import Outcome, report_file, run_reframe
 from seatrial.trial.session import Session
 
@@ -109,7 +109,7 @@ def allocations(session: Session, rounds: list[Round], runs: list[Run]) -> dict[
         inside = [run for run in runs if own.job.id and run.job.id == own.job.id]
         result.setdefault(one.profile, []).append(
             AllocationRecord(
-                job=account(own.job, facts),
+                job=account_of(own.job, facts),
                 waited_s=own.waited_s,
                 released_s=own.released_s,
                 cases=len(inside),
