@@ -19,7 +19,7 @@ from seatrial.base.errors import LabError
 from seatrial.cli import app
 from seatrial.job.request import Surroundings
 from seatrial.job.template import LAUNCHERS
-from seatrial.stack import load_stack
+from seatrial.stack import load_stack, stack_folder
 from seatrial_lab.common.spec import LabSpec
 from seatrial_lab.native.engine import Lab
 
@@ -36,7 +36,13 @@ NAMES = [
 def lab():
     features = {f"n{i}": FEATURES for i in (1, 2, 3)} | {"n4": (*FEATURES, "nic_old_only")}
     one = Lab(
-        LabSpec(instance=INSTANCE, accounting=False, partitions=("compute",), features=features)
+        LabSpec(
+            instance=INSTANCE,
+            accounting=False,
+            partitions=("compute",),
+            features=features,
+            binds=(stack_folder(),),
+        )
     )
     one.up()
     try:
@@ -73,19 +79,21 @@ def test_sbatch_reads_directives_as_they_were_given(lab):
 
 
 def test_submit_goes_to_the_login_node(lab, tmp_path):
-    text = (HERE / "harbour" / "site.yaml").read_text()
-    text = re.sub(r"(?m)^transports:\n(  .*\n)+", "transports:\n  openmpi-tcp: {}\n", text)
-    (tmp_path / "site.yaml").write_text(text + "lab: {engine: native}\n")
-    words = ["job", "submit", "npb", "--site", str(tmp_path / "site.yaml"), "--instance", INSTANCE]
-    words += ["--test-only", "--set", "program=./is"]
-    run = CliRunner().invoke
-    done = run(app, words, catch_exceptions=False)
-    assert "to start at" in done.output.splitlines()[-1]
+    text = (HERE / "harbour" / "site.yaml").read_text() + "lab: {engine: native}\n"
+
+    def submit(partition):
+        file = tmp_path / partition / "harbour" / "site.yaml"
+        file.parent.mkdir(parents=True)
+        file.write_text(text.replace("compute:", f"{partition}:"))
+        words = ["job", "submit", "npb", "--site", str(file), "--instance", INSTANCE, "--test-only"]
+        words += ["--set", "program=./is", "--set", "module=none"]
+        return CliRunner().invoke(app, words, catch_exceptions=False)
+
+    done = submit("compute")
     assert done.exit_code == 0
-    text = (tmp_path / "site.yaml").read_text()
-    (tmp_path / "site.yaml").write_text(text.replace("compute:", "nowhere:"))
+    assert "to start at" in done.output.splitlines()[-1]
     with pytest.raises(LabError, match=r"refused the job.*partition"):
-        run(app, words, catch_exceptions=False)
+        submit("nowhere")
 
 
 # -- programs that really run
