@@ -290,7 +290,7 @@ def test_what_nobody_owns_is_refused_until_accepted(lab: Lab, nic: Nic, clean: N
     found = "eth1: txqueuelen is 500, was 1000 at boot"
     answer = nic("verify", node="n3")
     assert answer.code == 1
-    assert "eth1 txqueuelen is 500, was 1000 at boot, and nobody owns that" in answer.out
+    assert "eth1 txqueuelen is 500, was 1000 at boot, and no profile owns that" in answer.out
     answer = nic("apply", "-p", "jumbo", node="n3")
     assert answer.code == 2
     assert found in answer.err

@@ -1,4 +1,4 @@
-"""Interfaces whose driver can be loaded anew, and bonds: none of which this machine's kernel has.
+"""Interfaces whose driver can be reloaded, and bonds: none of which this machine's kernel has.
 
 A ``Machine`` plays ``ip``, ``modprobe`` and ``ethtool -P`` and keeps a folder like /sys/class/net,
 so that everything of the node side but its guard is the real thing. It has the habits of a kernel:
