@@ -140,6 +140,15 @@ def test_nobody_waits_any_more_at_any_step(folder: Path, how: str) -> None:
     assert late
 
 
+def test_a_rate_limit_replaces_no_discipline_that_somebody_chose(node: Node) -> None:
+    node.nic.raw["qdisc"] = 'htb {"r2q": 10}'
+    before = node.nic.exact()
+    with pytest.raises(Refused, match=r"eth1 has a queueing discipline of its own \(htb .*exactly"):
+        node.session().begin_job(JOB, "bulk")
+    assert node.nic.exact() == before
+    assert node.store.journal() is None
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("setting", ["mtu", "coalesce.rx-usecs", "rps_cpus", "egress_bit_s"])
 def test_a_refusal_is_rolled_back_and_named(node: Node, name: str, setting: str) -> None:
