@@ -16,6 +16,20 @@ from pathlib import Path
 
 import pytest
 from ClusterShell.NodeSet import NodeSet
+
+from labs import running
+from seatrial.base.paths import CHECKOUT
+from seatrial.plan.resolve import plan_trial, resolve
+from seatrial.plan.selection import Selection
+from seatrial.results.record import read_results
+from seatrial.site.load import load_site
+from seatrial.stack import load_stack
+from seatrial.trial import allocation
+from seatrial.trial.allocation import Allocation
+from seatrial.trial.run import run_trial
+from seatrial_lab.native import faults
+from seatrial_lab.native.machine import LabMachine
+from seatrial_lab.native.site import lab_spec
 from trial_support import (
     ALL_INFORMATIVE,
     SESSION,
@@ -29,19 +43,6 @@ from trial_support import (
     meanwhile,
     until,
 )
-
-from labs import running
-from seatrial.base.paths import CHECKOUT
-from seatrial.plan.resolve import plan_trial, resolve
-from seatrial.plan.selection import Selection
-from seatrial.results.record import read_results
-from seatrial.site.load import load_site
-from seatrial.stack import load_stack
-from seatrial.trial import allocation
-from seatrial.trial.allocation import Allocation
-from seatrial.trial.run import run_trial
-from seatrial_lab.adapter import LabMachine, lab_spec
-from seatrial_lab.native import faults
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 REFRAME = str(Path(sys.prefix) / "bin" / "reframe")
