@@ -456,11 +456,11 @@ def test_killed_trial_loses_its_nodes(site_of, lab, place, monkeypatch):
         resolve(site, load_stack()), LabMachine(lab), "jumbo", 2, place / "allocations"
     )
     own.submit(600)
-    until(lambda: own.look().state == "RUNNING", 20, "the job")
+    until(lambda: own.query().state == "RUNNING", 20, "the job")
     for _ in range(5):  # renewed, it stays
         time.sleep(1)
         own.lease.touch()
-    assert own.look().state == "RUNNING"
+    assert own.query().state == "RUNNING"
     assert len(in_force(lab)) == 2
     until(lambda: not all_jobs(lab), 20, "an empty queue")
     assert in_force(lab) == {}

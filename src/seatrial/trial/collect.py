@@ -1,4 +1,4 @@
-"""Gather what a finished (or broken) ReFrame run left: one ``run`` record per case and repeat."""
+"""Read what a run of ReFrame left, complete or not: one ``run`` record per case and repeat."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Runner = Callable[[list[str]], subprocess.CompletedProcess]
 
 @dataclass(frozen=True)
 class TestCase:
-    """What ReFrame's report says of one of its test cases."""
+    """One test case of ReFrame's report."""
 
     benchmark: str
     transport: str
@@ -88,10 +88,10 @@ def read_evidence(folder: Path) -> list[Run]:
 
 
 def job_facts(ids: Iterable[str], run: Runner, first: bool = False) -> dict[str, Job]:
-    """What Slurm's accounting knows of the jobs; empty where it cannot be asked.
+    """Job id -> job as Slurm's accounting has it; empty where accounting does not answer.
 
-    Of a job that Slurm requeued it is the last start, or the ``first``: in that the trial's steps
-    ran, and its end is theirs.
+    For a job that Slurm requeued: its last start, or its ``first``, in which the steps of the trial
+    ran.
     """
     wanted = ",".join(sorted({one for one in ids if one}))
     if not wanted:
@@ -224,14 +224,14 @@ def collect(
 
 
 def account_of(held: Job, facts: dict[str, Job]) -> Job:
-    """Slurm's account of the job that a trial held, completed by what the trial knows of it."""
+    """The job that a trial held: Slurm's account of it, with what the trial knows."""
     job = facts.get(held.id, held)
     known = {"held": True, "partition": job.partition or held.partition}
     return job.model_copy(update={**known, "nodes": job.nodes or held.nodes})
 
 
 def with_own_job(job: Job, run: Run) -> Job:
-    """Slurm's account of the job that a case had for itself."""
+    """The job of a single case: Slurm's account, with the benchmark's own time."""
     return job.model_copy(update={"benchmark_s": run.job.benchmark_s})
 
 
@@ -262,7 +262,7 @@ def failed(case: Case, test: TestCase, why_not: str = "", phase: str = "setup") 
 
 
 def name_job_state(run: Run, test: TestCase) -> None:
-    """Put Slurm's explanation first: that a node died says more than that a file is missing."""
+    """Put Slurm's state of the job first: it explains a missing file, not the reverse."""
     state = BAD_STATES.get(run.job.state)
     if state and run.outcome == "error":
         nodes = ",".join(run.job.nodes)
@@ -277,7 +277,7 @@ def name_job_state(run: Run, test: TestCase) -> None:
 
 
 def name_lost_job(run: Run, job: Job, why: str) -> None:
-    """Say of a run that failed when the job held for its profile ended that this was the cause."""
+    """Name the end of the held job as the cause of a run that failed at that time."""
     before = run.job.ended and job.ended and run.job.ended < job.ended - ABOUT_THEN
     if run.outcome == "error" and run.phase in ("", "run", "sanity") and not before:
         run.phase, run.reason = "profile", f"{why}; {run.reason}"[:1000]
@@ -300,7 +300,7 @@ def keep_evidence(folder: Path, test: TestCase, cases: list[Case]) -> str:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove ReFrame's second copy of the evidence, and the folders that were emptied."""
+    """Remove ReFrame's second copy of the evidence, and empty folders."""
     shutil.rmtree(folder / "output", ignore_errors=True)
     for left in sorted(folder.glob("stage/**/"), key=lambda path: len(path.parts), reverse=True):
         with contextlib.suppress(OSError):
