@@ -6,7 +6,6 @@ import os
 import signal
 
 import pytest
-from trial_support import SMALL, Resuming, Silent, make_site
 
 from seatrial.plan.resolve import plan_trial
 from seatrial.plan.selection import Selection
@@ -15,6 +14,7 @@ from seatrial.trial.run import run_trial
 from seatrial_lab.adapter import LabMachine
 from seatrial_lab.native import faults
 from seatrial_lab.native.engine import Lab
+from trial_support import SMALL, Resuming, Silent, make_site
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 LINKS = """
