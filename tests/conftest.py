@@ -28,7 +28,7 @@ from labs import plain, running
 from seatrial.base.errors import SeatrialError
 from seatrial.base.paths import CHECKOUT
 from seatrial.stack import load_stack
-from seatrial.stack.folders import check_spack
+from seatrial.stack.paths import check_spack
 from seatrial_lab.common.programs import check_machine, check_root
 from seatrial_lab.native.engine import Lab
 

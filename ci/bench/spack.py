@@ -35,8 +35,8 @@ from seatrial.benchmarks.hpl_input import grid, render
 from seatrial.benchmarks.parsing import Parsed
 from seatrial.site.load import load_site, site_file
 from seatrial.stack import Stack, build, install, load_stack
-from seatrial.stack.folders import Places
-from seatrial.stack.make import make, prepare
+from seatrial.stack.make import build_stack, prepare
+from seatrial.stack.paths import Paths
 from seatrial.trial.host import host_facts, version_with_commit
 
 AS_IS = "as it is"
@@ -75,26 +75,26 @@ def now() -> tuple[float, float]:
     return time.monotonic(), os.times().children_user
 
 
-def copied(places: Places, folder: Path) -> Path:
+def copied(paths: Paths, folder: Path) -> Path:
     """The environment in a folder of its own: no lock of the checkout is touched."""
-    text = (places.environment / "spack.yaml").read_text()
-    root = (places.environment / "../../..").resolve()
+    text = (paths.environment / "spack.yaml").read_text()
+    root = (paths.environment / "../../..").resolve()
     folder.mkdir(parents=True)
     (folder / "spack.yaml").write_text(text.replace("- ../../..", f"- {root}"))
     return folder
 
 
-def concretizations(places: Places, rounds: int, ways: list[str], root: Path) -> list[Series]:
+def concretizations(paths: Paths, rounds: int, ways: list[str], root: Path) -> list[Series]:
     """The ways take turns, so that a slow minute falls on all."""
     found = [Series(way) for way in ways]
-    folder = copied(places, root / "environment")
+    folder = copied(paths, root / "environment")
     for number in range(rounds):
         for series in found:
             say(f"concretizing, {series.way}, round {number + 1} of {rounds}")
-            words: list[str | Path] = [places.spack, *WAYS[series.way], "-e", folder]
+            words: list[str | Path] = [paths.spack, *WAYS[series.way], "-e", folder]
             words += ["concretize", "--force"]
             begin = now()
-            run(words, "concretizing", env=places.variables())
+            run(words, "concretizing", env=paths.variables())
             series.took(begin)
     return found
 
@@ -103,16 +103,16 @@ def nothing_to_do(name: str, rounds: int) -> list[Series]:
     """``stack build`` of a stack that is built, against one start of Spack that does nothing."""
     file = site_file(name)
     site = load_site(file)
-    places = prepare(site, file, say)
-    if absent := build.missing(places):
+    paths = prepare(site, file, say)
+    if absent := build.missing(paths):
         raise ValueError(f"{len(absent)} packages of {name} are not built: seatrial stack build")
     again, spack = Series("seatrial stack build"), Series("spack install")
     for _ in range(rounds):
         begin = now()
-        make(site, file, lambda _: None)
+        build_stack(site, file, lambda _: None)
         again.took(begin)
         begin = now()
-        install.spack(places, ["install", "--only-concrete"], "installing", environment=True)
+        install.spack(paths, ["install", "--only-concrete"], "installing", environment=True)
         spack.took(begin)
     return [spack, again]
 
@@ -245,16 +245,16 @@ def main(
         raise ValueError(f"--part {wrong.pop()}: there are {', '.join(PARTS)}")
     ranks = ranks or len(os.sched_getaffinity(0))
     file = site_file(site)
-    places = prepare(load_site(file), file, say)
+    paths = prepare(load_site(file), file, say)
     root = Path(tempfile.mkdtemp(prefix="seatrial-bench-"))
     host = host_facts()
     out.print(f"{host['processor']}, {host['cores']} cores, {host['operating system']}, "
               f"load {host['load']}")  # fmt: skip
-    roots = len(build.roots(places))
+    roots = len(build.roots(paths))
     found = {"seatrial": version_with_commit(), "host": host, "roots": roots}
     try:
         if "concretize" in chosen:
-            series = concretizations(places, rounds, [AS_IS] if quick else list(WAYS), root)
+            series = concretizations(paths, rounds, [AS_IS] if quick else list(WAYS), root)
             show(f"Concretization of {roots} roots", series)
             found["concretization"] = [asdict(one) for one in series]
         if "build" in chosen:

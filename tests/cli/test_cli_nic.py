@@ -15,9 +15,9 @@ import pytest
 from labs import own_name, running
 from seatrial.base.paths import CHECKOUT
 from seatrial.cli import main
-from seatrial_lab.adapter import spec_for_site
 from seatrial_lab.common.slurm_files import lab_layout
 from seatrial_lab.native.engine import Lab
+from seatrial_lab.native.site import spec_for_site
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm]
 
@@ -290,7 +290,7 @@ def test_what_nobody_owns_is_refused_until_accepted(lab: Lab, nic: Nic, clean: N
     found = "eth1: txqueuelen is 500, was 1000 at boot"
     answer = nic("verify", node="n3")
     assert answer.code == 1
-    assert "eth1 txqueuelen is 500, was 1000 at boot, and nobody owns that" in answer.out
+    assert "eth1 txqueuelen is 500, was 1000 at boot, and no profile owns that" in answer.out
     answer = nic("apply", "-p", "jumbo", node="n3")
     assert answer.code == 2
     assert found in answer.err

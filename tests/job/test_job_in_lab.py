@@ -60,19 +60,22 @@ def test_sbatch_reads_directives_as_they_were_given(lab):
 
 
 def test_submit_goes_to_the_login_node(lab, tmp_path):
-    text = (HERE / "harbour" / "site.yaml").read_text()
+    text = (HERE / "harbour" / "site.yaml").read_text() + "lab: {engine: native}\n"
     text = re.sub(r"(?m)^transports:\n(  .*\n)+", "transports:\n  openmpi-tcp: {}\n", text)
-    (tmp_path / "site.yaml").write_text(text + "lab: {engine: native}\n")
-    words = ["job", "submit", "npb", "--site", str(tmp_path / "site.yaml"), "--instance"]
-    words += [lab.spec.instance, "--test-only", "--set", "program=./is"]
-    run = CliRunner().invoke
-    done = run(app, words, catch_exceptions=False)
-    assert "to start at" in done.output.splitlines()[-1]
+
+    def submit(partition):
+        file = tmp_path / partition / "harbour" / "site.yaml"
+        file.parent.mkdir(parents=True)
+        file.write_text(text.replace("compute:", f"{partition}:"))
+        words = ["job", "submit", "npb", "--site", str(file), "--instance", lab.spec.instance]
+        words += ["--test-only", "--set", "program=./is", "--set", "module=none"]
+        return CliRunner().invoke(app, words, catch_exceptions=False)
+
+    done = submit("compute")
     assert done.exit_code == 0
-    text = (tmp_path / "site.yaml").read_text()
-    (tmp_path / "site.yaml").write_text(text.replace("compute:", "nowhere:"))
+    assert "to start at" in done.output.splitlines()[-1]
     with pytest.raises(LabError, match=r"refused the job.*partition"):
-        run(app, words, catch_exceptions=False)
+        submit("nowhere")
 
 
 # -- programs that really run

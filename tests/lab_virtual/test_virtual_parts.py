@@ -18,7 +18,7 @@ from virtual_support import SMALL, write_site
 from seatrial.base.errors import InputError, LabError
 from seatrial.site.load import load_site
 from seatrial_lab.common.spec import LabSpec
-from seatrial_lab.virtual import cpio, engine, image, packages, qemu, warm
+from seatrial_lab.virtual import client, cpio, engine, image, packages, qemu, warm
 from seatrial_lab.virtual.client import kind_of
 from seatrial_lab.virtual.frames import Reader, frame
 from seatrial_lab.virtual.site import virtual_spec
@@ -168,3 +168,13 @@ def test_a_spec_of_unknown_cards_is_refused() -> None:
 
 def test_the_schema_of_the_spec_is_plain_json(tmp_path: Path) -> None:
     assert json.loads(spec(tmp_path).to_json())["memory_MiB"] == 4096
+
+
+def test_the_stand_in_for_slurms_commands_needs_only_the_standard_library(tmp_path: Path) -> None:
+    command = ["/usr/bin/python3", "-IS", client.__file__, str(tmp_path / "gone")]
+    command += ["nobody", "/", "/bin", "srun"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (
+        69,
+        f"srun: {tmp_path}/gone: No such file or directory\n",
+    )

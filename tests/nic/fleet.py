@@ -20,11 +20,11 @@ from typing import Any
 
 import yaml_site
 
-from seatrial_lab.adapter import lab_spec
 from seatrial_lab.common import access, processes
 from seatrial_lab.common.paths import LabPaths
 from seatrial_lab.native import faults
 from seatrial_lab.native.engine import Lab
+from seatrial_lab.native.site import lab_spec
 
 #: what a node shows of its interfaces under test, without the two that count by themselves
 LOOK = r"""
@@ -171,7 +171,7 @@ class Fleet:
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
     def reason(self, node: str) -> str:
-        for name in ("reason", "reason.told"):
+        for name in ("reason", "reason.old"):
             file = self.folder(node) / name
             if file.exists():
                 return file.read_text().strip()
@@ -272,7 +272,7 @@ class Fleet:
         reasons = {node: reason for node, reason in self.each(self._at_rest).items() if reason}
         if drained is not None:
             assert (set(reasons) == set(self.nodes)) if drained else not reasons, reasons
-        self.each(self._mend, reasons)
+        self.each(self._restore_boot_state, reasons)
         after = self.looks()
         for node in self.nodes:
             assert after[node] == before[node], f"{node}: {difference(before[node], after[node])}"
@@ -314,7 +314,7 @@ class Fleet:
             return ""
         return str(reason or "no reason")
 
-    def _mend(self, node: str) -> None:
+    def _restore_boot_state(self, node: str) -> None:
         """What the operator's page says for a drained node."""
         answer = self.nic(node, "recover")
         assert answer.returncode == 0, f"{node}: {answer.stderr} {answer.stdout}"

@@ -141,7 +141,7 @@ def case(folder: Path, chance: random.Random, broken: bool) -> dict[str, Any]:
     found: dict[str, Any] = {"wanted": wanted, "error": "", "refused": ""}
     before = look()
     try:
-        session.take(JOB, "x")
+        session.begin_job(JOB, "x")
     except Refused as error:
         said = found["refused"] = str(error)
         if look() != before:
@@ -154,8 +154,8 @@ def case(folder: Path, chance: random.Random, broken: bool) -> dict[str, Any]:
             if left:
                 found["error"] = f"{name}: applied, but {left}"
     found["changed"] = look() != before
-    session.give_up(JOB, True)
-    session.give_up(JOB, True)
+    session.end_job(JOB, True)
+    session.end_job(JOB, True)
     after = look()
     if after != before:
         found["error"] += f" restored, but {difference(before, after)}"
@@ -210,12 +210,12 @@ def link(how: str) -> str:
             then = nic.link("eth1")
             subprocess.run(["sh", "-ec", how], check=True)
             lost = nic.link("eth1")
-            if not links.different(then, lost):
+            if not links.differences(then, lost):
                 return "nothing was lost"
-            for action in links.put_back("link", "eth1", then, lost):
+            for action in links.restore("link", "eth1", then, lost):
                 nic.perform(action)
     return difference("\n".join(looks[0]), "\n".join(looks[1])) + "; ".join(
-        links.different(then, nic.link("eth1"))
+        links.differences(then, nic.link("eth1"))
     )
 
 

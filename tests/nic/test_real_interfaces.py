@@ -127,7 +127,7 @@ def test_random_settings_there_and_back(place: Place, tmp_path: Path) -> None:
     assert sum(one["changed"] for one in found) > CASES // 5, "hardly anything was set"
     refused = [one["refused"] for one in found if one["refused"]]
     assert refused
-    assert all("all was put back" in one for one in refused)
+    assert all("all settings were restored" in one for one in refused)
 
 
 def test_killed_at_random_moments(place: Place) -> None:

@@ -466,7 +466,7 @@ def test_settings_that_nobody_owns_drain_the_node(fleet: Fleet, before: dict[str
     def one(node: str) -> str:
         fleet.root(node, "ip", "link", "set", "eth1", "mtu", "1400")
         fleet.wait(f"{node} drained", lambda: "drain" in fleet.node_state(node)[0], 90)
-        said = fleet.wait("told", lambda: "nobody owns" in fleet.node_state(node)[1], 60)
+        said = fleet.wait("told", lambda: "no profile owns" in fleet.node_state(node)[1], 60)
         assert said
         reason = fleet.node_state(node)[1]
         fleet.root(node, "ip", "link", "set", "eth1", "mtu", "1500")

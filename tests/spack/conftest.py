@@ -19,7 +19,7 @@ from seatrial.base.paths import CHECKOUT
 from seatrial.site.load import load_site, site_file
 from seatrial.site.model import Site
 from seatrial.stack import install, pins, scope
-from seatrial.stack.folders import Places, places
+from seatrial.stack.paths import Paths, site_paths
 
 SITE = "lab-spack"
 ENVIRONMENTS = CHECKOUT / "spack-repo" / "environments"
@@ -29,7 +29,7 @@ ENVIRONMENTS = CHECKOUT / "spack-repo" / "environments"
 class Spack:
     """Spack at the pins. Called with words of a command; packages go to a store of the tests."""
 
-    places: Places
+    paths: Paths
     site: Site
     store: Path
 
@@ -39,20 +39,20 @@ class Spack:
         own = ("-c", f"config:install_tree:root:{self.store}",
                "-c", f"config:build_stage:{self.store.parent / 'stage'}")  # fmt: skip
         return subprocess.run(
-            [str(self.places.spack), *own, *words],
-            env={**os.environ, **self.places.variables()},
+            [str(self.paths.spack), *own, *words],
+            env={**os.environ, **self.paths.variables()},
             capture_output=True, text=True, check=False, timeout=timeout,
         )  # fmt: skip
 
-    def environment(self, folder: Path, specs: list[str], *lines: str) -> Places:
+    def environment(self, folder: Path, specs: list[str], *lines: str) -> Paths:
         """A small environment with the lab's configuration, and a home of its own for what is
         installed."""
         environment = folder / "environment"
         environment.mkdir(parents=True)
-        mine = dataclasses.replace(self.places, environment=environment, site="test", home=folder)
+        mine = dataclasses.replace(self.paths, environment=environment, site="test", home=folder)
         for name in ("python", "builtin", "config", "cache"):
-            (folder / name).symlink_to(self.places.home / name)
-        shutil.copytree(self.places.scope, mine.scope)
+            (folder / name).symlink_to(self.paths.home / name)
+        shutil.copytree(self.paths.scope, mine.scope)
         scope.write_section(mine.scope / "config.yaml", {"config": scope.config(mine)})
         roots = {"default": {"roots": scope.module_roots(mine)}}
         scope.write_section(mine.scope / "modules.yaml", {"modules": roots})
@@ -61,7 +61,7 @@ class Spack:
         text += [f"  {line}" for line in lines]
         text += ["  specs:", *(f"  - {spec}" for spec in specs)]
         (environment / "spack.yaml").write_text("\n".join(text) + "\n")
-        shutil.copy(self.places.pins, environment)
+        shutil.copy(self.paths.pins, environment)
         return mine
 
 
@@ -70,7 +70,7 @@ def spack(tmp_path_factory) -> Spack:
     """Spack, brought to the pins of the lab's environment."""
     file = site_file(SITE)
     site = load_site(file)
-    found = places(site, file)
+    found = site_paths(site, file)
     install.prepare(found, pins.read(found.pins), print)
     scope.write(found, site.stack, print)
     return Spack(found, site, tmp_path_factory.mktemp("store"))
@@ -80,5 +80,5 @@ def spack(tmp_path_factory) -> Spack:
 def mpi_scope(spack: Spack, tmp_path_factory) -> Path:
     """A folder for Spack's -C that declares the external MPI libraries of the lab."""
     folder = tmp_path_factory.mktemp("mpi-scope")
-    shutil.copy(spack.places.scope / "packages.yaml", folder)
+    shutil.copy(spack.paths.scope / "packages.yaml", folder)
     return folder

@@ -55,7 +55,7 @@ def repository(tmp_path_factory) -> str:
 
 @pytest.fixture(scope="module")
 def three(spack, repository, tmp_path_factory):
-    """An environment of the three packages: its places."""
+    """An environment of the three packages: its paths."""
     home = tmp_path_factory.mktemp("home") / "three"
     return spack.environment(home, ["works", "needs-fails"], repository)
 
@@ -104,7 +104,7 @@ def test_the_lock_without_paths_holds_all_packages(outcome, three):
 
 
 def test_a_second_concretization_does_nothing(outcome, three, monkeypatch):
-    monkeypatch.setattr(build, "inputs", lambda _: "as they were")
+    monkeypatch.setattr(build, "inputs_digest", lambda _: "as they were")
     (three.folder / "concretized").write_text("as they were")
     monkeypatch.setattr(build.install, "spack", lambda *_, **__: pytest.fail("Spack was started"))
     assert build.concretize(three, lambda _: None) == 0.0
@@ -115,17 +115,17 @@ def test_a_second_build_starts_no_spack(outcome, three, monkeypatch, tmp_path):
     graph = build.nodes(three)
     works = {key: node for key, node in graph.items() if node["name"] == "works"}
     monkeypatch.setattr(build, "nodes", lambda _: works)
-    monkeypatch.setattr(build, "_lines", lambda *_: pytest.fail("Spack was started"))
+    monkeypatch.setattr(build, "_output_lines", lambda *_: pytest.fail("Spack was started"))
     done = build.build(three, lambda _: None)
     assert (done.built, done.present, done.failures) == ({}, 1, [])
 
 
 def test_a_changed_recipe_is_concretized_again(three, outcome, tmp_path):
-    before = build.inputs(three)
+    before = build.inputs_digest(three)
     extra = tmp_path / "scope"
     extra.mkdir()
     (extra / "config.yaml").write_text("config: {}\n")
-    assert build.inputs(dataclasses.replace(three, scopes=(extra,))) != before
+    assert build.inputs_digest(dataclasses.replace(three, scopes=(extra,))) != before
 
 
 def test_another_machine_takes_binaries_from_a_cache(spack, repository, tmp_path):
@@ -156,7 +156,7 @@ def test_where_no_benchmark_could_be_built_it_says_why(spack, repository, tmp_pa
     place = spack.environment(tmp_path / "one", ["needs-both"], repository)
     build.concretize(place, lambda _: None)
     monkeypatch.setattr(make, "prepare", lambda *_: place)
-    outcome, stack = make.make(spack.site, place.site_file, lambda _: None)
+    outcome, stack = make.build_stack(spack.site, place.site_file, lambda _: None)
     assert stack is None
     assert len(outcome.built) == 1
     assert "the cable is cut" in "\n".join(outcome.summary())
@@ -164,15 +164,15 @@ def test_where_no_benchmark_could_be_built_it_says_why(spack, repository, tmp_pa
 
 @pytest.fixture
 def without_libtool(spack, tmp_path):
-    """Places where the last look for build tools found no libtool, and what it found."""
-    mine = dataclasses.replace(spack.places, home=tmp_path)
+    """Paths where the last look for build tools found no libtool, and what it found."""
+    mine = dataclasses.replace(spack.paths, home=tmp_path)
     for name in ("python", "builtin", "cache"):
-        (tmp_path / name).symlink_to(spack.places.home / name)
-    packages = YAML(typ="safe").load(spack.places.tools)["packages"]
+        (tmp_path / name).symlink_to(spack.paths.home / name)
+    packages = YAML(typ="safe").load(spack.paths.tools)["packages"]
     assert {"gcc", "libtool"} <= set(packages)
     del packages["libtool"]
     scope.write_section(mine.tools, {"packages": packages})
-    shutil.copy(spack.places.tools.with_name("repos.yaml"), mine.tools.parent)
+    shutil.copy(spack.paths.tools.with_name("repos.yaml"), mine.tools.parent)
     return mine, packages
 
 
@@ -210,7 +210,7 @@ def test_a_missing_compiler_is_named(without_libtool, path_without, absent):
     folder = path_without(*absent)
     with pytest.raises(LabError) as caught:
         scope.find_tools(mine, lambda _: None)
-    assert f"found no {' and '.join(absent)} in {folder}," in str(caught.value)
+    assert f"found no {' and '.join(absent)} in {folder}:" in str(caught.value)
     assert not mine.tools.exists()
 
 
@@ -226,7 +226,7 @@ def test_a_compiler_of_a_scope_is_enough(without_libtool, path_without, tmp_path
 
 def test_a_site_that_was_prepared_looks_again(spack, without_libtool, monkeypatch):
     mine, packages = without_libtool
-    monkeypatch.setattr(make, "places", lambda *_: mine)
+    monkeypatch.setattr(make, "site_paths", lambda *_: mine)
     monkeypatch.setattr(make.install, "prepare", lambda *_: None)
     monkeypatch.setattr(make.build, "concretize", lambda *_: 0.0)
     monkeypatch.setattr(make.scope, "write", lambda found, _, say: scope.find_tools(found, say))

@@ -55,7 +55,7 @@ def environment(request, spack, tmp_path: Path) -> tuple[str, Path]:
         text = text.replace(f"- {name}", f"- {place}{'/' if name.endswith('/') else ''}")
     repos = tmp_path / "repos"
     repos.mkdir()
-    shutil.copy(spack.places.scope / "repos.yaml", repos)
+    shutil.copy(spack.paths.scope / "repos.yaml", repos)
     text = text.replace("  include:\n", f"  include:\n  - {repos}\n", 1)
     (tmp_path / "spack.yaml").write_text(text)
     return name_of(folder), tmp_path

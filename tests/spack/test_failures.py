@@ -48,6 +48,7 @@ def test_what_failed_by_itself_is_a_failure(failures):
         ("no-host", "https://nohost.invalid/no-host-1.0.tar.gz",
          f"DetailedURLError: GET https://nohost.invalid/no-host-1.0.tar.gz {UNKNOWN}"),
     ],
+    ids=["no-answer", "no-host"],
 )  # fmt: skip
 def test_a_download_names_each_address_and_its_reason(failures, name, address, reason):
     failure = failures[f"{name}@1.0"]
@@ -109,8 +110,8 @@ def test_an_error_without_its_own_line_is_taken_from_the_end(failures):
 def test_the_summary_ends_with_what_was_not_tried_and_all_output(failures):
     log = Path("/srv/stack/install.log")
     lines = Outcome(failures=list(failures.values()), left_out=["needs@1.0"], log=log).summary()
-    assert lines[0] == "0 built in 0 s, 0 were there, 5 failed, 1 not tried"
+    assert lines[0] == "0 built in 0 s, 0 installed before, 5 failed, 1 not tried"
     assert lines[-2:] == [
-        "not tried, as what they need failed: needs@1.0",
-        "all of Spack's output: /srv/stack/install.log",
+        "not tried, because a dependency failed: needs@1.0",
+        "complete output of Spack: /srv/stack/install.log",
     ]

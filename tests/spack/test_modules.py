@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from seatrial.base.errors import InputError
+from seatrial.report import module_help
 from seatrial.results.record import Case, Metric, Results, Run, Trial, write_results
 from seatrial.stack import build, describe, modules, pins
-from seatrial.stack import hashes as figures
 from seatrial.stack.transports import TRANSPORTS, fill, pmi2_library
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -57,7 +57,7 @@ def results(profile: str = "jumbo") -> Results:
 
 
 def test_figures_name_the_profile_that_was_best():
-    text = figures.texts(results())["openmpi-tcp"]
+    text = module_help.texts(results())["openmpi-tcp"]
     assert "latency   netpipe          37 us   NIC profile jumbo, 3 runs" in text
     assert "latency   netpipe          41 us   NIC profile default, 3 runs" in text
     assert "NIC profile for best latency: jumbo (of 2 tried)" in text
@@ -66,18 +66,18 @@ def test_figures_name_the_profile_that_was_best():
 
 def test_figures_of_no_trial_are_an_error(tmp_path: Path):
     with pytest.raises(InputError, match="there are no results of a trial"):
-        figures.read(tmp_path)
+        module_help.read(tmp_path)
 
 
 def test_figures_are_read_from_a_trials_folder(tmp_path: Path):
     found = results()
     write_results(tmp_path / "results.jsonl", [found.trial, *found.runs])
-    assert figures.texts(figures.read(tmp_path)) == figures.texts(found)
+    assert module_help.texts(module_help.read(tmp_path)) == module_help.texts(found)
 
 
 @pytest.fixture(scope="module")
 def trees(spack, tmp_path_factory):
-    """All transports, installed, with module files: their places."""
+    """All transports, installed, with module files: their paths."""
     folder = tmp_path_factory.mktemp("transports")
     # No distribution has an MPICH with ch3:sock, and nothing of it is run here.
     sock = folder / "externals" / "mpich-sock"
@@ -192,7 +192,7 @@ def test_spider_reads_well(trees):
 
 @pytest.mark.spack
 def test_figures_come_into_the_help(trees):
-    modules.take_figures(trees, results())
+    modules.save_figures(trees, module_help.texts(results()))
     assert modules.refresh(trees, lambda _: None)
     said = load(core(trees), "module help openmpi-tcp 2>&1")
     assert "NIC profile for best latency: jumbo (of 2 tried)" in said

@@ -10,8 +10,7 @@ from seatrial.base import yamlfile
 from seatrial.base.errors import InputError, LabError
 from seatrial.site.load import load_site, site_file
 from seatrial.site.model import Stack
-from seatrial.stack import folders as places
-from seatrial.stack import load_stack
+from seatrial.stack import load_stack, paths
 
 
 @pytest.mark.parametrize(
@@ -38,7 +37,7 @@ def test_a_fault_names_its_line_and_field(text: str, message: str):
 def test_a_site_of_the_distribution_has_no_environment():
     file = site_file("lab")
     with pytest.raises(InputError, match=r"stack.source: the stack of lab is distribution's"):
-        places.places(load_site(file), file)
+        paths.site_paths(load_site(file), file)
 
 
 @pytest.fixture
@@ -57,24 +56,24 @@ def site(tmp_path: Path):
 
 def test_a_missing_environment_is_named(site):
     with pytest.raises(InputError, match=r"stack.environment: there is no .*spack/spack.yaml"):
-        places.places(*site())
+        paths.site_paths(*site())
 
 
 def test_a_missing_scope_is_named(site, tmp_path: Path):
     (tmp_path / "spack").mkdir()
     (tmp_path / "spack/spack.yaml").touch()
     with pytest.raises(InputError, match=r"stack.scopes.0: there is no folder .*gone"):
-        places.places(*site(scopes=["gone"]))
+        paths.site_paths(*site(scopes=["gone"]))
 
 
 def test_the_sites_own_spack_is_used(site, tmp_path: Path, monkeypatch):
     (tmp_path / "spack").mkdir()
     (tmp_path / "spack/spack.yaml").touch()
-    assert places.places(*site()).own_root
-    found = places.places(*site(root="/opt/spack"))
+    assert paths.site_paths(*site()).own_root
+    found = paths.site_paths(*site(root="/opt/spack"))
     assert (found.root, found.own_root) == (Path("/opt/spack"), False)
-    monkeypatch.setenv(places.ROOT, "/usr/local/spack")
-    assert places.places(*site()).root == Path("/usr/local/spack")
+    monkeypatch.setenv(paths.ROOT, "/usr/local/spack")
+    assert paths.site_paths(*site()).root == Path("/usr/local/spack")
 
 
 def test_a_stack_that_is_not_built_says_what_to_run(site, monkeypatch):
@@ -84,16 +83,16 @@ def test_a_stack_that_is_not_built_says_what_to_run(site, monkeypatch):
 
 
 def test_no_spack_and_no_network_is_one_sentence(tmp_path: Path, monkeypatch):
-    monkeypatch.delenv(places.ROOT, raising=False)
-    monkeypatch.setattr(places, "GITHUB", f"file://{tmp_path}/none")
+    monkeypatch.delenv(paths.ROOT, raising=False)
+    monkeypatch.setattr(paths, "GITHUB", f"file://{tmp_path}/none")
     with pytest.raises(LabError, match=r"there is no Spack in .*, and .* cannot be reached"):
-        places.check_spack(tmp_path)
+        paths.check_spack(tmp_path)
 
 
 def test_the_system_scope_is_read_and_the_users_is_not(site, tmp_path: Path):
     (tmp_path / "spack").mkdir()
     (tmp_path / "spack/spack.yaml").touch()
-    found = places.places(*site())
+    found = paths.site_paths(*site())
     variables = found.variables()
     assert variables["SPACK_USER_CONFIG_PATH"] == str(found.home / "config")
     assert not {"SPACK_DISABLE_LOCAL_CONFIG", "SPACK_SYSTEM_CONFIG_PATH"} & set(variables)

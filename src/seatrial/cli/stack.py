@@ -1,7 +1,7 @@
-"""``seatrial stack``: what a site's software is, what is missing of it, and making it.
+"""``seatrial stack``: show and build the software stack of a site.
 
-``plan`` and ``provision`` are of the distribution's stack, ``build``, ``modules``, ``mirror`` and
-``cache`` of one by Spack.
+``plan`` and ``provision`` are for the distribution's stack; ``build``, ``lock``, ``modules``,
+``mirror`` and ``cache`` are for a stack of Spack.
 """
 
 from __future__ import annotations
@@ -25,17 +25,22 @@ app = typer.Typer(help="MPI libraries and benchmarks of a site.", no_args_is_hel
 console = Console()
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-SpackSite = Annotated[str, typer.Option("--site", "-s", help="A site with a stack of Spack.")]
+SpackSite = Annotated[
+    str, typer.Option("--site", "-s", help="A site whose stack is built by Spack.")
+]
 
 
 @app.command()
 def status(
     as_json: Json = False,
     site: Annotated[
-        str, typer.Option("--site", "-s", help="A site; none: the distribution's stack.")
+        str, typer.Option("--site", "-s", help="A site; default: the distribution's stack.")
     ] = "",
 ) -> None:
-    """What the stack consists of."""
+    """Show transports, programs and packages of a stack.
+
+    Example: seatrial stack status --site mysite
+    """
     stack = load_stack(load_site(site_file(site)) if site else None)
     if as_json:
         typer.echo(stack.model_dump_json(indent=1))
@@ -76,52 +81,58 @@ def _print_spack(stack: Stack) -> None:
 
 
 def _print_drift(site: str) -> None:
-    from seatrial.stack import folders as places
     from seatrial.stack import portable
+    from seatrial.stack.paths import site_paths
 
     file = site_file(site)
-    found = places.places(load_site(file), file)
-    if changed := portable.differences(found):
+    paths = site_paths(load_site(file), file)
+    if changed := portable.differences(paths):
         count = sum(line.startswith("+") for line in changed)
-        typer.echo(f"{count} packages are not as in {found.portable_lock} (seatrial stack lock)")
+        typer.echo(f"{count} packages differ from {paths.portable_lock} (seatrial stack lock)")
 
 
 def _print_missing(site: str) -> None:
     from seatrial.stack import build
-    from seatrial.stack import folders as places
+    from seatrial.stack.paths import site_paths
 
     file = site_file(site)
-    found = places.places(load_site(file), file)
-    graph = build.nodes(found)
-    if absent := build.missing(found):
+    paths = site_paths(load_site(file), file)
+    graph = build.nodes(paths)
+    if absent := build.missing(paths):
         names = " ".join(build.label(graph[key], graph) for key in absent)
         typer.echo(f"{len(absent)} packages are not built: {names}")
 
 
 @app.command()
 def plan(as_json: Json = False) -> None:
-    """What `provision` would do."""
-    found = make_plan()
+    """Show what `provision` would do.
+
+    Example: seatrial stack plan
+    """
+    todo = make_plan()
     if as_json:
         fields = {
-            "prefix": str(found.prefix),
-            "distribution": found.distribution,
-            "debian_packages": found.packages,
-            "pypi": found.pins,
-            "steps": [step.name for step in found.steps],
-            "current": found.empty,
+            "prefix": str(todo.prefix),
+            "distribution": todo.distribution,
+            "debian_packages": todo.packages,
+            "pypi": todo.pins,
+            "steps": [step.name for step in todo.steps],
+            "current": todo.empty,
         }
         typer.echo(json.dumps(fields, indent=1))
     else:
-        _print_plan(found.lines())
+        _print_plan(todo.lines())
 
 
 @app.command()
 def provision() -> None:
-    """Install and build what is missing (needs root where Debian packages are)."""
-    found = make_plan()
-    _print_plan(found.lines())
-    if not found.empty:
+    """Install and build what the distribution's stack lacks (Debian packages need root).
+
+    Example: seatrial stack provision
+    """
+    todo = make_plan()
+    _print_plan(todo.lines())
+    if not todo.empty:
         stack = make_stack(_say)
         console.print(f"stack {stack.id} is ready in {stack.prefix}")
 
@@ -135,21 +146,24 @@ def _print_plan(lines: list[str]) -> None:
 def build(
     site: SpackSite,
     mirror: Annotated[
-        Path | None, typer.Option(help="Take sources from this folder (stack mirror).")
+        Path | None, typer.Option(help="Folder of sources, from `stack mirror`.")
     ] = None,
     cache: Annotated[
-        Path | None, typer.Option(help="Take binaries from this folder (stack cache).")
+        Path | None, typer.Option(help="Folder of binaries, from `stack cache`.")
     ] = None,
 ) -> None:
-    """Build a site's environment with Spack: what is missing of it."""
-    from seatrial.stack.make import make
+    """Build the missing packages of a site's Spack environment.
+
+    Example: seatrial stack build --site mysite
+    """
+    from seatrial.stack.make import build_stack
 
     file = site_file(site)
     start = time.monotonic()
-    outcome, stack = make(load_site(file), file, _say, mirror=mirror, cache=cache)
+    outcome, stack = build_stack(load_site(file), file, _say, mirror=mirror, cache=cache)
     if not outcome.built and not outcome.failures:
         took = time.monotonic() - start
-        typer.echo(f"nothing to build: {outcome.present} packages are there ({took:.1f} s)")
+        typer.echo(f"nothing to build: {outcome.present} packages are installed ({took:.1f} s)")
     else:
         for line in outcome.summary():
             typer.echo(line)
@@ -162,44 +176,56 @@ def build(
 
 @app.command()
 def lock(site: SpackSite) -> None:
-    """Write what the environment resolved to into its matrix.lock, and say what changed."""
+    """Write matrix.lock, the concretized environment without machine paths; show what changed.
+
+    Example: seatrial stack lock --site mysite
+    """
     from seatrial.stack import portable
     from seatrial.stack.make import prepare
 
     file = site_file(site)
-    found = prepare(load_site(file), file, _say)
-    for line in portable.differences(found):
+    paths = prepare(load_site(file), file, _say)
+    for line in portable.differences(paths):
         typer.echo(line)
-    typer.echo(f"{portable.write(found)} is written")
+    typer.echo(f"{portable.write(paths)} is written")
 
 
 @app.command()
 def modules(
     site: SpackSite,
     figures: Annotated[
-        Path | None, typer.Option(help="A trial's folder, whose figures go into the help texts.")
+        Path | None, typer.Option(help="Folder of a trial; its figures go into `module help`.")
     ] = None,
 ) -> None:
-    """Write a site's module files anew."""
-    from seatrial.stack import hashes as measured
+    """Write the module files of a site.
+
+    Example: seatrial stack modules --site mysite --figures trials/mysite-20261120-1200
+    """
+    from seatrial.report import module_help
     from seatrial.stack import modules as trees
     from seatrial.stack.make import prepare
 
     file = site_file(site)
-    results = measured.read(figures) if figures else None
-    found = prepare(load_site(file), file, _say)
+    results = module_help.read(figures) if figures else None
+    paths = prepare(load_site(file), file, _say)
     if results:
-        told = trees.take_figures(found, results)
-        typer.echo(f"figures of {results.trial.trial}: {' '.join(told) or 'none of a transport'}")
-    written = trees.refresh(found, _say, force=results is not None)
+        texts = module_help.texts(results)
+        trees.save_figures(paths, texts)
+        typer.echo(f"figures of {results.trial.trial}: {' '.join(texts) or 'none of a transport'}")
+    written = trees.refresh(paths, _say, force=results is not None)
     typer.echo("modules are written" if written else "modules are up to date")
     for kind in trees.KINDS:
-        typer.echo(f"{kind}: {found.module_root(kind)}")
+        typer.echo(f"{kind}: {paths.module_root(kind)}")
 
 
 @app.command()
-def mirror(site: SpackSite, folder: Annotated[Path, typer.Argument(help="Where to.")]) -> None:
-    """Write the sources of all that the environment builds into a folder."""
+def mirror(
+    site: SpackSite, folder: Annotated[Path, typer.Argument(help="Folder to write.")]
+) -> None:
+    """Write the sources of all packages of the environment into a folder.
+
+    Example: seatrial stack mirror --site mysite /srv/sources
+    """
     from seatrial.stack import transfer
     from seatrial.stack.make import prepare
 
@@ -209,8 +235,13 @@ def mirror(site: SpackSite, folder: Annotated[Path, typer.Argument(help="Where t
 
 
 @app.command()
-def cache(site: SpackSite, folder: Annotated[Path, typer.Argument(help="Where to.")]) -> None:
-    """Write the binaries of all that was built into a folder, unsigned."""
+def cache(
+    site: SpackSite, folder: Annotated[Path, typer.Argument(help="Folder to write.")]
+) -> None:
+    """Write the binaries of all packages of the environment into a folder, unsigned.
+
+    Example: seatrial stack cache --site mysite /srv/binaries
+    """
     from seatrial.stack import transfer
     from seatrial.stack.make import prepare
 

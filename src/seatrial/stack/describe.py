@@ -1,6 +1,6 @@
-"""The ``Stack`` of a site from what Spack installed: transports, programs, BLAS libraries.
+"""The ``Stack`` of a site, from spack.lock and the install tree: transports, programs, BLAS.
 
-Reads spack.lock and the database of the install tree; starts nothing.
+Spack is not started.
 """
 
 from __future__ import annotations
@@ -12,27 +12,29 @@ from seatrial.base.errors import LabError
 from seatrial.base.run import run
 from seatrial.stack import install, machine
 from seatrial.stack.files import digest, sha256
-from seatrial.stack.folders import HOME, Places
 from seatrial.stack.graph import PER_BLAS, Graph, Node, target_of
 from seatrial.stack.model import Blas, Package, SpackFacts, Stack, Transport, read
+from seatrial.stack.paths import HOME, Paths
 from seatrial.stack.pins import Pins
 from seatrial.stack.transports import MPI_NAMES, WITHOUT_MPI, fill, pmi2_library, transports
 
-#: of vars.sh; PATH is not among them, as programs are named by their absolute path
+#: variables of vars.sh; not PATH, because programs are named by their absolute path
 INTEL_VARIABLES = ("I_MPI_ROOT", "LD_LIBRARY_PATH", "FI_PROVIDER_PATH")
-#: of mpi-transport with ch3:sock, below its prefix: finds the node's address for each task
+#: in the prefix of mpi-transport with ch3:sock: the task prolog that reads the node's address
 SOCK_PROLOG = "libexec/sock-address"
 OSU = "libexec/osu-micro-benchmarks/mpi"
-#: package -> program -> path below the prefix
+#: MPI package -> program -> path in the prefix
 PROGRAMS = {
     "comms": {"comms": "bin/comms"},
     "netpipe": {"netpipe": "bin/NPmpi"},
     "intel-mpi-benchmarks": {"imb": "bin/IMB-MPI1"},
     "llcbench": {"mpbench": "bin/mpi_bench"},
     "osu-micro-benchmarks": {
-        f"osu_{test}": f"{OSU}/pt2pt/osu_{test}" for test in ("latency", "bw", "bibw", "multi_lat")
+        f"osu_{test}": f"{OSU}/pt2pt/osu_{test}"
+        for test in ("latency", "bw", "bibw", "multi_lat", "mbw_mr")
     },
 }
+#: package without MPI -> program -> path in the prefix
 SOCKETS = {
     "netpipe": {"nptcp": "bin/NPtcp"},
     "iperf3": {"iperf3": "bin/iperf3"},
@@ -41,7 +43,7 @@ SOCKETS = {
 
 
 def load(site: str) -> Stack:
-    """The stack of a site as its last build left it. Raises LabError with what to run."""
+    """The stack of a site as its last build described it. Raises LabError if it is not built."""
     try:
         return read(HOME / "sites" / site)
     except LabError:
@@ -50,9 +52,9 @@ def load(site: str) -> Stack:
         ) from None
 
 
-def describe(places: Places, pins: Pins) -> Stack:
-    """The stack that is installed. Raises LabError where a transport's package is not."""
-    graph = Graph(places)
+def describe(paths: Paths, pins: Pins) -> Stack:
+    """The installed stack. Raises LabError if the package of a transport is not installed."""
+    graph = Graph(paths)
     transports: dict[str, Transport] = {}
     for node in graph.roots:
         if node["name"] == "mpi-transport":
@@ -63,40 +65,43 @@ def describe(places: Places, pins: Pins) -> Stack:
     blas = blas_libraries(graph)
     facts = SpackFacts(
         version=pins.spack.tag.removeprefix("v"),
-        commit=install.commit_of(places.root) or pins.spack.commit,
-        root=str(places.root),
+        commit=install.commit_of(paths.root) or pins.spack.commit,
+        root=str(paths.root),
         builtin_version=pins.builtin.tag.removeprefix("v"),
         builtin_commit=pins.builtin.commit,
-        environment=str(places.environment),
+        environment=str(paths.environment),
         target=next((target_of(n) for n in graph.roots if n["name"] != "mpi-transport"), ""),
-        lock=sha256(places.lock),
+        lock=sha256(paths.lock),
     )
     release = machine.os_release()
     content = {
         "source": "spack",
-        "prefix": str(places.folder),
+        "prefix": str(paths.folder),
         "distribution": release.get("PRETTY_NAME", "a system without os-release"),
         "versions": versions(graph, facts),
         "origins": origins(graph),
         "transports": {name: part.model_dump() for name, part in transports.items()},
         "blas_libraries": {name: part.model_dump() for name, part in blas.items()},
-        "modulepath": [str(folder) for folder in module_folders(places)],
+        "modulepath": [str(folder) for folder in module_folders(paths)],
         "spack": facts.model_dump(),
     }
     identity = digest([json.dumps(content, sort_keys=True)])
     return Stack.model_validate({"id": identity, **content})
 
 
-def module_folders(places: Places) -> list[Path]:
-    """The folders for MODULEPATH, of the module system that the site uses."""
-    root = places.module_root(places.modules)
-    if places.modules == "lmod":
+def module_folders(paths: Paths) -> list[Path]:
+    """The folders for ``module use``, of the module system that the site uses."""
+    root = paths.module_root(paths.modules)
+    if paths.modules == "lmod":
         return sorted(root.glob("*/Core"))
     return sorted(folder for folder in root.glob("*") if folder.is_dir())
 
 
 def transport(graph: Graph, node: Node) -> Transport:
-    """One transport: what our own table says of it, with the programs of its MPI."""
+    """The transport of an mpi-transport package: its entry in TRANSPORTS, with the site's programs.
+
+    Raises LabError if the package has no MPI, or if TRANSPORTS has no such transport.
+    """
     mpi = graph.provider(node, "mpi")
     if mpi is None:
         raise LabError(f"mpi-transport/{node['hash'][:7]} has no MPI")
@@ -125,15 +130,17 @@ def transport(graph: Graph, node: Node) -> Transport:
 
 
 def mpi_versions(graph: Graph, mpi: Node) -> dict[str, str]:
-    """The MPI's version, and those of the libraries below it that Spack knows of."""
-    below = (graph.find(mpi, name) for name in ("ucx", "libfabric", "pmix"))
-    parts = [mpi, *(part for part in below if part)]
+    """The versions of the MPI and of UCX, libfabric and PMIx, as far as Spack knows them."""
+    libraries = (graph.dependency(mpi, name) for name in ("ucx", "libfabric", "pmix"))
+    parts = [mpi, *(part for part in libraries if part)]
     return {part["name"]: part["version"] for part in parts}
 
 
 def mpi_home(graph: Graph, mpi: Node) -> Path:
-    """Where bin and lib of an MPI are: Intel's are two folders below the prefix (recipe of
-    intel-oneapi-mpi: <prefix>/mpi/<major.minor>)."""
+    """The folder that has bin and lib of an MPI.
+
+    Intel's is <prefix>/mpi/<major.minor> (recipe of intel-oneapi-mpi).
+    """
     prefix = graph.prefix(mpi)
     if mpi["name"] == "intel-oneapi-mpi":
         return prefix / "mpi" / ".".join(mpi["version"].split(".")[:2])
@@ -141,23 +148,26 @@ def mpi_home(graph: Graph, mpi: Node) -> Path:
 
 
 def intel_env(home: Path) -> dict[str, str]:
-    """What Intel's vars.sh sets: its programs have no run path to libfabric. Raises LabError."""
+    """The variables that Intel's vars.sh sets: Intel's programs have no run path to libfabric.
+
+    Raises LabError if vars.sh fails.
+    """
     script = home / "env" / "vars.sh"
     command: list[str | Path] = ["/usr/bin/env", "-i", "/bin/bash", "-c", '. "$0" && env', script]
     text = run(command, f"reading {script}")
-    found = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
-    return {name: found[name].rstrip(":") for name in INTEL_VARIABLES if name in found}
+    env = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    return {name: env[name].rstrip(":") for name in INTEL_VARIABLES if name in env}
 
 
 def programs_of(graph: Graph, mpi: Node) -> tuple[dict[str, list[str]], dict[str, Package]]:
-    """Programs built with an MPI, and what each is from. What is not installed is left out."""
+    """The installed programs that were built with an MPI, and the package of each."""
     programs: dict[str, list[str]] = {}
     packages: dict[str, Package] = {}
     for node in graph.roots:
-        found = graph.provider(node, "mpi")
-        if found is None or found["hash"] != mpi["hash"] or node["name"] == "mpi-transport":
+        own_mpi = graph.provider(node, "mpi")
+        if own_mpi is None or own_mpi["hash"] != mpi["hash"] or node["name"] == "mpi-transport":
             continue
-        if node["hash"] not in graph.places:
+        if node["hash"] not in graph.prefixes:
             continue
         for name, file in _files(graph, node).items():
             programs[name] = [str(file)]
@@ -166,88 +176,88 @@ def programs_of(graph: Graph, mpi: Node) -> tuple[dict[str, list[str]], dict[str
 
 
 def _files(graph: Graph, node: Node) -> dict[str, Path]:
-    """Program -> file, of one package; only files that are there."""
+    """Program -> file, of one package; only files that exist."""
     prefix = graph.prefix(node)
-    found = {name: prefix / path for name, path in PROGRAMS.get(node["name"], {}).items()}
+    files = {name: prefix / path for name, path in PROGRAMS.get(node["name"], {}).items()}
     if node["name"] == "osu-micro-benchmarks":
-        # since 7.5 in a folder of their own
-        standard = {name: prefix / OSU / "pt2pt" / "standard" / name for name in found}
-        found |= {name: file for name, file in standard.items() if file.exists()}
+        # the folder since OSU 7.5
+        standard = {name: prefix / OSU / "pt2pt" / "standard" / name for name in files}
+        files |= {name: file for name, file in standard.items() if file.exists()}
     if node["name"] == "npb":
         for file in sorted((prefix / "bin").glob("*.x")):
-            found[f"npb_{file.name.removesuffix('.x')}"] = file
+            files[f"npb_{file.name.removesuffix('.x')}"] = file
     if node["name"] in PER_BLAS:
         program, path = PER_BLAS[node["name"]]
         blas = graph.provider(node, "blas")
         if blas:
-            found[f"{program}.{blas['name']}"] = prefix / path
-    return {name: file for name, file in found.items() if file.exists()}
+            files[f"{program}.{blas['name']}"] = prefix / path
+    return {name: file for name, file in files.items() if file.exists()}
 
 
 def without_mpi(graph: Graph, transports: dict[str, Transport]) -> dict[str, Transport]:
-    """The pseudo transports: plain sockets, and each node by itself.
+    """The transports without a network path of MPI: ``tcp`` (plain sockets) and ``none``.
 
-    The latter's one program is an Open MPI's; a stack without one has it without programs.
+    ``none`` (each node by itself) runs NPB EP under the first Open MPI of the stack; without an
+    Open MPI it has no programs.
     """
     programs: dict[str, list[str]] = {}
     packages: dict[str, Package] = {}
     for node in graph.roots:
-        if node["hash"] not in graph.places:
+        if node["hash"] not in graph.prefixes:
             continue
         for name, path in SOCKETS.get(node["name"], {}).items():
             file = graph.prefix(node) / path
             if file.exists() and name not in programs:
                 programs[name] = [str(file)]
                 packages[name] = graph.package(node)
-    tcp, none = WITHOUT_MPI["tcp"], WITHOUT_MPI["none"]
-    found = {"tcp": tcp.model_copy(update={"programs": programs, "packages": packages})}
-    found["none"] = none.model_copy(update={"env": {}})
+    tcp = WITHOUT_MPI["tcp"].model_copy(update={"programs": programs, "packages": packages})
+    none = WITHOUT_MPI["none"].model_copy(update={"env": {}})
     first = next((part for part in transports.values() if part.family == "openmpi"), None)
     if first:
         ep = {name: words for name, words in first.programs.items() if name.startswith("npb_ep")}
-        found["none"] = none.model_copy(
+        none = none.model_copy(
             update={
                 "programs": ep,
                 "packages": {name: first.packages[name] for name in ep},
-                "env": {**first.env, **none.env},
+                "env": {**first.env, **WITHOUT_MPI["none"].env},
                 "versions": first.versions,
             }
         )
-    return found
+    return {"tcp": tcp, "none": none}
 
 
 def blas_libraries(graph: Graph) -> dict[str, Blas]:
-    """BLAS name -> the library that programs of that name are linked with."""
-    found: dict[str, Blas] = {}
+    """BLAS name -> the library with which the programs of that name are linked."""
+    libraries: dict[str, Blas] = {}
     for node in graph.roots:
         blas = graph.provider(node, "blas")
-        if node["name"] not in PER_BLAS or blas is None or blas["name"] in found:
+        if node["name"] not in PER_BLAS or blas is None or blas["name"] in libraries:
             continue
-        if "external" in blas or blas["hash"] in graph.places:
-            found[blas["name"]] = Blas(
+        if "external" in blas or blas["hash"] in graph.prefixes:
+            libraries[blas["name"]] = Blas(
                 folder=str(graph.prefix(blas) / "lib"),
                 version=blas["version"],
                 package=f"{blas['name']}@{blas['version']}",
                 hash=blas["hash"],
             )
-    return dict(sorted(found.items()))
+    return dict(sorted(libraries.items()))
 
 
 def versions(graph: Graph, facts: SpackFacts) -> dict[str, str]:
-    """Name -> versions of all roots and of what they were linked with."""
-    found: dict[str, set[str]] = {}
+    """Name -> versions, of all roots and of their MPI, BLAS and compiler."""
+    numbers: dict[str, set[str]] = {}
     for node in graph.roots:
         parts = [node, graph.provider(node, "mpi"), graph.provider(node, "blas")]
-        parts.append(graph.find(node, "gcc"))
+        parts.append(graph.dependency(node, "gcc"))
         for part in parts:
             if part is not None and part["name"] != "mpi-transport":
-                found.setdefault(part["name"], set()).add(part["version"])
-    listed = {name: ", ".join(sorted(each)) for name, each in sorted(found.items())}
+                numbers.setdefault(part["name"], set()).add(part["version"])
+    listed = {name: ", ".join(sorted(each)) for name, each in sorted(numbers.items())}
     return {"spack": facts.version, "builtin": facts.builtin_version, **listed}
 
 
 def origins(graph: Graph) -> dict[str, str]:
-    """Benchmark -> the recipe that its program is from."""
+    """Benchmark -> the recipe of its program."""
     names = {"intel-mpi-benchmarks": "imb", "llcbench": "mpbench", "osu-micro-benchmarks": "osu"}
     return {
         names.get(node["name"], node["name"]): f"{node['name']} {node['version']}, recipe of "

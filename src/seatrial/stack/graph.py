@@ -1,6 +1,6 @@
-"""spack.lock and the prefixes that Spack gave its packages, as a graph to ask things of.
+"""The dependency graph of spack.lock, with the prefix of each installed package.
 
-Reads the lock and the database of the install tree; starts nothing.
+Spack is not started.
 """
 
 from __future__ import annotations
@@ -10,47 +10,49 @@ from typing import Any
 
 from seatrial.base.errors import LabError
 from seatrial.stack import build
-from seatrial.stack.folders import Places
 from seatrial.stack.model import Package
+from seatrial.stack.paths import Paths
 
 Node = dict[str, Any]
-#: of packages that exist once per BLAS
+#: package that is built once per BLAS -> name and path of its program
 PER_BLAS = {"hpl": ("xhpl", "bin/xhpl"), "hpcc": ("hpcc", "bin/hpcc")}
 
 
 class Graph:
-    """spack.lock with the prefixes that Spack gave its nodes."""
+    """The nodes of spack.lock. ``prefixes`` maps the hash of an installed node to its prefix."""
 
-    def __init__(self, places: Places) -> None:
-        self.nodes = build.nodes(places)
-        self.roots = [self.nodes[key] for key in build.roots(places)]
-        self.places = build.prefixes(places)
-        self.modules = places.modules
+    def __init__(self, paths: Paths) -> None:
+        self.nodes = build.nodes(paths)
+        self.roots = [self.nodes[key] for key in build.roots(paths)]
+        self.prefixes = build.prefixes(paths)
+        self.modules = paths.modules
 
     def prefix(self, node: Node) -> Path:
-        """Where a node is installed. Raises LabError where it is not."""
+        """The prefix of a node. Raises LabError if the node is not installed."""
         if "external" in node:
             return Path(node["external"]["path"])
         try:
-            return Path(self.places[node["hash"]])
+            return Path(self.prefixes[node["hash"]])
         except KeyError:
             raise LabError(f"{node['name']}@{node['version']} is not built") from None
 
     def provider(self, node: Node, virtual: str) -> Node | None:
-        """The node's direct dependency that is its MPI or BLAS; None where it has none."""
+        """The direct dependency that provides ``mpi`` or ``blas``, or None."""
         for part in node.get("dependencies", ()):
             if virtual in part.get("parameters", {}).get("virtuals", ()):
                 return self.nodes[part["hash"]]
         return None
 
-    def find(self, node: Node, name: str) -> Node | None:
+    def dependency(self, node: Node, name: str) -> Node | None:
+        """The direct dependency of this name, or None."""
         for part in node.get("dependencies", ()):
             if part["name"] == name:
                 return self.nodes[part["hash"]]
         return None
 
     def package(self, node: Node) -> Package:
-        compiler = self.find(node, "gcc")
+        """The package of a node. Raises LabError if the node is not installed."""
+        compiler = self.dependency(node, "gcc")
         words = [f"{node['name']}@{node['version']}"]
         words += [f"%gcc@{compiler['version']}"] if compiler else []
         words.append(f"target={target_of(node)}")
@@ -67,7 +69,7 @@ class Graph:
         )
 
     def module(self, node: Node) -> str:
-        """The module of a program, as environments/base/modules.yaml projects its name."""
+        """The name of a program's module, by the projections of environments/base/modules.yaml."""
         parts = [node["version"]]
         mpi, blas = self.provider(node, "mpi"), self.provider(node, "blas")
         if mpi and self.modules == "tcl":  # one flat tree

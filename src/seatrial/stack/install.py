@@ -1,6 +1,6 @@
-"""Spack itself: cloned at the pinned tag where the site has none, with clingo from PyPI.
+"""Install Spack and start it: Spack and the builtin packages at their pins, clingo from PyPI.
 
-Makes ``.seatrial/spack/{spack,builtin,python,config}``. It builds no package.
+Writes ``.seatrial/spack/{spack,builtin,python,config}``. Packages are built by ``build``.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pathlib import Path
 from seatrial.base.errors import LabError
 from seatrial.base.run import run
 from seatrial.stack.files import fresh, replace
-from seatrial.stack.folders import Places
 from seatrial.stack.lock import locked
+from seatrial.stack.paths import Paths
 from seatrial.stack.pins import Pins, Repository
 
 Say = Callable[[str], None]
-#: s that a git command may be without an answer of its host
-PATIENCE = 300
-#: asks nobody for a password; gives up where under 1 kB/s come for 20 s
+#: time limit of a git command, s
+GIT_TIMEOUT = 300
+#: git asks for no password, and stops if it receives less than 1 kB/s for 20 s
 _GIT_ENV = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_HTTP_LOW_SPEED_LIMIT": "1000",
@@ -29,34 +29,35 @@ _GIT_ENV = {
 }
 
 
-def prepare(places: Places, pins: Pins, say: Say) -> None:
+def prepare(paths: Paths, pins: Pins, say: Say) -> None:
     """Bring Spack, builtin packages and the concretizer to the pins. Raises LabError."""
-    with locked(places.home / "lock", say):
-        _prepare(places, pins, say)
+    with locked(paths.home / "lock", say):
+        _prepare(paths, pins, say)
 
 
-def _prepare(places: Places, pins: Pins, say: Say) -> None:
-    if places.own_root:
-        checkout(pins.spack, places.root, "Spack", say)
-    elif not places.spack.is_file():
-        raise LabError(f"there is no Spack in {places.root}: {places.spack} is missing")
-    checkout(pins.builtin, places.builtin, "the builtin packages", say)
-    concretizer(places.venv, pins.python, say)
+def _prepare(paths: Paths, pins: Pins, say: Say) -> None:
+    if paths.own_root:
+        checkout(pins.spack, paths.root, "Spack", say)
+    elif not paths.spack.is_file():
+        raise LabError(f"there is no Spack in {paths.root}: {paths.spack} is missing")
+    checkout(pins.builtin, paths.builtin, "the builtin packages", say)
+    install_concretizer(paths.venv, pins.python, say)
     for folder in ("config", "cache"):
-        (places.home / folder).mkdir(parents=True, exist_ok=True)
+        (paths.home / folder).mkdir(parents=True, exist_ok=True)
 
 
 def commit_of(folder: Path) -> str:
-    """The commit that a clone is at; empty where it is none."""
+    """The commit that is checked out in a clone; empty if the folder is no clone."""
     command = ["git", "-C", str(folder), "rev-parse", "HEAD"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout.strip() if (folder / ".git").exists() and not done.returncode else ""
 
 
 def checkout(repository: Repository, folder: Path, what: str, say: Say) -> None:
-    """Clone a repository at its tag, and see that the tag is still at the pinned commit.
+    """Clone a repository at its tag, and check that the tag is at the pinned commit.
 
-    A clone that is right is left alone; any other is replaced. Raises LabError.
+    A clone at the pinned commit is kept; any other is replaced. Raises LabError if the clone fails
+    or if the tag is at another commit.
     """
     if commit_of(folder) == repository.commit:
         return
@@ -68,34 +69,34 @@ def checkout(repository: Repository, folder: Path, what: str, say: Say) -> None:
     ]  # fmt: skip
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=PATIENCE,
+            command, capture_output=True, text=True, check=False, timeout=GIT_TIMEOUT,
             stdin=subprocess.DEVNULL, env={**os.environ, **_GIT_ENV},
         )  # fmt: skip
         failure = done.stderr.strip().splitlines()[-1:] if done.returncode else []
         failed = done.returncode != 0
     except subprocess.TimeoutExpired:
-        failed, failure = True, [f"no answer within {PATIENCE} s"]
+        failed, failure = True, [f"no answer within {GIT_TIMEOUT} s"]
     except FileNotFoundError:
         failed, failure = True, ["git is missing"]
     if failed:
         fresh(partial).rmdir()
         reason = failure[0] if failure else "git gave no reason"
         raise LabError(
-            f"cannot clone {what} from {repository.git}: {reason} (with a Spack of the site's own, "
-            "set stack.root in site.yaml)"
+            f"cannot clone {what} from {repository.git}: {reason} "
+            "(to use a Spack that the site has, set stack.root in site.yaml)"
         )
-    found = commit_of(partial)
-    if found != repository.commit:
+    commit = commit_of(partial)
+    if commit != repository.commit:
         fresh(partial).rmdir()
         raise LabError(
-            f"{repository.git}: the tag {repository.tag} is now at {found}, and pins.yaml says "
-            f"{repository.commit}: somebody moved it. Look at why before you change the pin"
+            f"{repository.git}: the tag {repository.tag} is now at {commit}, and pins.yaml says "
+            f"{repository.commit}: the tag was moved. Find out why before you change the pin"
         )
     replace(partial, folder)
 
 
-def concretizer(venv: Path, pins: dict[str, str], say: Say) -> None:
-    """A Python that has clingo, so that Spack downloads none. Raises LabError."""
+def install_concretizer(venv: Path, pins: dict[str, str], say: Say) -> None:
+    """Make a virtual environment with clingo, so that Spack bootstraps none. Raises LabError."""
     wanted = "\n".join(f"{name}=={version}" for name, version in sorted(pins.items()))
     stamp = venv / "seatrial-pins"
     if stamp.is_file() and stamp.read_text() == wanted and (venv / "bin/python").exists():
@@ -111,23 +112,24 @@ def concretizer(venv: Path, pins: dict[str, str], say: Say) -> None:
     stamp.write_text(wanted)
 
 
-def version(places: Places) -> str:
-    """As ``spack --version`` says it. Raises LabError."""
-    return spack(places, ["--version"], "asking Spack for its version").strip()
+def version(paths: Paths) -> str:
+    """The output of ``spack --version``. Raises LabError."""
+    return spack(paths, ["--version"], "asking Spack for its version").strip()
 
 
-def spack(places: Places, arguments: list[str], purpose: str, *, environment: bool = False) -> str:
-    """Standard output of a Spack command. Raises LabError with the end of its output."""
-    return run(words(places, arguments, environment=environment), purpose, env=places.variables())
+def spack(paths: Paths, arguments: list[str], purpose: str, *, environment: bool = False) -> str:
+    """The standard output of a Spack command. Raises LabError with the end of the output."""
+    command = command_line(paths, arguments, environment=environment)
+    return run(command, purpose, env=paths.variables())
 
 
-def words(
-    places: Places, arguments: list[str], *, environment: bool = False, options: Iterable[str] = ()
+def command_line(
+    paths: Paths, arguments: list[str], *, environment: bool = False, options: Iterable[str] = ()
 ) -> list[str | Path]:
-    """A Spack command with the site's scopes and, with ``environment``, its environment.
+    """The words of a Spack command with the scopes of the site.
 
-    ``options`` are those that stand before the command.
+    ``environment`` adds the environment of the site; ``options`` go before the command.
     """
-    scopes: list[str | Path] = [word for scope in places.scopes for word in ("-C", scope)]
-    where: list[str | Path] = ["-e", places.environment] if environment else []
-    return [places.spack, *scopes, *options, *where, *arguments]
+    scopes: list[str | Path] = [word for scope in paths.scopes for word in ("-C", scope)]
+    where: list[str | Path] = ["-e", paths.environment] if environment else []
+    return [paths.spack, *scopes, *options, *where, *arguments]

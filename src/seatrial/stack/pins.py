@@ -1,4 +1,4 @@
-"""``pins.yaml`` beside an environment: which Spack, builtin packages and concretizer it is for."""
+"""``pins.yaml`` beside an environment: the versions of Spack, builtin packages and concretizer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Commit = Annotated[
 
 
 class Repository(BaseModel):
-    """A tag and what it was when it was pinned: a tag can be moved, a commit cannot."""
+    """A tag, and its commit when it was pinned: a tag can be moved, a commit cannot."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -31,7 +31,7 @@ class Pins(BaseModel):
     spack: Repository
     builtin: Repository
     python: dict[str, str]
-    """PyPI project -> version, of the Python that Spack runs in"""
+    """PyPI project -> version, for the Python that runs Spack"""
 
 
 def read(file: Path) -> Pins:

@@ -1,8 +1,9 @@
-"""``matrix.lock``: what an environment resolved to, without anything of one machine.
+"""``matrix.lock``: the concretized environment, in a form that does not depend on the machine.
 
-Spack's own spack.lock names the folders of external packages, and hashes them into every spec
-above: it is good for one machine only. This one holds a line per package with version, variants
-and what it depends on; no folder, hash, operating system or target. It is compared, not fed back.
+spack.lock has the prefixes of external packages, and the hash of each spec depends on them: it is
+valid on one machine only. matrix.lock has one line per package: version, variants and
+dependencies; no prefix, hash, operating system or target. It is only compared; Spack does not read
+it.
 """
 
 from __future__ import annotations
@@ -11,23 +12,23 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.stack import build
-from seatrial.stack.folders import Places
+from seatrial.stack.paths import Paths
 
-HEADER = "# What the environment resolved to. Written by `seatrial stack lock`: do not edit."
-#: variants that say where a package comes from, not what it is
-_NOT_VARIANTS = ("cflags", "cppflags", "cxxflags", "fflags", "ldflags", "ldlibs")
+HEADER = "# The concretized environment. Written by `seatrial stack lock`: do not edit."
+#: parameters of a spec that are compiler flags, not variants
+_FLAGS = ("cflags", "cppflags", "cxxflags", "fflags", "ldflags", "ldlibs")
 
 
-def lines(places: Places) -> list[str]:
-    """A line per package of spack.lock, sorted; external ones are marked. Raises LabError."""
-    graph = build.nodes(places)
+def lines(paths: Paths) -> list[str]:
+    """One line per package of spack.lock, sorted. Raises LabError if there is no spack.lock."""
+    graph = build.nodes(paths)
     return sorted({_line(node, graph) for node in graph.values()})
 
 
 def _line(node: dict[str, Any], graph: dict[str, dict[str, Any]]) -> str:
     words = [f"{node['name']}@{node['version']}"]
     for name, value in sorted(node.get("parameters", {}).items()):
-        if name in _NOT_VARIANTS:
+        if name in _FLAGS:
             words += [f"{name}={' '.join(value)}"] if value else []
         elif isinstance(value, bool):
             words.append(f"{'+' if value else '~'}{name}")
@@ -42,23 +43,23 @@ def _line(node: dict[str, Any], graph: dict[str, dict[str, Any]]) -> str:
     return " ".join(words)
 
 
-def write(places: Places) -> Path:
+def write(paths: Paths) -> Path:
     """Write ``matrix.lock`` beside the environment. Raises LabError."""
-    partial = places.portable_lock.with_suffix(".partial")
-    partial.write_text("\n".join([HEADER, *lines(places)]) + "\n")
-    partial.replace(places.portable_lock)
-    return places.portable_lock
+    partial = paths.portable_lock.with_suffix(".partial")
+    partial.write_text("\n".join([HEADER, *lines(paths)]) + "\n")
+    partial.replace(paths.portable_lock)
+    return paths.portable_lock
 
 
-def differences(places: Places) -> list[str]:
-    """What is not as ``matrix.lock`` says: ``-`` was expected, ``+`` is there instead.
+def differences(paths: Paths) -> list[str]:
+    """The lines that differ: ``-`` is only in ``matrix.lock``, ``+`` only in spack.lock.
 
-    Empty where they agree, or where nothing was written yet. Raises LabError.
+    Empty if there is no ``matrix.lock``. Raises LabError if there is no spack.lock.
     """
-    if not places.portable_lock.is_file():
+    if not paths.portable_lock.is_file():
         return []
-    text = places.portable_lock.read_text().splitlines()
+    text = paths.portable_lock.read_text().splitlines()
     expected = {line for line in text if line and not line.startswith("#")}
-    found = set(lines(places))
-    gone = [f"- {line}" for line in sorted(expected - found)]
-    return gone + [f"+ {line}" for line in sorted(found - expected)]
+    actual = set(lines(paths))
+    removed = [f"- {line}" for line in sorted(expected - actual)]
+    return removed + [f"+ {line}" for line in sorted(actual - expected)]

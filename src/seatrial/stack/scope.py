@@ -1,8 +1,8 @@
-"""The Spack configuration of this machine that a site's environment includes.
+"""The Spack configuration scope of this machine, which a site's environment includes.
 
-Where packages and modules are installed, where builtin is, which build tools there are, and the
-external MPI libraries. Everything that is the same on every machine is in
-``spack-repo/environments`` and in the environment itself.
+It has the folders of packages, modules and repositories, the build tools, and the external MPI
+libraries. Settings that are the same on every machine are in ``spack-repo/environments`` and in
+the environment itself.
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ from seatrial.base.paths import CHECKOUT
 from seatrial.base.run import run
 from seatrial.site.model import Stack
 from seatrial.stack import apt, externals, install, machine
-from seatrial.stack.folders import Places
 from seatrial.stack.lock import locked
+from seatrial.stack.paths import Paths
 
-#: what recipes need to build with and every distribution has; a package manager's, not Spack's
-#: -> the program by which one sees that it is there
+#: Spack's name of a build tool that is taken from the distribution -> its program
 TOOLS = {
     "gcc": "gcc", "gmake": "make", "perl": "perl", "python": "python3", "pkgconf": "pkg-config",
     "m4": "m4", "autoconf": "autoconf", "automake": "automake", "libtool": "libtoolize",
     "diffutils": "diff", "findutils": "find", "binutils": "ld", "cmake": "cmake", "tar": "tar",
     "gettext": "gettext",
 }  # fmt: skip
-#: language, as Spack names it -> the program to install where Spack has no compiler of it
+#: Spack's name of a language -> the compiler to install if Spack finds none
 COMPILERS = {"c": "gcc", "cxx": "g++", "fortran": "gfortran"}
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 NOTE = "# Written by `seatrial stack build`: do not edit.\n"
@@ -38,36 +37,37 @@ OURS = CHECKOUT / "spack-repo" / "spack_repo" / "seatrial"
 TEMPLATES = CHECKOUT / "spack-repo" / "templates"
 
 
-def write(places: Places, stack: Stack, say: install.Say) -> list[str]:
-    """Write the scope. Returns the specs of the externals. Raises LabError."""
-    with locked(places.folder / "scope.lock", say):
-        return _write_all(places, stack, say)
+def write(paths: Paths, stack: Stack, say: install.Say) -> list[str]:
+    """Write the scope. Returns the specs of the external packages. Raises LabError."""
+    with locked(paths.folder / "scope.lock", say):
+        return _write_all(paths, stack, say)
 
 
-def _write_all(places: Places, stack: Stack, say: install.Say) -> list[str]:
-    write_section(places.scope / "config.yaml", {"config": config(places)})
+def _write_all(paths: Paths, stack: Stack, say: install.Say) -> list[str]:
+    write_section(paths.scope / "config.yaml", {"config": config(paths)})
     write_section(
-        places.scope / "modules.yaml", {"modules": {"default": {"roots": module_roots(places)}}}
+        paths.scope / "modules.yaml", {"modules": {"default": {"roots": module_roots(paths)}}}
     )
-    builtin = places.builtin / "repos" / "spack_repo" / "builtin"
-    # The clone that is there already takes the place of the one that Spack would make; the
-    # first repository wins, and this scope is before the one that has ours.
+    builtin = paths.builtin / "repos" / "spack_repo" / "builtin"
+    # "builtin::" replaces the repository that Spack would clone. The first repository of the list
+    # has priority.
     text = f"{NOTE}repos:\n  seatrial: {OURS}\n  builtin:: {builtin}\n"
-    _write(places.scope / "repos.yaml", text)
-    _write(places.home / "config" / "repos.yaml", text)  # for commands without an environment
-    _debian(stack.debian_packages, say)
-    find_tools(places, say)
+    _write(paths.scope / "repos.yaml", text)
+    _write(paths.home / "config" / "repos.yaml", text)  # for commands without an environment
+    _install_debian_packages(stack.debian_packages, say)
+    find_tools(paths, say)
     pypi = dict(part.split("==") for part in stack.pypi_packages)
-    return externals.write(places.externals, places.scope, pypi, say)
+    return externals.write(paths.externals, paths.scope, pypi, say)
 
 
-def config(places: Places) -> dict[str, Any]:
+def config(paths: Paths) -> dict[str, Any]:
+    """The ``config`` section: folders and number of build jobs."""
     return {
-        "install_tree": {"root": str(places.home / "opt")},
-        "source_cache": str(places.home / "sources"),
-        "build_stage": [str(places.home / "stage")],
+        "install_tree": {"root": str(paths.home / "opt")},
+        "source_cache": str(paths.home / "sources"),
+        "build_stage": [str(paths.home / "stage")],
         "template_dirs": [
-            str(places.folder / "templates"),
+            str(paths.folder / "templates"),
             str(TEMPLATES),
             "$spack/share/spack/templates",
         ],
@@ -75,13 +75,14 @@ def config(places: Places) -> dict[str, Any]:
     }
 
 
-def module_roots(places: Places) -> dict[str, str]:
-    return {kind: str(places.module_root(kind)) for kind in ("lmod", "tcl")}
+def module_roots(paths: Paths) -> dict[str, str]:
+    """The ``roots`` of the ``modules`` section."""
+    return {kind: str(paths.module_root(kind)) for kind in ("lmod", "tcl")}
 
 
-def new_tools(places: Places) -> list[str]:
-    """Build tools that are not known yet: of the first look all, later those that have come."""
-    file = places.tools
+def new_tools(paths: Paths) -> list[str]:
+    """The build tools to search for: at first all, later those that were installed since."""
+    file = paths.tools
     known = YAML(typ="safe").load(file)["packages"] if file.exists() else {}
     return [
         name
@@ -90,31 +91,34 @@ def new_tools(places: Places) -> list[str]:
     ]
 
 
-def find_tools(places: Places, say: install.Say) -> None:
-    """The distribution's build tools, in the scope that Seatrial's Spack has for its user."""
-    names = new_tools(places)
+def find_tools(paths: Paths, say: install.Say) -> None:
+    """Declare the distribution's build tools in the user scope of Seatrial's Spack.
+
+    Raises LabError if there is no compiler of C, C++ or Fortran.
+    """
+    names = new_tools(paths)
     if not names:
         return
-    file = places.tools
+    file = paths.tools
     say("looking for compilers and build tools")
-    command = install.words(places, ["external", "find", "--scope", "user", *names])
-    # the distribution's, not those of whatever environment this happens to be started in
-    env = {**places.variables(), "PATH": SYSTEM_PATH}
+    command = install.command_line(paths, ["external", "find", "--scope", "user", *names])
+    # the distribution's tools, not those of the shell that starts this command
+    env = {**paths.variables(), "PATH": SYSTEM_PATH}
     run(command, "looking for build tools", env=env)
-    compiled = languages(places)
+    compiled = languages(paths)
     if missing := [program for name, program in COMPILERS.items() if name not in compiled]:
         file.unlink(missing_ok=True)  # so that the next build looks again
         programs = " and ".join(missing)
         raise LabError(
-            f"Spack found no {programs} in {SYSTEM_PATH}, and no other compiler in its place: "
-            f"install {programs}, or declare a compiler in a scope of the site (stack.scopes)"
+            f"Spack found no {programs} in {SYSTEM_PATH}: install {programs}, "
+            "or declare another compiler in a scope of the site (stack.scopes)"
         )
 
 
-def languages(places: Places) -> set[str]:
-    """The languages that Spack has a compiler of, in all scopes: c, cxx, fortran."""
+def languages(paths: Paths) -> set[str]:
+    """The languages (c, cxx, fortran) for which a scope of the site declares a compiler."""
     arguments = ["config", "get", "packages"]
-    text = install.spack(places, arguments, "asking Spack for its compilers")
+    text = install.spack(paths, arguments, "asking Spack for its compilers")
     packages = YAML(typ="safe").load(text)["packages"]
     return {
         language
@@ -124,7 +128,7 @@ def languages(places: Places) -> set[str]:
     }
 
 
-def _debian(packages: list[str], say: install.Say) -> None:
+def _install_debian_packages(packages: list[str], say: install.Say) -> None:
     installed = machine.installed() if packages else {}
     if missing := [name for name in packages if name not in installed]:
         machine.require_root("installing the Debian packages " + " ".join(missing))
@@ -133,7 +137,7 @@ def _debian(packages: list[str], say: install.Say) -> None:
 
 
 def write_section(file: Path, content: dict[str, Any]) -> None:
-    """One section of Spack's configuration, as a file of a scope."""
+    """Write one section of Spack's configuration into a file of a scope."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.with_suffix(".partial").open("w") as stream:
         stream.write(NOTE)

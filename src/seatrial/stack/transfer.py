@@ -1,4 +1,4 @@
-"""For machines without internet: the sources of a matrix, or its binaries, in a folder."""
+"""Source mirrors and build caches, for machines without internet."""
 
 from __future__ import annotations
 
@@ -7,50 +7,50 @@ from pathlib import Path
 from seatrial.base.errors import LabError
 from seatrial.base.run import run
 from seatrial.stack import build, install, scope
-from seatrial.stack.folders import Places
+from seatrial.stack.paths import Paths
 
 MIRROR = "seatrial-mirror"
 CACHE = "seatrial-cache"
 
 
-def mirror(places: Places, folder: Path, say: install.Say) -> int:
-    """Put the source archives of all that spack.lock builds into a folder; how many files.
+def mirror(paths: Paths, folder: Path, say: install.Say) -> int:
+    """Write the source archives of all packages of spack.lock into a folder.
 
-    Raises LabError.
+    Returns the number of files. Raises LabError.
     """
     folder.mkdir(parents=True, exist_ok=True)
     say(f"writing the sources into {folder}")
     arguments = ["mirror", "create", "--all", "--directory", str(folder)]
-    command = install.words(places, arguments, environment=True)
-    run(command, "writing the source mirror", env=places.variables())
+    command = install.command_line(paths, arguments, environment=True)
+    run(command, "writing the source mirror", env=paths.variables())
     return sum(1 for file in folder.rglob("*") if file.is_file() and not file.is_symlink())
 
 
-def cache(places: Places, folder: Path, say: install.Say) -> int:
-    """Put the binaries of all that is installed into a folder, unsigned; how many packages.
+def cache(paths: Paths, folder: Path, say: install.Say) -> int:
+    """Write the binaries of all packages of spack.lock into a folder, unsigned.
 
-    Raises LabError where the environment is not built.
+    Returns the number of packages. Raises LabError if a package is not built.
     """
-    if absent := build.missing(places):
-        graph = build.nodes(places)
+    if absent := build.missing(paths):
+        graph = build.nodes(paths)
         names = ", ".join(build.label(graph[key], graph) for key in absent[:5])
         raise LabError(
             f"{len(absent)} packages are not built ({names} ...): "
-            f"run `seatrial stack build --site {places.site}`"
+            f"run `seatrial stack build --site {paths.site}`"
         )
     folder.mkdir(parents=True, exist_ok=True)
     say(f"writing the binaries into {folder}")
-    # externals are not in a cache: the machine that uses it must have them at the same place
+    # A cache has no externals: the machine that uses it must have them at the same prefix.
     arguments = ["buildcache", "push", "--unsigned", "--update-index", f"file://{folder}"]
-    install.spack(places, arguments, "writing the build cache", environment=True)
-    graph = build.nodes(places)
+    install.spack(paths, arguments, "writing the build cache", environment=True)
+    graph = build.nodes(paths)
     return sum("external" not in node for node in graph.values())
 
 
-def options(places: Places, mirror: Path | None, cache: Path | None) -> list[str]:
-    """Options before Spack's command that make it look in these folders first.
+def options(paths: Paths, mirror: Path | None, cache: Path | None) -> list[str]:
+    """Options for a Spack command that make it search these folders first.
 
-    They name a scope that is written for it, of this one command.
+    Writes the configuration scope that they name.
     """
     entries: dict[str, dict[str, object]] = {}
     if mirror:
@@ -60,6 +60,6 @@ def options(places: Places, mirror: Path | None, cache: Path | None) -> list[str
         entries[CACHE] = {"url": url, "source": False, "binary": True, "signed": False}
     if not entries:
         return []
-    folder = places.folder / "transfer"
+    folder = paths.folder / "transfer"
     scope.write_section(folder / "mirrors.yaml", {"mirrors": entries})
     return ["-C", str(folder)]

@@ -1,7 +1,6 @@
-"""MPI libraries of PyPI as externals of Spack: Intel MPI, and MPICH over libfabric.
+"""MPI libraries of PyPI as Spack externals: Intel MPI, and MPICH over libfabric.
 
-Unpacks wheels into the folders that Spack's recipes expect of these libraries. It knows nothing
-of packages.yaml.
+Unpacks the wheels into the layout that Spack's recipes expect. ``externals`` declares them.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from seatrial.base.errors import LabError
 from seatrial.base.run import run
 from seatrial.stack.files import fresh, unpack_wheel_data
 
-#: what Intel's compiler wrappers carry in place of their prefix
+#: placeholders of the prefix in Intel's compiler wrappers
 _INTEL_PLACEHOLDERS = (
     "I_MPI_SUBSTITUTE_INSTALLDIR",
     "__EXEC_PREFIX_TO_BE_FILLED_AT_INSTALL_TIME__",
 )
-LAYOUT = 2  #: of Intel MPI's folder; another number makes it anew
+LAYOUT = 2  #: version of Intel MPI's folder layout: increase it when the code below changes
 _VARS = """\
 # Spack reads these variables into the modules.
 export I_MPI_ROOT="{home}"
@@ -31,17 +30,17 @@ export FI_PROVIDER_PATH="{home}/libfabric/lib/libfabric"
 
 @dataclass(frozen=True)
 class External:
-    """One external: Spack's name, its spec, and what its folder holds."""
+    """One external package. ``prefix`` is absolute, or relative to the folder of the externals."""
 
     package: str
     spec: str
     prefix: str
     links: dict[str, Path] = field(default_factory=dict)
-    """path below the prefix -> what it points at"""
+    """path in the prefix -> target of the symbolic link"""
 
 
 def download(requirement: str, into: Path) -> Path:
-    """One wheel. Raises LabError."""
+    """Download the wheel of ``name==version``. Raises LabError."""
     into.mkdir(parents=True, exist_ok=True)
     command: list[str | Path] = [
         sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check",
@@ -49,15 +48,17 @@ def download(requirement: str, into: Path) -> Path:
     ]  # fmt: skip
     run(command, f"downloading {requirement} from PyPI")
     name, _, version = requirement.partition("==")
-    found = sorted(into.glob(f"{name.replace('-', '_')}-{version}-*.whl"))
-    if not found:
+    files = sorted(into.glob(f"{name.replace('-', '_')}-{version}-*.whl"))
+    if not files:
         raise LabError(f"pip downloaded no wheel of {requirement}")
-    return found[0]
+    return files[0]
 
 
 def intel_mpi(folder: Path, pins: dict[str, str]) -> External:
-    """impi-rt (libraries) and impi-devel (compiler wrappers, headers, Fortran modules), laid out
-    as Intel's installer does, with the libfabric of PyPI's MPICH: the wheel brings none.
+    """Intel MPI in the layout of Intel's installer. Raises LabError.
+
+    impi-rt has the libraries, impi-devel the compiler wrappers, headers and Fortran modules. The
+    wheels have no libfabric: it is taken from PyPI's MPICH.
     """
     version = pins["impi-rt"]
     prefix = folder / "intelmpi"
@@ -75,8 +76,8 @@ def intel_mpi(folder: Path, pins: dict[str, str]) -> External:
         _merge(work / "impi-devel", home)
         for script in (home / "bin").iterdir():
             _fill(script, home)
-        (home / "lib/release").symlink_to(".")  # where wrappers and Spack's recipe look
-        # gfortran's mpi.mod: mpifc would come upon that of Intel's compiler
+        (home / "lib/release").symlink_to(".")  # for the wrappers and Spack's recipe
+        # mpi.mod of gfortran; without this link mpifc takes that of Intel's compiler
         (home / "include/gfortran").symlink_to("mpi/gfortran")
         fabric = home / "libfabric/lib"
         fabric.mkdir(parents=True)
@@ -93,13 +94,13 @@ def intel_mpi(folder: Path, pins: dict[str, str]) -> External:
 
 
 def mpich_libraries(folder: Path, pins: dict[str, str]) -> Path:
-    """The folder of the libraries inside PyPI's MPICH, UCX and libfabric among them."""
+    """The folder of the libraries of PyPI's MPICH, with its UCX and libfabric."""
     mpich(folder, pins)
     return folder / "mpich-pypi/lib/mpich"
 
 
 def mpich(folder: Path, pins: dict[str, str]) -> External:
-    """PyPI's MPICH, which has ch4:ofi where Debian's has ch4:ucx. It has no Fortran."""
+    """PyPI's MPICH: device ch4:ofi (Debian's is ch4:ucx), without Fortran. Raises LabError."""
     version = pins["mpich"]
     prefix = folder / "mpich-pypi"
     stamp = prefix / ".version"
@@ -114,16 +115,16 @@ def mpich(folder: Path, pins: dict[str, str]) -> External:
 
 def _merge(source: Path, target: Path) -> None:
     for file in source.rglob("*"):
-        place = target / file.relative_to(source)
+        new = target / file.relative_to(source)
         if file.is_dir():
-            place.mkdir(parents=True, exist_ok=True)
+            new.mkdir(parents=True, exist_ok=True)
         else:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            file.replace(place)
+            new.parent.mkdir(parents=True, exist_ok=True)
+            file.replace(new)
 
 
 def _fill(script: Path, home: Path) -> None:
-    """Put the prefix into a script; programs stay as they are."""
+    """Replace the placeholders of a script by the prefix. A program is not changed."""
     data = script.read_bytes()
     if script.is_symlink() or not data.startswith(b"#!"):
         return

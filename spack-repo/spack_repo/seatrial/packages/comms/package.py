@@ -1,16 +1,9 @@
 from pathlib import Path
 
-from spack.package import (
-    Executable,
-    depends_on,
-    install,
-    license,
-    maintainers,
-    mkdirp,
-    version,
-)
 from spack_repo.builtin.build_systems.generic import Package
 from spack_repo.seatrial.standalone import MpiTests, check_table, table
+
+from spack.package import Executable, depends_on, install, license, maintainers, mkdirp, version
 
 #: Message sizes of a run from 1 to 1000 B with three per decade.
 SIZES = [1, 2, 5, 10, 22, 46, 100, 215, 464, 1000]
@@ -39,7 +32,7 @@ class Comms(Package, MpiTests):
 
     version(
         "1.0",
-        sha256="bb1bf91a52da3d835d696d7e2c8aca32a3d4bba893398492702de794afb0fe54",
+        sha256="a39bbb16abefe4b5d477001bac2fc919df0db7e860539495d8fb3756a17c6639",
         expand=False,
     )
 

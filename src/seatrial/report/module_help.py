@@ -1,6 +1,6 @@
-"""What a trial measured under each transport, as text for the modules' help.
+"""The figures of a trial, as text for the help of each transport's module.
 
-Reads results.jsonl; judges nothing.
+Reads results.jsonl. Nothing is judged.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from seatrial.base.errors import InputError, Problem
 from seatrial.results.judge import Figure, collect
 from seatrial.results.record import RESULTS_FILE, Results, Trial, read_results
 
-#: (metric, check) that say most of a transport, in this order; the whole case, between two nodes
+#: the (metric, check) pairs in the help, in this order; only of cases with two nodes
 SHOWN = (
     ("latency_us", "netpipe"),
     ("latency_us", "osu"),
@@ -24,24 +24,24 @@ NODES = 2
 
 
 def read(given: Path) -> Results:
-    """The results of a trial's folder or file. Raises InputError where there are none."""
+    """The results in a trial's folder or file. Raises InputError if there are none."""
     file = given / RESULTS_FILE if given.is_dir() else given
     if not file.is_file():
         text = "there are no results of a trial"
-        raise InputError([Problem(file, None, "", text, "the folder that `seatrial trial` made")])
+        raise InputError([Problem(file, None, "", text, "give the folder of a trial")])
     return read_results(file)
 
 
 def texts(results: Results) -> dict[str, str]:
-    """Transport -> lines for its module's help; only transports with figures."""
+    """Transport -> text for the help of its module; only transports that have figures."""
     figures = collect(results.trial, results.runs)
-    found: dict[str, list[Figure]] = defaultdict(list)
+    shown: dict[str, list[Figure]] = defaultdict(list)
     for case, each in figures.items():
         for figure in each.values():
-            shown = (figure.metric, case.check) in SHOWN and case.nodes == NODES
-            if shown and figure.location is None and figure.samples and not figure.fault:
-                found[case.transport].append(figure)
-    return {name: _text(each, results.trial) for name, each in sorted(found.items())}
+            listed = (figure.metric, case.check) in SHOWN and case.nodes == NODES
+            if listed and figure.location is None and figure.samples and not figure.fault:
+                shown[case.transport].append(figure)
+    return {name: _text(each, results.trial) for name, each in sorted(shown.items())}
 
 
 def _text(figures: list[Figure], trial: Trial) -> str:
@@ -67,7 +67,7 @@ def _text(figures: list[Figure], trial: Trial) -> str:
 
 
 def _best(figures: list[Figure]) -> str:
-    """The profile whose figure is best, by the first check that has one."""
+    """The profile with the best figure of the first check in the list."""
     if not figures:
         return ""
     same = [f for f in figures if f.case.check == figures[0].case.check]

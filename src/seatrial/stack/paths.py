@@ -1,6 +1,6 @@
-"""Where things are: Seatrial's own Spack, the environment of a site, and what is made for it.
+"""The files and folders of a site's Spack stack.
 
-Reads the site and the environment variables; makes nothing.
+Nothing is written here.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from seatrial.base.errors import InputError, LabError, Problem
 from seatrial.base.paths import CHECKOUT
 from seatrial.site.model import Site
 
-#: environment variable: a Spack to use where the site names none
+#: environment variable: the Spack to use if the site names none
 ROOT = "SEATRIAL_SPACK"
-#: what Seatrial makes for itself
+#: the folder of Seatrial's own Spack and of everything that Spack installs
 HOME = CHECKOUT / ".seatrial" / "spack"
 GITHUB = "https://github.com/spack/spack"
 ENVIRONMENT = "spack"  #: folder beside site.yaml
 
 
 @dataclass(frozen=True)
-class Places:
-    """Folders of one site's Spack stack."""
+class Paths:
+    """Files and folders of the Spack stack of one site."""
 
     site: str
     site_file: Path
     environment: Path
     root: Path
     own_root: bool
-    """whether Seatrial clones ``root``, and so may repair it"""
+    """whether Seatrial clones ``root``, and may replace it"""
     scopes: tuple[Path, ...] = ()
     home: Path = HOME
     modules: str = "lmod"
@@ -42,7 +42,7 @@ class Places:
 
     @property
     def venv(self) -> Path:
-        """Python with clingo, for SPACK_PYTHON."""
+        """The virtual environment with clingo, for SPACK_PYTHON."""
         return self.home / "python"
 
     @property
@@ -51,17 +51,17 @@ class Places:
 
     @property
     def folder(self) -> Path:
-        """What is made for this site: scope, modules, stack.json."""
+        """Folder of what is written for this site: scope, modules, stack.json."""
         return self.home / "sites" / self.site
 
     @property
     def scope(self) -> Path:
-        """Spack configuration of this machine, which the environment includes."""
+        """The Spack configuration of this machine, which the environment includes."""
         return self.folder / "scope"
 
     @property
     def tools(self) -> Path:
-        """The distribution's build tools, for all sites."""
+        """packages.yaml with the build tools of the distribution, for all sites."""
         return self.home / "config" / "packages.yaml"
 
     @property
@@ -88,8 +88,10 @@ class Places:
         return self.folder / "modules" / kind
 
     def variables(self) -> dict[str, str]:
-        """Environment of every Spack command: the user's own Spack settings stay out of it,
-        those of the system (/etc/spack) do not."""
+        """Environment variables of every Spack command.
+
+        Spack reads the settings of the system (/etc/spack), not those of the user (~/.spack).
+        """
         return {
             "SPACK_PYTHON": str(self.venv / "bin" / "python"),
             "SPACK_USER_CONFIG_PATH": str(self.home / "config"),
@@ -99,7 +101,7 @@ class Places:
 
 
 def check_spack(home: Path | None = None) -> None:
-    """Raises LabError where no Spack is here and none can be had from GitHub within 10 s."""
+    """Raises LabError if there is no Spack here and GitHub does not answer within 10 s."""
     given = os.environ.get(ROOT)
     if given and (Path(given) / "bin" / "spack").is_file():
         return
@@ -116,10 +118,10 @@ def check_spack(home: Path | None = None) -> None:
         raise LabError(f"there is no Spack in {home or HOME}, and {GITHUB} cannot be reached")
 
 
-def places(site: Site, site_file: Path, home: Path | None = None) -> Places:
-    """The folders of a site whose stack is Spack's.
+def site_paths(site: Site, site_file: Path, home: Path | None = None) -> Paths:
+    """The files and folders of a site with ``stack: {source: spack}``.
 
-    Raises InputError where the site is of another source, or has no environment.
+    Raises InputError if the site has another source, no environment, or a scope that is missing.
     """
     file = site_file.resolve()
     if site.stack.source != "spack":
@@ -143,7 +145,7 @@ def places(site: Site, site_file: Path, home: Path | None = None) -> Places:
             raise InputError(
                 [Problem(file, None, f"stack.scopes.{index}", f"there is no folder {scope}")]
             )
-    return Places(
+    return Paths(
         site=site.name,
         site_file=file,
         environment=environment.resolve(),
