@@ -38,7 +38,7 @@ def _mbit(lab: Lab, reverse: bool = False) -> float:
 
 
 def _best_mbit(lab: Lab, enough: float, reverse: bool = False) -> float:
-    """The best of some measurements: what disturbs them on a busy machine only makes them slower."""
+    """The best of some measurements: what disturbs one on a busy machine makes it slower."""
     best = 0.0
     for _ in range(10):
         best = max(best, _mbit(lab, reverse))
