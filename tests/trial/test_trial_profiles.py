@@ -1,6 +1,6 @@
 """NIC profiles in real trials: one job for each, verified on the nodes, always given back.
 
-The lab of this file is of a site with profiles of its own: one whose rate is half of what a
+The lab of this file is of a site with profiles of its own: one whose rate is far below what a
 requirement expects of it, and one that the nodes' driver refuses.
 """
 
@@ -49,7 +49,7 @@ REFRAME = str(Path(sys.prefix) / "bin" / "reframe")
 ON_ETH1 = {"networks": ["test"], "transports": ["tcp", "mpich-ofi"]}
 PROFILES = {
     "jumbo": {"description": "large frames", **ON_ETH1, "mtu": 9000},
-    "gigabit": {"description": "wrong by half", **ON_ETH1, "egress_rate": "500 Mbit/s"},
+    "gigabit": {"description": "wrong by far", **ON_ETH1, "egress_rate": "50 Mbit/s"},
     "multi-queue": {"description": "two queues", **ON_ETH1, "channels": {"rx": 2, "tx": 2}},
     "refused": {"description": "veth has none", **ON_ETH1, "coalescing": {"rx_usecs": 5}},
 }
@@ -161,7 +161,7 @@ def test_wrong_rate_is_rejected_where_it_was_measured(axis):
     assert [(j.case.id, j.metric) for j in failed] == [
         ("tcp_stream.tcp.gigabit.2n", "bandwidth_MB_s")
     ]
-    assert 20 < failed[0].value < 63
+    assert 1 < failed[0].value < 7
     assert results.verdict.verdict == "reject"
     assert "tcp_stream.tcp.gigabit.2n" in results.verdict.findings[0]
 
@@ -199,8 +199,8 @@ def test_profile_is_switched_once(axis, lab):
         for held in use.allocations:
             assert (held.cases, held.reason) == (4, "")
             assert held.job.nodes == list(NODES)  # the largest case needs all four
-            assert held.waited_s < 20
-            assert held.released_s < 20
+            assert held.waited_s < 300
+            assert held.released_s < 300
     history = Path(f"/var/lib/seatrial/{lab.spec.instance}/nic/n1/history.jsonl").read_text()
     held = next(use.allocations[0].job.id for use in results.trial.profiles if use.allocations)
     assert history.count(f'"event": "applied", "job": "{held}"') == 1
