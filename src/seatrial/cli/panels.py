@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from typer.core import TyperGroup
+from typer.core import TyperGroup, TyperOption
 
 TEST = "Test a site"
 COMPARE = "Compare and judge"
@@ -23,7 +23,8 @@ class Panels(TyperGroup):
     def get_params(self, ctx: Any) -> Any:
         params = super().get_params(ctx)
         for one in params:
-            if one.name == "show_completion":  # --install-completion is what users need
+            # --install-completion is what users need
+            if isinstance(one, TyperOption) and one.name == "show_completion":
                 one.hidden = True
         return params
 
@@ -37,7 +38,7 @@ class Panels(TyperGroup):
                 [
                     (str(one.name).ljust(longest), one.get_short_help_str(formatter.width))
                     for one in shown
-                    if one.rich_help_panel == title
+                    if getattr(one, "rich_help_panel", None) == title
                 ]
             )
             formatter.dedent()
