@@ -90,6 +90,7 @@ def in_ci() -> bool:
     return os.environ.get("CI") == "true"
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Take out what is left to ci/nightly; group what shares a lab; put the longest first."""
     if not config.option.nightly:

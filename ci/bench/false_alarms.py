@@ -33,9 +33,9 @@ from ruamel.yaml import YAML
 
 from seatrial.base.paths import CHECKOUT
 from seatrial.results.record import Results, read_results
-from seatrial_lab.adapter import lab_of_site
 from seatrial_lab.native import faults
 from seatrial_lab.native.engine import Lab
+from seatrial_lab.native.site import spec_for_site
 
 HEALTHY = (
     *("-c", "links", "-c", "npb", "-c", "node_compute", "-p", "default", "-p", "no-offload"),
@@ -95,9 +95,8 @@ class Campaign:
             self.done = [json.loads(line) for line in self.lines.read_text().splitlines()]
         self.site = folder / "lab" / "site.yaml"
         write_site(self.site)
-        lab = lab_of_site(str(self.site), instance)
-        assert isinstance(lab, Lab)
-        self.folder, self.lab = folder, lab
+        self.folder = folder
+        self.lab = Lab(spec_for_site(str(self.site), instance))
 
     def trial(self, kind: str, number: int, processes: int) -> None:
         """Run one trial and note what came of it; nothing where that was noted before."""
@@ -185,7 +184,7 @@ def write_site(file: Path) -> None:
 def told(results: Results) -> dict:
     """The verdict, how much was run again, and the sentences to read first."""
     assert results.verdict
-    again = [run for run in results.runs if results.trial.is_further(run)]
+    again = [run for run in results.runs if results.trial.is_rerun(run)]
     return {
         "verdict": results.verdict.verdict,
         "times_again": len({run.repeat for run in again}),

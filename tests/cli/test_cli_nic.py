@@ -15,9 +15,9 @@ import pytest
 from labs import own_name, running
 from seatrial.base.paths import CHECKOUT
 from seatrial.cli import main
-from seatrial_lab.adapter import spec_for_site
 from seatrial_lab.common.slurm_files import lab_layout
 from seatrial_lab.native.engine import Lab
+from seatrial_lab.native.site import spec_for_site
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm]
 

@@ -9,19 +9,15 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "trial"))  # tests/ has no packages
-
-from trial_support import SMALL, false_stack, make_site, traces, until
 
 from seatrial.base.paths import CHECKOUT
 from seatrial.cli import main
 from seatrial.results.record import read_results
 from seatrial_lab.common.spec import LabSpec
 from seatrial_lab.native.engine import Lab
+from trial_support import SMALL, false_stack, make_site, traces, until
 
 INSTANCE = f"tt{os.getpid()}_cli"
 real = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.base.errors import LabError
-from seatrial_lab.adapter import attach, end, is_virtual
+from seatrial_lab.adapter import VIRTUAL, attach, end, engine_of
 from seatrial_lab.virtual.engine import VirtualLab
 from seatrial_lab.virtual.share import processes_of
 from seatrial_lab.virtual.status import status
@@ -31,7 +31,7 @@ def cpu_s(lab: VirtualLab) -> float:
 def test_slurm_has_its_nodes(lab: VirtualLab) -> None:
     assert lab.node_states() == IDLE
     assert status(lab.spec.instance)["state"] == "up"
-    assert is_virtual(lab.spec.instance)
+    assert engine_of(lab.spec.instance) is VIRTUAL
     assert attach(lab.spec.instance).spec == lab.spec
 
 

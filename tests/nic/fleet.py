@@ -20,11 +20,11 @@ from typing import Any
 
 import yaml_site
 
-from seatrial_lab.adapter import lab_spec
 from seatrial_lab.common import access, processes
 from seatrial_lab.common.paths import LabPaths
 from seatrial_lab.native import faults
 from seatrial_lab.native.engine import Lab
+from seatrial_lab.native.site import lab_spec
 
 #: what a node shows of its interfaces under test, without the two that count by themselves
 LOOK = r"""

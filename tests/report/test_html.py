@@ -175,7 +175,7 @@ def test_a_matrix_cell_hover_has_the_figure(pages):
 def test_link_map_shows_the_bad_node(pages):
     _, page = pages("rejected")
     heat = page.xpath("//details[@class='linkmap']")[0]
-    assert "All of n3 stands out" in words(heat)
+    assert "All links of n3 are worse" in words(heat)
     row = heat.xpath(".//tbody/tr[th='n3']")[0]
     assert all("✗" in words(td) for td in row.findall("td")[:-1] if words(td))
     assert [td.get("class") for td in row.findall("td")][-1] == "own h5"

@@ -12,8 +12,8 @@ from seatrial.site.load import load_site
 from seatrial.site.model import Site
 from seatrial.slurm.layout import Layout
 from seatrial.slurm.policy import policy_of
-from seatrial_lab.adapter import lab_spec
 from seatrial_lab.native.engine import Lab
+from seatrial_lab.native.site import lab_spec
 
 
 @pytest.fixture(scope="session")

@@ -18,9 +18,12 @@ def test_a_stack_without_open_mpi_has_the_pseudo_transports_without_programs():
 def test_a_check_has_the_fabric_of_the_sites_transport():
     mpi = {"name": "mpich", "version": "4.2.1", "hash": "m"}
     graph = SimpleNamespace(
-        roots=[], paths={}, provider=lambda node, virtual: mpi, find=lambda node, name: None,
+        roots=[],
+        prefixes={},
+        provider=lambda node, virtual: mpi,
+        dependency=lambda node, name: None,
         prefix=lambda node: Path("/opt/mpich"),
-    )  # fmt: skip
+    )
     node = {"hash": "t" * 32, "parameters": {"transport": "ofi", "provider": "verbs"}}
     part = describe.transport(graph, node)
     assert part.name == "mpich-ofi"

@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from seatrial.stack import build
 from seatrial.stack.build import Outcome
 

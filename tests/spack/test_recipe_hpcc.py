@@ -70,7 +70,6 @@ print(json.dumps({
 EXAMPLE = "\n" * 9 + "1  grids\n2    Ps\n2    Qs\n"
 
 
-@needs_spack
 @pytest.fixture(scope="module")
 def found(spack, tmp_path_factory):
     folder = tmp_path_factory.mktemp("hpcc")

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from trial_support import SESSION, Silent, all_jobs, until
 
 from labs import running
 from seatrial.plan.resolve import plan_trial
@@ -15,8 +14,10 @@ from seatrial.plan.selection import Selection
 from seatrial.results.record import Results
 from seatrial.site.load import load_site, site_file
 from seatrial.trial.run import run_trial
-from seatrial_lab.adapter import LabMachine, lab_spec
 from seatrial_lab.native.engine import Lab
+from seatrial_lab.native.machine import LabMachine
+from seatrial_lab.native.site import lab_spec
+from trial_support import SESSION, Silent, all_jobs, until
 
 
 @pytest.fixture(scope="session")

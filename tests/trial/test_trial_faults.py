@@ -6,6 +6,10 @@ import re
 import subprocess
 
 import pytest
+
+from seatrial.base.errors import LabError
+from seatrial.results.record import read_results
+from seatrial_lab.native import faults
 from trial_support import (
     SMALL,
     START_S,
@@ -16,10 +20,6 @@ from trial_support import (
     running_jobs,
     until,
 )
-
-from seatrial.base.errors import LabError
-from seatrial.results.record import read_results
-from seatrial_lab.native import faults
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import typer
-from trial_support import MPI, SMALL, Silent, make_site, run_of
 
 from seatrial.base.errors import EXIT_ACCEPTED, EXIT_INCOMPLETE, EXIT_REJECTED
 from seatrial.base.paths import CHECKOUT
@@ -23,7 +22,8 @@ from seatrial.results.record import RESULTS_FILE, read_results, write_results
 from seatrial.results.requirements import load_requirements
 from seatrial.stack import load_stack
 from seatrial.trial.run import run_trial
-from seatrial_lab.adapter import LabMachine
+from seatrial_lab.native.machine import LabMachine
+from trial_support import MPI, SMALL, Silent, make_site, run_of
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 REFRAME = str(Path(sys.prefix) / "bin" / "reframe")

@@ -6,15 +6,15 @@ import os
 import signal
 
 import pytest
-from trial_support import SMALL, Resuming, Silent, make_site
 
 from seatrial.plan.resolve import plan_trial
 from seatrial.plan.selection import Selection
 from seatrial.results.record import read_results
 from seatrial.trial.run import run_trial
-from seatrial_lab.adapter import LabMachine
 from seatrial_lab.native import faults
 from seatrial_lab.native.engine import Lab
+from seatrial_lab.native.machine import LabMachine
+from trial_support import SMALL, Resuming, Silent, make_site
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 LINKS = """
@@ -106,7 +106,7 @@ def test_a_broken_bound_is_confirmed_or_not(place, trial_lab, workplace, lasts):
     ]
     (one,) = [j for j in results.judgements if j.verdict != "error"]
     assert len(one.samples) == times
-    notes = [text for text in results.verdict.findings if "2 of 2 further runs did not" in text]
+    notes = [text for text in results.verdict.findings if "2 of 2 reruns did not" in text]
     if lasts:
         assert (one.verdict, results.verdict.verdict, notes) == ("fail", "reject", [])
         assert max(one.samples) < 20

@@ -16,6 +16,20 @@ from pathlib import Path
 
 import pytest
 from ClusterShell.NodeSet import NodeSet
+
+from labs import running
+from seatrial.base.paths import CHECKOUT
+from seatrial.plan.resolve import plan_trial, resolve
+from seatrial.plan.selection import Selection
+from seatrial.results.record import read_results
+from seatrial.site.load import load_site
+from seatrial.stack import load_stack
+from seatrial.trial import allocation
+from seatrial.trial.allocation import Allocation
+from seatrial.trial.run import run_trial
+from seatrial_lab.native import faults
+from seatrial_lab.native.machine import LabMachine
+from seatrial_lab.native.site import lab_spec
 from trial_support import (
     ALL_INFORMATIVE,
     SESSION,
@@ -29,19 +43,6 @@ from trial_support import (
     meanwhile,
     until,
 )
-
-from labs import running
-from seatrial.base.paths import CHECKOUT
-from seatrial.plan.resolve import plan_trial, resolve
-from seatrial.plan.selection import Selection
-from seatrial.results.record import read_results
-from seatrial.site.load import load_site
-from seatrial.stack import load_stack
-from seatrial.trial import allocation
-from seatrial.trial.allocation import Allocation
-from seatrial.trial.run import run_trial
-from seatrial_lab.adapter import LabMachine, lab_spec
-from seatrial_lab.native import faults
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 REFRAME = str(Path(sys.prefix) / "bin" / "reframe")
@@ -455,11 +456,11 @@ def test_killed_trial_loses_its_nodes(site_of, lab, place, monkeypatch):
         resolve(site, load_stack()), LabMachine(lab), "jumbo", 2, place / "allocations"
     )
     own.submit(600)
-    until(lambda: own.look().state == "RUNNING", 20, "the job")
+    until(lambda: own.query().state == "RUNNING", 20, "the job")
     for _ in range(5):  # renewed, it stays
         time.sleep(1)
         own.lease.touch()
-    assert own.look().state == "RUNNING"
+    assert own.query().state == "RUNNING"
     assert len(in_force(lab)) == 2
     until(lambda: not all_jobs(lab), 20, "an empty queue")
     assert in_force(lab) == {}

@@ -22,6 +22,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
+from seatrial.base.files import write_whole
 from seatrial.report import cases, figures, locations, profiles, summary, text, trade
 from seatrial.results.record import Judgement, Results
 
@@ -31,7 +32,7 @@ _OPEN_FINDINGS = 15
 
 def write_html(results: Results, path: Path) -> None:
     """Write ``path`` whole. Links to evidence are relative to ``results.folder``."""
-    path.write_text(render(results), encoding="utf-8", errors="replace")
+    write_whole(path, render(results).encode(errors="replace"))
 
 
 def render(results: Results) -> str:
@@ -127,7 +128,7 @@ def _context(results: Results) -> dict[str, Any]:
         "maps": locations.link_maps(links, views),
         "open_maps": _OPEN_MAPS,
         "dense": locations.DENSE,
-        "heat_words": ["as usual", *(f"over {level:g} times as bad" for level in locations.LEVELS)],
+        "level_names": locations.LEVEL_NAMES,
         "open_findings": _OPEN_FINDINGS,
         "judgements": _judgement_rows(results),
         "bound": text.bound,

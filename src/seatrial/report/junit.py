@@ -11,6 +11,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+from seatrial.base.files import write_whole
 from seatrial.report.summary import CaseView, Headline, gather, headline
 from seatrial.report.text import bound, clean, number, quantity
 from seatrial.results.record import Judgement, Results
@@ -38,7 +39,7 @@ def write_junit(results: Results, path: Path) -> None:
         _count(suite, suite.findall("testcase"))
     _count(root, root.findall("testsuite/testcase"))
     ET.indent(root)
-    path.write_bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n")
+    write_whole(path, ET.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n")
 
 
 def _suite(check: str, results: Results, head: Headline) -> ET.Element:

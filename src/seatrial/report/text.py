@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
 from seatrial.results.record import Case, Judgement
+from seatrial.results.wording import number
 
 
 @dataclass(frozen=True)
@@ -55,20 +56,6 @@ _UNPRINTABLE = re.compile(
 def clean(text: str) -> str:
     """``text`` with each character that no format can hold replaced by U+FFFD (visible)."""
     return _UNPRINTABLE.sub("\ufffd", text)
-
-
-def number(value: float | None) -> str:
-    """Four significant digits, without an exponent where a person would not write one."""
-    if value is None:
-        return "–"
-    if math.isnan(value):
-        return "not a number"
-    if math.isinf(value):
-        return "infinite" if value > 0 else "-infinite"
-    size = abs(value)
-    if 1000 <= size < 1e10:
-        return f"{value:.0f}"
-    return f"{value:.4g}"
 
 
 def quantity(value: float | None, unit: str) -> str:

@@ -20,10 +20,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
-import shutil
-import tempfile
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from glob import escape
@@ -34,10 +32,13 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from seatrial.base import yamlfile
 from seatrial.base.errors import InputError, Problem
+from seatrial.base.files import write_whole
 from seatrial.results import statistics
-from seatrial.results.judge import Figure, collect, judge, number
+from seatrial.results.figures import Figure, collect
+from seatrial.results.judge import judge
 from seatrial.results.record import Case, Results
 from seatrial.results.requirements import Document, Requirements, Threshold, build
+from seatrial.results.wording import number
 
 SIGMAS = 3.5
 FLOOR = 0.05
@@ -83,22 +84,9 @@ class Baseline:
         if path == self.path.resolve() and now != self.before:
             text = "the file was changed while the baseline was made"
             raise InputError([Problem(self.path, None, "", text, "run the command again")])
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        temporary = Path(name)
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(self.text.encode())
-                stream.flush()
-                os.fsync(stream.fileno())
-            if path.exists():
-                shutil.copymode(path, temporary)
-            else:
-                temporary.chmod(0o644)
-            temporary.replace(path)
-            return path
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
+        write_whole(path, self.text, mode)
+        return path
 
 
 @dataclass
@@ -182,7 +170,7 @@ def _read(file: Path) -> str:
 def _groups(results: Sequence[Results], locations: str) -> list[_Group]:
     groups: dict[tuple[Case, str, str | None], _Group] = {}
     for result in results:
-        planned = [run for run in result.runs if not result.trial.is_further(run)]
+        planned = [run for run in result.runs if not result.trial.is_rerun(run)]
         for case, own in collect(result.trial, planned).items():
             for (metric, location), figure in own.items():
                 where = ANY if location and locations == "pooled" else location
@@ -229,10 +217,10 @@ def _threshold(group: _Group, sigmas: float, floor: float) -> tuple[Threshold | 
     sign = 1 if first.better == "lower" else -1
     for name, figure in group.figures:
         own = statistics.spread(figure.values) or 0.0
-        beyond = sign * (figure.middle - reference)
+        beyond = sign * (figure.median - reference)
         need = max(own, beyond + statistics.median_error(own, len(figure.values)))
         if need > max(width, floor * reference):
-            width, widened = need, f"; widened for {name}, whose median is {number(figure.middle)}"
+            width, widened = need, f"; widened for {name}, whose median is {number(figure.median)}"
     if reference == 0:
         # Up to six digits, rounded outward.
         bound = float(f"{width * 1.00001:.6g}")

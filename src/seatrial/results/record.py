@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from seatrial.base.errors import InputError, Problem
+from seatrial.base.files import replacing
 
 SCHEMA = 1
 RESULTS_FILE = "results.jsonl"
@@ -195,7 +196,7 @@ class Trial(Record):
     notes: list[str] = []  # what the stack cannot offer, faults planted on purpose ...
     profiles: list[ProfileUse] = []
 
-    def is_further(self, run: Run) -> bool:
+    def is_rerun(self, run: Run) -> bool:
         """Whether a run was made because a figure broke a bound: it was not drawn by chance."""
         return self.reruns > 0 and run.repeat >= self.repeats
 
@@ -279,12 +280,10 @@ def dump_line(line: Record) -> str:
 
 
 def write_results(path: Path, lines: Iterable[Record]) -> None:
-    """Write the file whole: to a temporary neighbour, then renamed, so that no half file stays."""
-    temporary = path.with_suffix(".partial")
-    with temporary.open("w", encoding="utf-8") as stream:
+    """Write the file atomically."""
+    with replacing(path) as stream:
         for line in lines:
-            stream.write(dump_line(line) + "\n")
-    temporary.replace(path)
+            stream.write(f"{dump_line(line)}\n".encode())
 
 
 def read_lines(path: Path) -> Iterator[Trial | Run | Judgement | Verdict]:

@@ -28,7 +28,7 @@ import time
 SIOCGIFMTU = 0x8921
 SIOCETHTOOL = 0x8946
 ETHTOOL_GDRVINFO = 0x3
-POLICY = "/etc/seatrial/nic.json"  # what the node side of NIC profiles was told, where there is one
+POLICY = "/etc/seatrial/nic.json"  # the site's profiles, on nodes that have the node side
 NET = "/sys/class/net"
 COUNTERS = {"rx_bytes": 0, "rx_packets": 1, "tx_bytes": 8, "tx_packets": 9}  # of /proc/net/dev
 MAPS_AT_S = (0.05, 0.15, 0.4, 1.0, 2.0, 4.0)
@@ -131,7 +131,7 @@ def waited_s(pid, step):
 
 
 def softirqs():
-    """How often each kind of softirq ran so far, over all CPUs; empty where it is not told."""
+    """Number of softirqs of each kind since boot, of all CPUs; empty where it is not known."""
     found = {}
     for line in read("/proc/softirqs").splitlines()[1:]:
         words = line.split()

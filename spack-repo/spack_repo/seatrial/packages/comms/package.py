@@ -1,16 +1,9 @@
 from pathlib import Path
 
-from spack.package import (
-    Executable,
-    depends_on,
-    install,
-    license,
-    maintainers,
-    mkdirp,
-    version,
-)
 from spack_repo.builtin.build_systems.generic import Package
 from spack_repo.seatrial.standalone import MpiTests, check_table, table
+
+from spack.package import Executable, depends_on, install, license, maintainers, mkdirp, version
 
 #: Message sizes of a run from 1 to 1000 B with three per decade.
 SIZES = [1, 2, 5, 10, 22, 46, 100, 215, 464, 1000]

@@ -4,7 +4,14 @@ import re
 from pathlib import Path
 
 from spack_repo.builtin.build_systems.bundle import BundlePackage
-from spack_repo.seatrial.transports import CHOICES, MPI_NAMES, TRANSPORTS, fill, pmi2_library, words
+from spack_repo.seatrial.transports import (
+    CHOICES,
+    MPI_NAMES,
+    TRANSPORTS,
+    fill,
+    pmi2_library,
+    words,
+)
 
 from spack.package import (
     EnvironmentModifications,
