@@ -28,7 +28,7 @@ def first_process(spec: LabSpec, host: str) -> int | None:
     return read_pid_file(LabPaths(spec.instance).node_pid(host))
 
 
-def entry(
+def node_command(
     spec: LabSpec, host: str, user: str, argv: Sequence[str], cwd: str | Path | None = None
 ) -> list[str]:
     """The command that runs ``argv`` as ``user`` on ``host``. Raises LabError if it is dead.
@@ -87,7 +87,10 @@ def popen(
 ) -> subprocess.Popen[Any]:
     """Start a command in the lab; ``options`` are those of ``subprocess.Popen``."""
     return subprocess.Popen(
-        entry(spec, node, user, argv, cwd), env=environment(spec, user, env), cwd="/", **options
+        node_command(spec, node, user, argv, cwd),
+        env=environment(spec, user, env),
+        cwd="/",
+        **options,
     )
 
 

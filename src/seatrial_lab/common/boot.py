@@ -177,7 +177,7 @@ def start(spec: LabSpec, host: str, lock: int) -> subprocess.Popen[str]:
     )
 
 
-def finish(process: subprocess.Popen[str]) -> None:
+def wait_booted(process: subprocess.Popen[str]) -> None:
     """Wait until a host has booted. Raises LabError with its reason if it did not."""
     try:
         _, reason = process.communicate(timeout=3 * BOOT_TIMEOUT)
@@ -190,6 +190,6 @@ def finish(process: subprocess.Popen[str]) -> None:
         raise LabError(f"lab node {last[0]}")
 
 
-def controlling_environment() -> dict[str, str]:
+def engine_environment() -> dict[str, str]:
     """The environment of commands that the engine itself runs inside."""
     return {"PATH": PATH, "LANG": "C.UTF-8", "HOME": "/root", "TERM": os.environ.get("TERM", "")}

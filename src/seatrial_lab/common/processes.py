@@ -71,17 +71,17 @@ def in_namespaces(kind: str, wanted: Iterable[NamespaceId]) -> list[int]:
     ]
 
 
-def own_line() -> set[int]:
+def own_ancestry() -> set[int]:
     """This process and its ancestors: never to be killed."""
-    line: set[int] = set()
+    ancestry: set[int] = set()
     pid = os.getpid()
-    while pid > 0 and pid not in line:
-        line.add(pid)
+    while pid > 0 and pid not in ancestry:
+        ancestry.add(pid)
         try:
             pid = int(_stat_fields(pid)[1])
         except OSError:
             break
-    return line
+    return ancestry
 
 
 def command_name(pid: int) -> str:
@@ -109,16 +109,16 @@ def wait_gone(pids: Iterable[int], timeout: float) -> list[int]:
         time.sleep(0.01)
 
 
-def started_with(prefix: str) -> list[int]:
+def node_starters(prefix: str) -> list[int]:
     """Node starters and first processes whose configuration file is below ``prefix``."""
-    found = []
+    pids = []
     for pid in all_pids():
         with contextlib.suppress(OSError):
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
             ours = "seatrial_lab.common.nodeinit" in words and words[-2].startswith(prefix)
             if ours and is_alive(pid):
-                found.append(pid)
-    return found
+                pids.append(pid)
+    return pids
 
 
 def in_node(first: int) -> dict[int, str]:

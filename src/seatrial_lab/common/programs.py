@@ -69,12 +69,12 @@ def check_machine(accounting: bool) -> None:
 def programs() -> Programs:
     """Versions and abilities of the installed Slurm. Raises LabError if it does not answer."""
     text = version_of("slurmctld", "-V")
-    found = re.search(r"(\d+)\.(\d+)", text)
-    if not found:
+    match = re.search(r"(\d+)\.(\d+)", text)
+    if not match:
         raise LabError(f"slurmctld -V said {text!r}, which has no version")
     users = {entry.pw_name for entry in pwd.getpwall()}
     return Programs(
-        slurm_version=(int(found[1]), int(found[2])),
+        slurm_version=(int(match[1]), int(match[2])),
         slurm_text=text,
         slurm_user="slurm" if "slurm" in users else "root",
         pmix=_pmix_loads(),

@@ -29,8 +29,8 @@ _HEADER = 18  # bytes of Ethernet around the payload that an MTU counts
 
 def parse_rate(text: str) -> int:
     """Bits per second of ``100mbit`` or ``1.5gbit`` (decimal units). Raises InputError."""
-    found = _RATE.fullmatch(text.strip().lower())
-    bits = float(found[1]) * _BITS[found[2]] if found else 0
+    match = _RATE.fullmatch(text.strip().lower())
+    bits = float(match[1]) * _BITS[match[2]] if match else 0
     if bits < 8000:
         raise InputError(f"rate {text!r} is not like 100mbit or 1.5gbit, at least 8kbit")
     return int(bits)
@@ -50,12 +50,12 @@ def set_port(spec: LabSpec, node: str, name: str, how: str) -> None:
     network.ip("-n", switch, "link", "set", switch_port(node, name), how)
 
 
-def _wire(node: str) -> tuple[str, str, str]:
+def _shaper_names(node: str) -> tuple[str, str, str]:
     """Names of what a slow cable is made of: a bridge of its own and a pair from there on."""
     return f"{node}-br", f"{node}-in", f"{node}-out"
 
 
-def spoil(spec: LabSpec, node: str, detail: str) -> None:
+def plant(spec: LabSpec, node: str, detail: str) -> None:
     """Plant the fault that ``detail`` describes. Raises LabError."""
     if detail == "down":
         set_port(spec, node, "test", "down")
@@ -63,9 +63,9 @@ def spoil(spec: LabSpec, node: str, detail: str) -> None:
     bits = parse_rate(detail.removeprefix("rate "))
     burst = str(burst_bytes(bits, spec.test_mtu, spec.switch_mtu))
     shaper = ["root", "tbf", "rate", f"{bits}bit", "burst", burst, "latency", _LATENCY]
-    mend(spec, node, detail)
+    clear(spec, node, detail)
     switch, port = LabPaths(spec.instance).netns(SWITCH), switch_port(node)
-    bridge, inner, outer = _wire(node)
+    bridge, inner, outer = _shaper_names(node)
     mtu = f"mtu {spec.switch_mtu}"
     lines = [
         f"link add {bridge} {mtu} type bridge forward_delay 0 stp_state 0 mcast_snooping 0",
@@ -81,10 +81,10 @@ def spoil(spec: LabSpec, node: str, detail: str) -> None:
         network.run_program("tc", "-n", switch, "qdisc", "replace", "dev", interface, *shaper)
 
 
-def mend(spec: LabSpec, node: str, detail: str) -> None:
+def clear(spec: LabSpec, node: str, detail: str) -> None:
     """Take a fault away again, and one that it took the place of."""
     switch, port = LabPaths(spec.instance).netns(SWITCH), switch_port(node)
-    bridge, inner, _ = _wire(node)
+    bridge, inner, _ = _shaper_names(node)
     network.ip("-n", switch, "link", "set", port, "master", "test")
     for name in (inner, bridge):
         with contextlib.suppress(LabError):  # not slow

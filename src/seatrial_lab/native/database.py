@@ -21,8 +21,8 @@ from seatrial_lab.common.programs import find, version_of
 
 def template() -> Path:
     """The template for the installed MariaDB, made if it is missing. Raises LabError."""
-    found = re.search(r"\d+\.\d+\.\d+", version_of("mariadbd"))
-    version = found[0] if found else "unknown"
+    match = re.search(r"\d+\.\d+\.\d+", version_of("mariadbd"))
+    version = match[0] if match else "unknown"
     CACHE_ROOT.mkdir(parents=True, exist_ok=True)
     ready = CACHE_ROOT / f"mariadb-{version}"
     lock = os.open(CACHE_ROOT, os.O_RDONLY | os.O_DIRECTORY)

@@ -87,7 +87,7 @@ class Lab:
         return pid is not None and "slurmctld" in processes.names_in_node(pid)
 
     def _start(self, lock: int, progress: Progress) -> None:
-        found = programs()
+        installed = programs()
         template = None
         if self.spec.accounting:
             progress("database template")
@@ -96,9 +96,9 @@ class Lab:
         for path in self.spec.visible_paths():
             if not path.exists():
                 raise LabError(f"{path} does not exist: the lab was to show it inside")
-        etc.write_data(self.spec, found)
+        etc.write_data(self.spec, installed)
         for host in self.spec.hosts:
-            boot.write_config(self.spec, found, host, template)
+            boot.write_config(self.spec, installed, host, template)
         progress("network")
         network.make(self.spec, keep=(lock,))
         progress("nodes")
@@ -112,11 +112,11 @@ class Lab:
         started = [boot.start(self.spec, host, lock) for host in hosts]
         try:
             for process in started:
-                boot.finish(process)
+                boot.wait_booted(process)
             for host in hosts:
                 first = access.first_process(self.spec, host)
                 if first is not None:
-                    slowdown.put_first(self.spec.instance, host, first)
+                    slowdown.prioritise(self.spec.instance, host, first)
         finally:
             for process in started:
                 if process.poll() is None:
@@ -132,9 +132,9 @@ class Lab:
             if all(seen.get(node, "") in READY_STATES for node in nodes):
                 return
             time.sleep(0.02)
-        found = ", ".join(f"{node} {seen.get(node, 'unknown')}" for node in nodes)
+        states = ", ".join(f"{node} {seen.get(node, 'unknown')}" for node in nodes)
         raise LabError(
-            f"Slurm's nodes are not ready after {_READY_TIMEOUT:.0f} s: {found}; "
+            f"Slurm's nodes are not ready after {_READY_TIMEOUT:.0f} s: {states}; "
             f"logs in {self.paths.data}/log"
         )
 
@@ -178,7 +178,7 @@ class Lab:
         # What is wrong with a cable is still wrong after its node was restarted.
         for fault in running.faults if running else []:
             if fault.kind == "link" and fault.node in nodes:
-                cables.spoil(self.spec, fault.node, fault.detail)
+                cables.plant(self.spec, fault.node, fault.detail)
         self._boot(nodes, lock)
         self.wait_ready(nodes)
 
@@ -205,8 +205,8 @@ class Lab:
         ]
         deadline = time.monotonic() + 20
         while True:
-            left = set(processes.in_namespaces("net", inside)) - processes.own_line()
-            left |= set(processes.started_with(str(self.paths.run / "nodes") + "/"))
+            left = set(processes.in_namespaces("net", inside)) - processes.own_ancestry()
+            left |= set(processes.node_starters(str(self.paths.run / "nodes") + "/"))
             if not left:
                 break
             if time.monotonic() > deadline:
@@ -268,7 +268,7 @@ class Lab:
     def exec(self, argv: Sequence[str], user: str | None = None, node: str = LOGIN) -> None:
         """Replace this process by a command in the lab; an interactive shell if it is empty."""
         who = user or self.spec.user
-        command = access.entry(self.spec, node, who, argv or ["bash", "-l"])
+        command = access.node_command(self.spec, node, who, argv or ["bash", "-l"])
         # nsenter only waits: an interrupt is for the command, which gets it back.
         for number in (signal.SIGINT, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)

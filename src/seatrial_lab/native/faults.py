@@ -54,14 +54,14 @@ def slow_link(lab: Lab, node: str, rate: str) -> None:
     cables.parse_rate(rate)
     with _planting(lab, node) as running:
         detail = f"rate {rate}"
-        cables.spoil(lab.spec, node, detail)
+        cables.plant(lab.spec, node, detail)
         _record(running, "link", node, detail)
 
 
 def cut_link(lab: Lab, node: str) -> None:
     """Pull a node's test cable: the node sees its eth1 lose the carrier."""
     with _planting(lab, node) as running:
-        cables.spoil(lab.spec, node, "down")
+        cables.plant(lab.spec, node, "down")
         _record(running, "link", node, "down")
 
 
@@ -91,7 +91,7 @@ def kill_node(lab: Lab, node: str) -> None:
         for kind in ("cpu", "slurmd"):
             _forget(running, kind, node)
         _record(running, "node", node, "killed")
-    slowdown.restore(lab.spec.instance, node)
+    slowdown.remove_quota(lab.spec.instance, node)
 
 
 def kill_slurmd(lab: Lab, node: str) -> None:
@@ -124,7 +124,7 @@ def _start_slurmd(lab: Lab, node: str) -> None:
             ["sh", "-c", f'exec "$@" >>{boot_log} 2>&1', "sh", *lab.spec.before_slurmd],
             user="root",
             node=node,
-            env=boot.controlling_environment(),
+            env=boot.engine_environment(),
             cwd="/",
             timeout=boot.BOOT_TIMEOUT,
         )
@@ -134,13 +134,13 @@ def _start_slurmd(lab: Lab, node: str) -> None:
         ["setsid", "sh", "-c", script, "sh", *boot.slurmd_command()],
         user="root",
         node=node,
-        env=boot.controlling_environment(),
+        env=boot.engine_environment(),
         cwd="/",
         timeout=boot.BOOT_TIMEOUT,
         check=True,
     )
     # It came through the door, not from the node's first process: it is in no group yet.
-    slowdown.put_first(lab.spec.instance, node, _first(lab, node))
+    slowdown.prioritise(lab.spec.instance, node, _first(lab, node))
 
 
 def clear(lab: Lab, node: str | None = None) -> list[state.Fault]:
@@ -155,9 +155,9 @@ def clear(lab: Lab, node: str | None = None) -> list[state.Fault]:
         chosen = [f for f in running.faults if node in (None, f.node)]
         for fault in chosen:
             if fault.kind == "link":
-                cables.mend(lab.spec, fault.node, fault.detail)
+                cables.clear(lab.spec, fault.node, fault.detail)
             elif fault.kind == "cpu":
-                slowdown.restore(lab.spec.instance, fault.node)
+                slowdown.remove_quota(lab.spec.instance, fault.node)
             elif fault.kind == "slurmd":
                 _start_slurmd(lab, fault.node)
             running.faults.remove(fault)

@@ -38,16 +38,16 @@ def controller() -> tuple[str, Path] | None:
     return None
 
 
-def put_first(instance: str, node: str, first: int) -> bool:
+def prioritise(instance: str, node: str, first: int) -> bool:
     """Let a node's processes run before the machine's other work; False where it cannot be done.
 
     A rank that waits for its turn behind something else would be measured as a slow network.
     A niceness is not enough: the kernel may group processes by session and weigh only the groups.
     """
-    found = controller()
-    if found is None:
+    hierarchy = controller()
+    if hierarchy is None:
         return False
-    kind, root = found
+    kind, root = hierarchy
     group = root / LabPaths(instance).netns(node)
     try:
         if kind == "v2":
@@ -67,10 +67,10 @@ def slow_down(instance: str, node: str, first: int, percent: float, cpus: int) -
 
     It holds for all processes of the node and what they start, jobs included.
     """
-    found = controller()
-    if found is None:
+    hierarchy = controller()
+    if hierarchy is None:
         raise LabError("this machine has no cgroup cpu controller: a node cannot be slowed")
-    kind, root = found
+    kind, root = hierarchy
     group = root / LabPaths(instance).netns(node)
     quota = max(_MIN_QUOTA_US, int(_PERIOD_US * cpus * percent / 100))
     try:
@@ -95,7 +95,7 @@ def _move(pids: dict[int, str] | list[int], group: Path) -> None:
             (group / "cgroup.procs").write_text(str(pid))
 
 
-def restore(instance: str, node: str) -> None:
+def remove_quota(instance: str, node: str) -> None:
     """Take a node's quota away; nothing to do is no error."""
     for _, root, _ in _hierarchies():
         group = root / LabPaths(instance).netns(node)
@@ -109,10 +109,10 @@ def remove_all(instance: str) -> None:
     """Remove every group of the instance, wherever it is."""
     for _, root, _ in _hierarchies():
         for group in root.glob(LabPaths(instance).netns_prefix + "*"):
-            _dissolve(group)
+            _remove_group(group)
 
 
-def _dissolve(group: Path) -> None:
+def _remove_group(group: Path) -> None:
     pids = [int(word) for word in (group / "cgroup.procs").read_text().split()]
     _move(pids, group.parent)
     with contextlib.suppress(FileNotFoundError):

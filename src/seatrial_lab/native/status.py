@@ -82,6 +82,6 @@ def _versions(spec: LabSpec) -> dict[str, str]:
         "python": platform.python_version(),
     }
     if spec.accounting:
-        found = re.search(r"\d[\d.]*-MariaDB", version_of("mariadbd"))
-        versions["mariadb"] = found[0] if found else "unknown"
+        match = re.search(r"\d[\d.]*-MariaDB", version_of("mariadbd"))
+        versions["mariadb"] = match[0] if match else "unknown"
     return versions

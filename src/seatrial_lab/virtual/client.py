@@ -34,28 +34,28 @@ from seatrial_lab.virtual.frames import (
 )
 
 #: programs that only look: not while something is measured
-LOOKING = ("squeue", "sinfo", "scontrol", "sacct", "sstat")
-STEP = "srun"
+QUERY_PROGRAMS = ("squeue", "sinfo", "scontrol", "sacct", "sstat")
+STEP_PROGRAM = "srun"
 #: variables of the host that mean nothing in the guest
-NOT_PASSED = ("PATH", "HOME", "PWD", "OLDPWD", "SHLVL", "_")
+HOST_VARIABLES = ("PATH", "HOME", "PWD", "OLDPWD", "SHLVL", "_")
 
 
 class Busy(Exception):
     """Something is being measured, and the command would disturb it."""
 
 
-class Lost(Exception):
+class NoGuest(Exception):
     """The guest ended, or was never there."""
 
 
 def kind_of(argv: Sequence[str]) -> str:
     """What the broker must know of a command: whether it is measured, or only looks."""
     name = argv[0].rpartition("/")[2]
-    return "step" if name == STEP else "look" if name in LOOKING else ""
+    return "step" if name == STEP_PROGRAM else "query" if name in QUERY_PROGRAMS else ""
 
 
 class Connection:
-    """One command in the guest. Raises Lost where there is no guest."""
+    """One command in the guest. Raises NoGuest where there is no guest."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Connection:
         try:
             self.socket.connect(place)
         except OSError as error:
-            raise Lost(f"{place}: {error.strerror}") from None
+            raise NoGuest(f"{place}: {error.strerror}") from None
         request = {
             "argv": list(argv), "env": dict(env), "cwd": cwd, "user": user, "node": node,
             "kind": kind_of(argv),
@@ -79,17 +79,17 @@ class Connection:
         self.reader = Reader()
 
     def receive(self) -> list[tuple[bytes, bytes]]:
-        """What the guest says next: (kind, data). Raises Busy, Lost."""
+        """What the guest says next: (kind, data). Raises Busy, NoGuest."""
         try:
             data = self.socket.recv(CHUNK)
         except ConnectionError:
             data = b""
         if not data:
-            raise Lost("the guest has ended")
-        found = [(kind, content) for _, kind, content in self.reader.feed(data)]
-        if any(kind == BUSY for kind, _ in found):
+            raise NoGuest("the guest has ended")
+        frames = [(kind, content) for _, kind, content in self.reader.feed(data)]
+        if any(kind == BUSY for kind, _ in frames):
             raise Busy
-        return found
+        return frames
 
     def send_input(self, data: bytes) -> None:
         """Give the command input; none is the end of it."""
@@ -130,29 +130,29 @@ def serve(connection: Connection, stdin: bool) -> int:
             for kind, content in connection.receive():
                 if kind == EXIT:
                     return int(content)
-                write(1 if kind == OUTPUT else 2, content)
+                write_all(1 if kind == OUTPUT else 2, content)
 
 
-def write(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes) -> None:
     while data:
         data = data[os.write(descriptor, data) :]
 
 
 def main(arguments: list[str]) -> int:
     place, user, home, path, *argv = arguments
-    env = {name: value for name, value in os.environ.items() if name not in NOT_PASSED}
+    env = {name: value for name, value in os.environ.items() if name not in HOST_VARIABLES}
     env |= {"PATH": path, "HOME": home}
     try:
         return serve(Connection(place, argv, env, os.getcwd(), user, "login"), stdin=True)  # noqa: PTH109
     except Busy:
         print(f"{argv[0]}: a step is being measured", file=sys.stderr)
         return 75  # EX_TEMPFAIL
-    except (Lost, BrokenPipeError) as error:
+    except (NoGuest, BrokenPipeError) as error:
         print(f"{argv[0]}: {error}", file=sys.stderr)
         return 69  # EX_UNAVAILABLE
 
 
-__all__ = ["ERROR", "OUTPUT", "Busy", "Connection", "Lost", "serve"]
+__all__ = ["ERROR", "OUTPUT", "Busy", "Connection", "NoGuest", "serve"]
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

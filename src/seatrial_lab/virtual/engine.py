@@ -21,15 +21,15 @@ from seatrial_lab.common.paths import DATA_ROOT, RUN_ROOT, LabPaths
 from seatrial_lab.common.programs import PATH, check_machine, check_root, programs
 from seatrial_lab.common.spec import LOGIN
 from seatrial_lab.native.engine import READY_STATES
-from seatrial_lab.virtual import image, packages, plan, qemu, share, warm
-from seatrial_lab.virtual.client import Busy, Connection, Lost, serve
+from seatrial_lab.virtual import image, packages, plan, qemu, share, snapshot
+from seatrial_lab.virtual.client import Busy, Connection, NoGuest, serve
 from seatrial_lab.virtual.frames import ERROR, EXIT, OUTPUT
 from seatrial_lab.virtual.spec import VirtualSpec
 
 Progress = Callable[[str], None]
 #: of this machine's clock, for a guest to boot and for Slurm in it. An idle machine takes a tenth.
-BOOT_S, READY_S = 900.0, 600.0
-ANSWER_S = 600.0  # for a command that only looks
+BOOT_TIMEOUT_S, READY_TIMEOUT_S = 900.0, 600.0
+QUERY_TIMEOUT_S = 600.0  # for a command that only looks
 CACHE = CHECKOUT / ".seatrial" / "virtual"
 SPEC_FILE = "virtual.json"
 
@@ -55,7 +55,7 @@ class VirtualLab:
     engine = "virtual"
 
     def __init__(self, spec: VirtualSpec):
-        self.full = spec
+        self.virtual_spec = spec
         self.spec = spec.lab
         self.paths = LabPaths(spec.instance)
 
@@ -86,7 +86,7 @@ class VirtualLab:
         check_machine(accounting=False)
         with state.locked(self.spec.instance):
             if self.is_up():
-                if VirtualLab.attach(self.spec.instance).full != self.full:
+                if VirtualLab.attach(self.spec.instance).virtual_spec != self.virtual_spec:
                     raise LabError(
                         f"lab {self.spec.instance} is up with other settings: "
                         "seatrial lab down, then up again"
@@ -108,17 +108,17 @@ class VirtualLab:
         progress("files")
         run = self.paths.run
         share.make(run / "share")
-        config = plan.write(self.full, programs())
+        config = plan.write(self.virtual_spec, programs())
         home = run / "home"
         home.mkdir()
         plan.own_folder(home, self.spec)
-        argv = qemu.command(self.full, base, initramfs, run)
+        argv = qemu.command(self.virtual_spec, base, initramfs, run)
         env = packages.environment(base)
-        name = warm.key(argv, run, (base.qemu_version, base.kernel_version, initramfs.name))
+        name = snapshot.key(argv, run, (base.qemu_version, base.kernel_version, initramfs.name))
         with locked(CACHE):
             if not (CACHE / f"guest-{name}.state").is_file():
                 progress("a guest boots, once for these NICs (a minute)")
-            state_file = warm.saved(CACHE, argv, env, run, name)
+            state_file = snapshot.provide(CACHE, argv, env, run, name)
         given = {
             "argv": [*argv, "-incoming", f"file:{state_file}"], "env": env,
             "go": f"{SOURCE} {config}",
@@ -133,7 +133,7 @@ class VirtualLab:
         facts = {"started_at": time.time(), "kernel": base.kernel_release,
                  "kernel_version": base.kernel_version, "qemu": base.qemu_version}  # fmt: skip
         (run / "facts.json").write_text(json.dumps(facts))
-        (run / SPEC_FILE).write_text(self.full.to_json())
+        (run / SPEC_FILE).write_text(self.virtual_spec.to_json())
 
     def _write_programs(self, folder: Path) -> None:
         """Programs by Slurm's names, which run the real ones in the guest."""
@@ -168,21 +168,21 @@ class VirtualLab:
         )
 
     def _wait_booted(self, progress: Progress) -> None:
-        deadline = time.monotonic() + BOOT_S
-        told = self.paths.run / "booted.json"
-        while not told.exists():
+        deadline = time.monotonic() + BOOT_TIMEOUT_S
+        booted = self.paths.run / "booted.json"
+        while not booted.exists():
             if self._broker() is None:
-                raise LabError(f"the guest ended while it booted: {self._last_words()}")
+                raise LabError(f"the guest ended while it booted: {self._log_tail()}")
             if time.monotonic() > deadline:
-                raise LabError(f"the guest has not booted after {BOOT_S:.0f} s: "
-                               f"{self._last_words()}")  # fmt: skip
+                raise LabError(f"the guest has not booted after {BOOT_TIMEOUT_S:.0f} s: "
+                               f"{self._log_tail()}")  # fmt: skip
             time.sleep(0.02)
-        facts = json.loads(told.read_text())
+        facts = json.loads(booted.read_text())
         if not facts["ok"]:
             raise LabError(f"the guest did not boot: {facts['text']}")
         progress(f"booted after {facts['seconds']} s, {facts['text']} s of the guest's clock")
 
-    def _last_words(self) -> str:
+    def _log_tail(self) -> str:
         words = []
         for name in ("console.log", "qemu.log", "broker.log"):
             with contextlib.suppress(OSError):
@@ -191,18 +191,20 @@ class VirtualLab:
 
     def wait_ready(self) -> None:
         """Wait until Slurm can use all nodes. Raises LabError after a minute."""
-        deadline = time.monotonic() + READY_S
+        deadline = time.monotonic() + READY_TIMEOUT_S
         seen: dict[str, str] = {}
         while time.monotonic() < deadline:
             seen = self.node_states()
             if all(seen.get(node, "") in READY_STATES for node in self.spec.nodes):
                 return
-        found = ", ".join(f"{node} {seen.get(node, 'unknown')}" for node in self.spec.nodes)
-        raise LabError(f"Slurm's nodes are not ready after {READY_S:.0f} s: {found}")
+        states = ", ".join(f"{node} {seen.get(node, 'unknown')}" for node in self.spec.nodes)
+        raise LabError(f"Slurm's nodes are not ready after {READY_TIMEOUT_S:.0f} s: {states}")
 
     def node_states(self) -> dict[str, str]:
         """Slurm's state of each node, in small letters. Raises LabError where it cannot be had."""
-        answer = self.run(["sinfo", "-h", "-N", "-o", "%N %T"], user="root", timeout=ANSWER_S)
+        answer = self.run(
+            ["sinfo", "-h", "-N", "-o", "%N %T"], user="root", timeout=QUERY_TIMEOUT_S
+        )
         rows = (line.split() for line in answer.stdout.splitlines())
         return {row[0]: row[1] for row in rows if len(row) == 2}
 
@@ -264,7 +266,7 @@ class VirtualLab:
                 str(self.socket), argv, access.environment(self.spec, who, env),
                 str(cwd or ""), who, node,
             )  # fmt: skip
-        except Lost as error:
+        except NoGuest as error:
             raise LabError(f"lab {self.spec.instance} is not up: {error}") from None
 
     def run(
@@ -277,25 +279,25 @@ class VirtualLab:
         command is one that asks Slurm: it would disturb the figures."""
         shown = " ".join(str(word) for word in argv)
         connection = self.connect(argv, user, node, env, cwd)
-        found: dict[bytes, list[bytes]] = {OUTPUT: [], ERROR: [], EXIT: []}
+        answers: dict[bytes, list[bytes]] = {OUTPUT: [], ERROR: [], EXIT: []}
         connection.socket.settimeout(timeout)
         try:
             if stdin:
                 connection.send_input(stdin.encode())
             connection.send_input(b"")
-            while not found[EXIT]:
+            while not answers[EXIT]:
                 for kind, content in connection.receive():
-                    found[kind].append(content)
+                    answers[kind].append(content)
         except TimeoutError:
             raise LabError(f"{node}: {shown}: not done after {timeout} s") from None
         except Busy:
             raise LabError(f"{node}: {shown}: not while a step is measured") from None
-        except (Lost, OSError) as error:
+        except (NoGuest, OSError) as error:
             raise LabError(f"{node}: {shown}: {error}") from None
         finally:
             connection.socket.close()
-        code = int(found[EXIT][0])
-        out, err = (b"".join(found[kind]).decode(errors="replace") for kind in (OUTPUT, ERROR))
+        code = int(answers[EXIT][0])
+        out, err = (b"".join(answers[kind]).decode(errors="replace") for kind in (OUTPUT, ERROR))
         if check and code:
             detail = (err or out).strip()[-500:]
             raise LabError(f"{node}: {shown}: exit code {code}: {detail}")
@@ -306,7 +308,7 @@ class VirtualLab:
         connection = self.connect(argv or ["bash", "-l", "-i"], user, node)
         try:
             code = serve(connection, stdin=True)
-        except (Busy, Lost, OSError) as error:
+        except (Busy, NoGuest, OSError) as error:
             raise LabError(str(error) or "not while a step is measured") from None
         sys.stdout.flush()
         os._exit(code)
@@ -322,4 +324,6 @@ class VirtualLab:
             command = ["sh", "-c", f'mkdir -p "$1" && mount --bind "{plan.SHARE}/$0" "$1"', name,
                        str(path)]  # fmt: skip
             for host in self.spec.hosts:
-                self.run(command, user="root", node=host, cwd="/", timeout=ANSWER_S, check=True)
+                self.run(
+                    command, user="root", node=host, cwd="/", timeout=QUERY_TIMEOUT_S, check=True
+                )

@@ -36,11 +36,11 @@ class Reader:
     def feed(self, data: bytes) -> list[tuple[int, bytes, bytes]]:
         """The frames (number, kind, data) that are complete now."""
         self.buffer += data
-        found = []
+        frames = []
         while len(self.buffer) >= HEAD.size:
             number, kind, size = HEAD.unpack_from(self.buffer)
             if len(self.buffer) < HEAD.size + size:
                 break
-            found.append((number, kind, self.buffer[HEAD.size : HEAD.size + size]))
+            frames.append((number, kind, self.buffer[HEAD.size : HEAD.size + size]))
             self.buffer = self.buffer[HEAD.size + size :]
-        return found
+        return frames

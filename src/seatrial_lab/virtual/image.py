@@ -13,21 +13,21 @@ INIT = Path(__file__).parent / "guest" / "init.sh"
 APPLETS = ("sh", "mount", "mkdir", "insmod", "cp", "chmod", "uname", "hostname", "switch_root",
            "poweroff", "echo", "cat", "sleep")  # fmt: skip
 #: loaded before anything else runs: the way to the host, then what nodes are made of
-AT_BOOT = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console", "veth", "bridge")
+BOOT_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console", "veth", "bridge")
 #: the cards' own drivers, loaded in this order
-CARDS = ("igb", "e1000", "e1000e", "virtio_net", "vmxnet3")
+NIC_MODULES = ("igb", "e1000", "e1000e", "virtio_net", "vmxnet3")
 #: in the image for NIC profiles, which load them
-AT_WISH = ("igbvf", "bonding", "sch_tbf", "sch_htb", "tun")
+PROFILE_MODULES = ("igbvf", "bonding", "sch_tbf", "sch_htb", "tun")
 
 
 def dependencies(modules: Path) -> dict[str, list[str]]:
     """Module name -> files to load, itself the last, from depmod's ``modules.dep``."""
-    found = {}
+    files_of = {}
     for line in (modules / "modules.dep").read_text().splitlines():
         file, _, needs = line.partition(":")
         name = Path(file).name.partition(".")[0].replace("-", "_")
-        found[name] = [*reversed(needs.split()), file]
-    return found
+        files_of[name] = [*reversed(needs.split()), file]
+    return files_of
 
 
 def load_order(needs: dict[str, list[str]], names: tuple[str, ...]) -> list[str]:
@@ -43,7 +43,7 @@ def load_order(needs: dict[str, list[str]], names: tuple[str, ...]) -> list[str]
 def archive(base: Base) -> Archive:
     """The initramfs of a kernel."""
     needs = dependencies(base.modules)
-    loaded = load_order(needs, (*AT_BOOT, *CARDS))
+    loaded = load_order(needs, (*BOOT_MODULES, *NIC_MODULES))
     place = f"lib/modules/{base.kernel_release}"
     made = Archive()
     for name in ("proc", "sys", "dev", "lower", "upper", "new"):
@@ -53,7 +53,7 @@ def archive(base: Base) -> Archive:
         made.link(f"bin/{applet}", "busybox")
     made.file("init", INIT.read_bytes(), 0o755)
     made.file("modules.list", "".join(f"{file}\n" for file in loaded).encode())
-    for file in load_order(needs, (*AT_BOOT, *CARDS, *AT_WISH)):
+    for file in load_order(needs, (*BOOT_MODULES, *NIC_MODULES, *PROFILE_MODULES)):
         made.file(f"{place}/{file}", (base.modules / file).read_bytes())
     for listing in sorted(base.modules.glob("modules.*")):
         made.file(f"{place}/{listing.name}", listing.read_bytes())

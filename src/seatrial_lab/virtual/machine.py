@@ -11,7 +11,7 @@ from pathlib import Path
 from seatrial.base.paths import SOURCE
 from seatrial_lab.common import access
 from seatrial_lab.common.owner import chown_all
-from seatrial_lab.virtual.engine import ANSWER_S, VirtualLab
+from seatrial_lab.virtual.engine import QUERY_TIMEOUT_S, VirtualLab
 
 
 class VirtualMachine:
@@ -36,13 +36,13 @@ class VirtualMachine:
             "paths": [str(path) for path in paths],
         }  # fmt: skip
         return subprocess.Popen(
-            [sys.executable, "-S", "-m", "seatrial_lab.virtual.door", json.dumps(given)],
+            [sys.executable, "-S", "-m", "seatrial_lab.virtual.run_as_user", json.dumps(given)],
             env=own, cwd="/", stdin=subprocess.DEVNULL, text=True, errors="replace",
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
 
     def run(self, argv: list[str]) -> subprocess.CompletedProcess:
-        return self.lab.run(argv, timeout=ANSWER_S)
+        return self.lab.run(argv, timeout=QUERY_TIMEOUT_S)
 
     def own(self, folder: Path) -> None:
         chown_all(folder, self.lab.spec.uid, self.lab.spec.gid)

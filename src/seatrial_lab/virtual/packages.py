@@ -21,12 +21,16 @@ from pathlib import Path
 from seatrial.base.errors import LabError
 from seatrial.base.run import run
 from seatrial.stack.machine import os_release
-from seatrial_lab.software.debian_sources import configured, own_lists, source_stanzas
+from seatrial_lab.software.debian_sources import (
+    private_list_options,
+    required_stanzas,
+    source_stanzas,
+)
 
 KERNEL = "linux-image-amd64"
 QEMU = "qemu-system-x86"
-WITH_IGB = (8, 0)  # QEMU's first version with the model
-Tell = Callable[[str], None]
+IGB_VERSION = (8, 0)  # QEMU's first version with the model
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class Base:
         return self.qemu.parents[2]
 
 
-def unpacked(folder: Path, tell: Tell = lambda _: None) -> Base:
+def unpacked(folder: Path, progress: Progress = lambda _: None) -> Base:
     """QEMU, kernel and busybox below ``folder``, fetched where missing. Raises LabError."""
     folder = folder.resolve()
     parts = {name: folder / name for name in ("qemu", "kernel", "busybox")}
@@ -55,9 +59,9 @@ def unpacked(folder: Path, tell: Tell = lambda _: None) -> Base:
     if missing:
         with _apt(folder) as apt:
             for name in missing:
-                tell(f"fetching {name}")
+                progress(f"fetching {name}")
                 apt.unpack(name, parts[name])
-    release = _only(parts["kernel"] / "lib/modules").name
+    release = _single_entry(parts["kernel"] / "lib/modules").name
     return Base(
         qemu=parts["qemu"] / "usr/bin/qemu-system-x86_64",
         qemu_version=(parts["qemu"] / "version").read_text().strip(),
@@ -65,15 +69,15 @@ def unpacked(folder: Path, tell: Tell = lambda _: None) -> Base:
         kernel_release=release,
         kernel_version=(parts["kernel"] / "version").read_text().strip(),
         modules=parts["kernel"] / f"lib/modules/{release}",
-        busybox=_only(parts["busybox"] / "bin"),
+        busybox=_single_entry(parts["busybox"] / "bin"),
     )
 
 
-def _only(folder: Path) -> Path:
-    found = sorted(folder.iterdir())
-    if len(found) != 1:
-        raise LabError(f"{folder} has {len(found)} entries and not one: remove {folder.parent}")
-    return found[0]
+def _single_entry(folder: Path) -> Path:
+    entries = sorted(folder.iterdir())
+    if len(entries) != 1:
+        raise LabError(f"{folder} has {len(entries)} entries and not one: remove {folder.parent}")
+    return entries[0]
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ class _Apt:
             run(["dpkg-deb", "-x", deb, into], f"unpacking {deb.name}")
         shutil.rmtree(debs)
         if name == "kernel":
-            release = _only(into / "lib/modules").name
+            release = _single_entry(into / "lib/modules").name
             depmod = shutil.which("depmod", path="/usr/sbin:/sbin")
             if not depmod:
                 raise LabError("depmod is missing: apt-get install kmod")
@@ -122,25 +126,25 @@ class _Apt:
             except LabError:
                 continue
             lines = re.findall(r"^Inst (\S+) (?:\[\S+\] )?\((\S+)", text, re.MULTILINE)
-            found = {name: version for name, version in lines if name != QEMU}
+            needed = {name: version for name, version in lines if name != QEMU}
             version = dict(lines).get(QEMU, "")
             number = re.search(r"(?:\d+:)?(\d+)\.(\d+)", version)
-            if number and (int(number[1]), int(number[2])) >= WITH_IGB:
-                return {QEMU: version, **found, **self._firmware(f"/{suite}" if suite else "")}
+            if number and (int(number[1]), int(number[2])) >= IGB_VERSION:
+                return {QEMU: version, **needed, **self._firmware(f"/{suite}" if suite else "")}
         raise LabError(
-            f"no package source of this machine has {QEMU} {WITH_IGB[0]}.{WITH_IGB[1]} or later, "
-            f"which has the igb card: neither its Debian nor {self.backports}"
+            f"no package source of this machine has {QEMU} {IGB_VERSION[0]}.{IGB_VERSION[1]} or "
+            f"later, which models the igb card: neither its Debian nor {self.backports}"
         )
 
     def _firmware(self, suite: str) -> dict[str, str]:
         """Packages that hold QEMU's own files, also where the machine has the same version."""
-        found = {}
+        versions = {}
         for name in ("qemu-system-common", "qemu-system-data", "seabios"):
             text = self.run("apt-cache", "show", f"{name}{suite}")
             version = re.search(r"^Version: (\S+)", text, re.MULTILINE)
             if version:
-                found[name] = version[1]
-        return found
+                versions[name] = version[1]
+        return versions
 
     def _kernel(self) -> dict[str, str]:
         text = self.run("apt-cache", "show", "--no-all-versions", KERNEL)
@@ -173,7 +177,7 @@ def uncompressed(image: bytes) -> bytes:
 @contextmanager
 def _apt(folder: Path) -> Iterator[_Apt]:
     codename = os_release().get("VERSION_CODENAME", "")
-    stanzas = [text.replace("Types: deb-src", "Types: deb") for text in configured(codename)]
+    stanzas = [text.replace("Types: deb-src", "Types: deb") for text in required_stanzas(codename)]
     backports = f"{codename}-backports"
     stanzas += [
         re.sub(r"(?m)^Suites: .*$", f"Suites: {backports}", text)
@@ -181,7 +185,7 @@ def _apt(folder: Path) -> Iterator[_Apt]:
         if not source_stanzas(backports)
     ]
     state = folder.resolve() / "apt"
-    options = own_lists(state, stanzas)
+    options = private_list_options(state, stanzas)
     try:
         # Without backports where the mirror has none: whether that matters is seen later.
         run(["apt-get", *options, "-q", "update"], "reading the package lists", accept_failure=True)

@@ -38,7 +38,7 @@ def remove(folder: Path) -> None:
 
 def processes_of(run: Path) -> list[int]:
     """The broker and the QEMU of a run folder."""
-    found = []
+    pids = []
     for pid in processes.all_pids():
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
@@ -47,5 +47,5 @@ def processes_of(run: Path) -> list[int]:
         broker = "seatrial_lab.virtual.broker" in words and str(run) in words
         guest = any(word.startswith(f"unix:{run}/qmp.sock") for word in words)
         if (broker or guest) and processes.is_alive(pid):
-            found.append(pid)
-    return found
+            pids.append(pid)
+    return pids

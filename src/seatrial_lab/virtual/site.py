@@ -67,7 +67,7 @@ def _cards(site: Site) -> list[Card]:
     """The NICs of all nodes. Nodes of one class share a wire on each test network."""
     assert site.lab is not None
     test = [net for net in site.networks.values() if net.role == "test"]
-    found = []
+    cards = []
     for number, group in enumerate(site.nodes):
         models = site.lab.nics.get(group.node_class or "", [])
         if len(models) != len(test):
@@ -75,9 +75,9 @@ def _cards(site: Site) -> list[Card]:
                 f"site {site.name}: lab.nics.{group.node_class}: one NIC model is needed for each "
                 f"of the {len(test)} test networks, not {len(models)}"
             )
-        found += [
+        cards += [
             Card(node, net.interface, model, number * len(test) + position, net.subnet, net.mtu)
             for node in NodeSet(group.names)
             for position, (net, model) in enumerate(zip(test, models, strict=False))
         ]
-    return found
+    return cards

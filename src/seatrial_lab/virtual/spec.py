@@ -24,7 +24,7 @@ MODELS = {
     "vmxnet3": "vmxnet3",
 }
 SRIOV = ("igb", "igb-vf")  # cards that need a root port of their own
-MOST_CARDS = 24  # as many as there are places on the guest's bus
+MAX_CARDS = 24  # as many as there are places on the guest's bus
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class VirtualSpec:
     cpu: str = "Haswell-v4,-erms"
 
     def __post_init__(self) -> None:
-        if len(self.cards) > MOST_CARDS:
-            raise InputError(f"lab: {len(self.cards)} NICs are more than {MOST_CARDS}")
+        if len(self.cards) > MAX_CARDS:
+            raise InputError(f"lab: {len(self.cards)} NICs are more than {MAX_CARDS}")
         for card in self.cards:
             if card.model not in MODELS:
                 raise InputError(f"lab: no NIC model {card.model!r}: {', '.join(MODELS)}")

@@ -15,7 +15,7 @@ from seatrial_lab.virtual.engine import VirtualLab
 def status(instance: str) -> dict[str, Any]:
     """The state of a virtual lab that was started."""
     lab = VirtualLab.attach(instance)
-    spec, facts = lab.full, lab.facts()
+    spec, facts = lab.virtual_spec, lab.facts()
     try:
         states = lab.node_states() if lab.is_up() else {}
     except LabError:  # a step is being measured
