@@ -117,7 +117,7 @@ def run(
     """Run a command in the lab to its end and return its exit code and output.
 
     Raises LabError if the command takes longer than ``timeout`` seconds or, with ``check``,
-    if its exit code is not 0. A timeout kills all processes of the command.
+    if its exit code is not 0. A timeout kills the process group of the command.
     """
     process = popen(
         spec,

@@ -206,7 +206,7 @@ class Lab:
         deadline = time.monotonic() + 20
         while True:
             left = set(processes.in_namespaces("net", inside)) - processes.own_ancestry()
-            left |= set(processes.node_starters(str(self.paths.run / "nodes") + "/"))
+            left |= set(processes.nodeinit_processes(str(self.paths.run / "nodes") + "/"))
             if not left:
                 break
             if time.monotonic() > deadline:
