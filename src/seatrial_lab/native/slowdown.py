@@ -101,7 +101,7 @@ def remove_quota(instance: str, node: str) -> None:
     for _, root, _ in _hierarchies():
         group = root / LabPaths(instance).netns(node)
         for name, unlimited in (("cpu.cfs_quota_us", "-1"), ("cpu.max", "max")):
-            # The kernel refuses to create a missing file of a cgroup with a permission error.
+            # To open a missing file of a cgroup fails with a permission error, not as missing.
             if (group / name).exists():
                 (group / name).write_text(unlimited)
 

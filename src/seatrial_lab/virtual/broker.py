@@ -1,11 +1,12 @@
-"""The host's process beside a guest: starts QEMU, passes commands on, and stops the guest's clock
-whenever nobody waits for it.
+"""The broker of a guest: starts QEMU, forwards commands, and stops the guest's clock when idle.
 
-Runs as ``python -S -m seatrial_lab.virtual.broker RUN`` with only the standard library; RUN is the
-lab's run folder with ``qemu.json`` (argv, env). Commands come over ``broker.sock``, see ``client``.
-A guest that nobody asks anything is stopped: else its idle hours would fly by, since virtual time
-jumps from event to event. So nothing outside can change what is measured inside, but by a command
-that comes meanwhile: those that only look are refused while a step runs.
+Runs as ``python -S -m seatrial_lab.virtual.broker RUN`` with only the standard library. RUN is the
+lab's run folder with ``qemu.json`` (argv, env, go). Commands arrive at ``broker.sock``; see
+``client``. The broker does not know Slurm or trials.
+
+The broker stops a guest without a command, because virtual time jumps from event to event and an
+idle guest's clock would run far ahead. Only a command can disturb a measurement in the guest, so
+the broker refuses queries while a step runs.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from seatrial_lab.virtual.snapshot import connect_to_qemu
 
 
 class Client:
-    """One command's connection."""
+    """The connection of one command's client."""
 
     def __init__(self, connection: socket.socket):
         self.connection = connection
@@ -50,7 +51,7 @@ class Client:
 
 
 class Broker:
-    """Between the clients' sockets and the guest's serial line."""
+    """Forwards frames between the clients' sockets and the guest's serial line."""
 
     def __init__(self, run: Path):
         self.run = run
@@ -63,7 +64,7 @@ class Broker:
         self.started = time.monotonic()
 
     def start(self) -> None:
-        """Start QEMU and connect to it. Raises OSError, or LabError with QEMU's words."""
+        """Start QEMU and connect to it. Raises OSError, or LabError with QEMU's message."""
         given = json.loads((self.run / "qemu.json").read_text())
         log = (self.run / "qemu.log").open("wb")
         self.qemu = subprocess.Popen(
@@ -73,14 +74,14 @@ class Broker:
         self.guest_line = connect_to_qemu(self.run / "line.sock", self.qemu)
         self.qmp = connect_to_qemu(self.run / "qmp.sock", self.qemu)
         self.qmp.sendall(b'{"execute": "qmp_capabilities"}\n')
-        # What the guest's init waits for (guest/init.sh).
+        # The guest's init waits for this line (guest/init.sh).
         self.guest_line.sendall(given["go"].encode() + b"\n")
         self.selector.register(self.guest_line, selectors.EVENT_READ, self.from_guest)
         self.selector.register(self.qmp, selectors.EVENT_READ, self.from_qmp)
         socket_path = self.run / "broker.sock"
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(str(socket_path))
-        socket_path.chmod(0o666)  # who may enter the run folder's socket is the job user as well
+        socket_path.chmod(0o666)  # the job user connects to it too
         self.listener.listen(64)
         self.selector.register(self.listener, selectors.EVENT_READ, self.accept)
 
@@ -166,7 +167,7 @@ class Broker:
         self.guest_line.sendall(frame(self.number, RUN, json.dumps(request).encode()))
 
     def client_closed(self, client: Client) -> None:
-        """A client that ended before its command: the command is ended too."""
+        """End the command of a client that ended before it."""
         if client.number in self.active:
             self.guest_line.sendall(frame(client.number, SIGNAL, b"%d" % signal.SIGTERM))
         self.remove_client(client)

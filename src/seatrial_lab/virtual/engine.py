@@ -1,4 +1,4 @@
-"""A virtual lab as a whole: bring it up, run things in it, take it down."""
+"""The virtual lab: start it, run commands in it, end it. It plants no faults."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from seatrial_lab.virtual.frames import ERROR, EXIT, OUTPUT
 from seatrial_lab.virtual.spec import VirtualSpec
 
 Progress = Callable[[str], None]
-#: of this machine's clock, for a guest to boot and for Slurm in it. An idle machine takes a tenth.
+#: for the guest's boot and for Slurm in it, by this machine's clock; an idle machine needs a tenth
 BOOT_TIMEOUT_S, READY_TIMEOUT_S = 900.0, 600.0
-QUERY_TIMEOUT_S = 600.0  # for a command that only looks
+QUERY_TIMEOUT_S = 600.0  # for a command that is not measured
 CACHE = CHECKOUT / ".seatrial" / "virtual"
 SPEC_FILE = "virtual.json"
 
@@ -40,16 +40,16 @@ def _silent(_: str) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Only one process at a time makes files in ``folder``."""
+    """Hold the lock on the creation of files in ``folder``."""
     with (folder / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 class VirtualLab:
-    """One instance of the virtual lab. All methods raise ``LabError`` with a reason.
+    """One instance of the virtual lab. All methods raise ``LabError`` with the reason.
 
-    Making the object does nothing; :meth:`up` starts the lab.
+    The constructor starts nothing; :meth:`up` starts the lab.
     """
 
     engine = "virtual"
@@ -61,7 +61,7 @@ class VirtualLab:
 
     @classmethod
     def attach(cls, instance: str) -> VirtualLab:
-        """The running lab of that name, with the spec it was started with."""
+        """Return the running lab of that name, with the spec of its start."""
         try:
             text = (LabPaths(instance).run / SPEC_FILE).read_text()
         except FileNotFoundError:
@@ -73,7 +73,7 @@ class VirtualLab:
         return self.paths.run / "broker.sock"
 
     def is_up(self) -> bool:
-        """Whether the lab has started completely and its guest lives."""
+        """Return whether the lab has started completely and its broker is alive."""
         return (self.paths.run / SPEC_FILE).exists() and self._broker() is not None
 
     def _broker(self) -> int | None:
@@ -82,7 +82,7 @@ class VirtualLab:
     # -- up and down ---------------------------------------------------------
 
     def up(self, progress: Progress = _silent) -> bool:
-        """Start the lab; returns False if it already ran. A dead guest is started anew."""
+        """Start the lab, also after its guest has died. Returns False if it already runs."""
         check_machine(accounting=False)
         with state.locked(self.spec.instance):
             if self.is_up():
@@ -117,7 +117,7 @@ class VirtualLab:
         name = snapshot.key(argv, run, (base.qemu_version, base.kernel_version, initramfs.name))
         with locked(CACHE):
             if not (CACHE / f"guest-{name}.state").is_file():
-                progress("a guest boots, once for these NICs (a minute)")
+                progress("booting a guest to save, once for these NICs (about a minute)")
             state_file = snapshot.provide(CACHE, argv, env, run, name)
         given = {
             "argv": [*argv, "-incoming", f"file:{state_file}"], "env": env,
@@ -136,7 +136,7 @@ class VirtualLab:
         (run / SPEC_FILE).write_text(self.virtual_spec.to_json())
 
     def _write_programs(self, folder: Path) -> None:
-        """Programs by Slurm's names, which run the real ones in the guest."""
+        """Write programs with the names of Slurm's commands, which run these in the guest."""
         folder.mkdir()
         client = Path(__file__).with_name("client.py")
         start = " ".join(
@@ -145,7 +145,7 @@ class VirtualLab:
         )  # fmt: skip
         for name in ("srun", "sbatch", "squeue", "scancel", "sinfo", "sacct", "scontrol"):
             text = f'#!/bin/sh\n{start} {name} "$@"\n'
-            if name == "scontrol":  # a plain list of nodes needs no question
+            if name == "scontrol":  # a plain list of nodes needs no call of Slurm
                 text = text.replace(
                     "exec ",
                     'case "$1 $2 $3" in *"["*) ;;\n'
@@ -187,10 +187,10 @@ class VirtualLab:
         for name in ("console.log", "qemu.log", "broker.log"):
             with contextlib.suppress(OSError):
                 words += (self.paths.run / name).read_text(errors="replace").splitlines()[-3:]
-        return " | ".join(words) or "it said nothing"
+        return " | ".join(words) or "its logs are empty"
 
     def wait_ready(self) -> None:
-        """Wait until Slurm can use all nodes. Raises LabError after a minute."""
+        """Wait until Slurm can use all nodes. Raises LabError after READY_TIMEOUT_S."""
         deadline = time.monotonic() + READY_TIMEOUT_S
         seen: dict[str, str] = {}
         while time.monotonic() < deadline:
@@ -201,7 +201,7 @@ class VirtualLab:
         raise LabError(f"Slurm's nodes are not ready after {READY_TIMEOUT_S:.0f} s: {states}")
 
     def node_states(self) -> dict[str, str]:
-        """Slurm's state of each node, in small letters. Raises LabError where it cannot be had."""
+        """Return Slurm's state of each node, in lower case. Raises LabError without a guest."""
         answer = self.run(
             ["sinfo", "-h", "-N", "-o", "%N %T"], user="root", timeout=QUERY_TIMEOUT_S
         )
@@ -209,15 +209,15 @@ class VirtualLab:
         return {row[0]: row[1] for row in rows if len(row) == 2}
 
     def facts(self) -> dict[str, Any]:
-        """When it started, and the versions of what plays it."""
+        """Return the lab's start time and the versions of QEMU and the guest's kernel."""
         return json.loads((self.paths.run / "facts.json").read_text())
 
     def faults(self) -> list[state.Fault]:
-        """No fault can be planted here yet."""
+        """Return no faults: a virtual lab has no planted faults."""
         return []
 
     def down(self, progress: Progress = _silent) -> bool:
-        """End the lab and remove everything of it; returns False if there was nothing."""
+        """End the lab and remove all of its files. Returns False if there is no such lab."""
         check_root()
         if not self.paths.run.exists() and not self.paths.data.exists():
             return False
@@ -255,7 +255,7 @@ class VirtualLab:
         self, argv: Sequence[str], user: str | None = None, node: str = LOGIN,
         env: Mapping[str, str] | None = None, cwd: str | Path | None = None,
     ) -> Connection:  # fmt: skip
-        """Start a command on a node. Raises LabError where there is no guest or no such node."""
+        """Start a command on a node. Raises LabError if there is no guest or no such node."""
         if node not in self.spec.hosts:
             raise LabError(
                 f"lab {self.spec.instance}: no node {node!r}: {', '.join(self.spec.hosts)}"
@@ -274,9 +274,11 @@ class VirtualLab:
         env: Mapping[str, str] | None = None, cwd: str | Path | None = None,
         timeout: float | None = None, check: bool = False, stdin: str | None = None,
     ) -> subprocess.CompletedProcess[str]:  # fmt: skip
-        """Run a command on a node to its end; as the native lab's. ``timeout`` is in seconds of
-        this machine's clock. Raises LabError also while a step of a trial is measured and the
-        command is one that asks Slurm: it would disturb the figures."""
+        """Run a command on a node to its end, as the native lab does.
+
+        ``timeout`` is in seconds of this machine's clock. Raises LabError, in addition to the
+        native lab's reasons, if the command queries Slurm while a step of a trial is measured.
+        """
         shown = " ".join(str(word) for word in argv)
         connection = self.connect(argv, user, node, env, cwd)
         answers: dict[bytes, list[bytes]] = {OUTPUT: [], ERROR: [], EXIT: []}
@@ -304,7 +306,7 @@ class VirtualLab:
         return subprocess.CompletedProcess(list(argv), code, out, err)
 
     def exec(self, argv: Sequence[str], user: str | None = None, node: str = LOGIN) -> None:
-        """Run a command in the lab with this process's streams, and end with its exit code."""
+        """Run a command in the lab with this process's streams, and exit with its exit code."""
         connection = self.connect(argv or ["bash", "-l", "-i"], user, node)
         try:
             code = serve(connection, stdin=True)
@@ -314,7 +316,10 @@ class VirtualLab:
         os._exit(code)
 
     def add_bind(self, path: Path) -> None:
-        """Make a folder of the host visible, and writable, at the same place on all hosts."""
+        """Make a folder of this machine visible and writable at the same place on all hosts.
+
+        Raises LabError if the folder does not exist.
+        """
         if not path.is_absolute() or not path.is_dir():
             raise LabError(f"{path} must be the absolute path of a folder that exists")
         with state.locked(self.spec.instance):

@@ -1,4 +1,4 @@
-"""The initramfs that a guest boots from: busybox, the drivers, and the init script."""
+"""The initramfs of a guest: busybox, the drivers and the init script."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from seatrial_lab.virtual.packages import Base
 INIT = Path(__file__).parent / "guest" / "init.sh"
 APPLETS = ("sh", "mount", "mkdir", "insmod", "cp", "chmod", "uname", "hostname", "switch_root",
            "poweroff", "echo", "cat", "sleep")  # fmt: skip
-#: loaded before anything else runs: the way to the host, then what nodes are made of
+#: init loads these first: access to the host, then the nodes' interfaces
 BOOT_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console", "veth", "bridge")
-#: the cards' own drivers, loaded in this order
+#: drivers of the NIC models, in the order of their loading
 NIC_MODULES = ("igb", "e1000", "e1000e", "virtio_net", "vmxnet3")
-#: in the image for NIC profiles, which load them
+#: in the image, but not loaded at boot: NIC profiles load them
 PROFILE_MODULES = ("igbvf", "bonding", "sch_tbf", "sch_htb", "tun")
 
 
 def dependencies(modules: Path) -> dict[str, list[str]]:
-    """Module name -> files to load, itself the last, from depmod's ``modules.dep``."""
+    """Return module name -> files to load, its own file last, from depmod's ``modules.dep``."""
     files_of = {}
     for line in (modules / "modules.dep").read_text().splitlines():
         file, _, needs = line.partition(":")
@@ -31,7 +31,7 @@ def dependencies(modules: Path) -> dict[str, list[str]]:
 
 
 def load_order(needs: dict[str, list[str]], names: tuple[str, ...]) -> list[str]:
-    """Files of the modules and of all that they need, each once. Raises LabError."""
+    """Return the files of modules and their dependencies, each once. Raises LabError."""
     files: dict[str, None] = {}
     for name in names:
         if name not in needs:
@@ -41,7 +41,7 @@ def load_order(needs: dict[str, list[str]], names: tuple[str, ...]) -> list[str]
 
 
 def archive(base: Base) -> Archive:
-    """The initramfs of a kernel."""
+    """Return the initramfs of a kernel."""
     needs = dependencies(base.modules)
     loaded = load_order(needs, (*BOOT_MODULES, *NIC_MODULES))
     place = f"lib/modules/{base.kernel_release}"
@@ -61,7 +61,10 @@ def archive(base: Base) -> Archive:
 
 
 def initramfs(base: Base, folder: Path) -> Path:
-    """The initramfs in ``folder``, made where it is missing; its name holds what it is made of."""
+    """Return the initramfs in ``folder``; create it if missing.
+
+    Its name has a hash of its inputs.
+    """
     digest = hashlib.sha256()
     own = (Path(__file__), INIT, Path(__file__).with_name("cpio.py"))
     for text in (base.kernel_version, base.kernel_release, *(file.read_text() for file in own)):

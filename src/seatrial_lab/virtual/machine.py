@@ -1,5 +1,7 @@
-"""The machine that a trial of a virtual lab runs on, for ``seatrial.trial.run``: ReFrame here, as
-fast as here, and Slurm in the guest."""
+"""The machine that runs a trial of a virtual lab, for ``seatrial.trial.run``.
+
+ReFrame runs on this machine, at its own speed. Slurm and the jobs run in the guest.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ class VirtualMachine:
         self.lab = lab
 
     def popen(self, argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen:
-        """Start a program of this machine that finds Slurm's commands of the guest."""
+        """Start a program on this machine, with the guest's Slurm commands in its PATH."""
         spec, run = self.lab.spec, self.lab.paths.run
         own = access.environment(spec, spec.user, env)
         own.pop("BASH_ENV", None)

@@ -1,6 +1,7 @@
-"""A guest that has loaded its drivers, saved once: starting from there takes a second.
+"""Save the state of a guest that has loaded its drivers, so that a start takes about 1 s.
 
-The saved state holds what does not depend on an instance: the kernel, the drivers and their cards.
+The saved state does not depend on an instance: it has the kernel, the drivers and their cards. It
+has no nodes and no Slurm.
 """
 
 from __future__ import annotations
@@ -16,28 +17,28 @@ from typing import Any
 
 from seatrial.base.errors import LabError
 
-BOOT_TIMEOUT_S = 900.0  # for a cold boot on a busy machine
+BOOT_TIMEOUT_S = 900.0  # for a boot without a saved state, on a busy machine
 SAVE_TIMEOUT_S = 600.0
 DRIVERS_LOADED = b"warm\n"
 
 
 def key(argv: list[str], run: Path, versions: tuple[str, ...]) -> str:
-    """What tells one saved state from another: QEMU's command line but for the instance's paths."""
+    """Return the hash of QEMU's command line, without the instance's paths, and ``versions``."""
     text = json.dumps([[word.replace(str(run), "RUN") for word in argv], *versions])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def provide(folder: Path, argv: list[str], env: Mapping[str, str], run: Path, name: str) -> Path:
-    """The saved state of the guest that ``argv`` starts, made where it is missing.
+    """Return the saved state of the guest of ``argv``; create it if missing.
 
-    Raises LabError, with the guest's last words, where it does not come so far.
+    Raises LabError, with the last lines of the console, if the guest does not boot.
     """
     file = folder / f"guest-{name}.state"
     if not file.is_file():
         draft = file.with_suffix(".new")
         _save(argv, env, run, draft)
         draft.rename(file)
-    file.touch()  # by which the least used are known
+    file.touch()  # the time of the last use, for the removal below
     for old in sorted(folder.glob("guest-*.state"), key=lambda path: path.stat().st_mtime)[:-3]:
         old.unlink()
     return file
@@ -80,7 +81,7 @@ def _wait_for_drivers(line: socket.socket, guest: subprocess.Popen, run: Path) -
 
 
 def connect_to_qemu(place: Path, guest: subprocess.Popen) -> socket.socket:
-    """A connection to one of QEMU's sockets. Raises LabError where QEMU ended."""
+    """Return a connection to a socket of QEMU. Raises LabError if QEMU does not answer."""
     deadline = time.monotonic() + 20
     while True:
         connection = socket.socket(socket.AF_UNIX)
@@ -106,7 +107,7 @@ class QmpConnection:
         self.execute("qmp_capabilities")
 
     def execute(self, command: str, **arguments: Any) -> dict[str, Any]:
-        """What the command returns. Raises LabError with QEMU's words."""
+        """Execute a command and return its result. Raises LabError with QEMU's message."""
         self.stream.write(json.dumps({"execute": command, "arguments": arguments}) + "\n")
         self.stream.flush()
         while True:

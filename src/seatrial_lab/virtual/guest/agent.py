@@ -1,10 +1,9 @@
-"""The guest's first process: makes the nodes, then runs the commands that the host sends.
+"""The guest's first process: create the nodes, then run the commands that the broker sends.
 
 Runs as ``python3 -S -m seatrial_lab.virtual.guest.agent CONFIG`` with only the standard library.
-CONFIG is JSON that ``seatrial_lab.virtual.plan`` wrote. It waits without polling, so that an idle
-guest costs nothing. A node's first process is the native lab's own
-(``seatrial_lab.common.nodeinit``), forked from here: a Python that starts takes an emulated machine
-seconds.
+CONFIG is the JSON of ``seatrial_lab.virtual.plan``. The agent blocks in poll(2), so an idle guest
+executes nothing. A node's first process is ``seatrial_lab.common.nodeinit``, forked from the agent:
+the start of a new Python takes seconds in an emulated machine.
 """
 
 from __future__ import annotations
@@ -42,32 +41,32 @@ from seatrial_lab.virtual.frames import (
 
 MS_MOVE = 0x2000
 RTMGRP_LINK = 1
-QUIET_AFTER_MS = 500  # of the guest's time, before it is said that nothing runs
+QUIET_AFTER_MS = 500  # of the guest's clock; after it, an idle agent sends QUIET
 NAMESPACES = ("net", "uts", "ipc", "mnt", "pid", "time")
 
 
 def find_port() -> str:
-    """The device of the serial line to the host."""
+    """Return the device of the serial line to the host. Raises RuntimeError."""
     for folder in Path("/sys/class/virtio-ports").iterdir():
         if (folder / "name").read_text().strip() == PORT:
             return f"/dev/{folder.name}"
     raise RuntimeError(f"no serial port named {PORT}")
 
 
-def log_progress(what: str) -> None:
-    """For the console's log: how far the boot is, at which second of the guest's clock."""
-    print(f"[{time.clock_gettime(time.CLOCK_BOOTTIME):12.6f}] agent: {what}", flush=True)
+def log_progress(text: str) -> None:
+    """Write a step of the boot to the console, with the guest's clock in seconds."""
+    print(f"[{time.clock_gettime(time.CLOCK_BOOTTIME):12.6f}] agent: {text}", flush=True)
 
 
 def run_program(*command: str, text: str | None = None) -> None:
-    """Run a program for its effect. Raises RuntimeError with its words."""
+    """Run a program. Raises RuntimeError with its error output if it fails."""
     answer = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if answer.returncode:
         raise RuntimeError(f"{' '.join(command)}: {answer.stderr.strip()}")
 
 
 def interface_names() -> dict[str, str]:
-    """Hardware address -> interface name, of the interfaces that have a device."""
+    """Return MAC address -> interface name of the interfaces with a device."""
     names = {}
     for folder in Path("/sys/class/net").iterdir():
         if (folder / "device").exists():
@@ -76,9 +75,9 @@ def interface_names() -> dict[str, str]:
 
 
 def set_up(config: dict[str, Any]) -> None:
-    """Folders, shares, networks and daemons that all nodes have in common."""
+    """Set up the folders, shares, networks and daemons that all nodes share."""
     time.clock_settime(time.CLOCK_REALTIME, config["time"])
-    # From here on the lab's data are in the guest's memory: its own copy of what the host wrote.
+    # Replace the lab's data folder by a copy in the guest's memory.
     data = Path(config["data"])
     draft = Path("/run/seatrial-data")
     draft.mkdir()
@@ -116,9 +115,9 @@ def set_up(config: dict[str, Any]) -> None:
 
 
 def create_virtual_functions(cards: list[dict[str, str]]) -> None:
-    """Have each card whose virtual function a node gets make one (SR-IOV), by its address.
+    """Create the virtual functions (SR-IOV) of the cards whose function a node gets.
 
-    The driver of the function is loaded last: it takes the address that the card then knows.
+    The driver of the functions loads last: it reads the MAC address that the card has then.
     """
     there = interface_names()
     own = [card for card in cards if card["physical"] != card["address"]]
@@ -134,7 +133,7 @@ def create_virtual_functions(cards: list[dict[str, str]]) -> None:
 
 
 def move_cards(cards: list[dict[str, str]]) -> None:
-    """Put the cards that are here into their nodes: at boot, and after a driver was loaded anew."""
+    """Move cards from the guest to their nodes, at boot and after the reload of a driver."""
     there = interface_names()
     lines = [
         f"link set {there[card['address']]} netns {card['netns']} name {card['interface']}\n"
@@ -146,7 +145,7 @@ def move_cards(cards: list[dict[str, str]]) -> None:
 
 
 def install_modprobe() -> None:
-    """Have nodes load NIC drivers by our program, which goes between them and the real one."""
+    """Replace modprobe by ``modprobe.sh``, which calls the real program."""
     program = Path("/usr/sbin/modprobe")
     if not program.exists():
         return
@@ -159,7 +158,7 @@ def install_modprobe() -> None:
 
 
 def link_event_socket() -> socket.socket:
-    """A socket on which the kernel tells of new interfaces (rtnetlink)."""
+    """Return a socket that receives the kernel's events of interfaces (rtnetlink)."""
     events = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
     events.bind((0, RTMGRP_LINK))
     events.setblocking(False)
@@ -167,7 +166,7 @@ def link_event_socket() -> socket.socket:
 
 
 def boot_hosts(files: list[str]) -> None:
-    """Start all hosts of the cluster; each is up when its starter has ended."""
+    """Start all hosts of the cluster and wait until they are up. Raises RuntimeError."""
     starters = {}
     for file in files:
         parent = os.getpid()
@@ -195,7 +194,7 @@ def boot_hosts(files: list[str]) -> None:
 
 
 class Command:
-    """One command of the host that runs in a node."""
+    """A command of the broker that runs on a node."""
 
     def __init__(self, number: int, request: dict[str, Any], nodes: Path):
         self.number = number
@@ -236,13 +235,13 @@ class Command:
 
 
 def enter(first: int, request: dict[str, Any]) -> int:
-    """Become the command in a node's namespaces; the exit code of what ran there."""
+    """Run the command of ``request`` in a node's namespaces. Returns its exit code."""
     os.setsid()
     places = [(name, f"/proc/{first}/ns/{name}") for name in NAMESPACES]
     descriptors = [(name, os.open(place, os.O_RDONLY | os.O_CLOEXEC)) for name, place in places]
     for name, descriptor in descriptors:
         mounts.check(mounts.LIBC.setns(descriptor, 0), f"setns {name}")
-    # Only a child is in the process namespace.
+    # setns changes the pid namespace of children only.
     pid = os.fork()
     if pid == 0:
         signal.pthread_sigmask(signal.SIG_SETMASK, set())
@@ -265,7 +264,7 @@ def enter(first: int, request: dict[str, Any]) -> int:
 
 
 class Agent:
-    """Serves the host's commands, and reaps."""
+    """Runs the broker's commands, and reaps."""
 
     def __init__(self, line: int, nodes: Path, cards: list[dict[str, str]]):
         self.line, self.nodes, self.cards = line, nodes, cards
@@ -289,9 +288,9 @@ class Agent:
             message = message[os.write(self.line, message) :]
 
     def serve(self) -> None:
-        """Serve for ever."""
+        """Handle events for ever."""
         while True:
-            # Once all is said, nothing is waited for but the host.
+            # After QUIET, wait for events without a timeout.
             idle = not self.commands and not self.quiet_sent
             events = self.poll.poll(QUIET_AFTER_MS if idle else None)
             if not events and idle:
@@ -361,7 +360,7 @@ class Agent:
                     command.code = 128 - code if code < 0 else code
         for number, command in list(self.commands.items()):
             if command.code is not None:
-                # What a command left running may hold its output open: it is not waited for.
+                # A child of the command may hold its output open: do not wait for the child.
                 for descriptor in list(command.streams):
                     self.drain(command, descriptor)
                 command.feed(b"")
@@ -379,10 +378,10 @@ class Agent:
 
 
 def main(arguments: list[str]) -> None:
-    """Boot the cluster and serve; a boot that fails is reported to the host and ends the guest."""
+    """Boot the cluster and run commands. A failed boot is reported and ends the guest."""
     line = os.open(find_port(), os.O_RDWR | os.O_CLOEXEC)
     try:
-        log_progress("here")
+        log_progress("started")
         config = json.loads(Path(arguments[0]).read_text())
         set_up(config)
         log_progress("hosts")
@@ -401,7 +400,7 @@ def main(arguments: list[str]) -> None:
 
 
 def power_off() -> None:
-    """Power the guest off: its first process must not simply end."""
+    """Power the guest off. The kernel panics if its first process exits."""
     Path("/proc/sysrq-trigger").write_text("o")
     time.sleep(10)
 
