@@ -1,4 +1,4 @@
-"""``seatrial test``: the project's own tests, on a machine where nothing was installed by hand."""
+"""``seatrial test``: the tests of Seatrial itself, with the installation of what they need."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ WORKERS = min((os.cpu_count() or 1) + 1, 6)
 
 def test(
     arguments: Annotated[
-        list[str] | None, typer.Argument(help="Passed on to pytest.", show_default=False)
+        list[str] | None, typer.Argument(help="Arguments of pytest.", show_default=False)
     ] = None,
-    provision: Annotated[
-        bool, typer.Option(help="First install what the lab's tests need (root only).")
-    ] = True,
+    provision: Annotated[bool, typer.Option(help="Install what the tests need (as root).")] = True,
 ) -> None:
-    """Run the tests. Further arguments go to pytest, for example: seatrial test -- -k parser."""
+    """Run the tests of Seatrial.
+
+    Example: seatrial test -- tests/nic -k parser
+    """
     if provision:
         provision_lab(required=False)
         provision_tests()
