@@ -14,8 +14,6 @@ from seatrial.cli.provision import provision_lab, provision_tests
 
 #: one more than there are cores: tests with a lab wait for much of their time
 WORKERS = min((os.cpu_count() or 1) + 1, 6)
-#: tests that share a lab stay together, in the order of the root conftest: the longest first
-PARALLEL = (f"--numprocesses={WORKERS}", "--dist=loadgroup", "--no-loadscope-reorder")
 
 
 def test(
@@ -31,5 +29,5 @@ def test(
     if provision:
         provision_lab(required=False)
         provision_tests()
-    command = [sys.executable, "-m", "pytest", *PARALLEL, *(arguments or [])]
+    command = [sys.executable, "-m", "pytest", f"--numprocesses={WORKERS}", *(arguments or [])]
     raise typer.Exit(subprocess.call(command, cwd=CHECKOUT))
