@@ -106,18 +106,24 @@ def titled(text: str) -> dict[str, Any]:
     return {"title": {"text": label(text)}}
 
 
+def log_ticks(values: Iterable[float]) -> dict[str, Any]:
+    """Ticks of a logarithmic axis at 1, 2 and 5 times the powers of ten around ``values`` > 0."""
+    listed = list(values)
+    low, high = math.floor(math.log10(min(listed))), math.ceil(math.log10(max(listed)))
+    at = [digit * 10.0**power for power in range(low, high + 1) for digit in (1, 2, 5)]
+    return {"tickvals": at, "ticktext": [number(tick) for tick in at]}
+
+
 def finite(values: Iterable[float]) -> list[float]:
     return [value for value in values if math.isfinite(value)]
 
 
 def spread_text(values: Sequence[float]) -> str:
-    """The median; with the minimum and the maximum if there are several values."""
+    """The median; with the minimum and the maximum if they differ."""
     if not values:
         return "–"
-    middle = number(statistics.median(values))
-    return (
-        middle if len(values) < 2 else f"{middle} ({number(min(values))} to {number(max(values))})"
-    )
+    middle, low, high = map(number, (statistics.median(values), min(values), max(values)))
+    return middle if low == high else f"{middle} ({low} to {high})"
 
 
 # --- curves ---------------------------------------------------------------------------------
@@ -208,7 +214,10 @@ def _curve_figure(
     if x_unit == "B":
         ticks = [4**k for k in range(0, 20) if sizes[0] <= 4**k <= sizes[-1]]
         x_axis |= {"tickvals": ticks, "ticktext": [message_size(tick) for tick in ticks]}
-    y_axis = {"type": "log", "dtick": 1, **titled(f"{y_name} ({y_unit})")}
+    y_axis: dict[str, Any] = {"type": "log", **titled(f"{y_name} ({y_unit})")}
+    ys = [y for points in lines.values() for values in points.values() for y in values]
+    # Within two decades, ticks at the powers of ten only would leave an axis with one label.
+    y_axis |= {"dtick": 1} if max(ys) > 100 * min(ys) else log_ticks(ys)
     y_axis["minor"] = {"showgrid": True, "gridcolor": "#f1f3f6"}
     label_of = {case: f"{case.transport} {case.profile}" for case in lines}
     rows = [
