@@ -60,7 +60,9 @@ def test_files_of_the_repository_exist(page):
     for code in CODE.findall(prose(page)):
         for word in code.split():
             # harbour, mysite, NAME and ring are what a reader makes
-            if not IN_REPOSITORY.fullmatch(word) or re.search(r"harbour|mysite|NAME|ring\.py", word):
+            if not IN_REPOSITORY.fullmatch(word) or re.search(
+                r"harbour|mysite|NAME|ring\.py", word
+            ):
                 continue
             assert list(CHECKOUT.glob(word.rstrip("/"))), f"{named(page)}: `{code}`"
 
