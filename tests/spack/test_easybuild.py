@@ -25,9 +25,9 @@ RECIPES = CHECKOUT / "spack-repo" / "spack_repo" / "seatrial" / "packages"
 SPACK_NAMES = {"IMB": "intel-mpi-benchmarks", "iperf": "iperf3"}
 #: easyconfigs that EasyBuild itself has
 UPSTREAM = {"hpl": "HPL-2.3-foss-2025b.eb"}
-#: recipes that are not of a benchmark
 #: programs without a release of their own: the source is one C file beside the recipe
 NO_ARCHIVE = {"comms"}
+#: recipes that are not of a benchmark
 NO_BENCHMARK = {"acml", "mpi-transport"}
 EASYBUILD = "5.4.1"
 #: kept between runs: 60 MB from PyPI
