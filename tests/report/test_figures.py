@@ -156,7 +156,7 @@ def test_labels_are_inert_for_plotly():
 
 def test_a_browser_draws_every_figure_and_opens_what_a_link_leads_to(written, browse):
     _, folder = written("accepted")
-    case = "case-pairs.openmpi-tcp.default.4n"
+    case = "case-links.openmpi-tcp.default.4n"
     dom = html.document_fromstring(browse(f"{(folder / 'report.html').as_uri()}#{case}"))
     assert dom.xpath("//details[@class='case'][@open]/@id") == [case]
     assert dom.xpath("//html/@data-figures") == ["done"]

@@ -25,6 +25,8 @@ RECIPES = CHECKOUT / "spack-repo" / "spack_repo" / "seatrial" / "packages"
 SPACK_NAMES = {"IMB": "intel-mpi-benchmarks", "iperf": "iperf3"}
 #: easyconfigs that EasyBuild itself has
 UPSTREAM = {"hpl": "HPL-2.3-foss-2025b.eb"}
+#: programs without a release of their own: the source is one C file beside the recipe
+NO_ARCHIVE = {"comms"}
 #: recipes that are not of a benchmark
 NO_BENCHMARK = {"acml", "mpi-transport"}
 EASYBUILD = "5.4.1"
@@ -83,7 +85,7 @@ def test_file_name_follows_easybuilds_rule(file):
 def test_every_benchmark_has_one():
     configs = [spack_name(easyconfig(file)) for file in EASYCONFIGS]
     recipes = {file.parent.name.replace("_", "-") for file in RECIPES.glob("*/package.py")}
-    assert sorted([*configs, *UPSTREAM]) == sorted(recipes - NO_BENCHMARK)
+    assert sorted([*configs, *UPSTREAM]) == sorted(recipes - NO_BENCHMARK - NO_ARCHIVE)
 
 
 def test_versions_and_checksums_are_those_of_our_recipes():

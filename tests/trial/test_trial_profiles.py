@@ -168,21 +168,24 @@ def test_wrong_rate_is_rejected_where_it_was_measured(axis):
 
 
 def test_what_breaks_a_bound_is_run_again_on_its_nodes(lab, workplace, site_of):
-    """Under the profile put on anew; no third time, as two of three have decided."""
+    """In a new job under the same profile. Which figures a rerun can still change is tested in
+    test_trial_rerun: on a busy machine the first rerun may be inconclusive."""
     benchmarks = {"tcp_stream": SMALL["tcp_stream"]}
-    file = site_of("again", benchmarks, REQUIREMENTS, profiles=["gigabit"], reruns=2)
+    file = site_of("again", benchmarks, REQUIREMENTS, profiles=["gigabit"], reruns=4)
     lab.add_bind(workplace)
     trials = workplace / "again-trials"
     with Resuming(lab, "n[1-2]") as told:
         results = run_trial(plan_trial(file, Selection()), file, LabMachine(lab), told, trials)
     assert all_jobs(lab) == []
     assert in_force(lab) == {}
-    assert [(run.repeat, run.outcome) for run in results.runs] == [(0, "ran"), (1, "ran")]
+    times = len(results.runs)
+    assert times > 1
+    assert [(run.repeat, run.outcome) for run in results.runs] == [(n, "ran") for n in range(times)]
     (use,) = results.trial.profiles
-    first, second = use.allocations
-    assert first.job.id != second.job.id
-    assert first.job.nodes == second.job.nodes == ["n3", "n4"]
-    assert [run.job.id for run in results.runs] == [first.job.id, second.job.id]
+    jobs = [allocation.job for allocation in use.allocations]
+    assert len({job.id for job in jobs}) == times
+    assert [job.nodes for job in jobs] == [["n3", "n4"]] * times
+    assert [run.job.id for run in results.runs] == [job.id for job in jobs]
     assert results.verdict.verdict == "reject"
     for name in ("allocations", "allocations-rerun1"):
         assert (results.folder / name / "gigabit.out").is_file()
