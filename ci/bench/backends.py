@@ -94,7 +94,7 @@ def probe(bench: ways.Bench, folder: Path) -> list[dict[str, Any]]:
     ]
     node = bench.lab.spec.nodes[-1]
     ways.write_round(bench.plan, config, folder)
-    env = {**variables(bench.plan), "PROBE_NODE": node}
+    env = {**variables(bench.plan), "PROBE_NODE": node, "PROBE_FOLDER": str(folder)}
     process = ways.start(bench.lab, command, env, folder)
     try:
         deadline = time.monotonic() + NODE_FAIL_S

@@ -36,6 +36,6 @@ class Probe(rfm.RunOnlyRegressionTest):
     def write(self):
         job = self.job
         known = {"how": self.how, "state": job.state, "exit_code": job.exitcode}
-        folder = Path(os.environ["SEATRIAL_RUN_FOLDER"])
+        folder = Path(os.environ["PROBE_FOLDER"])
         (folder / f"probe-{self.how.split()[0]}.json").write_text(json.dumps(known))
         return True

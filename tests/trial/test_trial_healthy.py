@@ -240,7 +240,6 @@ def test_database_of_a_trial_can_be_asked(sound, trial_lab):
     done = trial_lab.run(
         [*reframe, "--list-stored-sessions"],
         user="root",  # who started the trial: its folder was given back
-        env={"SEATRIAL_DATABASE_FOLDER": str(sound.folder.parent / "reframe")},
         cwd=trial_lab.paths.home,
         timeout=600,
     )

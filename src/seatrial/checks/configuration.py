@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.base.paths import CHECKOUT
-from seatrial.plan.model import Attachment, Plan, PlannedTransport, Round, read_round
+from seatrial.plan.model import (
+    DATABASE,
+    PLAN_FILE,
+    Attachment,
+    Plan,
+    PlannedTransport,
+    Round,
+    read_round,
+)
 from seatrial.plan.resolve import plan_of
 
 CHECKS = CHECKOUT / "reframe-checks"
@@ -57,7 +65,7 @@ def configuration(plan: Plan, round: Round | None, file: Path) -> dict[str, Any]
             for environment in _environments(plan, round, name, transport)
         ],
         "logging": [_logging(round)],
-        "storage": [_storage(plan, round)],
+        "storage": [_storage(plan, round, file)],
         "general": [
             {
                 "check_search_path": [str(CHECKS)],
@@ -159,8 +167,12 @@ def _logging(round: Round | None) -> dict[str, Any]:
     }
 
 
-def _storage(plan: Plan, round: Round | None) -> dict[str, Any]:
+def _storage(plan: Plan, round: Round | None, file: Path) -> dict[str, Any]:
     storage: dict[str, Any] = {"enable": True, "backend": "sqlite"}
-    if round:
-        storage["sqlite_db_file"] = f"{round.database}/{plan.site}.sqlite"
+    folder = Path(round.database) if round else None
+    if folder is None and file.name == PLAN_FILE and len(file.parents) > 3:
+        # After a trial, ReFrame finds the trial's sessions by the trial's own settings.
+        folder = file.parents[3] / DATABASE
+    if folder is not None and folder.is_dir():
+        storage["sqlite_db_file"] = f"{folder}/{plan.site}.sqlite"
     return storage

@@ -21,6 +21,7 @@ from seatrial.stack.model import Package
 
 PLAN_FILE = "plan.json"
 ROUND_FILE = "round.json"
+DATABASE = "reframe"  # folder of ReFrame's results, beside the folders of the trials
 
 
 class Model(BaseModel):

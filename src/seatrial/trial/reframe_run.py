@@ -15,7 +15,7 @@ from pathlib import Path
 
 from seatrial.base.errors import LabError
 from seatrial.checks.configuration import CHECKS
-from seatrial.plan.model import ROUND_FILE, CheckSelection, HeldJob, Plan, Round, write
+from seatrial.plan.model import DATABASE, ROUND_FILE, CheckSelection, HeldJob, Plan, Round, write
 from seatrial.results.record import Job
 from seatrial.trial.allocation import Allocation
 from seatrial.trial.machine import Machine, Progress
@@ -70,7 +70,7 @@ def database_folder(folder: Path, machine: Machine) -> Path:
 
     It stays with the user that jobs run as, for another trial may be writing to it.
     """
-    database = folder.parent / "reframe"
+    database = folder.parent / DATABASE
     database.mkdir(exist_ok=True)
     machine.own(database)
     return database
