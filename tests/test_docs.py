@@ -124,6 +124,7 @@ def test_add_a_benchmark_names_what_exists():
         "specs",
         "relative_to",
         "informative",
+        "nodes: 2",
     }
     keys |= {"--check", "seatrial.benchmarks.registry.registry"}
     for span in spans - paths - keys:
