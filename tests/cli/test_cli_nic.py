@@ -296,7 +296,7 @@ def test_what_nobody_owns_is_refused_until_accepted(lab: Lab, nic: Nic, clean: N
     assert found in answer.err
     answer = nic("recover", node="n3")
     assert answer.code == 4
-    assert f"{found}; put them back, or accept them with seatrial-nic accept" in answer.err
+    assert f"{found}; restore them, or accept them with seatrial-nic accept" in answer.err
 
     answer = nic("accept", node="n3")
     assert (answer.code, answer.out) == (

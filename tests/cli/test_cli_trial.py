@@ -219,21 +219,22 @@ class TestRealTrials:
 
     def test_reframe_that_cannot_start(self, site, tmp_path, no_lab):
         """A verdict is written all the same: incomplete, never accepted."""
-        stack = false_stack(site.parent / "stack", {})
-        # What is whole when the trial begins, and is not when ReFrame reads it.
+        # The plan is whole when the trial begins, and is not when ReFrame reads it.
         script = (
-            "import sys, threading, pathlib\n"
             "import seatrial.trial.run as run\n"
-            f"file = pathlib.Path({str(stack / 'stack.json')!r})\n"
             "begin = run.reserve\n"
-            "run.reserve = lambda folder: (begin(folder), file.write_text('{'))\n"
+            "def damage(folder):\n"
+            "    begin(folder)\n"
+            "    (plan,) = folder.rglob('plan.json')\n"
+            "    plan.write_text('{')\n"
+            "run.reserve = damage\n"
             "from seatrial.cli import main\n"
             "main()\n"
         )
         done = subprocess.run(
             [sys.executable, "-c", script, "trial", "--site", site, "--output", tmp_path / "out"],
             capture_output=True, text=True, timeout=600, check=False,
-            env={**os.environ, "SEATRIAL_LAB_INSTANCE": INSTANCE, "SEATRIAL_STACK": str(stack)},
+            env={**os.environ, "SEATRIAL_LAB_INSTANCE": INSTANCE},
         )  # fmt: skip
         assert done.returncode == 4, done.stdout + done.stderr
         assert "ReFrame did not run" in done.stderr

@@ -120,7 +120,7 @@ def test_each_time_is_that_of_its_call(run, preload, tmp_path, rank, slow, calls
     options = ["-l", 8, "-u", 8, "-r", 6, "-w", 1, "-o", "times.raw"]
     done = run(*options, LD_PRELOAD=preload, MPI_CALLS_SLOW=f"{rank} {slow}")
     assert done.returncode == 0, done.stderr
-    times = comms.read_times(tmp_path / "times.raw")
+    times = comms_times.read_times(tmp_path / "times.raw")
     for call in calls:
         assert times.us(call, rank).min() >= 3000
 
