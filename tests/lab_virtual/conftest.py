@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
-from virtual_support import CARDS, Silent, write_site
+from virtual_support import CARDS, Silent, Tried, write_site
 
 from seatrial.plan.resolve import plan_trial
 from seatrial.plan.selection import Selection
-from seatrial.results.record import Results
 from seatrial.site.load import load_site
 from seatrial.trial.run import run_trial
 from seatrial_lab.virtual.engine import VirtualLab
@@ -64,15 +62,6 @@ def state(lab: VirtualLab) -> dict[str, str]:
         for node in NODES
         for command in commands
     }
-
-
-@dataclass(frozen=True)
-class Tried:
-    """A trial of all profiles but the default, and the nodes' state before and after."""
-
-    results: Results
-    before: dict[str, str]
-    after: dict[str, str]
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from virtual_support import figures
+from virtual_support import Tried, figures
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 
@@ -18,18 +18,20 @@ def test_one_changed_value_fails_its_profile_and_no_other(trial) -> None:
     assert trial.results.verdict.verdict == "reject"
 
 
-def test_the_failure_is_confirmed_and_the_figure_repeats(trial) -> None:
-    repeats = {
-        profile: [run.repeat for run in trial.results.runs if run.case.profile == profile]
-        for profile in ("igb-125", "igb-140")
-    }
-    assert repeats == {"igb-125": [0], "igb-140": [0, 1]}
-    first, second = figures(trial.results, "netpipe", "igb-140", "latency_us")
-    assert first == pytest.approx(second, rel=0.04)
+def best(trial: Tried, profile: str) -> float:
+    """The lowest of a profile's runs: other work of the guest can only add to a latency."""
+    return min(figures(trial.results, "netpipe", profile, "latency_us"))
 
 
-def test_what_was_seeded_is_what_the_driver_did(trial) -> None:
+def test_the_failure_is_confirmed_by_a_rerun(trial: Tried) -> None:
+    repeats = [run.repeat for run in trial.results.runs if run.case.profile == "igb-140"]
+    assert repeats in ([0, 1], [0, 1, 2])
+    broken = [
+        one > 138 * 1.05 for one in figures(trial.results, "netpipe", "igb-140", "latency_us")
+    ]
+    assert sum(broken) >= 2
+
+
+def test_what_was_seeded_is_what_the_driver_did(trial: Tried) -> None:
     """15 us more between two interrupts."""
-    (before,) = figures(trial.results, "netpipe", "igb-125", "latency_us")
-    for figure in figures(trial.results, "netpipe", "igb-140", "latency_us"):
-        assert 8 < figure - before < 22
+    assert 8 < best(trial, "igb-140") - best(trial, "igb-125") < 22

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.results.record import Results
@@ -121,3 +122,12 @@ class Silent:
     def started(self, folder: Path, cases: int) -> None: ...
     def line(self, word: str, done: int, total: int, name: str) -> None: ...
     def said(self, text: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A trial of all profiles but the default, and the nodes' state before and after."""
+
+    results: Results
+    before: dict[str, str]
+    after: dict[str, str]
