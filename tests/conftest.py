@@ -1,9 +1,14 @@
-"""What all tests share: which of them can run on this machine, and saying so when they cannot.
+"""What all tests share: which of them run, where, and what the summary says of the others.
 
 The markers ``root``, ``slurm``, ``stack`` and ``spack`` name what a test needs. Where it is missing
 the test is skipped, and the summary counts it. With CI=true in the environment nothing may be
 skipped that a set-up could have made possible: such a test fails. Spack is on GitHub only, so
 tests of it may be skipped there too.
+
+Tests marked ``nightly`` run with the option ``--nightly`` only, which also makes random campaigns
+longer (`campaigns`). The summary counts them with the reason that the marker gives.
+
+Under pytest-xdist the tests that need a lab or Spack stay together by folder, as they share it.
 """
 
 from __future__ import annotations
@@ -11,14 +16,21 @@ from __future__ import annotations
 import functools
 import os
 import signal
+import subprocess
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+from campaigns import NIGHTLY, rounds
+from labs import plain, running
 from seatrial.base.errors import SeatrialError
+from seatrial.base.paths import CHECKOUT
 from seatrial.stack import load_stack
 from seatrial.stack.paths import check_spack
 from seatrial_lab.common.programs import check_machine, check_root
+from seatrial_lab.native.engine import Lab
 
 NEEDS = {
     "root": check_root,
@@ -28,11 +40,40 @@ NEEDS = {
 }
 #: beginnings of reasons to skip that no set-up of this machine could change
 UNAVOIDABLE = ("this release has no ", "spack: ")
+NIGHTLY_SCRIPT = str(CHECKOUT / "ci" / "nightly")
+#: folders whose tests take longest: they are started first
+LONGEST = ("lab_virtual", "trial", "spack", "nic")
+#: reason -> number of tests that are left to ci/nightly
+LEFT = pytest.StashKey[Counter]()
 
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so all that they
 # start: tests of what an interrupt does would wait in vain.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    words = "run the tests that are left to ci/nightly as well, and long random campaigns"
+    parser.addoption("--nightly", action="store_true", help=words)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[LEFT] = Counter()
+    if config.option.nightly:
+        os.environ[NIGHTLY] = "1"
+    # Time per example says nothing on a machine that also runs a lab: no deadlines.
+    settings.register_profile(
+        "seatrial", deadline=None, suppress_health_check=[HealthCheck.too_slow],
+        max_examples=rounds(50, 1000),
+    )  # fmt: skip
+    settings.load_profile("seatrial")
+
+
+@pytest.fixture(scope="session")
+def plain_lab() -> Iterator[Lab]:
+    """A lab with Slurm's accounting, of which the tests of several folders have need."""
+    with running(plain()) as lab:
+        yield lab
 
 
 @functools.cache
@@ -50,13 +91,33 @@ def in_ci() -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A test with a real Slurm gets a second try, of which the summary tells: where five to twenty
-    nodes share two busy cores, a daemon is late now and then."""
-    if not config.pluginmanager.hasplugin("rerunfailures"):
-        return
+    """Take out what is left to ci/nightly; group what shares a lab; put the longest first."""
+    if not config.option.nightly:
+        left = [item for item in items if item.get_closest_marker("nightly")]
+        for item in left:
+            mark = item.get_closest_marker("nightly")
+            assert mark is not None
+            config.stash[LEFT][mark.kwargs["reason"]] += 1
+        if left:
+            config.hook.pytest_deselected(items=left)
+            items[:] = [item for item in items if item not in set(left)]
     for item in items:
-        if item.get_closest_marker("slurm"):
-            item.add_marker(pytest.mark.flaky(reruns=1))
+        if item.get_closest_marker("spack") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(3600))  # the first one has Spack itself set up
+        if any(item.get_closest_marker(name) for name in ("slurm", "spack")):
+            shared = "plain_lab" in getattr(item, "fixturenames", ())
+            group = "plain_lab" if shared else item.path.parent.name
+            item.add_marker(pytest.mark.xdist_group(group))
+    if hasattr(config, "workerinput"):
+        items.sort(key=turn)
+
+
+def turn(item: pytest.Item) -> int:
+    """When a test is started under pytest-xdist: groups first, the longest before the others."""
+    mark = item.get_closest_marker("xdist_group")
+    if mark is None:
+        return len(LONGEST) + 1
+    return LONGEST.index(mark.args[0]) if mark.args[0] in LONGEST else len(LONGEST)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -83,17 +144,37 @@ def reason_of(report: pytest.TestReport) -> str:
     return text.removeprefix("Skipped: ")
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workerinput"):
+        session.config.workeroutput["left"] = dict(session.config.stash[LEFT])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error: object) -> None:
+    """Each worker of pytest-xdist collects all tests, so each has the same counts."""
+    node.config.stash[LEFT].update(
+        {} if node.config.stash[LEFT] else getattr(node, "workeroutput", {}).get("left", {})
+    )
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """How many tests were not run, by what was missing, and why."""
+    write = terminalreporter.write_line
     skipped = Counter(reason_of(report) for report in terminalreporter.stats.get("skipped", []))
-    if not skipped:
-        terminalreporter.write_line(f"skipped: none; {', '.join(NEEDS)} are all here")
-        return
-    terminalreporter.section("not run")
-    for marker in NEEDS:
+    if skipped:
+        terminalreporter.section("not run")
+    else:
+        write(f"skipped: none; {', '.join(NEEDS)} are all here")
+    for marker in NEEDS if skipped else ():
         count = sum(n for reason, n in skipped.items() if reason.startswith(f"{marker}: "))
         why = f": {missing(marker)}" if count else ""
-        terminalreporter.write_line(f"marker {marker}: {count} tests skipped{why}")
+        write(f"marker {marker}: {count} tests skipped{why}")
     for reason, count in skipped.items():
         if reason.partition(": ")[0] not in NEEDS:
-            terminalreporter.write_line(f"no marker: {count} tests skipped: {reason}")
+            write(f"no marker: {count} tests skipped: {reason}")
+    left = terminalreporter.config.stash[LEFT]
+    if left:
+        terminalreporter.section("left to ci/nightly, as it takes long")
+        for reason, count in left.items():
+            write(f"{count} {'test' if count == 1 else 'tests'}: {reason}")
+        write(subprocess.check_output([NIGHTLY_SCRIPT, "--list"], text=True).rstrip())

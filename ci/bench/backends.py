@@ -20,9 +20,9 @@ from seatrial.plan.selection import Selection
 from seatrial.trial.collect import REPORT_FILE
 from seatrial.trial.reframe_run import reframe_command, variables
 from seatrial.trial.run import write_config
-from seatrial_lab.adapter import spec_for_site
 from seatrial_lab.native import faults
 from seatrial_lab.native.engine import Lab
+from seatrial_lab.native.site import spec_for_site
 
 PROBE = Path(__file__).with_name("probe.py")
 NODE_FAIL_S = 90

@@ -17,6 +17,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -32,15 +33,16 @@ from ruamel.yaml import YAML
 
 from seatrial.base.paths import CHECKOUT
 from seatrial.results.record import Results, read_results
-from seatrial_lab.adapter import lab_of_site
 from seatrial_lab.native import faults
 from seatrial_lab.native.engine import Lab
+from seatrial_lab.native.site import spec_for_site
 
 HEALTHY = (
     *("-c", "links", "-c", "npb", "-c", "node_compute", "-p", "default", "-p", "no-offload"),
     *("-t", "tcp", "-t", "none", "-t", "openmpi-tcp", "-t", "mpich-ofi", "-t", "intelmpi-tcp"),
 )
 LINKS = ("-c", "links", "-p", "default")
+ONE_JOB = (*LINKS, "--repeats", "1", "--reruns", "0")  # others would wait for the dead node
 NODES = ("-c", "node_compute", "-p", "default")
 STEP_LIMIT_S = 10  # of a step of `pairs`: three of six wait for it where a link is cut
 TRIAL_LIMIT_S = 300
@@ -63,8 +65,8 @@ KINDS = {
     "slow cpu": Kind(lambda lab, node: faults.slow_cpu(lab, node, 20), NODES),
     # These prevent runs: an error, and nothing that was measured is beyond a bound.
     "cut link": Kind(faults.cut_link, LINKS, ("incomplete", "reject")),
-    "killed node": Kind(faults.kill_node, LINKS, ("incomplete",), while_running=True),
-    "killed slurmd": Kind(faults.kill_slurmd, LINKS, ("incomplete",), while_running=True),
+    "killed node": Kind(faults.kill_node, ONE_JOB, ("incomplete",), while_running=True),
+    "killed slurmd": Kind(faults.kill_slurmd, ONE_JOB, ("incomplete",), while_running=True),
 }
 
 
@@ -93,9 +95,8 @@ class Campaign:
             self.done = [json.loads(line) for line in self.lines.read_text().splitlines()]
         self.site = folder / "lab" / "site.yaml"
         write_site(self.site)
-        lab = lab_of_site(str(self.site), instance)
-        assert isinstance(lab, Lab)
-        self.folder, self.lab = folder, lab
+        self.folder = folder
+        self.lab = Lab(spec_for_site(str(self.site), instance))
 
     def trial(self, kind: str, number: int, processes: int) -> None:
         """Run one trial and note what came of it; nothing where that was noted before."""
@@ -205,8 +206,12 @@ def is_found(kind: str, node: str, results: Results) -> bool:
         return named and failed == own
     if kind == "slow cpu":
         return failed == {node}
-    errors = [run for run in results.runs if run.outcome == "error"]
-    return bool(errors) and failed <= own
+    errors = [run.reason for run in results.runs if run.outcome == "error"]
+    if kind == "cut link":
+        at = int(node[1:]) - 1
+        steps = {f"pair-{a}-{b}" for a, b in combinations(range(4), 2) if at in (a, b)}
+        return not failed and all(set(re.findall(r"pair-\d-\d", one)) == steps for one in errors)
+    return bool(errors) and not failed
 
 
 def table(done: list[dict]) -> str:

@@ -14,11 +14,11 @@ from pathlib import Path
 import ways
 from ruamel.yaml import YAML
 
-from seatrial_lab.adapter import spec_for_site
 from seatrial_lab.common import access, processes
 from seatrial_lab.common.slurm_files import lab_layout
 from seatrial_lab.common.spec import LabSpec
 from seatrial_lab.native.engine import Lab
+from seatrial_lab.native.site import spec_for_site
 
 BARE, FLAGS, INSTALLED = "bare", "flags", "nic"
 #: what each lab is for

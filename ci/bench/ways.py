@@ -22,9 +22,9 @@ from seatrial.plan.model import ROUND_FILE, Plan, Round, write
 from seatrial.trial.collect import REPORT_FILE
 from seatrial.trial.reframe_run import reframe_command, variables
 from seatrial.trial.run import write_config
-from seatrial_lab.adapter import LabMachine
 from seatrial_lab.common.paths import LabPaths
 from seatrial_lab.native.engine import Lab
+from seatrial_lab.native.machine import LabMachine
 
 OURS = "Seatrial"
 CHANGED = "Seatrial, changed"

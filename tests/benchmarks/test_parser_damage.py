@@ -13,14 +13,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from campaigns import rounds
 from seatrial.benchmarks.parsing import ParseError
 
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 GARBAGE = ["nan", "inf", "-1", "-0.5", "x", "1.2.3", "1e999", "1_0", "", "0x10", "**", "٣"]
 NAMES = sorted(cases.CASES)
 QUICK = settings(
-    max_examples=40,
-    deadline=None,
+    max_examples=rounds(15, 400),
     derandomize=True,
     database=None,
     suppress_health_check=[HealthCheck.too_slow],

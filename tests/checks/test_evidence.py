@@ -11,6 +11,7 @@ import pytest
 from seatrial.benchmarks.parsing import Parsed, ParseError
 from seatrial.checks import evidence
 from seatrial.results.record import Counters, Metric, PathProof
+from seatrial.stack.model import Package
 
 LINE = "net\t100.5\t103.0\t0\t60\n"
 STEP = SimpleNamespace(
@@ -36,10 +37,10 @@ def node_file(folder, node, moved=1000, exit_code=0):
 class FakeCheck:
     """What ``collect`` needs of a check."""
 
-    proves_path = True
+    own_benchmark = SimpleNamespace(proves_path=True)
     num_nodes = 2
     network = "test"
-    current_environ = SimpleNamespace(extras={"path_report": r"^via "})
+    planned_transport = SimpleNamespace(path_report=r"^via ")
 
     def __init__(self, parse=None):
         self._parse = parse
@@ -202,9 +203,9 @@ def test_best_of():
 
 def test_hash_of_the_packages_that_the_steps_ran():
     packages = {
-        name: {"name": name, "version": "1", "hash": digest, "prefix": f"/opt/{name}-1"}
+        name: Package(name=name, version="1", spec="", hash=digest, prefix=f"/opt/{name}-1")
         for name, digest in (("npb", "abc"), ("npbx", "def"))
     }
-    check = SimpleNamespace(current_environ=SimpleNamespace(extras={"packages": packages}))
+    check = SimpleNamespace(planned_transport=SimpleNamespace(packages=packages))
     step = SimpleNamespace(command=["/usr/bin/env", "A=1", "/opt/npb-1/bin/is.S.x"])
     assert evidence.packages_used(check, [evidence.StepEvidence(step)]) == {"npb": "1/abc"}

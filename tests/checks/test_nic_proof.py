@@ -243,43 +243,46 @@ def used(node, own_s, idle=0, cpus=2, ticks=None):
 
 
 @pytest.mark.parametrize(
-    ("own_s", "idle", "cpus", "ranks", "others", "taken"),
+    ("own_s", "idle", "cpus", "waited_s", "others", "waited"),
     [
-        (2.0, 200, 2, 1, 0, 0),  # alone
-        (1.0, 200, 2, 1, 50, 0),  # others have half a core, of the one that is left free
-        (1.0, 0, 2, 1, 150, 50),  # ... and half of the other
-        (2.0, 100, 2, 2, 50, 50),
-        (8.0, 0, 8, 1, 400, 0),  # one rank with four threads: four cores are free
-        (4.0, 0, 4, 4, 200, 200),
+        (2.0, 200, 2, 0.5, 0, 0),  # alone: it cannot have waited for another program
+        (1.0, 200, 2, 0.5, 50, 25),
+        (1.0, 0, 2, 1.0, 150, 50),
+        (8.0, 0, 8, 0.0, 400, 0),  # other programs had other cores
     ],
 )
-def test_what_other_programs_took(own_s, idle, cpus, ranks, others, taken):
-    (found,) = activity.of_step("net", [used("n1", own_s, idle, cpus)], ranks, shared=False)
-    assert (found.others_percent, found.taken_percent) == pytest.approx((others, taken))
+def test_other_programs(own_s, idle, cpus, waited_s, others, waited):
+    node = {**used("n1", own_s, idle, cpus), "waited_s": waited_s}
+    (found,) = activity.of_step("net", [node], shared=False)
+    assert (found.others_percent, found.waited_percent) == pytest.approx((others, waited))
 
 
 def test_ranks_of_a_lab_are_no_other_programs_to_each_other():
     nodes = [used("n1", 2.0), used("n2", 1.0)]
-    for found in activity.of_step("net", nodes, 1, shared=True):
-        assert found.taken_percent == pytest.approx(50)
-    apart = activity.of_step("net", nodes, 1, shared=False)
+    for found in activity.of_step("net", nodes, shared=True):
+        assert found.others_percent == pytest.approx(50)
+    apart = activity.of_step("net", nodes, shared=False)
     assert [one.others_percent for one in apart] == pytest.approx([100, 150])
 
 
 def test_interrupts_are_no_program_and_a_hypervisor_is_one():
     quiet = used("n1", 2.0, ticks=[1000, 1000, 1000, 1000, 1100, 1050, 1050, 1000])
     stolen = used("n1", 2.0, ticks=[1000, 1000, 1000, 1100, 1000, 1000, 1000, 1100])
-    percents = [activity.of_step("net", [n], 2, shared=False)[0].taken_percent
-                for n in (quiet, stolen)]  # fmt: skip
+    percents = [activity.of_step("net", [node], shared=False)[0].others_percent
+                for node in (quiet, stolen)]  # fmt: skip
     assert percents == pytest.approx([0, 50])
 
 
 @pytest.mark.parametrize("lacking", ["used_s", "cpus", "cpu_ticks"])
-def test_what_other_programs_took_is_not_known(lacking):
-    node = used("n1", 1.0)
-    del node["after"][lacking]
-    (found,) = activity.of_step("net", [node], 1, shared=False)
-    assert (found.others_percent, found.taken_percent) == (None, None)
-    node["after"][lacking] = None
-    (found,) = activity.of_step("net", [node], 1, shared=False)
-    assert found.taken_percent is None
+@pytest.mark.parametrize("how", ["gone", "null"])
+def test_other_programs_are_not_known(lacking, how):
+    node = {**used("n1", 1.0), "waited_s": 1.0}
+    if how == "gone":
+        del node["after"][lacking]
+    else:
+        node["after"][lacking] = None
+    (found,) = activity.of_step("net", [node], shared=False)
+    assert (found.others_percent, found.waited_percent) == (None, None)
+    del node["waited_s"]
+    (found,) = activity.of_step("net", [node], shared=False)
+    assert found.waited_percent is None

@@ -129,9 +129,9 @@ def test_mapped_files(folder):
 
 def test_program_is_not_kept_waiting(folder):
     """With --maps the wrapper looks at 0.05, 0.15, 0.4 ... 4 s, but ends with the program."""
-    start = time.monotonic()
-    run(folder, "/bin/sleep", "0.2", options=("--maps", "libc"))
-    assert time.monotonic() - start < 3.5
+    program = f"sleep 0.2; date +%s.%N >{folder}/ended"
+    run(folder, "/bin/sh", "-c", program, options=("--maps", "libc"))
+    assert time.time() - float((folder / "ended").read_text()) < 3.5
 
 
 def test_only_the_standard_library_without_site(folder):
@@ -394,24 +394,47 @@ BURN = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() 
 
 def test_processor_time_of_the_step_and_of_no_other(folder):
     """That of the program, of its children, and of the node's other ranks; not that of others."""
-    script = (
-        f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {BURN!r}], check=True)\n"
+    wait = "import os, time\nwhile not os.path.exists({!r}): time.sleep(0.01)\n"
+    beside = wait.format("begun") + BURN + "open('done', 'w')\n"
+    program = (
+        f"import subprocess, sys\nopen('begun', 'w')\n"
+        f"subprocess.run([sys.executable, '-c', {BURN!r}], check=True)\n{wait.format('done')}"
     )
     wrapper = [*PYTHON, str(NODE / "run.py"), "step", "test=lo", "--"]
-    # A shell in slurmstepd's location, with a rank beside the first that has ended before it has.
+    # A shell in slurmstepd's location, with another rank beside the first.
     step = 'python3 -c "$0" & "$@" & wait'
     other = subprocess.Popen([sys.executable, "-c", BURN.replace("0.3", "5")])
     try:
-        subprocess.run(
-            ["/bin/sh", "-c", step, BURN, *wrapper, sys.executable, "-c", script + "import time\n"
-             "time.sleep(1)\n"],
-            cwd=folder, timeout=30, check=True,
-        )  # fmt: skip
+        command = ["/bin/sh", "-c", step, beside, *wrapper, sys.executable, "-c", program]
+        subprocess.run(command, cwd=folder, timeout=60, check=True)
     finally:
         other.kill()
         other.wait()
     data = noted(folder)
-    used = data["after"]["used_s"] - data["before"]["used_s"]
-    assert used >= 0.5  # 0.3 twice, but for what the other rank did before the first look
-    assert used < 3
+    assert 0.55 < data["after"]["used_s"] - data["before"]["used_s"] < 3  # ticks of 10 ms are cut
     assert data["after"]["cpus"] == os.cpu_count()
+
+
+# Two programs on one processor for a second: each waits while the other computes.
+CROWDED = (
+    "import os, time\nos.sched_setaffinity(0, [0])\nos.fork()\nend = time.monotonic() + 1\n"
+    "while time.monotonic() < end: pass\n"
+)
+
+
+def test_how_long_the_program_waited_for_a_processor(folder):
+    run(folder, sys.executable, "-c", CROWDED)
+    assert 0.3 < noted(folder)["waited_s"] < 30
+
+
+def test_how_long_a_pair_waited_for_a_processor(folder):
+    """The wrapper adds what pair.py noted of the client and of the server."""
+    port = free_port()
+    server, client = pair(
+        folder, python(SERVER, port, 0, 0), python(CLIENT + CROWDED, "{address}", port), port
+    )
+    assert (ended(client)[0], ended(server)[0]) == (0, 0)
+    assert 0.3e9 < int((folder / "step.1.waited").read_text()) < 30e9
+    assert int((folder / "step.0.waited").read_text()) >= 0
+    run(folder, "/bin/true", env={"SLURM_PROCID": "1"})
+    assert noted(folder)["waited_s"] > 0.3

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import re
 import subprocess
 import time
@@ -13,15 +12,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from labs import own_name, running
 from seatrial.base.paths import CHECKOUT
 from seatrial.cli import main
-from seatrial_lab.adapter import spec_for_site
-from seatrial_lab.common import processes, state
 from seatrial_lab.common.slurm_files import lab_layout
-from seatrial_lab.common.spec import LabSpec
 from seatrial_lab.native.engine import Lab
+from seatrial_lab.native.site import spec_for_site
 
-pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.root, pytest.mark.slurm]
 
 
 class Said(NamedTuple):
@@ -39,22 +37,14 @@ Nic = Callable[..., Said]
 def lab() -> Iterator[Lab]:
     """The lab of the site 'lab'. Its nodes do not check their health by themselves: the tests do
     by hand to their interfaces what would drain them."""
-    for name in state.instances():
-        found = re.fullmatch(r"tn(\d+)", name)
-        if found and not processes.is_alive(int(found[1])):
-            Lab(LabSpec(instance=name)).down()
-    spec = spec_for_site("lab", f"tn{os.getpid()}")
+    spec = spec_for_site("lab", own_name("nic"))
     seconds = lab_layout(spec.instance).health_interval_s
     files = {
         path: text.replace(f"HealthCheckInterval={seconds}", "HealthCheckInterval=0")
         for path, text in spec.files.items()
     }
-    shared = Lab(dataclasses.replace(spec, accounting=False, files=files))
-    try:
-        shared.up()
+    with running(dataclasses.replace(spec, accounting=False, files=files)) as shared:
         yield shared
-    finally:
-        shared.down()
 
 
 @pytest.fixture
@@ -300,7 +290,7 @@ def test_what_nobody_owns_is_refused_until_accepted(lab: Lab, nic: Nic, clean: N
     found = "eth1: txqueuelen is 500, was 1000 at boot"
     answer = nic("verify", node="n3")
     assert answer.code == 1
-    assert "eth1 txqueuelen is 500, was 1000 at boot, and nobody owns that" in answer.out
+    assert "eth1 txqueuelen is 500, was 1000 at boot, and no profile owns that" in answer.out
     answer = nic("apply", "-p", "jumbo", node="n3")
     assert answer.code == 2
     assert found in answer.err

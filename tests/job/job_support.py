@@ -130,7 +130,7 @@ def run_stubbed(
     }
     return subprocess.run(
         [shutil.which("bash") or "bash", str(script)],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=60,
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=600,
     )  # fmt: skip
 
 

@@ -33,6 +33,6 @@ def test_shellcheck_finds_nothing():
     if shutil.which("shellcheck") is None:
         pytest.skip("shellcheck is missing: seatrial test installs it")
     done = subprocess.run(
-        ["shellcheck", *GOLDEN.glob("*.sbatch")], capture_output=True, text=True, timeout=120
+        ["shellcheck", *GOLDEN.glob("*.sbatch")], capture_output=True, text=True, timeout=600
     )
     assert done.stdout == ""

@@ -6,7 +6,6 @@ NIC is not tested here.
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from pathlib import Path
@@ -20,41 +19,29 @@ from seatrial.cli import app
 from seatrial.job.request import Surroundings
 from seatrial.job.template import LAUNCHERS
 from seatrial.stack import load_stack
-from seatrial_lab.common.spec import LabSpec
-from seatrial_lab.native.engine import Lab
 
-pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.timeout(120)]
-INSTANCE = f"t{os.getpid()}_job"
-FEATURES = ("nic_low_latency", "nic_cpu_saving")
+pytestmark = [pytest.mark.root, pytest.mark.slurm]
 NAMES = [
     "two words", "it's", 'say "aye"', "back\\slash \\", "#no comment", "$(reboot) `id` $HOME", "*",
     "-N9", "é%x", "\\'", "a=b;c|d&",
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def lab():
-    features = {f"n{i}": FEATURES for i in (1, 2, 3)} | {"n4": (*FEATURES, "nic_old_only")}
-    one = Lab(
-        LabSpec(instance=INSTANCE, accounting=False, partitions=("compute",), features=features)
-    )
-    one.up()
-    try:
-        yield one
-    finally:
-        one.down()
+@pytest.fixture
+def lab(plain_lab):
+    return plain_lab
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_slurm_would_start_it(lab, case):
-    done = lab.run(["sbatch", "--test-only"], stdin=rendered(**CASES[case]), timeout=30)
+    done = lab.run(["sbatch", "--test-only"], stdin=rendered(**CASES[case]), timeout=600)
     assert done.returncode == 0, done.stderr
     assert re.search(r"Job \d+ to start at", done.stderr)
 
 
 def test_slurm_would_not_start_what_no_node_can(lab):
     text = rendered("npb").replace("nic_low_latency", "nic_unheard_of")
-    done = lab.run(["sbatch", "--test-only"], stdin=text, timeout=30)
+    done = lab.run(["sbatch", "--test-only"], stdin=text, timeout=600)
     assert done.returncode
     assert "feature" in done.stderr
 
@@ -63,29 +50,32 @@ def test_sbatch_reads_directives_as_they_were_given(lab):
     jobs = []
     for name in NAMES:
         text = rendered("npb", values={"job_name": name})
-        done = lab.run(["sbatch", "--parsable", "--hold"], stdin=text, timeout=30)
+        done = lab.run(["sbatch", "--parsable", "--hold"], stdin=text, timeout=600)
         assert done.returncode == 0, (name, done.stderr)
         jobs.append(done.stdout.strip())
     wanted = ["squeue", "--noheader", "--jobs", ",".join(jobs), "--sort=i", "--format=%j|%D|%k"]
-    found = lab.run(wanted, check=True, timeout=30).stdout.splitlines()
-    lab.run(["scancel", *jobs], check=True, timeout=30)
+    found = lab.run(wanted, check=True, timeout=600).stdout.splitlines()
+    lab.run(["scancel", *jobs], check=True, timeout=600)
     assert found == [f"{name}|2|harbour's own" for name in NAMES]
 
 
 def test_submit_goes_to_the_login_node(lab, tmp_path):
-    text = (HERE / "harbour" / "site.yaml").read_text()
+    text = (HERE / "harbour" / "site.yaml").read_text() + "lab: {engine: native}\n"
     text = re.sub(r"(?m)^transports:\n(  .*\n)+", "transports:\n  openmpi-tcp: {}\n", text)
-    (tmp_path / "site.yaml").write_text(text + "lab: {engine: native}\n")
-    words = ["job", "submit", "npb", "--site", str(tmp_path / "site.yaml"), "--instance", INSTANCE]
-    words += ["--test-only", "--set", "program=./is"]
-    run = CliRunner().invoke
-    done = run(app, words, catch_exceptions=False)
-    assert "to start at" in done.output.splitlines()[-1]
+
+    def submit(partition):
+        file = tmp_path / partition / "harbour" / "site.yaml"
+        file.parent.mkdir(parents=True)
+        file.write_text(text.replace("compute:", f"{partition}:"))
+        words = ["job", "submit", "npb", "--site", str(file), "--instance", lab.spec.instance]
+        words += ["--test-only", "--set", "program=./is", "--set", "module=none"]
+        return CliRunner().invoke(app, words, catch_exceptions=False)
+
+    done = submit("compute")
     assert done.exit_code == 0
-    text = (tmp_path / "site.yaml").read_text()
-    (tmp_path / "site.yaml").write_text(text.replace("compute:", "nowhere:"))
+    assert "to start at" in done.output.splitlines()[-1]
     with pytest.raises(LabError, match=r"refused the job.*partition"):
-        run(app, words, catch_exceptions=False)
+        submit("nowhere")
 
 
 # -- programs that really run
@@ -148,7 +138,7 @@ def crossed(lab, interface):
 def wait(lab, job):
     """Wait for the end of a job; its state."""
     for _ in range(600):
-        text = lab.run(["scontrol", "-o", "show", "job", job], check=True, timeout=30).stdout
+        text = lab.run(["scontrol", "-o", "show", "job", job], check=True, timeout=600).stdout
         state = re.search(r"JobState=(\w+)", text)[1]
         if state not in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING"):
             return state
@@ -170,7 +160,7 @@ def test_program_runs(lab, case):
     around = Surroundings(harbour(), stack, modules)
     text = rendered(**{**options, "around": around, "values": values})
     before = {interface: crossed(lab, interface) for interface in ("eth1", "eth0")}
-    done = lab.run(["sbatch", "--parsable"], stdin=text, timeout=30)
+    done = lab.run(["sbatch", "--parsable"], stdin=text, timeout=600)
     assert done.returncode == 0, done.stderr
     state = wait(lab, done.stdout.strip())
     said = (lab.paths.home / f"{case}.out").read_text()

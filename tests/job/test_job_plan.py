@@ -9,11 +9,12 @@ import pytest
 from job_support import APPLICATION, HERE, harbour, planned, rendered, surroundings
 from typer.testing import CliRunner
 
-from seatrial.base.errors import InputError
+from seatrial.base.errors import InputError, LabError
 from seatrial.base.paths import CHECKOUT
 from seatrial.base.yamlfile import load
 from seatrial.cli import app
 from seatrial.job.choose import KINDS
+from seatrial.job.submit import submit
 from seatrial.job.template import load_template
 from seatrial.site.model import Site
 
@@ -192,3 +193,15 @@ def test_a_network_that_a_bond_takes_away_is_refused(tmp_path):
         planned("mpi", around, APPLICATION, profile="pair", transport="openmpi-tcp")
     for word in ("rail2", "bond of NIC profile pair", "openmpi-tcp"):
         assert word in str(error.value)
+
+
+def test_submit_on_this_machine(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(LabError, match=r"sbatch is not installed here: .* login node"):
+        submit("#!/bin/bash\n", [])
+    (tmp_path / "sbatch").write_text('#!/bin/bash\necho "$*"; exec /bin/cat\n')
+    (tmp_path / "sbatch").chmod(0o755)
+    assert submit("#!/bin/bash\n", ["--test-only"]) == "--test-only\n#!/bin/bash"
+    (tmp_path / "sbatch").write_text("#!/bin/bash\necho no such partition >&2; exit 1\n")
+    with pytest.raises(LabError, match=r"refused the job \(exit code 1\): no such partition"):
+        submit("#!/bin/bash\n", [])

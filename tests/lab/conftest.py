@@ -1,40 +1,20 @@
-"""A real lab for the tests that need one. Each test session has its own instance."""
+"""The lab of all tests, and labs of a test's own."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 
 import pytest
-from lab_support import SESSION
 
-from seatrial_lab.common import processes, state
+from labs import own_name
 from seatrial_lab.common.spec import LabSpec
 from seatrial_lab.native.engine import Lab
 
 
-def _clear_dead_sessions() -> None:
-    """Labs of test sessions that were killed: their instance names carry the process id."""
-    for name in state.instances():
-        found = re.fullmatch(r"t(\d+)(_.*)?", name)
-        if found and not processes.is_alive(int(found[1])):
-            Lab(LabSpec(instance=name)).down()
-
-
-@pytest.fixture(scope="session")
-def lab() -> Iterator[Lab]:
-    """A lab with accounting that all tests share; a test that breaks it must mend it."""
-    _clear_dead_sessions()
-    shared = Lab(
-        LabSpec(
-            instance=SESSION, features={"n1": ("fast", "nic_lowlat")}, modulepath=("/opt/mods",)
-        )
-    )
-    try:
-        shared.up()
-        yield shared
-    finally:
-        shared.down()
+@pytest.fixture
+def lab(plain_lab: Lab) -> Lab:
+    """A test that breaks it must mend it."""
+    return plain_lab
 
 
 @pytest.fixture
@@ -44,7 +24,7 @@ def make_lab() -> Iterator[Callable[..., Lab]]:
 
     def make(**settings: object) -> Lab:
         settings = {"accounting": False, **settings}
-        one = Lab(LabSpec(instance=f"{SESSION}_{len(made)}", **settings))  # type: ignore[arg-type]
+        one = Lab(LabSpec(instance=own_name(str(len(made))), **settings))  # type: ignore[arg-type]
         made.append(one)
         return one
 

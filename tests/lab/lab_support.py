@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from labs import own_name
 from seatrial_lab.common import processes
 from seatrial_lab.native.engine import Lab
 
-SESSION = f"t{os.getpid()}"
+#: a machine with ten times as much to do as it has cores
+PATIENCE = 10
+SESSION = own_name()
 
 
 def job_state(lab: Lab, job: str) -> str:
@@ -22,7 +24,9 @@ def job_state(lab: Lab, job: str) -> str:
 
 
 def wait_for(condition: Callable[[], bool], timeout: float, what: str) -> float:
-    """Wait until a condition holds; returns the seconds it took, fails after ``timeout``."""
+    """Wait until a condition holds; returns the seconds it took. Fails after ``timeout``, which is
+    what an idle machine takes at most, and PATIENCE times that on a busy one."""
+    timeout *= PATIENCE
     begun = time.monotonic()
     while not condition():
         assert time.monotonic() - begun < timeout, f"not in {timeout} s: {what}"

@@ -1,11 +1,15 @@
 /* Stands in front of an MPI: notes the calls of a program, and damages messages on request.
  * Preloaded on the ranks. MPI_CALLS_FILE: lines "CALL tag bytes" of rank R go to MPI_CALLS_FILE.R.
  * MPI_CALLS_DAMAGE="RANK TAG NTH KIND": the NTH receive with that tag on that rank gets its last
- * byte changed (flip), leaves the buffer as it was (lost), or says that it got less (short). */
+ * byte changed (flip), leaves the buffer as it was (lost), or says that it got less (short).
+ * MPI_CALLS_SLOW="RANK CALL": that rank's sends, non-blocking sends or receives (Send, Isend, Recv)
+ * last 3 ms longer. */
+#define _POSIX_C_SOURCE 200809L
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static FILE *file;
 static int me;
@@ -25,7 +29,14 @@ int MPI_Init(int *argc, char ***argv)
 
 static void note(const char *call, int tag, int count, MPI_Datatype type)
 {
-    int size;
+    const struct timespec pause = {0, 3000000};
+    char slow[16] = "";
+    int size, rank = -1;
+
+    if (getenv("MPI_CALLS_SLOW"))
+        sscanf(getenv("MPI_CALLS_SLOW"), "%d %15s", &rank, slow);
+    if (rank == me && !strcmp(slow, call))
+        nanosleep(&pause, NULL);
 
     PMPI_Type_size(type, &size);
     if (file) {

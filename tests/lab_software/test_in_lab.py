@@ -9,8 +9,6 @@ import re
 import pytest
 
 from seatrial.benchmarks.hpl_input import render
-from seatrial_lab.common.spec import LabSpec
-from seatrial_lab.native.engine import Lab
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 
@@ -30,14 +28,9 @@ PROGRAMS = {
 }
 
 
-@pytest.fixture(scope="module")
-def lab():
-    lab = Lab(LabSpec(instance="stacktest", accounting=False))
-    lab.up()
-    try:
-        yield lab
-    finally:
-        lab.down()
+@pytest.fixture
+def lab(plain_lab):
+    return plain_lab
 
 
 def crossed(lab, interface="eth1"):
@@ -57,7 +50,7 @@ def test_program_under_transport(real_stack, lab, transport, program):
     part = real_stack.transport(transport, "eth1", "10.73.1.0/24")
     fields = {"report_file": "stderr", "report_fd": "2"}
     env = {name: value.format_map(fields) for name, value in part.env.items()}
-    folder = f"/var/lib/seatrial/stacktest/home/{transport}-{program}"
+    folder = f"{lab.paths.home}/{transport}-{program}"
     lab.run(["mkdir", "-p", folder])
     if program == "hpcc":
         env["OMP_NUM_THREADS"] = "1"
@@ -68,7 +61,7 @@ def test_program_under_transport(real_stack, lab, transport, program):
         [*command, *part.launcher, *part.programs[program], *arguments.split()],
         env=env,
         cwd=folder,
-        timeout=90,
+        timeout=600,
         check=False,
     )
     said = done.stdout + done.stderr
@@ -86,7 +79,7 @@ def test_module_gives_the_transport_to_a_user(real_stack, lab, transport):
     program = real_stack.programs(transport)["npb_is"][0]
     launcher = " ".join(real_stack.transports[transport].launcher)
     run = f"srun -w n1,n2 -N2 -n2 {launcher} {program} 2 S"
-    done = lab.run(["bash", "-c", f"{use} && {run}"], timeout=60)
+    done = lab.run(["bash", "-c", f"{use} && {run}"], timeout=600)
     assert "SUCCESSFUL" in done.stdout
     other = "mpich-ofi" if transport == "openmpi-tcp" else "openmpi-tcp"
     script = f"{use} && module load {other} && module list 2>&1"

@@ -3,7 +3,6 @@
 import os
 import stat
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -32,12 +31,11 @@ def test_every_program_is_there_for_everybody(real_stack):
             assert folder.stat().st_mode & 0o005 == 0o005, folder
 
 
-def test_a_second_provisioning_does_nothing_at_once(real_stack):
+def test_a_second_provisioning_does_nothing(real_stack, monkeypatch):
+    monkeypatch.setattr(provision, "carry_out", lambda *_: pytest.fail("a step was carried out"))
     before = (Path(real_stack.prefix) / "stack.json").stat().st_mtime_ns
     said = []
-    start = time.perf_counter()
     stack = provision.provision(said.append)
-    assert time.perf_counter() - start < 1
     assert said == []
     assert stack == real_stack
     assert (Path(real_stack.prefix) / "stack.json").stat().st_mtime_ns == before
@@ -78,7 +76,7 @@ def test_an_unknown_hpcc_test_is_refused(real_stack, tmp_path):
         env={**part.env, "PATH": "/usr/bin:/bin", "HPCC_TESTS": "HLP"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
     )
     assert done.returncode != 0
     assert "no test is named HLP" in done.stderr

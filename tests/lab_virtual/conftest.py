@@ -1,25 +1,90 @@
-"""A virtual lab that the tests share: two nodes with igb cards, described by a site file."""
+"""One virtual lab for all tests, with every kind of card, and a trial of all its profiles."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
-from virtual_support import write_site
+from virtual_support import CARDS, Silent, write_site
 
+from seatrial.plan.resolve import plan_trial
+from seatrial.plan.selection import Selection
+from seatrial.results.record import Results
 from seatrial.site.load import load_site
+from seatrial.trial.run import run_trial
 from seatrial_lab.virtual.engine import VirtualLab
+from seatrial_lab.virtual.machine import VirtualMachine
 from seatrial_lab.virtual.site import virtual_spec
+
+#: a node of each class
+NODES = ("n1", "f1", "r1")
+PROFILES = ("igb-*", "bonded", "function-*", "parameters")
+#: what igb-125 always has here, and igb-140 as if it were igb-125: less than what its value changes
+REQUIREMENTS = """\
+schema: 1
+defaults: {statistic: majority}
+requirements:
+  - {select: {profile: igb-off}, metric: latency_us, basis: baseline, unit: us,
+     reference: 22, lower: -0.15, upper: 0.15}
+  - {select: {profile: [igb-125, igb-140]}, metric: latency_us, basis: baseline, unit: us,
+     reference: 138, lower: -0.05, upper: 0.05}
+informative:
+  - {select: {}, metric: "*", reason: of 64 bytes only}
+"""
 
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualLab]:
     """The lab, up. A test leaves it as it found it."""
-    site = load_site(write_site(tmp_path_factory.mktemp("virtual")))
+    site = load_site(write_site(tmp_path_factory.mktemp("virtual"), CARDS))
     shared = VirtualLab(virtual_spec(site, f"v{os.getpid()}"))
     try:
         shared.up()
         yield shared
     finally:
         shared.down()
+
+
+def state(lab: VirtualLab) -> dict[str, str]:
+    """What can be seen of a node of each class: addresses, bonds, moderation, shapers. Not the
+    numbers of interfaces: a driver that is loaded anew gives others."""
+    commands = (
+        "ip -br -4 addr show dev eth1",
+        "ip -br -4 addr show dev eth2",
+        "ip -br link show type bond",
+        "ethtool -c eth1",
+        "ethtool -c eth2",
+        "tc qdisc show dev eth1",
+        "tc qdisc show dev eth2",
+    )
+    return {
+        f"{node}: {command}": lab.run(command.split(), user="root", node=node, check=True).stdout
+        for node in NODES
+        for command in commands
+    }
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A trial of all profiles but the default, and the nodes' state before and after."""
+
+    results: Results
+    before: dict[str, str]
+    after: dict[str, str]
+
+
+@pytest.fixture(scope="session")
+def trial(lab: VirtualLab, tmp_path_factory: pytest.TempPathFactory) -> Tried:
+    folder = tmp_path_factory.mktemp("virtual_trial")
+    file = write_site(folder, CARDS, REQUIREMENTS)
+    trials = folder / "trials"
+    trials.mkdir()
+    lab.add_bind(trials)
+    before = state(lab)
+    results = run_trial(
+        plan_trial(file, Selection(profiles=PROFILES)), file, VirtualMachine(lab), Silent(), trials
+    )
+    assert [f"{run.case.id}: {run.reason}" for run in results.runs if run.outcome != "ran"] == []
+    return Tried(results, before, state(lab))

@@ -21,7 +21,10 @@ from seatrial_lab.virtual.engine import VirtualLab
 from seatrial_lab.virtual.machine import VirtualMachine
 from seatrial_lab.virtual.site import virtual_spec
 
-pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(3600),
+    pytest.mark.nightly(reason="the founding papers' effects, in six trials of the virtual lab"),
+]  # fmt: skip
 
 #: What takes longer, and HPL, which repeats least, is left to ci/founding/compare.py --check.
 PROFILES = ("igb-off", "igb-125")

@@ -1,84 +1,35 @@
-"""One coalescing value of a NIC profile changed by 12 %: that profile fails, and no other."""
+"""A coalescing value changed by 12 %: the profile that has it fails, and no other."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
-from virtual_support import SITE, Silent, write_site
+from virtual_support import figures
 
-from seatrial.plan.resolve import plan_trial
-from seatrial.plan.selection import Selection
-from seatrial.results.record import Results
-from seatrial.site.load import load_site
-from seatrial.trial.run import run_trial
-from seatrial_lab.virtual.engine import VirtualLab
-from seatrial_lab.virtual.machine import VirtualMachine
-from seatrial_lab.virtual.site import virtual_spec
-
-pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(1200)]
-
-PROFILES = ("igb-off", "igb-125")
-CONFIRMED = "repeats: 1, reruns: 2"  # as in the lab's own site
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 
 
-def tried(lab: VirtualLab, file: Path, trials: Path) -> Results:
-    """A trial of both profiles in a lab that has them as the site file does."""
-    trials.mkdir()
-    lab.add_bind(trials)
-    selection = Selection(("netpipe",), profiles=PROFILES)
-    results = run_trial(plan_trial(file, selection), file, VirtualMachine(lab), Silent(), trials)
-    assert [run.reason for run in results.runs if run.outcome != "ran"] == []
-    return results
+def test_one_changed_value_fails_its_profile_and_no_other(trial) -> None:
+    """igb-140 is held to what igb-125 has."""
+    judged = [one for one in trial.results.judgements if one.case.check == "netpipe"]
+    verdicts = {one.case.profile: one.verdict for one in judged if one.metric == "latency_us"}
+    assert verdicts["igb-off"] == verdicts["igb-125"] == "pass"
+    assert [one.case.profile for one in judged if one.verdict == "fail"] == ["igb-140"]
+    assert trial.results.verdict is not None
+    assert trial.results.verdict.verdict == "reject"
 
 
-def latencies(results: Results) -> dict[str, float]:
-    """Profile -> latency in us."""
-    return {
-        run.case.profile: metric.value
-        for run in results.runs
-        for metric in run.metrics
-        if metric.metric == "latency_us"
+def test_the_failure_is_confirmed_and_the_figure_repeats(trial) -> None:
+    repeats = {
+        profile: [run.repeat for run in trial.results.runs if run.case.profile == profile]
+        for profile in ("igb-125", "igb-140")
     }
+    assert repeats == {"igb-125": [0], "igb-140": [0, 1]}
+    first, second = figures(trial.results, "netpipe", "igb-140", "latency_us")
+    assert first == pytest.approx(second, rel=0.04)
 
 
-def requirements(measured: dict[str, float]) -> str:
-    """4 % about what was measured, both ways: more than the spread, less than what is seeded."""
-    lines = ["schema: 1", "defaults: {statistic: majority}", "requirements:"]
-    lines += [
-        f"  - {{select: {{profile: {profile}}}, metric: latency_us, basis: baseline, unit: us, "
-        f"reference: {value:.4f}, lower: -0.04, upper: 0.04}}"
-        for profile, value in measured.items()
-    ]
-    lines += [
-        "informative:",
-        "  - {select: {}, metric: [bandwidth_MB_s, n_half_B], reason: of 64 bytes only}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def test_one_changed_value_fails_its_profile_and_no_other(lab: VirtualLab, tmp_path: Path) -> None:
-    measured = latencies(tried(lab, write_site(tmp_path / "good"), tmp_path / "before"))
-    assert set(measured) == set(PROFILES)
-
-    # A lab of its own, as Prolog sets what the profile was when the lab was started.
-    assert SITE.count("rx_usecs: 125") == 1
-    text = SITE.replace("rx_usecs: 125", "rx_usecs: 140").replace("repeats: 1", CONFIRMED)
-    file = write_site(tmp_path / "seeded", text)
-    file.with_name("requirements.yaml").write_text(requirements(measured))
-    other = VirtualLab(virtual_spec(load_site(file), f"v{os.getpid()}_seeded"))
-    try:
-        other.up()
-        seeded = tried(other, file, tmp_path / "after")
-    finally:
-        other.down()
-
-    verdicts = {one.case.profile: one.verdict for one in seeded.judgements}
-    assert verdicts == {"igb-off": "pass", "igb-125": "fail"}
-    assert len(seeded.judgements) == len(PROFILES)
-    assert [run.repeat for run in seeded.runs if run.case.profile == "igb-125"] == [0, 1]
-    assert seeded.verdict is not None
-    assert seeded.verdict.verdict == "reject"
-    # What was seeded is what the driver did: 15 us more between two interrupts.
-    assert 8 < latencies(seeded)["igb-125"] - measured["igb-125"] < 22
+def test_what_was_seeded_is_what_the_driver_did(trial) -> None:
+    """15 us more between two interrupts."""
+    (before,) = figures(trial.results, "netpipe", "igb-125", "latency_us")
+    for figure in figures(trial.results, "netpipe", "igb-140", "latency_us"):
+        assert 8 < figure - before < 22

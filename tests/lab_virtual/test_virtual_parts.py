@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from virtual_support import SITE, write_site
+from virtual_support import SMALL, write_site
 
 from seatrial.base.errors import InputError, LabError
 from seatrial.site.load import load_site
@@ -80,7 +80,7 @@ def test_a_kernel_is_unpacked() -> None:
         packages.uncompressed(bytes(head) + bytes(16) + b"gzip?" * 40)
 
 
-def spec(tmp_path: Path, text: str = SITE) -> VirtualSpec:
+def spec(tmp_path: Path, text: str = SMALL) -> VirtualSpec:
     return virtual_spec(load_site(write_site(tmp_path, text)), "t")
 
 
@@ -94,7 +94,7 @@ def test_a_site_becomes_a_lab_with_cards(tmp_path: Path) -> None:
 
 
 def test_nodes_of_two_classes_are_on_two_wires(tmp_path: Path) -> None:
-    text = SITE.replace("{igb: [igb]}", "{igb: [igb], old: [e1000]}").replace(
+    text = SMALL.replace("{igb: [igb]}", "{igb: [igb], old: [e1000]}").replace(
         '  - {names: "n[1-2]", class: igb, cores: 1}\n',
         '  - {names: "n1", class: igb, cores: 1}\n  - {names: "n2", class: old, cores: 1}\n',
     )
@@ -117,7 +117,7 @@ def test_what_cannot_be_a_virtual_lab_is_said(
     tmp_path: Path, old: str, new: str, words: str
 ) -> None:
     with pytest.raises(InputError, match=words):
-        spec(tmp_path, SITE.replace(old, new))
+        spec(tmp_path, SMALL.replace(old, new))
 
 
 def test_each_card_is_on_its_hub_and_sriov_cards_have_a_port_of_their_own() -> None:

@@ -1,10 +1,14 @@
-"""A small site with a virtual lab: two nodes with igb cards."""
+"""Sites with a virtual lab: a small one, and one with every kind of card that the tests need."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-SITE = """\
+from seatrial.results.record import Results
+
+#: two nodes with an igb card each
+SMALL = """\
 schema: 1
 name: small
 lab: {engine: virtual, nics: {igb: [igb]}}
@@ -19,23 +23,96 @@ slurm: {backend: squeue}
 nic: {controllers: [10.76.0.254]}
 nic_profiles:
   default: {description: as the driver starts them}
-  igb-off: {description: an interrupt for each frame, coalescing: {rx_usecs: 0}}
-  igb-125: {description: an interrupt every 125 us at most, coalescing: {rx_usecs: 125}}
-  jumbo: {description: large frames, mtu: 9000}
 transports: {}
 benchmarks:
   netpipe: {max_bytes: 64, repetitions: 30, time_limit_s: 300}
 trial: {repeats: 1, profiles: ["*"]}
 """
+#: one guest for all tests, as a guest takes most of their time
+CARDS = """\
+schema: 1
+name: cards
+lab:
+  engine: virtual
+  nics: {pair: [igb, igb], function: [igb-vf, igb-vf], reloaded: [e1000, e1000]}
+networks:
+  mgmt: {role: management, interface: eth0, subnet: 10.78.0.0/24}
+  test: {role: test, interface: eth1, subnet: 10.78.1.0/24, switch_mtu: 9216}
+  test2: {role: test, interface: eth2, subnet: 10.78.2.0/24, switch_mtu: 9216}
+nodes:
+  - {names: "n[1-2]", class: pair, cores: 1}
+  - {names: "f[1-2]", class: function, cores: 1}
+  - {names: "r[1-2]", class: reloaded, cores: 1}
+partitions:
+  compute: {nodes: "n[1-2],f[1-2],r[1-2]"}
+slurm: {backend: squeue}
+nic: {controllers: [10.78.0.254]}
+nic_profiles:
+  default: {description: as the drivers start them}
+  igb-off:
+    description: an interrupt for each frame
+    node_classes: [pair]
+    networks: [test]
+    coalescing: {rx_usecs: 0}
+  igb-125:
+    description: an interrupt every 125 us at most
+    node_classes: [pair]
+    networks: [test]
+    coalescing: {rx_usecs: 125}
+  igb-140:
+    description: igb-125 with its value changed by 12 %
+    node_classes: [pair]
+    networks: [test]
+    coalescing: {rx_usecs: 140}
+  bonded:
+    description: two cards as one
+    node_classes: [pair]
+    coalescing: {rx_usecs: 0}
+    egress_rate: 200 Mbit/s
+    bonding: {mode: balance-rr, members: [eth1, eth2]}
+  function-125:
+    description: a virtual function
+    node_classes: [function]
+    networks: [test]
+    coalescing: {rx_usecs: 125}
+  function-off:
+    description: a virtual function, throttled as little as it can be
+    node_classes: [function]
+    networks: [test]
+    coalescing: {rx_usecs: 0}
+  parameters:
+    description: the driver loaded anew with parameters
+    node_classes: [reloaded]
+    networks: [test]
+    driver: {module: e1000, parameters: {InterruptThrottleRate: "3000,3000,3000,3000"}}
+transports: {}
+benchmarks:
+  netpipe: {max_bytes: 64, repetitions: 30, time_limit_s: 300,
+            profiles: ["igb-*", "function-*", parameters]}
+  tcp_stream: {total_bytes: 16 MiB, time_limit_s: 300, profiles: [bonded]}
+trial: {repeats: 1, reruns: 2, profiles: ["*"]}
+"""
+NO_REQUIREMENTS = "schema: 1\nrequirements: []\n"
 
 
-def write_site(folder: Path, text: str = SITE) -> Path:
-    """A site's folder, with no requirements; returns its site file."""
-    place = folder / "small"
+def write_site(folder: Path, text: str = SMALL, requirements: str = NO_REQUIREMENTS) -> Path:
+    """A site's folder; returns its site file."""
+    place = folder / re.search(r"^name: (\w+)$", text, re.MULTILINE)[1]  # type: ignore[index]
     place.mkdir(parents=True)
     (place / "site.yaml").write_text(text)
-    (place / "requirements.yaml").write_text("schema: 1\nrequirements: []\n")
+    (place / "requirements.yaml").write_text(requirements)
     return place / "site.yaml"
+
+
+def figures(results: Results, check: str, profile: str, metric: str) -> list[float]:
+    """Of each run of the case."""
+    return [
+        one.value
+        for run in results.runs
+        if (run.case.check, run.case.profile) == (check, profile)
+        for one in run.metrics
+        if one.metric == metric
+    ]
 
 
 class Silent:

@@ -1,4 +1,4 @@
-"""Interfaces whose driver can be loaded anew, and bonds: none of which this machine's kernel has.
+"""Interfaces whose driver can be reloaded, and bonds: none of which this machine's kernel has.
 
 A ``Machine`` plays ``ip``, ``modprobe`` and ``ethtool -P`` and keeps a folder like /sys/class/net,
 so that everything of the node side but its guard is the real thing. It has the habits of a kernel:
@@ -376,6 +376,7 @@ def furnish(machine: Machine) -> None:
     one.routes = [["-4", "10.5.0.0/16", "10.1.0.2"], ["-4", "10.1.7.0/24"],
                   ["-6", "fd05::/64", "fd01::2", "512"]]  # fmt: skip
     two.addresses = [info("10.2.0.1/16", name="eth2")]
+    one.queue = 900
     two.mtu = 4000
     two.queue = 700
     machine.tick(1.0)

@@ -20,11 +20,11 @@ from typing import Any
 
 import yaml_site
 
-from seatrial_lab.adapter import lab_spec
 from seatrial_lab.common import access, processes
 from seatrial_lab.common.paths import LabPaths
 from seatrial_lab.native import faults
 from seatrial_lab.native.engine import Lab
+from seatrial_lab.native.site import lab_spec
 
 #: what a node shows of its interfaces under test, without the two that count by themselves
 LOOK = r"""
@@ -84,6 +84,10 @@ class Fleet:
         names = list(nodes or self.nodes)
         return dict(zip(names, self.pool.map(act, names), strict=True))
 
+    def share(self, cases: list[Any]) -> dict[str, Any]:
+        """Node -> the case that is its own; they take turns."""
+        return {node: cases[number % len(cases)] for number, node in enumerate(self.nodes)}
+
     def looks(self) -> dict[str, str]:
         return self.each(self.look)
 
@@ -92,12 +96,12 @@ class Fleet:
 
     def root(self, node: str, *argv: str, check: bool = True) -> str:
         """Output of a command that root runs on a node."""
-        return self.lab.run(list(argv), user="root", node=node, timeout=90, check=check).stdout
+        return self.lab.run(list(argv), user="root", node=node, timeout=600, check=check).stdout
 
     def nic(self, node: str, *words: str) -> Any:
         """The node side's command, as an operator types it: its completed process."""
         command = f"{LabPaths(self.lab.spec.instance).data}/libexec/seatrial-nic"
-        return self.lab.run([command, *words], user="root", node=node, timeout=90)
+        return self.lab.run([command, *words], user="root", node=node, timeout=600)
 
     # -- jobs
 
@@ -118,11 +122,11 @@ class Fleet:
         if profile:
             words.append(f"--constraint=nic_{profile}")
         return self.lab.run(
-            [*words, *options, "--wrap", script], check=True, timeout=60
+            [*words, *options, "--wrap", script], check=True, timeout=600
         ).stdout.strip()
 
     def slurm(self, *argv: str, check: bool = True) -> str:
-        return self.lab.run(list(argv), user="root", check=check, timeout=60).stdout
+        return self.lab.run(list(argv), user="root", check=check, timeout=600).stdout
 
     def seen(self, kind: str) -> dict[str, str]:
         """What Slurm shows of all its ``jobs`` or ``nodes``, by name, asked after this call began.
@@ -167,7 +171,7 @@ class Fleet:
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
     def reason(self, node: str) -> str:
-        for name in ("reason", "reason.told"):
+        for name in ("reason", "reason.old"):
             file = self.folder(node) / name
             if file.exists():
                 return file.read_text().strip()
@@ -268,7 +272,7 @@ class Fleet:
         reasons = {node: reason for node, reason in self.each(self._at_rest).items() if reason}
         if drained is not None:
             assert (set(reasons) == set(self.nodes)) if drained else not reasons, reasons
-        self.each(self._mend, reasons)
+        self.each(self._restore_boot_state, reasons)
         after = self.looks()
         for node in self.nodes:
             assert after[node] == before[node], f"{node}: {difference(before[node], after[node])}"
@@ -310,7 +314,7 @@ class Fleet:
             return ""
         return str(reason or "no reason")
 
-    def _mend(self, node: str) -> None:
+    def _restore_boot_state(self, node: str) -> None:
         """What the operator's page says for a drained node."""
         answer = self.nic(node, "recover")
         assert answer.returncode == 0, f"{node}: {answer.stderr} {answer.stdout}"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from fake_node import INTERFACE, FakeNic, Fuse, OpenGuard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.nic.node import changes, programs, readers, values
@@ -190,7 +190,6 @@ def test_node_settings() -> None:
     assert changes.of_node(now, now) == []
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(st.text(min_size=1, max_size=30))
 def test_every_word_is_quoted_for_the_shell(word: str) -> None:
     action = command("x", "printf", "%s", word.replace("\0", ""))
@@ -245,7 +244,6 @@ WANTED = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(WANTED, st.sampled_from(["on", "off"]), st.sampled_from(["on", "off"]), st.booleans())
 def test_the_dry_run_prints_what_is_run_then(
     wanted: dict[str, Any], rx: str, tx: str, stubborn: bool
@@ -259,7 +257,7 @@ def test_the_dry_run_prints_what_is_run_then(
     plan = [text_of(one) for one in work.plan(journal)]
     assert nic.lines == []
     exact = nic.exact()
-    work.carry_out(journal, lambda: None)
+    work.apply(journal, lambda: None)
     # But for a value that adaptive moderation hid, and that turns out to be as wanted.
     hidden = {"coalesce.rx-usecs": 20, "coalesce.rx-frames": 5, "coalesce.tx-usecs": 72}
     if any(wanted.get(key) == value for key, value in hidden.items()) and "on" in (rx, tx):
@@ -272,7 +270,7 @@ def test_the_dry_run_prints_what_is_run_then(
     if not any("tx" in key for key in wanted):
         assert nic.raw["coalesce.adaptive-tx"] == tx
         assert nic.raw["coalesce.tx-usecs"] == exact["coalesce.tx-usecs"]
-    assert work.put_back(journal) == []
+    assert work.restore(journal) == []
     assert nic.exact() == exact
 
 
@@ -285,10 +283,10 @@ def test_fewer_or_more_queues_and_what_is_said_of_each(here: int, wanted: int) -
     journal = work.prepare(profile)
     plan = [text_of(one) for one in work.plan(journal)]
     exact = nic.exact()
-    work.carry_out(journal, lambda: None)
+    work.apply(journal, lambda: None)
     assert nic.lines == plan
     assert nic.exact()["rps"] == ["3"] * wanted
-    assert work.put_back(journal) == []
+    assert work.restore(journal) == []
     assert nic.exact() == exact
 
 

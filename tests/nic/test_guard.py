@@ -312,5 +312,5 @@ def test_a_driver_that_others_have_too(
         root.check(driver(**more))
         return
     said = root.refuses(driver(**more))
-    assert said.startswith("driver e1000e cannot be loaded anew: ")
+    assert said.startswith("driver e1000e cannot be reloaded: ")
     assert named in said

@@ -16,6 +16,7 @@ from fake_node import FakeWorld, Fuse, Killed, MortalStore, OpenGuard, Simulatio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from campaigns import rounds
 from seatrial.nic.node import links, programs
 from seatrial.nic.node.actions import text_of
 from seatrial.nic.node.errors import NicError, Refused, Unrestored
@@ -74,7 +75,7 @@ class Node:
             self.fuse.left = None
 
     def take(self, profile: str, death: int | None = None) -> bool:
-        return self.dying(lambda: self.session().take(JOB, profile), death)
+        return self.dying(lambda: self.session().begin_job(JOB, profile), death)
 
     def recover(self, death: int | None = None) -> bool:
         """The job's owner is dead; so is whoever recovered before."""
@@ -113,7 +114,7 @@ def node() -> Iterator[Node]:
 def test_there_and_back(node: Node, profile: str) -> None:
     node.take(profile)
     assert node.machine.state() != node.before
-    node.session().give_up(JOB, True)
+    node.session().end_job(JOB, True)
     node.check_restored()
 
 
@@ -152,7 +153,7 @@ def test_without_an_mtu_of_its_own_a_bond_has_its_first_members(node: Node) -> N
     node.before = node.machine.state()
     node.take("plain_bond")
     assert {card.mtu for card in node.machine.cards.values()} == {8000}
-    node.session().give_up(JOB, True)
+    node.session().end_job(JOB, True)
     node.check_restored()
 
 
@@ -161,7 +162,7 @@ def test_a_bond_does_not_leave_the_one_that_its_module_makes(node: Node) -> None
     node.machine.sync()
     node.take("bond")
     assert "bond0" not in node.machine.cards
-    node.session().give_up(JOB, True)
+    node.session().end_job(JOB, True)
     node.check_restored()
 
 
@@ -172,7 +173,7 @@ def test_an_interface_that_was_down_is_down_again(node: Node) -> None:
     node.before = node.machine.state()
     for profile in ("reload", "bond"):
         node.take(profile)
-        node.session().give_up(JOB, True)
+        node.session().end_job(JOB, True)
         node.check_restored()
 
 
@@ -184,7 +185,7 @@ def test_a_mac_address_that_was_chosen_comes_back(node: Node) -> None:
         node.take(profile)
         if profile == "reload":
             assert node.machine.cards["eth1"].mac == "02:aa:aa:aa:aa:aa"
-        node.session().give_up(JOB, True)
+        node.session().end_job(JOB, True)
         node.check_restored()
 
 
@@ -226,7 +227,7 @@ def test_other_names_after_a_reload(
     node.take("reload")
     assert {name: card.permanent for name, card in node.machine.cards.items()} == MACS
     assert node.machine.cards["eth1"].mtu == 9000
-    node.session().give_up(JOB, True)
+    node.session().end_job(JOB, True)
     node.check_restored()
 
 
@@ -297,7 +298,7 @@ def test_words_that_a_program_could_misunderstand(
     node: Node, settings_: dict[str, Any], word: str
 ) -> None:
     with pytest.raises(Refused, match=word):
-        node.session().take(JOB, "x", {"interfaces": {"eth1": settings_}})
+        node.session().begin_job(JOB, "x", {"interfaces": {"eth1": settings_}})
     assert node.machine.log == []
     assert node.store.journal() is None
 
@@ -352,8 +353,8 @@ def test_any_command_is_refused(node: Node, profile: str, line: str) -> None:
 def test_a_module_in_use_is_never_taken_for_loaded_anew(node: Node, profile: str) -> None:
     node.take(profile)
     node.machine.fails = {"modprobe -r": "FATAL: Module e1000e is in use."}
-    with pytest.raises(Unrestored, match="not loaded anew") as caught:
-        node.session().give_up(JOB, True)
+    with pytest.raises(Unrestored, match="not reloaded") as caught:
+        node.session().end_job(JOB, True)
     assert "in use" in str(caught.value)
     node.machine.fails = {}
     node.recover()
@@ -388,7 +389,18 @@ def test_a_bond_that_stays_is_seen(node: Node) -> None:
     node.machine.fails = {"ip link del": "RTNETLINK answers: Operation not permitted",
                           "ip address replace": "RTNETLINK answers: Invalid argument"}  # fmt: skip
     with pytest.raises(Unrestored, match="master is bond1"):
+        node.session().end_job(JOB, True)
+    node.machine.fails = {}
+    node.recover()
+    node.check_restored()
+
+
+def test_a_bond_that_stays_is_seen_where_a_reload_freed_its_members(node: Node) -> None:
+    node.take("both")
+    node.machine.fails = {"ip link del": "RTNETLINK answers: Operation not permitted"}
+    with pytest.raises(Unrestored, match="bond1 is still there"):
         node.session().give_up(JOB, True)
+    assert node.store.journal() is not None
     node.machine.fails = {}
     node.recover()
     node.check_restored()
@@ -400,7 +412,7 @@ def test_an_interface_of_another_kind_under_the_bonds_name_is_left_alone(node: N
     node.machine._new("bond1")
     node.machine.sync()
     with pytest.raises(Unrestored, match="bond1 is no bond"):
-        node.session().give_up(JOB, True)
+        node.session().end_job(JOB, True)
     assert "bond1" in node.machine.cards
     del node.machine.cards["bond1"]
     node.machine.sync()
@@ -412,7 +424,7 @@ def test_a_bond_that_somebody_removed(node: Node) -> None:
     node.take("bond")
     node.machine._ip(["link", "del", "dev", "bond1"])
     node.machine.sync()
-    node.session().give_up(JOB, True)
+    node.session().end_job(JOB, True)
     node.check_restored()
 
 
@@ -420,7 +432,7 @@ def test_addresses_that_cannot_be_put_back_keep_the_node_out(node: Node) -> None
     node.take("reload")
     node.machine.fails = {"ip -6 route replace fd05": "RTNETLINK answers: No route to host"}
     with pytest.raises(Unrestored, match="-6 fd05::/64 via fd01::2 metric 512 is gone"):
-        node.session().give_up(JOB, True)
+        node.session().end_job(JOB, True)
     node.machine.fails = {}
     node.recover()
     node.check_restored()
@@ -438,7 +450,7 @@ def test_an_address_that_was_not_there_is_taken_away(node: Node) -> None:
         )
 
     node.machine._appear = appear  # type: ignore[method-assign]
-    node.session().give_up(JOB, True)
+    node.session().end_job(JOB, True)
     node.check_restored()
 
 
@@ -448,7 +460,7 @@ def test_an_address_that_was_not_there_is_taken_away(node: Node) -> None:
 def operations(profile: str) -> int:
     with a_node() as made:
         made.fuse.left = 10_000
-        made.session().take(JOB, profile)
+        made.session().begin_job(JOB, profile)
         return 10_000 - (made.fuse.left or 0)
 
 
@@ -462,7 +474,7 @@ def test_a_death_at_any_step_of_applying(node: Node, profile: str, death: int) -
     node.check_restored()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=rounds(20, 500))
 @given(
     st.sampled_from(sorted(PROFILES)),
     st.integers(0, 80),
@@ -481,7 +493,7 @@ def test_deaths_while_recovering_too(
         made.check_restored()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=rounds(20, 500))
 @given(st.data())
 def test_refusals_and_deaths_in_any_order(data: st.DataObject) -> None:
     """The journal is there as long as anything differs, and all ends as it was."""
@@ -528,8 +540,8 @@ def test_records_have_all_that_an_address_and_a_route_need() -> None:
 def test_lifetimes_that_run_are_no_difference() -> None:
     link = {"up": True, "mac": "", "routes": [], "addresses": [["10.0.0.1/8", "valid_lft", "99"]]}
     later = {**link, "addresses": [["10.0.0.1/8", "valid_lft", "98"]]}
-    assert links.different(link, later) == []
-    assert links.different(link, {**link, "up": False, "addresses": []}) == [
+    assert links.differences(link, later) == []
+    assert links.differences(link, {**link, "up": False, "addresses": []}) == [
         "up is False, was True", "10.0.0.1/8 is gone",
     ]  # fmt: skip
 

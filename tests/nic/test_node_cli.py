@@ -424,7 +424,7 @@ def test_accept(node: Node, capsys: Any) -> None:
     assert node.run("recover") == 0
     node.nic.raw["mtu"] = 4000
     assert node.run("recover") == 4
-    assert "nobody owns these settings: eth1: mtu is 4000" in capsys.readouterr().err
+    assert "no profile owns these settings: eth1: mtu is 4000" in capsys.readouterr().err
     assert node.job("prolog") == 4
     assert node.run("accept") == 0
     assert node.job("prolog") == 0

@@ -60,6 +60,17 @@ TX:			256
 RX Buf Len:		n/a
 TX Push:	off
 """
+#: e1000 of Linux 6.1 by ethtool 6.1, whose other end sends no pause frames
+PAUSE = """Pause parameters for eth1:
+Autonegotiate:	on
+RX:		on
+TX:		off
+
+"""
+#: lines that ethtool 6.1 adds where the driver says what the other end takes (netlink/pause.c)
+AGREED = """RX negotiated: off
+TX negotiated: on
+"""
 FEATURES = """Features for t0:
 rx-checksumming: off [fixed]
 tx-checksumming: off
@@ -98,6 +109,16 @@ def test_channels_and_rings_are_what_is_set_not_what_is_possible() -> None:
     assert rings["ring.tx-push"] == "off"
 
 
+@pytest.mark.parametrize("text", [PAUSE, PAUSE.rstrip("\n") + "\n" + AGREED])
+def test_flow_control_is_what_is_set_not_what_was_agreed_on(text: str) -> None:
+    assert readers.pause(text) == {"pause.autoneg": "on", "pause.rx": "on", "pause.tx": "off"}
+
+
+def test_a_driver_without_flow_control_prints_nothing() -> None:
+    """virtio_net: the error goes to standard error."""
+    assert readers.pause("") == {}
+
+
 def test_features_say_what_was_asked_for() -> None:
     found = readers.features(FEATURES)
     assert found["feature.tx-checksum-ip-generic"] == "off [requested on]"
@@ -127,8 +148,9 @@ def test_root_queueing_disciplines() -> None:
 
 @given(st.text(alphabet="abRXT:-_ \t\n0123456789n/aof[]", max_size=300))
 def test_any_text_is_read_without_an_error(text: str) -> None:
-    for found in (readers.coalescing(text), readers.current_part(text, "ring"),
-                  readers.features(text), readers.private_flags(text)):  # fmt: skip
+    parsers = (readers.coalescing, readers.rings, readers.features, readers.private_flags,
+               readers.pause)  # fmt: skip
+    for found in (parse(text) for parse in parsers):
         assert all("." in key for key in found)
     readers.root_qdisc(text)
 

@@ -72,17 +72,17 @@ def each_step(folder: Path, act: Callable[[Node], Any]) -> Iterator[tuple[Node, 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_prolog_that_dies_at_any_step(folder: Path, name: str) -> None:
-    for node, step in each_step(folder, lambda one: one.session().take(JOB, name)):
+    for node, step in each_step(folder, lambda one: one.session().begin_job(JOB, name)):
         node.fuse.left = step
         with pytest.raises(Killed):
-            node.session().take(JOB, name)
+            node.session().begin_job(JOB, name)
         node.check_written_down()
         # It may end by the next job, by the Epilog, or by the node itself.
         if step % 3 == 0:
             node.slurmd_dies()
-            node.session().take(OTHER, "default")
+            node.session().begin_job(OTHER, "default")
         elif step % 3 == 1:
-            node.session().give_up(JOB, True)
+            node.session().end_job(JOB, True)
         else:
             node.slurmd_dies()
             node.session().recover(0.0)
@@ -92,18 +92,18 @@ def test_a_prolog_that_dies_at_any_step(folder: Path, name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_an_epilog_that_dies_at_any_step(folder: Path, name: str) -> None:
     def whole(one: Node) -> None:
-        one.session().take(JOB, name)
+        one.session().begin_job(JOB, name)
         one.fuse.left = 10_000
-        one.session().give_up(JOB, True)
+        one.session().end_job(JOB, True)
 
     for node, step in each_step(folder, whole):
-        node.session().take(JOB, name)
+        node.session().begin_job(JOB, name)
         node.fuse.left = step
         with pytest.raises(Killed):
-            node.session().give_up(JOB, True)
+            node.session().end_job(JOB, True)
         node.check_written_down()
         if step % 2:
-            node.session().give_up(JOB, True)
+            node.session().end_job(JOB, True)
         else:
             node.slurmd_dies()
             node.session().recover(0.0)
@@ -114,19 +114,19 @@ def test_an_epilog_that_dies_at_any_step(folder: Path, name: str) -> None:
 def test_nobody_waits_any_more_at_any_step(folder: Path, how: str) -> None:
     """The Epilog comes to the lock, or slurmd dies, while the Prolog works: it leaves nothing."""
     late = 0
-    for node, step in each_step(folder, lambda one: one.session().take(JOB, "bulk")):
+    for node, step in each_step(folder, lambda one: one.session().begin_job(JOB, "bulk")):
 
         def happens(node: Node = node) -> None:
             if how == "epilog":
                 world = FakeWorld(node.simulation, node.slurmd)
                 grave = Tombstone(world.started, world.boot_id())
-                node.store.bury(JOB.id, JOB.restart, grave)
+                node.store.write_tombstone(JOB.id, JOB.restart, grave)
             else:
                 node.simulation.kill(node.slurmd)
 
         node.fuse.left, node.fuse.hook = step, happens
         try:
-            node.session().take(JOB, "bulk")
+            node.session().begin_job(JOB, "bulk")
         except Late:
             late += 1
             node.check_clean()
@@ -140,28 +140,37 @@ def test_nobody_waits_any_more_at_any_step(folder: Path, how: str) -> None:
     assert late
 
 
+def test_a_rate_limit_replaces_no_discipline_that_somebody_chose(node: Node) -> None:
+    node.nic.raw["qdisc"] = 'htb {"r2q": 10}'
+    before = node.nic.exact()
+    with pytest.raises(Refused, match=r"eth1 has a queueing discipline of its own \(htb .*exactly"):
+        node.session().begin_job(JOB, "bulk")
+    assert node.nic.exact() == before
+    assert node.store.journal() is None
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("setting", ["mtu", "coalesce.rx-usecs", "rps_cpus", "egress_bit_s"])
 def test_a_refusal_is_rolled_back_and_named(node: Node, name: str, setting: str) -> None:
     node.nic.refuses = {setting}
     if setting in SETTINGS[name]:
         word = "rps.rx-0" if setting == "rps_cpus" else setting.replace(".", r"\.")
-        with pytest.raises(Refused, match=f"{name}: .*{word}.*all was put back"):
-            node.session().take(JOB, name)
+        with pytest.raises(Refused, match=f"{name}: .*{word}.*all settings were restored"):
+            node.session().begin_job(JOB, name)
         assert setting.partition("_")[0] in (node.store.reason() or "")
     else:
-        node.session().take(JOB, name)
-        node.session().give_up(JOB, True)
+        node.session().begin_job(JOB, name)
+        node.session().end_job(JOB, True)
     node.check_clean()
 
 
 # -- a boot
 
 
-@pytest.mark.parametrize("how", ["take", "give_up", "recover"])
+@pytest.mark.parametrize("how", ["take", "end_job", "recover"])
 def test_what_a_boot_changed_is_not_put_back(node: Node, how: str) -> None:
     """The node came up with another MTU than it had: the old journal has no say any more."""
-    node.session().take(JOB, "jumbo")
+    node.session().begin_job(JOB, "jumbo")
     node.simulation.boot += 1
     node.simulation.living.clear()
     node.slurmd = node.simulation.spawn()
@@ -170,8 +179,8 @@ def test_what_a_boot_changed_is_not_put_back(node: Node, how: str) -> None:
     node.before = node.nic.exact()
     session = node.session()
     {
-        "take": lambda: session.take(OTHER, "default"),
-        "give_up": lambda: session.give_up(JOB, True),
+        "take": lambda: session.begin_job(OTHER, "default"),
+        "end_job": lambda: session.end_job(JOB, True),
         "recover": lambda: session.recover(0.0),
     }[how]()
     node.check_clean()
@@ -179,8 +188,8 @@ def test_what_a_boot_changed_is_not_put_back(node: Node, how: str) -> None:
 
 def test_a_grave_of_an_earlier_boot_says_nothing(node: Node) -> None:
     """Its time is of another clock, which may be ahead."""
-    node.store.bury(JOB.id, JOB.restart, Tombstone(10**6, "boot-0"))
-    node.session().take(JOB, "jumbo")
+    node.store.write_tombstone(JOB.id, JOB.restart, Tombstone(10**6, "boot-0"))
+    node.session().begin_job(JOB, "jumbo")
     assert node.nic.raw["mtu"] == 9000
 
 
@@ -188,7 +197,7 @@ def test_a_grave_of_an_earlier_boot_says_nothing(node: Node) -> None:
 
 
 def test_an_epilog_waits_for_the_steps_of_its_job(node: Node) -> None:
-    node.session().take(JOB, "jumbo")
+    node.session().begin_job(JOB, "jumbo")
     node.simulation.steps.add(JOB.id)
     world = FakeWorld(node.simulation, node.slurmd)
     naps = []
@@ -200,39 +209,39 @@ def test_an_epilog_waits_for_the_steps_of_its_job(node: Node) -> None:
             node.simulation.steps.clear()
 
     world.sleep = sleep  # type: ignore[method-assign]
-    node.session(world).give_up(JOB, True)
+    node.session(world).end_job(JOB, True)
     assert naps == [9000] * 5
     node.check_clean()
 
 
 def test_steps_that_do_not_end_keep_the_node_out(node: Node) -> None:
-    node.session().take(JOB, "jumbo")
+    node.session().begin_job(JOB, "jumbo")
     node.simulation.steps.add(JOB.id)
     with pytest.raises(Unrestored, match="processes of job 7 still run"):
-        node.session().give_up(JOB, True)
+        node.session().end_job(JOB, True)
     assert node.nic.raw["mtu"] == 9000
     node.simulation.steps.clear()
-    node.session().give_up(JOB, True)
+    node.session().end_job(JOB, True)
     node.check_clean()
 
 
 def test_what_was_applied_by_hand_outlives_everything_but_restore(node: Node) -> None:
-    node.session(FakeWorld(node.simulation, None)).take(Job(BY_HAND, "0", "0"), "jumbo")
+    node.session(FakeWorld(node.simulation, None)).begin_job(Job(BY_HAND, "0", "0"), "jumbo")
     node.slurmd_dies()
     node.simulation.time += 10 * GRACE_S
     assert "by hand" in node.session().recover(0.0)
     with pytest.raises(Refused, match="by hand"):
-        node.session().take(JOB, "default")
+        node.session().begin_job(JOB, "default")
     assert node.nic.raw["mtu"] == 9000
     node.session().recover(0.0, force=True)
     node.check_clean()
 
 
 def test_a_job_that_is_about_to_have_its_steps_is_left_alone(node: Node) -> None:
-    node.session().take(JOB, "jumbo")
+    node.session().begin_job(JOB, "jumbo")
     for _ in range(2):
         with pytest.raises(Refused, match="in force for job 7"):
-            node.session().take(OTHER, "bulk")
+            node.session().begin_job(OTHER, "bulk")
         assert "in force for job 7" in node.session().recover(0.0)
         # Between the end of its Prolog and its first step there is no process of it.
         node.simulation.living = {node.slurmd[0]}
@@ -241,7 +250,7 @@ def test_a_job_that_is_about_to_have_its_steps_is_left_alone(node: Node) -> None
     assert "in force for job 7" in node.session().recover(0.0)
     assert node.nic.raw["mtu"] == 9000
     # Nor is it by another job's Epilog.
-    node.session().give_up(OTHER, True)
+    node.session().end_job(OTHER, True)
     assert node.nic.raw["mtu"] == 9000
     # One that never had any, after a while.
     node.simulation.steps.clear()
@@ -251,7 +260,7 @@ def test_a_job_that_is_about_to_have_its_steps_is_left_alone(node: Node) -> None
 
 
 def test_a_slurmd_that_dies_takes_no_running_jobs_profile_along(node: Node) -> None:
-    node.session().take(JOB, "jumbo")
+    node.session().begin_job(JOB, "jumbo")
     node.simulation.steps.add(JOB.id)
     node.slurmd_dies()
     assert "in force for job 7" in node.session().recover(0.0)
@@ -264,25 +273,25 @@ def test_an_orphaned_epilog_leaves_a_later_start_of_its_job_alone(node: Node) ->
     old = FakeWorld(node.simulation, node.slurmd)
     node.slurmd_dies()
     node.simulation.time += 1
-    node.session().take(JOB, "jumbo")
-    node.session(old).give_up(JOB, True)
+    node.session().begin_job(JOB, "jumbo")
+    node.session(old).end_job(JOB, True)
     assert node.nic.raw["mtu"] == 9000
-    node.session().give_up(JOB, True)
+    node.session().end_job(JOB, True)
     node.check_clean()
 
 
 def test_an_epilog_that_cannot_have_the_lock_drains(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node.session().take(JOB, "jumbo")
+    node.session().begin_job(JOB, "jumbo")
 
     def busy(_: float) -> Any:
         raise Busy("another command works on this node's NICs")
 
     monkeypatch.setattr(node.store, "lock", busy)
     with pytest.raises(Unrestored, match="another command"):
-        node.session().give_up(JOB, True)
-    assert "not put back" in (node.store.reason() or "")
+        node.session().end_job(JOB, True)
+    assert "not restored" in (node.store.reason() or "")
 
 
 # -- drift and damage
@@ -292,26 +301,26 @@ def test_settings_that_nobody_owns_are_never_taken_for_the_nodes_own(node: Node)
     node.session().recover(0.0)
     node.nic.raw["mtu"] = 4000
     for name in ("jumbo", "bulk"):
-        with pytest.raises(NicError, match="nobody owns these settings: eth1: mtu is 4000"):
-            node.session().take(JOB, name)
-    with pytest.raises(Unrestored, match="nobody owns"):
+        with pytest.raises(NicError, match="no profile owns these settings: eth1: mtu is 4000"):
+            node.session().begin_job(JOB, name)
+    with pytest.raises(Unrestored, match="no profile owns"):
         node.session().recover(0.0)
     assert node.nic.raw["mtu"] == 4000
     assert node.store.journal() is None
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("how", ["take", "give_up", "recover"])
+@pytest.mark.parametrize("how", ["take", "end_job", "recover"])
 def test_a_damaged_journal_ends_in_the_state_at_boot(node: Node, name: str, how: str) -> None:
     """Put back, verified, and yet the node is to be looked at once."""
     seen = node.nic.state()
-    node.session().take(JOB, name)
+    node.session().begin_job(JOB, name)
     for file in (JOURNAL, SECOND):
         Path(node.store.path(file)).write_text("x")
     session = node.session()
     acts: dict[str, Callable[[], Any]] = {
-        "take": lambda: session.take(OTHER, "default"),
-        "give_up": lambda: session.give_up(JOB, True),
+        "take": lambda: session.begin_job(OTHER, "default"),
+        "end_job": lambda: session.end_job(JOB, True),
         "recover": lambda: session.recover(0.0),
     }
     with pytest.raises(Unrestored, match="verified"):
@@ -322,7 +331,7 @@ def test_a_damaged_journal_ends_in_the_state_at_boot(node: Node, name: str, how:
 
 
 def test_a_damaged_journal_that_cannot_be_mended_stays(node: Node) -> None:
-    node.session().take(JOB, "jumbo")
+    node.session().begin_job(JOB, "jumbo")
     for file in (JOURNAL, SECOND):
         Path(node.store.path(file)).write_text("x")
     node.nic.refuses = {"mtu"}
@@ -336,13 +345,13 @@ def test_a_damaged_journal_that_cannot_be_mended_stays(node: Node) -> None:
 
 
 def test_a_state_that_cannot_be_verified_keeps_its_journal(node: Node) -> None:
-    node.session().take(JOB, "bulk")
+    node.session().begin_job(JOB, "bulk")
     node.nic.refuses = {"ring.rx"}
     with pytest.raises(Unrestored, match=r"ring\.rx is 512, was 256 before"):
-        node.session().give_up(JOB, True)
+        node.session().end_job(JOB, True)
     assert node.store.journal() is not None
     node.nic.refuses = set()
-    node.session().give_up(JOB, True)
+    node.session().end_job(JOB, True)
     node.check_clean()
 
 
@@ -359,9 +368,9 @@ def test_a_driver_that_forgets_one_setting_with_another(node: Node) -> None:
             node.nic.raw["ring.rx"] = 256
 
     node.nic._set = forgetful  # type: ignore[method-assign]
-    node.session().take(JOB, "bulk")
+    node.session().begin_job(JOB, "bulk")
     assert node.nic.raw["ring.rx"] == 512
-    node.session().give_up(JOB, True)
+    node.session().end_job(JOB, True)
     node.check_clean()
 
 
@@ -374,6 +383,6 @@ def test_a_driver_that_says_yes_and_does_nothing(node: Node, setting: str) -> No
             real(key, value, name)
 
     node.nic._set = deaf  # type: ignore[method-assign]
-    with pytest.raises(Refused, match=r"bulk: .* set to .*, found .*; all was put back"):
-        node.session().take(JOB, "bulk")
+    with pytest.raises(Refused, match=r"bulk: .* set to .*, found .*; all settings were restored"):
+        node.session().begin_job(JOB, "bulk")
     node.check_clean()

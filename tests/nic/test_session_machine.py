@@ -28,6 +28,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from campaigns import rounds
 from seatrial.nic.node import values
 from seatrial.nic.node.errors import NicError, Unrestored
 from seatrial.nic.node.policy import Policy
@@ -180,7 +181,7 @@ class Node(RuleBasedStateMachine):
         session = self.session(world)
         name = None if running.profile == "default" else running.profile
         before = running.state
-        result = self.run(lambda: session.take(running.job, name), world, death, hook)
+        result = self.run(lambda: session.begin_job(running.job, name), world, death, hook)
         if result == "ok" and before == "prolog" and running.state == "prolog":
             self.check_started(running, world)
         return result
@@ -205,7 +206,7 @@ class Node(RuleBasedStateMachine):
         with contextlib.suppress(OSError):
             # As far as it gets without the lock.
             grave = Tombstone(world.started, world.boot_id())
-            self.store.bury(running.job.id, running.job.restart, grave)
+            self.store.write_tombstone(running.job.id, running.job.restart, grave)
 
     @precondition(lambda self: self.slurmd and any(one.prolog for one in self.jobs))
     @rule()
@@ -242,7 +243,7 @@ class Node(RuleBasedStateMachine):
     def epilog(self, running: Running, world: FakeWorld, death: int | None) -> str:
         session = self.session(world)
         asked = running.profile != "default"
-        result = self.run(lambda: session.give_up(running.job, asked), world, death)
+        result = self.run(lambda: session.end_job(running.job, asked), world, death)
         journal = self.in_force()
         if result == "ok" and world.alive(world.slurmd):
             assert not journal or journal["job"] != running.job.id, "an Epilog left its profile"
@@ -299,12 +300,12 @@ class Node(RuleBasedStateMachine):
             session = self.session(world)
             name = None if running.profile == "default" else running.profile
             drained = self.drained
-            result = self.run(lambda: session.take(running.job, name), world, death)
+            result = self.run(lambda: session.begin_job(running.job, name), world, death)
             self.drained = drained  # nobody waits for its exit code
             assert result != "ok", "an orphaned Prolog said yes"
         else:
             drained = self.drained
-            self.run(lambda: self.session(world).give_up(running.job, True), world, death)
+            self.run(lambda: self.session(world).end_job(running.job, True), world, death)
             self.drained = drained
         if owned:
             assert self.nic.exact() == exact, "an orphan changed what a living job has"
@@ -432,9 +433,8 @@ class ObligingNode(Node):
 
 
 LONG = settings(
-    max_examples=int(os.environ.get("SEATRIAL_EXAMPLES", "150")),
+    max_examples=rounds(40, 1000),
     stateful_step_count=40,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
 )
 TestStubbornNode = StubbornNode.TestCase

@@ -1,32 +1,34 @@
 """What may befall a job with a NIC profile, on a real Slurm: the nodes are always as they were.
 
-Each test does the same to 20 nodes at once, on each at a random time, and compares the raw state
-of their interfaces before and after.
+Each test does the same to all nodes at once, on each at a random time, and compares the raw state
+of their interfaces before and after. Four nodes here; twenty in ci/nightly.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml_site
 from fleet import Fleet
 
+from campaigns import rounds
 from seatrial.site.nic_policy import compile_policy
 from seatrial_lab.common.paths import LabPaths
 from seatrial_lab.native import faults
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm]
-COUNT = 20
-# About what a Prolog takes while 20 of them share two cores.
-PROLOG_S = 1.5
+COUNT = rounds(4, 20)
+# About what a Prolog takes while all of them share two cores.
+PROLOG_S = rounds(5, 15) / 10
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +53,23 @@ def before(fleet: Fleet) -> Iterator[dict[str, str]]:
     fleet.clear()
 
 
+def until_hit(
+    fleet: Fleet, before: dict[str, str], act: Callable[[str], bool], what: str
+) -> list[tuple[dict[str, bool], dict[str, str]]]:
+    """Do ``act`` on all nodes and let them settle, again until it hit a quarter of them.
+
+    ``act`` says whether it came in time. Returns for each time which nodes were hit, and Slurm's
+    reasons of drained nodes.
+    """
+    times = []
+    for _ in range(8):
+        hits = fleet.each(act)
+        times.append((hits, fleet.settle(before)))
+        if sum(sum(hits.values()) for hits, _ in times) >= COUNT // 4:
+            return times
+    raise AssertionError(f"hardly any {what}")
+
+
 def applied(fleet: Fleet, node: str) -> int:
     return sum(one["event"] == "applied" for one in fleet.history(node))
 
@@ -70,18 +89,19 @@ def test_a_job_has_its_profile_and_leaves_nothing(fleet: Fleet, before: dict[str
     fleet.settle(before, drained=False)
 
 
-@pytest.mark.parametrize("script", ["exit 3", "kill -9 $$", "no-such-program"])
-def test_a_job_that_fails(fleet: Fleet, before: dict[str, str], script: str) -> None:
-    fleet.each(lambda node: fleet.wait_for_end(fleet.submit(node, script)))
+def test_a_job_that_fails(fleet: Fleet, before: dict[str, str]) -> None:
+    scripts = fleet.share(["exit 3", "kill -9 $$", "no-such-program"])
+    fleet.each(lambda node: fleet.wait_for_end(fleet.submit(node, scripts[node])))
     fleet.settle(before, drained=False)
 
 
 def test_the_time_limit_ends_it(fleet: Fleet, before: dict[str, str]) -> None:
-    """The shortest limit that Slurm has is a minute."""
+    """The shortest limit that Slurm has is a minute, and it looks for overdue jobs every 30 s."""
 
     def one(node: str) -> str:
-        job = fleet.submit(node, "sleep 300", "--time=1")
+        job = fleet.start(node, "sleep 300", "--time=1")
         fleet.pause(2)
+        fleet.slurm("scontrol", "update", f"jobid={job}", "endtime=now+1")
         return job
 
     jobs = fleet.each(one)
@@ -99,9 +119,7 @@ def test_cancelled_in_the_prolog(fleet: Fleet, before: dict[str, str]) -> None:
         fleet.wait_for_end(job)
         return early
 
-    hits = fleet.each(one)
-    fleet.settle(before)
-    assert sum(hits.values()) >= COUNT // 4, "hardly any job was still in its Prolog"
+    until_hit(fleet, before, one, "job was still in its Prolog")
 
 
 def test_cancelled_while_it_runs(fleet: Fleet, before: dict[str, str]) -> None:
@@ -141,10 +159,8 @@ def test_the_prolog_is_killed_between_two_settings(fleet: Fleet, before: dict[st
         fleet.wait_for_end(job)
         return half
 
-    hits = fleet.each(one)
-    reasons = fleet.settle(before)
-    assert sum(hits.values()) >= COUNT // 4, "hardly any Prolog was killed"
-    assert set(reasons) >= {node for node, hit in hits.items() if hit}, "a killed Prolog drains"
+    for hits, reasons in until_hit(fleet, before, one, "Prolog was killed"):
+        assert set(reasons) >= {node for node, hit in hits.items() if hit}, "a killed Prolog drains"
 
 
 def test_slurmd_dies_in_the_prolog(fleet: Fleet, before: dict[str, str]) -> None:
@@ -169,9 +185,7 @@ def test_slurmd_dies_in_the_prolog(fleet: Fleet, before: dict[str, str]) -> None
         fleet.wait_for_end(job)
         return half
 
-    hits = fleet.each(one)
-    fleet.settle(before)
-    assert sum(hits.values()) >= 3, "hardly any Prolog was under way"
+    until_hit(fleet, before, one, "Prolog was under way")
 
 
 def test_slurmd_dies_while_the_job_runs(fleet: Fleet, before: dict[str, str]) -> None:
@@ -209,17 +223,16 @@ def test_slurmd_dies_in_the_epilog(fleet: Fleet, before: dict[str, str]) -> None
         fleet.wait_for_end(job)
         return half
 
-    hits = fleet.each(one)
-    fleet.settle(before)
-    assert sum(hits.values()) >= 3, "hardly any Epilog was under way"
+    until_hit(fleet, before, one, "Epilog was under way")
 
 
-@pytest.mark.parametrize("step", ["extern", "batch", ""])
-def test_slurmstepd_dies(fleet: Fleet, before: dict[str, str], step: str) -> None:
+def test_slurmstepd_dies(fleet: Fleet, before: dict[str, str]) -> None:
+    steps = fleet.share(["extern", "batch", ""])
+
     def one(node: str) -> None:
         job = fleet.start(node, "sleep 20")
         fleet.pause(0.3)
-        fleet.kill(fleet.pids(node, "slurmstepd", f"[{job}.{step}"))
+        fleet.kill(fleet.pids(node, "slurmstepd", f"[{job}.{steps[node]}"))
         # Slurm may not notice for long: it is the user who gives up.
         fleet.pause(1)
         fleet.slurm("scancel", job, check=False)
@@ -273,7 +286,7 @@ def test_the_epilog_runs_twice(fleet: Fleet, before: dict[str, str]) -> None:
         script = f"{LabPaths(fleet.lab.spec.instance).data}/libexec/epilog"
         env = {"SLURM_JOB_ID": job, "SLURM_JOB_CONSTRAINTS": "nic_many", "SLURM_JOB_UID": "2000"}
         for _ in range(2):
-            answer = fleet.lab.run([script], user="root", node=node, env=env, timeout=60)
+            answer = fleet.lab.run([script], user="root", node=node, env=env, timeout=600)
             assert answer.returncode == 0, answer.stderr
 
     fleet.each(one)
@@ -298,15 +311,12 @@ def test_requeued_under_the_same_id(fleet: Fleet, before: dict[str, str]) -> Non
     assert max(times.values()) >= 2, "no job was started twice"
 
 
-@pytest.mark.parametrize(
-    ("profile", "setting"), [("refused", "coalesce.rx-frames"), ("too_long", "mtu")]
-)
-def test_a_driver_refuses_half_way(
-    fleet: Fleet, before: dict[str, str], profile: str, setting: str
-) -> None:
+def test_a_driver_refuses_half_way(fleet: Fleet, before: dict[str, str]) -> None:
     """Rolled back at once, drained, and the reason names the setting."""
+    cases = fleet.share([("refused", "coalesce.rx-frames"), ("too_long", "mtu")])
 
     def one(node: str) -> str:
+        profile, setting = cases[node]
         times = len(fleet.history(node))
         job = fleet.submit(node, "sleep 1", profile=profile)
         fleet.wait(f"{node} rolled back", lambda: len(fleet.history(node)) > times)
@@ -330,10 +340,12 @@ def test_health_tells_slurm_the_reason(fleet: Fleet, before: dict[str, str]) -> 
     fleet.settle(before)
 
 
-@pytest.mark.parametrize("both", [False, True], ids=["one copy", "both copies"])
-@pytest.mark.parametrize("how", ["cut", "garbage"])
-def test_the_journal_is_damaged(fleet: Fleet, before: dict[str, str], both: bool, how: str) -> None:
+def test_the_journal_is_damaged(fleet: Fleet, before: dict[str, str]) -> None:
+    """One copy of it, or both; cut off, or with garbage in it."""
+    cases = fleet.share(list(itertools.product([False, True], ["cut", "garbage"])))
+
     def one(node: str) -> None:
+        both, how = cases[node]
         times = applied(fleet, node)
         job = fleet.submit(node, "sleep 2")
         fleet.wait(f"{node} applied", lambda: applied(fleet, node) > times)
@@ -346,7 +358,7 @@ def test_the_journal_is_damaged(fleet: Fleet, before: dict[str, str], both: bool
 
     fleet.each(one)
     # With nothing left to tell what was before, the node is as at boot and wants to be looked at.
-    fleet.settle(before, drained=both)
+    assert set(fleet.settle(before)) == {node for node, (both, _) in cases.items() if both}
 
 
 def test_the_disk_is_full(fleet: Fleet, before: dict[str, str]) -> None:
@@ -433,20 +445,17 @@ def test_two_jobs_race_for_a_node(tmp_path_factory: pytest.TempPathFactory) -> N
         fleet.up()
         before = fleet.looks()
 
-        def one(node: str) -> tuple[str, str]:
+        def one(node: str) -> bool:
             first = fleet.submit(node, "sleep 2", "--ntasks=1", "--mem=1", profile="many")
             fleet.pause(0.2)
             second = fleet.submit(node, "sleep 2", "--ntasks=1", "--mem=1", profile="other")
             time.sleep(1)
             fleet.wait_for_end(first)
             fleet.wait_for_end(second)
-            return first, second
+            return "is in force for job" in fleet.reason(node)
 
-        fleet.each(one)
-        said = {node: fleet.reason(node) for node in fleet.nodes}
-        reasons = fleet.settle(before)
-        refused = [node for node in reasons if "is in force for job" in said[node]]
-        assert refused, f"no race: {reasons}"
+        for refused, reasons in until_hit(fleet, before, one, "node saw a race"):
+            assert set(reasons) >= {node for node, hit in refused.items() if hit}
     finally:
         fleet.close()
 
@@ -457,7 +466,7 @@ def test_settings_that_nobody_owns_drain_the_node(fleet: Fleet, before: dict[str
     def one(node: str) -> str:
         fleet.root(node, "ip", "link", "set", "eth1", "mtu", "1400")
         fleet.wait(f"{node} drained", lambda: "drain" in fleet.node_state(node)[0], 90)
-        said = fleet.wait("told", lambda: "nobody owns" in fleet.node_state(node)[1], 60)
+        said = fleet.wait("told", lambda: "no profile owns" in fleet.node_state(node)[1], 60)
         assert said
         reason = fleet.node_state(node)[1]
         fleet.root(node, "ip", "link", "set", "eth1", "mtu", "1500")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.nic.node import values
@@ -25,14 +25,12 @@ def as_list(cpus: set[int]) -> str:
     return ",".join(str(one[0]) if len(one) == 1 else f"{one[0]}-{one[-1]}" for one in parts)
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(CPUS)
 def test_lists_of_cpus_there_and_back(cpus: set[int]) -> None:
     assert cpu_set(as_list(cpus)) == cpus
     assert cpu_set(",".join(map(str, cpus))) == cpus
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(st.sets(st.integers(0, 300)))
 def test_masks_of_cpus(cpus: set[int]) -> None:
     mask = cpu_mask(cpus)
@@ -42,7 +40,6 @@ def test_masks_of_cpus(cpus: set[int]) -> None:
     assert {cpu for cpu in range(301) if number >> cpu & 1} == cpus
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(CPUS, st.integers(0, 3))
 def test_the_same_cpus_written_otherwise(cpus: set[int], groups: int) -> None:
     padded = "00000000," * groups + cpu_mask(cpus)
@@ -65,7 +62,7 @@ def test_unsupported_is_not_zero() -> None:
     ]
     assert values.unsupported({"coalesce.rx-usecs": 0}, {}) == ["coalesce.rx-usecs"]
     assert values.unsupported({"coalesce.rx-usecs": 0}, {"coalesce.rx-usecs": 0}) == []
-    assert [one.setting for one in values.to_put_back({"mtu": 0}, {"mtu": None})] == ["mtu"]
+    assert [one.setting for one in values.not_restored({"mtu": 0}, {"mtu": None})] == ["mtu"]
     assert values.shown(None) == "unsupported"
     assert values.shown(0) == "0"
 
@@ -80,15 +77,15 @@ def test_no_moderation_is_as_good_as_moderation_off() -> None:
 def test_what_adaptive_moderation_moves_is_not_compared() -> None:
     before = {"coalesce.adaptive-rx": "on", "coalesce.rx-usecs": 50, "coalesce.tx-usecs": 1}
     now = {"coalesce.adaptive-rx": "on", "coalesce.rx-usecs": 8, "coalesce.tx-usecs": 2}
-    assert [one.setting for one in values.to_put_back(before, now)] == ["coalesce.tx-usecs"]
+    assert [one.setting for one in values.not_restored(before, now)] == ["coalesce.tx-usecs"]
     off = {**now, "coalesce.adaptive-rx": "off"}
-    assert values.to_put_back({**before, "coalesce.tx-usecs": 2}, off)[0].wanted == "on"
+    assert values.not_restored({**before, "coalesce.tx-usecs": 2}, off)[0].wanted == "on"
 
 
 def test_values_for_low_and_high_rates_are_settings_while_it_is_on() -> None:
     before = {"coalesce.adaptive-rx": "on", "coalesce.rx-usecs-low": 1, "coalesce.pkt-rate-low": 2}
     now = {"coalesce.adaptive-rx": "on", "coalesce.rx-usecs-low": 9, "coalesce.pkt-rate-low": 3}
-    assert len(values.to_put_back(before, now)) == 2
+    assert len(values.not_restored(before, now)) == 2
     assert len(values.differences(before, now)) == 2
 
 
@@ -127,18 +124,18 @@ def test_features_that_were_asked_for_and_did_not_come() -> None:
     now = {"feature.tx-x": "off [requested on]"}
     assert values.differences({"feature.tx-x": "off"}, now) == []
     assert values.differences({"feature.tx-x": "on"}, now)
-    assert values.to_put_back({"feature.tx-x": "off"}, now)
+    assert values.not_restored({"feature.tx-x": "off"}, now)
 
 
 def test_interfaces_never_up_have_no_queueing_discipline_yet() -> None:
-    assert values.to_put_back({"qdisc": "default noop"}, {"qdisc": "default mq"}) == []
-    assert values.to_put_back({"qdisc": "default noop"}, {"qdisc": "tbf {}"})
-    assert values.to_put_back({"qdisc": "default mq"}, {"qdisc": "default fq"})
+    assert values.not_restored({"qdisc": "default noop"}, {"qdisc": "default mq"}) == []
+    assert values.not_restored({"qdisc": "default noop"}, {"qdisc": "tbf {}"})
+    assert values.not_restored({"qdisc": "default mq"}, {"qdisc": "default fq"})
 
 
 def test_a_bond_that_is_left_over_is_seen_and_what_follows_is_not_said_twice() -> None:
-    assert values.to_put_back({"master": None}, {"master": "bond1"})
-    assert values.to_put_back({"egress_bit_s": None}, {"egress_bit_s": 8}) == []
+    assert values.not_restored({"master": None}, {"master": "bond1"})
+    assert values.not_restored({"egress_bit_s": None}, {"egress_bit_s": 8}) == []
 
 
 def test_rates_are_whole_bytes() -> None:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import html
 
+from campaigns import rounds
 from seatrial.report.html import render, write_html
 from seatrial.results.record import Case, Results, read_results
 
@@ -249,7 +250,7 @@ def test_hostile_records_stay_text(text):
     assert len(parse(page).xpath("//table[@id='judgement-table']/tbody/tr")) == 9
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=rounds(8, 100))
 @given(st.text(max_size=40))
 def test_any_text_stays_text(text):
     assert_inert(render(synthetic.hostile(text)))
@@ -275,9 +276,9 @@ def test_not_a_number_is_written_as_such(pages):
 def test_two_thousand_judgements_are_fast_and_not_large(tmp_path):
     results = synthetic.many(2000)
     assert len(results.judgements) == 2000
-    started = time.perf_counter()
+    started = time.process_time()
     write_html(results, tmp_path / "report.html")
-    assert time.perf_counter() - started < 8  # about 0.5 s on a desktop
+    assert time.process_time() - started < 8  # of a processor; about 0.5 s on a desktop
     assert (tmp_path / "report.html").stat().st_size < 8e6
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
+from campaigns import rounds
 from seatrial.report.junit import write_junit
 
 # The common subset of the dialects as a schema: order, attributes, types. An `any` nowhere.
@@ -115,7 +116,7 @@ def test_time_is_that_of_the_jobs(written):
     assert float(root.get("time")) == pytest.approx(spent)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=rounds(20, 500))
 @given(st.text(max_size=40))
 def test_any_text_is_valid_xml(tmp_path_factory, text):
     path = tmp_path_factory.getbasetemp() / "junit.xml"

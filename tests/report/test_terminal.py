@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
+from campaigns import rounds
 from seatrial.report.terminal import print_summary
 
 
@@ -68,7 +69,7 @@ def test_every_cell_of_a_wide_matrix_is_shown():
     assert shown == len(synthetic.wide().trial.cases)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=rounds(15, 400))
 @given(st.one_of(st.text(max_size=30), st.just("[red]x[/]\x1b[2J")))
 def test_records_cannot_drive_the_terminal(text):
     shown = show(synthetic.hostile(text))

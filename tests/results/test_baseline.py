@@ -14,6 +14,7 @@ from trial_maker import (
     verdict,
 )
 
+from campaigns import rounds
 from seatrial.base.errors import InputError
 from seatrial.results.baseline import Baseline, make_baseline
 from seatrial.results.record import Case, Results
@@ -260,7 +261,7 @@ def test_names_that_look_like_patterns_select_themselves_only(tmp_path):
 # --- properties ----------------------------------------------------------------------------
 
 quick = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=rounds(25, 500), suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 names = st.text("abc-.*[]?_ ':#{}é\"\\1", min_size=1, max_size=8)
 

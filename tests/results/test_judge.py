@@ -527,9 +527,9 @@ def test_requirements_without_a_case_are_told_of_the_many_in_one_note(checks, ex
 
 
 def disturbed(run_, percents, steps=("step",)):
-    """The run, with what other programs took on each node: percentages of a core."""
+    """The run, with how long its step waited on each node, in per cent of its time."""
     activity = [
-        Activity(step=step, node=node, seconds=1, others_percent=percent, taken_percent=percent)
+        Activity(step=step, node=node, seconds=1, others_percent=120, waited_percent=percent)
         for step in steps
         for node, percent in percents.items()
     ]
@@ -547,17 +547,57 @@ def under_load(values, percents, entries=CONTRACT):
 
 def test_what_the_load_explains_is_no_failure():
     assert under_load([50, 51], [5, 5]).verdict == "fail"
-    found = under_load([50, 51], [90, 120])
+    found = under_load([50, 51], [90, 95])
     assert (found.verdict, found.disturbed) == ("inconclusive", 2)
     assert found.explanation.endswith(
-        "but cannot be judged: other programs had up to 120 % of a processor core that it needs "
-        "on n1 during 2 of 2 samples"
+        "but cannot be judged: in 2 of 2 samples it waited for a processor, up to 95 % of the "
+        "time, while other programs had 120 % of one on n1"
     )
     # most samples broke the bound while nothing else ran
     assert under_load([50, 51, 52], [5, 5, 90]).verdict == "fail"
     # load makes no figure better, and is no reason to doubt a good one
     assert under_load([30, 30.1, 30], [90, 90, 90]).verdict == "pass"
     assert under_load([10, 11], [90, 90], CONTRACT + "    lower: -0.1\n").verdict == "fail"
+
+
+@pytest.mark.parametrize(
+    ("values", "percent", "expected"),
+    [
+        ([36, 37], 6, "inconclusive"),  # a tenth is missing, a fortieth of the step's time at least
+        ([36, 37], 4, "fail"),  # and what the node's daemons do is not load
+        ([66, 67], 13, "inconclusive"),  # half is missing
+        ([66, 67], 12, "fail"),
+        ([3300, 3301], 24, "fail"),  # all of it: no such wait makes a link that slow
+        ([3300, 3301], 26, "inconclusive"),
+    ],
+)
+def test_a_wait_explains_what_it_may_have_cost(values, percent, expected):
+    assert under_load(values, [percent] * 2).verdict == expected
+
+
+@pytest.mark.parametrize(
+    ("measured_s", "percent", "expected"),
+    [(0.1, 6, "inconclusive"), (0.9, 40, "fail"), (0.9, 50, "inconclusive"), (5, 49, "fail")],
+)
+def test_how_long_a_figure_was_measured_counts_where_it_is_known(measured_s, percent, expected):
+    """Half of it is missing; the step took a second."""
+    sample = metric(66).model_copy(update={"seconds": measured_s})
+    runs = [disturbed(run(NETPIPE, sample, repeat=i), {"n1": percent}) for i in range(2)]
+    assert verdicts(judge(trial(NETPIPE), runs, requirements(CONTRACT))) == [expected]
+
+
+def test_waits_of_several_nodes_may_follow_each_other():
+    for others, expected in ((0, "fail"), (8, "inconclusive")):
+        runs = [disturbed(r, {"n1": 8, "n2": others}) for r in runs_of(NETPIPE, [66, 67])]
+        assert verdicts(judge(trial(NETPIPE), runs, requirements(CONTRACT))) == [expected]
+
+
+@pytest.mark.parametrize(("value", "expected"), [(0, "fail"), (0.5, "inconclusive")])
+def test_no_wait_explains_a_zero(value, expected):
+    """Such as another BLAS library than the declared one."""
+    least = CONTRACT.replace("    reference: 30.0\n    upper: 0.10\n", "    at_least: 1\n")
+    runs = [disturbed(r, {"n1": 90}) for r in runs_of(NETPIPE, [value] * 2, better="higher")]
+    assert verdicts(judge(trial(NETPIPE), runs, requirements(least))) == [expected]
 
 
 def test_a_node_that_is_not_known_to_be_disturbed_excuses_nothing():
@@ -618,7 +658,7 @@ def test_load_does_not_choose_the_same_place_each_time(times, expected):
     assert {j.location for j in found if j.verdict == expected} == set(bad)
     assert sum(j.verdict == "pass" for j in found) == 3
     if expected == "fail":
-        assert "on n3 during 4 of 4 samples, which does not explain it" in found[1].explanation
+        assert "% of one on n3, which does not explain it" in found[1].explanation
 
 
 def test_only_the_steps_of_a_place_count():
@@ -627,7 +667,7 @@ def test_only_the_steps_of_a_place_count():
     runs = []
     for r in quiet:
         activity = [
-            Activity(step=link, node=node, seconds=1, taken_percent=percent)
+            Activity(step=link, node=node, seconds=1, waited_percent=percent)
             for link, percent in busy.items()
             for node in link.split("-")
         ]

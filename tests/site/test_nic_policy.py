@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from site_support import site_with, text_with
 
+from campaigns import rounds
 from seatrial.nic.inheritance import resolve
 from seatrial.nic.library import ready_profiles
 from seatrial.nic.profile import NicProfile
@@ -252,7 +253,7 @@ def test_the_policy_does_not_depend_on_hashing_or_the_order_of_keys(tmp_path):
         out = subprocess.run(
             [sys.executable, "-c", program, *map(str, sorted(tmp_path.glob("*.yaml")))],
             env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
-            capture_output=True, text=True, check=True, timeout=60,
+            capture_output=True, text=True, check=True, timeout=600,
         ).stdout  # fmt: skip
         found.update(out.split())
     assert len(found) == 1
@@ -300,7 +301,7 @@ def line_of(chain) -> dict[str, NicProfile]:
 
 
 @given(PROFILES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=rounds(50, 1000))
 def test_flat_keys_and_values_are_those_of_the_policy(chain):
     profiles = line_of(chain)
     for network in ("test", "rail", "other"):
@@ -314,7 +315,7 @@ def test_flat_keys_and_values_are_those_of_the_policy(chain):
 
 
 @given(PROFILES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=rounds(50, 1000))
 def test_own_values_win_and_what_is_not_named_is_the_bases(chain):
     profiles = line_of(chain)
     last = f"p{len(chain) - 1}"
@@ -332,7 +333,7 @@ def test_own_values_win_and_what_is_not_named_is_the_bases(chain):
 
 
 @given(PROFILES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=rounds(25, 500))
 def test_a_profile_that_says_nothing_is_its_base(chain):
     profiles = line_of([*chain, ({}, {})])
     base, same = f"p{len(chain) - 1}", f"p{len(chain)}"
@@ -343,7 +344,7 @@ def test_a_profile_that_says_nothing_is_its_base(chain):
 
 
 @given(PROFILES, st.randoms())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=rounds(12, 250))
 def test_the_order_of_profiles_in_the_file_does_not_matter(chain, random):
     profiles = list(line_of(chain).items())
     expected = [resolve(name, dict(profiles)).settings("rail") for name, _ in profiles]

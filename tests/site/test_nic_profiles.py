@@ -76,7 +76,7 @@ FAULTS = [
     ("fast: {description: x, irq_affinity: none}", "fast.irq_affinity", "fast:", ("CPU list",)),
     ("fast: {description: x, rps_flow_cnt: 1000}", "fast.rps_flow_cnt", "fast:", ("1024",)),
     ("fast: {description: x, rps_flow_cnt: 1024, rps_cpus: none}", "fast.rps_flow_cnt", "fast:",
-     ("steers nothing",)),
+     ("no effect while rps_cpus",)),
     ("fast: {description: x, egress_rate: 1 Gbit}", "fast.egress_rate", "fast:", ("1 Gbit/s",)),
     ("fast: {description: x, egress_rate: 7 bit/s}", "fast.egress_rate", "fast:", ("bytes",)),
     ("fast: {description: x, driver: {module: '-r'}}", "fast.driver.module", "fast:",

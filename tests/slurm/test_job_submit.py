@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from campaigns import rounds
 from seatrial.base.templates import lua_string
 from seatrial.nic.node.constraint import asked
 from seatrial.slurm.layout import Layout
@@ -226,9 +227,7 @@ HOSTILE = st.lists(
 ).map("".join)
 
 
-@settings(
-    deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=rounds(15, 200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(HOSTILE, min_size=20, max_size=60))
 def test_no_text_breaks_it_nor_reaches_the_prolog(ask, policy: dict, texts: list[str]) -> None:
     """What is let through is what the node side understands: else a user could drain nodes."""

@@ -14,7 +14,7 @@ from seatrial.cli.slurm import app
 from seatrial_lab.native import faults
 from seatrial_lab.native.engine import Lab
 
-pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.root, pytest.mark.slurm]
 MTU = ["cat", "/sys/class/net/eth1/mtu"]
 
 
@@ -80,9 +80,9 @@ def test_nodes_have_the_features_of_profiles_that_fit_them(lab: Lab) -> None:
 def test_a_profile_is_on_all_nodes_of_its_job_and_gone_after_it(lab: Lab, command) -> None:
     script = "\n".join(["#!/bin/sh", "srun cat /sys/class/net/eth1/mtu", ""])
     if command[0] == "srun":
-        out = lab.run([*command, "-C", "nic_jumbo", *MTU], check=True, timeout=60).stdout
+        out = lab.run([*command, "-C", "nic_jumbo", *MTU], check=True, timeout=600).stdout
     else:
-        lab.run([*command, "-C", "nic_jumbo"], stdin=script, check=True, timeout=60)
+        lab.run([*command, "-C", "nic_jumbo"], stdin=script, check=True, timeout=600)
         out = (lab.paths.home / "out.txt").read_text()
     assert out.split() == ["9000", "9000"]
     for node in lab.spec.nodes:
@@ -91,7 +91,7 @@ def test_a_profile_is_on_all_nodes_of_its_job_and_gone_after_it(lab: Lab, comman
 
 
 def test_a_job_without_a_profile_meets_nodes_as_they_boot(lab: Lab) -> None:
-    out = lab.run(["srun", "-N3", *MTU], check=True, timeout=60).stdout
+    out = lab.run(["srun", "-N3", *MTU], check=True, timeout=600).stdout
     assert out.split() == ["1500"] * 3
 
 
@@ -125,7 +125,7 @@ def test_the_user_is_told_why_a_job_is_refused(
     lab: Lab, command: str, options: list[str], sentence: str
 ) -> None:
     what = ["--wrap", "true"] if command == "sbatch" else ["true"]
-    out = lab.run([command, *options, *what], timeout=60)
+    out = lab.run([command, *options, *what], timeout=600)
     assert out.returncode != 0
     assert sentence in out.stderr
 
@@ -155,7 +155,7 @@ def test_a_changed_job_is_held_to_the_same(lab: Lab, held: list[str]) -> None:
 def test_each_node_of_a_job_has_an_extern_step(lab: Lab) -> None:
     """By which the node side tells whether a profile's owner lives: PrologFlags=Contain."""
     look = ["pgrep", "-c", "-f", r"slurmstepd: \[[0-9]+\.extern\]"]
-    out = lab.run(["srun", "-N2", *look], check=True, timeout=60).stdout
+    out = lab.run(["srun", "-N2", *look], check=True, timeout=600).stdout
     assert out.split() == ["1", "1"]
 
 
@@ -167,7 +167,7 @@ def test_a_restarted_node_has_recovered_before_it_takes_jobs(lab: Lab) -> None:
     faults.start_slurmd(lab, "n2")
     assert len(log.read_text().splitlines()) == before + 1
     lab.wait_ready(["n2"])
-    out = lab.run(["srun", "-w", "n2", "-C", "nic_jumbo", *MTU], check=True, timeout=60)
+    out = lab.run(["srun", "-w", "n2", "-C", "nic_jumbo", *MTU], check=True, timeout=600)
     assert out.stdout == "9000\n"
 
 
@@ -188,5 +188,5 @@ def test_a_job_on_a_node_that_lost_power_leaves_nothing(lab: Lab, held: list[str
     # Slurm itself would take the job for lost after BatchStartTimeout.
     lab.run(["scancel", *held], check=True)
     settled(lab, "n3")
-    out = lab.run(["srun", "-w", "n3", *MTU], check=True, timeout=60)
+    out = lab.run(["srun", "-w", "n3", *MTU], check=True, timeout=600)
     assert out.stdout == "1500\n"

@@ -10,7 +10,7 @@ from seatrial.base.errors import InputError
 from seatrial.site.model import Site
 from seatrial.slurm.layout import Layout
 from seatrial.slurm.render import render
-from seatrial_lab.adapter import lab_spec
+from seatrial_lab.native.site import lab_spec
 
 
 def test_a_lab_gets_what_a_cluster_gets(site: Site, policy: dict) -> None:

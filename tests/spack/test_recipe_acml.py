@@ -76,11 +76,6 @@ print(json.dumps({
 """
 
 
-def test_audit(spack):
-    done = spack("audit", "packages", "acml")
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def test_the_checksum_is_the_published_one():
     assert f'SHA1 = "{SHA1}"' in (PACKAGES / "acml" / "package.py").read_text()
 

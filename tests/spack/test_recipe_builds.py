@@ -56,6 +56,8 @@ spack:
   specs: [{specs}]
 """
 
+LONG = pytest.mark.nightly(reason="builds of every recipe from its source, with two MPI libraries")
+
 
 @pytest.fixture(scope="module", params=sorted(MPIS))
 def built(request, spack, mpi_scope, tmp_path_factory):
@@ -121,6 +123,7 @@ def test_only_sources_that_exist_can_be_out_of_reach(mirror: str, upstream: str,
     assert not unreachable("==> Error: concretization failed")
 
 
+@LONG
 def test_every_stand_alone_test_of_every_package_passes(built):
     mpi, spack = built
     names = [spec.partition("@")[0] for spec in WITH_MPI]
@@ -134,6 +137,7 @@ def test_every_stand_alone_test_of_every_package_passes(built):
     assert code == 0, said[-2000:]
 
 
+@LONG
 def test_imb_is_optimised_and_has_threads(built):
     _, spack = built
     _, log = spack("logs", "intel-mpi-benchmarks")

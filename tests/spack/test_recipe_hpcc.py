@@ -70,12 +70,6 @@ print(json.dumps({
 EXAMPLE = "\n" * 9 + "1  grids\n2    Ps\n2    Qs\n"
 
 
-@needs_spack
-def test_audit(spack):
-    done = spack("audit", "packages", "hpcc")
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.fixture(scope="module")
 def found(spack, tmp_path_factory):
     folder = tmp_path_factory.mktemp("hpcc")

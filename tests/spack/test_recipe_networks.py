@@ -81,11 +81,6 @@ def said(spack, tmp_path_factory):
     return json.loads(line.removeprefix("RESULT"))
 
 
-def test_audit(spack):
-    done = spack("audit", "packages", *PACKAGES)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.mark.parametrize("package", PACKAGES)
 def test_each_says_what_it_is_and_has_a_test(said, package):
     facts = said[f"{package} class"]

@@ -35,11 +35,6 @@ def install(spack, mpi_scope, folder, spec):
     return spack("-C", str(mpi_scope), *options, "install", "--fresh", "--no-cache", spec)
 
 
-def test_audit(spack):
-    done = spack("audit", "packages", "npb")
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def test_every_program_that_was_asked_for_is_there(spack, mpi_scope, tmp_path):
     spec = "npb@3.4.3 names=is,ep classes=S,W fflags=-O1"
     done = install(spack, mpi_scope, tmp_path, spec)

@@ -7,25 +7,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from trial_support import SESSION, Silent, all_jobs, until
 
+from labs import running
 from seatrial.plan.resolve import plan_trial
 from seatrial.plan.selection import Selection
 from seatrial.results.record import Results
 from seatrial.site.load import load_site, site_file
 from seatrial.trial.run import run_trial
-from seatrial_lab.adapter import LabMachine, lab_spec
-from seatrial_lab.common import processes, state
-from seatrial_lab.common.spec import LabSpec
 from seatrial_lab.native.engine import Lab
-
-
-def _clear_dead_sessions() -> None:
-    """Labs of test sessions that were killed: their instance names carry the process id."""
-    for name in state.instances():
-        found = re.fullmatch(r"tt(\d+)(_.*)?", name)
-        if found and not processes.is_alive(int(found[1])):
-            Lab(LabSpec(instance=name)).down()
+from seatrial_lab.native.machine import LabMachine
+from seatrial_lab.native.site import lab_spec
+from trial_support import SESSION, Silent, all_jobs, until
 
 
 @pytest.fixture(scope="session")
@@ -39,13 +31,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def trial_lab(workplace: Path) -> Iterator[Lab]:
     """The lab of the site 'lab'; a test that breaks it must mend it."""
-    _clear_dead_sessions()
-    lab = Lab(lab_spec(load_site(site_file("lab")), SESSION))
-    try:
-        lab.up()
+    with running(lab_spec(load_site(site_file("lab")), SESSION)) as lab:
         yield lab
-    finally:
-        lab.down()
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import time
 from dataclasses import replace
 
 import pytest
-from trial_support import SMALL, Silent, make_site
 
 from plan_support import bare_stack
 from seatrial.base.errors import LabError
@@ -24,6 +23,7 @@ from seatrial.trial.machine import ThisMachine
 from seatrial.trial.reframe_run import reframe_command, report_file, round_of
 from seatrial.trial.rounds import run_rounds
 from seatrial.trial.session import Session
+from trial_support import SMALL, Silent, make_site
 
 JUMBO = {"jumbo": {"description": "j", "networks": ["test"], "mtu": 9000}}
 CASE = Case(check="tcp_stream", transport="tcp", profile="jumbo", nodes=2)

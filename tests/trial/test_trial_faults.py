@@ -6,6 +6,10 @@ import re
 import subprocess
 
 import pytest
+
+from seatrial.base.errors import LabError
+from seatrial.results.record import read_results
+from seatrial_lab.native import faults
 from trial_support import (
     SMALL,
     START_S,
@@ -17,11 +21,7 @@ from trial_support import (
     until,
 )
 
-from seatrial.base.errors import LabError
-from seatrial.results.record import read_results
-from seatrial_lab.native import faults
-
-pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 
 
 def verdicts(results, check, transport):

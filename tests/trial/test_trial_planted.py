@@ -6,17 +6,17 @@ import os
 import signal
 
 import pytest
-from trial_support import SMALL, Resuming, Silent, make_site, run_of
 
 from seatrial.plan.resolve import plan_trial
 from seatrial.plan.selection import Selection
 from seatrial.results.record import read_results
 from seatrial.trial.run import run_trial
-from seatrial_lab.adapter import LabMachine
 from seatrial_lab.native import faults
 from seatrial_lab.native.engine import Lab
+from seatrial_lab.native.machine import LabMachine
+from trial_support import SMALL, Resuming, Silent, make_site
 
-pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 LINKS = """
 schema: 1
 requirements:
@@ -167,11 +167,13 @@ def test_slow_node_and_wrong_blas_are_named(place, try_site, trial_lab):
     transports = {"mpich-ofi": {"env": {"LD_PRELOAD": wrong}}}
     benchmarks = {"node_compute": SMALL["node_compute"], "hpl": SMALL["hpl"]}
     try:
-        results = try_site(make_site(place / "site", benchmarks, NODES, transports=transports))
+        # A quota and a busy machine look alike in one sample: the same node each time decides.
+        file = make_site(place / "site", benchmarks, NODES, transports=transports, reruns=5)
+        results = try_site(file)
     finally:
         faults.clear(trial_lab)
-    assert run_of(results, "hpl", "mpich-ofi", "openblas").reason == ""
+    assert {run.reason for run in results.runs} == {""}
     assert failed(results) == {("node_compute", "n4"), ("hpl", "n1"), ("hpl", "n2")}
     assert results.verdict.verdict == "reject"
-    loaded = run_of(results, "hpl", "mpich-ofi", "openblas").facts["BLAS mapped"]
+    loaded = next(run.facts["BLAS mapped"] for run in results.runs if run.case.check == "hpl")
     assert any(file.startswith("/usr/lib/x86_64-linux-gnu/blas/") for file in loaded["n1"])

@@ -16,6 +16,20 @@ from pathlib import Path
 
 import pytest
 from ClusterShell.NodeSet import NodeSet
+
+from labs import running
+from seatrial.base.paths import CHECKOUT
+from seatrial.plan.resolve import plan_trial, resolve
+from seatrial.plan.selection import Selection
+from seatrial.results.record import read_results
+from seatrial.site.load import load_site
+from seatrial.stack import load_stack
+from seatrial.trial import allocation
+from seatrial.trial.allocation import Allocation
+from seatrial.trial.run import run_trial
+from seatrial_lab.native import faults
+from seatrial_lab.native.machine import LabMachine
+from seatrial_lab.native.site import lab_spec
 from trial_support import (
     ALL_INFORMATIVE,
     SESSION,
@@ -30,20 +44,7 @@ from trial_support import (
     until,
 )
 
-from seatrial.base.paths import CHECKOUT
-from seatrial.plan.resolve import plan_trial, resolve
-from seatrial.plan.selection import Selection
-from seatrial.results.record import read_results
-from seatrial.site.load import load_site
-from seatrial.stack import load_stack
-from seatrial.trial import allocation
-from seatrial.trial.allocation import Allocation
-from seatrial.trial.run import run_trial
-from seatrial_lab.adapter import LabMachine, lab_spec
-from seatrial_lab.native import faults
-from seatrial_lab.native.engine import Lab
-
-pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 REFRAME = str(Path(sys.prefix) / "bin" / "reframe")
 ON_ETH1 = {"networks": ["test"], "transports": ["tcp", "mpich-ofi"]}
 PROFILES = {
@@ -83,12 +84,8 @@ def site_of(workplace):
 @pytest.fixture(scope="module")
 def lab(workplace, site_of):
     file = site_of("lab-of-profiles", {"tcp_stream": SMALL["tcp_stream"]})
-    lab = Lab(lab_spec(load_site(file), f"{SESSION}_p"))
-    try:
-        lab.up()
+    with running(lab_spec(load_site(file), f"{SESSION}_p")) as lab:
         yield lab
-    finally:
-        lab.down()
 
 
 @pytest.fixture
@@ -459,11 +456,11 @@ def test_killed_trial_loses_its_nodes(site_of, lab, place, monkeypatch):
         resolve(site, load_stack()), LabMachine(lab), "jumbo", 2, place / "allocations"
     )
     own.submit(600)
-    until(lambda: own.look().state == "RUNNING", 20, "the job")
+    until(lambda: own.query().state == "RUNNING", 20, "the job")
     for _ in range(5):  # renewed, it stays
         time.sleep(1)
         own.lease.touch()
-    assert own.look().state == "RUNNING"
+    assert own.query().state == "RUNNING"
     assert len(in_force(lab)) == 2
     until(lambda: not all_jobs(lab), 20, "an empty queue")
     assert in_force(lab) == {}
@@ -495,7 +492,7 @@ def test_plain_reframe_asks_for_the_profile_itself(site_of, lab, workplace):
         REFRAME, "-C", str(file.with_name("settings.py")), "-c", str(CHECKOUT / "reframe-checks"),
         "--system=plain-profile:compute_jumbo", "--keep-stage-files", "-r",
     ]  # fmt: skip
-    done = lab.run(command, cwd=home, timeout=120)
+    done = lab.run(command, cwd=home, timeout=600)
     said = done.stdout + done.stderr
     assert re.search(r"PASSED.*Ran 1/1 test case", said), said[-3000:]
     (script,) = Path(home, "stage").rglob("compute_jumbo/**/rfm_job.sh")

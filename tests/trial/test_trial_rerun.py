@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from trial_support import make_site
 
 from plan_support import bare_stack
 from seatrial.base import yamlfile
@@ -16,6 +15,7 @@ from seatrial.results.record import Requirement as RequirementRecord
 from seatrial.results.requirements import Document, Requirements, build
 from seatrial.site.load import load_site
 from seatrial.trial.rerun import doubtful, first_nodes
+from trial_support import make_site
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import threading
 import time
 
 import pytest
-from trial_support import Silent, make_site
 
 from plan_support import bare_stack
 from seatrial.plan.resolve import resolve
@@ -19,6 +18,7 @@ from seatrial.trial import run
 from seatrial.trial.machine import ThisMachine
 from seatrial.trial.reframe_run import report_file, run_reframe
 from seatrial.trial.session import Session
+from trial_support import Silent, make_site
 
 REPORT = "reframe-report.json"
 ENDS = "import sys; print('started'); sys.exit({code})"

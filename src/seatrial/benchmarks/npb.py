@@ -180,8 +180,9 @@ def parse(text: str) -> Parsed:
         agree(time_token, (time * 0.999, time * 1.001), time_line, "the time", "size and Mop/s")
     elif time == 0:
         raise ParseError("the run was too short to be timed: use a larger class", time_line)
+    rate = higher("mops", mops, "Mop/s")
     return Parsed(
-        metrics=[higher("mops", mops, "Mop/s"), lower("time_s", time, "s")],
+        metrics=[rate.model_copy(update={"seconds": time}), lower("time_s", time, "s")],
         facts=facts,
         moved_bytes=_volume(name, size, iterations, processes),
     )

@@ -118,7 +118,7 @@ def parse(text: str) -> Parsed:
         facts["retransmits"] = int(_number(sent, "retransmits"))
     return Parsed(
         metrics=[
-            higher("bandwidth_MB_s", rate / 8e6, "MB/s"),
+            higher("bandwidth_MB_s", rate / 8e6, "MB/s").model_copy(update={"seconds": seconds}),
             lower("cpu_sender_percent", sender, "percent"),
             lower("cpu_receiver_percent", receiver, "percent"),
         ],

@@ -39,25 +39,25 @@ def activity(step: str, node: dict[str, Any]) -> Activity | None:
     )
 
 
-def of_step(
-    step: str, nodes: list[dict[str, Any]], tasks_per_node: int, shared: bool
-) -> list[Activity]:
+def of_step(step: str, nodes: list[dict[str, Any]], shared: bool) -> list[Activity]:
     """What each node's kernel did; ``shared`` says that all nodes have one kernel, as a lab's."""
     found = []
     for node in nodes:
         if (one := activity(step, node)) is not None:
-            of_kernel = nodes if shared else [node]
-            _set_others(one, node, of_kernel, len(of_kernel) * tasks_per_node)
+            one.others_percent = _others(node, nodes if shared else [node], one.seconds)
+            waited = node.get("waited_s")
+            if waited is not None and one.others_percent is not None:
+                one.waited_percent = min(100 * waited / one.seconds, one.others_percent)
             found.append(one)
     return found
 
 
-def _set_others(one: Activity, node: dict[str, Any], nodes: list[dict], ranks: int) -> None:
-    """Set what programs that are not the step's had of the processors of ``node``.
+def _others(node: dict[str, Any], nodes: list[dict], seconds: float) -> float | None:
+    """What programs that are not the step's had of the processors of ``node``, in per cent of one.
 
     That is all processor time but the idle one, that of interrupts, and that of the step's own
     processes on the ``nodes`` of this kernel. Time that a hypervisor gave to others is part of it.
-    Nothing is set where a number is missing.
+    None where a number is missing.
     """
     before, after = node["before"], node["after"]
     try:
@@ -65,13 +65,9 @@ def _set_others(one: Activity, node: dict[str, Any], nodes: list[dict], ranks: i
         ticks = [now - then for then, now in zip(*sides, strict=True)]
         apart = sum(ticks[at] for at in (IDLE, IOWAIT, IRQ, SOFTIRQ)) / after["ticks_per_s"]
         own = sum(each["after"]["used_s"] - each["before"]["used_s"] for each in nodes)
-        cores = int(after["cpus"])
+        return 100 * max(0.0, int(after["cpus"]) - (apart + own) / seconds)
     except (KeyError, IndexError, TypeError, ValueError, ZeroDivisionError):
-        return
-    others = max(0.0, cores - (apart + own) / one.seconds)
-    free = max(0.0, cores - max(ranks, own / one.seconds))
-    one.others_percent = 100 * others
-    one.taken_percent = 100 * max(0.0, others - free)
+        return None
 
 
 def metrics(found: list[Activity], interface: str) -> list[Metric]:

@@ -255,9 +255,7 @@ def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
                 for curve in found.parsed.curves
             ]
         run.facts.update(found.parsed.facts)
-        activity = activities.of_step(
-            found.step.name, found.nodes, found.step.tasks_per_node, check.nodes_share_kernel
-        )
+        activity = activities.of_step(found.step.name, found.nodes, check.nodes_share_kernel)
         run.activity += activity
         if check.own_benchmark.activity_metrics and not found.reason:
             run.metrics += activities.metrics(activity, check.interface)

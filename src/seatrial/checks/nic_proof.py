@@ -51,7 +51,7 @@ def occasions(steps: list, all_nodes: int) -> dict[str, str]:
 
 
 def wrapper_options(when: str) -> list[str]:
-    """The wrapper's options by which it looks at the node's NIC state."""
+    """The options by which the wrapper records the NIC state of the node."""
     return ["--nic", DECLARED_FILE, str(NODE_PACKAGE), when]
 
 
@@ -135,9 +135,9 @@ def lacking(profile: str, shown: list[NicProof], nodes: int) -> str:
     for when in PHASES:
         names = [proof.node for proof in shown if proof.when == when]
         if len(names) < nodes:
-            told = ", ".join(names) or "none"
+            listed = ", ".join(names) or "none"
             return (
-                f"only {len(names)} of {nodes} nodes show their NIC state {when} the run ({told}): "
-                f"nothing proves that it was under profile {profile}"
+                f"only {len(names)} of {nodes} nodes show their NIC state {when} the run "
+                f"({listed}): nothing proves that it was under profile {profile}"
             )
     return ""

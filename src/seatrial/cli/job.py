@@ -21,7 +21,8 @@ from seatrial.results.requirements import load_requirements
 from seatrial.site.load import load_site, site_file
 from seatrial.site.model import Site
 from seatrial.stack import load_stack
-from seatrial_lab.adapter import attach, instance_of
+from seatrial_lab.adapter import attach
+from seatrial_lab.common.paths import instance_of
 
 app = typer.Typer(
     help="Job scripts for users: MPI, launcher, module and NIC profile for an application.",
@@ -100,7 +101,7 @@ def _sbatch_of(site: Site, instance: str | None) -> Run:
     """Where sbatch of a site runs: on the login node of a lab, else on this machine."""
     if not site.lab:
         return run_here
-    lab = attach(instance_of(site, instance))
+    lab = attach(instance_of(site.name, instance))
     return lambda argv, stdin: lab.run(argv, stdin=stdin, timeout=TIMEOUT_S)
 
 

@@ -11,13 +11,13 @@ from rich.table import Table
 
 from seatrial.base.errors import InputError
 from seatrial.site.load import load_site, site_file
-from seatrial_lab.adapter import attach, end, instance_of, is_virtual, lab_of_site
+from seatrial_lab import adapter
+from seatrial_lab.adapter import attach, end, lab_of_site
 from seatrial_lab.common import state
+from seatrial_lab.common.paths import instance_of
 from seatrial_lab.common.spec import LOGIN
 from seatrial_lab.native import faults
 from seatrial_lab.native.engine import Lab
-from seatrial_lab.native.status import status as lab_status
-from seatrial_lab.virtual.status import status as virtual_status
 
 app = typer.Typer(
     help="A Slurm cluster on this machine, native or emulated: no hardware needed.",
@@ -40,7 +40,7 @@ Node = Annotated[str, typer.Argument(help="A compute node, such as n1.")]
 
 
 def _instance(site: str, instance: str | None) -> str:
-    return instance or instance_of(load_site(site_file(site)))
+    return instance or instance_of(load_site(site_file(site)).name)
 
 
 @app.command()
@@ -79,7 +79,7 @@ def status(
 ) -> None:
     """Show nodes, daemons, versions and planted faults. Exit code 4 if the lab is not up."""
     name = _instance(site, instance)
-    found = virtual_status(name) if is_virtual(name) else lab_status(name)
+    found = adapter.status(name)
     if as_json:
         typer.echo(json.dumps(found, indent=1))
     else:

@@ -16,9 +16,9 @@ from seatrial.nic.node import cli as node_side
 from seatrial.nic.node.policy import DEFAULT_FILE, short_hostname
 from seatrial.site.load import load_site, site_file
 from seatrial.site.nic_policy import compile_policy
-from seatrial_lab.adapter import spec_for_site
 from seatrial_lab.common.slurm_files import lab_layout
 from seatrial_lab.native.engine import Lab
+from seatrial_lab.native.site import spec_for_site
 
 app = typer.Typer(
     help="NIC profiles on a node: look, compare, apply by hand, put back.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import Annotated
@@ -10,6 +11,11 @@ import typer
 
 from seatrial.base.paths import CHECKOUT
 from seatrial.cli.provision import provision_lab, provision_tests
+
+#: one more than there are cores: tests with a lab wait for much of their time
+WORKERS = min((os.cpu_count() or 1) + 1, 6)
+#: tests that share a lab stay together, in the order of the root conftest: the longest first
+PARALLEL = (f"--numprocesses={WORKERS}", "--dist=loadgroup", "--no-loadscope-reorder")
 
 
 def test(
@@ -24,5 +30,5 @@ def test(
     if provision:
         provision_lab(required=False)
         provision_tests()
-    command = [sys.executable, "-m", "pytest", *(arguments or [])]
+    command = [sys.executable, "-m", "pytest", *PARALLEL, *(arguments or [])]
     raise typer.Exit(subprocess.call(command, cwd=CHECKOUT))

@@ -1,7 +1,7 @@
-"""Settings of one profile, its base counted in, that contradict each other.
+"""Settings of one profile, inherited ones included, that contradict each other.
 
-A driver or switch would answer these with silence or with an error at night; here they have a line
-in a file.
+A driver would ignore such a setting or refuse it when a job starts; here it is an error with a line
+in the site file.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from seatrial.nic.node.settings import SWITCHED, of, switch_of
 
 
 def conflicts(profile: Resolved, network: str) -> Iterator[Fault]:
-    """Those between the settings of one network's interface."""
+    """The conflicts between the settings of one network's interface."""
     settings = profile.settings(network)
     yield from _hidden(profile, network, settings)
     yield from _flows(profile, network, settings)
 
 
 def field_of(profile: Resolved, network: str, key: str) -> str:
-    """Dotted path of what gives a setting: the profile's own field, or its base."""
+    """Dotted path of the field that gives a setting: the profile's own, or its base."""
     own, group = profile.chain[-1], of(key).name
     at = f"nic_profiles.{profile.name}"
     special = (own.per_network or {}).get(network)
@@ -53,6 +53,6 @@ def _flows(profile: Resolved, network: str, settings: Flat) -> Iterable[Fault]:
     if settings.get("rps_flow_cnt") and settings.get("rps_cpus") == "none":
         yield Fault(
             field_of(profile, network, "rps_flow_cnt"),
-            "it steers nothing while rps_cpus is none",
+            "it has no effect while rps_cpus is none",
             "set rps_cpus, or rps_flow_cnt: null",
         )

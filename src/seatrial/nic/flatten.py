@@ -1,8 +1,8 @@
-"""From settings as people write them to the flat keys that nodes have.
+"""From the settings of a profile to the flat keys of the nodes.
 
 The keys are those of the policy file, the journal and the evidence: ``coalesce.rx-usecs``,
-``feature.tcp-segmentation-offload``, ``sysfs.threaded`` ... ``node/settings.py`` has them. A value
-of None in ``changes`` takes the setting of a base profile away again.
+``feature.tcp-segmentation-offload``, ``sysfs.threaded``. The table ``node/settings.py`` has them. A
+value of None in ``changes`` removes the setting of a base profile.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Flat = dict[str, Value]
 
 
 def changes(settings: Settings) -> Iterator[tuple[str, Value | None]]:
-    """What the file gives, in the order of the table: flat key and value, None to take it away.
+    """Flat keys and values that a profile gives, in the order of the table; None removes.
 
-    A key that ends in ``.`` with None takes all values of a setting away.
+    A key that ends in ``.`` with None removes all values of a setting.
     """
     for name, setting in BY_NAME.items():
         if name in settings.model_fields_set:

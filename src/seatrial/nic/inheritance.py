@@ -1,7 +1,8 @@
-"""What a profile amounts to: its own fields and settings over those of its bases.
+"""A profile with the settings and fields that it inherits from its bases.
 
-Nearer wins: for each interface, the farthest base first, then each nearer one; of each, the
-general settings before those of the interface's network. So a profile's own value always wins.
+For each interface, the settings of the farthest base come first, then those of each nearer one; of
+each profile, the general settings before those of the interface's network. The later value wins, so
+that a profile's own value always wins.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Cycle(Exception):
 
 @dataclass(frozen=True)
 class Resolved:
-    """A profile with all that its bases give. ``chain`` has the farthest base first."""
+    """A profile with what it inherits. ``chain`` has the farthest base first."""
 
     name: str
     chain: tuple[NicProfile, ...]
@@ -94,7 +95,7 @@ def chain(name: str, profiles: Mapping[str, NicProfile]) -> list[tuple[str, NicP
 
 
 def resolve(name: str, profiles: Mapping[str, NicProfile]) -> Resolved:
-    """The profile ``name`` with all that its bases give. Raises as ``chain`` does."""
+    """The profile ``name`` with what it inherits. Raises as ``chain`` does."""
     line = [profile for _, profile in chain(name, profiles)]
     return Resolved(
         name=name,
@@ -111,7 +112,7 @@ def resolve(name: str, profiles: Mapping[str, NicProfile]) -> Resolved:
 
 
 def _last(line: list[NicProfile], name: str):
-    """The nearest value that was given; an explicit null takes the base's away."""
+    """The nearest value that is given; an explicit null removes the base's value."""
     for profile in reversed(line):
         if name in profile.model_fields_set:
             return getattr(profile, name)

@@ -1,6 +1,6 @@
 """The profiles that come with Seatrial, each with the source of its values: ``profiles.yaml``.
 
-A site takes one by ``base: ready:<name>``; none is in force anywhere by itself.
+A site uses one by ``base: ready:<name>``. None is in force by itself.
 """
 
 from __future__ import annotations

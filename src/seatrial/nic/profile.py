@@ -1,7 +1,7 @@
-"""A NIC profile as it stands in a site file, and in the file of ready profiles.
+"""The model of a NIC profile, in a site file and in the file of ready profiles.
 
-Its own fields and what must agree between them. ``seatrial.site.validate_profiles`` has what must
-agree with the rest of the site, ``seatrial.nic.inheritance`` what it amounts to with its base.
+``seatrial.nic.inheritance`` has what a profile inherits from its base,
+``seatrial.site.validate_profiles`` what must agree with the rest of the site file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The models of NIC settings as a person writes them, built from the table ``node/settings.py``.
 
-Every field may be given as ``null``: it then stays as the node boots, whatever the base profile
-says. ``flatten`` has the keys that the same settings have on nodes.
+A field that is ``null`` stays as the node boots, whatever the base profile says. ``flatten`` has
+the keys of the same settings on nodes.
 """
 
 from __future__ import annotations

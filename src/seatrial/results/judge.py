@@ -23,20 +23,26 @@ from seatrial.results.statistics import Better, Limit
 VERDICTS = ("pass", "fail", "error", "missing", "inconclusive")
 MOST_FINDINGS = 20
 MOST_NAMED = 3  # requirements without a case that are named one by one
-#: Percentage of a core: a sample is disturbed where other programs took more of the processors
-#: that the step needs. What a node's own daemons take is less.
-DISTURBED_PERCENT = 20.0
+#: Percentage of a step's time: a shorter wait for a processor that another program had explains
+#: nothing. A node's own daemons cause less.
+DISTURBED_PERCENT = 5.0
+#: The part of its step that a figure is measured in, where the benchmark does not say it; the rest
+#: is the step's start, its end and other figures.
+PART_OF_STEP = 0.25
 #: So unlikely must it be that samples of a sound location all break a bound, where the machine's
 #: load does not excuse them.
 CHANCE = 0.001
 Key = tuple[str, str | None]  # metric, location
 
 
-class Taken(NamedTuple):
-    """What other programs took of the processors that a step needs, at most on one of its nodes."""
+class Waited(NamedTuple):
+    """How long steps waited for a processor that another program had, on the node where longest."""
 
-    percent: float  # of a core
+    percent: float  # of their time
     node: str
+    others: float  # processor time of other programs meanwhile, in per cent of a core
+    total: float  # the waits of all nodes, which may follow each other, in per cent of the time
+    part: float  # of the steps' time, in which the figure was measured
 
 
 @dataclass
@@ -49,7 +55,7 @@ class Figure:
     unit: str
     better: Better
     samples: list[tuple[int, float]] = field(default_factory=list)  # number of the run, value
-    taken: list[Taken | None] = field(default_factory=list)  # while each sample was taken
+    waited: list[Waited | None] = field(default_factory=list)  # for each sample
     fault: str = ""  # why the samples cannot be judged
 
     @property
@@ -60,11 +66,6 @@ class Figure:
     def middle(self) -> float:
         return statistics.median(self.values)
 
-    @property
-    def disturbed(self) -> list[bool]:
-        """Of each sample, whether it was disturbed."""
-        return [taken is not None and taken.percent > DISTURBED_PERCENT for taken in self.taken]
-
 
 class Reference(NamedTuple):
     """What a bound was derived from: a figure that a ratio is taken of."""
@@ -72,7 +73,7 @@ class Reference(NamedTuple):
     samples: list[float]
     value: float
     name: str
-    disturbed: Sequence[bool] = ()  # of each sample of that figure
+    waited: Sequence[Waited | None] = ()  # for each sample of that figure
 
 
 Figures = dict[Case, dict[Key, Figure]]
@@ -139,7 +140,7 @@ def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
                 key, Figure(run.case, *key, unit=m.unit, better=m.better)
             )
             figure.samples.append((number, m.value))
-            figure.taken.append(taken(run, locations.nodes_of(m.location)))
+            figure.waited.append(waited(run, locations.nodes_of(m.location), m.seconds))
             if not math.isfinite(m.value):
                 figure.fault = f"a sample is {m.value}, which is no figure"
             elif m.unit != figure.unit:
@@ -149,25 +150,44 @@ def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
     return figures
 
 
-def taken(run: Run, nodes: Iterable[str]) -> Taken | None:
-    """What other programs took on the nodes meanwhile (all of the run's where none is named):
-    over the steps that ran on all of them. None where it is not known."""
+def waited(run: Run, nodes: Iterable[str], measured_s: float | None) -> Waited | None:
+    """How long the run's steps on all these nodes waited (all steps where none is named), for a
+    figure that was measured so many seconds. None where it is not known."""
     steps: dict[str, dict[str, Activity]] = defaultdict(dict)
     for one in run.activity:
-        if one.taken_percent is not None:
+        if one.waited_percent is not None:
             steps[one.step][one.node] = one
     wanted = set(nodes)
     of_node: dict[str, list[Activity]] = defaultdict(list)
     for of_step in steps.values():
         if wanted <= of_step.keys():
-            for node, one in of_step.items():
-                of_node[node].append(one)
-    shares = [
-        Taken(sum((x.taken_percent or 0) * x.seconds for x in own) / sum(x.seconds for x in own), n)
-        for n, own in of_node.items()
-        if n in wanted or not wanted
-    ]
-    return max(shares, default=None)
+            for node in wanted or of_step:
+                of_node[node].append(of_step[node])
+    found = []
+    for node, own in of_node.items():
+        seconds = sum(one.seconds for one in own)
+        waits = sum((one.waited_percent or 0.0) * one.seconds for one in own)
+        others = sum((one.others_percent or 0.0) * one.seconds for one in own)
+        part = PART_OF_STEP
+        if measured_s is not None:
+            part = min(1.0, measured_s * len(own) / seconds)
+        found.append(Waited(waits / seconds, node, others / seconds, 0.0, part))
+    if not found:
+        return None
+    return max(found)._replace(total=sum(one.percent for one in found))
+
+
+def explains(waited: Waited | None, sample: float, limit: Limit) -> bool:
+    """Whether a wait for a processor may be why a sample is beyond a bound.
+
+    A rate at 1/r of the bound, or a time r times as long, has lost 1 - 1/r of its time. None makes
+    it nothing: a zero is no matter of time.
+    """
+    least, most = sorted((sample, limit.bound))
+    if waited is None or limit.excess(sample) <= 0 or least <= 0:
+        return False
+    cost = 100 * waited.part * (1 - least / most)
+    return waited.percent > DISTURBED_PERCENT and waited.total > cost
 
 
 # --- judging -----------------------------------------------------------------------------
@@ -319,9 +339,9 @@ class _Judge:
             return self._pair_up(other, name)
         if self.rule.statistic == "best":
             best = self._typical(other)
-            self.reference = Reference([best], best, name, other.disturbed)
+            self.reference = Reference([best], best, name, other.waited)
         else:
-            self.reference = Reference(other.values, other.middle, name, other.disturbed)
+            self.reference = Reference(other.values, other.middle, name, other.waited)
         return ""
 
     def _typical(self, other: Figure) -> float:
@@ -428,17 +448,22 @@ class _Judge:
         return verdict
 
     def _disturbed(self, limit: Limit) -> list[bool]:
-        """Of each sample, whether it breaks the bound and was disturbed.
+        """Of each sample, whether it breaks the bound and waiting for a processor may be why.
 
         Other programs make a figure worse. Where it is too good, those count that made the figure
         worse that it is compared with.
         """
-        too_bad = (limit.side == "most") == (self.figure.better == "lower")
-        if not too_bad:
-            theirs = self.reference.disturbed if self.reference else []
-            return [bool(theirs) and 2 * sum(theirs) >= len(theirs)] * len(self.samples)
-        flags = zip(self.samples, self.figure.disturbed, strict=True)
-        return [limit.excess(x) > 0 and disturbed for x, disturbed in flags]
+        if self._is_too_bad(limit):
+            flags = zip(self.samples, self.figure.waited, strict=True)
+            return [explains(waited, x, limit) for x, waited in flags]
+        theirs = self.reference.waited if self.reference else ()
+        return [
+            bool(theirs) and 2 * sum(explains(one, x, limit) for one in theirs) >= len(theirs)
+            for x in self.samples
+        ]
+
+    def _is_too_bad(self, limit: Limit) -> bool:
+        return (limit.side == "most") == (self.figure.better == "lower")
 
     def _is_excused(self, limit: Limit) -> bool:
         """Whether the machine's load may be why samples break a bound.
@@ -510,14 +535,16 @@ class _Judge:
     def _disturbance(self, limit: Limit) -> str:
         """Which other programs ran meanwhile, for a bound that samples break."""
         disturbed = self._disturbed(limit)
-        flagged = zip(self.figure.taken, disturbed, strict=True)
-        most = max((taken for taken, flag in flagged if flag and taken), default=None)
-        if most is None or not any(self.figure.disturbed):
+        flagged = zip(self.figure.waited, disturbed, strict=True)
+        most = max((one for one, flag in flagged if flag and one), default=None)
+        if not self._is_too_bad(limit):
             assert self.reference is not None
             return f"other programs had the processors while {self.reference.name} was measured"
+        assert most is not None
         return (
-            f"other programs had up to {number(most.percent, 2)} % of a processor core that it "
-            f"needs on {most.node} during {sum(disturbed)} of {len(self.samples)} samples"
+            f"in {sum(disturbed)} of {len(self.samples)} samples it waited for a processor, up to "
+            f"{number(most.percent, 2)} % of the time, while other programs had "
+            f"{number(most.others, 2)} % of one on {most.node}"
         )
 
     def _doubt(self, limit: Limit) -> str:
@@ -554,7 +581,7 @@ class _Judge:
             unit=self.figure.unit,
             statistic=self.rule.statistic,
             samples=self.samples,
-            disturbed=sum(self.figure.disturbed),
+            disturbed=max((sum(self._disturbed(limit)) for limit in limits), default=0),
             spread=None if self.figure.fault else statistics.spread(self.samples),
             reference=reference,
             lower=bounds.get("least"),

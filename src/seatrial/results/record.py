@@ -59,6 +59,7 @@ class Metric(Record):
     unit: str
     location: str | None = None
     better: Literal["lower", "higher"]
+    seconds: float | None = None  # how long it was measured, where the benchmark says so
 
 
 class Curve(Record):
@@ -121,7 +122,9 @@ class Activity(Record):
     softirq_percent: float | None = None  # /proc/stat
     irq_percent: float | None = None
     others_percent: float | None = None  # processor time of programs that are not the step's
-    taken_percent: float | None = None  # of that, what is more than the cores the step left free
+    # How long the node's first rank waited for a processor, in per cent of the step's time, and no
+    # longer than others had one. (A quota of the kernel makes a process wait as well.)
+    waited_percent: float | None = None
 
 
 class NicProof(Record):
@@ -238,7 +241,7 @@ class Judgement(Record):
     unit: str = ""
     statistic: str = "median"
     samples: list[float] = []
-    disturbed: int = 0  # of the samples: taken while other programs had the step's processors
+    disturbed: int = 0  # of the samples: a wait for a processor may be why they break a bound
     spread: float | None = None  # robust standard deviation of the samples, in ``unit``
     reference: float | None = None
     lower: float | None = None  # least allowed value, in ``unit``; None: unbounded

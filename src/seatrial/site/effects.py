@@ -1,8 +1,8 @@
-"""Sentences on where a profile has no effect: said in a trial's notes and by ``site check``.
+"""Sentences on profiles that do not affect a transport, for ``site check`` and a trial's notes.
 
-On RoCE, InfiniBand, EFA and Slingshot a transport whose data path is verbs or libfabric is polled
-from user space: no interrupt, no kernel queue and no segmentation is in its way, so that settings
-of these change nothing for it, though they do for TCP and storage on the same card.
+A transport whose data path is verbs or libfabric is polled from user space. It uses no interrupts,
+no queues and no segmentation of the kernel, so that most settings have no effect on it. They still
+affect TCP and storage on the same card.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from seatrial.site.profiles import measured_on, networks_set, resolved, tried
 
 
 def statements(site: Site) -> list[str]:
-    """What a reader of figures must know of the site's profiles, in the order of the file."""
+    """The sentences on all profiles of the site, in the order of the file."""
     return [sentence for name in site.nic_profiles for sentence in effects_of(site, name)]
 
 
 def effects_of(site: Site, profile: str) -> list[str]:
-    """The same of one profile."""
+    """The sentences on one profile."""
     return [] if profile == "default" else list(_of_profile(site, resolved(site, profile)))
 
 

@@ -1,8 +1,8 @@
-"""What nodes are told: the site's profiles as JSON of flat settings, by node and interface.
+"""The policy of the nodes: the site's profiles as JSON of flat settings, by node and interface.
 
-The node side has neither this package nor YAML: ``compile_policy`` is all it knows of the site.
-``declared`` is one profile's part of it, which a job's own verification compares a node with.
-Both depend on the site file alone; nothing here reads a node or writes a file.
+Nodes have neither this package nor YAML: the policy is all that they know of the site. ``declared``
+is the part for one profile, with which a job compares its nodes. Both depend on the site file
+alone; nothing here reads a node or writes a file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def compile_policy(site: Site) -> dict[str, Any]:
 
 
 def declared(site: Site, profile: str) -> dict[str, Any]:
-    """What a job under a profile must find on its nodes. Raises KeyError for an unknown one."""
+    """The state of the nodes that a profile declares. Raises KeyError for an unknown profile."""
     found = resolved(site, profile)
     flat = interfaces(site, found)
     return {
@@ -53,7 +53,7 @@ def declared(site: Site, profile: str) -> dict[str, Any]:
 
 
 def digest(policy: dict[str, Any]) -> str:
-    """SHA-256, as hex, of a policy but for its own field ``digest``: the same on every machine."""
+    """SHA-256, in hexadecimal, of a policy without its field ``digest``."""
     rest = {key: value for key, value in policy.items() if key != "digest"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Where on a site a profile fits: its networks, its nodes, the settings of each interface."""
+"""A profile on a site: the networks, nodes and interfaces that it is for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seatrial.site.model import Site
 
 
 def resolved(site: Site, profile: str) -> Resolved:
-    """A profile of the site with what its bases give. Raises as ``resolve.chain`` does."""
+    """A profile of the site with what it inherits. Raises as ``inheritance.chain`` does."""
     return resolve(profile, site.nic_profiles)
 
 
@@ -72,7 +72,7 @@ def short(node: str) -> str:
 
 
 def nodes_of(site: Site, profile: Resolved) -> list[str]:
-    """Full names of the nodes that the profile fits, in the order of a node list."""
+    """Full names of the nodes that the profile is for, in the order of a node list."""
     names = NodeSet()
     for group in site.nodes:
         if profile.node_classes is None or group.node_class in profile.node_classes:

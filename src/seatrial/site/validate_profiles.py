@@ -1,7 +1,7 @@
 """What must agree between a site's NIC profiles and the rest of its file.
 
-Faults of one profile's own fields come from its model; settings that go together badly once the
-base is counted in are in ``seatrial.nic.conflicts``.
+Faults of a profile's own fields come from its model. Settings of one profile that contradict each
+other are in ``seatrial.nic.conflicts``.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _default(profile: NicProfile) -> Iterable[Fault]:
 
 
 def _names(site: Site, name: str, profile: NicProfile) -> Iterable[Fault]:
-    """Names in the profile that the site does not have."""
+    """Faults of names that the site does not have."""
     at = f"nic_profiles.{name}"
     for index, network in enumerate(profile.networks or []):
         yield from _network(site, network, f"{at}.networks.{index}")
@@ -117,7 +117,7 @@ def _network(site: Site, network: str, field: str) -> Iterable[Fault]:
 
 
 def _base(site: Site, name: str) -> Iterable[Fault]:
-    """A fault if the profile's own base is wrong; those of its bases are named at these."""
+    """A fault if the profile's own base is wrong; a wrong base of a base is reported there."""
     field = f"nic_profiles.{name}.base"
     try:
         resolved(site, name)
@@ -134,7 +134,7 @@ def _base(site: Site, name: str) -> Iterable[Fault]:
             yield Fault(field, f"its base cannot be used: {error}", "see there")
     except Cycle as error:
         line = " -> ".join(error.names)
-        yield Fault(field, f"it leads back to itself: {line}", "take a base out of the circle")
+        yield Fault(field, f"it leads back to itself: {line}", "remove a base from the cycle")
 
 
 def ready_names() -> list[str]:
@@ -147,7 +147,7 @@ def _sets_something(site: Site, profile: Resolved) -> bool:
 
 
 def _fits(site: Site, profile: Resolved) -> Iterable[Fault]:
-    """Whether there are nodes and networks for it, and enough of them for what trials run."""
+    """Faults of a profile without nodes or networks, or with too few nodes for a trial."""
     at = f"nic_profiles.{profile.name}"
     if not networks_set(site, profile):
         yield Fault(f"{at}.networks", "it fits no network of role test", "see its base")
@@ -173,13 +173,13 @@ def _fits(site: Site, profile: Resolved) -> Iterable[Fault]:
                     yield Fault(
                         f"benchmarks.{name}.nodes.{index}",
                         f"{profile.name} fits only {len(here)} nodes of {where}, and this wants "
-                        f"{count}: its job would wait for ever",
+                        f"{count}: its job would never start",
                         f"name the profiles for it in benchmarks.{name}.profiles",
                     )
 
 
 def contradictions(site: Site, profile: Resolved) -> Iterator[Fault]:
-    """All of one profile, each at the field that the person who wrote it should look at."""
+    """All conflicts of one profile, each at the field to correct."""
     for network in networks_set(site, profile):
         settings = profile.settings(network)
         yield from _mtu(site, profile, network, settings)
@@ -227,7 +227,7 @@ def _bond(site: Site, profile: Resolved) -> Iterable[Fault]:
 def _lost(
     site: Site, profile: Resolved, bond: dict[str, Any], lost: list[str], at: str
 ) -> Iterable[Fault]:
-    """The bond has the first member's addresses: the other members' networks are gone."""
+    """The bond has the addresses of its first member: the networks of the others are gone."""
     for transport in (*site.transports, PLAIN_SOCKETS):
         network = measured_on(site, transport, profile.name)
         if tried(site, profile.name, transport) and network in lost:
@@ -251,6 +251,6 @@ def _drivers(site: Site, profile: Resolved) -> Iterable[Fault]:
         if first["parameters"] != driver["parameters"]:
             yield Fault(
                 f"nic_profiles.{profile.name}.per_network",
-                f"{driver['module']} is to be loaded with two sets of parameters ({interface})",
+                f"{driver['module']} would be loaded with two sets of parameters ({interface})",
                 "a module has one set: list a value for each card, for example 0,3",
             )

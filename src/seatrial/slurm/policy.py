@@ -10,7 +10,7 @@ from seatrial.slurm.layout import Layout
 
 
 def policy_of(site: Site, layout: Layout) -> dict[str, Any]:
-    """What nodes are told, with the layout's state folder where it has one."""
+    """The policy file of the nodes, with the layout's state folder where it has one."""
     if layout.state:
         nic = site.nic.model_copy(update={"state_folder": layout.state})
         site = site.model_copy(update={"nic": nic})

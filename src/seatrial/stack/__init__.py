@@ -1,8 +1,8 @@
 """The software stack of a site: how each benchmark runs under each transport (``load_stack``).
 
-Two sources write it, as a ``stack.json`` that ``model`` describes: Spack
-(``seatrial.stack``), for real sites and for labs that ask for it, and Debian and PyPI
-(``seatrial_lab.software``), for labs on machines that reach only package registries.
+Two sources write it, as a ``stack.json`` that ``model`` describes: Spack, by the other modules of
+this package, for real sites and for labs that ask for it; Debian and PyPI, by
+``seatrial_lab.software``, for labs on machines that reach only package registries.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from seatrial.base.paths import CHECKOUT
 from seatrial.stack.model import Blas, Stack, Transport, read
 
 __all__ = [
@@ -25,7 +26,7 @@ __all__ = [
 ]
 
 #: where a checkout has the labs' software
-PREFIX = Path(__file__).parents[3] / ".seatrial" / "stack"
+PREFIX = CHECKOUT / ".seatrial" / "stack"
 #: environment variable: a folder whose stack.json is used instead of the one of this checkout
 STACK_FOLDER = "SEATRIAL_STACK"
 

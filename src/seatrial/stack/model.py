@@ -1,6 +1,6 @@
 """The stack as the rest of Seatrial sees it, and as ``stack.json`` in its prefix holds it.
 
-Holds data and look-ups; builds nothing (``seatrial.stack``, ``seatrial_lab.software``).
+Holds data and look-ups; builds nothing.
 """
 
 from __future__ import annotations

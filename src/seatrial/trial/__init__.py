@@ -1,1 +1,1 @@
-"""One trial: what is planned, how it is run, and what is collected from it."""
+"""One trial: runs a plan through ReFrame and Slurm, and collects the results."""

@@ -1,9 +1,9 @@
 """A job by which a trial holds nodes under one NIC profile, while its checks run as steps in it.
 
-So the profile is switched once and not once per check: Slurm's Prolog puts it on when the job
-starts, its Epilog takes it off when the job is cancelled. This module starts, watches and ends the
-job; it sets no NIC and knows no benchmark. Whatever happens to the trial, the job ends: by the
-trial itself, by its time limit, or, where the trial was killed, because nobody renews its lease.
+The profile is switched once, and not once per check: Slurm's Prolog applies it when the job starts,
+the Epilog restores the nodes when the job is cancelled. This module starts, watches and ends the
+job. It sets no NIC and knows no benchmark. The job ends in every case: the trial cancels it, or its
+time limit ends it, or, after the trial was killed, the job ends itself when its lease runs out.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from seatrial.trial.session import Session
 
 FOLDER = "allocations"
 POLL_S = (0.1, 2.0)  # of Slurm's queue: first and longest interval
-RELEASE_S = 90  # how long the Epilogs may take; Slurm goes on with them without us
-SETTLE_S = 10  # the same where only the reason of a job's end is waited for
+RELEASE_S = 90  # wait for the Epilogs; after that Slurm continues them without the trial
+SETTLE_S = 10  # wait for the reason of a job's end
 RENEW_S = 5
-LEASE_S = 120  # without renewal for so long, the job ends by itself
-#: The same where the nodes' clock counts instructions: it runs ahead while they wait for us.
+LEASE_S = 120  # the job ends itself after so long without a renewal
+#: The same in virtual time: the clock of idle nodes jumps ahead.
 VIRTUAL_LEASE_S = 24 * 3600
-STEP_S = 15  # how often it looks
-#: reasons of a waiting job that waiting does not change
+STEP_S = 15  # interval at which the job reads its lease
+#: reasons of a pending job that waiting does not change
 NEVER = (
     "BadConstraints", "InvalidAccount", "InvalidQOS", "JobHeldAdmin", "JobHeldUser",
     "JobLaunchFailure", "PartitionDown", "PartitionInactive", "PartitionNodeLimit",
     "PartitionTimeLimit", "AssocMaxWallDurationPerJobLimit", "QOSMaxWallDurationPerJobLimit",
     "requeued held", "launch failed",
 )  # fmt: skip
-#: reasons that an operator can change: not waited for longer than this
+#: reasons that only an operator can change, and how long the trial waits for that
 UNAVAILABLE = ("ReqNodeNotAvail", "DOWN, DRAINED")
 UNAVAILABLE_S = 20.0
 ALIVE = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING",
          "STAGE_OUT", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESIZING")  # fmt: skip
-POLICY = "/etc/seatrial/nic.json"  # what the nodes know of the site's profiles
+POLICY = "/etc/seatrial/nic.json"  # the site's profiles, on the nodes
 SCRIPT = """\
 #!/bin/bash
 # Holds nodes under NIC profile {profile} for the trial {trial}, which cancels it.
-# It ends by itself when the trial is gone: nobody then touches the lease.
+# It ends itself when the trial is gone and no longer touches the lease.
 quiet=0
 while [ "$quiet" -lt {looks} ]; do
     sleep {step}
@@ -66,7 +66,7 @@ exit 3
 
 @dataclass
 class Seen:
-    """What Slurm's queue says of a job."""
+    """A job as Slurm's queue shows it."""
 
     state: str
     reason: str = ""
@@ -75,15 +75,18 @@ class Seen:
 
 @dataclass
 class Allocation:
-    """The job and what became of it. ``reason`` says why it could not be had, or ended early, and
-    ``node_reasons`` what the nodes say that are out of service."""
+    """The job and its fate.
+
+    ``reason``: why the job did not start, or ended early. ``node_reasons``: the reasons that Slurm
+    gives for nodes that are out of service. ``nodelist``: the nodes to use; empty: Slurm chooses.
+    """
 
     plan: Plan
     machine: Machine
     profile: str
     nodes: int
     folder: Path
-    nodelist: list[str] = field(default_factory=list)  # which nodes, where that is not all one
+    nodelist: list[str] = field(default_factory=list)
     job: Job = field(default_factory=Job)
     waited_s: float | None = None
     released_s: float | None = None
@@ -96,23 +99,23 @@ class Allocation:
         return self.folder / f"{self.profile}.lease"
 
     def command(self, left_s: float) -> list[str]:
-        """How the job is submitted, to run for the rest of the trial."""
+        """The sbatch command of the job, with the rest of the trial as its time limit."""
         plan = self.plan
         own = [*plan.partitions[plan.partition].options, *plan.options]
         feature = plan.profiles[self.profile].feature
         command = [
             "sbatch", "--parsable", f"--job-name=seatrial-{self.profile}",
             f"--partition={plan.partition}", f"--nodes={self.nodes}", "--exclusive",
-            # Where a Prolog refuses a job that cannot be requeued, slurmd 22.05 says so again every
-            # 15 s, and drains the node each time. Requeued, it is held, and cancelled from here.
+            # If a Prolog refuses a job that cannot be requeued, slurmd 22.05 reports it every 15 s
+            # and drains the node each time. A requeued job is held, and the trial cancels it.
             *([f"--constraint={feature}"] if feature else []), "--requeue",
             *([f"--nodelist={','.join(self.nodelist)}"] if self.nodelist else []),
-            # Whole minutes; some more, for the trial itself ends it.
+            # Whole minutes, rounded up: the trial itself ends the job.
             f"--time={math.ceil(max(left_s, 0) / 60) + 1}",
             f"--chdir={self.folder}", f"--output={self.folder / self.profile}.out",
         ]  # fmt: skip
         if not any(option.startswith("--mem") for option in own):
-            command.append("--mem=0")  # all of it: the steps share it one after the other
+            command.append("--mem=0")  # all memory: the steps run one after the other
         return [*command, *own, str(self.folder / f"{self.profile}.sh")]
 
     def submit(self, left_s: float) -> None:
@@ -140,14 +143,14 @@ class Allocation:
         )
 
     def renew(self) -> None:
-        """Say that the trial lives; a disk that is full does not keep it from being said."""
+        """Renew the lease, at most every ``RENEW_S``. A full disk does not prevent it."""
         if time.monotonic() - self._renewed > RENEW_S:
             self._renewed = time.monotonic()
             with contextlib.suppress(OSError):
                 self.lease.touch()
 
-    def look(self) -> Seen | None:
-        """What Slurm says of the job now; None where it cannot be asked."""
+    def query(self) -> Seen | None:
+        """The job in Slurm's queue; None where Slurm does not answer."""
         try:
             answer = self.machine.run(
                 ["squeue", "--noheader", "--states=all", f"--jobs={self.job.id}",
@@ -166,13 +169,13 @@ class Allocation:
             return Seen(state, reason)
 
     def wait(self, session: Session) -> None:
-        """Wait until the job runs, with the Prologs of all its nodes done; else set ``reason``."""
+        """Wait until the job runs and all its Prologs are done; else set ``reason``."""
         begun = time.monotonic()
         blocked_since = None
         reason = ""
         for _ in turns():
             self.renew()
-            seen = self.look()
+            seen = self.query()
             if seen and seen.state == "RUNNING" and seen.reason != "Prolog":
                 self.job.nodes = seen.nodes
                 self.waited_s = time.monotonic() - begun
@@ -189,44 +192,46 @@ class Allocation:
                     blocked_since is not None and time.monotonic() - blocked_since > UNAVAILABLE_S
                 )
                 if seen.state not in ALIVE or hopeless:
-                    self.reason = f"its job {self.job.id} did not start: {_told(seen, reason)}"
-                    self.ask_nodes()
+                    self.reason = (
+                        f"its job {self.job.id} did not start: {_state_words(seen, reason)}"
+                    )
+                    self.read_node_reasons()
             if self.reason:
                 return
 
     def _settled(self) -> Seen | None:
-        """What Slurm says of the job, if that can be had once its nodes are done with it: until
-        then it is COMPLETING, and Slurm does not say why."""
+        """The job in Slurm's queue once its nodes are done with it. While it is COMPLETING, Slurm
+        does not say why it ended."""
         seen = None
         for _ in turns(SETTLE_S):
-            seen = self.look()
+            seen = self.query()
             if seen is None or seen.state != "COMPLETING":
                 break
         return seen
 
     def ended(self) -> str:
-        """Why the job has ended although the trial needs it, in a sentence; empty while it runs."""
+        """Why the job ended although the trial needs it, in a sentence; empty while it runs."""
         seen = self._settled()
         if seen is None or seen.state == "RUNNING":
             return ""
         nodes = ",".join(self.job.nodes)
-        told = _told(seen, seen.reason)
+        words = _state_words(seen, seen.reason)
         if seen.state == "PENDING":
-            told = f"a node failed, and Slurm requeued it ({seen.reason})"
-        self.reason = f"its job {self.job.id} on {nodes} ended early: {told}"
-        self.ask_nodes()
+            words = f"a node failed, and Slurm requeued it ({seen.reason})"
+        self.reason = f"its job {self.job.id} on {nodes} ended early: {words}"
+        self.read_node_reasons()
         return self.why
 
     @property
     def why(self) -> str:
-        """The reason, with what the nodes say that are out of service."""
+        """The reason, with the reasons of the nodes that are out of service."""
         return "; ".join([self.reason, *self.node_reasons]) if self.reason else ""
 
-    def ask_nodes(self) -> None:
-        """Note why nodes of the partition are out of service, if the job did not go well.
+    def read_node_reasons(self) -> None:
+        """Note why nodes of the partition are out of service, if the job failed.
 
-        Slurm itself says no more than "Prolog error"; some time later the nodes' health check
-        says there which setting was refused. So asking again can tell more.
+        At first Slurm says only "Prolog error". Later the health check of the node adds which
+        setting was refused, so a second call can give more.
         """
         if not self.reason:
             return
@@ -244,8 +249,10 @@ class Allocation:
         ]
 
     def _left_on(self, node: str, words: str) -> str:
-        """What the node side wrote on a node where its Prolog failed, if it can be read from here:
-        where the nodes' state folders are on a file system that this machine shares."""
+        """The reason that the node side wrote on a node whose Prolog failed.
+
+        Empty where it cannot be read here: the state folder must be on a shared file system.
+        """
         if "Prolog" not in words:
             return ""
         try:
@@ -270,7 +277,7 @@ class Allocation:
                 if not cancelled:
                     done = self.machine.run(["scancel", self.job.id])
                     cancelled = done.returncode == 0 or "Invalid job id" in done.stderr
-            seen = self.look()
+            seen = self.query()
             if seen and seen.state not in ALIVE:
                 self.released_s = time.monotonic() - begun
                 return
@@ -279,7 +286,7 @@ class Allocation:
 
 
 def turns(seconds: float = math.inf) -> Iterator[None]:
-    """Turns at asking Slurm's queue for so long, at least one, with growing pauses in between."""
+    """Yield for ``seconds``, at least once, with growing pauses between: for queries of Slurm."""
     end = time.monotonic() + seconds
     pause = POLL_S[0]
     yield
@@ -289,7 +296,7 @@ def turns(seconds: float = math.inf) -> Iterator[None]:
         yield
 
 
-def _told(seen: Seen, reason: str) -> str:
+def _state_words(seen: Seen, reason: str) -> str:
     words = reason if reason not in ("", "None", seen.state) else ""
     return f"{seen.state} ({words})" if words else seen.state
 
@@ -298,22 +305,22 @@ def _told(seen: Seen, reason: str) -> str:
 def held(
     session: Session, profile: str, nodes: int, nodelist: Sequence[str] = ()
 ) -> Iterator[Allocation]:
-    """Hold ``nodes`` nodes under a NIC profile; they are given back whatever happens.
+    """Hold ``nodes`` nodes under a NIC profile, and release them in every case.
 
-    ``nodelist`` says which; none: those that Slurm chooses.
-    Where that cannot be had, the allocation's ``reason`` says why, and nothing is held.
+    ``nodelist``: which nodes; empty: Slurm chooses. If the nodes cannot be allocated, the
+    allocation's ``reason`` says why, and nothing is held.
     """
     folder = session.folder / f"{FOLDER}{session.suffix()}"
-    found = Allocation(session.plan, session.machine, profile, nodes, folder, list(nodelist))
+    allocation = Allocation(session.plan, session.machine, profile, nodes, folder, list(nodelist))
     try:
         try:
-            found.submit(session.left_s)
+            allocation.submit(session.left_s)
         except (OSError, subprocess.SubprocessError, SeatrialError) as error:
-            found.reason = f"its job could not be submitted: {error}"
+            allocation.reason = f"its job could not be submitted: {error}"
         else:
-            found.wait(session)
-        yield found
+            allocation.wait(session)
+        yield allocation
     finally:
-        found.release()
+        allocation.release()
         with contextlib.suppress(OSError):
-            found.lease.unlink()
+            allocation.lease.unlink()

@@ -1,4 +1,4 @@
-"""Gather what a finished (or broken) ReFrame run left: one ``run`` record per case and repeat."""
+"""Read what a run of ReFrame left, complete or not: one ``run`` record per case and repeat."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Runner = Callable[[list[str]], subprocess.CompletedProcess]
 
 @dataclass(frozen=True)
 class TestCase:
-    """What ReFrame's report says of one of its test cases."""
+    """One test case of ReFrame's report."""
 
     benchmark: str
     transport: str
@@ -88,10 +88,10 @@ def read_evidence(folder: Path) -> list[Run]:
 
 
 def job_facts(ids: Iterable[str], run: Runner, first: bool = False) -> dict[str, Job]:
-    """What Slurm's accounting knows of the jobs; empty where it cannot be asked.
+    """Job id -> job as Slurm's accounting has it; empty where accounting does not answer.
 
-    Of a job that Slurm requeued it is the last start, or the ``first``: in that the trial's steps
-    ran, and its end is theirs.
+    For a job that Slurm requeued: its last start, or its ``first``, in which the steps of the trial
+    ran.
     """
     wanted = ",".join(sorted({one for one in ids if one}))
     if not wanted:
@@ -191,29 +191,29 @@ def collect(
         written = (
             {entry.case: entry for entry in read_evidence(test.stagedir)} if test.stagedir else {}
         )
-        kept = keep(folder, test, wanted)
+        kept = keep_evidence(folder, test, wanted)
         id = held.id if held else test.jobid
-        job = account(held, jobs) if held else jobs.get(id, Job(id=id))
+        job = account_of(held, jobs) if held else jobs.get(id, Job(id=id))
         for case in wanted:
             entry = written.get(case) or failed(case, test, why_not, phase)
-            entry.job = within(job, entry) if held else own(job, entry)
+            entry.job = within_held_job(job, entry) if held else with_own_job(job, entry)
             entry.repeat = test.repeat or 0
             entry.evidence = kept
-            blame(entry, test)
+            name_job_state(entry, test)
             if held and phase == "profile":
-                blame_loss(entry, job, why_not)
+                name_lost_job(entry, job, why_not)
             runs[case, entry.repeat] = entry
     for orphan in sorted(folder.glob("stage/**/" + EVIDENCE_FILE)):
         for entry in read_evidence(orphan.parent):
             if (entry.case, entry.repeat) not in runs and entry.case in cases:
                 entry.evidence = str(orphan.parent.relative_to(folder))
                 if held:
-                    job = account(held, jobs)
-                    entry.job = within(job, entry)
+                    job = account_of(held, jobs)
+                    entry.job = within_held_job(job, entry)
                     if phase == "profile":
-                        blame_loss(entry, job, why_not)
+                        name_lost_job(entry, job, why_not)
                 runs[entry.case, entry.repeat] = entry
-    tidy(folder)
+    remove_leftovers(folder)
     reason = why_not or f"ReFrame did not run it; its log is {log} in the trial's folder"
     return [
         runs.get((case, repeat))
@@ -223,19 +223,19 @@ def collect(
     ]
 
 
-def account(held: Job, facts: dict[str, Job]) -> Job:
-    """Slurm's account of the job that a trial held, completed by what the trial knows of it."""
+def account_of(held: Job, facts: dict[str, Job]) -> Job:
+    """The job that a trial held: Slurm's account of it, with what the trial knows."""
     job = facts.get(held.id, held)
     known = {"held": True, "partition": job.partition or held.partition}
     return job.model_copy(update={**known, "nodes": job.nodes or held.nodes})
 
 
-def own(job: Job, run: Run) -> Job:
-    """Slurm's account of the job that a case had for itself."""
+def with_own_job(job: Job, run: Run) -> Job:
+    """The job of a single case: Slurm's account, with the benchmark's own time."""
     return job.model_copy(update={"benchmark_s": run.job.benchmark_s})
 
 
-def within(job: Job, run: Run) -> Job:
+def within_held_job(job: Job, run: Run) -> Job:
     """The job that the trial held for several cases, with this case's own times and nodes.
 
     Slurm's state of it is left out: that it was cancelled, by the trial, says nothing of the case.
@@ -261,8 +261,8 @@ def failed(case: Case, test: TestCase, why_not: str = "", phase: str = "setup") 
     return Run(case=case, outcome="error", phase=where, reason=reason.strip()[:500])
 
 
-def blame(run: Run, test: TestCase) -> None:
-    """Put Slurm's explanation first: that a node died says more than that a file is missing."""
+def name_job_state(run: Run, test: TestCase) -> None:
+    """Put Slurm's state of the job first: it explains a missing file, not the reverse."""
     state = BAD_STATES.get(run.job.state)
     if state and run.outcome == "error":
         nodes = ",".join(run.job.nodes)
@@ -276,14 +276,14 @@ def blame(run: Run, test: TestCase) -> None:
         run.outcome, run.phase, run.reason = "error", test.phase, test.reason[:500]
 
 
-def blame_loss(run: Run, job: Job, why: str) -> None:
-    """Say of a run that failed when the job held for its profile ended that this was the cause."""
+def name_lost_job(run: Run, job: Job, why: str) -> None:
+    """Name the end of the held job as the cause of a run that failed at that time."""
     before = run.job.ended and job.ended and run.job.ended < job.ended - ABOUT_THEN
     if run.outcome == "error" and run.phase in ("", "run", "sanity") and not before:
         run.phase, run.reason = "profile", f"{why}; {run.reason}"[:1000]
 
 
-def keep(folder: Path, test: TestCase, cases: list[Case]) -> str:
+def keep_evidence(folder: Path, test: TestCase, cases: list[Case]) -> str:
     """Move a test's stage folder to its place among the evidence; returns it, relative."""
     if not test.stagedir or not test.stagedir.is_dir() or not cases:
         return ""
@@ -299,8 +299,8 @@ def keep(folder: Path, test: TestCase, cases: list[Case]) -> str:
     return str(target.relative_to(folder)) if target.is_relative_to(folder) else str(target)
 
 
-def tidy(folder: Path) -> None:
-    """Remove ReFrame's second copy of the evidence, and the folders that were emptied."""
+def remove_leftovers(folder: Path) -> None:
+    """Remove ReFrame's second copy of the evidence, and empty folders."""
     shutil.rmtree(folder / "output", ignore_errors=True)
     for left in sorted(folder.glob("stage/**/"), key=lambda path: len(path.parts), reverse=True):
         with contextlib.suppress(OSError):

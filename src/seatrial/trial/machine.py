@@ -1,4 +1,4 @@
-"""Where a trial's commands run, and whom it tells how far it is."""
+"""Where a trial's commands run, and where its progress is shown."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ThisMachine:
 
 
 class Progress(Protocol):
-    """Told of what happens, for the terminal."""
+    """Shows the progress of a trial."""
 
     def started(self, folder: Path, cases: int) -> None: ...
     def line(self, word: str, done: int, total: int, name: str) -> None: ...

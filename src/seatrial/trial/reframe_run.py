@@ -22,21 +22,22 @@ from seatrial.trial.machine import Machine, Progress
 from seatrial.trial.session import Session
 
 PROGRESS = re.compile(r"\[ +(OK|FAIL|ABORT|SKIP|RUN) +\] *(?:\( *(\d+)/(\d+)\))? *(.*)")
-STOP_S = 30  # how long ReFrame may take to cancel its jobs after Ctrl-C
-POLL_S = 0.2  # how soon a signal or the trial's time limit is noticed
+STOP_S = 30  # time for ReFrame to cancel its jobs after Ctrl-C
+POLL_S = 0.2  # interval of checks for signals and the trial's time limit
 LMOD_PLACES = (
     Path("/usr/share/lmod/lmod/libexec/lmod"),
     Path("/opt/apps/lmod/lmod/libexec/lmod"),
     Path("/usr/local/lmod/lmod/libexec/lmod"),
 )
-WATCH_S = 2.0  # how soon it is noticed that the job held for a profile has ended
+WATCH_S = 2.0  # interval of queries about the held job
 
 
 @dataclass
 class Outcome:
-    """How ReFrame ended. ``why_not`` is a sentence on why the rest did not run, or empty.
+    """How ReFrame ended.
 
-    ``broken`` says that ReFrame ran nothing at all, ``lost`` that the profile's job was to blame.
+    ``why_not``: why the rest did not run, in a sentence, or empty. ``broken``: ReFrame ran nothing.
+    ``lost``: the cause is the job that held the nodes under the profile.
     """
 
     code: int | None = None
@@ -123,9 +124,9 @@ def find_lmod() -> Path:
 def run_reframe(
     session: Session, profile: str = "default", allocation: Allocation | None = None
 ) -> Outcome:
-    """Run the cases of a profile to their end, to the trial's limit, or until a signal came.
+    """Run the cases of a profile to their end, to the trial's limit, or until a signal.
 
-    ``allocation`` is the job that they run in; None: each asks for one of its own.
+    ``allocation``: the job that they run in; None: each check has a job of its own.
     """
     plan, folder = session.plan, session.folder
     checks = list(dict.fromkeys(case.check for case in session.of_profile(profile)))
@@ -159,7 +160,7 @@ def run_reframe(
                 stop(process, session.progress, why)
     reader.join(timeout=5)
     if allocation and not stopped and (why := allocation.ended()):
-        # Just before ReFrame did: it explains more than what that made of it.
+        # The job ended just before ReFrame did: that is the better explanation.
         outcome.why_not, outcome.lost = why, True
     if outcome.code not in (0, 1, None):
         outcome.why_not = outcome.why_not or (
@@ -174,7 +175,7 @@ def run_reframe(
 
 
 def stop(process: subprocess.Popen, progress: Progress, why: str) -> None:
-    """Have ReFrame cancel its jobs and end; end it where it does not."""
+    """Interrupt ReFrame, which cancels its jobs; kill it if it does not end."""
     progress.said(f"{why}: cancelling the jobs, keeping what was measured")
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGINT)
@@ -186,7 +187,7 @@ def stop(process: subprocess.Popen, progress: Progress, why: str) -> None:
 
 
 def follow(process: subprocess.Popen, session: Session, outcome: Outcome, file: Path) -> None:
-    """Read ReFrame's output: keep it, and tell the terminal how far the trial is."""
+    """Keep ReFrame's output in a file, and show the progress that it reports."""
     assert process.stdout is not None
     try:
         with file.open("w") as kept:

@@ -1,4 +1,4 @@
-"""Which cases a trial runs once more, because what it measured of them breaks a bound.
+"""Which cases a trial runs again, because what it measured of them breaks a bound.
 
 One figure in some hundred is beyond its bound by chance. Where that is so often that the trial of
 a large matrix rejects a healthy site, the site may ask for further runs (``trial.reruns``) of the
@@ -40,7 +40,7 @@ def doubtful(
     }
     found |= {job for pair in pairs if found & set(pair) for job in pair}
     found -= {_job(one.case) for one in judgements if one.verdict == "error" and not one.metric}
-    # Of a check, ReFrame is told the transports and the numbers of nodes, and runs all pairs.
+    # ReFrame gets the transports and the numbers of nodes of a check, and runs all combinations.
     sizes = {(check, profile, nodes) for check, profile, _, nodes in found}
     transports = {(check, profile, transport) for check, profile, transport, _ in found}
     return [
@@ -62,7 +62,7 @@ def _is_open(one: Judgement, trial: Trial) -> bool:
 
 
 def first_nodes(runs: Iterable[Run]) -> dict[Case, list[str]]:
-    """Case -> the nodes that its first run was on: what was wrong there must be seen there."""
+    """Case -> the nodes of its first run. A rerun must see the fault where it was seen first."""
     found: dict[Case, list[str]] = {}
     for run in sorted(runs, key=lambda run: run.repeat):
         if run.job.nodes:

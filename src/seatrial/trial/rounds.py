@@ -1,8 +1,8 @@
 """The rounds of a trial: one run of ReFrame for each NIC profile, one after the other.
 
-The default profile needs no switch, so each of its checks is a Slurm job of its own. Every other
-profile is put on once, by one job that the trial holds while the profile's checks run as steps in
-it. What the rounds left is gathered by ``seatrial.trial.collect``.
+The default profile needs no switch, so each of its checks has a Slurm job of its own. Every other
+profile is applied once, by one job that the trial holds while the checks run as steps in it.
+``seatrial.trial.collect`` reads what a round left.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from seatrial.results.record import Allocation as AllocationRecord
 from seatrial.results.record import Case, Job, Run
 from seatrial.trial.allocation import Allocation, held
-from seatrial.trial.collect import account, collect, job_facts
+from seatrial.trial.collect import account_of, collect, job_facts
 from seatrial.trial.reframe_run import Outcome, report_file, run_reframe
 from seatrial.trial.session import Session
 
 
 @dataclass
 class Round:
-    """What became of the cases of one profile. ``allocation`` is None for the default."""
+    """The outcome of the cases of one profile. ``allocation`` is None where no job was held."""
 
     profile: str
     outcome: Outcome = field(default_factory=Outcome)
@@ -40,17 +40,18 @@ class Round:
 
 
 def run_rounds(session: Session) -> Iterator[Round]:
-    """Run all cases, profile by profile; yields each profile's round when it is over.
+    """Run all cases, profile by profile, and yield each round when it is over.
 
-    After a signal, the trial's time limit or a ReFrame that runs nothing, the rest is not tried.
+    After a signal, the trial's time limit or a ReFrame that runs nothing, the other rounds do not
+    run.
     """
     why_not = ""
     for profile in session.profiles:
         if why_not:
             yield Round(profile, Outcome(why_not=why_not))
             continue
-        # In virtual time a controller that is asked now and then how jobs are disturbs them: there
-        # the default profile's checks run in a held job as well.
+        # In virtual time, queries about jobs disturb the measurement: there the checks of the
+        # default profile run in a held job as well.
         if profile == "default" and not session.plan.virtual_time:
             found = Round(profile, run_reframe(session))
         else:
@@ -61,7 +62,7 @@ def run_rounds(session: Session) -> Iterator[Round]:
 
 
 def under(session: Session, profile: str) -> Round:
-    """Run the cases of a profile within one job that holds as many nodes as the largest needs."""
+    """Run the cases of a profile in one job, with as many nodes as the largest case needs."""
     largest = max(session.of_profile(profile), key=lambda case: case.nodes)
     nodelist = session.nodelists.get(largest, [])
     with held(session, profile, largest.nodes, nodelist) as allocation:
@@ -79,11 +80,11 @@ def under(session: Session, profile: str) -> Round:
 
 
 def runs_of(session: Session, rounds: list[Round]) -> list[Run]:
-    """All runs of the trial, in the order of the plan; what did not run is an error."""
+    """All runs of the trial in the order of the plan. A case that did not run is an error."""
     found: dict[tuple[Case, int], Run] = {}
     for one in rounds:
         if one.allocation:
-            one.allocation.ask_nodes()
+            one.allocation.read_node_reasons()
         runs = collect(
             session.folder, session.of_profile(one.profile), session.repeats,
             session.machine.run, one.why_not, report_file(session, one.profile), one.phase,
@@ -109,7 +110,7 @@ def allocations(session: Session, rounds: list[Round], runs: list[Run]) -> dict[
         inside = [run for run in runs if own.job.id and run.job.id == own.job.id]
         result.setdefault(one.profile, []).append(
             AllocationRecord(
-                job=account(own.job, facts),
+                job=account_of(own.job, facts),
                 waited_s=own.waited_s,
                 released_s=own.released_s,
                 cases=len(inside),

@@ -1,7 +1,7 @@
 """Run one trial of a site: ReFrame through Slurm, then evidence, judgement and report.
 
-Whatever happens on the way (Ctrl-C, a dead node, a full disk), what was measured is kept,
-what was not is named, and the lab is left as it was found.
+After any interruption (Ctrl-C, a dead node, a full disk) the trial keeps what was measured, names
+what was not, and leaves no job and no lab behind.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def run_trial(
 
 
 def attempt(session: Session, results: Results) -> list[Round]:
-    """Run the session's cases, and add what they left to the results."""
+    """Run the session's cases, and add their runs to the results."""
     rounds: list[Round] = []
     try:
         rounds.extend(run_rounds(session))
@@ -169,7 +169,7 @@ def profile_uses(plan: Plan) -> list[ProfileUse]:
 
 
 def effects(plan: Plan) -> list[str]:
-    """Where the profiles that are tried have no effect: never left out in silence."""
+    """Sentences on where the profiles of the trial have no effect, for its notes."""
     return [text for profile in tried(plan).values() for text in profile.effects]
 
 
@@ -180,7 +180,7 @@ def tried(plan: Plan) -> dict[str, PlannedProfile]:
 
 
 def finish(results: Results, requirements: Requirements, folder: Path) -> None:
-    """Judge, conclude and write; also used to judge a trial anew."""
+    """Judge, conclude and write. Also used to judge a finished trial again."""
     results.judgements = judge(results.trial, results.runs, requirements)
     results.verdict = conclude(results.trial, results.runs, results.judgements, requirements)
     lines = [results.trial, *results.runs, *results.judgements, results.verdict]
@@ -191,13 +191,13 @@ def finish(results: Results, requirements: Requirements, folder: Path) -> None:
 
 
 def reserve(folder: Path) -> None:
-    """Take a little of the disk now, to be given back when the results are written."""
+    """Reserve space on the disk, which is freed before the results are written."""
     with (folder / RESERVE_FILE).open("wb") as stream:
         os.posix_fallocate(stream.fileno(), 0, RESERVE_B)
 
 
 def new_folder(trials: Path, site: str) -> Path:
-    """A folder of its own for this trial; never one that exists."""
+    """Make a new folder for this trial. Raises LabError, OSError."""
     trials.mkdir(parents=True, exist_ok=True)
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     for number in range(100):
@@ -225,7 +225,7 @@ def write_config(folder: Path, plan: Plan, site_file: Path) -> Path:
 
 
 def cancel_leftovers(folder: Path, machine: Machine) -> None:
-    """Cancel jobs of this trial that ReFrame left: it was killed, or could not reach Slurm."""
+    """Cancel the jobs of this trial that are left after ReFrame was killed or lost Slurm."""
     with contextlib.suppress(OSError, subprocess.SubprocessError, SeatrialError):
         found = machine.run(["squeue", "--me", "--noheader", "--format=%i|%Z"]).stdout
         rows = [line.partition("|") for line in found.splitlines()]

@@ -22,8 +22,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Session:
     """One trial while it runs. ``deadline`` is in seconds of ``time.monotonic``.
 
-    ``rerun`` is 0 for the trial proper, and 1, 2 ... for the further runs by which figures
-    that broke a bound are confirmed.
+    ``rerun`` is 0 for the planned repeats, and 1, 2 ... for the reruns of cases whose figures broke
+    a bound.
     """
 
     plan: Plan
@@ -41,7 +41,7 @@ class Session:
 
     @property
     def repeats(self) -> range:
-        """The numbers of the repeats: those of further runs go on from the trial's own."""
+        """The numbers of the repeats. Reruns continue the count of the planned repeats."""
         planned = self.plan.repeats
         if not self.rerun:
             return range(planned)
@@ -49,7 +49,7 @@ class Session:
 
     @property
     def jobs(self) -> int:
-        """How many scripts all the cases are run by: variants share one."""
+        """Number of job scripts of all cases. The variants of a check share one."""
         return self.jobs_before + sum(self.jobs_of(profile) for profile in self.profiles)
 
     @property
@@ -70,7 +70,7 @@ class Session:
         return len(scripts) * len(self.repeats)
 
     def suffix(self, profile: str = "default") -> str:
-        """What the files of a profile's cases, in the trial's folder, have in their names."""
+        """The part of a file name, in the trial's folder, that is of a profile's round."""
         again = f"-rerun{self.rerun}" if self.rerun else ""
         return again if profile == "default" else f"{again}-{profile}"
 
@@ -79,7 +79,7 @@ class Session:
         return self.deadline - time.monotonic()
 
     def why_stop(self) -> str:
-        """Why the trial must end now, in a sentence; empty while it may go on."""
+        """Why the trial must end now, in a sentence; empty while it may continue."""
         if self.signals:
             return f"the trial was interrupted by {self.signals[0]}"
         if self.left_s < 0:
@@ -89,10 +89,10 @@ class Session:
 
 @contextmanager
 def noted_signals() -> Iterator[list[str]]:
-    """Note the names of the signals that would end this process, instead of ending it.
+    """Collect the names of signals that would end this process, instead of ending it.
 
-    So nothing that is being saved is cut off; who waits looks at the list. Only the main thread
-    can do so: in another one the list stays empty.
+    Nothing that is being saved is cut off; whoever waits reads the list. Python delivers signals
+    to the main thread only: in another thread the list stays empty.
     """
     noted: list[str] = []
     if threading.current_thread() is not threading.main_thread():

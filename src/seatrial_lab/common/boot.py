@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.base.errors import LabError
+from seatrial.base.paths import SOURCE
 from seatrial_lab.common import mounts, render
 from seatrial_lab.common.network import TEST
 from seatrial_lab.common.paths import HOST_ETC, LabPaths
@@ -156,7 +157,6 @@ def start(spec: LabSpec, host: str, lock: int) -> subprocess.Popen[str]:
 
     It inherits the lab's lock, so that one whose ``up`` was killed is waited for.
     """
-    source = Path(__file__).resolve().parents[2]
     # -S: nothing of site-packages is needed, and finding it takes most of Python's start.
     return subprocess.Popen(
         [
@@ -172,7 +172,7 @@ def start(spec: LabSpec, host: str, lock: int) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         pass_fds=(lock,),
-        env={"PATH": PATH, "PYTHONPATH": str(source), "LANG": "C.UTF-8", "HOME": "/root"},
+        env={"PATH": PATH, "PYTHONPATH": str(SOURCE), "LANG": "C.UTF-8", "HOME": "/root"},
         cwd="/",
     )
 

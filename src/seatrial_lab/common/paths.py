@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,3 +77,8 @@ class LabPaths:
 
     def netns_path(self, host: str) -> Path:
         return NETNS_ROOT / self.netns(host)
+
+
+def instance_of(site: str, instance: str | None = None) -> str:
+    """The name of the lab of a site: the one given, else the environment's, else the site's."""
+    return instance or os.environ.get("SEATRIAL_LAB_INSTANCE") or site.replace("-", "_")

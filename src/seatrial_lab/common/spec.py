@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.base.errors import InputError
+from seatrial.base.paths import CHECKOUT
 
 LOGIN = "login"
 
@@ -32,10 +33,6 @@ _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 def _default_licenses() -> str:
     return f"cores:{os.cpu_count() or 1}"
-
-
-def _default_checkout() -> Path:
-    return Path(__file__).resolve().parents[3]
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,7 @@ class LabSpec:
     user: str = "sailor"
     uid: int = 2000
     gid: int = 2000
-    checkout: Path = field(default_factory=_default_checkout)
+    checkout: Path = CHECKOUT
     binds: tuple[Path, ...] = ()
     extra_slurm_conf: tuple[str, ...] = ()
     slurm_files: Mapping[str, str] = field(default_factory=dict)

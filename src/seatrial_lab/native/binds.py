@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from seatrial.base.errors import LabError
+from seatrial.base.paths import SOURCE
 from seatrial_lab.common import mounts
 
 
@@ -43,14 +44,13 @@ def add(path: Path, first_processes: list[int]) -> None:
     """Bind a path into the nodes with these first processes. Raises LabError."""
     if not path.is_absolute() or not path.exists():
         raise LabError(f"{path} must be an absolute path that exists")
-    source = Path(__file__).resolve().parents[2]
     for pid in first_processes:
         answer = subprocess.run(
             [sys.executable, "-S", "-m", "seatrial_lab.native.binds", str(path), str(pid)],
             capture_output=True,
             text=True,
             check=False,
-            env={"PYTHONPATH": str(source), "LANG": "C.UTF-8"},
+            env={"PYTHONPATH": str(SOURCE), "LANG": "C.UTF-8"},
             cwd="/",
         )
         if answer.returncode:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.base.errors import LabError
-from seatrial.base.paths import CHECKOUT
+from seatrial.base.paths import CHECKOUT, SOURCE
 from seatrial_lab.common import access, processes, state
 from seatrial_lab.common.paths import DATA_ROOT, RUN_ROOT, LabPaths
 from seatrial_lab.common.programs import PATH, check_machine, check_root, programs
@@ -107,10 +107,9 @@ class VirtualLab:
         if not (CACHE / f"guest-{name}.state").is_file():
             progress("a guest boots, once for these NICs (a minute)")
         state_file = warm.saved(CACHE, argv, env, run, name)
-        source = Path(__file__).resolve().parents[3]
         given = {
             "argv": [*argv, "-incoming", f"file:{state_file}"], "env": env,
-            "go": f"{source} {config}",
+            "go": f"{SOURCE} {config}",
         }  # fmt: skip
         (run / "qemu.json").write_text(json.dumps(given, indent=1))
         self._write_programs(run / "bin")
@@ -145,12 +144,11 @@ class VirtualLab:
             (folder / name).chmod(0o755)
 
     def _start_broker(self) -> None:
-        source = Path(__file__).resolve().parents[3]
         log = (self.paths.run / "broker.log").open("wb")
         broker = subprocess.Popen(
             [sys.executable, "-S", "-m", "seatrial_lab.virtual.broker", str(self.paths.run)],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True,
-            env={"PATH": PATH, "PYTHONPATH": str(source), "LANG": "C.UTF-8", "HOME": "/root"},
+            env={"PATH": PATH, "PYTHONPATH": str(SOURCE), "LANG": "C.UTF-8", "HOME": "/root"},
         )  # fmt: skip
         log.close()
         (self.paths.run / "broker.pid").write_text(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from seatrial.base.paths import SOURCE
 from seatrial_lab.common import access
 from seatrial_lab.common.owner import chown_all
 from seatrial_lab.virtual.engine import VirtualLab
@@ -22,13 +23,12 @@ class VirtualMachine:
     def popen(self, argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen:
         """Start a program of this machine that finds Slurm's commands of the guest."""
         spec, run = self.lab.spec, self.lab.paths.run
-        source = Path(__file__).resolve().parents[3]
         own = access.environment(spec, spec.user, env)
         own.pop("BASH_ENV", None)
         own |= {
             "PATH": f"{run / 'bin'}:{own['PATH']}",
             "HOME": str(run / "home"),
-            "PYTHONPATH": str(source),
+            "PYTHONPATH": str(SOURCE),
         }
         paths = [*spec.visible_paths(), cwd, run]
         given = {

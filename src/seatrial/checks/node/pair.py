@@ -9,6 +9,7 @@ slow start is not mistaken for a broken network. A server that outlives its clie
 by 5 s is ended.
 """
 
+import contextlib
 import fcntl
 import os
 import socket
@@ -59,6 +60,17 @@ def publish(name, text):
     os.replace(name + ".partial", name)
 
 
+def ended(pid):
+    """Whether a child has ended; it is left to be reaped."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+
+
+def note_wait(step, pid):
+    """Leave to run.py how long a child waited for a processor (ns), before it is reaped."""
+    with contextlib.suppress(OSError, IndexError), open("/proc/%d/schedstat" % pid) as stream:
+        publish("%s.%s.waited" % (step, os.environ["SLURM_PROCID"]), stream.read().split()[1])
+
+
 def content(name):
     try:
         with open(name) as stream:
@@ -67,14 +79,16 @@ def content(name):
         return ""
 
 
-def serve(command, interface, port, ready, done):
+def serve(command, interface, port, step):
+    ready, done = step + ".address", step + ".done"
     with open(ready.replace(".address", ".server"), "w") as said:
         # Kept apart: what it says must not land in the client's table.
         server = subprocess.Popen(command, stdout=said, stderr=said)
     try:
-        until(lambda: listening(port) or server.poll() is not None, START_S, "the server's port")
+        until(lambda: listening(port) or ended(server.pid), START_S, "the server's port")
         publish(ready, address_of(interface))
-        until(lambda: content(done) or server.poll() is not None, 3600, "the client's end")
+        until(lambda: content(done) or ended(server.pid), 3600, "the client's end")
+        note_wait(step, server.pid)
         try:
             return server.wait(END_S)
         except subprocess.TimeoutExpired:
@@ -90,11 +104,14 @@ def main(argv):
     split = argv.index("--")
     ready, done = step + ".address", step + ".done"
     if os.environ["SLURM_PROCID"] == "0":
-        return serve(argv[3:split], interface, port, ready, done)
+        return serve(argv[3:split], interface, port, step)
     address = until(lambda: content(ready), START_S, "the server's address")
     command = [word.replace("{address}", address) for word in argv[split + 1 :]]
     try:
-        return subprocess.call(command)
+        client = subprocess.Popen(command)
+        os.waitid(os.P_PID, client.pid, os.WEXITED | os.WNOWAIT)
+        note_wait(step, client.pid)
+        return client.wait()
     finally:
         publish(done, "done")
 

@@ -28,7 +28,7 @@ import time
 SIOCGIFMTU = 0x8921
 SIOCETHTOOL = 0x8946
 ETHTOOL_GDRVINFO = 0x3
-POLICY = "/etc/seatrial/nic.json"  # what the node side of NIC profiles was told, where there is one
+POLICY = "/etc/seatrial/nic.json"  # the site's profiles, on nodes that have the node side
 NET = "/sys/class/net"
 COUNTERS = {"rx_bytes": 0, "rx_packets": 1, "tx_bytes": 8, "tx_packets": 9}  # of /proc/net/dev
 MAPS_AT_S = (0.05, 0.15, 0.4, 1.0, 2.0, 4.0)
@@ -122,8 +122,16 @@ def ticks_below(pid, left_out):
     return total + sum(map(int, read("/proc/%d/stat" % pid).rpartition(")")[2].split()[11:15]))
 
 
+def waited_s(pid, step):
+    """How long in seconds a process that has ended waited for a processor, and those that it has
+    noted itself (pair.py). None where the kernel does not count it."""
+    numbers = read("/proc/%d/schedstat" % pid).split()
+    noted = read("%s.%s.waited" % (step, os.environ.get("SLURM_PROCID", "0")), "0")
+    return (int(numbers[1]) + int(noted)) / 1e9 if len(numbers) > 1 else None
+
+
 def softirqs():
-    """How often each kind of softirq ran so far, over all CPUs; empty where it is not told."""
+    """Number of softirqs of each kind since boot, of all CPUs; empty where it is not known."""
     found = {}
     for line in read("/proc/softirqs").splitlines()[1:]:
         words = line.split()
@@ -242,7 +250,8 @@ def forward(pid, number):
 
 
 def wait(pid, word):
-    """Wait for the child; meanwhile look a few times which libraries it has loaded."""
+    """Wait until the child has ended, and leave it to be reaped; meanwhile look a few times which
+    libraries it has loaded."""
     files = []  # type: list[str]
     start = time.monotonic()
     if word:
@@ -251,10 +260,10 @@ def wait(pid, word):
             if left > 0:
                 signal.sigtimedwait({signal.SIGCHLD}, left)
             files = mapped(pid, word) or files
-            done, status = os.waitpid(pid, os.WNOHANG)
-            if done:
-                return status, files
-    return os.waitpid(pid, 0)[1], files
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG):
+                break
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    return files
 
 
 def main(argv):
@@ -284,10 +293,12 @@ def main(argv):
     for number in passed_on:
         signal.signal(number, lambda received, frame: forward(pid, received))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
-    status, files = wait(pid, word)
-    code = os.waitstatus_to_exitcode(status)
+    files = wait(pid, word)
+    waited = waited_s(pid, step)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     after = snapshot(networks)
     found = {"step": step, "before": before, "after": after, "exit_code": code, "mapped": files}
+    found["waited_s"] = waited
     write_json("%s.%s.json" % (step, after["node"]), found)
     if when in ("after", "both"):
         profile_evidence(declared, package, "after")

@@ -4,7 +4,7 @@ from typing import Any, Dict, List
 
 from . import settings
 from .actions import Action
-from .values import DERIVED_FEATURES, differences, to_put_back
+from .values import DERIVED_FEATURES, differences, not_restored
 
 State = Dict[str, Any]
 
@@ -24,7 +24,7 @@ def to_restore(interface: str, before: State, now: State) -> List[Action]:
     """Actions that bring an interface back from ``now`` to ``before``."""
     changed = {
         one.setting: one.wanted
-        for one in to_put_back(before, now)
+        for one in not_restored(before, now)
         if one.wanted is not None or one.setting == "qdisc"
     }
     leaves = {key: value for key, value in changed.items() if key not in DERIVED_FEATURES}

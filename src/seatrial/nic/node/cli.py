@@ -1,6 +1,6 @@
 """The node's command: ``seatrial-nic [--policy FILE] VERB``. It reads no site file.
 
-Exit codes: 0 as wanted, 1 differs, 2 refused, 3 bad input, 4 not put back or not verified.
+Exit codes: 0 as wanted, 1 differs, 2 refused, 3 bad input, 4 not restored or not verified.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ for people
   recover   undo what a dead job left, and clear the reason
   accept    record the interfaces' present state as the one at boot
 for Slurm   prolog, epilog, health, recover --boot
-exit codes  0 as wanted, 1 differs, 2 refused, 3 bad input, 4 not put back or not verified"""
+exit codes  0 as wanted, 1 differs, 2 refused, 3 bad input, 4 not restored or not verified"""
 
 
 class Arguments:
@@ -106,9 +106,9 @@ def prolog(policy: Policy, _: Arguments) -> int:
         profile = _asked(policy)
     except BadInput as error:
         session.store.prepare()
-        session.store.explain("job %s: %s" % (job.id, error))
+        session.store.write_reason("job %s: %s" % (job.id, error))
         raise
-    session.take(job, profile)
+    session.begin_job(job, profile)
     return 0
 
 
@@ -117,7 +117,7 @@ def epilog(policy: Policy, _: Arguments) -> int:
         asked = _asked(policy) not in (None, "default")
     except BadInput:
         asked = False  # its Prolog refused it
-    session_of(policy).give_up(_job(), asked)
+    session_of(policy).end_job(_job(), asked)
     return 0
 
 
@@ -125,15 +125,15 @@ def recover(policy: Policy, arguments: Arguments) -> int:
     session = session_of(policy)
     sentence = session.recover(LOCK_S)
     with session.store.lock(LOCK_S):
-        _settle(session.store)
+        _set_reason_aside(session.store)
     print(sentence)
     return 0
 
 
-def _settle(store: Store) -> None:
-    """The reason is told or mended: keep it beside, and let the node be clean."""
+def _set_reason_aside(store: Store) -> None:
+    """Rename the reason file: Slurm has the reason, or it no longer holds."""
     try:
-        os.rename(store.path("reason"), store.path("reason.told"))
+        os.rename(store.path("reason"), store.path("reason.old"))
     except OSError:
         pass
 
@@ -142,7 +142,7 @@ def health(policy: Policy, _: Arguments) -> int:
     """Slurm's HealthCheckProgram: recover, and drain the node with the reason if there is one."""
     session = session_of(policy)
     if policy.hostname not in policy.data["nodes"] and not session.store.has_journal():
-        return 0  # installed, but not under test
+        return 0  # installed, but no interface under test
     code, trouble = 0, ""
     try:
         session.recover(0.0)
@@ -156,7 +156,7 @@ def health(policy: Policy, _: Arguments) -> int:
         with session.store.lock(0.0):
             reason = session.store.reason() or trouble
             if reason and drain(policy, reason) and code == 0:
-                _settle(session.store)
+                _set_reason_aside(session.store)
     except Busy:
         pass
     except OSError:
@@ -269,7 +269,7 @@ def apply_by_hand(policy: Policy, arguments: Arguments) -> int:
     if running:
         raise Refused("job %s runs on this node" % running)
     job = Job(BY_HAND, "0", str(os.getuid()))
-    session.take(job, arguments.profile, profile)
+    session.begin_job(job, arguments.profile, profile)
     print("NIC profile %s is in force until: seatrial-nic restore" % arguments.profile)
     print("Is the node drained? Slurm's Prolog refuses jobs that come here now, which drains it.")
     return 0
@@ -329,12 +329,12 @@ def restore(policy: Policy, arguments: Arguments) -> int:
                       % (journal["profile"], journal["job"]))  # fmt: skip
     print(session.recover(LOCK_S, force=True))
     with session.store.lock(LOCK_S):
-        _settle(session.store)
+        _set_reason_aside(session.store)
     return 0
 
 
 def _dry_restore(session: Session, journal: Dict[str, Any]) -> int:
-    for action in session.work.unstructure(journal):
+    for action in session.work.undo_drivers_and_bonds(journal):
         print(text_of(action))
     for interface, part in sorted(journal["interfaces"].items()):
         for action in changes.to_restore(interface, part["before"], session.nic.read(interface)):
@@ -353,7 +353,7 @@ def accept(policy: Policy, _: Arguments) -> int:
         except Damaged:
             session.store.set_aside()
         session.accept()
-        _settle(session.store)
+        _set_reason_aside(session.store)
     print("the present state is recorded as the node's own")
     return 0
 
@@ -394,5 +394,5 @@ def main(words: List[str]) -> int:
         log("%s: %s" % (type(error).__name__, error))
         if policy is not None and arguments is not None and arguments.verb in NEEDS_ROOT:
             with contextlib.suppress(OSError):
-                Store(policy.folder).explain("%s: %s" % (type(error).__name__, error))
+                Store(policy.folder).write_reason("%s: %s" % (type(error).__name__, error))
         return Unrestored.code

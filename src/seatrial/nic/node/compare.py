@@ -1,4 +1,4 @@
-"""Whether a setting is as wanted. ``exact`` also tells what was asked for from what came."""
+"""Whether a setting is as wanted. ``exact`` also compares what was requested."""
 
 from typing import Any
 

@@ -1,8 +1,7 @@
-"""Which NIC profile a job asks for, from the constraint that its user typed.
+"""The NIC profile that a job asks for, parsed from its ``--constraint``.
 
-The text is the user's own and reaches root's Prolog: nothing of it is ever passed on to a shell,
-a file name or a program. It is read strictly where it names a NIC profile, and not at all where
-it does not.
+A user wrote the text and root's Prolog reads it: no part of it is passed to a shell, a file name or
+a program. It is parsed strictly if it names a NIC profile, and ignored otherwise.
 """
 
 import re

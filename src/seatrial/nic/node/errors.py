@@ -1,4 +1,4 @@
-"""Why something was not done, and with which exit code the command then ends."""
+"""Errors of the node side, each with the exit code of the command."""
 
 
 class NicError(Exception):
@@ -8,13 +8,13 @@ class NicError(Exception):
 
 
 class Refused(NicError):
-    """Nothing was changed, or all was put back: a guard, another owner, a setting refused."""
+    """Nothing was changed, or all is restored: the guard, another owner or a driver refused."""
 
     code = 2
 
 
 class Late(Refused):
-    """Nobody waits for this command any more; it has left nothing, and no operator need know."""
+    """Nobody waits for this command any more. It changed nothing, and no operator must know."""
 
 
 class BadInput(NicError):
@@ -24,7 +24,7 @@ class BadInput(NicError):
 
 
 class Unrestored(NicError):
-    """A node's state could not be put back, or not be verified: it must not stay in service."""
+    """The state could not be restored or verified: the node must not stay in service."""
 
     code = 4
 

@@ -1,4 +1,4 @@
-"""Whether a node is as a profile says, told from inside a job by its user. Changes nothing."""
+"""Compare a node with a profile, from inside a job, without privileges. Changes nothing."""
 
 from typing import Any, Dict, List
 
@@ -64,7 +64,7 @@ def _different(
                           "found": state.get("driver.module")})  # fmt: skip
         for name, value in driver.get("parameters", {}).items():
             now = state.get("driver.parameter." + name)
-            # Many parameters can only be given, not read: then the journal is what tells.
+            # Many parameters can be given but not read: the journal is then the only evidence.
             if now is not None and str(now).split(",")[0] != str(value).split(",")[0]:
                 found.append({"setting": "driver.parameter." + name, "wanted": value, "found": now})
     bond = wanted.get("bond")
@@ -83,14 +83,14 @@ def _drifted(declared: Dict[str, Any], hostname: str, found: Dict[str, Any]) -> 
     for interface in sorted(found):
         state = found[interface]["state"]
         before = baseline["interfaces"].get(interface, state)
-        for one in values.to_put_back(before, state):
+        for one in values.not_restored(before, state):
             if one.found is None and one.setting.startswith("irq."):
-                continue  # not looked at here
+                continue  # not read on this node
             found[interface]["differences"].append(
                 {"setting": one.setting, "wanted": one.wanted, "found": one.found}
             )
             reasons.append(
-                "%s %s is %s, was %s at boot, and nobody owns that"
+                "%s %s is %s, was %s at boot, and no profile owns that"
                 % (interface, one.setting, values.shown(one.found), values.shown(one.wanted))
             )
     return reasons
@@ -99,7 +99,7 @@ def _drifted(declared: Dict[str, Any], hostname: str, found: Dict[str, Any]) -> 
 def _owned(
     declared: Dict[str, Any], hostname: str, profile: str, job: Any, found: Dict[str, Any]
 ) -> List[str]:
-    """Sentences on the journal, where it does not say what it must."""
+    """Sentences on what the journal lacks."""
     folder = declared.get("state_folder", "").replace("%n", hostname)
     try:
         journal = Store(folder).journal() if folder else None

@@ -1,6 +1,7 @@
-"""What must never be set: interfaces that are not under test, and those that the node lives by.
+"""The interfaces that must never be changed: those not under test, and those that the node needs.
 
-Also who else on the node would fight over the same settings. Each refusal names what it met.
+The guard also refuses a profile beside a daemon that sets the same settings. Each refusal names
+the interface or the daemon.
 """
 
 import os
@@ -80,7 +81,7 @@ class Guard:
                           % (interface, policy.hostname, known))  # fmt: skip
 
     def _check_vital(self, policy: Policy, interface: str) -> None:
-        """What the node lives by is never touched, whatever the site says."""
+        """An interface that the node needs is never changed, whatever the site file says."""
         family = self.family(interface)
         for one in sorted(family & self.default_routes()):
             raise Refused(
@@ -90,7 +91,7 @@ class Guard:
             raise Refused("%s carries Slurm's own traffic%s" % (interface, _by(interface, one)))
 
     def family(self, interface: str) -> Set[str]:
-        """The interface and all that stand on it: bonds, bridges, VLANs."""
+        """The interface and all that use it: bonds, bridges, VLANs."""
         found = {interface}
         new = [interface]
         while new:
@@ -177,7 +178,7 @@ class Guard:
         return found
 
     def _check_driver(self, policy: Policy, driver: Dict[str, Any]) -> None:
-        """All interfaces of a driver lose their link when it is loaded anew."""
+        """All interfaces of a driver lose their link when it is reloaded."""
         module = driver["module"]
         folder = self._path("/sys/class/net")
         for name in sorted(_listed(folder)):
@@ -188,9 +189,9 @@ class Guard:
                         self._check_tested(policy, name)
                     self._check_vital(policy, name)
                 except Refused as error:
-                    raise Refused("driver %s cannot be loaded anew: %s" % (module, error))
+                    raise Refused("driver %s cannot be reloaded: %s" % (module, error))
 
-    # -- others who set the same
+    # -- daemons that set the same
 
     def _check_irqbalance(self, _: str) -> None:
         raise Refused("irqbalance runs and would move the interrupts again: stop it on the "

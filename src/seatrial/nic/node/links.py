@@ -1,9 +1,8 @@
-"""What makes more of an interface than its settings: driver reloads, bonds, and the addresses and
-routes that both of them take away.
+"""Driver reloads and bonds, and the addresses and routes that an interface loses by them.
 
-Only says what is to be done (see ``actions``). An interface's *link* is its addresses, routes, MAC
-address and whether it is up, as ``record`` finds them. Left to the kernel and to who made them:
-link-local addresses, what IPv6 routers announce, neighbours, and sysctls of the interface.
+Nothing is changed here: the functions return actions. The *link* of an interface is its addresses,
+routes, MAC address and whether it is up, as ``record`` finds them. Not part of it: link-local
+addresses, what IPv6 routers announce, neighbours, and sysctls of the interface.
 """
 
 import json
@@ -89,7 +88,7 @@ def _routes(family: str, interface: str) -> List[List[str]]:
     found = []
     for route in _json(family, "route", "show", "table", "all"):
         if any(hop.get("dev") == interface for hop in route.get("nexthops", [])):
-            raise Refused("%s has a part of the route to %s, which could not be put back"
+            raise Refused("%s has a part of the route to %s, which could not be restored"
                           % (interface, route.get("dst")))  # fmt: skip
         # The kernel makes these itself, when the address and the link come back.
         made = route.get("protocol") in ("kernel", "ra") or route.get("table") == "local"
@@ -114,31 +113,31 @@ def _route(route: Dict[str, Any]) -> List[str]:
 
 
 def above(interface: str) -> List[str]:
-    """What stands on an interface: bonds that it is in, bridges, VLANs."""
+    """Interfaces that use this one: bonds, bridges, VLANs."""
     names = readers.names("%s/%s" % (readers.SYSFS, interface))
     return [name[len("upper_") :] for name in names if name.startswith("upper_")]
 
 
-def different(then: Link, now: Link) -> List[str]:
-    """What a link lacks that it had, or has that it had not."""
+def differences(then: Link, now: Link) -> List[str]:
+    """Sentences on what a link has lost or gained."""
     found = []
     for key in ("up", "mac"):
         if then[key] != now[key]:
             found.append("%s is %s, was %s" % (key, now[key], then[key]))
-    for one in _lacking(then, now):
+    for one in _missing_from(then, now):
         found.append("%s is gone" % one)
-    for one in _lacking(now, then):
+    for one in _missing_from(now, then):
         found.append("%s was not there" % one)
     return found
 
 
-def _lacking(then: Link, now: Link) -> List[str]:
-    there = [_lasting(words) for key in ("addresses", "routes") for words in now[key]]
-    had = [_lasting(words) for key in ("addresses", "routes") for words in then[key]]
+def _missing_from(then: Link, now: Link) -> List[str]:
+    there = [_without_lifetimes(words) for key in ("addresses", "routes") for words in now[key]]
+    had = [_without_lifetimes(words) for key in ("addresses", "routes") for words in then[key]]
     return [" ".join(words) for words in had if words not in there]
 
 
-def _lasting(words: List[str], without: Any = _LIFETIMES) -> List[str]:
+def _without_lifetimes(words: List[str], without: Any = _LIFETIMES) -> List[str]:
     return [
         word
         for at, word in enumerate(words)
@@ -146,7 +145,7 @@ def _lasting(words: List[str], without: Any = _LIFETIMES) -> List[str]:
     ]
 
 
-def put_back(setting: str, interface: str, link: Link, now: Optional[Link] = None) -> List[Action]:
+def restore(setting: str, interface: str, link: Link, now: Optional[Link] = None) -> List[Action]:
     """Actions that give an interface the addresses and routes of a recorded link.
 
     What it has ``now`` and had not then is taken away; without that, it is as after a reload."""
@@ -155,7 +154,7 @@ def put_back(setting: str, interface: str, link: Link, now: Optional[Link] = Non
     for words in now["routes"] if now else []:
         if words not in link["routes"]:
             actions.append(command(setting, "ip", words[0], "route", "del", *words[1:], *device))
-    had = [_lasting(words)[0] for words in link["addresses"]]
+    had = [_without_lifetimes(words)[0] for words in link["addresses"]]
     for words in now["addresses"] if now else []:
         if words[0] not in had:
             actions.append(command(setting, "ip", "address", "del", words[0], *device))
@@ -186,7 +185,7 @@ def is_known_by(interface: str, address: str) -> bool:
     """Whether it is the interface of a device that has this permanent MAC address."""
     folder = "%s/%s" % (readers.SYSFS, interface)
     if not os.path.exists(folder + "/device"):
-        return False  # one that stands on another can have the other's address
+        return False  # a VLAN or bridge can have the address of the interface below
     present = programs.read_text(folder + "/address")[1]
     return present == address or readers.permanent_address(interface) == address
 
@@ -202,7 +201,7 @@ def reload_driver(
     links: Dict[str, Link],
     timeout_s: float = LINK_TIMEOUT_S,
 ) -> List[Action]:
-    """Actions that load a driver anew. ``links`` are those of all its interfaces.
+    """Actions that reload a driver. ``links`` are those of all its interfaces.
 
     Raises Refused for a name or value that modprobe could take for an option.
     """
@@ -218,11 +217,11 @@ def reload_driver(
     for interface in sorted(links):
         actions.append(wait("driver", interface, timeout_s, links[interface]["permanent"]))
     for interface in sorted(links):
-        actions += put_back("driver", interface, links[interface])
-    return actions + _until_linked("driver", links, timeout_s)
+        actions += restore("driver", interface, links[interface])
+    return actions + _wait_for_links("driver", links, timeout_s)
 
 
-def _until_linked(setting: str, links: Dict[str, Link], timeout_s: float) -> List[Action]:
+def _wait_for_links(setting: str, links: Dict[str, Link], timeout_s: float) -> List[Action]:
     """An application that starts on a link which is not up yet would fail."""
     had = [name for name in sorted(links) if links[name]["up"] and links[name]["link"]]
     return [wait_for_link(setting, name, timeout_s) for name in had]
@@ -254,13 +253,13 @@ def make_bond(bond: Dict[str, Any], links: Dict[str, Link], mtu: Optional[int]) 
         ]
     first = links[members[0]]
     # Labels begin with the interface's own name, and the kernel gives the bond its MAC address.
-    addresses = [_lasting(words, ("label",)) for words in first["addresses"]]
-    actions += put_back("bond", name, dict(first, up=True, mac="", addresses=addresses))
+    addresses = [_without_lifetimes(words, ("label",)) for words in first["addresses"]]
+    actions += restore("bond", name, dict(first, up=True, mac="", addresses=addresses))
     linked = any(links[member]["link"] for member in members)
-    return actions + _until_linked("bond", {name: {"up": True, "link": linked}}, LINK_TIMEOUT_S)
+    return actions + _wait_for_links("bond", {name: {"up": True, "link": linked}}, LINK_TIMEOUT_S)
 
 
-def unmake_bond(bond: Dict[str, Any], links: Dict[str, Link]) -> List[Action]:
+def remove_bond(bond: Dict[str, Any], links: Dict[str, Link]) -> List[Action]:
     """Actions that free the members of a bond and give them back their own addresses.
 
     The bond may be half made, or not be there at all.
@@ -273,5 +272,5 @@ def unmake_bond(bond: Dict[str, Any], links: Dict[str, Link]) -> List[Action]:
         actions.append(command("bond", "ip", "link", "del", "dev", name))
     for member in bond["members"]:
         # The kernel gives a member its MAC address back when it leaves.
-        actions += put_back("bond", member, dict(links[member], permanent=links[member]["mac"]))
+        actions += restore("bond", member, dict(links[member], permanent=links[member]["mac"]))
     return actions

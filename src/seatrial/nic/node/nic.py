@@ -1,4 +1,4 @@
-"""The node's interfaces: read, and changed by one action at a time."""
+"""The interfaces of this node: reads their settings, and performs one action at a time."""
 
 import os
 import time
@@ -11,12 +11,12 @@ from .errors import Refused, SettingRefused
 from .settings import SETTINGS
 
 POLL_S = 0.05
-#: how long udev and its like have to give an interface its name, before it is done here
+#: how long udev has to give an interface its name, before it is done here
 NAMING_S = 2.0
 
 
 class Nic:
-    """The real interfaces of this node, without settings that begin as one of ``ignored``."""
+    """The interfaces of this node. Keys that begin with one of ``ignored`` are left out."""
 
     ignored: Tuple[str, ...] = ()
 
@@ -118,7 +118,7 @@ class Nic:
 
 
 def of_this_node(nic: Nic, processes: Container[str]) -> Nic:
-    """``nic``, set not to look at what another daemon of the node moves all the time."""
+    """``nic``, without the settings that another daemon of the node changes all the time."""
     if "irqbalance" in processes:
         nic.ignored = ("irq.",)
     return nic

@@ -1,7 +1,7 @@
-"""Who a NIC profile belongs to, and whether that owner lives: told from the node's processes.
+"""The owner of a NIC profile, and whether it is alive: read from the node's processes.
 
 Slurm's commands must not be called in a Prolog or Epilog. With ``PrologFlags=Contain`` each node
-of a job has an extern slurmstepd for all of the job's life, so the processes are proof enough.
+of a job has an extern slurmstepd for the whole life of the job, so the processes are sufficient.
 """
 
 import os
@@ -136,7 +136,7 @@ def names() -> Dict[str, int]:
 
 
 class World:
-    """The node as the state machine sees it; one for the life of one command."""
+    """Clock, boot and processes of the node; one object for each command."""
 
     def __init__(self) -> None:
         self.me = myself()

@@ -1,4 +1,4 @@
-"""The policy: what may be done on this node. Compiled from the site file elsewhere, as JSON."""
+"""The policy: the NIC profiles and interfaces of this node, as JSON compiled from the site file."""
 
 import json
 import os
@@ -20,7 +20,7 @@ class Policy:
         self.file = file
         self.hostname = hostname or short_hostname()
         if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-            raise BadInput("%s: not a policy of schema %d: install it anew" % (file, SCHEMA))
+            raise BadInput("%s: not a policy of schema %d: install it again" % (file, SCHEMA))
         for field, kind in (("feature_prefix", str), ("state_folder", str), ("protected", list),
                             ("nodes", dict), ("profiles", dict)):  # fmt: skip
             if not isinstance(data.get(field), kind):
@@ -56,11 +56,11 @@ class Policy:
 
     @property
     def features(self) -> Dict[str, str]:
-        """Slurm feature -> profile, of all profiles: also those that do not fit this node."""
+        """Slurm feature -> profile, of all profiles, also of those for other nodes."""
         return {str(one.get("feature")): name for name, one in self.profiles.items()}
 
     def profile(self, name: str) -> Dict[str, Any]:
-        """A profile that fits this node. Raises BadInput."""
+        """A profile that is for this node. Raises BadInput."""
         found = self.profiles.get(name)
         if found is None:
             known = ", ".join(sorted(self.profiles)) or "none"
@@ -71,5 +71,5 @@ class Policy:
 
 
 def short_hostname() -> str:
-    # Slurm's own name of the node, where it is said: a host may be called otherwise.
+    # Slurm's name of the node, which may differ from the host name.
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]

@@ -1,8 +1,8 @@
-"""Reading the settings of one interface into flat keys (``docs/write-a-nic-profile.md``).
+"""Readers of the table of settings: from files and programs to the flat keys of a state.
 
-A value of None says that the driver has no such setting. It is never the same as 0: ethtool
-prints ``n/a`` for it. The parsers take lines that they do not know as further settings or pass
-over them: a newer ethtool that prints more must not break what is known.
+A value of None says that the driver lacks the setting; ethtool prints ``n/a`` for it. It is not 0.
+The parsers take an unknown line as a further setting or skip it: a newer ethtool that prints more
+must not break them.
 """
 
 import json
@@ -20,7 +20,7 @@ Reader = Callable[[str, str], State]
 SYSFS = "/sys/class/net"
 PROC = "/proc"
 MODULES = "/sys/module"
-#: names that ethtool prints otherwise than it takes them
+#: names that ethtool prints in another form than it takes them
 PRINTED_AS = {
     "coalesce.rx-frame-low": "coalesce.rx-frames-low",
     "coalesce.tx-frame-low": "coalesce.tx-frames-low",
@@ -28,8 +28,8 @@ PRINTED_AS = {
     "coalesce.tx-frame-high": "coalesce.tx-frames-high",
     "ring.tx-push-buff-len": "ring.tx-push-buf-len",
 }
-#: what a driver answers for a value that it was given, and would not take back: igbvf throttles as
-#: little as it can for 0, and calls that 1 us (drivers/net/ethernet/intel/igbvf/ethtool.c)
+#: values that a driver shows for another value that was set, and refuses when they are set: igbvf
+#: shows 1 us after 0 (drivers/net/ethernet/intel/igbvf/ethtool.c)
 ANSWERED_FOR: Dict[Tuple[str, str], Dict[Any, Any]] = {("igbvf", "coalesce.rx-usecs"): {1: 0}}
 #: root queueing disciplines that the kernel gives by itself; they come back when a root is removed
 DEFAULT_QDISCS = (
@@ -81,7 +81,7 @@ def pause(text: str) -> State:
 
 
 def current_part(text: str, group: str) -> State:
-    """The second half of ``ethtool -g`` and ``-l``: what is set now, not what is possible."""
+    """The second half of ``ethtool -g`` and ``-l``: the current values, not the maximums."""
     found: State = {}
     current = False
     for line in text.splitlines():
@@ -140,7 +140,7 @@ def private_flags(text: str) -> State:
 
 
 def root_qdisc(text: str) -> State:
-    """``tc -json qdisc show``: what is at the root, and its rate if it is a limit of ours."""
+    """``tc -json qdisc show``: the root discipline, and its rate if it is a rate limit of ours."""
     try:
         entries = json.loads(text or "[]")
     except ValueError:
@@ -205,14 +205,14 @@ def ethtool(option: str, parse: Callable[[str], State]) -> Reader:
     """What ``ethtool`` prints with an option."""
 
     def read(interface: str, key: str) -> State:
-        return parse(_said("ethtool", option, interface))
+        return parse(_output("ethtool", option, interface))
 
     return read
 
 
 def queueing_discipline(interface: str, key: str) -> State:
     """The root queueing discipline, and the rate limit that it may be."""
-    return root_qdisc(_said("tc", "-json", "qdisc", "show", "dev", interface))
+    return root_qdisc(_output("tc", "-json", "qdisc", "show", "dev", interface))
 
 
 def sysctl(_: str, key: str) -> State:
@@ -238,7 +238,7 @@ def _named_after(word: str, interface: str) -> bool:
 def interrupts(interface: str, key: str) -> State:
     """Which CPUs take each interrupt line: ``irq.<n>`` is the n-th line, as a CPU list.
 
-    Not the kernel's number of the line: that is another one after a driver was loaded anew.
+    Not the kernel's number of the line: that is another one after a driver was reloaded.
     """
     found: State = {}
     for index, irq in enumerate(irq_numbers(interface)):
@@ -268,8 +268,8 @@ def driver(interface: str, key: str) -> State:
     return found
 
 
-def _said(*argv: str) -> str:
-    """What a program prints; nothing where the driver lacks that kind of setting.
+def _output(*argv: str) -> str:
+    """The output of a program; empty where the driver lacks that kind of setting.
 
     Raises Refused where the program itself is missing or hangs: that says nothing of the driver.
     """
@@ -286,7 +286,7 @@ def master(interface: str, key: str) -> State:
 
 
 def as_given(state: State) -> None:
-    """Put the value that sets a setting in place of the one that a driver answers for it."""
+    """Replace a value that a driver shows by the value that sets it."""
     for (module, key), values in ANSWERED_FOR.items():
         if state.get("driver.module") == module:
             state[key] = values.get(state.get(key), state.get(key))
@@ -298,13 +298,13 @@ def sysctl_file(key: str) -> str:
 
 def permanent_address(interface: str) -> str:
     """The MAC address that the hardware has; empty where it has none."""
-    word = _said("ethtool", "-P", interface).strip().rpartition(" ")[2].lower()
+    word = _output("ethtool", "-P", interface).strip().rpartition(" ")[2].lower()
     known = re.match(r"^([0-9a-f]{2}:)+[0-9a-f]{2}\Z", word) and word.strip("0:")
     return word if known else ""
 
 
 def identity(interface: str) -> Dict[str, Any]:
-    """What tells an interface from another one of the same name."""
+    """Index and address, which tell an interface from another one of the same name."""
     folder = "%s/%s" % (SYSFS, interface)
     return {
         "ifindex": number(folder + "/ifindex"),

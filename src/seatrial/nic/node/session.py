@@ -1,12 +1,12 @@
-"""The state machine: a job takes a profile on this node, and gives it back.
+"""The state machine of a node: a job begins under a profile, and ends.
 
-What holds at every moment, whatever is killed when:
+These hold at every moment, whichever process is killed:
 
 - Nothing is changed before a journal with the state to go back to is on disk.
 - A journal is removed only after that state was read back and found equal, or after a reboot.
 - Only the owner's Epilog, or the node itself once the owner is dead, undoes a profile.
 - A Prolog whose slurmd has died, or whose job's Epilog has run, leaves nothing applied.
-- What cannot be undone and verified is told by an exception: the exit code then drains the node.
+- If a change cannot be undone and verified, an exception says so; the exit code drains the node.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from .errors import Late, NicError, Refused, SettingRefused, Unrestored
 from .owner import GRACE_S
 from .settings import SWITCHES
 from .store import Busy, Damaged, Store, Tombstone
-from .work import Journal, Work, sentences
+from .work import Journal, Work, describe
 
 BY_HAND = "by hand"
 #: of the lock: longer than any change takes, shorter than PrologEpilogTimeout
@@ -33,7 +33,7 @@ def _say_nothing(_: str) -> None:
 
 
 class Session:
-    """One command's dealing with the node. ``tell`` is given a line for the log at each event."""
+    """One command on the node. ``tell`` is called with a line for the log at each event."""
 
     def __init__(
         self,
@@ -53,34 +53,37 @@ class Session:
 
     # -- a job begins
 
-    def take(self, job: Job, name: Optional[str], profile: Optional[Dict[str, Any]] = None) -> None:
-        """Put a profile on this node for a job; with None or ``default``, only make sure that no
-        other is in force. Raises NicError: the job must not start here then.
+    def begin_job(
+        self, job: Job, name: Optional[str], profile: Optional[Dict[str, Any]] = None
+    ) -> None:
+        """Apply a profile to this node for a job; with None or ``default``, only make sure that no
+        other is in force. Raises NicError if the job must not start here.
 
         ``profile`` is the policy's of that name unless it is given."""
-        with self.store.lock(LOCK_S), self._explaining("job %s" % job.id, job.id == BY_HAND):
-            self.store.sweep(self.world.now(), self.world.boot_id())
-            self._refuse_the_dead(job)
-            if not self._make_way(job, name):
+        with self.store.lock(LOCK_S), self._writing_reason("job %s" % job.id, job.id == BY_HAND):
+            self.store.remove_old_tombstones(self.world.now(), self.world.boot_id())
+            self._refuse_late_prolog(job)
+            if not self._undo_previous(job, name):
                 return
             if name not in (None, "default"):
                 self._apply(job, str(name), profile or self.policy.profile(name))
 
     @contextlib.contextmanager
-    def _explaining(self, who: str, by_hand: bool = False) -> Any:
-        """Keep the reason of an error for the operator, who has it on the terminal already where
-        something was only refused by hand."""
+    def _writing_reason(self, who: str, by_hand: bool = False) -> Any:
+        """Write the reason of an error for the operator.
+
+        A refusal of a command by hand is not written: the operator has it on the terminal."""
         try:
             yield
         except Late:
             raise
         except (NicError, OSError) as error:
             if not by_hand or not isinstance(error, Refused):
-                self.store.explain("%s: %s" % (who, error))
+                self.store.write_reason("%s: %s" % (who, error))
             raise
 
-    def _refuse_the_dead(self, job: Job) -> None:
-        """Raise Refused if nobody waits for this Prolog any more."""
+    def _refuse_late_prolog(self, job: Job) -> None:
+        """Raise Late if nobody waits for this Prolog any more."""
         if job.id == BY_HAND:
             return
         if not self.world.alive(self.world.slurmd):
@@ -91,31 +94,31 @@ class Session:
         if tombstone and of_this_boot and tombstone.at >= self.world.started:
             raise Late("this Prolog is late: the job's Epilog has run already")
 
-    def _make_way(self, job: Job, name: Optional[str]) -> bool:
-        """Undo what a dead owner left; False if the job has its profile already."""
+    def _undo_previous(self, job: Job, name: Optional[str]) -> bool:
+        """Undo the profile of a dead owner; False if the job has its profile already."""
         journal = self._journal()
         if journal is None:
             if self.store.reason():
-                self._look_for_drift()  # is what was told still so?
+                self._check_drift()  # the reason may no longer hold
             return True
         if journal["boot_id"] != self.world.boot_id():
-            self._forget(journal, "the node was booted anew, which reset its interfaces")
+            self._forget(journal, "the node was rebooted, which reset its interfaces")
             return True
         if journal["job"] == job.id:
             if journal["profile"] == name and self.world.has_steps(job.id):
                 return False
         elif self.owner_lives(journal):
             raise Refused(
-                "NIC profile %s is in force for %s" % (journal["profile"], _whose(journal))
+                "NIC profile %s is in force for %s" % (journal["profile"], _owner_of(journal))
             )
-        self.give_back(journal, "its owner has ended")
+        self.undo(journal, "its owner has ended")
         return True
 
     def _journal(self) -> Optional[Journal]:
         try:
             return self.store.journal()
         except Damaged:
-            if self._mend():
+            if self._restore_boot_state():
                 return None
             raise Unrestored(
                 "the journal was damaged; the interfaces are as they were at boot, which was "
@@ -123,7 +126,7 @@ class Session:
             )
 
     def owner_lives(self, journal: Journal) -> bool:
-        """Whether the job that a profile was applied for is, or is about to be, on this node."""
+        """Whether the job of a profile is on this node, or is about to be."""
         if journal["job"] == BY_HAND or self.world.has_steps(journal["job"]):
             return True
         if not self.world.alive(journal["slurmd"]):
@@ -140,7 +143,7 @@ class Session:
         begin = self.world.now()
         journal = self._journal_of(job, name, self.work.prepare(profile))
         self._refuse_drift(journal["interfaces"])
-        self.store.keep_spare()
+        self.store.reserve_space()
         try:
             self._complete_baseline(journal["interfaces"])
             self.store.save_journal(journal)
@@ -148,19 +151,19 @@ class Session:
             self.store.drop_journal()
             raise Refused("the journal cannot be written: %s; nothing was changed" % error)
         try:
-            self.work.carry_out(journal, lambda: self.store.save_journal(journal))
+            self.work.apply(journal, lambda: self.store.save_journal(journal))
             journal["phase"], journal["applied_at"] = "applied", self.world.now()
             self.store.save_journal(journal)
-            self._refuse_the_dead(job)
+            self._refuse_late_prolog(job)
         except (Refused, SettingRefused, OSError, ValueError) as error:
             # Raises Unrestored by itself where that fails.
-            self.give_back(journal, "rolled back")
+            self.undo(journal, "rolled back")
             if isinstance(error, Late):
                 raise
-            raise Refused("NIC profile %s: %s; all was put back" % (name, error))
+            raise Refused("NIC profile %s: %s; all settings were restored" % (name, error))
         seconds = self.world.now() - begin
         self.store.note(event="applied", job=job.id, profile=name, seconds=round(seconds, 4))
-        self.tell("profile %s applied for %s in %.3f s" % (name, _whose(journal), seconds))
+        self.tell("profile %s applied for %s in %.3f s" % (name, _owner_of(journal), seconds))
 
     def _journal_of(self, job: Job, name: str, prepared: Journal) -> Journal:
         return dict(
@@ -177,9 +180,9 @@ class Session:
             slurmd=list(self.world.slurmd) if self.world.slurmd else None,
         )
 
-    # -- giving back
+    # -- restoring
 
-    def give_up(self, job: Job, asked: bool) -> None:
+    def end_job(self, job: Job, asked: bool) -> None:
         """A job has ended: undo its profile. ``asked`` says that its constraint names one.
 
         May run twice, before the Prolog has ended, or without any Prolog. Raises NicError.
@@ -188,27 +191,27 @@ class Session:
             try:
                 # Before waiting for the lock: who holds it may be this job's late Prolog.
                 grave = Tombstone(self.world.started, self.world.boot_id())
-                self.store.bury(job.id, job.restart, grave)
+                self.store.write_tombstone(job.id, job.restart, grave)
             except OSError as error:
-                self._must_have_journal(job, error)
+                self._require_journal(job, error)
         try:
-            with self.store.lock(LOCK_S), self._explaining("job %s" % job.id):
+            with self.store.lock(LOCK_S), self._writing_reason("job %s" % job.id):
                 journal = self._journal()
                 if journal is None or journal["job"] != job.id:
                     return
                 if journal["boot_id"] != self.world.boot_id():
-                    self._forget(journal, "the node was booted anew, which reset its interfaces")
+                    self._forget(journal, "the node was rebooted, which reset its interfaces")
                     return
                 if self._is_of_a_later_start(journal):
                     self.tell("an Epilog that slurmd's end orphaned leaves the later start alone")
                     return
                 self._wait_for_steps(job)
-                self.give_back(journal, "the job has ended")
+                self.undo(journal, "the job has ended")
         except Busy as error:
-            self.store.explain("job %s: not put back: %s" % (job.id, error))
+            self.store.write_reason("job %s: not restored: %s" % (job.id, error))
             raise Unrestored(str(error))
 
-    def _must_have_journal(self, job: Job, error: OSError) -> None:
+    def _require_journal(self, job: Job, error: OSError) -> None:
         """Without a tombstone, only a Prolog that has written its journal cannot come too late."""
         with contextlib.suppress(Damaged):
             journal = self.store.journal()
@@ -227,32 +230,32 @@ class Session:
                 raise Unrestored("processes of job %s still run: its profile stays" % job.id)
             self.world.sleep(0.1)
 
-    def give_back(self, journal: Journal, why: str) -> None:
-        """Put all back as the journal says, verify it, and drop the journal. Raises Unrestored."""
+    def undo(self, journal: Journal, why: str) -> None:
+        """Restore the state in the journal, verify it, and drop the journal. Raises Unrestored."""
         begin = self.world.now()
-        trouble = self.work.put_back(journal)
+        trouble = self.work.restore(journal)
         if trouble:
             raise Unrestored(
                 "NIC profile %s of %s could not be undone: %s"
-                % (journal["profile"], _whose(journal), "; ".join(trouble))
+                % (journal["profile"], _owner_of(journal), "; ".join(trouble))
             )
         try:
             self.store.drop_journal()
         except OSError as error:
-            raise Unrestored("put back, but the journal cannot be removed: %s" % error)
+            raise Unrestored("restored, but the journal cannot be removed: %s" % error)
         seconds = self.world.now() - begin
         self.store.note(event="restored", job=journal["job"], profile=journal["profile"],
                         why=why, seconds=round(seconds, 4))  # fmt: skip
         self.tell("profile %s of %s undone in %.3f s: %s"
-                  % (journal["profile"], _whose(journal), seconds, why))  # fmt: skip
+                  % (journal["profile"], _owner_of(journal), seconds, why))  # fmt: skip
 
     def _forget(self, journal: Journal, why: str) -> None:
         self.store.drop_journal()
         self.store.note(event="forgotten", job=journal["job"], profile=journal["profile"], why=why)
-        self.tell("profile %s of %s: %s" % (journal["profile"], _whose(journal), why))
+        self.tell("profile %s of %s: %s" % (journal["profile"], _owner_of(journal), why))
 
-    def _mend(self) -> bool:
-        """After a damaged journal: go to the state at boot. Raises Unrestored.
+    def _restore_boot_state(self) -> bool:
+        """After a damaged journal: restore the state at boot. Raises Unrestored.
 
         True if it was of an earlier boot, so that there was nothing to undo.
         """
@@ -260,7 +263,7 @@ class Session:
         if not baseline:
             raise Unrestored(
                 "the journal is damaged, and so is the record of the interfaces' state at boot: "
-                "put the interfaces right, then seatrial-nic accept"
+                "correct the interfaces, then seatrial-nic accept"
             )
         if baseline["boot_id"] != self.world.boot_id():
             # No profile is applied before there is a record of this boot.
@@ -273,35 +276,38 @@ class Session:
             # What a switch hid was in the journal only: what showed while it was on comes nearest.
             on = [key for key in SWITCHES if before.get(key) == "on"]
             seen = values.hidden_values(before, on)
-            trouble += self.work.put_back_one(interface, before, said, seen)
-        self.work.try_all(changes.of_node(baseline["node"], self.nic.read_node()), said)
+            trouble += self.work.restore_interface(interface, before, said, seen)
+        self.work.perform_all(changes.of_node(baseline["node"], self.nic.read_node()), said)
         trouble += self._node_left(baseline)
         if trouble:
             raise Unrestored("the journal is damaged: " + "; ".join(trouble + said))
         self.store.set_aside()
-        self.store.note(event="mended", why="damaged journal; interfaces put back as at boot")
+        self.store.note(event="mended", why="damaged journal; interfaces restored as at boot")
         return False
 
-    # -- the node by itself
+    # -- without a job
 
     def recover(self, wait: float, force: bool = False) -> str:
-        """Undo what a dead owner left; returns a sentence. Raises Busy, Refused or Unrestored.
+        """Undo the profile of a dead owner; returns a sentence. Raises Busy, Refused or Unrestored.
 
-        With ``force`` also what a living owner has.
+        With ``force``, also that of a living owner.
         """
-        with self.store.lock(wait), self._explaining("recover"):
+        with self.store.lock(wait), self._writing_reason("recover"):
             journal = self._journal()
             if journal is None:
-                return self._look_for_drift()
+                return self._check_drift()
             if journal["boot_id"] != self.world.boot_id():
-                self._forget(journal, "the node was booted anew, which reset its interfaces")
-                return "the node was booted since: nothing to undo; " + self._look_for_drift()
+                self._forget(journal, "the node was rebooted, which reset its interfaces")
+                return "the node was booted since: nothing to undo; " + self._check_drift()
             if not force and self.owner_lives(journal):
-                return "NIC profile %s is in force for %s" % (journal["profile"], _whose(journal))
-            self.give_back(journal, "undone by hand" if force else "its owner has ended")
-            return "NIC profile %s of %s was undone" % (journal["profile"], _whose(journal))
+                return "NIC profile %s is in force for %s" % (
+                    journal["profile"],
+                    _owner_of(journal),
+                )
+            self.undo(journal, "undone by hand" if force else "its owner has ended")
+            return "NIC profile %s of %s was undone" % (journal["profile"], _owner_of(journal))
 
-    def _look_for_drift(self) -> str:
+    def _check_drift(self) -> str:
         """Compare with the state at boot while no job is here; record it if there is none.
 
         Raises Unrestored where something differs.
@@ -314,13 +320,13 @@ class Session:
             return "the interfaces' state was recorded"
         found = self._node_left(baseline)
         for interface, before in sorted(baseline["interfaces"].items()):
-            found += self.work.left(interface, before, "at boot")
+            found += self.work.remaining(interface, before, "at boot")
         if found:
-            raise Unrestored(_unowned(found))
+            raise Unrestored(_drift_message(found))
         return "no profile is in force; the interfaces are as at boot"
 
     def _baseline(self) -> Optional[Dict[str, Any]]:
-        """The record of the interfaces' own state, without what is not looked at on this node."""
+        """The record of the state at boot, without the settings that this node ignores."""
         baseline = self.store.baseline()
         ignored = getattr(self.nic, "ignored", ())
         if baseline and ignored:
@@ -334,11 +340,11 @@ class Session:
         return [
             "%s is %s, was %s at boot"
             % (one.setting, values.shown(one.found), values.shown(one.wanted))
-            for one in values.to_put_back(baseline["node"], self.nic.read_node())
+            for one in values.not_restored(baseline["node"], self.nic.read_node())
         ]
 
     def _replaced(self, baseline: Dict[str, Any]) -> List[str]:
-        """A driver that was loaded anew has settings that cannot all be read."""
+        """Sentences on interfaces whose driver was reloaded: not all its settings can be read."""
         return [
             "%s is another one than at boot: reboot the node" % interface
             for interface, identity in sorted(baseline.get("identities", {}).items())
@@ -346,7 +352,7 @@ class Session:
         ]
 
     def _complete_baseline(self, parts: Dict[str, Any]) -> None:
-        """Before the first change: all that is about to change has a record of this boot."""
+        """Record the state at boot of all interfaces that are about to change."""
         baseline = self.store.baseline()
         if not baseline or baseline["boot_id"] != self.world.boot_id():
             self.accept()
@@ -359,19 +365,19 @@ class Session:
             self.store.save_baseline(baseline)
 
     def _refuse_drift(self, parts: Dict[str, Any]) -> None:
-        """Going back to settings that nobody owns would keep them for ever."""
+        """Refuse settings that no profile owns: restoring to them would keep them for ever."""
         baseline = self._baseline()
         if not baseline or baseline["boot_id"] != self.world.boot_id():
             return
         found = self._node_left(baseline)
         for interface in sorted(set(parts) & set(baseline["interfaces"])):
             then, now = baseline["interfaces"][interface], parts[interface]["before"]
-            found += sentences(interface, values.to_put_back(then, now), "at boot")
+            found += describe(interface, values.not_restored(then, now), "at boot")
         if found:
-            raise Refused(_unowned(found))
+            raise Refused(_drift_message(found))
 
     def accept(self) -> None:
-        """Record the present state as the one that the node has by itself."""
+        """Record the present state as the state at boot."""
         names = self.policy.interfaces
         self.store.save_baseline(
             {
@@ -384,12 +390,12 @@ class Session:
         )
 
 
-def _unowned(found: List[str]) -> str:
+def _drift_message(found: List[str]) -> str:
     return (
-        "nobody owns these settings: %s; put them back, or accept them with seatrial-nic accept"
+        "no profile owns these settings: %s; restore them, or accept them with seatrial-nic accept"
         % "; ".join(found)
     )
 
 
-def _whose(journal: Journal) -> str:
+def _owner_of(journal: Journal) -> str:
     return "root (by hand)" if journal["job"] == BY_HAND else "job %s" % journal["job"]

@@ -26,7 +26,7 @@ def own_discipline(state: State) -> str:
     """Why a rate limit cannot be put on an interface; empty where it can."""
     if str(state.get("qdisc")).startswith("default "):
         return ""
-    return "a queueing discipline of its own (%s), which could not be put back exactly" % (
+    return "a queueing discipline of its own (%s), which could not be restored exactly" % (
         state.get("qdisc"),
     )
 
@@ -412,9 +412,9 @@ SETTINGS: Tuple[Setting, ...] = (
     ),
 )  # fmt: skip
 
-#: those that a profile may give, by the name of their field
+#: the settings of a profile, by the name of their field
 BY_NAME = {setting.name: setting for setting in SETTINGS if setting.name}
-#: what a key belongs to that no entry has, such as one of a newer release's journal
+#: for a key without an entry, such as one in the journal of a newer release
 UNKNOWN = Setting("", "", Form("text", ""), "", "")
 
 
@@ -470,10 +470,10 @@ def switch_of(key: str) -> str:
 
 
 def is_off(key: str, wanted: Any) -> bool:
-    """Whether lacking a setting is as good as having it so: no moderation is none switched on."""
+    """Whether ``off`` is wanted of a switch that is off where a driver lacks it."""
     return wanted == "off" and key in _ABSENT_IS_OFF
 
 
 def queue_prefixes(side: str) -> List[str]:
-    """Beginnings of the keys that there are for each queue of a side, rx or tx."""
+    """Beginnings of the keys of each queue of a side, rx or tx."""
     return [one.in_state for one in SETTINGS if one.in_state.endswith("." + side + "-")]

@@ -1,4 +1,4 @@
-"""States and differences as text for a terminal. Changes and reads nothing."""
+"""States and differences as text for a terminal. Reads and changes nothing."""
 
 from typing import Any, Dict, List
 

@@ -1,8 +1,8 @@
-"""What a node remembers of a profile in force, kept so that any death at any time can be undone.
+"""The state folder of a node: journal, tombstones, the record of the boot, reason and history.
 
-One folder per node. The journal is written and synced before the first change and removed after
-the last one is undone and verified, so its presence is the only truth about "something of ours
-may be set". It exists twice, each with a checksum: one damaged copy does not lose what it says.
+The journal is written and synced before the first change. It is removed after the last change is
+undone and verified. So a profile may be in force if and only if there is a journal. It exists
+twice, each copy with a checksum: one damaged copy loses nothing.
 """
 
 import contextlib
@@ -85,7 +85,7 @@ class Store:
         except OSError as error:
             if error.errno != errno.EROFS:
                 raise
-            # A disk that turned read-only must not keep the interfaces from being put back.
+            # A disk that turned read-only must not prevent restoring.
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         deadline = time.monotonic() + timeout
         try:
@@ -178,7 +178,7 @@ class Store:
         self._sync_folder()
 
     def set_aside(self) -> None:
-        """Keep a damaged journal for a look, under a name that nothing reads."""
+        """Rename a damaged journal, so that an operator can read it and no program does."""
         for name in (SECOND, JOURNAL):
             with contextlib.suppress(FileNotFoundError):
                 os.rename(self.path(name), self.path("damaged-" + name))
@@ -186,7 +186,7 @@ class Store:
 
     # -- tombstones: this job's Epilog has been here
 
-    def bury(self, job: str, restart: str, tombstone: Tombstone) -> None:
+    def write_tombstone(self, job: str, restart: str, tombstone: Tombstone) -> None:
         self.prepare()
         text = json.dumps({"at": tombstone.at, "boot_id": tombstone.boot_id})
         self.write("tombstones/%s.%s" % (job, restart), text)
@@ -202,15 +202,15 @@ class Store:
             # It says at least that an Epilog ran: as if just now.
             return Tombstone(float("inf"), "")
 
-    def sweep(self, now: float, boot_id: str) -> None:
-        """Remove tombstones that no Prolog can still be waiting behind."""
+    def remove_old_tombstones(self, now: float, boot_id: str) -> None:
+        """Remove tombstones that no Prolog can still need."""
         folder = self.path("tombstones")
         for name in os.listdir(folder):
             job, _, restart = name.partition(".")
             found = self.tombstone(job, restart)
             if found is None:
                 continue
-            if found.at == float("inf"):  # damaged, or the draft of one who was killed
+            if found.at == float("inf"):  # damaged, or a draft whose writer was killed
                 with contextlib.suppress(OSError):
                     age = time.time() - os.stat(os.path.join(folder, name)).st_mtime
                     if age > TOMBSTONES_KEPT_S:
@@ -218,14 +218,14 @@ class Store:
             elif found.boot_id != boot_id or now - found.at > TOMBSTONES_KEPT_S:
                 self.remove("tombstones/" + name)
 
-    # -- for people
+    # -- reason, baseline and history
 
     def reason(self) -> Optional[str]:
         text = self._read("reason")
         return text.strip() if text is not None else None
 
-    def explain(self, reason: str) -> None:
-        """Write the reason file; where even that fails, the log has it."""
+    def write_reason(self, reason: str) -> None:
+        """Write the reason file; where that fails too, the log has the reason."""
         line = " ".join(reason.split()) + "\n"
         try:
             self.write("reason", line)
@@ -234,7 +234,7 @@ class Store:
             with contextlib.suppress(OSError):
                 self.write("reason", line)
 
-    def keep_spare(self) -> None:
+    def reserve_space(self) -> None:
         path = self.path(SPARE)
         with contextlib.suppress(OSError):
             if not os.path.exists(path):

@@ -1,4 +1,4 @@
-"""Comparing settings: what a profile wants or a node had, against what is found. Pure functions."""
+"""Comparison of a state with the settings of a profile or with an earlier state. Pure functions."""
 
 import re
 from typing import Any, Dict, List, NamedTuple, Optional
@@ -9,16 +9,16 @@ from .settings import switch_of
 State = Dict[str, Any]
 Difference = NamedTuple("Difference", [("setting", str), ("wanted", Any), ("found", Any)])
 
-#: what ethtool derives from other features that it prints below them
+#: features that ethtool derives from others, which it prints below them
 DERIVED_FEATURES = frozenset(
     "feature." + name for name in ("tx-checksumming", "scatter-gather", "tcp-segmentation-offload")
 )
-#: of a state, what follows from its other keys; a ``master`` that is left over must be seen
+#: keys of a state that follow from others; a ``master`` that is left over must be seen
 FOLLOWING = frozenset(("driver.module", "egress_bit_s"))
 
 
 def same(key: str, wanted: Any, found: Any, exact: bool) -> bool:
-    """Whether a setting is as wanted; ``exact`` also tells what was asked for from what came."""
+    """Whether a setting is as wanted; ``exact`` also compares what was requested."""
     return settings.of(key).same(wanted, found, exact)
 
 
@@ -29,9 +29,9 @@ def _moved(key: str, state: State) -> bool:
 
 
 def differences(target: State, state: State, exact: bool = False) -> List[Difference]:
-    """What differs, over the keys of ``target``.
+    """Differences in the keys of ``target``.
 
-    A value behind a switch that ``target`` wants on means nothing, and is not compared.
+    A value behind a switch that is on in ``target`` has no effect, and is not compared.
     """
     found = []
     for key in sorted(target):
@@ -61,16 +61,16 @@ def hidden_values(state: State, switches: List[str]) -> State:
     }
 
 
-def to_put_back(before: State, now: State) -> List[Difference]:
-    """What keeps an interface from being as it was. Keys that came or went count as well."""
+def not_restored(before: State, now: State) -> List[Difference]:
+    """Differences from an earlier state, keys that came or went included."""
     keys = {key: before.get(key) for key in set(before) | set(now) if key not in FOLLOWING}
     return differences(keys, now, exact=True)
 
 
 def spread(wanted: State, state: State, cpus: List[int]) -> State:
-    """A profile's settings as keys of a state: what stands for all queues becomes one key each.
+    """Settings of a profile as keys of a state: a value for all queues becomes one key for each.
 
-    ``cpus`` are the node's. Raises Refused for a list of CPUs that is none, or none of the node's.
+    ``cpus`` are those of the node. Raises Refused for a CPU list without any of them.
     """
     found: State = {}
     for key, value in wanted.items():
@@ -86,7 +86,7 @@ def spread(wanted: State, state: State, cpus: List[int]) -> State:
 
 
 def with_queues(state: State, wanted: State) -> State:
-    """A state with as many queues as there will be under ``wanted``; what is unknown is empty."""
+    """A state with the number of queues that ``wanted`` gives; values of new queues are empty."""
     found = dict(state)
     for side in ("rx", "tx"):
         names = ["channels." + side, "channels.combined"]
@@ -118,5 +118,5 @@ def unsupported(target: State, state: State) -> List[str]:
 
 
 def shown(value: Optional[Any]) -> str:
-    """A value for people: what the driver lacks is not 0."""
+    """A value as text; None is a setting that the driver lacks."""
     return "unsupported" if value is None else str(value)

@@ -1,7 +1,7 @@
-"""What a profile does to the interfaces of a node, and undoing it. Remembers and decides nothing.
+"""Applying a profile to the interfaces of a node, and restoring them. Keeps no state.
 
-A *journal* is the dictionary that says what was found before and what is wanted (see
-:meth:`Work.prepare`); ``session`` keeps it on disk before anything here changes an interface.
+A *journal* is a dictionary with the state before and the settings that are wanted (see
+:meth:`Work.prepare`). ``session`` writes it to disk before anything here changes an interface.
 """
 
 from typing import Any, Callable, Dict, List, Optional, Set
@@ -10,7 +10,7 @@ from . import changes, links, settings, values
 from .actions import Action
 from .errors import NicError, Refused, SettingRefused
 
-# A driver may clamp one setting because of another: a second look puts that right.
+# A driver may clamp one setting because of another: a second round corrects it.
 ROUNDS = 4
 
 Journal = Dict[str, Any]
@@ -25,14 +25,14 @@ class Work:
         self.guard = guard
 
     def prepare(self, profile: Dict[str, Any]) -> Journal:
-        """What is there and what is wanted: all that is needed to apply a profile and to go back.
+        """The state before and the settings wanted: all that applying and restoring need.
 
-        Raises Refused where a guard or a driver without such a setting speaks against it.
+        Raises Refused if the guard refuses, or a driver lacks a setting.
         """
         wanted = dict(profile.get("interfaces", {}))
         self.guard.check(self.policy, profile)
         optional = profile.get("if_supported", [])
-        losing = self._losing_link(wanted)
+        losing = self._interfaces_losing_addresses(wanted)
         interfaces = {}
         skipped: Dict[str, List[str]] = {}
         for interface in sorted(losing.union(wanted)):
@@ -68,11 +68,11 @@ class Work:
             "skipped": skipped,
             "node": {"before": self.nic.read_node(), "wanted": dict(profile.get("node", {}))},
         }
-        self.structure(journal)  # raises what it would raise later, when it would be too late
+        self.drivers_and_bonds(journal)  # an error in it must be raised before the first change
         return journal
 
-    def _losing_link(self, wanted: Dict[str, Dict[str, Any]]) -> Set[str]:
-        """Interfaces that lose their addresses for a while: bond members, all those of a driver."""
+    def _interfaces_losing_addresses(self, wanted: Dict[str, Dict[str, Any]]) -> Set[str]:
+        """Interfaces that lose their addresses for a time: bond members, and all of a driver."""
         found: Set[str] = set()
         for own in wanted.values():
             found.update(own.get("bond", {}).get("members", []))
@@ -83,7 +83,7 @@ class Work:
     def _refuse_stacked(self, interface: str) -> None:
         above = self.nic.above(interface)
         if above:
-            raise Refused("%s carries %s, which a bond or a new load of its driver would take away"
+            raise Refused("%s carries %s, which a bond or a reload of its driver would remove"
                           % (interface, ", ".join(above)))  # fmt: skip
 
     def _missing(self, interface: str, wanted: Dict[str, Any], before: Dict[str, Any]) -> List[str]:
@@ -95,20 +95,20 @@ class Work:
             if key in fixed and not values.same(key, target[key], fixed[key], False):
                 missing.append(key)
         # What stands for all queues is missing where one of them lacks it.
-        return [key for key in wanted if key in missing or _covers(key, missing)]
+        return [key for key in wanted if key in missing or _stands_for_missing(key, missing)]
 
-    def carry_out(self, journal: Journal, save: Callable[[], None]) -> None:
-        """Put the settings on. ``save`` keeps the journal, in which more is noted meanwhile.
+    def apply(self, journal: Journal, save: Callable[[], None]) -> None:
+        """Apply the settings. ``save`` writes the journal again when hidden values are added to it.
 
-        Raises SettingRefused naming the first setting that was not taken.
+        Raises SettingRefused naming the first setting that was not accepted.
         """
         parts = journal["interfaces"]
-        for action in self.structure(journal):
+        for action in self.drivers_and_bonds(journal):
             self.nic.perform(action)
         for interface in sorted(parts):
             wanted = _plain(parts[interface]["wanted"])
             if "link" in parts[interface]:
-                kept = self._kept(interface, parts[interface]["before"], wanted)
+                kept = self._kept_over_reload(interface, parts[interface]["before"], wanted)
                 for bond in _bonds(parts):
                     if interface in bond["members"]:
                         kept["mtu"] = _mtu_of(bond, parts)
@@ -116,7 +116,7 @@ class Work:
             self._see_hidden(interface, wanted, parts[interface], save)
             for _ in range(ROUNDS):
                 state = self.nic.read(interface)
-                # Over the queues that there will be: a number of them may be wanted, too.
+                # For the queues after the change: the number of queues may be wanted, too.
                 coming = values.with_queues(state, wanted)
                 target = values.spread(wanted, coming, self.nic.cpus())
                 actions = changes.to_apply(interface, target, state)
@@ -135,10 +135,10 @@ class Work:
         for action in changes.of_node(journal["node"]["wanted"], self.nic.read_node()):
             self.nic.perform(action)
 
-    def _kept(
+    def _kept_over_reload(
         self, interface: str, before: Dict[str, Any], wanted: Dict[str, Any]
     ) -> Dict[str, Any]:
-        """What a profile leaves alone stays as the node had it, also after a new load."""
+        """Settings of the kernel that a reload loses and the profile does not set: as they were."""
         given = {settings.of(key).name for key in wanted}
         there = self.nic.read(interface)
         found = {}
@@ -152,7 +152,7 @@ class Work:
     def _see_hidden(
         self, interface: str, wanted: Dict[str, Any], part: Dict[str, Any], save: Callable[[], None]
     ) -> None:
-        """Note the values behind switches that are on: they are lost once others are set."""
+        """Record the values behind switches that are on: they are lost once others are set."""
         switches = values.switches_to_turn_off(wanted, part["before"])
         if switches:
             for action in changes.turn_off(interface, switches):
@@ -160,7 +160,7 @@ class Work:
             part["hidden"] = values.hidden_values(self.nic.read(interface), switches)
             save()
 
-    def structure(self, journal: Journal) -> List[Action]:
+    def drivers_and_bonds(self, journal: Journal) -> List[Action]:
         """Actions for driver reloads and bonds, which come before all settings."""
         parts = journal["interfaces"]
         actions: List[Action] = []
@@ -172,9 +172,11 @@ class Work:
         return actions
 
     def plan(self, journal: Journal) -> List[Action]:
-        """What ``carry_out`` would do, as far as it can be told before: not how many interrupt
-        lines an interface will have, and which values switches hide, so perhaps too much."""
-        actions = self.structure(journal)
+        """The actions of ``apply``, as far as they are known before.
+
+        The number of interrupt lines and the values behind switches are not known: the plan may
+        have actions that are not needed."""
+        actions = self.drivers_and_bonds(journal)
         for interface, part in sorted(journal["interfaces"].items()):
             wanted = _plain(part["wanted"])
             state = values.with_queues(part["before"], wanted)
@@ -202,38 +204,42 @@ class Work:
             if "link" in part and part["before"].get("driver.module") == module
         }
 
-    # -- and back
+    # -- restoring
 
-    def put_back(self, journal: Journal) -> List[str]:
-        """Sentences on what is not as it was; empty when all is."""
+    def restore(self, journal: Journal) -> List[str]:
+        """Restore all; returns sentences on what is not restored."""
         parts = journal["interfaces"]
         said: List[str] = []
         trouble: List[str] = []
         try:
             loaded = self._loaded(parts)
-            self.try_all(self.unstructure(journal), said)
+            self.perform_all(self.undo_drivers_and_bonds(journal), said)
             again = self._loaded(parts)
             for interface in sorted(loaded):
                 if loaded[interface] == again.get(interface):
-                    trouble.append("%s: its driver was not loaded anew" % interface)
+                    trouble.append("%s: its driver was not reloaded" % interface)
         except NicError as error:
             trouble.append(str(error))
         for interface in sorted(parts):
             part = parts[interface]
-            trouble += self.put_back_one(interface, part["before"], said, part.get("hidden"))
+            trouble += self.restore_interface(interface, part["before"], said, part.get("hidden"))
             if "link" in part:
-                trouble += self._put_back_link(interface, part["link"], said)
+                trouble += self._restore_link(interface, part["link"], said)
+        # Members that a driver reload has freed no longer name a bond that could not be removed.
+        for bond in _bonds(parts):
+            if self.nic.exists(bond["name"]):
+                trouble.append("bond: %s is still there" % bond["name"])
         node = journal["node"]["before"]
-        self.try_all(changes.of_node(node, self.nic.read_node()), said)
-        for left in values.to_put_back(node, self.nic.read_node()):
+        self.perform_all(changes.of_node(node, self.nic.read_node()), said)
+        for left in values.not_restored(node, self.nic.read_node()):
             trouble.append("%s is %s, was %s" % (left.setting, left.found, left.wanted))
         return trouble + said if trouble else []
 
-    def unstructure(self, journal: Journal) -> List[Action]:
+    def undo_drivers_and_bonds(self, journal: Journal) -> List[Action]:
         parts = journal["interfaces"]
         actions: List[Action] = []
         for bond in _bonds(parts):
-            actions += links.unmake_bond(bond, {m: parts[m]["link"] for m in bond["members"]})
+            actions += links.remove_bond(bond, {m: parts[m]["link"] for m in bond["members"]})
         loaded = self._loaded(parts)
         for module, driver in _drivers(parts).items():
             if any(name in loaded for name in self._links_of(parts, module)):
@@ -242,8 +248,9 @@ class Work:
         return actions
 
     def _loaded(self, parts: Dict[str, Any]) -> Dict[str, Any]:
-        """Numbers of the interfaces whose driver has been loaded anew since the journal was
-        written: each load gives new ones, which tells it also where no parameter can be read."""
+        """Indices of the interfaces whose driver was reloaded since the journal was written.
+
+        Each load gives new indices, also where no parameter can be read."""
         found = {}
         for module in _drivers(parts):
             names = self._links_of(parts, module)
@@ -252,25 +259,25 @@ class Work:
                 found.update(now)
         return found
 
-    def _put_back_link(self, interface: str, link: Dict[str, Any], said: List[str]) -> List[str]:
-        """Sentences on what of an interface's addresses and routes could not be put back."""
+    def _restore_link(self, interface: str, link: Dict[str, Any], said: List[str]) -> List[str]:
+        """Sentences on addresses and routes that could not be restored."""
         try:
             now = self.nic.link(interface)
-            if links.different(link, now):
-                self.try_all(links.put_back("link", interface, link, now), said)
+            if links.differences(link, now):
+                self.perform_all(links.restore("link", interface, link, now), said)
                 now = self.nic.link(interface)
-            return ["%s: %s" % (interface, text) for text in links.different(link, now)]
+            return ["%s: %s" % (interface, text) for text in links.differences(link, now)]
         except NicError as error:
             return [str(error)]
 
-    def put_back_one(
+    def restore_interface(
         self,
         interface: str,
         before: Dict[str, Any],
         said: List[str],
         hidden: Optional[Dict[str, Any]] = None,
     ) -> List[str]:
-        """Sentences on what of an interface could not be put back.
+        """Sentences on settings of an interface that could not be restored.
 
         ``hidden`` are the values that a switch such as adaptive moderation hid before.
         """
@@ -280,28 +287,28 @@ class Work:
                 seen = dict(before, **hidden)
                 seen.update(switches)
                 if any(self.nic.read(interface).get(switch) == "off" for switch in switches):
-                    self._approach(interface, seen, said)
-                    trouble = self.left(interface, seen, "before")
+                    self._restore_settings(interface, seen, said)
+                    trouble = self.remaining(interface, seen, "before")
                     if trouble:
                         return trouble
-            self._approach(interface, before, said)
-            return self.left(interface, before, "before")
+            self._restore_settings(interface, before, said)
+            return self.remaining(interface, before, "before")
         except NicError as error:
             return [str(error)]
 
-    def _approach(self, interface: str, before: Dict[str, Any], said: List[str]) -> None:
+    def _restore_settings(self, interface: str, before: Dict[str, Any], said: List[str]) -> None:
         for _ in range(ROUNDS):
             actions = changes.to_restore(interface, before, self.nic.read(interface))
             if not actions:
                 break
-            self.try_all(actions, said)
+            self.perform_all(actions, said)
 
-    def left(self, interface: str, before: Dict[str, Any], when: str) -> List[str]:
-        """Sentences on what of an interface is not as it was."""
-        return sentences(interface, values.to_put_back(before, self.nic.read(interface)), when)
+    def remaining(self, interface: str, before: Dict[str, Any], when: str) -> List[str]:
+        """Sentences on settings of an interface that differ from before."""
+        return describe(interface, values.not_restored(before, self.nic.read(interface)), when)
 
-    def try_all(self, actions: List[Action], said: List[str]) -> None:
-        """Perform all, also those after one that fails: the verification tells what is left."""
+    def perform_all(self, actions: List[Action], said: List[str]) -> None:
+        """Perform all actions, also after one that fails: the verification finds what is left."""
         for action in actions:
             try:
                 self.nic.perform(action)
@@ -310,7 +317,7 @@ class Work:
                     said.append(str(error))
 
 
-def sentences(interface: str, found: List[values.Difference], when: str) -> List[str]:
+def describe(interface: str, found: List[values.Difference], when: str) -> List[str]:
     """``eth1: mtu is 1400, was 1500 at boot`` for each difference."""
     return [
         "%s: %s is %s, was %s %s"
@@ -343,6 +350,6 @@ def _drivers(parts: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
     return found
 
 
-def _covers(key: str, missing: List[str]) -> bool:
+def _stands_for_missing(key: str, missing: List[str]) -> bool:
     setting = settings.of(key)
     return bool(setting.spread) and any(setting.has(one) for one in missing)

@@ -39,6 +39,7 @@
  * which a launcher may replace by its own.
  */
 #define _POSIX_C_SOURCE 200809L
+#include <errno.h>
 #include <math.h>
 #include <mpi.h>
 #include <stdarg.h>
@@ -153,7 +154,7 @@ static void write_file(FILE *file, const char *name, uint32_t *crc, const void *
 {
     *crc = crc32(*crc, data, length);
     if (fwrite(data, 1, length, file) != length)
-        fail(NO_RESOURCE, "cannot write %zu bytes to %s", length, name);
+        fail(NO_RESOURCE, "cannot write %s: %s", name, strerror(errno));
 }
 
 /* ---- messages ---- */
@@ -528,7 +529,7 @@ static FILE *start_file(const struct options *asked, const uint64_t *sizes, unsi
     FILE *file = fopen(asked->file, "wb");
 
     if (!file)
-        fail(NO_RESOURCE, "cannot open %s for writing", asked->file);
+        fail(NO_RESOURCE, "cannot open %s: %s", asked->file, strerror(errno));
     write_file(file, asked->file, crc, &header, sizeof header);
     write_file(file, asked->file, crc, sizes, count * sizeof *sizes);
     return file;
@@ -540,7 +541,7 @@ static void end_file(FILE *file, const char *name, uint32_t crc)
 
     write_file(file, name, &ignored, &crc, sizeof crc);
     if (fclose(file))
-        fail(NO_RESOURCE, "cannot write %s", name);
+        fail(NO_RESOURCE, "cannot write %s: %s", name, strerror(errno));
 }
 
 static void run(const struct options *asked)

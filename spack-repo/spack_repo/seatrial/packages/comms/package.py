@@ -32,7 +32,7 @@ class Comms(Package, MpiTests):
 
     version(
         "1.0",
-        sha256="bb1bf91a52da3d835d696d7e2c8aca32a3d4bba893398492702de794afb0fe54",
+        sha256="a39bbb16abefe4b5d477001bac2fc919df0db7e860539495d8fb3756a17c6639",
         expand=False,
     )
 

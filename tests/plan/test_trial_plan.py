@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from trial_support import make_site
 
 from plan_support import MPI, bare_stack
 from seatrial.base.errors import InputError
@@ -12,6 +11,7 @@ from seatrial.plan.model import Plan
 from seatrial.plan.resolve import resolve
 from seatrial.plan.selection import Selection, select
 from seatrial.site.load import load_site
+from trial_support import make_site
 
 
 @pytest.fixture

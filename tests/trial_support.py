@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -12,12 +11,13 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from labs import own_name
 from seatrial.base.paths import CHECKOUT
 from seatrial.results.record import Results, Run
 from seatrial.stack import load_stack
 from seatrial_lab.native.engine import Lab
 
-SESSION = f"tt{os.getpid()}"
+SESSION = own_name("trial")
 LAB_SITE = CHECKOUT / "site-configs" / "lab"
 MPI = ["openmpi-tcp", "openmpi-ucx", "openmpi-ofi", "mpich-ucx", "mpich-ofi", "intelmpi-tcp"]
 #: the smallest that still prove their path
@@ -157,18 +157,22 @@ def meanwhile(*deeds: Callable[[], None]):
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     yield
-    thread.join(timeout=60)
+    thread.join(timeout=60 * PATIENCE)
     if errors:
         raise errors[0]
     assert not thread.is_alive()
 
 
-#: until a trial has its first job: ReFrame starts by itself, which takes long on a busy machine
-START_S = 90
+#: a machine with ten times as much to do as it has cores
+PATIENCE = 10
+#: until a trial has its first job: ReFrame starts by itself
+START_S = 20
 
 
 def until(condition: Callable[[], Any], timeout: float, what: str) -> Any:
-    """What ``condition`` gives once that is true; fails after ``timeout`` s."""
+    """What ``condition`` gives once that is true. Fails after ``timeout`` s, which is what an idle
+    machine takes at most, and PATIENCE times that on a busy one."""
+    timeout *= PATIENCE
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         found = condition()

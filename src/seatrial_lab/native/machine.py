@@ -1,0 +1,36 @@
+"""The machine that a trial of a native lab runs on: the lab's login node."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from seatrial_lab.common.owner import chown_all
+from seatrial_lab.native.engine import Lab
+
+
+class LabMachine:
+    """The login node of a native lab."""
+
+    def __init__(self, lab: Lab):
+        self.lab = lab
+
+    def popen(self, argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen:
+        return self.lab.popen(
+            argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, text=True, errors="replace",
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+
+    def run(self, argv: list[str]) -> subprocess.CompletedProcess:
+        return self.lab.run(argv, timeout=60, check=False)
+
+    def own(self, folder: Path) -> None:
+        """Let the lab's user write the trial's folder."""
+        chown_all(folder, self.lab.spec.uid, self.lab.spec.gid)
+
+    def disown(self, folder: Path) -> None:
+        """Give the trial's folder back to who started the trial."""
+        chown_all(folder)
+
+    def notes(self) -> list[str]:
+        return [f"fault planted on purpose: {fault}" for fault in self.lab.faults()]

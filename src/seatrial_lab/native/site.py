@@ -1,0 +1,84 @@
+"""From a site's description to the native lab that plays it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from ClusterShell.NodeSet import NodeSet
+
+from seatrial.base.errors import InputError, LabError
+from seatrial.base.paths import CHECKOUT
+from seatrial.site.load import load_site, site_file
+from seatrial.site.model import Site
+from seatrial.stack import load_stack, of_spack, stack_folder
+from seatrial_lab.common.paths import instance_of
+from seatrial_lab.common.slurm_files import nic_settings
+from seatrial_lab.common.spec import LabSpec
+
+#: what an ordinary switch lets through, where the site says nothing
+SWITCH_MTU = 9216
+TAP = "tap0"
+
+
+def spec_for_site(name: str, instance: str | None = None, binds: tuple[Path, ...] = ()) -> LabSpec:
+    """The lab of a site. Raises InputError where the site is not a lab, or cannot be one."""
+    file = site_file(name)
+    outside = () if file.is_relative_to(CHECKOUT) else (file.parent,)
+    return lab_spec(load_site(file), instance, (*outside, *binds))
+
+
+def lab_spec(site: Site, instance: str | None = None, binds: tuple[Path, ...] = ()) -> LabSpec:
+    """The lab of a site that was read. ``binds`` are further folders that it must see."""
+    if site.lab is None:
+        raise InputError(f"site {site.name} has no 'lab:': its cluster exists by itself")
+    if site.lab.engine != "native":
+        raise InputError(f"site {site.name}: its lab is not a native one")
+    management = [net for net in site.networks.values() if net.role == "management"]
+    test = [net for net in site.networks.values() if net.role == "test"]
+    interfaces = [net.interface for net in (*management, *test)]
+    if interfaces not in (["eth0", "eth1"], ["eth0", "eth1", TAP]):
+        raise InputError(
+            f"site {site.name}: a native lab has one management network on eth0, one test "
+            f"network on eth1 and may have a second on {TAP}, not {', '.join(interfaces)}"
+        )
+    cores, memory = {group.cores for group in site.nodes}, {g.memory_MiB for g in site.nodes}
+    if len(cores) > 1 or len(memory) > 1:
+        raise InputError(f"site {site.name}: all nodes of a native lab are alike")
+    for name, part in site.partitions.items():
+        if NodeSet(part.nodes) != NodeSet.fromlist(site.node_names):
+            raise InputError(f"site {site.name}: partition {name} of a native lab holds all nodes")
+    licenses = ",".join(
+        f"{name}:{count or os.cpu_count() or 1}" for name, count in site.slurm.licenses.items()
+    )
+    instance = instance_of(site.name, instance)
+    settings: dict[str, Any] = {"extra_slurm_conf": tuple(site.slurm.config)}
+    settings |= nic_settings(site, instance)
+    return LabSpec(
+        instance=instance,
+        nodes=tuple(site.node_names),
+        cpus=cores.pop(),
+        memory_mb=memory.pop(),
+        mgmt_subnet=management[0].subnet,
+        test_subnet=test[0].subnet,
+        test_mtu=test[0].mtu,
+        switch_mtu=max(test[0].switch_mtu or SWITCH_MTU, test[0].mtu),
+        taps=tuple(net.interface for net in test[1:]),
+        binds=binds,
+        partitions=tuple(site.partitions),
+        licenses=licenses or None,
+        accounting=site.lab.accounting,
+        modulepath=module_folders(site),
+        **settings,
+    )
+
+
+def module_folders(site: Site) -> tuple[str, ...]:
+    """Where `module load` finds the stack of a site; nowhere while Spack has not built it."""
+    if not of_spack(site):
+        return (str(stack_folder() / "modules"),)
+    try:
+        return tuple(load_stack(site).modulepath)
+    except LabError:
+        return ()
