@@ -184,7 +184,7 @@ def write_site(file: Path) -> None:
 def told(results: Results) -> dict:
     """The verdict, how much was run again, and the sentences to read first."""
     assert results.verdict
-    again = [run for run in results.runs if results.trial.is_further(run)]
+    again = [run for run in results.runs if results.trial.is_rerun(run)]
     return {
         "verdict": results.verdict.verdict,
         "times_again": len({run.repeat for run in again}),

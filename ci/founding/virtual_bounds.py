@@ -73,7 +73,7 @@ def figures(folder: Path) -> Figures:
     found: Figures = defaultdict(list)
     results = read_results(folder)
     for run in results.runs:
-        if results.trial.is_further(run):
+        if results.trial.is_rerun(run):
             continue
         if run.outcome != "ran":
             print(f"{folder}: {run.case.id}: {run.outcome}: {run.reason}", file=sys.stderr)

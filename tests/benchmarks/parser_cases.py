@@ -13,6 +13,7 @@ from seatrial.benchmarks import (
     netpipe,
     npb,
     osu,
+    osu_mbw_mr,
 )
 from seatrial.benchmarks import (
     hpcc_output as hpcc,
@@ -61,7 +62,9 @@ CASES: dict[str, Callable[[str], Parsed]] = {
     # A C latency that lost its 0 B row looks like one of a later version: say where it began.
     "constructed_osu_c_latency.txt": partial(osu.parse, smallest=1),
     "constructed_osu_c_old_latency.txt": partial(osu.parse, smallest=0),
-    "constructed_osu_c_mbw_mr.txt": osu.parse,
+    "constructed_osu_c_mbw_mr.txt": partial(
+        osu_mbw_mr.parse, settings=osu_mbw_mr.MultiPairSettings(pairs=1, max_bytes=4 << 20)
+    ),
     "constructed_osu_c_allreduce_full.txt": osu.parse,
     "constructed_osu_c_barrier.txt": osu.parse,
 }

@@ -20,6 +20,7 @@ from seatrial.benchmarks import (
     netpipe,
     npb,
     osu,
+    osu_mbw_mr,
 )
 from seatrial.benchmarks import tcp_stream as iperf3
 from seatrial.benchmarks.parsing import Parsed, ParseError
@@ -360,11 +361,28 @@ def test_osu_in_c_constructed() -> None:
     assert values(read("constructed_osu_c_old_latency.txt")) == {"latency_us": 1.41}
     found = read("constructed_osu_c_allreduce_full.txt")
     assert values(found) == {"allreduce_8B_us": 3.00, "allreduce_1048576B_us": 236.02}
-    assert set(values(read("constructed_osu_c_mbw_mr.txt"))) == {
-        "mbw_mr_MB_s",
-        "mbw_mr_messages_per_s",
-    }
     assert values(read("constructed_osu_c_barrier.txt")) == {"barrier_us": 3.17}
+
+
+def test_osu_of_several_pairs() -> None:
+    found = read("constructed_osu_c_mbw_mr.txt")
+    assert values(found) == {"mbw_mr_MB_s": 26913.38, "mbw_mr_messages_per_s": 1999851.86}
+    assert found.moved_bytes == 64 * 100 * sum(2**i for i in range(23))
+    four = osu_mbw_mr.MultiPairSettings(pairs=4, window=16, max_bytes=4 << 20, iterations=10)
+    header = "# [ pairs: 1 ] [ window size: 64 ]"
+    table = text("constructed_osu_c_mbw_mr.txt")
+    moved = osu_mbw_mr.parse(
+        table.replace(header, "# [ pairs: 4 ] [ window size: 16 ]"), four
+    ).moved_bytes
+    assert moved == 4 * 16 * 10 * sum(2**i for i in range(23))
+    for other in (
+        header,
+        "# [ pairs: 4 ] [ window size: 64 ]",
+        "# [ pairs: 2 ] [ window size: 16 ]",
+        "",
+    ):
+        with pytest.raises(ParseError, match="expected pairs and window"):
+            osu_mbw_mr.parse(table.replace(header, other), four)
 
 
 def test_osu_needs_its_largest_size() -> None:

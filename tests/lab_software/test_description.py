@@ -32,6 +32,7 @@ def test_all_transports_and_their_programs_are_there(stack):
         else:
             assert "MPICH ABI" in stack.transports[name].lacks["imb"]
         assert set(stack.programs(name)) == programs
+        assert "mbw_mr" in stack.transports[name].lacks["osu_mbw_mr"]
     assert set(stack.programs("tcp")) == {"nptcp", "iperf3"}
     assert list(stack.programs("none")) == ["npb_ep"]
     assert list(stack.blas()) == ["atlas", "blis", "openblas", "reference"]

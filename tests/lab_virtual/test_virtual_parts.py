@@ -7,6 +7,7 @@ import lzma
 import shutil
 import struct
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from virtual_support import SMALL, write_site
 from seatrial.base.errors import InputError, LabError
 from seatrial.site.load import load_site
 from seatrial_lab.common.spec import LabSpec
-from seatrial_lab.virtual import cpio, image, packages, qemu, warm
+from seatrial_lab.virtual import client, cpio, engine, image, packages, qemu, warm
 from seatrial_lab.virtual.client import kind_of
 from seatrial_lab.virtual.frames import Reader, frame
 from seatrial_lab.virtual.site import virtual_spec
@@ -56,6 +57,15 @@ def test_the_same_archive_has_the_same_bytes() -> None:
     for made in (one, two):
         made.file("a/b", b"x")
     assert one.to_bytes() == two.to_bytes()
+
+
+def test_only_one_process_at_a_time_makes_files_of_the_cache(tmp_path: Path) -> None:
+    """Two labs that start at once in a new checkout would take each other's drafts away."""
+    other = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    attempt = [sys.executable, "-c", other, str(tmp_path / "lock")]
+    with engine.locked(tmp_path):
+        assert b"BlockingIOError" in subprocess.run(attempt, capture_output=True).stderr
+    assert subprocess.run(attempt).returncode == 0
 
 
 def test_a_module_is_loaded_after_what_it_needs(tmp_path: Path) -> None:
@@ -158,3 +168,13 @@ def test_a_spec_of_unknown_cards_is_refused() -> None:
 
 def test_the_schema_of_the_spec_is_plain_json(tmp_path: Path) -> None:
     assert json.loads(spec(tmp_path).to_json())["memory_MiB"] == 4096
+
+
+def test_the_stand_in_for_slurms_commands_needs_only_the_standard_library(tmp_path: Path) -> None:
+    command = ["/usr/bin/python3", "-IS", client.__file__, str(tmp_path / "gone")]
+    command += ["nobody", "/", "/bin", "srun"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (
+        69,
+        f"srun: {tmp_path}/gone: No such file or directory\n",
+    )

@@ -399,7 +399,7 @@ def test_a_bond_that_stays_is_seen_where_a_reload_freed_its_members(node: Node) 
     node.take("both")
     node.machine.fails = {"ip link del": "RTNETLINK answers: Operation not permitted"}
     with pytest.raises(Unrestored, match="bond1 is still there"):
-        node.session().give_up(JOB, True)
+        node.session().end_job(JOB, True)
     assert node.store.journal() is not None
     node.machine.fails = {}
     node.recover()

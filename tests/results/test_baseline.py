@@ -165,7 +165,7 @@ def test_what_is_refused(tmp_path):
     assert "too noisy" in skipped(tmp_path, imb_results(1, 50, 100))
     assert "below zero" in skipped(tmp_path, imb_results(-1, -1, -1))
     assert "differs" in skipped(tmp_path, imb_results(1, 1, 1), imb_results(1, 1, 1, unit="ms"))
-    assert "no figure" in skipped(tmp_path, imb_results(1, 1, float("nan")))
+    assert "not a finite number" in skipped(tmp_path, imb_results(1, 1, float("nan")))
     with pytest.raises(InputError, match="at least one"):
         make_baseline([], tmp_path / "r.yaml")
     other = imb_results(1, 1, 1)

@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from seatrial.base import yamlfile
-from seatrial.results.judge import conclude, judge
+from seatrial.results.judge import judge
 from seatrial.results.record import Case, Job, Judgement, Metric, PathProof, Results, Run, Trial
 from seatrial.results.requirements import Document, Requirements, build
+from seatrial.results.verdict import conclude
 
 NOW = datetime(2026, 8, 1, tzinfo=UTC)
 NETPIPE = Case(check="netpipe", transport="tcp", nodes=2)

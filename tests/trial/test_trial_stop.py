@@ -18,7 +18,7 @@ from seatrial.trial import run
 from seatrial.trial.machine import ThisMachine
 from seatrial.trial.reframe_run import report_file, run_reframe
 from seatrial.trial.session import Session
-from trial_support import Silent, make_site
+from trial_support import Silent, make_site, until
 
 REPORT = "reframe-report.json"
 ENDS = "import sys; print('started'); sys.exit({code})"
@@ -26,7 +26,8 @@ POLITE = (
     "import time\ntry:\n    print('up', flush=True); time.sleep(60)\nexcept KeyboardInterrupt:\n"
 )
 POLITE += "    print('bye'); raise SystemExit(1)\n"
-RUDE = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\ntime.sleep(60)\n"
+RUDE = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+RUDE += "print('up', flush=True)\ntime.sleep(60)\n"
 
 
 @pytest.fixture
@@ -39,8 +40,15 @@ def reframe(tmp_path, monkeypatch):
         plan = resolve(site, bare_stack())
         monkeypatch.setattr(runner, "reframe_command", lambda *_: [sys.executable, "-c", script])
         told, noted = Silent(), []
+
+        def note():
+            """The signal comes once the script is ready for it."""
+            until(lambda: "up" in (tmp_path / "reframe.out").read_text(), 60, "the script")
+            noted.extend(signals)
+
+        (tmp_path / "reframe.out").write_text("")
         if signals:
-            threading.Timer(0.4, lambda: noted.extend(signals)).start()
+            threading.Thread(target=note).start()
         case = Case(check="tcp_stream", transport="tcp", nodes=2)
         session = Session(
             plan,

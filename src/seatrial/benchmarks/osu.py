@@ -93,12 +93,12 @@ class _Row:
 
 
 class OSUSettings(Settings):
-    tests: list[Literal["latency", "bw", "bibw", "multi_lat", "mbw_mr"]] = [
+    tests: list[Literal["latency", "bw", "bibw", "multi_lat"]] = [
         "latency", "bw", "bibw", "multi_lat",
     ]  # fmt: skip
     max_bytes: Size = 1 << 20
     iterations: int = Field(default=200, ge=10, description="per size, of small messages")
-    pairs: int = Field(default=2, ge=1, description="of multi_lat and mbw_mr")
+    pairs: int = Field(default=2, ge=1, description="of multi_lat")
 
 
 class OSU(Benchmark[OSUSettings]):

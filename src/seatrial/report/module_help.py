@@ -1,6 +1,6 @@
 """The figures of a trial, as text for the help of each transport's module.
 
-Reads results.jsonl. Nothing is judged.
+It reads results.jsonl and judges nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from seatrial.base.errors import InputError, Problem
-from seatrial.results.judge import Figure, collect
+from seatrial.results.figures import Figure, collect
 from seatrial.results.record import RESULTS_FILE, Results, Trial, read_results
 
 #: the (metric, check) pairs in the help, in this order; only of cases with two nodes
@@ -72,6 +72,6 @@ def _best(figures: list[Figure]) -> str:
         return ""
     same = [f for f in figures if f.case.check == figures[0].case.check]
     pick = min if same[0].better == "lower" else max
-    best: Figure = pick(same, key=lambda f: f.middle)
+    best: Figure = pick(same, key=lambda f: f.median)
     tried = len({f.case.profile for f in same})
     return f"{best.case.profile} ({'the only one tried' if tried == 1 else f'of {tried} tried'})"

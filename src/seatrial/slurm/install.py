@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from seatrial.base.errors import InputError, LabError
+from seatrial.base.files import write_whole
 from seatrial.slurm.layout import Layout
 from seatrial.slurm.render import INSTALLED, MARKER, File
 
@@ -148,13 +149,7 @@ def _has_more(package: list[Step]) -> bool:
 
 def _write(target: Path, file: File) -> None:
     _make_folder(target.parent)
-    draft = target.with_name(f".{target.name}.seatrial-new")
-    with draft.open("w") as stream:
-        stream.write(file.text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    draft.chmod(file.mode)
-    draft.replace(target)
+    write_whole(target, file.text, file.mode)
 
 
 def _make_folder(folder: Path) -> None:

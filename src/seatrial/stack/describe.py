@@ -30,7 +30,8 @@ PROGRAMS = {
     "intel-mpi-benchmarks": {"imb": "bin/IMB-MPI1"},
     "llcbench": {"mpbench": "bin/mpi_bench"},
     "osu-micro-benchmarks": {
-        f"osu_{test}": f"{OSU}/pt2pt/osu_{test}" for test in ("latency", "bw", "bibw", "multi_lat")
+        f"osu_{test}": f"{OSU}/pt2pt/osu_{test}"
+        for test in ("latency", "bw", "bibw", "multi_lat", "mbw_mr")
     },
 }
 #: package without MPI -> program -> path in the prefix

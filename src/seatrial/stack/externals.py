@@ -18,6 +18,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from seatrial.base.errors import LabError
+from seatrial.base.files import replacing
 from seatrial.stack import wheels
 from seatrial.stack.files import fresh, replace
 from seatrial.stack.wheels import External
@@ -171,11 +172,9 @@ def write(folder: Path, scope: Path, pypi: dict[str, str], say: Callable[[str], 
             parts.append(make(folder, pypi))
     parts += libraries()
     scope.mkdir(parents=True, exist_ok=True)
-    partial = scope / "packages.yaml.partial"
-    with partial.open("w") as stream:
-        stream.write("# Written by `seatrial stack build`: do not edit.\n")
+    with replacing(scope / "packages.yaml") as stream:
+        stream.write(b"# Written by `seatrial stack build`: do not edit.\n")
         YAML().dump({"packages": declared(parts, folder)}, stream)
-    partial.replace(scope / "packages.yaml")
     return [part.spec for part in parts]
 
 

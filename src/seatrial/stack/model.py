@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from seatrial.base.errors import InputError, LabError
+from seatrial.base.files import write_whole
 
 FILE = "stack.json"
 
@@ -144,9 +145,7 @@ class Stack(Model):
     def save(self) -> None:
         """Write ``stack.json`` into the prefix, whole or not at all."""
         file = Path(self.prefix) / FILE
-        partial = file.with_suffix(".partial")
-        partial.write_text(self.model_dump_json(indent=1) + "\n")
-        partial.replace(file)
+        write_whole(file, self.model_dump_json(indent=1) + "\n")
 
     def _part(self, name: str) -> Transport:
         try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from seatrial.base.files import write_whole
 from seatrial.stack import build
 from seatrial.stack.paths import Paths
 
@@ -45,9 +46,7 @@ def _line(node: dict[str, Any], graph: dict[str, dict[str, Any]]) -> str:
 
 def write(paths: Paths) -> Path:
     """Write ``matrix.lock`` beside the environment. Raises LabError."""
-    partial = paths.portable_lock.with_suffix(".partial")
-    partial.write_text("\n".join([HEADER, *lines(paths)]) + "\n")
-    partial.replace(paths.portable_lock)
+    write_whole(paths.portable_lock, "\n".join([HEADER, *lines(paths)]) + "\n")
     return paths.portable_lock
 
 

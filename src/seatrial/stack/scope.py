@@ -15,6 +15,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from seatrial.base.errors import LabError
+from seatrial.base.files import replacing, write_whole
 from seatrial.base.paths import CHECKOUT
 from seatrial.base.run import run
 from seatrial.site.model import Stack
@@ -139,13 +140,11 @@ def _install_debian_packages(packages: list[str], say: install.Say) -> None:
 def write_section(file: Path, content: dict[str, Any]) -> None:
     """Write one section of Spack's configuration into a file of a scope."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    with file.with_suffix(".partial").open("w") as stream:
-        stream.write(NOTE)
+    with replacing(file) as stream:
+        stream.write(NOTE.encode())
         YAML().dump(content, stream)
-    file.with_suffix(".partial").replace(file)
 
 
 def _write(file: Path, text: str) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.with_suffix(".partial").write_text(text)
-    file.with_suffix(".partial").replace(file)
+    write_whole(file, text)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from seatrial.results.judge import beyond
+from seatrial.results.judge import out_of_bounds
 from seatrial.results.record import Case, Judgement, Run, Trial
 from seatrial.results.requirements import Requirements
 
@@ -58,7 +58,7 @@ def _is_open(one: Judgement, trial: Trial) -> bool:
         return False
     if one.verdict == "inconclusive" and one.disturbed:
         return True
-    return 2 * len(beyond(one)) <= max(trial.repeats + trial.reruns, len(one.samples))
+    return 2 * len(out_of_bounds(one)) <= max(trial.repeats + trial.reruns, len(one.samples))
 
 
 def first_nodes(runs: Iterable[Run]) -> dict[Case, list[str]]:

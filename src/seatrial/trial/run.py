@@ -18,9 +18,10 @@ from pathlib import Path
 
 from seatrial.base.errors import LabError, SeatrialError
 from seatrial.plan.model import PLAN_FILE, ROUND_FILE, Plan, PlannedProfile, write
-from seatrial.results.judge import conclude, judge
+from seatrial.results.judge import judge
 from seatrial.results.record import RESULTS_FILE, ProfileUse, Results, Trial, write_results
 from seatrial.results.requirements import Requirements, load_requirements
+from seatrial.results.verdict import conclude
 from seatrial.trial.host import host_facts, version_with_commit
 from seatrial.trial.machine import Machine, Progress
 from seatrial.trial.rerun import doubtful, first_nodes

@@ -18,7 +18,7 @@ from seatrial_lab.common.paths import HOST_ETC, LabPaths
 from seatrial_lab.common.programs import PATH, Programs, find
 from seatrial_lab.common.spec import LOGIN, LabSpec
 
-BOOT_TIMEOUT = 30
+BOOT_TIMEOUT = 120  # s, of a step; an idle machine takes a hundredth
 # /run as well: what listens there on the machine (a name service cache, say)
 # must not answer the lab.
 _COVERS = {"/dev/shm": "1777", "/run": "755", "/tmp": "1777", "/var/tmp": "1777"}

@@ -17,6 +17,7 @@ import shutil
 from pathlib import Path
 
 from seatrial.base.errors import LabError
+from seatrial.base.files import write_whole
 from seatrial_lab.common import render
 from seatrial_lab.common.paths import HOST_ETC, LabPaths
 from seatrial_lab.common.programs import Programs
@@ -46,13 +47,9 @@ def _folder(path: Path, mode: int = 0o755, owner: pwd.struct_passwd | None = Non
 def _file(
     path: Path, text: str | bytes, mode: int = 0o644, owner: pwd.struct_passwd | None = None
 ) -> None:
-    # In one move: the nodes of a running lab read these files at any time.
-    draft = path.with_name(f".{path.name}.new")
-    draft.write_bytes(text.encode() if isinstance(text, str) else text)
-    if owner:
-        os.chown(draft, owner.pw_uid, owner.pw_gid)
-    draft.chmod(mode)
-    draft.replace(path)
+    # Atomically: the nodes of a running lab read these files at any time.
+    ids = (owner.pw_uid, owner.pw_gid) if owner else None
+    write_whole(path, text, mode, owner=ids, durable=False)
 
 
 def write_data(spec: LabSpec, programs: Programs) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.base.errors import LabError
+from seatrial.base.files import write_whole
 from seatrial_lab.common.paths import RUN_ROOT, LabPaths
 from seatrial_lab.common.spec import LabSpec
 
@@ -39,16 +40,14 @@ class LabState:
     faults: list[Fault] = field(default_factory=list)
 
     def save(self) -> None:
-        """Write the file in one move, so that a reader never sees half of it."""
+        """Write the file atomically."""
         path = LabPaths(self.spec.instance).state
         document = {
             "spec": json.loads(self.spec.to_json()),
             "started_at": self.started_at,
             "faults": [asdict(fault) for fault in self.faults],
         }
-        draft = path.with_suffix(".new")
-        draft.write_text(json.dumps(document, indent=1))
-        draft.replace(path)
+        write_whole(path, json.dumps(document, indent=1), durable=False)
 
 
 def load(instance: str) -> LabState | None:

@@ -148,7 +148,7 @@ class Lab:
 
         Raises LabError where no command runs in the lab at all.
         """
-        answer = self.run(["sinfo", "-h", "-N", "-o", "%N %T"], user="root", timeout=20)
+        answer = self.run(["sinfo", "-h", "-N", "-o", "%N %T"], user="root", timeout=120)
         if answer.returncode in (126, 127):  # of nsenter and env: not started
             raise LabError(f"sinfo does not start in the lab: {answer.stderr.strip()}")
         rows = (line.split() for line in answer.stdout.splitlines())

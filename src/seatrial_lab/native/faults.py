@@ -136,7 +136,7 @@ def _start_slurmd(lab: Lab, node: str) -> None:
         node=node,
         env=boot.controlling_environment(),
         cwd="/",
-        timeout=20,
+        timeout=boot.BOOT_TIMEOUT,
         check=True,
     )
     # It came through the door, not from the node's first process: it is in no group yet.

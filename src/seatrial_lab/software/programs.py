@@ -60,11 +60,14 @@ PROGRAMS = {
     "none": {"npb_ep": ["{prefix}/bench/openmpi/ep"]},
 }
 
+_NO_MBW_MR = {"osu_mbw_mr": "the OSU programs in Python have no mbw_mr; Spack builds the C program"}
 #: family -> benchmark -> why there is no program of it
 LACKS = {
     "openmpi": {
         "imb": "IMB-MPI1 of PyPI is a binary of the MPICH ABI; Spack builds it for Open MPI",
-    }
+        **_NO_MBW_MR,
+    },
+    "mpich": _NO_MBW_MR,
 }
 
 #: transport -> which versions a run of it involves

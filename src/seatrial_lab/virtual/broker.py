@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from seatrial.base.files import write_whole
 from seatrial_lab.virtual.frames import (
     BUSY,
     CHUNK,
@@ -114,9 +115,7 @@ class Broker:
             "text": content.decode(errors="replace"),
             "seconds": round(time.monotonic() - self.started, 2),
         }
-        draft = self.run / "booted.new"
-        draft.write_text(json.dumps(facts))
-        draft.replace(self.run / "booted.json")
+        write_whole(self.run / "booted.json", json.dumps(facts), durable=False)
 
     def answer(self, number: int, kind: bytes, content: bytes) -> None:
         client = self.clients.get(number)

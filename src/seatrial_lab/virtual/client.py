@@ -18,7 +18,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 if __name__ == "__main__":
-    sys.path.insert(0, os.path.abspath(__file__).rsplit("/seatrial/", 1)[0])  # noqa: PTH100
+    sys.path.insert(0, os.path.abspath(__file__).rsplit("/seatrial_lab/", 1)[0])  # noqa: PTH100
 
 from seatrial_lab.virtual.frames import (
     BUSY,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,23 @@ from seatrial_lab.virtual.frames import ERROR, EXIT, OUTPUT
 from seatrial_lab.virtual.spec import VirtualSpec
 
 Progress = Callable[[str], None]
-BOOT_S = 180.0  # of this machine's clock, for a guest to boot
-READY_S = 60.0
+#: of this machine's clock, for a guest to boot and for Slurm in it. An idle machine takes a tenth.
+BOOT_S, READY_S = 900.0, 600.0
+ANSWER_S = 600.0  # for a command that only looks
 CACHE = CHECKOUT / ".seatrial" / "virtual"
 SPEC_FILE = "virtual.json"
 
 
 def _silent(_: str) -> None:
     pass
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Only one process at a time makes files in ``folder``."""
+    with (folder / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 class VirtualLab:
@@ -92,8 +102,9 @@ class VirtualLab:
 
     def _start(self, progress: Progress) -> None:
         CACHE.mkdir(parents=True, exist_ok=True)
-        base = packages.unpacked(CACHE, progress)
-        initramfs = image.initramfs(base, CACHE)
+        with locked(CACHE):
+            base = packages.unpacked(CACHE, progress)
+            initramfs = image.initramfs(base, CACHE)
         progress("files")
         run = self.paths.run
         share.make(run / "share")
@@ -104,9 +115,10 @@ class VirtualLab:
         argv = qemu.command(self.full, base, initramfs, run)
         env = packages.environment(base)
         name = warm.key(argv, run, (base.qemu_version, base.kernel_version, initramfs.name))
-        if not (CACHE / f"guest-{name}.state").is_file():
-            progress("a guest boots, once for these NICs (a minute)")
-        state_file = warm.saved(CACHE, argv, env, run, name)
+        with locked(CACHE):
+            if not (CACHE / f"guest-{name}.state").is_file():
+                progress("a guest boots, once for these NICs (a minute)")
+            state_file = warm.saved(CACHE, argv, env, run, name)
         given = {
             "argv": [*argv, "-incoming", f"file:{state_file}"], "env": env,
             "go": f"{SOURCE} {config}",
@@ -190,7 +202,7 @@ class VirtualLab:
 
     def node_states(self) -> dict[str, str]:
         """Slurm's state of each node, in small letters. Raises LabError where it cannot be had."""
-        answer = self.run(["sinfo", "-h", "-N", "-o", "%N %T"], user="root", timeout=60)
+        answer = self.run(["sinfo", "-h", "-N", "-o", "%N %T"], user="root", timeout=ANSWER_S)
         rows = (line.split() for line in answer.stdout.splitlines())
         return {row[0]: row[1] for row in rows if len(row) == 2}
 
@@ -310,4 +322,4 @@ class VirtualLab:
             command = ["sh", "-c", f'mkdir -p "$1" && mount --bind "{plan.SHARE}/$0" "$1"', name,
                        str(path)]  # fmt: skip
             for host in self.spec.hosts:
-                self.run(command, user="root", node=host, cwd="/", timeout=60, check=True)
+                self.run(command, user="root", node=host, cwd="/", timeout=ANSWER_S, check=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from seatrial.base.paths import SOURCE
 from seatrial_lab.common import access
 from seatrial_lab.common.owner import chown_all
-from seatrial_lab.virtual.engine import VirtualLab
+from seatrial_lab.virtual.engine import ANSWER_S, VirtualLab
 
 
 class VirtualMachine:
@@ -42,7 +42,7 @@ class VirtualMachine:
         )  # fmt: skip
 
     def run(self, argv: list[str]) -> subprocess.CompletedProcess:
-        return self.lab.run(argv, timeout=60)
+        return self.lab.run(argv, timeout=ANSWER_S)
 
     def own(self, folder: Path) -> None:
         chown_all(folder, self.lab.spec.uid, self.lab.spec.gid)

@@ -16,8 +16,8 @@ from typing import Any
 
 from seatrial.base.errors import LabError
 
-COLD_S = 300.0  # for a cold boot on a busy machine
-SAVE_S = 120.0
+COLD_S = 900.0  # for a cold boot on a busy machine
+SAVE_S = 600.0
 WARM = b"warm\n"
 
 
@@ -100,7 +100,7 @@ class Control:
     """QEMU's control socket (QMP)."""
 
     def __init__(self, connection: socket.socket):
-        connection.settimeout(60)
+        connection.settimeout(SAVE_S)
         self.stream = connection.makefile("rw", encoding="utf-8")
         self.stream.readline()  # its greeting
         self.do("qmp_capabilities")

@@ -1,0 +1,71 @@
+"""OSU's ``osu_mbw_mr``: the bandwidth and the message rate of several pairs of ranks at once.
+
+It is a benchmark of its own because its number of pairs and its window are settings of their own,
+and because the OSU programs in Python of the native lab have no such test. ``osu.parse`` reads the
+table.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import Field
+
+from seatrial.base.fields import Size
+from seatrial.benchmarks import osu
+from seatrial.benchmarks.benchmark import Benchmark, Job, Settings, Step, output
+from seatrial.benchmarks.parsing import Parsed, ParseError
+
+_HEADER = re.compile(r"# \[ pairs: (\d+) \] \[ window size: (\d+) \]", re.ASCII)
+
+
+class MultiPairSettings(Settings):
+    """Bandwidth and message rate of pairs of ranks, each with one rank on either node."""
+
+    pairs: int = Field(default=2, ge=1, description="pairs at once, which is ranks on each node")
+    max_bytes: Size = Field(default=1 << 20, description="largest message")
+    iterations: int = Field(default=100, ge=10, description="of each size")
+    window: int = Field(default=64, ge=1, description="messages on the way between two answers")
+
+
+class MultiPair(Benchmark[MultiPairSettings]):
+    name = "osu_mbw_mr"
+    Settings = MultiPairSettings
+    program = "osu_mbw_mr"
+
+    def steps(self, job: Job) -> list[Step]:
+        settings = self.settings
+        options = [
+            "-p", str(settings.pairs), "-W", str(settings.window), "-m", str(settings.max_bytes),
+            "-i", str(settings.iterations), "-x", str(max(1, settings.iterations // 10)),
+        ]  # fmt: skip
+        command = [*job.program("osu_mbw_mr"), *options]
+        return [Step("osu-mbw-mr", command, nodes=2, tasks_per_node=settings.pairs)]
+
+    def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
+        return parse(output(step, folder), self.settings)
+
+
+def parse(text: str, settings: MultiPairSettings) -> Parsed:
+    """Read the standard output of a run with ``settings``.
+
+    Metrics and curves are those of ``osu.parse``. ``moved_bytes`` = pairs x window x iterations x
+    the sum of the sizes in bytes; the source is ``osu_mbw_mr.c`` of version 7.5, whose ``-i`` holds
+    for small and large messages.
+
+    Raises ParseError, also where the program ran with other pairs or another window.
+    """
+    found = [match.groups() for match in map(_HEADER.fullmatch, text.splitlines()) if match]
+    wanted = [(str(settings.pairs), str(settings.window))]
+    if found != wanted:
+        raise ParseError(f"expected pairs and window {wanted[0]}, found {found}")
+    parsed = osu.parse(
+        text,
+        largest=int(settings.max_bytes),
+        iterations=(settings.iterations, settings.iterations),
+        window=settings.window,
+    )
+    facts = {**parsed.facts, "pairs": settings.pairs, "window": settings.window}
+    return replace(parsed, facts=facts, moved_bytes=settings.pairs * parsed.moved_bytes)

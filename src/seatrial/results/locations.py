@@ -1,0 +1,58 @@
+"""Locations of figures: which names are nodes, and which are links between two nodes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from seatrial.results.record import Run
+
+
+class Locations:
+    """Distinguishes nodes from links. Node names may contain the ``-`` that joins a link."""
+
+    def __init__(self, runs: Iterable[Run]):
+        self.nodes: set[str] = set()
+        for run in runs:
+            self.nodes.update(run.job.nodes)
+            self.nodes.update(c.node for c in (run.path.counters if run.path else ()))
+
+    def ends(self, location: str) -> tuple[str, str] | tuple[()]:
+        """The two nodes of a link; () for anything else.
+
+        Nodes on record decide. For unknown nodes, a name with one hyphen is a link, and so is a
+        name whose halves begin alike (``node-1-node-12``).
+        """
+        if location in self.nodes:
+            return ()
+        parts = location.split("-")
+        splits = [("-".join(parts[:i]), "-".join(parts[i:])) for i in range(1, len(parts))]
+        for split in splits:
+            if self.nodes.issuperset(split):
+                return split
+        if len(splits) == 1:
+            return splits[0] if all(splits[0]) else ()
+        half = len(parts) // 2
+        return splits[half - 1] if len(parts) % 2 == 0 and parts[0] == parts[half] else ()
+
+    def nodes_of(self, location: str | None) -> tuple[str, ...]:
+        """The nodes of a location; () for the case as a whole and for an unknown name."""
+        if not location:
+            return ()
+        return self.ends(location) or ((location,) if location in self.nodes else ())
+
+    def on(self, location: str | None) -> str:
+        """`` on node n3``, `` on link n1-n3``, or nothing for the case as a whole."""
+        if not location:
+            return ""
+        return f" on {'link' if self.ends(location) else 'node'} {location}"
+
+
+def natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Sort key that puts n2 before n10.
+
+    Only ASCII digits count as numbers, at most 18 in a row: ``int`` refuses some characters that
+    ``str.isdigit`` accepts, and very long numbers.
+    """
+    parts = re.findall("[0-9]{1,18}|[^0-9]", name)
+    return tuple((0, int(p), "") if "0" <= p[0] <= "9" else (1, 0, p) for p in parts)
