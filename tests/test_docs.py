@@ -6,12 +6,15 @@ import ast
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 import yaml
 
 from seatrial.base.paths import CHECKOUT
+from seatrial.benchmarks.benchmark import Job
+from seatrial.benchmarks.parsing import ParseError
 from seatrial.benchmarks.registry import registry
 from seatrial.cli import app
 
@@ -59,9 +62,9 @@ def test_links_resolve(page):
 def test_files_of_the_repository_exist(page):
     for code in CODE.findall(prose(page)):
         for word in code.split():
-            # harbour, mysite, NAME and ring are what a reader makes
+            # harbour, mysite, mylab, NAME and ring are what a reader makes
             if not IN_REPOSITORY.fullmatch(word) or re.search(
-                r"harbour|mysite|NAME|ring\.py", word
+                r"harbour|mysite|mylab|NAME|ring\.py", word
             ):
                 continue
             assert list(CHECKOUT.glob(word.rstrip("/"))), f"{named(page)}: `{code}`"
@@ -129,3 +132,23 @@ def test_add_a_benchmark_names_what_exists():
         assert name in registry()
     site = yaml.safe_load((CHECKOUT / "site-configs/lab/site.yaml").read_text())
     assert "comms" in site["benchmarks"]
+
+
+def test_the_module_of_that_guide_works(tmp_path):
+    """Its Python code is a benchmark: it has steps, and its parser refuses what is cut off."""
+    code = re.findall(r"^```python\n(.*?)^```$", ADD.read_text(), re.MULTILINE | re.DOTALL)
+    module: dict[str, Any] = {}
+    exec(compile(code[0], "ring.py", "exec", dont_inherit=True), module)
+    ring = module["Ring"](module["RingSettings"](size="2 KiB"))
+    job = Job(nodes=4, transport="openmpi-tcp", programs={"ring": ["/opt/ring"]})
+    (step,) = ring.steps(job)
+    assert step.command == ["/opt/ring", "2048"]
+    line = "ring: 2048 B, 100 rounds, 71.25 us\n"
+    (tmp_path / "ring.out").write_text(line)
+    parsed = ring.parse(step, tmp_path, job)
+    assert parsed.value("latency_us") == 71.25
+    assert parsed.moved_bytes == 2 * 2048 * 100
+    for damaged in (line[:-1], line * 2, line.replace("100", "1e2"), line.replace("71.25", "nan")):
+        with pytest.raises(ParseError):
+            module["parse"](damaged)
+    ast.parse(code[1])

@@ -1,4 +1,7 @@
-"""From a site, or the name of a lab, to the lab. The one place that knows which engines exist."""
+"""Select the engine for a site or for the name of a lab.
+
+No other module knows which engines exist.
+"""
 
 from __future__ import annotations
 
@@ -67,12 +70,12 @@ VIRTUAL: Engine = Virtual()
 
 
 def engine_of(instance: str) -> Engine:
-    """The engine of the lab of that name, up or broken; the native one where there is none."""
+    """Return the engine of the lab of that name; the native engine if there is no such lab."""
     return VIRTUAL if (LabPaths(instance).run / "qemu.json").exists() else NATIVE
 
 
 def lab_of_site(name: str, instance: str | None = None, accounting: bool = True) -> Lab:
-    """The lab that plays a site, started or not. Raises InputError."""
+    """Return the lab of a site, started or not. Raises InputError."""
     file = site_file(name)
     site = load_site(file)
     engine = VIRTUAL if site.virtual else NATIVE
@@ -80,20 +83,20 @@ def lab_of_site(name: str, instance: str | None = None, accounting: bool = True)
 
 
 def attach(instance: str) -> Lab:
-    """The running lab of that name. Raises LabError where there is none."""
+    """Return the running lab of that name. Raises LabError if there is none."""
     return engine_of(instance).attach(instance)
 
 
 def end(instance: str) -> bool:
-    """End the lab of that name, whatever it is; False if there was nothing."""
+    """End the lab of that name, of either kind. Returns False if there is no such lab."""
     return engine_of(instance).end(instance)
 
 
 def status(instance: str) -> dict[str, Any]:
-    """What the lab of that name looks like now: the keys of ``seatrial_lab.native.status``."""
+    """Return the state of the lab of that name; ``seatrial_lab.native.status`` lists the keys."""
     return engine_of(instance).status(instance)
 
 
 def machine_of(lab: Lab) -> Machine:
-    """The login node of a running lab, for a trial."""
+    """Return the login node of a running lab, for a trial."""
     return engine_of(lab.spec.instance).machine(lab)

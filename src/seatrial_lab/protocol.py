@@ -1,4 +1,7 @@
-"""What the command line and the trials may ask of a lab: both engines satisfy it."""
+"""The interface of a lab and of an engine, for the command line and the trials.
+
+Both engines implement it. This module has no implementation of its own.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from seatrial_lab.common.state import Fault
 
 
 class Lab(Protocol):
-    """A cluster that Seatrial makes. Its methods raise LabError with a reason."""
+    """A cluster that Seatrial makes. Its methods raise LabError with the reason."""
 
     spec: LabSpec
     paths: LabPaths
@@ -35,24 +38,24 @@ class Lab(Protocol):
 
 
 class Engine(Protocol):
-    """What makes labs of one kind."""
+    """Creates, finds and ends labs of one kind."""
 
     def of_site(self, file: Path, site: Site, instance: str, accounting: bool) -> Lab:
-        """The lab that plays a site, started or not. Raises InputError."""
+        """Return the lab of a site, started or not. Raises InputError."""
         ...
 
     def attach(self, instance: str) -> Lab:
-        """The running lab of that name. Raises LabError where there is none."""
+        """Return the running lab of that name. Raises LabError if there is none."""
         ...
 
     def end(self, instance: str) -> bool:
-        """End the lab of that name, also a broken one; False if there was nothing."""
+        """End the lab of that name, also a broken one. Returns False if there is no such lab."""
         ...
 
     def machine(self, lab: Any) -> Machine:
-        """The login node of a running lab, for a trial."""
+        """Return the login node of a running lab, for a trial."""
         ...
 
     def status(self, instance: str) -> dict[str, Any]:
-        """What the lab looks like now, as data for JSON."""
+        """Return the state of the lab as data for JSON."""
         ...

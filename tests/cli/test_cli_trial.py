@@ -9,12 +9,21 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 
 import pytest
 
 from seatrial.base.paths import CHECKOUT
 from seatrial.cli import main
-from seatrial.results.record import read_results
+from seatrial.results.record import (
+    Case,
+    Metric,
+    Run,
+    Trial,
+    Verdict,
+    read_results,
+    write_results,
+)
 from seatrial_lab.common.spec import LabSpec
 from seatrial_lab.native.engine import Lab
 from trial_support import SMALL, false_stack, make_site, traces, until
@@ -132,6 +141,24 @@ def test_damaged_results(here, tmp_path):
     code, said = here("judge", tmp_path)
     assert code == 3
     assert "results.jsonl:1" in said
+
+
+def test_a_trial_that_is_judged_again_keeps_its_end(here, tmp_path):
+    started, ended = datetime(2026, 8, 1, tzinfo=UTC), datetime(2026, 8, 2, tzinfo=UTC)
+    case = Case(check="netpipe", transport="tcp", nodes=2)
+    figure = Metric(metric="latency_us", value=30.0, unit="us", better="lower")
+    run = Run(case=case, outcome="ran", metrics=[figure])
+    trial = Trial(trial="t1", site="lab", started=started, seatrial="0", cases=[case])
+    verdict = Verdict(verdict="incomplete", counts={}, findings=[], ended=ended)
+    write_results(tmp_path / "results.jsonl", [trial, run, verdict])
+    requirements = tmp_path / "requirements.yaml"
+    requirements.write_text(
+        "schema: 1\nrequirements:\n  - {metric: latency_us, basis: contract, source: tender, "
+        "at_most: 40, unit: us}\n"
+    )
+    assert here("judge", tmp_path, "--requirements", requirements)[0] == 0
+    judged = read_results(tmp_path).verdict
+    assert (judged.verdict, judged.ended) == ("accept", ended)
 
 
 def test_no_stack_is_exit_code_4(here, site, tmp_path, monkeypatch):

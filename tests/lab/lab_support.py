@@ -45,5 +45,7 @@ def traces(instance: str) -> list[str]:
     ]
     for kind in Path("/sys/fs/cgroup").glob("*"):
         found += [str(path) for path in kind.glob(name + "*")] if kind.is_dir() else []
-    found += [f"process {pid}" for pid in processes.started_with(f"/run/seatrial/{instance}/")]
+    found += [
+        f"process {pid}" for pid in processes.nodeinit_processes(f"/run/seatrial/{instance}/")
+    ]
     return found

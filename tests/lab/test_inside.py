@@ -182,7 +182,7 @@ def test_jobs_run_before_the_machines_other_work(lab: Lab) -> None:
     if controller is None:
         first = access.first_process(lab.spec, "n1")
         assert first is not None
-        assert slowdown.put_first(SESSION, "n1", first) is False
+        assert slowdown.prioritise(SESSION, "n1", first) is False
         return
     kind, root = controller
     out = lab.run(["srun", "-w", "n1", "cat", "/proc/self/cgroup"], check=True, timeout=600).stdout

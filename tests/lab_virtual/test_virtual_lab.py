@@ -121,7 +121,7 @@ def test_the_machines_own_files_cannot_be_changed(lab: VirtualLab, tmp_path: Pat
 
 def test_a_lab_whose_guest_died_is_started_anew(tmp_path: Path, lab: VirtualLab) -> None:
     spec = dataclasses.replace(lab.spec, instance=f"{lab.spec.instance}_again")
-    other = VirtualLab(dataclasses.replace(lab.full, lab=spec))
+    other = VirtualLab(dataclasses.replace(lab.virtual_spec, lab=spec))
     try:
         other.up()
         for pid in processes_of(other.paths.run):

@@ -18,7 +18,7 @@ from virtual_support import SMALL, write_site
 from seatrial.base.errors import InputError, LabError
 from seatrial.site.load import load_site
 from seatrial_lab.common.spec import LabSpec
-from seatrial_lab.virtual import client, cpio, engine, image, packages, qemu, warm
+from seatrial_lab.virtual import client, cpio, engine, image, packages, qemu, snapshot
 from seatrial_lab.virtual.client import kind_of
 from seatrial_lab.virtual.frames import Reader, frame
 from seatrial_lab.virtual.site import virtual_spec
@@ -144,17 +144,17 @@ def test_each_card_is_on_its_hub_and_sriov_cards_have_a_port_of_their_own() -> N
 
 
 def test_a_saved_guest_is_known_by_its_machine_and_not_by_its_instance() -> None:
-    one = warm.key(["qemu", "-qmp", "unix:/run/a/q", "-m", "1"], Path("/run/a"), ("10",))
-    same = warm.key(["qemu", "-qmp", "unix:/run/b/q", "-m", "1"], Path("/run/b"), ("10",))
-    other = warm.key(["qemu", "-qmp", "unix:/run/a/q", "-m", "2"], Path("/run/a"), ("10",))
-    newer = warm.key(["qemu", "-qmp", "unix:/run/a/q", "-m", "1"], Path("/run/a"), ("11",))
+    one = snapshot.key(["qemu", "-qmp", "unix:/run/a/q", "-m", "1"], Path("/run/a"), ("10",))
+    same = snapshot.key(["qemu", "-qmp", "unix:/run/b/q", "-m", "1"], Path("/run/b"), ("10",))
+    other = snapshot.key(["qemu", "-qmp", "unix:/run/a/q", "-m", "2"], Path("/run/a"), ("10",))
+    newer = snapshot.key(["qemu", "-qmp", "unix:/run/a/q", "-m", "1"], Path("/run/a"), ("11",))
     assert one == same
     assert len({one, other, newer}) == 3
 
 
 def test_what_is_measured_and_what_only_looks() -> None:
     assert kind_of(["srun", "-N2"]) == "step"
-    assert kind_of(["/usr/bin/squeue"]) == "look"
+    assert kind_of(["/usr/bin/squeue"]) == "query"
     assert kind_of(["scancel", "3"]) == ""
 
 

@@ -54,7 +54,7 @@ def browse(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
             [program, *options.split(), f"--user-data-dir={profile}", "--dump-dom", url],
             capture_output=True,
             text=True,
-            timeout=50,
+            timeout=250,  # a hang; on a busy machine a browser takes a minute
             check=True,
         )
         return done.stdout

@@ -491,7 +491,7 @@ def rejected(repeats: int = 2) -> Results:
     maker = _matrix(repeats, ["default"], bad="n3")
     judgements = _judge(maker.runs, "n3")
     findings = [
-        "n3: every link is slow (latency_us 6.5 times the rest), pairs.openmpi-tcp.default.4n",
+        "n3: every link is slow (latency_us 6.5 times the rest), links.openmpi-tcp.default.4n",
         "n3: dgemm_GFLOPS is 29 % under the other nodes (nodes.none.default.4n)",
     ]
     notes = ["Planted fault: n3 has netem delay 150us on eth1."]

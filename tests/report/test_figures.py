@@ -17,6 +17,7 @@ from seatrial.report.figures import (
     interrupt_rates,
     keys_of,
     label,
+    log_ticks,
     node_figures,
 )
 from seatrial.report.html import render
@@ -155,7 +156,7 @@ def test_labels_are_inert_for_plotly():
 
 def test_a_browser_draws_every_figure_and_opens_what_a_link_leads_to(written, browse):
     _, folder = written("accepted")
-    case = "case-pairs.openmpi-tcp.default.4n"
+    case = "case-links.openmpi-tcp.default.4n"
     dom = html.document_fromstring(browse(f"{(folder / 'report.html').as_uri()}#{case}"))
     assert dom.xpath("//details[@class='case'][@open]/@id") == [case]
     assert dom.xpath("//html/@data-figures") == ["done"]
@@ -182,4 +183,26 @@ def test_a_browser_shows_hostile_records_as_text(browse, tmp_path):
     links = dom.xpath("//@href | //@*[local-name()='href']")
     assert not [
         link for link in links if "e.example" in link and link[:2] != "./" and link[0] != "#"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "ticks"),
+    [
+        ([9.0, 30.0], ["1", "2", "5", "10", "20", "50", "100", "200", "500"]),
+        ([9.6, 9.8], None),  # Plotly chooses
+    ],
+)
+def test_an_axis_of_few_values_has_two_ticks_at_least(values, ticks):
+    assert log_ticks(values).get("ticktext") == ticks
+
+
+def test_bars_per_node_are_named_by_their_variant():
+    cases = [Case(check="hpl", variant=v, transport="tcp", nodes=2) for v in ("atlas", "blis")]
+    values = {("hpl", "blas_as_declared", "1"): {case: {"n1": [1.0]} for case in cases}}
+    (figure,) = node_figures(values, set(), keys_of(cases))
+    assert figure.title == "hpl: blas_as_declared per node"
+    assert [trace["name"] for trace in figure.data] == [
+        "atlas, tcp, default",
+        "blis, tcp, default",
     ]

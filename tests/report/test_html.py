@@ -123,7 +123,7 @@ def test_missing_evidence_is_said_to_be_missing(tmp_path):
     [
         ("accepted", "ACCEPT", "All 341 judgements passed."),
         ("rejected", "REJECT", "8 failed"),
-        ("incomplete", "INCOMPLETE", "6 planned cases never ran"),
+        ("incomplete", "INCOMPLETE", "6 planned cases did not run"),
         ("cut_off", "INCOMPLETE", "interrupted before its verdict: 11 of 58 cases had run"),
         ("empty", "INCOMPLETE", "interrupted before its verdict: 0 of 58 cases had run"),
     ],

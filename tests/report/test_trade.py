@@ -59,7 +59,7 @@ def test_each_profile_is_a_mark_whose_area_is_its_interrupts():
         "igb (driver igb)",
         "140",
         "3",
-        "10000 (10000 to 10000)",
+        "10000",
     ]
     assert "40000" in figure.caption.replace(",", "").replace(" ", "")
 

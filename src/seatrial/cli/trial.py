@@ -169,7 +169,8 @@ def judge_again(
     """
     results = read_results(newest(folder))
     kept = results.folder / "config" / results.trial.site / "requirements.yaml"
-    finish(results, load_requirements(requirements or kept), results.folder)
+    ended = results.verdict.ended if results.verdict else None
+    finish(results, load_requirements(requirements or kept), results.folder, ended)
     show(results)
     assert results.verdict
     raise typer.Exit(VERDICT_CODES[results.verdict.verdict])

@@ -106,18 +106,29 @@ def titled(text: str) -> dict[str, Any]:
     return {"title": {"text": label(text)}}
 
 
+def log_ticks(values: Iterable[float]) -> dict[str, Any]:
+    """Ticks of a logarithmic axis at 1, 2 and 5 times the powers of ten around ``values`` > 0.
+
+    Empty if fewer than two of them lie between the values: Plotly then chooses the ticks.
+    """
+    listed = list(values)
+    low, high = math.floor(math.log10(min(listed))), math.ceil(math.log10(max(listed)))
+    at = [digit * 10.0**power for power in range(low, high + 1) for digit in (1, 2, 5)]
+    if sum(min(listed) <= tick <= max(listed) for tick in at) < 2:
+        return {}
+    return {"tickvals": at, "ticktext": [number(tick) for tick in at]}
+
+
 def finite(values: Iterable[float]) -> list[float]:
     return [value for value in values if math.isfinite(value)]
 
 
 def spread_text(values: Sequence[float]) -> str:
-    """The median; with the minimum and the maximum if there are several values."""
+    """The median; with the minimum and the maximum if they differ."""
     if not values:
         return "–"
-    middle = number(statistics.median(values))
-    return (
-        middle if len(values) < 2 else f"{middle} ({number(min(values))} to {number(max(values))})"
-    )
+    middle, low, high = map(number, (statistics.median(values), min(values), max(values)))
+    return middle if low == high else f"{middle} ({low} to {high})"
 
 
 # --- curves ---------------------------------------------------------------------------------
@@ -208,8 +219,13 @@ def _curve_figure(
     if x_unit == "B":
         ticks = [4**k for k in range(0, 20) if sizes[0] <= 4**k <= sizes[-1]]
         x_axis |= {"tickvals": ticks, "ticktext": [message_size(tick) for tick in ticks]}
-    y_axis = {"type": "log", "dtick": 1, **titled(f"{y_name} ({y_unit})")}
-    y_axis["minor"] = {"showgrid": True, "gridcolor": "#f1f3f6"}
+    y_axis: dict[str, Any] = {"type": "log", **titled(f"{y_name} ({y_unit})")}
+    ys = [y for points in lines.values() for values in points.values() for y in values]
+    # Within two decades, ticks at the powers of ten only would leave an axis with one label.
+    if max(ys) > 100 * min(ys):
+        y_axis |= {"dtick": 1, "minor": {"showgrid": True, "gridcolor": "#f1f3f6"}}
+    else:
+        y_axis |= log_ticks(ys)
     label_of = {case: f"{case.transport} {case.profile}" for case in lines}
     rows = [
         [message_size(x) if x_unit == "B" else number(x)]
@@ -550,9 +566,12 @@ def node_figures(
     figures = []
     for index, ((_, metric, unit), cases) in enumerate(values.items()):
         data, rows = [], []
+        first = next(iter(cases))
+        variants = len({case.variant for case in cases}) > 1
         for case, nodes in cases.items():
             bad = [(case, metric, node) in failed for node in nodes]
             name = f"{case.transport}, {case.profile}"
+            name = f"{case.variant}, {name}" if variants and case.variant else name
             data.append(
                 {
                     "type": "bar",
@@ -577,11 +596,10 @@ def node_figures(
                 }
             )
             rows += [[node, name, spread_text(v)] for node, v in nodes.items()]
-        first = next(iter(cases))
         figures.append(
             Figure(
                 f"nodes-{index}",
-                f"{check_name(first)}: {metric} per node",
+                f"{first.check if variants else check_name(first)}: {metric} per node",
                 "Failed nodes are hatched. Error bars: minimum and maximum over the repeats.",
                 data,
                 axes(
@@ -591,8 +609,8 @@ def node_figures(
                     bargap=_gap(max(len(nodes) for nodes in cases.values())),
                     showlegend=len(data) > 1,
                 ),
-                Table(["node", "transport, profile", f"{metric} ({unit})"], rows),
-                height=340,
+                Table(["node", "case", f"{metric} ({unit})"], rows),
+                height=420 if len(data) > 1 else 340,
             )
         )
     return figures

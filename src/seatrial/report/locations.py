@@ -153,9 +153,9 @@ def _worst(
     factor = _factor(value, reference, better)
     text = f"Reference: {number(reference)} {unit}. "
     text += f"Worst link: {'-'.join(ends)} with {number(value)} {unit}"
-    text += f", {factor:.1f} times worse." if factor > LEVELS[0] else ", about the same."
+    text += f", worse by a factor of {factor:.1f}." if factor > LEVELS[0] else ", about the same."
     node, of_node = max(factors.items(), key=lambda item: item[1])
     others = [other for name, other in factors.items() if name != node]
     if len(factors) > 2 and of_node > LEVELS[2] and of_node > LEVELS[1] * max(others):
-        text += f" All links of {node} are worse: their median is {of_node:.1f} times worse."
+        text += f" All links of {node} are worse, their median by a factor of {of_node:.1f}."
     return text

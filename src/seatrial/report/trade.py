@@ -8,8 +8,8 @@ TCP stream) were measured.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterable
+from statistics import median
 from typing import Any
 
 from seatrial.report.figures import (
@@ -18,6 +18,7 @@ from seatrial.report.figures import (
     Table,
     axes,
     label,
+    log_ticks,
     network_and_driver,
     spread_text,
     titled,
@@ -53,8 +54,9 @@ def trade_figures(runs: Iterable[Run]) -> list[Figure]:
     shown = {name: row for name, row in measured.items() if row.get(LATENCY) and row.get(CPU)}
     if len(shown) < 2:
         return []
-    rates = {name: statistics.median(row.get(INTERRUPTS) or [0.0]) for name, row in shown.items()}
+    rates = {name: median(row.get(INTERRUPTS) or [0.0]) for name, row in shown.items()}
     most = max(rates.values())
+    latencies = [median(row[LATENCY]) for row in shown.values()]
     groups = list(dict.fromkeys(group[name] for name in shown))
     data = [_marks(name, index, shown, rates, most, group) for index, name in enumerate(groups)]
     rows = [
@@ -74,7 +76,7 @@ def trade_figures(runs: Iterable[Run]) -> list[Figure]:
             f"stream per MB. Lower is better on both axes. {areas}",
             data,
             axes(
-                {"type": "log", **ticks(shown), **titled("latency (us)")},
+                {"type": "log", **log_ticks(latencies), **titled("latency (us)")},
                 {"rangemode": "tozero", **titled("CPU time of both ends (ms per MB)")},
             ),
             Table(
@@ -101,8 +103,8 @@ def _marks(
         "type": "scatter",
         "mode": "markers+text",
         "name": label(name),
-        "x": [statistics.median(row[LATENCY]) for row in members.values()],
-        "y": [statistics.median(row[CPU]) for row in members.values()],
+        "x": [median(row[LATENCY]) for row in members.values()],
+        "y": [median(row[CPU]) for row in members.values()],
         "text": [label(profile) for profile in members],
         "textposition": "top center",
         "textfont": {"size": 11},
@@ -129,11 +131,3 @@ def cpu_time(run: Run) -> list[float]:
     rate, *shares = (values.get(name, math.nan) for name in names)
     time = 10 * sum(shares) / rate if rate > 0 else math.nan
     return [time] if math.isfinite(time) else []
-
-
-def ticks(shown: dict[str, dict[str, list[float]]]) -> dict[str, Any]:
-    """Ticks of the logarithmic axis at 1, 2 and 5 times the powers of ten around the marks."""
-    values = [statistics.median(row[LATENCY]) for row in shown.values()]
-    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-    at = [digit * 10.0**power for power in range(low, high + 1) for digit in (1, 2, 5)]
-    return {"tickvals": at, "ticktext": [number(tick) for tick in at]}

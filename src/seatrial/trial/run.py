@@ -180,10 +180,14 @@ def tried(plan: Plan) -> dict[str, PlannedProfile]:
     return {name: profile for name, profile in plan.profiles.items() if name in names}
 
 
-def finish(results: Results, requirements: Requirements, folder: Path) -> None:
-    """Judge, conclude and write. Also used to judge a finished trial again."""
+def finish(
+    results: Results, requirements: Requirements, folder: Path, ended: datetime | None = None
+) -> None:
+    """Judge, conclude and write. ``ended`` is the end of a trial that is judged again."""
     results.judgements = judge(results.trial, results.runs, requirements)
-    results.verdict = conclude(results.trial, results.runs, results.judgements, requirements)
+    results.verdict = conclude(
+        results.trial, results.runs, results.judgements, requirements, ended=ended
+    )
     lines = [results.trial, *results.runs, *results.judgements, results.verdict]
     try:
         write_results(folder / RESULTS_FILE, lines)

@@ -1,1 +1,1 @@
-"""What both labs share: names, files, daemons, networks of the nodes."""
+"""Code of both labs: names, files, daemons and networks of the nodes."""

@@ -1,4 +1,7 @@
-"""Running commands inside a lab: how a process gets into a host's namespaces."""
+"""Run commands on a host of a native lab: enter its namespaces with nsenter.
+
+The virtual lab uses only :func:`environment` of this module.
+"""
 
 from __future__ import annotations
 
@@ -22,18 +25,21 @@ _LMOD_INIT = Path("/usr/share/lmod/lmod/init/bash")
 
 
 def first_process(spec: LabSpec, host: str) -> int | None:
-    """A host's process 1 as this machine numbers it, or None if the host is dead."""
+    """Return the process id, on this machine, of a host's process 1; None if the host is dead.
+
+    Raises LabError if the lab has no such host.
+    """
     if host not in spec.hosts:
         raise LabError(f"lab {spec.instance}: no node {host!r}: {', '.join(spec.hosts)}")
     return read_pid_file(LabPaths(spec.instance).node_pid(host))
 
 
-def entry(
+def node_command(
     spec: LabSpec, host: str, user: str, argv: Sequence[str], cwd: str | Path | None = None
 ) -> list[str]:
-    """The command that runs ``argv`` as ``user`` on ``host``. Raises LabError if it is dead.
+    """Return the command that runs ``argv`` as ``user`` on ``host``.
 
-    ``cwd`` is by default the user's HOME.
+    ``cwd`` is the user's HOME by default. Raises LabError if the host is dead.
     """
     pid = first_process(spec, host)
     if pid is None:
@@ -47,7 +53,7 @@ def entry(
     elif user != "root":
         ids = ["--reuid", user, "--regid", user]
         command += [find("setpriv") or "setpriv", *ids, "--init-groups", "--"]
-    # After the change of user, so that the folder is entered with that user's rights.
+    # env enters the folder after the change of user, so the user's permissions apply.
     folder = str(cwd or _home(spec, user))
     return [*command, "env", "--default-signal=INT,QUIT", "-C", folder, "--", *argv]
 
@@ -57,7 +63,10 @@ def _home(spec: LabSpec, user: str) -> str:
 
 
 def environment(spec: LabSpec, user: str, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What a command in the lab starts with: nothing of the caller's but its terminal type."""
+    """Return the environment of a command in the lab.
+
+    The command inherits TERM from the caller and no other variable.
+    """
     result = {
         "PATH": PATH,
         "HOME": _home(spec, user),
@@ -70,7 +79,7 @@ def environment(spec: LabSpec, user: str, extra: Mapping[str, str] | None = None
     if "TERM" in os.environ:
         result["TERM"] = os.environ["TERM"]
     if _LMOD_INIT.is_file():
-        # Gives the scripts of jobs the ``module`` command, as the login profile would.
+        # Job scripts get the ``module`` command, as from a login profile.
         result["BASH_ENV"] = str(_LMOD_INIT)
     result.update(extra or {})
     return result
@@ -87,7 +96,10 @@ def popen(
 ) -> subprocess.Popen[Any]:
     """Start a command in the lab; ``options`` are those of ``subprocess.Popen``."""
     return subprocess.Popen(
-        entry(spec, node, user, argv, cwd), env=environment(spec, user, env), cwd="/", **options
+        node_command(spec, node, user, argv, cwd),
+        env=environment(spec, user, env),
+        cwd="/",
+        **options,
     )
 
 
@@ -102,10 +114,10 @@ def run(
     check: bool,
     stdin: str | None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command in the lab to its end and keep what it printed.
+    """Run a command in the lab to its end and return its exit code and output.
 
-    Raises LabError if it takes longer than ``timeout`` s or, with ``check``,
-    ends with another code than 0. Either way nothing of it stays behind.
+    Raises LabError if the command takes longer than ``timeout`` seconds or, with ``check``,
+    if its exit code is not 0. A timeout kills the process group of the command.
     """
     process = popen(
         spec,
@@ -119,7 +131,7 @@ def run(
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        # Its own process group: nsenter's child would survive nsenter's death.
+        # A process group of its own: nsenter's child survives the death of nsenter.
         start_new_session=True,
     )
     shown = " ".join(str(word) for word in argv)
@@ -138,7 +150,7 @@ def run(
 
 
 def _end_group(process: subprocess.Popen[Any]) -> None:
-    # It may have ended meanwhile: then there is no such group.
+    # The process group no longer exists if the command ended meanwhile.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.communicate()

@@ -1,4 +1,7 @@
-"""What each host does when it boots: its mounts and its daemons, as nodeinit's configuration."""
+"""The boot of each host of a native lab: its mounts and its daemons.
+
+This module writes the configuration of ``nodeinit`` and starts it. ``nodeinit`` executes the steps.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,9 @@ from seatrial_lab.common.paths import HOST_ETC, LabPaths
 from seatrial_lab.common.programs import PATH, Programs, find
 from seatrial_lab.common.spec import LOGIN, LabSpec
 
-BOOT_TIMEOUT = 120  # s, of a step; an idle machine takes a hundredth
-# /run as well: what listens there on the machine (a name service cache, say)
-# must not answer the lab.
+BOOT_TIMEOUT = 120  # seconds for one step; an idle machine needs about 1 s
+# /run is among them: a daemon of the machine that listens there, such as a name
+# service cache, must not answer the lab.
 _COVERS = {"/dev/shm": "1777", "/run": "755", "/tmp": "1777", "/var/tmp": "1777"}
 
 Step = dict[str, Any]
@@ -36,7 +39,7 @@ def _run(spec: LabSpec, node: str, argv: Sequence[str], must: bool) -> Step:
 
 
 def slurmd_command() -> list[str]:
-    """How a node's slurmd is started."""
+    """Return the command that starts a node's slurmd."""
     return [find("slurmd") or "slurmd", "-D"]
 
 
@@ -62,11 +65,11 @@ def _munge(spec: LabSpec, host: str) -> list[Step]:
 
 
 def node_steps(spec: LabSpec, node: str) -> list[Step]:
-    """The boot of a compute node."""
+    """Return the boot steps of a compute node."""
     paths = LabPaths(spec.instance)
     return [
         *_munge(spec, node),
-        # Stated numbers of queues are all used at first, and a NIC at its default uses few.
+        # A veth starts with all its queues in use; a NIC starts with few in use.
         _run(spec, node, [find("ethtool") or "ethtool", "-L", TEST, "rx", "1", "tx", "1"], True),
         _mkdir(render.SLURM_FOLDER, "root"),
         *([_run(spec, node, spec.before_slurmd, False)] if spec.before_slurmd else []),
@@ -82,7 +85,10 @@ def node_steps(spec: LabSpec, node: str) -> list[Step]:
 
 
 def login_steps(spec: LabSpec, slurm_user: str, template: Path | None) -> list[Step]:
-    """The boot of the login node; ``template`` is MariaDB's data folder to start from."""
+    """Return the boot steps of the login node.
+
+    ``template`` is the MariaDB data folder that the lab copies; None starts no database.
+    """
     paths = LabPaths(spec.instance)
     steps = [*_munge(spec, LOGIN), _mkdir(render.SLURM_FOLDER, slurm_user)]
     munge_up: Step = {"wait_socket": render.MUNGE_SOCKET, "timeout": BOOT_TIMEOUT}
@@ -105,7 +111,7 @@ def login_steps(spec: LabSpec, slurm_user: str, template: Path | None) -> list[S
                 "argv": [find("slurmdbd") or "slurmdbd", "-D"],
                 "log": str(paths.log(LOGIN, "slurmdbd")),
             },
-            # Without its database a new slurmctld gives up at once.
+            # A new slurmctld exits at once if slurmdbd does not answer.
             {"wait_port": render.SLURMDBD_PORT, "timeout": BOOT_TIMEOUT},
         ]
     else:
@@ -125,7 +131,7 @@ def login_steps(spec: LabSpec, slurm_user: str, template: Path | None) -> list[S
 def write_config(
     spec: LabSpec, programs: Programs, host: str, template: Path | None = None
 ) -> Path:
-    """Write nodeinit's configuration for a host; returns the file."""
+    """Write the configuration of ``nodeinit`` for a host. Returns the path of the file."""
     paths = LabPaths(spec.instance)
     covers, binds = mounts.plan([*spec.visible_paths(), paths.data], _COVERS)
     binds += [["/etc", str(HOST_ETC)], [str(paths.etc), "/etc"]]
@@ -153,11 +159,11 @@ def _folders(covers: dict[str, str]) -> list[Path]:
 
 
 def start(spec: LabSpec, host: str, lock: int) -> subprocess.Popen[str]:
-    """Start a host's first process; it ends when the host has booted.
+    """Start a host. The returned process ends when the host has booted.
 
-    It inherits the lab's lock, so that one whose ``up`` was killed is waited for.
+    The process inherits the lab's lock. If ``up`` is killed, the next ``up`` waits for the process.
     """
-    # -S: nothing of site-packages is needed, and finding it takes most of Python's start.
+    # -S: nodeinit needs no site-packages, and the search for it takes most of Python's start.
     return subprocess.Popen(
         [
             sys.executable,
@@ -177,8 +183,8 @@ def start(spec: LabSpec, host: str, lock: int) -> subprocess.Popen[str]:
     )
 
 
-def finish(process: subprocess.Popen[str]) -> None:
-    """Wait until a host has booted. Raises LabError with its reason if it did not."""
+def wait_booted(process: subprocess.Popen[str]) -> None:
+    """Wait until a host has booted. Raises LabError with the reason if it does not boot."""
     try:
         _, reason = process.communicate(timeout=3 * BOOT_TIMEOUT)
     except subprocess.TimeoutExpired:
@@ -190,6 +196,6 @@ def finish(process: subprocess.Popen[str]) -> None:
         raise LabError(f"lab node {last[0]}")
 
 
-def controlling_environment() -> dict[str, str]:
-    """The environment of commands that the engine itself runs inside."""
+def engine_environment() -> dict[str, str]:
+    """Return the environment of the commands that the engine itself runs on a host."""
     return {"PATH": PATH, "LANG": "C.UTF-8", "HOME": "/root", "TERM": os.environ.get("TERM", "")}

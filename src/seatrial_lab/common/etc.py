@@ -1,9 +1,9 @@
 """The /etc that a lab's nodes see, and the other files a lab needs before it starts.
 
-The nodes' /etc is a folder of links to the machine's own entries with a few
-files of the lab among them. It is not a set of file mounts over /etc: a file
-that the machine replaces (as package installation replaces /etc/passwd) takes
-a mount upon it away. Nor is it a copy: what is installed later must be seen.
+The nodes' /etc is a folder of links to the machine's entries, plus a few files
+of the lab. It is not a set of file mounts over /etc: the kernel drops a mount
+on a file that the machine replaces, as package installation replaces
+/etc/passwd. It is not a copy: the nodes must see packages installed later.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ETC = Path("/etc")
 
 
 def account(name: str) -> pwd.struct_passwd:
-    """This machine's account of a daemon. Raises LabError if there is none."""
+    """Return this machine's account of a daemon. Raises LabError if there is none."""
     try:
         return pwd.getpwnam(name)
     except KeyError:
@@ -47,7 +47,7 @@ def _folder(path: Path, mode: int = 0o755, owner: pwd.struct_passwd | None = Non
 def _file(
     path: Path, text: str | bytes, mode: int = 0o644, owner: pwd.struct_passwd | None = None
 ) -> None:
-    # Atomically: the nodes of a running lab read these files at any time.
+    # Atomic, because the nodes of a running lab can read these files at any time.
     ids = (owner.pw_uid, owner.pw_gid) if owner else None
     write_whole(path, text, mode, owner=ids, durable=False)
 
@@ -76,7 +76,7 @@ def write_data(spec: LabSpec, programs: Programs) -> None:
 
 
 def write_etc(spec: LabSpec, programs: Programs) -> None:
-    """Write or renew the nodes' /etc; a running lab sees the change at once."""
+    """Write or update the nodes' /etc. A running lab sees the change at once."""
     paths = LabPaths(spec.instance)
     slurm = account(programs.slurm_user)
     etc = _folder(paths.etc)
@@ -85,7 +85,7 @@ def write_etc(spec: LabSpec, programs: Programs) -> None:
         "hostname": "localhost\n",
         "passwd": render.passwd_file(spec, (_ETC / "passwd").read_text()),
         "group": render.group_file(spec, (_ETC / "group").read_text()),
-        # Accounts come from these files only: no directory service reaches in here.
+        # Accounts come from these files only, not from a directory service of the machine.
         "nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n",
         "seatrial-mariadb.cnf": render.mariadb_conf(),
         "seatrial-mariadb-init.sql": render.mariadb_init_sql(programs.slurm_user),
@@ -111,13 +111,13 @@ def write_etc(spec: LabSpec, programs: Programs) -> None:
         link = etc / entry.name
         if entry.name in ours or os.path.lexists(link):
             continue
-        # A link of the machine keeps its text: it stands at the same depth.
+        # Copy the text of a link: the new link is at the same depth, so it still resolves.
         target = Path(entry.path).readlink() if entry.is_symlink() else HOST_ETC / entry.name
         link.symlink_to(target)
 
 
 def _compile(folders: set[Path]) -> None:
-    """Python programs of the nodes start fast, as where they were installed."""
+    """Byte-compile the nodes' Python programs, as their installation on a cluster does."""
     for folder in sorted(folders):
         compileall.compile_dir(
             str(folder), quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH
@@ -125,7 +125,7 @@ def _compile(folders: set[Path]) -> None:
 
 
 def module_path(spec: LabSpec) -> list[str]:
-    """The folders Lmod searches in the lab: the spec's, then this machine's."""
+    """Return the folders that Lmod searches in the lab: the spec's, then this machine's."""
     folders = list(spec.modulepath)
     system = _ETC / "lmod" / "modulespath"
     if system.is_file():

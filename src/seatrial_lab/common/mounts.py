@@ -1,6 +1,6 @@
-"""The kernel's mount calls that neither Python nor a short command offers.
+"""Mount system calls through ctypes, and the plan of a node's mounts.
 
-Only the standard library: a node's first process uses this.
+This module imports only the standard library: a node's first process uses it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def check(result: int, what: str) -> int:
-    """Pass a C call's result on, or raise OSError with ``what`` when it is negative."""
+    """Return the result of a C call. Raises OSError with ``what`` if it is negative."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
@@ -52,13 +52,13 @@ def mount(source: str, target: str, kind: str, flags: int = 0, options: str = ""
 
 
 def detach(target: str) -> None:
-    """Lazily unmount whatever is stacked on ``target``; nothing there is no error."""
+    """Unmount all mounts on ``target``, lazily. No mount there is no error."""
     while LIBC.umount2(target.encode(), MNT_DETACH) == 0:
         pass
 
 
 def open_tree(path: str) -> int:
-    """A descriptor of a detached copy of the mounts at ``path``. Raises OSError."""
+    """Return a descriptor of a detached copy of the mounts at ``path``. Raises OSError."""
     flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE
     return check(
         LIBC.syscall(SYS_OPEN_TREE, AT_FDCWD, path.encode(), ctypes.c_uint(flags)),
@@ -67,7 +67,7 @@ def open_tree(path: str) -> int:
 
 
 def attach_tree(tree: int, target: str) -> None:
-    """Mount what :func:`open_tree` gave at ``target``, which is made if missing."""
+    """Mount the tree of :func:`open_tree` at ``target``. Creates a missing ``target``."""
     path = Path(target)
     if stat.S_ISDIR(os.fstat(tree).st_mode):
         path.mkdir(parents=True, exist_ok=True)
@@ -89,12 +89,12 @@ def attach_tree(tree: int, target: str) -> None:
 
 
 def covered_by(path: Path, covers: list[Path]) -> bool:
-    """Whether ``path`` is one of ``covers`` or below one."""
+    """Return whether ``path`` is one of ``covers`` or below one."""
     return any(path == cover or cover in path.parents for cover in covers)
 
 
 def closed_ancestor(path: Path) -> Path | None:
-    """The topmost folder above ``path`` that other users may not pass through, if any."""
+    """Return the topmost folder above ``path`` without execute permission for others, or None."""
     for folder in reversed(path.parents):
         with contextlib.suppress(FileNotFoundError):
             if not folder.stat().st_mode & 0o001:
@@ -103,11 +103,11 @@ def closed_ancestor(path: Path) -> Path | None:
 
 
 def plan(paths: list[Path], covers: dict[str, str]) -> tuple[dict[str, str], list[list[str]]]:
-    """Which folders to cover with a tmpfs, and which paths to bind back over them.
+    """Return the folders to cover with a tmpfs, and the paths to bind over the covers.
 
-    ``covers`` maps the folders that are covered in any case to their mode. A
-    path below a closed folder gets that folder covered as well, so that an
-    ordinary user reaches the path and nothing else in the folder. Returns
+    ``covers`` maps folders that are always covered to their mode (octal). If a
+    path is below a folder closed to others, that folder is covered as well: an
+    ordinary user then reaches the path and nothing else in the folder. Returns
     (covers, [[source, target], ...]) with parents before children.
     """
     result = dict(covers)
@@ -120,7 +120,7 @@ def plan(paths: list[Path], covers: dict[str, str]) -> tuple[dict[str, str], lis
     folders = [Path(c) for c in result]
     binds: list[list[str]] = []
     for path in ordered:
-        # One bind brings everything below it, unless a cover lies between.
+        # A bind includes everything below it, except below a cover.
         parents = [Path(bound) for _, bound in binds]
         inside = [p for p in parents if p in path.parents]
         hidden = any(p in c.parents for p in inside for c in folders if covered_by(path, [c]))

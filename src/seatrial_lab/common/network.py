@@ -1,12 +1,13 @@
-"""The lab's network: two bridges in a namespace of their own, a cable per node and network.
+"""The network of a native lab: two bridges in a namespace, and one cable per node and network.
 
-The test bridge is a switch with its own frame size, greater than what the
-nodes boot with: an MTU that is set on two nodes carries frames of that size.
+A cable is a veth pair. The test bridge has an MTU of its own, greater than the
+MTU that the nodes boot with. If two nodes set a greater MTU, the bridge passes
+their frames.
 
-The machine's root namespace gets no interface at any time: both ends of every
-cable are made in the switch's namespace and one is put into the node's. The
-``ip`` program does it in a few batches: making 10 cables takes it less time
-than importing a netlink library.
+The machine's root namespace never gets an interface: both ends of each cable
+are created in the switch's namespace, and one end moves to the node. The
+``ip`` program does this in a few batches: it creates 10 cables in less time
+than the import of a netlink library takes.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ from seatrial_lab.common.spec import LOGIN, LabSpec
 
 MGMT = "eth0"
 TEST = "eth1"
-#: queues of a node's eth1 in each direction; it boots with one in use
+#: queues of a node's eth1 in each direction; the node boots with one in use
 QUEUES = 2
 _BIND_MARK = RUN_ROOT / ".netns-bind"
 
 
 def switch_port(node: str, network: str = "test") -> str:
-    """The switch's end of a node's cable (``mgmt`` or ``test``)."""
+    """Return the name of the switch's port for a node on a network (``mgmt`` or ``test``)."""
     return f"{node}-{network}"
 
 
 def ip(*arguments: str, batch: str | None = None, keep: tuple[int, ...] = ()) -> None:
-    """Run ``ip``; with ``batch``, that text is its input. Raises LabError with its message.
+    """Run ``ip``; ``batch`` is its standard input. Raises LabError with its message.
 
-    ``keep`` are descriptors the program inherits: the lab's lock, so that a
-    program that outlives a killed ``up`` is waited for.
+    ``keep`` are descriptors that the program inherits. Pass the lab's lock: if
+    ``up`` is killed, the next ``up`` waits for the program.
     """
     run_program("ip", *arguments, batch=batch, keep=keep)
 
@@ -50,7 +51,7 @@ def ip(*arguments: str, batch: str | None = None, keep: tuple[int, ...] = ()) ->
 def run_program(
     program: str, *arguments: str, batch: str | None = None, keep: tuple[int, ...] = ()
 ) -> None:
-    """Run a system program for its effect. Raises LabError with its message."""
+    """Run a system program. Raises LabError with its message if it fails."""
     command = [find(program) or program, *arguments]
     answer = subprocess.run(
         command, input=batch or "", capture_output=True, text=True, check=False, pass_fds=keep
@@ -61,7 +62,7 @@ def run_program(
 
 @contextlib.contextmanager
 def _registry() -> Iterator[None]:
-    """Only one lab at a time changes the machine's list of named namespaces."""
+    """Hold the lock on the machine's list of named namespaces, which all labs share."""
     RUN_ROOT.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(RUN_ROOT, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -81,7 +82,7 @@ def make(spec: LabSpec, keep: tuple[int, ...] = ()) -> None:
     paths = LabPaths(spec.instance)
     with _registry():
         if not _is_mount(NETNS_ROOT):
-            # ``ip`` mounts this folder upon itself at first use: to be undone by the last lab.
+            # ``ip`` bind-mounts this folder on itself at first use. The last lab undoes that.
             _BIND_MARK.write_text("folder\n" if not NETNS_ROOT.exists() else "mount\n")
         names = "".join(f"netns add {paths.netns(host)}\n" for host in (SWITCH, *spec.hosts))
         ip("-batch", "-", batch=names, keep=keep)
@@ -91,12 +92,12 @@ def make(spec: LabSpec, keep: tuple[int, ...] = ()) -> None:
 
 
 def switch_batch(spec: LabSpec) -> str:
-    """``ip`` commands, one per line, for the switch's namespace."""
+    """Return ``ip`` commands, one per line, for the switch's namespace."""
     lines = ["link set lo up"]
     for network in ("mgmt", "test"):
         mtu = f" mtu {spec.switch_mtu}" if network == "test" else ""
         lines += [
-            # No spanning tree, no learning of multicast groups: nothing may delay a frame.
+            # No spanning tree and no multicast snooping: they can delay frames.
             f"link add {network}{mtu} type bridge forward_delay 0 stp_state 0 mcast_snooping 0",
             f"link set {network} addrgenmode none up",
         ]
@@ -105,14 +106,14 @@ def switch_batch(spec: LabSpec) -> str:
 
 
 def _cables(spec: LabSpec, host: str) -> Iterator[str]:
-    """``ip`` commands for the switch's namespace that plug a host in."""
+    """Yield ``ip`` commands for the switch's namespace that connect a host."""
     netns = LabPaths(spec.instance).netns(host)
     inner = {"mgmt": MGMT} if host == LOGIN else {"mgmt": MGMT, "test": TEST}
     for number, (network, interface) in enumerate(inner.items()):
         mine = theirs = ""
         if network == "test":
             mine = f" mtu {spec.switch_mtu}"
-            # Stated, because the kernel would give as many queues as the machine has processors.
+            # The kernel's default is one queue for each processor of the machine.
             theirs = f" mtu {spec.test_mtu} numtxqueues {QUEUES} numrxqueues {QUEUES}"
         address = _hardware_address(spec, host, number)
         port = switch_port(host, network)
@@ -124,20 +125,20 @@ def _cables(spec: LabSpec, host: str) -> Iterator[str]:
 
 
 def _hardware_address(spec: LabSpec, host: str, number: int) -> str:
-    """Of a host's interface of that number: the same after a reboot, as a NIC's own is."""
+    """Return the MAC address of a host's interface; a reboot of the host does not change it."""
     index = spec.hosts.index(host)
     return f"02:73:{number:02x}:00:{index >> 8:02x}:{index & 255:02x}"
 
 
 def replug(spec: LabSpec, host: str) -> None:
-    """Give a dead host a new namespace and new cables, as after a cold start. Raises LabError.
+    """Create a dead host's namespace and cables again, as after a cold start. Raises LabError.
 
-    Whatever was set on its interfaces, or made beside them, is gone.
+    All settings of its interfaces, and all interfaces created on the host, are lost.
     """
     paths = LabPaths(spec.instance)
     switch = paths.netns(SWITCH)
     for network in ("mgmt", "test"):
-        with contextlib.suppress(LabError):  # one that was not plugged in
+        with contextlib.suppress(LabError):  # a host without a cable on this network
             ip("-n", switch, "link", "del", switch_port(host, network))
     with _registry():
         with contextlib.suppress(LabError):
@@ -148,7 +149,7 @@ def replug(spec: LabSpec, host: str) -> None:
 
 
 def host_batch(spec: LabSpec, host: str) -> str:
-    """``ip`` commands, one per line, for the namespace of a node or the login node."""
+    """Return ``ip`` commands, one per line, for the namespace of a node or the login node."""
     interfaces = [(MGMT, spec.mgmt_address(host), spec.mgmt_subnet)]
     if host != LOGIN:
         interfaces.append((TEST, spec.test_address(host), spec.test_subnet))
@@ -156,7 +157,7 @@ def host_batch(spec: LabSpec, host: str) -> str:
     for name, address, subnet in interfaces:
         length = ipaddress.IPv4Network(subnet).prefixlen
         lines += [
-            # No IPv6 on the wire: its chatter would show up in the byte counters.
+            # No IPv6: its background traffic would change the byte counters.
             f"link set {name} addrgenmode none",
             f"addr add {address}/{length} dev {name}",
             f"link set {name} up",
@@ -171,7 +172,7 @@ def host_batch(spec: LabSpec, host: str) -> str:
 
 
 def namespaces(instance: str) -> list[str]:
-    """Names of the instance's network namespaces that exist now, complete or not."""
+    """Return the names of the instance's network namespaces that exist, complete or not."""
     pattern = re.compile(re.escape(LabPaths(instance).netns_prefix) + r"[a-z][a-z0-9-]*")
     try:
         return sorted(e.name for e in NETNS_ROOT.iterdir() if pattern.fullmatch(e.name))
@@ -180,7 +181,7 @@ def namespaces(instance: str) -> list[str]:
 
 
 def remove(instance: str) -> None:
-    """Remove the instance's network namespaces, and with them all interfaces."""
+    """Remove the instance's network namespaces and with them all its interfaces."""
     with _registry():
         for name in namespaces(instance):
             path = NETNS_ROOT / name
@@ -188,7 +189,7 @@ def remove(instance: str) -> None:
             path.unlink(missing_ok=True)
         if _BIND_MARK.exists() and not any(NETNS_ROOT.iterdir()):
             made = _BIND_MARK.read_text().strip()
-            # Not lazily: a namespace that someone adds just now must keep the mount.
+            # Not lazily: another program may add a namespace now, and that one needs the mount.
             if mounts.LIBC.umount2(str(NETNS_ROOT).encode(), 0) == 0 and made == "folder":
                 with contextlib.suppress(OSError):
                     NETNS_ROOT.rmdir()

@@ -1,14 +1,16 @@
-"""The first process of a lab node: makes the namespaces, starts the daemons, reaps.
+"""The first process of a lab node: create the namespaces, start the daemons, reap.
+
+It does not know sites or Slurm: ``boot`` and ``virtual.plan`` write its configuration.
 
 Runs as ``python -S -m seatrial_lab.common.nodeinit PARENT CONFIG`` with only the
-standard library. PARENT is the process id of who starts it. CONFIG is JSON:
+standard library. PARENT is the process id of its parent. CONFIG is JSON:
 ``hostname``, ``netns`` (path), ``pid_file``, ``covers`` ({folder: mode in
 octal}), ``binds`` ([[source, target], ...]), ``freezer`` (bool) and ``steps``
 (see :func:`run_step`).
 
-The process that was started stays until the node has booted, relays its error
-and exits; its child is process 1 of the node and stays. Whoever kills the
-starter before that kills the node too.
+The started process waits until the node has booted, prints its error, if any,
+and exits. Its child is process 1 of the node and stays. If the started process
+is killed before the node has booted, the node dies too.
 """
 
 from __future__ import annotations
@@ -42,12 +44,12 @@ STATE_LISTEN = "0A"
 
 
 def die_with_parent(on: bool = True) -> None:
-    """SIGKILL this process when its parent ends, or stop doing so."""
+    """Set SIGKILL as this process's signal on the death of its parent; ``on=False`` sets none."""
     mounts.check(mounts.LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL) if on else 0), "prctl")
 
 
 def reader_is_gone(pipe: int) -> bool:
-    """Whether nobody holds the other end of a pipe any more."""
+    """Return whether the read end of a pipe is closed."""
     poller = select.poll()
     poller.register(pipe, 0)
     return any(events & select.POLLERR for _, events in poller.poll(0))
@@ -61,9 +63,9 @@ def enter_netns(path: str) -> None:
 
 
 def start_clock() -> None:
-    """Let the node's children count time since its own boot: that is how Slurm sees a reboot.
+    """Start the node's boot clock at 0 for its children: Slurm detects a reboot by it.
 
-    Where the kernel cannot, the node shows the machine's.
+    Without time namespaces in the kernel, the node shows the machine's boot time.
     """
     if mounts.LIBC.unshare(CLONE_NEWTIME):
         return
@@ -74,18 +76,18 @@ def start_clock() -> None:
 
 
 def set_up_mounts(config: dict[str, Any]) -> None:
-    """The node's own view of the file system. Raises OSError naming the step."""
+    """Mount the node's file systems. Raises OSError with the name of the failed call."""
     mounts.mount("none", "/", "", mounts.MS_REC | mounts.MS_SLAVE)
-    # A copied netns mount would keep another lab's namespace alive.
+    # A copy of a netns mount keeps the namespace of another lab alive.
     mounts.detach("/run/netns")
-    # Sources are picked up before anything covers them.
+    # Open the sources before a cover hides them.
     trees = [(mounts.open_tree(source), target) for source, target in config["binds"]]
     for folder, mode in config["covers"].items():
         mounts.mount("tmpfs", folder, "tmpfs", mounts.MS_NOSUID, f"mode={mode}")
     for tree, target in trees:
         mounts.attach_tree(tree, target)
     mounts.mount("proc", "/proc", "proc", mounts.MS_NOSUID | mounts.MS_NODEV | mounts.MS_NOEXEC)
-    # sysfs shows the interfaces of the namespace it was mounted from.
+    # sysfs shows the interfaces of the network namespace of its mount.
     mounts.mount("sysfs", "/sys", "sysfs", mounts.MS_NOSUID | mounts.MS_NODEV | mounts.MS_NOEXEC)
     mount_boot_id()
     if config["freezer"]:
@@ -96,9 +98,9 @@ def set_up_mounts(config: dict[str, Any]) -> None:
 
 
 def mount_boot_id() -> None:
-    """Let this boot of the node have an identity of its own, as that of a machine has.
+    """Give this boot of the node its own boot id.
 
-    By it what is kept on a node's disk knows that the node was restarted since.
+    Programs that keep state on a node's disk detect a restart of the node by it.
     """
     own = Path("/run/seatrial-boot-id")
     own.write_text(Path("/proc/sys/kernel/random/uuid").read_text())
@@ -107,7 +109,7 @@ def mount_boot_id() -> None:
 
 
 def is_listening(port: int) -> bool:
-    """Whether something listens on a TCP port here, seen without connecting to it."""
+    """Return whether a TCP port of this namespace has a listener, without a connection to it."""
     wanted = f":{port:04X}"
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(FileNotFoundError):
@@ -126,13 +128,14 @@ def _tail(path: str) -> str:
 
 
 def run_step(step: dict[str, Any], daemons: dict[str, tuple[subprocess.Popen[bytes], str]]) -> None:
-    """Do one step of the boot. Raises RuntimeError when it fails or takes too long.
+    """Execute one step of the boot. Raises RuntimeError if it fails or takes too long.
 
     A step has one of the keys ``mkdir`` (with ``user``, ``mode``), ``copy``
-    (``[source, target]``), ``daemon`` (a name, with ``argv``, ``log`` and maybe
-    ``user``), ``run`` (a command, with ``log``, ``timeout`` in seconds and
-    ``must``: whether it has to succeed), ``touch`` (a file), ``wait_socket``,
-    ``wait_file`` (a path) or ``wait_port`` (the waits with ``timeout``).
+    (``[source, target]``), ``daemon`` (a name, with ``argv``, ``log`` and
+    optionally ``user``), ``run`` (a command, with ``log``, ``timeout`` in seconds
+    and ``must``: whether a failure fails the boot), ``touch`` (a file),
+    ``wait_socket``, ``wait_file`` (a path) or ``wait_port``. Each wait has a
+    ``timeout`` in seconds.
     """
     if "mkdir" in step:
         path = Path(step["mkdir"])
@@ -222,7 +225,7 @@ def _wait(step: dict[str, Any], daemons: dict[str, tuple[subprocess.Popen[bytes]
 
 
 def be_init(config: dict[str, Any], report: int) -> None:
-    """Process 1 of the node: boot, report an empty text or an error, reap for ever."""
+    """Process 1 of the node: boot, write ``ok`` or an error to ``report``, then reap for ever."""
     try:
         os.setsid()
         flags = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC
@@ -231,7 +234,7 @@ def be_init(config: dict[str, Any], report: int) -> None:
         socket.sethostname(config["hostname"])
         os.chdir("/")
         os.umask(0o022)
-        # Descriptors of the starter (the lab's lock among them) must not live on here.
+        # Close the descriptors of the parent: the lab's lock is among them.
         null = os.open("/dev/null", os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(null, descriptor)
@@ -255,10 +258,10 @@ def be_init(config: dict[str, Any], report: int) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Boot one node; 0 when it is up, 1 with the reason on stderr."""
+    """Boot one node. Returns 0 if it is up, else 1 with the reason on stderr."""
     die_with_parent()
     if os.getppid() != int(arguments[0]):
-        return 1  # the parent died before it could be tied to us
+        return 1  # the parent died before PR_SET_PDEATHSIG was set
     config = json.loads(Path(arguments[1]).read_text())
     enter_netns(config["netns"])
     read_end, write_end = os.pipe()
@@ -286,7 +289,7 @@ def main(arguments: list[str]) -> int:
     return 1
 
 
-# Loaded now, because the library may be out of sight once mounts have changed.
+# Load the library now: new mounts can hide its file.
 ctypes.CDLL(None)
 
 if __name__ == "__main__":

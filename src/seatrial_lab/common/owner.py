@@ -1,4 +1,4 @@
-"""Who owns a trial's folder while a lab's job user writes to it."""
+"""Change the owner of a trial's folder, so that a lab's job user can write to it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def chown_all(folder: Path, uid: int | None = None, gid: int | None = None) -> None:
-    """Give a folder and all in it to a user; by default to the one that runs this."""
+    """Change the owner of a folder and its content; by default to the current user."""
     uid = os.getuid() if uid is None else uid
     gid = os.getgid() if gid is None else gid
     os.chown(folder, uid, gid)

@@ -1,4 +1,4 @@
-"""Where a lab keeps its things, and what its namespaces are called."""
+"""The paths of a lab's files and the names of its namespaces. Pure: creates nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 RUN_ROOT = Path("/run/seatrial")
-# Not below /var/tmp: that is private to each node, and this is shared by all.
+# Not below /var/tmp: each node has its own /var/tmp, and all nodes share this folder.
 DATA_ROOT = Path("/var/lib/seatrial")
 CACHE_ROOT = Path("/var/cache/seatrial")
 NETNS_ROOT = Path("/run/netns")
@@ -18,13 +18,13 @@ SWITCH = "switch"
 
 @dataclass(frozen=True)
 class LabPaths:
-    """The paths of one instance. Both folders are gone when the lab is down."""
+    """The paths of one instance. ``down`` removes both ``run`` and ``data``."""
 
     instance: str
 
     @property
     def run(self) -> Path:
-        """State of the running lab; not visible inside it."""
+        """State of the running lab; not visible on its hosts."""
         return RUN_ROOT / self.instance
 
     @property
@@ -33,12 +33,12 @@ class LabPaths:
 
     @property
     def data(self) -> Path:
-        """Logs, spool, home and configuration; the same path inside the lab."""
+        """Logs, spool, home and configuration; the hosts see it at the same path."""
         return DATA_ROOT / self.instance
 
     @property
     def etc(self) -> Path:
-        """What the nodes see as /etc."""
+        """The folder that the nodes see as /etc."""
         return self.data / "etc"
 
     @property
@@ -52,11 +52,11 @@ class LabPaths:
 
     @property
     def controller_ready(self) -> Path:
-        """Exists once slurmctld listens: slurmd waits for it, for it retries slowly."""
+        """Exists once slurmctld listens. slurmd starts after it, because slurmd retries slowly."""
         return self.data / "controller-ready"
 
     def log(self, host: str, daemon: str = "") -> Path:
-        """A host's log folder, or one daemon's log in it."""
+        """Return a host's log folder, or the log of one daemon in it."""
         folder = self.data / "log" / host
         return folder / f"{daemon}.log" if daemon else folder
 
@@ -64,7 +64,7 @@ class LabPaths:
         return self.run / "nodes" / f"{host}.json"
 
     def node_pid(self, host: str) -> Path:
-        """Process id and start time of a host's first process, as this machine sees it."""
+        """Return the file with the process id and start time of a host's first process."""
         return self.run / "nodes" / f"{host}.pid"
 
     @property
@@ -72,7 +72,7 @@ class LabPaths:
         return f"seatrial-{self.instance}-"
 
     def netns(self, host: str) -> str:
-        """The name of a host's (or the switch's) network namespace."""
+        """Return the name of a host's (or the switch's) network namespace."""
         return f"{self.netns_prefix}{host}"
 
     def netns_path(self, host: str) -> Path:
@@ -80,5 +80,5 @@ class LabPaths:
 
 
 def instance_of(site: str, instance: str | None = None) -> str:
-    """The name of the lab of a site: the one given, else the environment's, else the site's."""
+    """Return a lab's name: ``instance``, else SEATRIAL_LAB_INSTANCE, else the site's name."""
     return instance or os.environ.get("SEATRIAL_LAB_INSTANCE") or site.replace("-", "_")

@@ -1,8 +1,8 @@
-"""Finding and ending the processes of a lab, and no others.
+"""Find and end the processes of a lab, and no others.
 
-A process belongs to a lab when it is in one of the lab's network namespaces
-(by inode), or when it is the process whose id and start time the lab wrote
-down. Names are never enough. Only the standard library is used.
+A process belongs to a lab if it is in one of the lab's network namespaces (by
+inode), or if its id and start time are in one of the lab's pid files. A name
+alone never identifies a process. This module imports only the standard library.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ NamespaceId = tuple[int, int]  # device and inode
 
 
 def _stat_fields(pid: int) -> list[str]:
-    # The command name may hold spaces and brackets: fields count from its end.
+    # The command name can hold spaces and brackets: count the fields after its end.
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 def start_time(pid: int) -> int:
-    """When a process started, in clock ticks since boot. Raises OSError if it is gone."""
+    """Return a process's start time in clock ticks since boot. Raises OSError if it ended."""
     return int(_stat_fields(pid)[19])
 
 
 def is_alive(pid: int, started: int | None = None) -> bool:
-    """Whether a process exists, is no zombie and, if given, started at ``started``."""
+    """Return whether a process exists, is no zombie and has start time ``started``, if given."""
     try:
         fields = _stat_fields(pid)
     except OSError:
@@ -37,7 +37,7 @@ def is_alive(pid: int, started: int | None = None) -> bool:
 
 
 def read_pid_file(path: Path) -> int | None:
-    """The process a pid file means, or None if it is not that process any more."""
+    """Return the process id in a pid file, or None if that process has ended."""
     try:
         pid, started = (int(word) for word in path.read_text().split())
     except (OSError, ValueError):
@@ -46,7 +46,7 @@ def read_pid_file(path: Path) -> int | None:
 
 
 def namespace_id(path: Path) -> NamespaceId | None:
-    """What tells a namespace from others, or None if it cannot be read."""
+    """Return the identity of a namespace, or None if it cannot be read."""
     try:
         status = path.stat()
     except OSError:
@@ -55,14 +55,14 @@ def namespace_id(path: Path) -> NamespaceId | None:
 
 
 def all_pids() -> Iterator[int]:
-    """The ids of all processes of this machine."""
+    """Yield the ids of all processes of this machine."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             yield int(entry.name)
 
 
 def in_namespaces(kind: str, wanted: Iterable[NamespaceId]) -> list[int]:
-    """Living processes whose namespace of a kind (``net``, ``pid``) is one of ``wanted``."""
+    """Return the live processes whose namespace of a kind (``net``, ``pid``) is in ``wanted``."""
     identities = set(wanted)
     return [
         pid
@@ -71,35 +71,35 @@ def in_namespaces(kind: str, wanted: Iterable[NamespaceId]) -> list[int]:
     ]
 
 
-def own_line() -> set[int]:
-    """This process and its ancestors: never to be killed."""
-    line: set[int] = set()
+def own_ancestry() -> set[int]:
+    """Return this process and its ancestors, which must not be killed."""
+    ancestry: set[int] = set()
     pid = os.getpid()
-    while pid > 0 and pid not in line:
-        line.add(pid)
+    while pid > 0 and pid not in ancestry:
+        ancestry.add(pid)
         try:
             pid = int(_stat_fields(pid)[1])
         except OSError:
             break
-    return line
+    return ancestry
 
 
 def command_name(pid: int) -> str:
-    """A process's name (at most 15 characters), empty if it is gone."""
+    """Return a process's name (at most 15 characters), empty if it ended."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/comm").read_text().strip()
     return ""
 
 
 def kill_all(pids: Iterable[int]) -> None:
-    """SIGKILL to each; those already gone are no error."""
+    """Send SIGKILL to each process. A process that has ended is no error."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
 def wait_gone(pids: Iterable[int], timeout: float) -> list[int]:
-    """Wait until the processes have ended; returns those still there after ``timeout`` s."""
+    """Wait until the processes end. Returns the ones still alive after ``timeout`` seconds."""
     left = list(pids)
     deadline = time.monotonic() + timeout
     while True:
@@ -109,24 +109,24 @@ def wait_gone(pids: Iterable[int], timeout: float) -> list[int]:
         time.sleep(0.01)
 
 
-def started_with(prefix: str) -> list[int]:
-    """Node starters and first processes whose configuration file is below ``prefix``."""
-    found = []
+def nodeinit_processes(prefix: str) -> list[int]:
+    """Return the nodeinit processes whose configuration file is below ``prefix``."""
+    pids = []
     for pid in all_pids():
         with contextlib.suppress(OSError):
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
             ours = "seatrial_lab.common.nodeinit" in words and words[-2].startswith(prefix)
             if ours and is_alive(pid):
-                found.append(pid)
-    return found
+                pids.append(pid)
+    return pids
 
 
 def in_node(first: int) -> dict[int, str]:
-    """Living processes of a node: those in the pid namespace of its first process."""
+    """Return pid -> name of a node's live processes: all in the first process's pid namespace."""
     identity = namespace_id(Path(f"/proc/{first}/ns/pid"))
     return {pid: command_name(pid) for pid in in_namespaces("pid", [identity] if identity else [])}
 
 
 def names_in_node(first: int) -> set[str]:
-    """The names of a node's processes."""
+    """Return the names of a node's processes."""
     return set(in_node(first).values())

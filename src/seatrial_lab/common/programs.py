@@ -1,4 +1,4 @@
-"""The programs of the machine that a lab is made of, and their versions."""
+"""The machine's programs that a lab needs, and their versions. Installs nothing."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def find(program: str) -> str | None:
-    """A program's path by the system's own PATH, not the caller's."""
+    """Return a program's path in the system's PATH, not the caller's; None if it is missing."""
     return shutil.which(program, path=PATH)
 
 
 @dataclass(frozen=True)
 class Programs:
-    """What was found on this machine."""
+    """The installed Slurm: version, account and plugins."""
 
     slurm_version: Version
     slurm_text: str
@@ -51,13 +51,13 @@ class Programs:
 
 
 def check_root() -> None:
-    """Raise LabError unless this process is root's."""
+    """Raise LabError unless this process runs as root."""
     if os.geteuid() != 0:
         raise LabError("the lab makes namespaces and mounts: it must be run as root")
 
 
 def check_machine(accounting: bool) -> None:
-    """Raise LabError unless this is root on a machine with every program the lab needs."""
+    """Raise LabError unless this process is root and every program of the lab is installed."""
     check_root()
     wanted = _ALWAYS | (_ACCOUNTING if accounting else {})
     missing = {package for program, package in wanted.items() if not find(program)}
@@ -67,14 +67,14 @@ def check_machine(accounting: bool) -> None:
 
 @cache
 def programs() -> Programs:
-    """Versions and abilities of the installed Slurm. Raises LabError if it does not answer."""
+    """Return the facts of the installed Slurm. Raises LabError if it prints no version."""
     text = version_of("slurmctld", "-V")
-    found = re.search(r"(\d+)\.(\d+)", text)
-    if not found:
-        raise LabError(f"slurmctld -V said {text!r}, which has no version")
+    match = re.search(r"(\d+)\.(\d+)", text)
+    if not match:
+        raise LabError(f"slurmctld -V prints {text!r}: there is no version in it")
     users = {entry.pw_name for entry in pwd.getpwall()}
     return Programs(
-        slurm_version=(int(found[1]), int(found[2])),
+        slurm_version=(int(match[1]), int(match[2])),
         slurm_text=text,
         slurm_user="slurm" if "slurm" in users else "root",
         pmix=_pmix_loads(),
@@ -82,7 +82,7 @@ def programs() -> Programs:
 
 
 def version_of(program: str, option: str = "--version") -> str:
-    """The first line a program prints about its version; empty if it is not there."""
+    """Return the first line of a program's version output; empty if the program is missing."""
     path = find(program)
     if not path:
         return ""
@@ -92,7 +92,7 @@ def version_of(program: str, option: str = "--version") -> str:
 
 
 def _pmix_loads() -> bool:
-    """Slurm's plugin opens libpmix.so by its bare name, which Debian ships in libpmix-dev."""
+    """Return whether Slurm's PMIx plugin loads: it opens libpmix.so, a file of libpmix-dev."""
     plugin = any(Path("/usr/lib").glob("*/slurm-wlm/mpi_pmix.so"))
     try:
         ctypes.CDLL("libpmix.so")

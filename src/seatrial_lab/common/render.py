@@ -1,4 +1,4 @@
-"""The text of every configuration file of a lab. Pure functions, no I/O."""
+"""The text of a lab's configuration files. Pure functions, no I/O; ``etc`` writes the files."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ Version = tuple[int, int]
 
 
 def needs_freezer(version: Version) -> bool:
-    """Whether slurmd of this version insists on a cgroup.
+    """Return whether slurmd of this version needs a cgroup hierarchy.
 
-    ``CgroupPlugin=disabled`` exists in 24.05 and later; before, slurmd looks for
-    a cgroup hierarchy even when nothing uses it.
+    ``CgroupPlugin=disabled`` exists since 24.05. Earlier versions search for a
+    cgroup hierarchy even if nothing uses it.
     """
     return version < (24, 5)
 
 
 def cgroup_conf(version: Version) -> str:
-    """cgroup.conf for a Slurm version."""
+    """Return cgroup.conf for a Slurm version."""
     return f"CgroupPlugin={'cgroup/v1' if needs_freezer(version) else 'disabled'}\n"
 
 
 def slurm_conf(spec: LabSpec, slurm_user: str, pmix: bool) -> str:
-    """slurm.conf. ``pmix`` says whether Slurm's PMIx plugin can be loaded here."""
+    """Return slurm.conf. ``pmix`` is whether Slurm's PMIx plugin loads on this machine."""
     paths = LabPaths(spec.instance)
     lines = [
         f"ClusterName={CLUSTER}",
@@ -52,7 +52,7 @@ def slurm_conf(spec: LabSpec, slurm_user: str, pmix: bool) -> str:
         "ProctrackType=proctrack/linuxproc",
         "SelectType=select/cons_tres",
         "SelectTypeParameters=CR_Core",
-        # A node may be given more processors or memory than the machine has.
+        # A node may have more processors or memory than the machine.
         "SlurmdParameters=config_overrides",
         "LaunchParameters=use_interactive_step",
         "SchedulerType=sched/backfill",
@@ -61,8 +61,8 @@ def slurm_conf(spec: LabSpec, slurm_user: str, pmix: bool) -> str:
         "ReturnToService=2",
         "JobRequeue=0",
         "SlurmctldTimeout=30",
-        # A dead node must be noticed within 30 s. The controller tries a silent one
-        # for two and a half MessageTimeouts, which counts more than SlurmdTimeout.
+        # slurmctld must detect a dead node within 30 s. It retries a silent node for 2.5 times
+        # MessageTimeout, which exceeds SlurmdTimeout.
         "SlurmdTimeout=12",
         "MessageTimeout=6",
         "TCPTimeout=2",
@@ -74,8 +74,8 @@ def slurm_conf(spec: LabSpec, slurm_user: str, pmix: bool) -> str:
         "TmpFS=/tmp",
     ]
     if spec.epilog:
-        # Only the end of an epilog makes slurmctld schedule at once: without one, the next job
-        # waits for the next of the intervals above, which are whole seconds (0.29 s a job).
+        # The end of an epilog makes slurmctld schedule at once. Without an epilog, the next job
+        # waits for the scheduler's next interval, in whole seconds (0.29 s a job).
         lines.append(f"Epilog={spec.epilog}")
     if pmix:
         lines.append("MpiDefault=pmix")
@@ -87,7 +87,7 @@ def slurm_conf(spec: LabSpec, slurm_user: str, pmix: bool) -> str:
             f"AccountingStorageHost={LOGIN}",
             f"AccountingStoragePort={SLURMDBD_PORT}",
             "JobAcctGatherType=jobacct_gather/linux",
-            # Sampled at the end of a step only: a sampler would disturb what is measured.
+            # Sample at the end of a step only: a periodic sampler disturbs the measurement.
             "JobAcctGatherFrequency=0",
         ]
     for node in spec.nodes:
@@ -108,7 +108,7 @@ def slurm_conf(spec: LabSpec, slurm_user: str, pmix: bool) -> str:
 
 
 def slurmdbd_conf(slurm_user: str) -> str:
-    """slurmdbd.conf. The database is reached by MariaDB's default socket, without a password."""
+    """Return slurmdbd.conf. slurmdbd uses MariaDB's default socket and no password."""
     return "\n".join(
         [
             f"DbdHost={LOGIN}",
@@ -126,9 +126,9 @@ def slurmdbd_conf(slurm_user: str) -> str:
 
 
 def mariadb_conf() -> str:
-    """MariaDB's option file: small, socket only, and careless about power cuts.
+    """Return MariaDB's option file: small buffers, socket only, no durability.
 
-    The data folder is in memory and dies with the lab, so durability buys nothing.
+    The data folder is in memory and ends with the lab, so durability has no use.
     """
     return "\n".join(
         [
@@ -159,7 +159,7 @@ def mariadb_conf() -> str:
 
 
 def mariadb_init_sql(slurm_user: str) -> str:
-    """What MariaDB runs at each start: Slurm's own account, by who opens the socket."""
+    """Return the SQL that MariaDB runs at each start: create Slurm's account (unix_socket)."""
     return (
         f"CREATE OR REPLACE USER '{slurm_user}'@'localhost' IDENTIFIED VIA unix_socket;\n"
         f"GRANT ALL ON {DATABASE}.* TO '{slurm_user}'@'localhost';\n"
@@ -167,7 +167,7 @@ def mariadb_init_sql(slurm_user: str) -> str:
 
 
 def hosts_file(spec: LabSpec) -> str:
-    """/etc/hosts: each name on the management network, ``<node>-test`` on the other."""
+    """Return /etc/hosts: ``<host>`` on the management, ``<node>-test`` on the test network."""
     lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost"]
     lines += [f"{spec.mgmt_address(host)} {host}" for host in spec.hosts]
     lines += [f"{spec.test_address(node)} {node}-test" for node in spec.nodes]
@@ -175,14 +175,14 @@ def hosts_file(spec: LabSpec) -> str:
 
 
 def passwd_file(spec: LabSpec, machine: str) -> str:
-    """/etc/passwd: the machine's own with the job user first, in place of its namesake."""
+    """Return /etc/passwd: the job user, then the machine's accounts of other names."""
     home = LabPaths(spec.instance).home
     ours = f"{spec.user}:x:{spec.uid}:{spec.gid}:Seatrial job user:{home}:/bin/bash"
     return _with_first(ours, spec.user, machine)
 
 
 def group_file(spec: LabSpec, machine: str) -> str:
-    """/etc/group: the machine's own with the job user's group first."""
+    """Return /etc/group: the job user's group, then the machine's groups of other names."""
     return _with_first(f"{spec.user}:x:{spec.gid}:", spec.user, machine)
 
 

@@ -1,4 +1,7 @@
-"""The same files for a lab: what a :class:`seatrial_lab.common.spec.LabSpec` gets of them."""
+"""The files of NIC profiles that Slurm uses, as fields of a LabSpec.
+
+The text of the files is the same as on a cluster; ``seatrial.slurm.render`` makes it.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ from seatrial.slurm.policy import policy_of
 from seatrial.slurm.render import node_features, render
 from seatrial_lab.common.paths import LabPaths
 
-#: shorter than on a cluster: here somebody waits until a dead job is found
+#: shorter than on a cluster: a user of a lab waits for the cleanup after a dead job
 HEALTH_INTERVAL_S, PROLOG_TIMEOUT_S, BATCH_START_TIMEOUT_S = 20, 60, 75
 
 
 def lab_layout(instance: str) -> Layout:
-    """As on a cluster, but that all nodes share one disk with each other and with other labs."""
+    """Return the layout of the files: a cluster's, but all nodes share the data folder."""
     data = LabPaths(instance).data
     return Layout(
         libexec=f"{data}/libexec",
@@ -28,7 +31,7 @@ def lab_layout(instance: str) -> Layout:
 
 
 def nic_settings(site: Site, instance: str) -> dict[str, Any]:
-    """Fields of a LabSpec for a site's NIC profiles; none where it has only ``default``."""
+    """Return fields of a LabSpec for a site's NIC profiles; none if it has only ``default``."""
     if set(site.nic_profiles) <= {"default"}:
         return {}
     layout = lab_layout(instance)
@@ -37,7 +40,7 @@ def nic_settings(site: Site, instance: str) -> dict[str, Any]:
     files = {}
     for file in render(policy, layout):
         if file.path == layout.unit:
-            continue  # a lab's node has no service manager: see before_slurmd
+            continue  # a lab's node has no service manager; before_slurmd replaces the unit
         path = PurePosixPath(file.path)
         place = path.relative_to(data if path.is_relative_to(data) else "/")
         files[str(place)] = file.text

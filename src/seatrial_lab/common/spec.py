@@ -1,7 +1,7 @@
-"""What a lab consists of: the only thing the engine is told.
+"""The specification of a lab: the only input of an engine.
 
-A site's description is turned into a :class:`LabSpec` elsewhere; the engine
-does not know sites.
+``native.site`` and ``virtual.site`` convert a site's description to a
+:class:`LabSpec`. An engine does not know sites.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from seatrial.base.paths import CHECKOUT
 
 LOGIN = "login"
 
-# No dash: the instance is one field of ``seatrial-<instance>-<node>``, and
-# "a" must not own what belongs to "a-b".
+# No dash: ``seatrial-<instance>-<node>`` has dashes between its fields, and a lab "a"
+# must not own a namespace of a lab "a-b".
 _INSTANCE = re.compile(r"[a-z][a-z0-9_]{0,19}")
-# ``<node>-mgmt`` is an interface name, of which the kernel takes 15 characters.
+# ``<node>-mgmt`` is an interface name, and the kernel limits it to 15 characters.
 _NODE = re.compile(r"[a-z][a-z0-9-]{0,9}")
 _INTERFACE = re.compile(r"[a-z][a-z0-9]{0,14}")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
@@ -37,24 +37,24 @@ def _default_licenses() -> str:
 
 @dataclass(frozen=True)
 class LabSpec:
-    """One lab. Raises ``InputError`` when a field cannot work.
+    """One lab. Raises ``InputError`` if a field is not valid.
 
     ``cpus`` and ``memory_mb`` (MiB) are per node and as Slurm sees them; the
-    machine may have fewer. ``binds`` are absolute paths that must be visible at
-    the same path on every node; their file permissions decide who writes.
-    ``features`` maps a node to its Slurm features. ``slurm_files`` maps a file
-    name to its text, put next to slurm.conf (for instance ``job_submit.lua``).
-    The first of ``partitions`` is the default; each holds all nodes.
-    ``modulepath`` goes before the distribution's module folders.
+    machine may have fewer. ``binds`` are absolute paths that every node shows at
+    the same path; their file permissions decide who may write. ``features`` maps
+    a node to its Slurm features. ``slurm_files`` maps a file name to its text;
+    the file is next to slurm.conf (for instance ``job_submit.lua``). The first
+    of ``partitions`` is the default; each holds all nodes. ``modulepath`` goes
+    before the distribution's module folders.
 
-    ``test_mtu`` is what a node's eth1 boots with, ``switch_mtu`` what the test
-    switch lets through (both in bytes of payload). ``taps`` are further
-    interfaces of each node, without carrier or address. ``files`` maps paths
-    relative to the instance's data folder to texts; what is below ``etc`` there
-    is in the nodes' /etc. ``epilog`` is Slurm's Epilog, None where
-    ``extra_slurm_conf`` or a file that it includes names one. ``before_slurmd``
-    is run as root on a node before each start of its slurmd; how it ends is
-    only noted in the node's log.
+    ``test_mtu`` is the MTU of a node's eth1 at boot, ``switch_mtu`` the MTU of
+    the test switch (both in bytes of payload). ``taps`` are further interfaces
+    of each node, without carrier or address. ``files`` maps paths relative to
+    the instance's data folder to texts; files below ``etc`` there are in the
+    nodes' /etc. ``epilog`` is Slurm's Epilog; it is None if ``extra_slurm_conf``
+    or a file that it includes sets Epilog. ``before_slurmd`` is a command that
+    root runs on a node before each start of slurmd; a failure is only written to
+    the node's log.
     """
 
     instance: str = "lab"
@@ -140,14 +140,14 @@ class LabSpec:
         return (LOGIN, *self.nodes)
 
     def mgmt_address(self, host: str) -> str:
-        """The address of a node's or the login node's eth0, without prefix length."""
+        """Return the IPv4 address of a host's eth0, without prefix length."""
         network = ipaddress.IPv4Network(self.mgmt_subnet)
         if host == LOGIN:
             return str(network.broadcast_address - 1)
         return str(network.network_address + 1 + self._index(host))
 
     def test_address(self, node: str) -> str:
-        """The address of a compute node's eth1, without prefix length."""
+        """Return the IPv4 address of a compute node's eth1, without prefix length."""
         network = ipaddress.IPv4Network(self.test_subnet)
         return str(network.network_address + 1 + self._index(node))
 
@@ -157,27 +157,27 @@ class LabSpec:
         return self.nodes.index(node)
 
     def visible_paths(self) -> tuple[Path, ...]:
-        """Every path that must be seen inside at the same place, existing or not.
+        """Return all paths that hosts must show at the same place, existing or not.
 
-        The Python that runs this is among them: checks run in the lab with it,
-        and an interpreter below a closed home folder would vanish otherwise.
+        The current Python is among them: checks run with it in the lab, and it
+        may be below a home folder that is closed to the job user.
         """
         own = (self.checkout, *self.binds)
         python = (Path(sys.prefix), Path(sys.base_prefix))
         return tuple(dict.fromkeys((*own, *python)))
 
     def to_json(self) -> str:
-        """This spec as JSON text, for :meth:`from_json`."""
+        """Return this spec as JSON text, for :meth:`from_json`."""
         return json.dumps(dataclasses.asdict(self), default=str, sort_keys=True)
 
     def differences(self, other: LabSpec) -> list[str]:
-        """The names of the fields in which two specs differ."""
+        """Return the names of the fields in which two specs differ."""
         names = (each.name for each in dataclasses.fields(self))
         return [name for name in names if getattr(self, name) != getattr(other, name)]
 
     @classmethod
     def from_json(cls, text: str) -> LabSpec:
-        """The spec that :meth:`to_json` wrote."""
+        """Return the spec from the text of :meth:`to_json`."""
         data = json.loads(text)
         for each in dataclasses.fields(cls):
             if str(each.type).startswith("tuple"):
@@ -189,5 +189,5 @@ class LabSpec:
 
 
 def default_spec(instance: str = "lab") -> LabSpec:
-    """Four nodes with accounting, for the checkout this file is in."""
+    """Return the spec of four nodes with accounting, for this checkout."""
     return LabSpec(instance=instance)

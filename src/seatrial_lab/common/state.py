@@ -1,4 +1,4 @@
-"""What a running lab remembers between commands, and the lock on it."""
+"""The state of a running lab between commands, and the lock of a lab."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from seatrial_lab.common.spec import LabSpec
 
 @dataclass
 class Fault:
-    """A planted fault. ``kind`` is link, cpu, node or slurmd; ``detail`` says how."""
+    """A planted fault. ``kind`` is link, cpu, node or slurmd; ``detail`` is its setting."""
 
     kind: str
     node: str
@@ -33,7 +33,10 @@ class Fault:
 
 @dataclass
 class LabState:
-    """The content of state.json. It exists only once the lab is up (seconds since 1970)."""
+    """The content of state.json, which exists once the lab is up.
+
+    ``started_at`` is in seconds since 1970.
+    """
 
     spec: LabSpec
     started_at: float
@@ -51,7 +54,7 @@ class LabState:
 
 
 def load(instance: str) -> LabState | None:
-    """The state of a lab that finished starting, or None. Raises LabError if it is unreadable."""
+    """Return the state of a lab that is up, else None. Raises LabError if it is unreadable."""
     path = LabPaths(instance).state
     try:
         document: dict[str, Any] = json.loads(path.read_text())
@@ -67,7 +70,7 @@ def load(instance: str) -> LabState | None:
 
 
 def instances() -> list[str]:
-    """Names of the instances that have anything in the machine's run folder."""
+    """Return the names of the instances that have a folder in RUN_ROOT."""
     if not RUN_ROOT.is_dir():
         return []
     return sorted(entry.name for entry in RUN_ROOT.iterdir() if entry.is_dir())
@@ -77,8 +80,8 @@ def instances() -> list[str]:
 def locked(instance: str) -> Iterator[int]:
     """Hold the instance's lock; yields its descriptor. The lock is the run folder itself.
 
-    ``down`` removes the folder while it holds the lock, so who waited for it
-    has locked something that is gone, and tries again with the new one.
+    ``down`` removes the folder while it holds the lock. A process that waited for
+    the lock then holds a removed folder, and tries again with the new one.
     """
     folder = LabPaths(instance).run
     while True:
@@ -89,14 +92,14 @@ def locked(instance: str) -> Iterator[int]:
             continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if _same(descriptor, folder):
+            if _is_same_folder(descriptor, folder):
                 yield descriptor
                 return
         finally:
             os.close(descriptor)
 
 
-def _same(descriptor: int, folder: Path) -> bool:
+def _is_same_folder(descriptor: int, folder: Path) -> bool:
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(descriptor), folder.stat())
     return False

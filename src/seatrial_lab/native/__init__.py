@@ -1,4 +1,4 @@
 """The native lab: a real Slurm on nodes that are namespaces of this machine.
 
-Figures measured here are those of this machine's kernel and processor, not of a NIC driver.
+Its figures show this machine's kernel and processors. They do not show a NIC or its driver.
 """

@@ -1,7 +1,7 @@
-"""Making one more path visible in nodes that already run.
+"""Make a path of the machine visible on hosts that already run.
 
-Runs as ``python -S -m seatrial_lab.native.binds PATH PID...`` in a process of its own,
-because it changes its mount namespace for good; only the standard library.
+Runs as ``python -S -m seatrial_lab.native.binds PATH PID`` in a process of its own, because
+it cannot return from the mount namespace that it enters. It imports only the standard library.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from seatrial_lab.common import mounts
 
 
 def attach(path: str, first_process: int) -> None:
-    """Bind ``path`` of this namespace at the same place in a node's. Raises OSError.
+    """Bind ``path`` of this mount namespace at the same place in a node's. Raises OSError.
 
-    Where the node already sees that very folder or file, nothing is done: no
-    cover hides it, or an earlier bind brought it.
+    If the node already shows the same folder or file, do nothing: no cover
+    hides it, or an earlier bind shows it.
     """
     status = Path(path).stat()
     tree = mounts.open_tree(path)
     namespace = os.open(f"/proc/{first_process}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
     mounts.check(mounts.LIBC.setns(namespace, mounts.CLONE_NEWNS), "setns mnt")
     os.close(namespace)
-    # Only ordinary users are kept out by a closed folder: root sees past it.
+    # This process is root and passes a closed folder; the job user does not.
     closed = mounts.closed_ancestor(Path(path))
     try:
         visible = os.path.samestat(Path(path).stat(), status)
@@ -41,7 +41,7 @@ def attach(path: str, first_process: int) -> None:
 
 
 def add(path: Path, first_processes: list[int]) -> None:
-    """Bind a path into the nodes with these first processes. Raises LabError."""
+    """Bind a path into the hosts with these first processes. Raises LabError."""
     if not path.is_absolute() or not path.exists():
         raise LabError(f"{path} must be an absolute path that exists")
     for pid in first_processes:
@@ -55,7 +55,7 @@ def add(path: Path, first_processes: list[int]) -> None:
         )
         if answer.returncode:
             last = answer.stderr.strip().splitlines()[-1:]
-            raise LabError(f"{path} cannot be shown in the lab: {''.join(last)}")
+            raise LabError(f"{path} cannot be mounted in the lab: {''.join(last)}")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Spoiling a node's test cable: less bandwidth, or no carrier.
+"""Faults of a node's test cable: less bandwidth, or no carrier.
 
-Nothing of it is set on the node's own interface, as with a real cable: what a
-node says of its NIC does not change, and no NIC profile is in its way.
+As with a real cable, no setting of the node's interface changes: the node
+reports the same NIC as before, and a NIC profile does not remove the fault.
 
-What is on record of such a fault is its ``detail``, ``down`` or ``rate 100mbit``:
-from that alone the fault can be planted again on new interfaces.
+The lab's state records a fault by its ``detail``, ``down`` or ``rate 100mbit``.
+The detail is enough to plant the fault again on new interfaces.
 """
 
 from __future__ import annotations
@@ -20,42 +20,42 @@ from seatrial_lab.common.spec import LabSpec
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(bit|kbit|mbit|gbit)")
 _BITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
-# tbf: what may pass at once. 1 ms of the rate keeps short messages honest, but
-# not below a few frames, or the shaper would never let one through.
+# tbf: the size of the token bucket. 1 ms of the rate delays short messages too. The bucket
+# must hold a few frames, or the shaper passes none.
 _BURST_SECONDS = 0.001
 _LATENCY = "20ms"
 _HEADER = 18  # bytes of Ethernet around the payload that an MTU counts
 
 
 def parse_rate(text: str) -> int:
-    """Bits per second of ``100mbit`` or ``1.5gbit`` (decimal units). Raises InputError."""
-    found = _RATE.fullmatch(text.strip().lower())
-    bits = float(found[1]) * _BITS[found[2]] if found else 0
+    """Return the bit/s of ``100mbit`` or ``1.5gbit`` (decimal units). Raises InputError."""
+    match = _RATE.fullmatch(text.strip().lower())
+    bits = float(match[1]) * _BITS[match[2]] if match else 0
     if bits < 8000:
         raise InputError(f"rate {text!r} is not like 100mbit or 1.5gbit, at least 8kbit")
     return int(bits)
 
 
 def burst_bytes(rate: int, mtu: int, switch_mtu: int = 0) -> int:
-    """Token bucket size in bytes for a rate in bit/s on a link that boots with that MTU.
+    """Return the token bucket size in bytes for a rate in bit/s and the MTU at boot.
 
-    At least one frame of ``switch_mtu`` fits, should a node use it.
+    The bucket holds at least one frame of ``switch_mtu``, which a node may set.
     """
     return max(int(rate / 8 * _BURST_SECONDS), 4 * (mtu + _HEADER), switch_mtu + _HEADER)
 
 
-def set_port(spec: LabSpec, node: str, name: str, how: str) -> None:
+def set_port(spec: LabSpec, node: str, name: str, state: str) -> None:
     """Set the switch's port for a node on network ``name`` to ``up`` or ``down``."""
     switch = LabPaths(spec.instance).netns(SWITCH)
-    network.ip("-n", switch, "link", "set", switch_port(node, name), how)
+    network.ip("-n", switch, "link", "set", switch_port(node, name), state)
 
 
-def _wire(node: str) -> tuple[str, str, str]:
-    """Names of what a slow cable is made of: a bridge of its own and a pair from there on."""
+def _shaper_names(node: str) -> tuple[str, str, str]:
+    """Return the names of a slow cable's parts: a bridge and the two ends of a veth pair."""
     return f"{node}-br", f"{node}-in", f"{node}-out"
 
 
-def spoil(spec: LabSpec, node: str, detail: str) -> None:
+def plant(spec: LabSpec, node: str, detail: str) -> None:
     """Plant the fault that ``detail`` describes. Raises LabError."""
     if detail == "down":
         set_port(spec, node, "test", "down")
@@ -63,9 +63,9 @@ def spoil(spec: LabSpec, node: str, detail: str) -> None:
     bits = parse_rate(detail.removeprefix("rate "))
     burst = str(burst_bytes(bits, spec.test_mtu, spec.switch_mtu))
     shaper = ["root", "tbf", "rate", f"{bits}bit", "burst", burst, "latency", _LATENCY]
-    mend(spec, node, detail)
+    clear(spec, node, detail)
     switch, port = LabPaths(spec.instance).netns(SWITCH), switch_port(node)
-    bridge, inner, outer = _wire(node)
+    bridge, inner, outer = _shaper_names(node)
     mtu = f"mtu {spec.switch_mtu}"
     lines = [
         f"link add {bridge} {mtu} type bridge forward_delay 0 stp_state 0 mcast_snooping 0",
@@ -76,18 +76,18 @@ def spoil(spec: LabSpec, node: str, detail: str) -> None:
         f"link set {outer} master test addrgenmode none up",
     ]
     network.ip("-n", switch, "-batch", "-", batch="\n".join(lines) + "\n")
-    # What leaves by the port goes to the node, what leaves by the pair comes from it.
+    # The port sends to the node; the inner end of the pair sends frames of the node.
     for interface in (port, inner):
         network.run_program("tc", "-n", switch, "qdisc", "replace", "dev", interface, *shaper)
 
 
-def mend(spec: LabSpec, node: str, detail: str) -> None:
-    """Take a fault away again, and one that it took the place of."""
+def clear(spec: LabSpec, node: str, detail: str) -> None:
+    """Remove a fault, and an earlier fault of the same cable that it replaced."""
     switch, port = LabPaths(spec.instance).netns(SWITCH), switch_port(node)
-    bridge, inner, _ = _wire(node)
+    bridge, inner, _ = _shaper_names(node)
     network.ip("-n", switch, "link", "set", port, "master", "test")
     for name in (inner, bridge):
-        with contextlib.suppress(LabError):  # not slow
+        with contextlib.suppress(LabError):  # no slow cable: nothing to delete
             network.ip("-n", switch, "link", "del", name)
     with contextlib.suppress(LabError):
         network.run_program("tc", "-n", switch, "qdisc", "del", "dev", port, "root")

@@ -1,7 +1,7 @@
-"""The initialised MariaDB data folder that each lab starts from a copy of.
+"""The initialised MariaDB data folder; each lab starts MariaDB on a copy of it.
 
-Making one takes longer than all the rest of a lab, so one is kept per
-version of MariaDB in the machine's cache folder, and shared by all instances.
+mariadb-install-db takes longer than the rest of a lab's start. So the machine's
+cache folder keeps one data folder per version of MariaDB, for all instances.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from seatrial_lab.common.programs import find, version_of
 
 
 def template() -> Path:
-    """The template for the installed MariaDB, made if it is missing. Raises LabError."""
-    found = re.search(r"\d+\.\d+\.\d+", version_of("mariadbd"))
-    version = found[0] if found else "unknown"
+    """Return the data folder for the installed MariaDB; create it if missing. Raises LabError."""
+    match = re.search(r"\d+\.\d+\.\d+", version_of("mariadbd"))
+    version = match[0] if match else "unknown"
     CACHE_ROOT.mkdir(parents=True, exist_ok=True)
     ready = CACHE_ROOT / f"mariadb-{version}"
     lock = os.open(CACHE_ROOT, os.O_RDONLY | os.O_DIRECTORY)
@@ -37,7 +37,7 @@ def template() -> Path:
 
 def _make(ready: Path) -> None:
     draft = ready.with_suffix(".draft")
-    shutil.rmtree(draft, ignore_errors=True)  # of one that was killed
+    shutil.rmtree(draft, ignore_errors=True)  # left by a killed process
     draft.mkdir(mode=0o700)
     owner = account("mysql")
     os.chown(draft, owner.pw_uid, owner.pw_gid)

@@ -1,4 +1,7 @@
-"""A lab as a whole: bring it up, run things in it, take it down."""
+"""The native lab: start it, run commands in it, end it.
+
+``faults`` plants faults in a running lab; ``status`` reports its state.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +32,10 @@ def _silent(_: str) -> None:
 
 
 class Lab:
-    """One instance of the native lab. All methods raise ``LabError`` with a reason.
+    """One instance of the native lab. All methods raise ``LabError`` with the reason.
 
-    Making the object does nothing; :meth:`up` starts the lab. ``Lab.attach``
-    gives the object of a lab that already runs.
+    The constructor starts nothing; :meth:`up` starts the lab. ``Lab.attach``
+    returns the object of a running lab.
     """
 
     def __init__(self, spec: LabSpec):
@@ -41,26 +44,26 @@ class Lab:
 
     @classmethod
     def attach(cls, instance: str = "lab") -> Lab:
-        """The running lab of that name, with the spec it was started with."""
+        """Return the running lab of that name, with the spec of its start."""
         running = state.load(instance)
         if running is None:
             raise LabError(f"lab {instance} is not up: seatrial lab up")
         return cls(running.spec)
 
     def is_up(self) -> bool:
-        """Whether the lab has started completely and its login node lives."""
+        """Return whether the lab has started completely and its login node is alive."""
         return state.load(self.spec.instance) is not None and self.is_alive(LOGIN)
 
     def is_alive(self, host: str) -> bool:
-        """Whether a host's first process lives."""
+        """Return whether a host's first process is alive."""
         return access.first_process(self.spec, host) is not None
 
     # -- up and down ---------------------------------------------------------
 
     def up(self, progress: Progress = _silent) -> bool:
-        """Start the lab; returns False if it already ran (dead nodes are revived).
+        """Start the lab. Returns False if it already runs, after a restart of its dead nodes.
 
-        What an interrupted start left behind is cleared first.
+        First remove the processes and files of an interrupted start.
         """
         check_machine(self.spec.accounting)
         with state.locked(self.spec.instance) as lock:
@@ -87,7 +90,7 @@ class Lab:
         return pid is not None and "slurmctld" in processes.names_in_node(pid)
 
     def _start(self, lock: int, progress: Progress) -> None:
-        found = programs()
+        installed = programs()
         template = None
         if self.spec.accounting:
             progress("database template")
@@ -95,10 +98,10 @@ class Lab:
         progress("files")
         for path in self.spec.visible_paths():
             if not path.exists():
-                raise LabError(f"{path} does not exist: the lab was to show it inside")
-        etc.write_data(self.spec, found)
+                raise LabError(f"{path} does not exist: the lab cannot mount it")
+        etc.write_data(self.spec, installed)
         for host in self.spec.hosts:
-            boot.write_config(self.spec, found, host, template)
+            boot.write_config(self.spec, installed, host, template)
         progress("network")
         network.make(self.spec, keep=(lock,))
         progress("nodes")
@@ -112,11 +115,11 @@ class Lab:
         started = [boot.start(self.spec, host, lock) for host in hosts]
         try:
             for process in started:
-                boot.finish(process)
+                boot.wait_booted(process)
             for host in hosts:
                 first = access.first_process(self.spec, host)
                 if first is not None:
-                    slowdown.put_first(self.spec.instance, host, first)
+                    slowdown.prioritise(self.spec.instance, host, first)
         finally:
             for process in started:
                 if process.poll() is None:
@@ -132,24 +135,24 @@ class Lab:
             if all(seen.get(node, "") in READY_STATES for node in nodes):
                 return
             time.sleep(0.02)
-        found = ", ".join(f"{node} {seen.get(node, 'unknown')}" for node in nodes)
+        states = ", ".join(f"{node} {seen.get(node, 'unknown')}" for node in nodes)
         raise LabError(
-            f"Slurm's nodes are not ready after {_READY_TIMEOUT:.0f} s: {found}; "
+            f"Slurm's nodes are not ready after {_READY_TIMEOUT:.0f} s: {states}; "
             f"logs in {self.paths.data}/log"
         )
 
     def faults(self) -> list[state.Fault]:
-        """The faults planted in the running lab; none if it is not up."""
+        """Return the faults planted in the running lab; none if it is not up."""
         running = state.load(self.spec.instance)
         return running.faults if running else []
 
     def node_states(self) -> dict[str, str]:
-        """Slurm's state of each node, in small letters; ``*`` at its end: no answer.
+        """Return Slurm's state of each node, in lower case; ``*`` at its end: no answer.
 
-        Raises LabError where no command runs in the lab at all.
+        Raises LabError if no command can start in the lab.
         """
         answer = self.run(["sinfo", "-h", "-N", "-o", "%N %T"], user="root", timeout=120)
-        if answer.returncode in (126, 127):  # of nsenter and env: not started
+        if answer.returncode in (126, 127):  # exit codes of nsenter and env: sinfo did not start
             raise LabError(f"sinfo does not start in the lab: {answer.stderr.strip()}")
         rows = (line.split() for line in answer.stdout.splitlines())
         return {row[0]: row[1] for row in rows if len(row) == 2}
@@ -165,27 +168,27 @@ class Lab:
         etc.write_etc(self.spec, programs())
         dead = [node for node in self.spec.nodes if not self.is_alive(node)]
         if dead:
-            progress(f"reviving {', '.join(dead)}")
+            progress(f"restarting {', '.join(dead)}")
             self.revive(dead, lock)
             running.faults = [f for f in running.faults if f.kind != "node" or f.node not in dead]
             running.save()
 
     def revive(self, nodes: Sequence[str], lock: int) -> None:
-        """Boot dead nodes again, with new interfaces; the caller holds the lock."""
+        """Boot dead nodes with new interfaces. The caller holds the lock."""
         running = state.load(self.spec.instance)
         for node in nodes:
             network.replug(self.spec, node)
-        # What is wrong with a cable is still wrong after its node was restarted.
+        # A fault of a cable stays when its node restarts.
         for fault in running.faults if running else []:
             if fault.kind == "link" and fault.node in nodes:
-                cables.spoil(self.spec, fault.node, fault.detail)
+                cables.plant(self.spec, fault.node, fault.detail)
         self._boot(nodes, lock)
         self.wait_ready(nodes)
 
     def down(self, progress: Progress = _silent) -> bool:
-        """End the lab and remove everything of it; returns False if there was nothing.
+        """End the lab and remove all of its files. Returns False if there is no such lab.
 
-        Also clears what a killed ``up`` or ``down`` left behind.
+        This also removes the processes and files of a killed ``up`` or ``down``.
         """
         check_root()
         there = self.paths.run.exists() or self.paths.data.exists()
@@ -197,7 +200,7 @@ class Lab:
         return True
 
     def _clear(self, keep_lock: bool, keep_logs: bool = False) -> None:
-        """Remove processes, then namespaces, then files: each step finds its own leftovers."""
+        """Remove processes, then namespaces, then files. Each step works on an incomplete lab."""
         inside = [
             identity
             for name in network.namespaces(self.spec.instance)
@@ -205,8 +208,8 @@ class Lab:
         ]
         deadline = time.monotonic() + 20
         while True:
-            left = set(processes.in_namespaces("net", inside)) - processes.own_line()
-            left |= set(processes.started_with(str(self.paths.run / "nodes") + "/"))
+            left = set(processes.in_namespaces("net", inside)) - processes.own_ancestry()
+            left |= set(processes.nodeinit_processes(str(self.paths.run / "nodes") + "/"))
             if not left:
                 break
             if time.monotonic() > deadline:
@@ -238,12 +241,12 @@ class Lab:
         check: bool = False,
         stdin: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command on a node to its end and return its code and its output as text.
+        """Run a command on a node to its end and return its exit code and output as text.
 
-        ``user`` is the job user unless it says "root"; ``env`` is added to the
-        lab's own environment; ``cwd`` is the user's HOME; ``timeout`` is in
+        ``user`` is the job user by default. ``env`` is added to the lab's own
+        environment. ``cwd`` is the user's HOME by default. ``timeout`` is in
         seconds. Raises LabError on a timeout, on a dead node and, with
-        ``check``, on a code other than 0.
+        ``check``, on an exit code other than 0.
         """
         return access.run(
             self.spec, argv, user or self.spec.user, node, env, cwd, timeout, check, stdin
@@ -260,25 +263,25 @@ class Lab:
     ) -> subprocess.Popen[Any]:
         """Start a command on a node; ``options`` are those of ``subprocess.Popen``.
 
-        To end it, kill its process group (``start_new_session=True``): the
-        returned process is the door, not the command.
+        To end the command, start it with ``start_new_session=True`` and kill its
+        process group: the returned process is nsenter, not the command.
         """
         return access.popen(self.spec, argv, user or self.spec.user, node, env, cwd, **options)
 
     def exec(self, argv: Sequence[str], user: str | None = None, node: str = LOGIN) -> None:
-        """Replace this process by a command in the lab; an interactive shell if it is empty."""
+        """Replace this process by a command in the lab; with no command, by a login shell."""
         who = user or self.spec.user
-        command = access.entry(self.spec, node, who, argv or ["bash", "-l"])
-        # nsenter only waits: an interrupt is for the command, which gets it back.
+        command = access.node_command(self.spec, node, who, argv or ["bash", "-l"])
+        # nsenter ignores an interrupt; node_command restores the signals for the command.
         for number in (signal.SIGINT, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)
         os.execve(command[0], command, access.environment(self.spec, who))
 
     def add_bind(self, path: Path) -> None:
-        """Make a path of the machine visible in all running nodes, at the same place.
+        """Make a path of the machine visible on all running hosts, at the same place.
 
-        Who may write there is decided by the path's own permissions. Raises
-        LabError if the path does not exist.
+        The path's permissions decide who may write there. Raises LabError if the
+        path does not exist.
         """
         with state.locked(self.spec.instance):
             pids = (access.first_process(self.spec, host) for host in self.spec.hosts)
@@ -297,7 +300,7 @@ def _remove(path: Path) -> None:
 
 
 def _rmdir(folder: Path, root: Path) -> None:
-    """Remove an empty folder and, if that was the last in it, ``root``."""
+    """Remove an empty folder, and ``root`` if it is then empty."""
     with contextlib.suppress(FileNotFoundError):
         folder.rmdir()
     with contextlib.suppress(OSError):

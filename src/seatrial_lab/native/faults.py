@@ -1,7 +1,7 @@
-"""Planting faults in a running lab, and taking them away again.
+"""Plant faults in a running native lab, and remove them.
 
-Every planted fault is written into the lab's state, so that ``status`` shows
-it and nobody takes a crippled lab for a sound one.
+The lab's state records each planted fault, so that ``status`` and the reports
+of trials show it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from seatrial_lab.native.engine import Lab
 
 @contextlib.contextmanager
 def _planting(lab: Lab, node: str) -> Iterator[state.LabState]:
-    """Hold the lab's lock around a fault; yields the state, which is saved afterwards."""
+    """Hold the lab's lock; yields the state and saves it at the end."""
     if node not in lab.spec.nodes:
         raise InputError(f"no compute node {node!r}: {', '.join(lab.spec.nodes)}")
     with state.locked(lab.spec.instance):
@@ -54,21 +54,22 @@ def slow_link(lab: Lab, node: str, rate: str) -> None:
     cables.parse_rate(rate)
     with _planting(lab, node) as running:
         detail = f"rate {rate}"
-        cables.spoil(lab.spec, node, detail)
+        cables.plant(lab.spec, node, detail)
         _record(running, "link", node, detail)
 
 
 def cut_link(lab: Lab, node: str) -> None:
-    """Pull a node's test cable: the node sees its eth1 lose the carrier."""
+    """Set a node's test cable down: the node's eth1 loses its carrier."""
     with _planting(lab, node) as running:
-        cables.spoil(lab.spec, node, "down")
+        cables.plant(lab.spec, node, "down")
         _record(running, "link", node, "down")
 
 
 def slow_cpu(lab: Lab, node: str, percent: float) -> None:
-    """Leave a node ``percent`` of its processor time, its later jobs included.
+    """Limit a node to ``percent`` of its processor time, including its later jobs.
 
-    The whole is what Slurm thinks the node has, at most what the machine has.
+    100 % is the time of the processors that Slurm sees on the node, or of the
+    machine's processors if these are fewer.
     """
     if not 1 <= percent < 100:
         raise InputError(f"percent {percent:g} is not between 1 and 99")
@@ -78,10 +79,10 @@ def slow_cpu(lab: Lab, node: str, percent: float) -> None:
 
 
 def kill_node(lab: Lab, node: str) -> None:
-    """Let a node die at once, as by a power cut: it answers nothing any more."""
+    """Kill all processes of a node at once, as a power cut does."""
     with _planting(lab, node) as running:
         pid = _first(lab, node)
-        # First the cables: a dead node does not refuse connections, it is silent.
+        # First the cables: a dead node does not refuse connections, it does not answer.
         for name in ("mgmt", "test"):
             cables.set_port(lab.spec, node, name, "down")
         inside = list(processes.in_node(pid))
@@ -91,11 +92,11 @@ def kill_node(lab: Lab, node: str) -> None:
         for kind in ("cpu", "slurmd"):
             _forget(running, kind, node)
         _record(running, "node", node, "killed")
-    slowdown.restore(lab.spec.instance, node)
+    slowdown.remove_quota(lab.spec.instance, node)
 
 
 def kill_slurmd(lab: Lab, node: str) -> None:
-    """SIGKILL a node's slurmd; the node and its job steps go on."""
+    """Send SIGKILL to a node's slurmd. The node and its job steps continue."""
     with _planting(lab, node) as running:
         first = _first(lab, node)
         daemons = [p for p, name in processes.in_node(first).items() if name == "slurmd"]
@@ -107,7 +108,7 @@ def kill_slurmd(lab: Lab, node: str) -> None:
 
 
 def start_slurmd(lab: Lab, node: str) -> None:
-    """Start a node's slurmd that was killed; does nothing if it runs."""
+    """Start a node's killed slurmd. Does nothing if slurmd runs."""
     with _planting(lab, node) as running:
         _start_slurmd(lab, node)
         _forget(running, "slurmd", node)
@@ -118,35 +119,35 @@ def _start_slurmd(lab: Lab, node: str) -> None:
         return
     log = lab.paths.log(node, "slurmd.out")
     if lab.spec.before_slurmd:
-        # As at boot: on a real node the service manager does it before each start of slurmd.
+        # As at boot: on a real node the service manager runs it before each start of slurmd.
         boot_log = lab.paths.log(node, "boot")
         lab.run(
             ["sh", "-c", f'exec "$@" >>{boot_log} 2>&1', "sh", *lab.spec.before_slurmd],
             user="root",
             node=node,
-            env=boot.controlling_environment(),
+            env=boot.engine_environment(),
             cwd="/",
             timeout=boot.BOOT_TIMEOUT,
         )
-    # The shell ends at once and leaves slurmd to the node's first process.
+    # The shell ends at once, and the node's first process becomes the parent of slurmd.
     script = f'"$@" >>{log} 2>&1 </dev/null &'
     lab.run(
         ["setsid", "sh", "-c", script, "sh", *boot.slurmd_command()],
         user="root",
         node=node,
-        env=boot.controlling_environment(),
+        env=boot.engine_environment(),
         cwd="/",
         timeout=boot.BOOT_TIMEOUT,
         check=True,
     )
-    # It came through the door, not from the node's first process: it is in no group yet.
-    slowdown.put_first(lab.spec.instance, node, _first(lab, node))
+    # nsenter started slurmd from outside the node, so it is not in the node's cgroup yet.
+    slowdown.prioritise(lab.spec.instance, node, _first(lab, node))
 
 
 def clear(lab: Lab, node: str | None = None) -> list[state.Fault]:
-    """Take away all planted faults, or those of one node; returns them.
+    """Remove all planted faults, or the faults of one node. Returns the removed faults.
 
-    Dead nodes are booted again, and Slurm has them back when this returns.
+    Dead nodes boot again. Slurm can use them when this function returns.
     """
     if node is not None and node not in lab.spec.nodes:
         raise InputError(f"no compute node {node!r}: {', '.join(lab.spec.nodes)}")
@@ -155,9 +156,9 @@ def clear(lab: Lab, node: str | None = None) -> list[state.Fault]:
         chosen = [f for f in running.faults if node in (None, f.node)]
         for fault in chosen:
             if fault.kind == "link":
-                cables.mend(lab.spec, fault.node, fault.detail)
+                cables.clear(lab.spec, fault.node, fault.detail)
             elif fault.kind == "cpu":
-                slowdown.restore(lab.spec.instance, fault.node)
+                slowdown.remove_quota(lab.spec.instance, fault.node)
             elif fault.kind == "slurmd":
                 _start_slurmd(lab, fault.node)
             running.faults.remove(fault)

@@ -1,4 +1,4 @@
-"""The machine that a trial of a native lab runs on: the lab's login node."""
+"""The machine that runs a trial of a native lab: the lab's login node."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class LabMachine:
         return self.lab.run(argv, timeout=60, check=False)
 
     def own(self, folder: Path) -> None:
-        """Let the lab's user write the trial's folder."""
+        """Make the lab's job user the owner of the trial's folder."""
         chown_all(folder, self.lab.spec.uid, self.lab.spec.gid)
 
     def disown(self, folder: Path) -> None:
-        """Give the trial's folder back to who started the trial."""
+        """Make the current user the owner of the trial's folder."""
         chown_all(folder)
 
     def notes(self) -> list[str]:

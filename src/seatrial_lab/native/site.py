@@ -1,4 +1,4 @@
-"""From a site's description to the native lab that plays it."""
+"""Convert a site's description to the specification of its native lab. Starts nothing."""
 
 from __future__ import annotations
 
@@ -17,24 +17,27 @@ from seatrial_lab.common.paths import instance_of
 from seatrial_lab.common.slurm_files import nic_settings
 from seatrial_lab.common.spec import LabSpec
 
-#: what an ordinary switch lets through, where the site says nothing
+#: the MTU of a common switch; the default if the site sets none
 SWITCH_MTU = 9216
 TAP = "tap0"
 
 
 def spec_for_site(name: str, instance: str | None = None, binds: tuple[Path, ...] = ()) -> LabSpec:
-    """The lab of a site. Raises InputError where the site is not a lab, or cannot be one."""
+    """Return the lab of a site. Raises InputError if the site has no valid native lab."""
     file = site_file(name)
     outside = () if file.is_relative_to(CHECKOUT) else (file.parent,)
     return lab_spec(load_site(file), instance, (*outside, *binds))
 
 
 def lab_spec(site: Site, instance: str | None = None, binds: tuple[Path, ...] = ()) -> LabSpec:
-    """The lab of a site that was read. ``binds`` are further folders that it must see."""
+    """Return the lab of a loaded site. ``binds`` are further folders that its hosts show.
+
+    Raises InputError if the site has no valid native lab.
+    """
     if site.lab is None:
-        raise InputError(f"site {site.name} has no 'lab:': its cluster exists by itself")
+        raise InputError(f"site {site.name} has no 'lab:': it describes a real cluster")
     if site.lab.engine != "native":
-        raise InputError(f"site {site.name}: its lab is not a native one")
+        raise InputError(f"site {site.name}: its lab is not native")
     management = [net for net in site.networks.values() if net.role == "management"]
     test = [net for net in site.networks.values() if net.role == "test"]
     interfaces = [net.interface for net in (*management, *test)]
@@ -75,7 +78,7 @@ def lab_spec(site: Site, instance: str | None = None, binds: tuple[Path, ...] = 
 
 
 def module_folders(site: Site) -> tuple[str, ...]:
-    """Where `module load` finds the stack of a site; nowhere while Spack has not built it."""
+    """Return the module folders of a site's stack; none before Spack has built the stack."""
     if not of_spack(site):
         return (str(stack_folder() / "modules"),)
     try:

@@ -1,6 +1,6 @@
-"""A node's share of the processor: first before the machine's other work, or slowed on purpose.
+"""A node's share of the processors: a high priority, or a quota as a planted fault.
 
-Both are settings of one cgroup around all processes of the node.
+Both are settings of one cgroup that holds all processes of the node.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from seatrial.base.errors import LabError
 from seatrial_lab.common import processes
 from seatrial_lab.common.paths import LabPaths
 
-# Short, so that a slow node is slow at the scale of one message exchange too.
+# A short period, so that a slow node is slow within one message exchange too.
 _PERIOD_US = 10_000
 _MIN_QUOTA_US = 1_000
-# The greatest that the kernel takes; other work of the machine has 1024 (v1) or 100 (v2).
+# The maxima of the kernel; other processes of the machine have 1024 (v1) or 100 (v2).
 _SHARES, _WEIGHT = 262_144, 10_000
 
 
 def _hierarchies() -> list[tuple[str, Path, str]]:
-    """(kind, mount point, options) of every cgroup hierarchy that is mounted."""
+    """Return (kind, mount point, options) of each mounted cgroup hierarchy."""
     rows = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
     return [(row[2], Path(row[1]), row[3]) for row in rows if row[2] in ("cgroup", "cgroup2")]
 
 
 def controller() -> tuple[str, Path] | None:
-    """The hierarchy that has the cpu controller: (``v1`` or ``v2``, its root)."""
+    """Return the hierarchy with the cpu controller, (``v1`` or ``v2``, its root), or None."""
     for kind, root, options in _hierarchies():
         if kind == "cgroup" and "cpu" in options.split(","):
             return "v1", root
@@ -38,16 +38,17 @@ def controller() -> tuple[str, Path] | None:
     return None
 
 
-def put_first(instance: str, node: str, first: int) -> bool:
-    """Let a node's processes run before the machine's other work; False where it cannot be done.
+def prioritise(instance: str, node: str, first: int) -> bool:
+    """Give a node's processes priority over the machine's other processes.
 
-    A rank that waits for its turn behind something else would be measured as a slow network.
-    A niceness is not enough: the kernel may group processes by session and weigh only the groups.
+    If a rank waits for a processor, a check measures the wait as a slow network. A niceness is not
+    enough: the kernel can group processes by session and weigh only the groups. Returns False if
+    the machine does not allow it.
     """
-    found = controller()
-    if found is None:
+    hierarchy = controller()
+    if hierarchy is None:
         return False
-    kind, root = found
+    kind, root = hierarchy
     group = root / LabPaths(instance).netns(node)
     try:
         if kind == "v2":
@@ -63,14 +64,14 @@ def put_first(instance: str, node: str, first: int) -> bool:
 
 
 def slow_down(instance: str, node: str, first: int, percent: float, cpus: int) -> None:
-    """Give a node ``percent`` of the time of its ``cpus`` processors. Raises LabError.
+    """Limit a node to ``percent`` of the time of its ``cpus`` processors. Raises LabError.
 
-    It holds for all processes of the node and what they start, jobs included.
+    The limit holds for all processes of the node and their children, jobs included.
     """
-    found = controller()
-    if found is None:
+    hierarchy = controller()
+    if hierarchy is None:
         raise LabError("this machine has no cgroup cpu controller: a node cannot be slowed")
-    kind, root = found
+    kind, root = hierarchy
     group = root / LabPaths(instance).netns(node)
     quota = max(_MIN_QUOTA_US, int(_PERIOD_US * cpus * percent / 100))
     try:
@@ -82,7 +83,7 @@ def slow_down(instance: str, node: str, first: int, percent: float, cpus: int) -
             (group / "cpu.cfs_quota_us").write_text(str(quota))
         else:
             (group / "cpu.max").write_text(f"{quota} {_PERIOD_US}")
-        # Twice: a process that was started while the others moved.
+        # Twice, for processes that started during the first move.
         for _ in range(2):
             _move(processes.in_node(first), group)
     except OSError as error:
@@ -95,24 +96,24 @@ def _move(pids: dict[int, str] | list[int], group: Path) -> None:
             (group / "cgroup.procs").write_text(str(pid))
 
 
-def restore(instance: str, node: str) -> None:
-    """Take a node's quota away; nothing to do is no error."""
+def remove_quota(instance: str, node: str) -> None:
+    """Remove a node's quota. A node without a quota is no error."""
     for _, root, _ in _hierarchies():
         group = root / LabPaths(instance).netns(node)
         for name, unlimited in (("cpu.cfs_quota_us", "-1"), ("cpu.max", "max")):
-            # Opening a file that a cgroup does not have is refused, not missing.
+            # To open a missing file of a cgroup fails with a permission error, not as missing.
             if (group / name).exists():
                 (group / name).write_text(unlimited)
 
 
 def remove_all(instance: str) -> None:
-    """Remove every group of the instance, wherever it is."""
+    """Remove all cgroups of the instance, in every hierarchy."""
     for _, root, _ in _hierarchies():
         for group in root.glob(LabPaths(instance).netns_prefix + "*"):
-            _dissolve(group)
+            _remove_group(group)
 
 
-def _dissolve(group: Path) -> None:
+def _remove_group(group: Path) -> None:
     pids = [int(word) for word in (group / "cgroup.procs").read_text().split()]
     _move(pids, group.parent)
     with contextlib.suppress(FileNotFoundError):

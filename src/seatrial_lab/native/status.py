@@ -1,4 +1,4 @@
-"""What a lab looks like now, as data."""
+"""The state of a native lab as data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DAEMONS = ("munged", "slurmctld", "slurmdbd", "mariadbd", "slurmd")
 
 
 def status(instance: str) -> dict[str, Any]:
-    """The state of an instance, up or not, as plain data for JSON.
+    """Return the state of an instance, up or not, as plain data for JSON.
 
     Keys: ``instance``, ``state`` (up, broken or down), ``uptime_s``, ``user``,
     ``checkout``, ``home``, ``logs``, ``versions``, ``hosts`` (name, alive,
@@ -82,6 +82,6 @@ def _versions(spec: LabSpec) -> dict[str, str]:
         "python": platform.python_version(),
     }
     if spec.accounting:
-        found = re.search(r"\d[\d.]*-MariaDB", version_of("mariadbd"))
-        versions["mariadb"] = found[0] if found else "unknown"
+        match = re.search(r"\d[\d.]*-MariaDB", version_of("mariadbd"))
+        versions["mariadb"] = match[0] if match else "unknown"
     return versions

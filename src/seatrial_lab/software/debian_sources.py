@@ -14,7 +14,7 @@ from seatrial_lab.software.packages import SourceArchive
 ETC_APT = Path("/etc/apt")
 
 
-def configured(codename: str) -> list[str]:
+def required_stanzas(codename: str) -> list[str]:
     """``source_stanzas`` of a suite that the machine must have. Raises LabError."""
     stanzas = source_stanzas(codename)
     if not stanzas:
@@ -22,7 +22,7 @@ def configured(codename: str) -> list[str]:
     return stanzas
 
 
-def own_lists(state: Path, stanzas: Sequence[str]) -> list[str]:
+def private_list_options(state: Path, stanzas: Sequence[str]) -> list[str]:
     """Options of apt that give it these sources, and lists of their packages in ``state``."""
     for folder in (state / "lists" / "partial", state / "parts"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ def download_sources(archives: Sequence[SourceArchive], codename: str, into: Pat
     Raises LabError where a download fails or a hash differs.
     """
     state = into / "apt"
-    options = own_lists(state, configured(codename))
+    options = private_list_options(state, required_stanzas(codename))
     run(["apt-get", *options, "-q", "update"], "reading the list of Debian's source packages")
     names = [archive.package for archive in archives]
     command = ["apt-get", *options, "-q", "source", "--download-only", "--tar-only", *names]

@@ -18,7 +18,7 @@ from seatrial_lab.software.steps import COMMS, steps
 
 # Asked in a process of its own, so that no foreign library is loaded into this one.
 # fi_version(3): major in the upper 16 bits; ucp_get_version_string is of UCX's public API.
-_ASK = """
+_VERSION_QUERY = """
 import ctypes, json, sys
 ucp = ctypes.CDLL(sys.argv[1] + "/libucp.so.0")
 ucp.ucp_get_version_string.restype = ctypes.c_char_p
@@ -60,7 +60,7 @@ def describe(prefix: Path, version: str, release: Release, installed: dict[str, 
 
 def _versions(prefix: Path, release: Release, installed: dict[str, str]) -> dict[str, str]:
     pins = _pins()
-    ucx, libfabric = _bundled(prefix)
+    ucx, libfabric = _bundled_versions(prefix)
     return {
         **{name: installed.get(package, "") for name, package in release.versions.items()},
         **{name: installed.get(package, "") for name, (package, _) in release.blas.items()},
@@ -79,12 +79,12 @@ def _versions(prefix: Path, release: Release, installed: dict[str, str]) -> dict
 
 def _comms_version() -> str:
     """The version that the source of comms gives itself."""
-    found = re.search(r'^#define VERSION "(\S+)"', COMMS.read_text(), re.MULTILINE)
-    assert found, COMMS
-    return found[1]
+    match = re.search(r'^#define VERSION "(\S+)"', COMMS.read_text(), re.MULTILINE)
+    assert match, COMMS
+    return match[1]
 
 
-def _bundled(prefix: Path) -> tuple[str, str]:
+def _bundled_versions(prefix: Path) -> tuple[str, str]:
     """Versions of the UCX and libfabric inside PyPI's MPICH; empty where it is not there."""
     folder = prefix / "mpich/lib/mpich"
     if not folder.is_dir():
@@ -92,7 +92,7 @@ def _bundled(prefix: Path) -> tuple[str, str]:
     stored = folder / "versions.json"
     if not stored.exists():
         done = subprocess.run(
-            [sys.executable, "-IS", "-c", _ASK, str(folder)],
+            [sys.executable, "-IS", "-c", _VERSION_QUERY, str(folder)],
             env={"LD_LIBRARY_PATH": str(folder)},
             capture_output=True,
             text=True,

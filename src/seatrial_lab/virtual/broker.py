@@ -1,11 +1,12 @@
-"""The host's process beside a guest: starts QEMU, passes commands on, and stops the guest's clock
-whenever nobody waits for it.
+"""The broker of a guest: starts QEMU, forwards commands, and stops the guest's clock when idle.
 
-Runs as ``python -S -m seatrial_lab.virtual.broker RUN`` with only the standard library; RUN is the
-lab's run folder with ``qemu.json`` (argv, env). Commands come over ``broker.sock``, see ``client``.
-A guest that nobody asks anything is stopped: else its idle hours would fly by, since virtual time
-jumps from event to event. So nothing outside can change what is measured inside, but by a command
-that comes meanwhile: those that only look are refused while a step runs.
+Runs as ``python -S -m seatrial_lab.virtual.broker RUN`` with only the standard library. RUN is the
+lab's run folder with ``qemu.json`` (argv, env, go). Commands arrive at ``broker.sock``; see
+``client``. The broker does not know Slurm or trials.
+
+The broker stops a guest without a command, because virtual time jumps from event to event and an
+idle guest's clock would run far ahead. Only a command can disturb a measurement in the guest, so
+the broker refuses queries while a step runs.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ from seatrial_lab.virtual.frames import (
     Reader,
     frame,
 )
-from seatrial_lab.virtual.warm import connected
+from seatrial_lab.virtual.snapshot import connect_to_qemu
 
 
 class Client:
-    """One command's connection."""
+    """The connection of one command's client."""
 
     def __init__(self, connection: socket.socket):
         self.connection = connection
@@ -50,7 +51,7 @@ class Client:
 
 
 class Broker:
-    """Between the clients' sockets and the guest's serial line."""
+    """Forwards frames between the clients' sockets and the guest's serial line."""
 
     def __init__(self, run: Path):
         self.run = run
@@ -63,26 +64,26 @@ class Broker:
         self.started = time.monotonic()
 
     def start(self) -> None:
-        """Start QEMU and connect to it. Raises OSError, or LabError with QEMU's words."""
+        """Start QEMU and connect to it. Raises OSError, or LabError with QEMU's message."""
         given = json.loads((self.run / "qemu.json").read_text())
         log = (self.run / "qemu.log").open("wb")
         self.qemu = subprocess.Popen(
             given["argv"], env=given["env"], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             cwd="/",
         )  # fmt: skip
-        self.line = connected(self.run / "line.sock", self.qemu)
-        self.qmp = connected(self.run / "qmp.sock", self.qemu)
+        self.guest_line = connect_to_qemu(self.run / "line.sock", self.qemu)
+        self.qmp = connect_to_qemu(self.run / "qmp.sock", self.qemu)
         self.qmp.sendall(b'{"execute": "qmp_capabilities"}\n')
-        # What the guest's init waits for (guest/init.sh).
-        self.line.sendall(given["go"].encode() + b"\n")
-        self.selector.register(self.line, selectors.EVENT_READ, self.from_guest)
+        # The guest's init waits for this line (guest/init.sh).
+        self.guest_line.sendall(given["go"].encode() + b"\n")
+        self.selector.register(self.guest_line, selectors.EVENT_READ, self.from_guest)
         self.selector.register(self.qmp, selectors.EVENT_READ, self.from_qmp)
-        place = self.run / "broker.sock"
-        self.door = socket.socket(socket.AF_UNIX)
-        self.door.bind(str(place))
-        place.chmod(0o666)  # who may enter the run folder's socket is the job user as well
-        self.door.listen(64)
-        self.selector.register(self.door, selectors.EVENT_READ, self.accept)
+        socket_path = self.run / "broker.sock"
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(socket_path))
+        socket_path.chmod(0o666)  # the job user connects to it too
+        self.listener.listen(64)
+        self.selector.register(self.listener, selectors.EVENT_READ, self.accept)
 
     def serve(self) -> None:
         """Serve until QEMU ends."""
@@ -96,20 +97,20 @@ class Broker:
         if not connection.recv(CHUNK):
             self.selector.unregister(connection)
 
-    def from_guest(self, line: socket.socket) -> None:
-        data = line.recv(CHUNK)
+    def from_guest(self, guest_line: socket.socket) -> None:
+        data = guest_line.recv(CHUNK)
         if not data:
-            self.selector.unregister(line)
+            self.selector.unregister(guest_line)
             return
         for number, kind, content in self.reader.feed(data):
             if kind in (OUTPUT, ERROR, EXIT):
-                self.answer(number, kind, content)
+                self.forward_answer(number, kind, content)
             elif kind in (READY, FAILED):
-                self.booted(kind, content)
+                self.write_boot_result(kind, content)
             elif kind == QUIET and number == self.number and not self.active:
                 self.pause(True)
 
-    def booted(self, kind: bytes, content: bytes) -> None:
+    def write_boot_result(self, kind: bytes, content: bytes) -> None:
         facts = {
             "ok": kind == READY,
             "text": content.decode(errors="replace"),
@@ -117,7 +118,7 @@ class Broker:
         }
         write_whole(self.run / "booted.json", json.dumps(facts), durable=False)
 
-    def answer(self, number: int, kind: bytes, content: bytes) -> None:
+    def forward_answer(self, number: int, kind: bytes, content: bytes) -> None:
         client = self.clients.get(number)
         if kind == EXIT:
             self.active.pop(number, None)
@@ -127,12 +128,12 @@ class Broker:
             client.connection.setblocking(True)
             client.connection.sendall(frame(number, kind, content))
         if kind == EXIT:
-            self.forget(client)
+            self.remove_client(client)
 
     # -- from clients
 
-    def accept(self, door: socket.socket) -> None:
-        connection, _ = door.accept()
+    def accept(self, listener: socket.socket) -> None:
+        connection, _ = listener.accept()
         client = Client(connection)
         self.selector.register(connection, selectors.EVENT_READ, lambda _: self.from_client(client))
 
@@ -142,36 +143,36 @@ class Broker:
         except OSError:
             data = b""
         if not data:
-            self.gone(client)
+            self.client_closed(client)
             return
         for _, kind, content in client.reader.feed(data):
             if kind == RUN and not client.number:
-                self.begin(client, content)
+                self.start_command(client, content)
             elif kind in (INPUT, SIGNAL) and client.number in self.active:
-                self.line.sendall(frame(client.number, kind, content))
+                self.guest_line.sendall(frame(client.number, kind, content))
 
-    def begin(self, client: Client, content: bytes) -> None:
+    def start_command(self, client: Client, content: bytes) -> None:
         request: dict[str, Any] = json.loads(content)
         kind = request.pop("kind", "")
-        if kind == "look" and "step" in self.active.values():
+        if kind == "query" and "step" in self.active.values():
             with contextlib.suppress(OSError):
                 client.connection.sendall(frame(0, BUSY))
-            self.forget(client)
+            self.remove_client(client)
             return
         self.number += 1
         client.number = self.number
         self.clients[self.number] = client
         self.active[self.number] = kind
         self.pause(False)
-        self.line.sendall(frame(self.number, RUN, json.dumps(request).encode()))
+        self.guest_line.sendall(frame(self.number, RUN, json.dumps(request).encode()))
 
-    def gone(self, client: Client) -> None:
-        """A client that ended before its command: the command is ended too."""
+    def client_closed(self, client: Client) -> None:
+        """End the command of a client that ended before it."""
         if client.number in self.active:
-            self.line.sendall(frame(client.number, SIGNAL, b"%d" % signal.SIGTERM))
-        self.forget(client)
+            self.guest_line.sendall(frame(client.number, SIGNAL, b"%d" % signal.SIGTERM))
+        self.remove_client(client)
 
-    def forget(self, client: Client) -> None:
+    def remove_client(self, client: Client) -> None:
         self.clients.pop(client.number, None)
         with contextlib.suppress(KeyError, ValueError):
             self.selector.unregister(client.connection)

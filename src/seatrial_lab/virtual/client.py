@@ -1,9 +1,11 @@
-"""Running a command in the guest, from the host: as a class, and as the program that stands in for
-Slurm's own in a trial's ReFrame.
+"""Run a command in the guest from the host.
+
+:class:`Connection` is the client of the broker. As a program, this file replaces Slurm's commands
+in a trial's ReFrame:
 
     python3 -IS client.py BROKER_SOCKET USER HOME PATH PROGRAM [ARGUMENT ...]
 
-Only the standard library, and little of it: each srun of a trial starts this.
+It imports only a few modules of the standard library, because each srun of a trial starts it.
 """
 
 from __future__ import annotations
@@ -33,29 +35,29 @@ from seatrial_lab.virtual.frames import (
     frame,
 )
 
-#: programs that only look: not while something is measured
-LOOKING = ("squeue", "sinfo", "scontrol", "sacct", "sstat")
-STEP = "srun"
-#: variables of the host that mean nothing in the guest
-NOT_PASSED = ("PATH", "HOME", "PWD", "OLDPWD", "SHLVL", "_")
+#: programs that query Slurm; the broker refuses them while a step runs
+QUERY_PROGRAMS = ("squeue", "sinfo", "scontrol", "sacct", "sstat")
+STEP_PROGRAM = "srun"
+#: variables of the host that have no meaning in the guest
+HOST_VARIABLES = ("PATH", "HOME", "PWD", "OLDPWD", "SHLVL", "_")
 
 
 class Busy(Exception):
-    """Something is being measured, and the command would disturb it."""
+    """A step is being measured, and the command would disturb it."""
 
 
-class Lost(Exception):
-    """The guest ended, or was never there."""
+class NoGuest(Exception):
+    """The guest has ended or was never started."""
 
 
 def kind_of(argv: Sequence[str]) -> str:
-    """What the broker must know of a command: whether it is measured, or only looks."""
+    """Return the kind of a command: ``step`` (measured), ``query`` or empty."""
     name = argv[0].rpartition("/")[2]
-    return "step" if name == STEP else "look" if name in LOOKING else ""
+    return "step" if name == STEP_PROGRAM else "query" if name in QUERY_PROGRAMS else ""
 
 
 class Connection:
-    """One command in the guest. Raises Lost where there is no guest."""
+    """One command in the guest. Raises NoGuest if there is no guest."""
 
     def __init__(
         self,
@@ -70,7 +72,7 @@ class Connection:
         try:
             self.socket.connect(place)
         except OSError as error:
-            raise Lost(f"{place}: {error.strerror}") from None
+            raise NoGuest(f"{place}: {error.strerror}") from None
         request = {
             "argv": list(argv), "env": dict(env), "cwd": cwd, "user": user, "node": node,
             "kind": kind_of(argv),
@@ -79,33 +81,33 @@ class Connection:
         self.reader = Reader()
 
     def receive(self) -> list[tuple[bytes, bytes]]:
-        """What the guest says next: (kind, data). Raises Busy, Lost."""
+        """Return the guest's next frames as (kind, data). Raises Busy, NoGuest."""
         try:
             data = self.socket.recv(CHUNK)
         except ConnectionError:
             data = b""
         if not data:
-            raise Lost("the guest has ended")
-        found = [(kind, content) for _, kind, content in self.reader.feed(data)]
-        if any(kind == BUSY for kind, _ in found):
+            raise NoGuest("the guest has ended")
+        frames = [(kind, content) for _, kind, content in self.reader.feed(data)]
+        if any(kind == BUSY for kind, _ in frames):
             raise Busy
-        return found
+        return frames
 
     def send_input(self, data: bytes) -> None:
-        """Give the command input; none is the end of it."""
+        """Send input to the command. Empty input is the end of its input."""
         self._send(INPUT, data)
 
     def send_signal(self, number: int) -> None:
         self._send(SIGNAL, b"%d" % number)
 
     def _send(self, kind: bytes, data: bytes) -> None:
-        # Where the broker has hung up, what it said before that is still to be read.
+        # If the broker has closed the socket, its last frames are still to be read.
         with contextlib.suppress(ConnectionError):
             self.socket.sendall(frame(0, kind, data))
 
 
 def serve(connection: Connection, stdin: bool) -> int:
-    """Join the command's streams with this process's own; returns its exit code."""
+    """Connect the command's streams to this process's streams. Returns its exit code."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda received, _: connection.send_signal(received))
     selector = selectors.DefaultSelector()
@@ -130,29 +132,29 @@ def serve(connection: Connection, stdin: bool) -> int:
             for kind, content in connection.receive():
                 if kind == EXIT:
                     return int(content)
-                write(1 if kind == OUTPUT else 2, content)
+                write_all(1 if kind == OUTPUT else 2, content)
 
 
-def write(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes) -> None:
     while data:
         data = data[os.write(descriptor, data) :]
 
 
 def main(arguments: list[str]) -> int:
     place, user, home, path, *argv = arguments
-    env = {name: value for name, value in os.environ.items() if name not in NOT_PASSED}
+    env = {name: value for name, value in os.environ.items() if name not in HOST_VARIABLES}
     env |= {"PATH": path, "HOME": home}
     try:
         return serve(Connection(place, argv, env, os.getcwd(), user, "login"), stdin=True)  # noqa: PTH109
     except Busy:
         print(f"{argv[0]}: a step is being measured", file=sys.stderr)
         return 75  # EX_TEMPFAIL
-    except (Lost, BrokenPipeError) as error:
+    except (NoGuest, BrokenPipeError) as error:
         print(f"{argv[0]}: {error}", file=sys.stderr)
         return 69  # EX_UNAVAILABLE
 
 
-__all__ = ["ERROR", "OUTPUT", "Busy", "Connection", "Lost", "serve"]
+__all__ = ["ERROR", "OUTPUT", "Busy", "Connection", "NoGuest", "serve"]
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

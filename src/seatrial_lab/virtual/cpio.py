@@ -1,6 +1,7 @@
-"""Writing an initramfs: a cpio archive in the format ``newc`` of the kernel's documentation
-(Documentation/driver-api/early-userspace/buffer-format.rst). No owner, no time: the same content
-gives the same bytes.
+"""Write an initramfs: a cpio archive in the format ``newc``.
+
+The source of the format is Documentation/driver-api/early-userspace/buffer-format.rst of the
+kernel. All files belong to root and have time 0, so the same content gives the same bytes.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Archive:
-    """An archive in the making. Folders are made as files need them."""
+    """The content of an archive. A file adds the folders above it."""
 
     entries: dict[str, tuple[int, bytes]] = field(default_factory=dict)
 
     def folder(self, path: str) -> None:
-        """Add a folder, and those above it."""
+        """Add a folder and the folders above it."""
         parts = path.strip("/").split("/")
         for count in range(1, len(parts) + 1):
             self.entries.setdefault("/".join(parts[:count]), (stat.S_IFDIR | 0o755, b""))

@@ -1,4 +1,4 @@
-"""A virtual lab as a whole: bring it up, run things in it, take it down."""
+"""The virtual lab: start it, run commands in it, end it. It plants no faults."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from seatrial_lab.common.paths import DATA_ROOT, RUN_ROOT, LabPaths
 from seatrial_lab.common.programs import PATH, check_machine, check_root, programs
 from seatrial_lab.common.spec import LOGIN
 from seatrial_lab.native.engine import READY_STATES
-from seatrial_lab.virtual import image, packages, plan, qemu, share, warm
-from seatrial_lab.virtual.client import Busy, Connection, Lost, serve
+from seatrial_lab.virtual import image, packages, plan, qemu, share, snapshot
+from seatrial_lab.virtual.client import Busy, Connection, NoGuest, serve
 from seatrial_lab.virtual.frames import ERROR, EXIT, OUTPUT
 from seatrial_lab.virtual.spec import VirtualSpec
 
 Progress = Callable[[str], None]
-#: of this machine's clock, for a guest to boot and for Slurm in it. An idle machine takes a tenth.
-BOOT_S, READY_S = 900.0, 600.0
-ANSWER_S = 600.0  # for a command that only looks
+#: for the guest's boot and for Slurm in it, by this machine's clock; an idle machine needs a tenth
+BOOT_TIMEOUT_S, READY_TIMEOUT_S = 900.0, 600.0
+QUERY_TIMEOUT_S = 600.0  # for a command that is not measured
 CACHE = CHECKOUT / ".seatrial" / "virtual"
 SPEC_FILE = "virtual.json"
 
@@ -40,28 +40,28 @@ def _silent(_: str) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Only one process at a time makes files in ``folder``."""
+    """Hold the lock on the creation of files in ``folder``."""
     with (folder / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 class VirtualLab:
-    """One instance of the virtual lab. All methods raise ``LabError`` with a reason.
+    """One instance of the virtual lab. All methods raise ``LabError`` with the reason.
 
-    Making the object does nothing; :meth:`up` starts the lab.
+    The constructor starts nothing; :meth:`up` starts the lab.
     """
 
     engine = "virtual"
 
     def __init__(self, spec: VirtualSpec):
-        self.full = spec
+        self.virtual_spec = spec
         self.spec = spec.lab
         self.paths = LabPaths(spec.instance)
 
     @classmethod
     def attach(cls, instance: str) -> VirtualLab:
-        """The running lab of that name, with the spec it was started with."""
+        """Return the running lab of that name, with the spec of its start."""
         try:
             text = (LabPaths(instance).run / SPEC_FILE).read_text()
         except FileNotFoundError:
@@ -73,7 +73,7 @@ class VirtualLab:
         return self.paths.run / "broker.sock"
 
     def is_up(self) -> bool:
-        """Whether the lab has started completely and its guest lives."""
+        """Return whether the lab has started completely and its broker is alive."""
         return (self.paths.run / SPEC_FILE).exists() and self._broker() is not None
 
     def _broker(self) -> int | None:
@@ -82,11 +82,11 @@ class VirtualLab:
     # -- up and down ---------------------------------------------------------
 
     def up(self, progress: Progress = _silent) -> bool:
-        """Start the lab; returns False if it already ran. A dead guest is started anew."""
+        """Start the lab, also after its guest has died. Returns False if it already runs."""
         check_machine(accounting=False)
         with state.locked(self.spec.instance):
             if self.is_up():
-                if VirtualLab.attach(self.spec.instance).full != self.full:
+                if VirtualLab.attach(self.spec.instance).virtual_spec != self.virtual_spec:
                     raise LabError(
                         f"lab {self.spec.instance} is up with other settings: "
                         "seatrial lab down, then up again"
@@ -108,17 +108,17 @@ class VirtualLab:
         progress("files")
         run = self.paths.run
         share.make(run / "share")
-        config = plan.write(self.full, programs())
+        config = plan.write(self.virtual_spec, programs())
         home = run / "home"
         home.mkdir()
         plan.own_folder(home, self.spec)
-        argv = qemu.command(self.full, base, initramfs, run)
+        argv = qemu.command(self.virtual_spec, base, initramfs, run)
         env = packages.environment(base)
-        name = warm.key(argv, run, (base.qemu_version, base.kernel_version, initramfs.name))
+        name = snapshot.key(argv, run, (base.qemu_version, base.kernel_version, initramfs.name))
         with locked(CACHE):
             if not (CACHE / f"guest-{name}.state").is_file():
-                progress("a guest boots, once for these NICs (a minute)")
-            state_file = warm.saved(CACHE, argv, env, run, name)
+                progress("booting a guest to save, once for these NICs (about a minute)")
+            state_file = snapshot.provide(CACHE, argv, env, run, name)
         given = {
             "argv": [*argv, "-incoming", f"file:{state_file}"], "env": env,
             "go": f"{SOURCE} {config}",
@@ -133,10 +133,10 @@ class VirtualLab:
         facts = {"started_at": time.time(), "kernel": base.kernel_release,
                  "kernel_version": base.kernel_version, "qemu": base.qemu_version}  # fmt: skip
         (run / "facts.json").write_text(json.dumps(facts))
-        (run / SPEC_FILE).write_text(self.full.to_json())
+        (run / SPEC_FILE).write_text(self.virtual_spec.to_json())
 
     def _write_programs(self, folder: Path) -> None:
-        """Programs by Slurm's names, which run the real ones in the guest."""
+        """Write programs with the names of Slurm's commands, which run these in the guest."""
         folder.mkdir()
         client = Path(__file__).with_name("client.py")
         start = " ".join(
@@ -145,7 +145,7 @@ class VirtualLab:
         )  # fmt: skip
         for name in ("srun", "sbatch", "squeue", "scancel", "sinfo", "sacct", "scontrol"):
             text = f'#!/bin/sh\n{start} {name} "$@"\n'
-            if name == "scontrol":  # a plain list of nodes needs no question
+            if name == "scontrol":  # a plain list of nodes needs no call of Slurm
                 text = text.replace(
                     "exec ",
                     'case "$1 $2 $3" in *"["*) ;;\n'
@@ -168,54 +168,56 @@ class VirtualLab:
         )
 
     def _wait_booted(self, progress: Progress) -> None:
-        deadline = time.monotonic() + BOOT_S
-        told = self.paths.run / "booted.json"
-        while not told.exists():
+        deadline = time.monotonic() + BOOT_TIMEOUT_S
+        booted = self.paths.run / "booted.json"
+        while not booted.exists():
             if self._broker() is None:
-                raise LabError(f"the guest ended while it booted: {self._last_words()}")
+                raise LabError(f"the guest ended while it booted: {self._log_tail()}")
             if time.monotonic() > deadline:
-                raise LabError(f"the guest has not booted after {BOOT_S:.0f} s: "
-                               f"{self._last_words()}")  # fmt: skip
+                raise LabError(f"the guest has not booted after {BOOT_TIMEOUT_S:.0f} s: "
+                               f"{self._log_tail()}")  # fmt: skip
             time.sleep(0.02)
-        facts = json.loads(told.read_text())
+        facts = json.loads(booted.read_text())
         if not facts["ok"]:
             raise LabError(f"the guest did not boot: {facts['text']}")
         progress(f"booted after {facts['seconds']} s, {facts['text']} s of the guest's clock")
 
-    def _last_words(self) -> str:
+    def _log_tail(self) -> str:
         words = []
         for name in ("console.log", "qemu.log", "broker.log"):
             with contextlib.suppress(OSError):
                 words += (self.paths.run / name).read_text(errors="replace").splitlines()[-3:]
-        return " | ".join(words) or "it said nothing"
+        return " | ".join(words) or "its logs are empty"
 
     def wait_ready(self) -> None:
-        """Wait until Slurm can use all nodes. Raises LabError after a minute."""
-        deadline = time.monotonic() + READY_S
+        """Wait until Slurm can use all nodes. Raises LabError after READY_TIMEOUT_S."""
+        deadline = time.monotonic() + READY_TIMEOUT_S
         seen: dict[str, str] = {}
         while time.monotonic() < deadline:
             seen = self.node_states()
             if all(seen.get(node, "") in READY_STATES for node in self.spec.nodes):
                 return
-        found = ", ".join(f"{node} {seen.get(node, 'unknown')}" for node in self.spec.nodes)
-        raise LabError(f"Slurm's nodes are not ready after {READY_S:.0f} s: {found}")
+        states = ", ".join(f"{node} {seen.get(node, 'unknown')}" for node in self.spec.nodes)
+        raise LabError(f"Slurm's nodes are not ready after {READY_TIMEOUT_S:.0f} s: {states}")
 
     def node_states(self) -> dict[str, str]:
-        """Slurm's state of each node, in small letters. Raises LabError where it cannot be had."""
-        answer = self.run(["sinfo", "-h", "-N", "-o", "%N %T"], user="root", timeout=ANSWER_S)
+        """Return Slurm's state of each node, in lower case. Raises LabError without a guest."""
+        answer = self.run(
+            ["sinfo", "-h", "-N", "-o", "%N %T"], user="root", timeout=QUERY_TIMEOUT_S
+        )
         rows = (line.split() for line in answer.stdout.splitlines())
         return {row[0]: row[1] for row in rows if len(row) == 2}
 
     def facts(self) -> dict[str, Any]:
-        """When it started, and the versions of what plays it."""
+        """Return the lab's start time and the versions of QEMU and the guest's kernel."""
         return json.loads((self.paths.run / "facts.json").read_text())
 
     def faults(self) -> list[state.Fault]:
-        """No fault can be planted here yet."""
+        """Return no faults: a virtual lab has no planted faults."""
         return []
 
     def down(self, progress: Progress = _silent) -> bool:
-        """End the lab and remove everything of it; returns False if there was nothing."""
+        """End the lab and remove all of its files. Returns False if there is no such lab."""
         check_root()
         if not self.paths.run.exists() and not self.paths.data.exists():
             return False
@@ -253,7 +255,7 @@ class VirtualLab:
         self, argv: Sequence[str], user: str | None = None, node: str = LOGIN,
         env: Mapping[str, str] | None = None, cwd: str | Path | None = None,
     ) -> Connection:  # fmt: skip
-        """Start a command on a node. Raises LabError where there is no guest or no such node."""
+        """Start a command on a node. Raises LabError if there is no guest or no such node."""
         if node not in self.spec.hosts:
             raise LabError(
                 f"lab {self.spec.instance}: no node {node!r}: {', '.join(self.spec.hosts)}"
@@ -264,7 +266,7 @@ class VirtualLab:
                 str(self.socket), argv, access.environment(self.spec, who, env),
                 str(cwd or ""), who, node,
             )  # fmt: skip
-        except Lost as error:
+        except NoGuest as error:
             raise LabError(f"lab {self.spec.instance} is not up: {error}") from None
 
     def run(
@@ -272,47 +274,52 @@ class VirtualLab:
         env: Mapping[str, str] | None = None, cwd: str | Path | None = None,
         timeout: float | None = None, check: bool = False, stdin: str | None = None,
     ) -> subprocess.CompletedProcess[str]:  # fmt: skip
-        """Run a command on a node to its end; as the native lab's. ``timeout`` is in seconds of
-        this machine's clock. Raises LabError also while a step of a trial is measured and the
-        command is one that asks Slurm: it would disturb the figures."""
+        """Run a command on a node to its end, as the native lab does.
+
+        ``timeout`` is in seconds of this machine's clock. Raises LabError, in addition to the
+        native lab's reasons, if the command queries Slurm while a step of a trial is measured.
+        """
         shown = " ".join(str(word) for word in argv)
         connection = self.connect(argv, user, node, env, cwd)
-        found: dict[bytes, list[bytes]] = {OUTPUT: [], ERROR: [], EXIT: []}
+        answers: dict[bytes, list[bytes]] = {OUTPUT: [], ERROR: [], EXIT: []}
         connection.socket.settimeout(timeout)
         try:
             if stdin:
                 connection.send_input(stdin.encode())
             connection.send_input(b"")
-            while not found[EXIT]:
+            while not answers[EXIT]:
                 for kind, content in connection.receive():
-                    found[kind].append(content)
+                    answers[kind].append(content)
         except TimeoutError:
             raise LabError(f"{node}: {shown}: not done after {timeout} s") from None
         except Busy:
             raise LabError(f"{node}: {shown}: not while a step is measured") from None
-        except (Lost, OSError) as error:
+        except (NoGuest, OSError) as error:
             raise LabError(f"{node}: {shown}: {error}") from None
         finally:
             connection.socket.close()
-        code = int(found[EXIT][0])
-        out, err = (b"".join(found[kind]).decode(errors="replace") for kind in (OUTPUT, ERROR))
+        code = int(answers[EXIT][0])
+        out, err = (b"".join(answers[kind]).decode(errors="replace") for kind in (OUTPUT, ERROR))
         if check and code:
             detail = (err or out).strip()[-500:]
             raise LabError(f"{node}: {shown}: exit code {code}: {detail}")
         return subprocess.CompletedProcess(list(argv), code, out, err)
 
     def exec(self, argv: Sequence[str], user: str | None = None, node: str = LOGIN) -> None:
-        """Run a command in the lab with this process's streams, and end with its exit code."""
+        """Run a command in the lab with this process's streams, and exit with its exit code."""
         connection = self.connect(argv or ["bash", "-l", "-i"], user, node)
         try:
             code = serve(connection, stdin=True)
-        except (Busy, Lost, OSError) as error:
+        except (Busy, NoGuest, OSError) as error:
             raise LabError(str(error) or "not while a step is measured") from None
         sys.stdout.flush()
         os._exit(code)
 
     def add_bind(self, path: Path) -> None:
-        """Make a folder of the host visible, and writable, at the same place on all hosts."""
+        """Make a folder of this machine visible and writable at the same place on all hosts.
+
+        Raises LabError if the folder does not exist.
+        """
         if not path.is_absolute() or not path.is_dir():
             raise LabError(f"{path} must be the absolute path of a folder that exists")
         with state.locked(self.spec.instance):
@@ -322,4 +329,6 @@ class VirtualLab:
             command = ["sh", "-c", f'mkdir -p "$1" && mount --bind "{plan.SHARE}/$0" "$1"', name,
                        str(path)]  # fmt: skip
             for host in self.spec.hosts:
-                self.run(command, user="root", node=host, cwd="/", timeout=ANSWER_S, check=True)
+                self.run(
+                    command, user="root", node=host, cwd="/", timeout=QUERY_TIMEOUT_S, check=True
+                )

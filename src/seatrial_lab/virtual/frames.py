@@ -1,7 +1,8 @@
-"""What the host and the guest's agent say to each other over a serial line, and a command's client
-to the broker over a socket: frames of a command's number, a kind and bytes.
+"""The frames between client, broker and the guest's agent.
 
-Only the standard library: the guest's first process uses this.
+The broker and the agent use a serial line; a client and the broker use a socket. A frame is a
+command's number, a kind, a size in bytes and the data. This module imports only the standard
+library, because the guest's first process uses it.
 """
 
 from __future__ import annotations
@@ -9,14 +10,13 @@ from __future__ import annotations
 import struct
 
 HEAD = struct.Struct(">IcI")
-#: to the guest: run a command (JSON: argv, env, cwd, user, node), its input (empty: the end of
-#: it), a signal (its number as text)
+#: to the guest: run a command (JSON: argv, env, cwd, user, node), input for it (empty: end of
+#: input), a signal (its number as text)
 RUN, INPUT, SIGNAL = b"R", b"I", b"S"
-#: from the guest: output, error output, exit code (text), booted (seconds of its own clock)
-#: or a boot that failed (text), and that nothing has been running for a while since the command
-#: of that number
+#: from the guest: output, error output, exit code (text), booted (seconds of its own clock),
+#: boot failed (text), and idle since the end of the command with the frame's number
 OUTPUT, ERROR, EXIT, READY, FAILED, QUIET = b"O", b"E", b"X", b"Y", b"F", b"Q"
-#: from the broker to a client: not now, for something is being measured
+#: from the broker to a client: refused, because a step is being measured
 BUSY = b"B"
 CHUNK = 32768
 #: name of the serial line in the guest
@@ -28,19 +28,19 @@ def frame(number: int, kind: bytes, data: bytes = b"") -> bytes:
 
 
 class Reader:
-    """Cuts a stream into frames."""
+    """Splits a stream into frames."""
 
     def __init__(self) -> None:
         self.buffer = b""
 
     def feed(self, data: bytes) -> list[tuple[int, bytes, bytes]]:
-        """The frames (number, kind, data) that are complete now."""
+        """Add data. Returns the frames (number, kind, data) that are now complete."""
         self.buffer += data
-        found = []
+        frames = []
         while len(self.buffer) >= HEAD.size:
             number, kind, size = HEAD.unpack_from(self.buffer)
             if len(self.buffer) < HEAD.size + size:
                 break
-            found.append((number, kind, self.buffer[HEAD.size : HEAD.size + size]))
+            frames.append((number, kind, self.buffer[HEAD.size : HEAD.size + size]))
             self.buffer = self.buffer[HEAD.size + size :]
-        return found
+        return frames

@@ -1,4 +1,4 @@
-"""The initramfs that a guest boots from: busybox, the drivers, and the init script."""
+"""The initramfs of a guest: busybox, the drivers and the init script."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from seatrial_lab.virtual.packages import Base
 INIT = Path(__file__).parent / "guest" / "init.sh"
 APPLETS = ("sh", "mount", "mkdir", "insmod", "cp", "chmod", "uname", "hostname", "switch_root",
            "poweroff", "echo", "cat", "sleep")  # fmt: skip
-#: loaded before anything else runs: the way to the host, then what nodes are made of
-AT_BOOT = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console", "veth", "bridge")
-#: the cards' own drivers, loaded in this order
-CARDS = ("igb", "e1000", "e1000e", "virtio_net", "vmxnet3")
-#: in the image for NIC profiles, which load them
-AT_WISH = ("igbvf", "bonding", "sch_tbf", "sch_htb", "tun")
+#: init loads these first: access to the host, then the nodes' interfaces
+BOOT_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console", "veth", "bridge")
+#: drivers of the NIC models, in the order of their loading
+NIC_MODULES = ("igb", "e1000", "e1000e", "virtio_net", "vmxnet3")
+#: in the image, but not loaded at boot: NIC profiles load them
+PROFILE_MODULES = ("igbvf", "bonding", "sch_tbf", "sch_htb", "tun")
 
 
 def dependencies(modules: Path) -> dict[str, list[str]]:
-    """Module name -> files to load, itself the last, from depmod's ``modules.dep``."""
-    found = {}
+    """Return module name -> files to load, its own file last, from depmod's ``modules.dep``."""
+    files_of = {}
     for line in (modules / "modules.dep").read_text().splitlines():
         file, _, needs = line.partition(":")
         name = Path(file).name.partition(".")[0].replace("-", "_")
-        found[name] = [*reversed(needs.split()), file]
-    return found
+        files_of[name] = [*reversed(needs.split()), file]
+    return files_of
 
 
 def load_order(needs: dict[str, list[str]], names: tuple[str, ...]) -> list[str]:
-    """Files of the modules and of all that they need, each once. Raises LabError."""
+    """Return the files of modules and their dependencies, each once. Raises LabError."""
     files: dict[str, None] = {}
     for name in names:
         if name not in needs:
@@ -41,9 +41,9 @@ def load_order(needs: dict[str, list[str]], names: tuple[str, ...]) -> list[str]
 
 
 def archive(base: Base) -> Archive:
-    """The initramfs of a kernel."""
+    """Return the initramfs of a kernel."""
     needs = dependencies(base.modules)
-    loaded = load_order(needs, (*AT_BOOT, *CARDS))
+    loaded = load_order(needs, (*BOOT_MODULES, *NIC_MODULES))
     place = f"lib/modules/{base.kernel_release}"
     made = Archive()
     for name in ("proc", "sys", "dev", "lower", "upper", "new"):
@@ -53,7 +53,7 @@ def archive(base: Base) -> Archive:
         made.link(f"bin/{applet}", "busybox")
     made.file("init", INIT.read_bytes(), 0o755)
     made.file("modules.list", "".join(f"{file}\n" for file in loaded).encode())
-    for file in load_order(needs, (*AT_BOOT, *CARDS, *AT_WISH)):
+    for file in load_order(needs, (*BOOT_MODULES, *NIC_MODULES, *PROFILE_MODULES)):
         made.file(f"{place}/{file}", (base.modules / file).read_bytes())
     for listing in sorted(base.modules.glob("modules.*")):
         made.file(f"{place}/{listing.name}", listing.read_bytes())
@@ -61,7 +61,10 @@ def archive(base: Base) -> Archive:
 
 
 def initramfs(base: Base, folder: Path) -> Path:
-    """The initramfs in ``folder``, made where it is missing; its name holds what it is made of."""
+    """Return the initramfs in ``folder``; create it if missing.
+
+    Its name has a hash of its inputs.
+    """
     digest = hashlib.sha256()
     own = (Path(__file__), INIT, Path(__file__).with_name("cpio.py"))
     for text in (base.kernel_version, base.kernel_release, *(file.read_text() for file in own)):

@@ -1,5 +1,7 @@
-"""The machine that a trial of a virtual lab runs on, for ``seatrial.trial.run``: ReFrame here, as
-fast as here, and Slurm in the guest."""
+"""The machine that runs a trial of a virtual lab, for ``seatrial.trial.run``.
+
+ReFrame runs on this machine, at its own speed. Slurm and the jobs run in the guest.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from pathlib import Path
 from seatrial.base.paths import SOURCE
 from seatrial_lab.common import access
 from seatrial_lab.common.owner import chown_all
-from seatrial_lab.virtual.engine import ANSWER_S, VirtualLab
+from seatrial_lab.virtual.engine import QUERY_TIMEOUT_S, VirtualLab
 
 
 class VirtualMachine:
@@ -21,7 +23,7 @@ class VirtualMachine:
         self.lab = lab
 
     def popen(self, argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen:
-        """Start a program of this machine that finds Slurm's commands of the guest."""
+        """Start a program on this machine, with the guest's Slurm commands in its PATH."""
         spec, run = self.lab.spec, self.lab.paths.run
         own = access.environment(spec, spec.user, env)
         own.pop("BASH_ENV", None)
@@ -36,13 +38,13 @@ class VirtualMachine:
             "paths": [str(path) for path in paths],
         }  # fmt: skip
         return subprocess.Popen(
-            [sys.executable, "-S", "-m", "seatrial_lab.virtual.door", json.dumps(given)],
+            [sys.executable, "-S", "-m", "seatrial_lab.virtual.run_as_user", json.dumps(given)],
             env=own, cwd="/", stdin=subprocess.DEVNULL, text=True, errors="replace",
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
 
     def run(self, argv: list[str]) -> subprocess.CompletedProcess:
-        return self.lab.run(argv, timeout=ANSWER_S)
+        return self.lab.run(argv, timeout=QUERY_TIMEOUT_S)
 
     def own(self, folder: Path) -> None:
         chown_all(folder, self.lab.spec.uid, self.lab.spec.gid)

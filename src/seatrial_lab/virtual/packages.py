@@ -1,8 +1,8 @@
-"""QEMU and the guest's kernel, from the machine's own Debian package sources, unpacked and kept.
+"""QEMU, busybox and the guest's kernel, unpacked from packages of the machine's Debian sources.
 
-Nothing is installed: an emulator or a kernel of the machine's own stays as it is. Of QEMU the
-first version with a model of the igb card is needed; where the machine's Debian has an older one,
-it is taken from that Debian's backports, at the mirror that the machine is configured with.
+It installs nothing: the machine's own emulator and kernel do not change. A virtual lab needs a QEMU
+with a model of the igb card. If the machine's Debian has an older QEMU, the package comes from the
+backports of that Debian, at the machine's configured mirror.
 """
 
 from __future__ import annotations
@@ -21,17 +21,21 @@ from pathlib import Path
 from seatrial.base.errors import LabError
 from seatrial.base.run import run
 from seatrial.stack.machine import os_release
-from seatrial_lab.software.debian_sources import configured, own_lists, source_stanzas
+from seatrial_lab.software.debian_sources import (
+    private_list_options,
+    required_stanzas,
+    source_stanzas,
+)
 
 KERNEL = "linux-image-amd64"
 QEMU = "qemu-system-x86"
-WITH_IGB = (8, 0)  # QEMU's first version with the model
-Tell = Callable[[str], None]
+IGB_VERSION = (8, 0)  # the first QEMU with a model of the igb card
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Base:
-    """What a guest is started from. ``version`` is of the Debian package."""
+    """The files that start a guest. The versions are versions of Debian packages."""
 
     qemu: Path
     qemu_version: str
@@ -43,21 +47,21 @@ class Base:
 
     @property
     def qemu_folder(self) -> Path:
-        """The folder that QEMU's package was unpacked to."""
+        """The folder of the unpacked QEMU package."""
         return self.qemu.parents[2]
 
 
-def unpacked(folder: Path, tell: Tell = lambda _: None) -> Base:
-    """QEMU, kernel and busybox below ``folder``, fetched where missing. Raises LabError."""
+def unpacked(folder: Path, progress: Progress = lambda _: None) -> Base:
+    """Return QEMU, kernel and busybox below ``folder``; fetch missing ones. Raises LabError."""
     folder = folder.resolve()
     parts = {name: folder / name for name in ("qemu", "kernel", "busybox")}
     missing = [name for name, part in parts.items() if not (part / "version").is_file()]
     if missing:
         with _apt(folder) as apt:
             for name in missing:
-                tell(f"fetching {name}")
+                progress(f"fetching {name}")
                 apt.unpack(name, parts[name])
-    release = _only(parts["kernel"] / "lib/modules").name
+    release = _single_entry(parts["kernel"] / "lib/modules").name
     return Base(
         qemu=parts["qemu"] / "usr/bin/qemu-system-x86_64",
         qemu_version=(parts["qemu"] / "version").read_text().strip(),
@@ -65,20 +69,20 @@ def unpacked(folder: Path, tell: Tell = lambda _: None) -> Base:
         kernel_release=release,
         kernel_version=(parts["kernel"] / "version").read_text().strip(),
         modules=parts["kernel"] / f"lib/modules/{release}",
-        busybox=_only(parts["busybox"] / "bin"),
+        busybox=_single_entry(parts["busybox"] / "bin"),
     )
 
 
-def _only(folder: Path) -> Path:
-    found = sorted(folder.iterdir())
-    if len(found) != 1:
-        raise LabError(f"{folder} has {len(found)} entries and not one: remove {folder.parent}")
-    return found[0]
+def _single_entry(folder: Path) -> Path:
+    entries = sorted(folder.iterdir())
+    if len(entries) != 1:
+        raise LabError(f"{folder} has {len(entries)} entries, not one: remove {folder.parent}")
+    return entries[0]
 
 
 @dataclass(frozen=True)
 class _Apt:
-    """apt with lists of its own, so that the machine's are as they were."""
+    """apt with package lists of its own: the machine's lists do not change."""
 
     options: list[str]
     folder: Path
@@ -88,7 +92,7 @@ class _Apt:
         return run([command[0], *self.options, *command[1:]], " ".join(command), cwd=cwd)
 
     def unpack(self, name: str, into: Path) -> None:
-        """Fetch and unpack what ``name`` needs; a file ``version`` says that it is complete."""
+        """Fetch and unpack the packages of ``name``; the file ``version`` marks the end."""
         wanted = {"qemu": self._qemu, "kernel": self._kernel, "busybox": self._busybox}[name]()
         shutil.rmtree(into, ignore_errors=True)
         debs = into / "debs"
@@ -100,7 +104,7 @@ class _Apt:
             run(["dpkg-deb", "-x", deb, into], f"unpacking {deb.name}")
         shutil.rmtree(debs)
         if name == "kernel":
-            release = _only(into / "lib/modules").name
+            release = _single_entry(into / "lib/modules").name
             depmod = shutil.which("depmod", path="/usr/sbin:/sbin")
             if not depmod:
                 raise LabError("depmod is missing: apt-get install kmod")
@@ -110,9 +114,9 @@ class _Apt:
         (into / "version").write_text(next(iter(wanted.values())) + "\n")
 
     def _qemu(self) -> dict[str, str]:
-        """The package and all that it needs which the machine lacks, with their versions."""
+        """Return name -> version of QEMU's package and its missing dependencies."""
         for suite in ("", self.backports):
-            # With NAME/SUITE apt would take from there QEMU alone, and its parts from the release.
+            # With NAME/SUITE, apt takes the dependencies of QEMU from the release, not the suite.
             target = ["-t", suite] if suite else []
             try:
                 text = self.run(
@@ -122,25 +126,25 @@ class _Apt:
             except LabError:
                 continue
             lines = re.findall(r"^Inst (\S+) (?:\[\S+\] )?\((\S+)", text, re.MULTILINE)
-            found = {name: version for name, version in lines if name != QEMU}
+            needed = {name: version for name, version in lines if name != QEMU}
             version = dict(lines).get(QEMU, "")
             number = re.search(r"(?:\d+:)?(\d+)\.(\d+)", version)
-            if number and (int(number[1]), int(number[2])) >= WITH_IGB:
-                return {QEMU: version, **found, **self._firmware(f"/{suite}" if suite else "")}
+            if number and (int(number[1]), int(number[2])) >= IGB_VERSION:
+                return {QEMU: version, **needed, **self._firmware(f"/{suite}" if suite else "")}
         raise LabError(
-            f"no package source of this machine has {QEMU} {WITH_IGB[0]}.{WITH_IGB[1]} or later, "
-            f"which has the igb card: neither its Debian nor {self.backports}"
+            f"no package source of this machine has {QEMU} {IGB_VERSION[0]}.{IGB_VERSION[1]} or "
+            f"later, which models the igb card: neither its Debian nor {self.backports}"
         )
 
     def _firmware(self, suite: str) -> dict[str, str]:
-        """Packages that hold QEMU's own files, also where the machine has the same version."""
-        found = {}
+        """Return name -> version of the packages of QEMU's data files, installed or not."""
+        versions = {}
         for name in ("qemu-system-common", "qemu-system-data", "seabios"):
             text = self.run("apt-cache", "show", f"{name}{suite}")
             version = re.search(r"^Version: (\S+)", text, re.MULTILINE)
             if version:
-                found[name] = version[1]
-        return found
+                versions[name] = version[1]
+        return versions
 
     def _kernel(self) -> dict[str, str]:
         text = self.run("apt-cache", "show", "--no-all-versions", KERNEL)
@@ -158,13 +162,15 @@ class _Apt:
 
 
 def uncompressed(image: bytes) -> bytes:
-    """The kernel in a compressed image (Documentation/arch/x86/boot.rst): an emulated machine
-    takes 10 s to unpack it. Raises LabError where it is not compressed by xz."""
+    """Return the kernel in a compressed image; an emulated machine takes 10 s to unpack it.
+
+    The format is in Documentation/arch/x86/boot.rst. Raises LabError if it is not xz.
+    """
     (sectors,) = struct.unpack_from("<B", image, 0x1F1)
     offset, size = struct.unpack_from("<II", image, 0x248)
     start = (sectors + 1) * 512 + offset
     try:
-        # The payload ends with the size of what is unpacked, 4 bytes that are not xz's.
+        # The payload ends with the unpacked size, 4 bytes that are not part of the xz stream.
         return lzma.decompress(image[start : start + size - 4])
     except lzma.LZMAError as error:
         raise LabError(f"the kernel's image cannot be unpacked: {error}") from None
@@ -173,7 +179,7 @@ def uncompressed(image: bytes) -> bytes:
 @contextmanager
 def _apt(folder: Path) -> Iterator[_Apt]:
     codename = os_release().get("VERSION_CODENAME", "")
-    stanzas = [text.replace("Types: deb-src", "Types: deb") for text in configured(codename)]
+    stanzas = [text.replace("Types: deb-src", "Types: deb") for text in required_stanzas(codename)]
     backports = f"{codename}-backports"
     stanzas += [
         re.sub(r"(?m)^Suites: .*$", f"Suites: {backports}", text)
@@ -181,9 +187,9 @@ def _apt(folder: Path) -> Iterator[_Apt]:
         if not source_stanzas(backports)
     ]
     state = folder.resolve() / "apt"
-    options = own_lists(state, stanzas)
+    options = private_list_options(state, stanzas)
     try:
-        # Without backports where the mirror has none: whether that matters is seen later.
+        # A mirror without backports is no error here: _qemu checks the version.
         run(["apt-get", *options, "-q", "update"], "reading the package lists", accept_failure=True)
         yield _Apt(options, folder, backports)
     finally:
@@ -191,9 +197,9 @@ def _apt(folder: Path) -> Iterator[_Apt]:
 
 
 def environment(base: Base) -> dict[str, str]:
-    """The environment that the unpacked QEMU runs in."""
+    """Return the environment of the unpacked QEMU."""
     libraries = base.qemu_folder / "usr/lib/x86_64-linux-gnu"
-    # Debian 12 has a few libraries, libfuse3 among them, in /lib by their packages' lists.
+    # Debian 12 installs a few libraries in /lib, libfuse3 among them.
     folders = (libraries, base.qemu_folder / "lib/x86_64-linux-gnu")
     return {
         "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
@@ -203,13 +209,13 @@ def environment(base: Base) -> dict[str, str]:
 
 
 def data_options(base: Base) -> list[str]:
-    """Options by which the unpacked QEMU finds its firmware."""
+    """Return the options for the firmware folders of the unpacked QEMU."""
     share = base.qemu_folder / "usr/share"
     return [word for name in ("qemu", "seabios") for word in ("-L", str(share / name))]
 
 
 def probe(base: Base) -> str:
-    """The first line of ``qemu --version``. Raises LabError where it does not start."""
+    """Return the first line of ``qemu --version``. Raises LabError if QEMU does not start."""
     answer = subprocess.run(
         [base.qemu, "--version"], env=environment(base), capture_output=True, text=True
     )

@@ -1,7 +1,7 @@
-"""Everything that the guest's agent is told before the guest starts, and the files that it needs.
+"""The configuration of the guest's agent and of the hosts' first processes.
 
-The host does the thinking; what is left for the guest, where each instruction counts, is to mount,
-to move NICs and to start daemons.
+This module runs on this machine, before the guest starts, because the guest is slow: the agent
+only mounts, moves NICs and starts daemons.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from seatrial_lab.common.programs import Programs, find
 from seatrial_lab.common.spec import LOGIN, LabSpec
 from seatrial_lab.virtual.spec import VirtualSpec
 
-#: a folder of the host that the guest may write to, at this place inside
+#: mount point in the guest of the folder that it may write to
 SHARE = "/run/seatrial-share"
 MUNGE_SHARED = "/run/seatrial-munge"
 BOOT_TIMEOUT = 120  # seconds of the guest's clock
 _COVERS = {"/dev/shm": "1777", "/run": "755", "/tmp": "1777", "/var/tmp": "1777"}
-#: what would wake the guest up, send what no benchmark sent, or leave a figure to chance
+#: kernel settings against wake-ups, background packets and chance in the figures
 KERNEL = {
     "/proc/sys/net/ipv4/neigh/default/gc_interval": "86400",
     "/proc/sys/kernel/randomize_va_space": "0",  # the same addresses each time
     "/proc/sys/kernel/sched_autogroup_enabled": "0",
     "/proc/sys/kernel/printk": "1 4 1 7",
-    # It takes the delay that interrupt moderation adds for a full wire now and then: a connection
-    # whose slow start it ends early needs one interrupt more for each large message.
+    # hystart sometimes takes the delay of interrupt moderation for congestion and ends slow start
+    # early. That connection then needs one interrupt more for each large message.
     "/sys/module/tcp_cubic/parameters/hystart": "0",
 }
-#: the same in each node's namespace, which starts with the kernel's defaults
+#: the same for each node's network namespace, which starts with the kernel's defaults
 NODE_SYSCTL = {
-    "net/ipv4/tcp_no_metrics_save": "1",  # one connection must not colour the next
+    "net/ipv4/tcp_no_metrics_save": "1",  # a connection must not change the next one
 }
 
 
 def write(spec: VirtualSpec, programs: Programs) -> Path:
-    """Write the lab's data folder as the guest will copy it; returns the agent's configuration."""
+    """Write the data folder, which the guest copies. Returns the agent's configuration file."""
     lab = spec.lab
     paths = LabPaths(lab.instance)
     etc.write_data(lab, programs)
@@ -58,7 +58,7 @@ def write(spec: VirtualSpec, programs: Programs) -> Path:
 
 
 def agent_config(spec: VirtualSpec, hosts: list[str]) -> dict[str, Any]:
-    """The agent's configuration; see ``guest/agent.py``."""
+    """Return the agent's configuration; see ``guest/agent.py``."""
     lab, paths = spec.lab, LabPaths(spec.instance)
     names = (network.SWITCH, *lab.hosts)
     nodes = list(dict.fromkeys(card.node for card in spec.cards))
@@ -91,7 +91,7 @@ def agent_config(spec: VirtualSpec, hosts: list[str]) -> dict[str, Any]:
 
 
 def switch_batch(lab: LabSpec) -> str:
-    """``ip`` commands for the switch of the management network."""
+    """Return ``ip`` commands for the switch of the management network."""
     lines = [
         "link set lo up",
         "link add mgmt type bridge forward_delay 0 stp_state 0 mcast_snooping 0",
@@ -105,7 +105,7 @@ def switch_batch(lab: LabSpec) -> str:
 
 
 def management_batch(lab: LabSpec, host: str) -> str:
-    """``ip`` commands for a host's interface of the management network."""
+    """Return ``ip`` commands for a host's interface of the management network."""
     length = ipaddress.IPv4Network(lab.mgmt_subnet).prefixlen
     return (
         "link set lo up\n"
@@ -115,7 +115,7 @@ def management_batch(lab: LabSpec, host: str) -> str:
 
 
 def card_batch(spec: VirtualSpec, node: str) -> str:
-    """``ip`` commands for a node's NICs."""
+    """Return ``ip`` commands for a node's NICs."""
     lines = []
     for card in spec.cards:
         if card.node == node:
@@ -128,7 +128,7 @@ def card_batch(spec: VirtualSpec, node: str) -> str:
 
 
 def munge_steps(lab: LabSpec) -> list[dict[str, Any]]:
-    """One munged for all hosts: it tells who speaks by the socket, wherever that is."""
+    """Return the steps of the one munged of all hosts, which share its socket."""
     paths = LabPaths(lab.instance)
     socket = f"{MUNGE_SHARED}/{Path(render.MUNGE_SOCKET).name}"
     return [
@@ -148,7 +148,7 @@ def munge_steps(lab: LabSpec) -> list[dict[str, Any]]:
 
 
 def host_config(lab: LabSpec, programs: Programs, host: str) -> dict[str, Any]:
-    """The configuration of a host's first process (``seatrial_lab.common.nodeinit``)."""
+    """Return the configuration of a host's first process (``seatrial_lab.common.nodeinit``)."""
     paths = LabPaths(lab.instance)
     covers, binds = mounts.plan([*lab.visible_paths(), paths.data], _COVERS)
     binds += [["/etc", str(HOST_ETC)], [str(paths.etc), "/etc"]]
@@ -179,7 +179,7 @@ def login_steps(lab: LabSpec, programs: Programs) -> list[dict[str, Any]]:
 
 
 def node_steps(lab: LabSpec, node: str) -> list[dict[str, Any]]:
-    """Without the NIC recovery of a native node: this one's NICs were made with the guest."""
+    """Return the boot steps of a node, without NIC recovery: its NICs are new with the guest."""
     paths = LabPaths(lab.instance)
     return [
         {"mkdir": render.SLURM_FOLDER, "user": "root", "mode": "755"},
@@ -194,5 +194,5 @@ def node_steps(lab: LabSpec, node: str) -> list[dict[str, Any]]:
 
 
 def own_folder(folder: Path, lab: LabSpec) -> None:
-    """Give a folder to the job user."""
+    """Make the job user the owner of a folder."""
     os.chown(folder, lab.uid, lab.gid)

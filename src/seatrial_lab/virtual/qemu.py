@@ -8,7 +8,7 @@ from seatrial_lab.virtual.frames import PORT
 from seatrial_lab.virtual.packages import Base, data_options
 from seatrial_lab.virtual.spec import MODELS, SRIOV, VirtualSpec
 
-#: of QEMU's machine: a version, so that a later QEMU plays the same one
+#: QEMU's machine type, with a version: a later QEMU emulates the same machine
 MACHINE = "pc-q35-8.0"
 KERNEL_OPTIONS = (
     "console=ttyS0", "quiet", "loglevel=2", "panic=-1", "mitigations=off", "nowatchdog",
@@ -16,18 +16,18 @@ KERNEL_OPTIONS = (
     "net.ifnames=0", "nokaslr", "cryptomgr.notests", "rcupdate.rcu_expedited=1", "selinux=0",
     "apparmor=0", "transparent_hugepage=never", "pci=noaer", "nosmap", "nosmep",
 )  # fmt: skip
-FUNCTIONS = 8  # of one PCI slot
+FUNCTIONS = 8  # functions of one PCI slot
 PORT_SLOT = 0x10  # first slot of the root ports
 
 
 def command(spec: VirtualSpec, base: Base, initramfs: Path, run: Path) -> list[str]:
-    """QEMU's command line; ``run`` has its sockets and the folder that it shares."""
+    """Return QEMU's command line; ``run`` is the folder of its sockets and of the share."""
     return [
         str(base.qemu), *data_options(base),
         "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
         "-machine", f"{MACHINE},usb=off,smm=off,vmport=off", "-cpu", spec.cpu, "-smp", "1",
         "-m", str(spec.memory_MiB),
-        # One instruction is one nanosecond; where all wait, time goes on to the next event.
+        # One instruction is one nanosecond. If the processor idles, time jumps to the next event.
         "-accel", "tcg,tb-size=512", "-icount", "shift=0,sleep=off",
         "-rtc", "base=utc,clock=vm",
         "-kernel", str(base.kernel), "-initrd", str(initramfs), "-append", " ".join(KERNEL_OPTIONS),
@@ -43,7 +43,7 @@ def command(spec: VirtualSpec, base: Base, initramfs: Path, run: Path) -> list[s
 
 
 def folder(tag: str, path: Path, readonly: bool) -> list[str]:
-    """Options that show the guest a folder of the host."""
+    """Return options that export a folder of this machine to the guest (9p)."""
     only = ",readonly=on" if readonly else ""
     return [
         "-fsdev", f"local,id={tag},path={path},security_model=passthrough,multidevs=remap{only}",
@@ -52,11 +52,10 @@ def folder(tag: str, path: Path, readonly: bool) -> list[str]:
 
 
 def cards(spec: VirtualSpec) -> list[str]:
-    """Options for the NICs: each on the hub of its network, those with SR-IOV on a port of their
-    own."""
+    """Return options for the NICs: each on its network's hub, SR-IOV cards on a root port."""
     options: list[str] = []
     for number, card in enumerate(spec.cards):
-        # One hub for each pair of network and model's nodes: a wire between equal cards.
+        # One hub for each network and node class: a hub connects equal cards.
         address = spec.physical_address(card)
         device = f"{MODELS[card.model]},netdev=n{number},mac={address},romfile="
         options += ["-netdev", f"hubport,id=n{number},hubid={card.network}"]

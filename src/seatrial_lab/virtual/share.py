@@ -1,6 +1,7 @@
-"""Folders of the host that a guest may write to, and the processes that belong to a guest.
+"""The folders of this machine that a guest may write to, and the processes of a guest.
 
-QEMU shows the guest one folder; others are mounted into it. So the guest reaches nothing else.
+QEMU exports one folder to the guest. Bind mounts in it show the other folders, so that the guest
+can write to no folder outside it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ def make(folder: Path) -> None:
 
 
 def add(folder: Path, path: Path) -> str | None:
-    """Show ``path`` in the share; its name there, None where it is shown already."""
+    """Bind ``path`` into the share. Returns its name there, or None if it is there already."""
     for entry in sorted(folder.iterdir()):
         if entry.samefile(path):
             return None
@@ -27,7 +28,7 @@ def add(folder: Path, path: Path) -> str | None:
 
 
 def remove(folder: Path) -> None:
-    """Take away what was mounted, and the folder; never what is in the folders shown."""
+    """Unmount the shared folders and remove the share, but not the content of these folders."""
     if not folder.is_dir():
         return
     for place in list(folder.iterdir()):
@@ -37,8 +38,8 @@ def remove(folder: Path) -> None:
 
 
 def processes_of(run: Path) -> list[int]:
-    """The broker and the QEMU of a run folder."""
-    found = []
+    """Return the process ids of the broker and the QEMU of a run folder."""
+    pids = []
     for pid in processes.all_pids():
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
@@ -47,5 +48,5 @@ def processes_of(run: Path) -> list[int]:
         broker = "seatrial_lab.virtual.broker" in words and str(run) in words
         guest = any(word.startswith(f"unix:{run}/qmp.sock") for word in words)
         if (broker or guest) and processes.is_alive(pid):
-            found.append(pid)
-    return found
+            pids.append(pid)
+    return pids

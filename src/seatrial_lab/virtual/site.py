@@ -1,4 +1,4 @@
-"""From a site's description to the virtual lab that plays it."""
+"""Convert a site's description to the specification of its virtual lab. Starts nothing."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from seatrial_lab.common.slurm_files import nic_settings
 from seatrial_lab.common.spec import LabSpec
 from seatrial_lab.virtual.spec import Card, VirtualSpec
 
-#: at the end of slurm.conf. No health checks: each is a Python that starts on every node, in the
-#: midst of what is measured. Schedule when something happens, and not also every second.
+#: at the end of slurm.conf. No health checks: each starts a Python on every node, also during a
+#: measurement. The scheduler runs on events, not every second.
 SLURM_CONF = (
     "HealthCheckInterval=0",
     (
@@ -29,7 +29,7 @@ SLURM_CONF = (
 
 
 def virtual_spec(site: Site, instance: str) -> VirtualSpec:
-    """The virtual lab of a site. Raises InputError where it cannot be one."""
+    """Return the virtual lab of a site. Raises InputError if the site is not valid for one."""
     assert site.lab is not None
     management = [net for net in site.networks.values() if net.role == "management"]
     test = [net for net in site.networks.values() if net.role == "test"]
@@ -46,7 +46,7 @@ def virtual_spec(site: Site, instance: str) -> VirtualSpec:
     settings: dict[str, Any] = {"extra_slurm_conf": tuple(site.slurm.config)}
     settings |= nic_settings(site, instance)
     settings["extra_slurm_conf"] = (*settings["extra_slurm_conf"], *SLURM_CONF)
-    settings.pop("before_slurmd", None)  # nothing can be left of before the guest
+    settings.pop("before_slurmd", None)  # nothing to recover: the NICs are new with the guest
     lab = LabSpec(
         instance=instance,
         nodes=tuple(site.node_names),
@@ -64,10 +64,10 @@ def virtual_spec(site: Site, instance: str) -> VirtualSpec:
 
 
 def _cards(site: Site) -> list[Card]:
-    """The NICs of all nodes. Nodes of one class share a wire on each test network."""
+    """Return the NICs of all nodes. Nodes of one class share a wire on each test network."""
     assert site.lab is not None
     test = [net for net in site.networks.values() if net.role == "test"]
-    found = []
+    cards = []
     for number, group in enumerate(site.nodes):
         models = site.lab.nics.get(group.node_class or "", [])
         if len(models) != len(test):
@@ -75,9 +75,9 @@ def _cards(site: Site) -> list[Card]:
                 f"site {site.name}: lab.nics.{group.node_class}: one NIC model is needed for each "
                 f"of the {len(test)} test networks, not {len(models)}"
             )
-        found += [
+        cards += [
             Card(node, net.interface, model, number * len(test) + position, net.subnet, net.mtu)
             for node in NodeSet(group.names)
             for position, (net, model) in enumerate(zip(test, models, strict=False))
         ]
-    return found
+    return cards

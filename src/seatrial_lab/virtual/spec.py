@@ -1,4 +1,4 @@
-"""What a virtual lab consists of: the native lab's description, and the guest that plays it."""
+"""The specification of a virtual lab: a LabSpec, the NICs of its nodes, and the guest."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from typing import Any
 from seatrial.base.errors import InputError
 from seatrial_lab.common.spec import LabSpec
 
-#: name of a NIC model: QEMU's name of the card, with options
+#: NIC model -> QEMU's name of the card, with options
 MODELS = {
     "igb": "igb",
     "igb-vf": "igb",  # the node has a virtual function of the card, not the card
     "e1000": "e1000-82545em",  # the plain model refuses ethtool -C
     "e1000e": "e1000e",
-    # What the guest sends is passed on by a timer of the guest's clock. Otherwise QEMU's main loop
-    # does it, whenever this machine lets it run, and virtual time jumps on meanwhile.
+    # A timer of the guest's clock sends the guest's packets. Otherwise QEMU's main loop sends
+    # them when this machine schedules it, and virtual time jumps meanwhile.
     "virtio-net": "virtio-net-pci,ioeventfd=off,tx=timer,x-txtimer=1000",
     "vmxnet3": "vmxnet3",
 }
 SRIOV = ("igb", "igb-vf")  # cards that need a root port of their own
-MOST_CARDS = 24  # as many as there are places on the guest's bus
+MAX_CARDS = 24  # the number of slots on the guest's bus
 
 
 @dataclass(frozen=True)
 class Card:
-    """A NIC of a node. ``network`` counts from 0: cards with one number are on one wire."""
+    """A NIC of a node. ``network`` counts from 0: cards with the same number share a wire."""
 
     node: str
     interface: str
@@ -41,22 +41,22 @@ class Card:
 
 @dataclass(frozen=True)
 class VirtualSpec:
-    """One virtual lab. Raises InputError when a field cannot work.
+    """One virtual lab. Raises InputError if a field is not valid.
 
-    ``lab`` says all that it has in common with a native lab; its test network is not used.
-    ``memory_MiB`` is the guest's as a whole. ``cpu`` is QEMU's name of the processor model.
+    ``lab`` has the fields in common with a native lab; its test network is not used.
+    ``memory_MiB`` is the memory of the guest. ``cpu`` is QEMU's name of the processor model.
     """
 
     lab: LabSpec
     cards: tuple[Card, ...]
     memory_MiB: int = 4096
-    #: with AVX2, which Intel MPI needs; without "enhanced rep movsb", each byte of which would be
-    #: counted as an instruction, so that copies would be eight times too slow
+    #: with AVX2, which Intel MPI needs; without "enhanced rep movsb": QEMU counts an instruction
+    #: for each byte of it, which makes copies eight times too slow
     cpu: str = "Haswell-v4,-erms"
 
     def __post_init__(self) -> None:
-        if len(self.cards) > MOST_CARDS:
-            raise InputError(f"lab: {len(self.cards)} NICs are more than {MOST_CARDS}")
+        if len(self.cards) > MAX_CARDS:
+            raise InputError(f"lab: {len(self.cards)} NICs are more than {MAX_CARDS}")
         for card in self.cards:
             if card.model not in MODELS:
                 raise InputError(f"lab: no NIC model {card.model!r}: {', '.join(MODELS)}")
@@ -68,7 +68,7 @@ class VirtualSpec:
         return self.lab.instance
 
     def address(self, card: Card) -> str:
-        """A card's IPv4 address, with prefix length."""
+        """Return a card's IPv4 address, with prefix length."""
         net = ipaddress.IPv4Network(card.subnet)
         return f"{net.network_address + 1 + self.lab.nodes.index(card.node)}/{net.prefixlen}"
 
@@ -77,7 +77,7 @@ class VirtualSpec:
         return f"52:54:00:73:{card.network + 1:02x}:{index + 1:02x}"
 
     def physical_address(self, card: Card) -> str:
-        """The hardware address of the card itself, where the node has a function of it only."""
+        """Return the MAC address of the physical card; a node may have a function of it only."""
         address = self.hardware_address(card)
         return address.replace("52:54:00:73", "52:54:00:74") if card.model == "igb-vf" else address
 

@@ -1,4 +1,4 @@
-"""What a virtual lab looks like now, as data: the keys of ``seatrial_lab.native.status``."""
+"""The state of a virtual lab as data, with the keys of ``seatrial_lab.native.status``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from seatrial_lab.virtual.engine import VirtualLab
 
 
 def status(instance: str) -> dict[str, Any]:
-    """The state of a virtual lab that was started."""
+    """Return the state of a started virtual lab. Raises LabError if there is none."""
     lab = VirtualLab.attach(instance)
-    spec, facts = lab.full, lab.facts()
+    spec, facts = lab.virtual_spec, lab.facts()
     try:
         states = lab.node_states() if lab.is_up() else {}
     except LabError:  # a step is being measured

@@ -1,1 +1,1 @@
-"""What runs inside the guest: its init script and the agent that is its first process."""
+"""The programs of the guest: its init script, and the agent, which is its first process."""

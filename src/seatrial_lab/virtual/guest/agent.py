@@ -1,10 +1,9 @@
-"""The guest's first process: makes the nodes, then runs the commands that the host sends.
+"""The guest's first process: create the nodes, then run the commands that the broker sends.
 
 Runs as ``python3 -S -m seatrial_lab.virtual.guest.agent CONFIG`` with only the standard library.
-CONFIG is JSON that ``seatrial_lab.virtual.plan`` wrote. It waits without polling, so that an idle
-guest costs nothing. A node's first process is the native lab's own
-(``seatrial_lab.common.nodeinit``), forked from here: a Python that starts takes an emulated machine
-seconds.
+CONFIG is the JSON of ``seatrial_lab.virtual.plan``. The agent blocks in poll(2), so an idle guest
+executes nothing. A node's first process is ``seatrial_lab.common.nodeinit``, forked from the agent:
+the start of a new Python takes seconds in an emulated machine.
 """
 
 from __future__ import annotations
@@ -42,111 +41,111 @@ from seatrial_lab.virtual.frames import (
 
 MS_MOVE = 0x2000
 RTMGRP_LINK = 1
-LINGER_MS = 500  # of the guest's time, before it is said that nothing runs
+QUIET_AFTER_MS = 500  # of the guest's clock; after it, an idle agent sends QUIET
 NAMESPACES = ("net", "uts", "ipc", "mnt", "pid", "time")
 
 
 def find_port() -> str:
-    """The device of the serial line to the host."""
+    """Return the device of the serial line to the host. Raises RuntimeError."""
     for folder in Path("/sys/class/virtio-ports").iterdir():
         if (folder / "name").read_text().strip() == PORT:
             return f"/dev/{folder.name}"
     raise RuntimeError(f"no serial port named {PORT}")
 
 
-def say(what: str) -> None:
-    """For the console's log: how far the boot is, at which second of the guest's clock."""
-    print(f"[{time.clock_gettime(time.CLOCK_BOOTTIME):12.6f}] agent: {what}", flush=True)
+def log_progress(text: str) -> None:
+    """Write a step of the boot to the console, with the guest's clock in seconds."""
+    print(f"[{time.clock_gettime(time.CLOCK_BOOTTIME):12.6f}] agent: {text}", flush=True)
 
 
-def run_quiet(*command: str, text: str | None = None) -> None:
-    """Run a program for its effect. Raises RuntimeError with its words."""
+def run_program(*command: str, text: str | None = None) -> None:
+    """Run a program. Raises RuntimeError with its error output if it fails."""
     answer = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if answer.returncode:
         raise RuntimeError(f"{' '.join(command)}: {answer.stderr.strip()}")
 
 
-def cards() -> dict[str, str]:
-    """Hardware address -> interface name, of the interfaces that have a device."""
-    found = {}
+def interface_names() -> dict[str, str]:
+    """Return MAC address -> interface name of the interfaces with a device."""
+    names = {}
     for folder in Path("/sys/class/net").iterdir():
         if (folder / "device").exists():
-            found[(folder / "address").read_text().strip()] = folder.name
-    return found
+            names[(folder / "address").read_text().strip()] = folder.name
+    return names
 
 
 def set_up(config: dict[str, Any]) -> None:
-    """Folders, shares, networks and daemons that all nodes have in common."""
+    """Set up the folders, shares, networks and daemons that all nodes share."""
     time.clock_settime(time.CLOCK_REALTIME, config["time"])
-    # From here on the lab's data are in the guest's memory: its own copy of what the host wrote.
+    # Replace the lab's data folder by a copy in the guest's memory.
     data = Path(config["data"])
     draft = Path("/run/seatrial-data")
     draft.mkdir()
     mounts.mount("tmpfs", str(draft), "tmpfs", 0, "mode=755")
-    run_quiet("cp", "-a", str(data), str(draft / data.name))
+    run_program("cp", "-a", str(data), str(draft / data.name))
     mounts.mount(str(draft), str(data.parent), "", MS_MOVE)
-    say("data")
+    log_progress("data")
     share = Path(config["share"])
     share.mkdir(parents=True, exist_ok=True)
     mounts.mount(
         "share", str(share), "9p", 0, "trans=virtio,version=9p2000.L,cache=none,msize=262144"
     )
-    say("shares")
+    log_progress("shares")
     Path(config["nodes"]).mkdir(parents=True, exist_ok=True)
     for path, value in config["kernel"].items():
         Path(path).write_text(value)
-    run_quiet("ip", "-batch", "-", text=config["namespaces"])
+    run_program("ip", "-batch", "-", text=config["namespaces"])
     for name, batch in config["batches"]:
         for path, value in config["node_sysctl"].items():
-            run_quiet("ip", "netns", "exec", name, "tee", f"/proc/sys/{path}", text=value)
-        run_quiet("ip", "-n", name, "-batch", "-", text=batch)
-    say("management network")
-    make_functions(config["cards"])
-    there = cards()
+            run_program("ip", "netns", "exec", name, "tee", f"/proc/sys/{path}", text=value)
+        run_program("ip", "-n", name, "-batch", "-", text=batch)
+    log_progress("management network")
+    create_virtual_functions(config["cards"])
+    there = interface_names()
     for card in config["cards"]:
         if card["address"] not in there:
             raise RuntimeError(f"no interface has the address {card['address']} ({card['model']})")
-    plug(config["cards"])
+    move_cards(config["cards"])
     for name, batch in config["card_batches"]:
-        run_quiet("ip", "-n", name, "-batch", "-", text=batch)
-    say("NICs")
+        run_program("ip", "-n", name, "-batch", "-", text=batch)
+    log_progress("NICs")
     daemons: dict[str, tuple[subprocess.Popen[bytes], str]] = {}
     for step in config["steps"]:
         nodeinit.run_step(step, daemons)
 
 
-def make_functions(wanted: list[dict[str, str]]) -> None:
-    """Have each card whose virtual function a node gets make one (SR-IOV), by its address.
+def create_virtual_functions(cards: list[dict[str, str]]) -> None:
+    """Create the virtual functions (SR-IOV) of the cards whose function a node gets.
 
-    The driver of the function is loaded last: it takes the address that the card then knows.
+    The driver of the functions loads last: it reads the MAC address that the card has then.
     """
-    there = cards()
-    own = [card for card in wanted if card["physical"] != card["address"]]
+    there = interface_names()
+    own = [card for card in cards if card["physical"] != card["address"]]
     for card in own:
         name = there.get(card["physical"])
         if name is None:
             raise RuntimeError(f"no interface has the address {card['physical']} ({card['model']})")
-        run_quiet("ip", "link", "set", name, "up")
+        run_program("ip", "link", "set", name, "up")
         Path(f"/sys/class/net/{name}/device/sriov_numvfs").write_text("1")
-        run_quiet("ip", "link", "set", name, "vf", "0", "mac", card["address"])
+        run_program("ip", "link", "set", name, "vf", "0", "mac", card["address"])
     if own:
-        run_quiet("modprobe", "igbvf")
+        run_program("modprobe", "igbvf")
 
 
-def plug(wanted: list[dict[str, str]]) -> None:
-    """Put the cards that are here into their nodes: at boot, and after a driver was loaded anew."""
-    there = cards()
+def move_cards(cards: list[dict[str, str]]) -> None:
+    """Move cards from the guest to their nodes, at boot and after the reload of a driver."""
+    there = interface_names()
     lines = [
         f"link set {there[card['address']]} netns {card['netns']} name {card['interface']}\n"
-        for card in wanted
+        for card in cards
         if card["address"] in there
     ]
     if lines:
-        run_quiet("ip", "-batch", "-", text="".join(lines))
+        run_program("ip", "-batch", "-", text="".join(lines))
 
 
-def replace_modprobe() -> None:
-    """Have nodes load NIC drivers by our program, which goes between them and the real one."""
+def install_modprobe() -> None:
+    """Replace modprobe by ``modprobe.sh``, which calls the real program."""
     program = Path("/usr/sbin/modprobe")
     if not program.exists():
         return
@@ -158,16 +157,16 @@ def replace_modprobe() -> None:
     program.chmod(0o755)
 
 
-def listen_for_cards() -> socket.socket:
-    """A socket on which the kernel tells of new interfaces (rtnetlink)."""
-    found = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
-    found.bind((0, RTMGRP_LINK))
-    found.setblocking(False)
-    return found
+def link_event_socket() -> socket.socket:
+    """Return a socket that receives the kernel's events of interfaces (rtnetlink)."""
+    events = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+    events.bind((0, RTMGRP_LINK))
+    events.setblocking(False)
+    return events
 
 
 def boot_hosts(files: list[str]) -> None:
-    """Start all hosts of the cluster; each is up when its starter has ended."""
+    """Start all hosts of the cluster and wait until they are up. Raises RuntimeError."""
     starters = {}
     for file in files:
         parent = os.getpid()
@@ -195,7 +194,7 @@ def boot_hosts(files: list[str]) -> None:
 
 
 class Command:
-    """One command of the host that runs in a node."""
+    """A command of the broker that runs on a node."""
 
     def __init__(self, number: int, request: dict[str, Any], nodes: Path):
         self.number = number
@@ -236,13 +235,13 @@ class Command:
 
 
 def enter(first: int, request: dict[str, Any]) -> int:
-    """Become the command in a node's namespaces; the exit code of what ran there."""
+    """Run the command of ``request`` in a node's namespaces. Returns its exit code."""
     os.setsid()
     places = [(name, f"/proc/{first}/ns/{name}") for name in NAMESPACES]
-    doors = [(name, os.open(place, os.O_RDONLY | os.O_CLOEXEC)) for name, place in places]
-    for name, door in doors:
-        mounts.check(mounts.LIBC.setns(door, 0), f"setns {name}")
-    # Only a child is in the process namespace.
+    descriptors = [(name, os.open(place, os.O_RDONLY | os.O_CLOEXEC)) for name, place in places]
+    for name, descriptor in descriptors:
+        mounts.check(mounts.LIBC.setns(descriptor, 0), f"setns {name}")
+    # setns changes the pid namespace of children only.
     pid = os.fork()
     if pid == 0:
         signal.pthread_sigmask(signal.SIG_SETMASK, set())
@@ -265,23 +264,23 @@ def enter(first: int, request: dict[str, Any]) -> int:
 
 
 class Agent:
-    """Serves the host's commands, and reaps."""
+    """Runs the broker's commands, and reaps."""
 
-    def __init__(self, line: int, nodes: Path, wanted: list[dict[str, str]]):
-        self.line, self.nodes, self.wanted = line, nodes, wanted
-        self.news = listen_for_cards()
+    def __init__(self, line: int, nodes: Path, cards: list[dict[str, str]]):
+        self.line, self.nodes, self.cards = line, nodes, cards
+        self.link_events = link_event_socket()
         self.commands: dict[int, Command] = {}
         self.reader = Reader()
         self.last = 0
-        self.told = False
+        self.quiet_sent = False
         self.poll = select.poll()
-        self.woken, waker = os.pipe()
-        os.set_blocking(waker, False)
+        self.wakeup, wakeup_end = os.pipe()
+        os.set_blocking(wakeup_end, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(wakeup_end, warn_on_full_buffer=False)
         self.poll.register(line, select.POLLIN)
-        self.poll.register(self.woken, select.POLLIN)
-        self.poll.register(self.news, select.POLLIN)
+        self.poll.register(self.wakeup, select.POLLIN)
+        self.poll.register(self.link_events, select.POLLIN)
 
     def send(self, number: int, kind: bytes, data: bytes = b"") -> None:
         message = frame(number, kind, data)
@@ -289,13 +288,13 @@ class Agent:
             message = message[os.write(self.line, message) :]
 
     def serve(self) -> None:
-        """Serve for ever."""
+        """Handle events for ever."""
         while True:
-            # Once all is said, nothing is waited for but the host.
-            idle = not self.commands and not self.told
-            events = self.poll.poll(LINGER_MS if idle else None)
+            # After QUIET, wait for events without a timeout.
+            idle = not self.commands and not self.quiet_sent
+            events = self.poll.poll(QUIET_AFTER_MS if idle else None)
             if not events and idle:
-                self.told = True
+                self.quiet_sent = True
                 self.send(self.last, QUIET)
             for descriptor, _ in events:
                 self.handle(descriptor)
@@ -304,21 +303,21 @@ class Agent:
     def handle(self, descriptor: int) -> None:
         if descriptor == self.line:
             for each in self.reader.feed(os.read(self.line, CHUNK)):
-                self.obey(*each)
-        elif descriptor == self.news.fileno():
+                self.handle_frame(*each)
+        elif descriptor == self.link_events.fileno():
             with contextlib.suppress(OSError):
-                while self.news.recv(65536):
+                while self.link_events.recv(65536):
                     pass
-            plug(self.wanted)
-        elif descriptor == self.woken:
-            os.read(self.woken, 4096)
+            move_cards(self.cards)
+        elif descriptor == self.wakeup:
+            os.read(self.wakeup, 4096)
         else:
             for command in self.commands.values():
                 if descriptor in command.streams:
-                    self.pass_on(command, descriptor)
+                    self.forward_output(command, descriptor)
                     break
 
-    def pass_on(self, command: Command, descriptor: int) -> None:
+    def forward_output(self, command: Command, descriptor: int) -> None:
         data = os.read(descriptor, CHUNK)
         if data:
             self.send(command.number, command.streams[descriptor], data)
@@ -327,9 +326,9 @@ class Agent:
         os.close(descriptor)
         del command.streams[descriptor]
 
-    def obey(self, number: int, kind: bytes, data: bytes) -> None:
+    def handle_frame(self, number: int, kind: bytes, data: bytes) -> None:
         if kind == RUN:
-            self.last, self.told = number, False
+            self.last, self.quiet_sent = number, False
             try:
                 command = Command(number, json.loads(data), self.nodes)
             except Exception as error:
@@ -361,7 +360,7 @@ class Agent:
                     command.code = 128 - code if code < 0 else code
         for number, command in list(self.commands.items()):
             if command.code is not None:
-                # What a command left running may hold its output open: it is not waited for.
+                # A child of the command may hold its output open: do not wait for the child.
                 for descriptor in list(command.streams):
                     self.drain(command, descriptor)
                 command.feed(b"")
@@ -379,16 +378,16 @@ class Agent:
 
 
 def main(arguments: list[str]) -> None:
-    """Boot the cluster and serve; a boot that fails is told to the host and ends the guest."""
+    """Boot the cluster and run commands. A failed boot is reported and ends the guest."""
     line = os.open(find_port(), os.O_RDWR | os.O_CLOEXEC)
     try:
-        say("here")
+        log_progress("started")
         config = json.loads(Path(arguments[0]).read_text())
         set_up(config)
-        say("hosts")
-        replace_modprobe()
+        log_progress("hosts")
+        install_modprobe()
         boot_hosts(config["hosts"])
-        say("booted")
+        log_progress("booted")
         agent = Agent(line, Path(config["nodes"]), config["cards"])
         agent.send(0, READY, f"{time.clock_gettime(time.CLOCK_BOOTTIME):.3f}".encode())
         agent.serve()
@@ -401,7 +400,7 @@ def main(arguments: list[str]) -> None:
 
 
 def power_off() -> None:
-    """Power the guest off: its first process must not simply end."""
+    """Power the guest off. The kernel panics if its first process exits."""
     Path("/proc/sysrq-trigger").write_text("o")
     time.sleep(10)
 

@@ -1,10 +1,12 @@
-"""Runs a program of the host as the lab's job user: a trial's ReFrame, whose checks then write what
-the jobs in the guest can write too.
+"""Run a program of the host as the lab's job user.
 
-Runs as ``python -S -m seatrial_lab.virtual.door JSON`` as root, with only the standard library.
-JSON has ``argv``, ``uid``, ``gid``, ``cwd`` and ``paths``: what the program must reach. Where a
-folder above one of these is closed to ordinary users, it is covered in the program's own view of
-the file system, so that the path can be reached and nothing else in that folder.
+A trial runs ReFrame with this program, so that its checks and the jobs in the guest write files as
+the same user. It runs nothing in the guest; see ``client`` for that.
+
+Runs as ``python -S -m seatrial_lab.virtual.run_as_user JSON`` as root, with only the standard
+library. JSON has ``argv``, ``uid``, ``gid``, ``cwd`` and ``paths`` (the paths that the program must
+reach). If a folder above one of these paths is closed to ordinary users, a tmpfs covers the folder
+in the program's mount namespace. The program then reaches the path and nothing else in the folder.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from pathlib import Path
 from seatrial_lab.common import mounts
 
 
-def open_way(paths: list[Path]) -> None:
-    """Let every user reach ``paths``, in this process's view of the file system only."""
+def make_reachable(paths: list[Path]) -> None:
+    """Let every user reach ``paths``, in a mount namespace of this process. Raises OSError."""
     covers, binds = mounts.plan(paths, {})
     if not covers:
         return
@@ -33,7 +35,7 @@ def open_way(paths: list[Path]) -> None:
 
 def main(arguments: list[str]) -> None:
     given = json.loads(arguments[0])
-    open_way([Path(path) for path in given["paths"]])
+    make_reachable([Path(path) for path in given["paths"]])
     os.setgroups([])
     os.setgid(given["gid"])
     os.setuid(given["uid"])

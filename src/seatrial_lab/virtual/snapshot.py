@@ -1,6 +1,7 @@
-"""A guest that has loaded its drivers, saved once: starting from there takes a second.
+"""Save the state of a guest that has loaded its drivers, so that a start takes about 1 s.
 
-The saved state holds what does not depend on an instance: the kernel, the drivers and their cards.
+The saved state does not depend on an instance: it has the kernel, the drivers and their cards. It
+has no nodes and no Slurm.
 """
 
 from __future__ import annotations
@@ -16,28 +17,28 @@ from typing import Any
 
 from seatrial.base.errors import LabError
 
-COLD_S = 900.0  # for a cold boot on a busy machine
-SAVE_S = 600.0
-WARM = b"warm\n"
+BOOT_TIMEOUT_S = 900.0  # for a boot without a saved state, on a busy machine
+SAVE_TIMEOUT_S = 600.0
+DRIVERS_LOADED = b"warm\n"
 
 
 def key(argv: list[str], run: Path, versions: tuple[str, ...]) -> str:
-    """What tells one saved state from another: QEMU's command line but for the instance's paths."""
+    """Return the hash of QEMU's command line, without the instance's paths, and ``versions``."""
     text = json.dumps([[word.replace(str(run), "RUN") for word in argv], *versions])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def saved(folder: Path, argv: list[str], env: Mapping[str, str], run: Path, name: str) -> Path:
-    """The saved state of the guest that ``argv`` starts, made where it is missing.
+def provide(folder: Path, argv: list[str], env: Mapping[str, str], run: Path, name: str) -> Path:
+    """Return the saved state of the guest of ``argv``; create it if missing.
 
-    Raises LabError, with the guest's last words, where it does not come so far.
+    Raises LabError, with the last lines of the console, if the guest does not boot.
     """
     file = folder / f"guest-{name}.state"
     if not file.is_file():
         draft = file.with_suffix(".new")
         _save(argv, env, run, draft)
         draft.rename(file)
-    file.touch()  # by which the least used are known
+    file.touch()  # the time of the last use, for the removal below
     for old in sorted(folder.glob("guest-*.state"), key=lambda path: path.stat().st_mtime)[:-3]:
         old.unlink()
     return file
@@ -49,12 +50,12 @@ def _save(argv: list[str], env: Mapping[str, str], run: Path, file: Path) -> Non
             argv, env=dict(env), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/"
         )
     try:
-        line = connected(run / "line.sock", guest)
-        _until_warm(line, guest, run)
-        control = Control(connected(run / "qmp.sock", guest))
-        control.do("migrate", uri=f"file:{file}")
-        deadline = time.monotonic() + SAVE_S
-        while (status := control.do("query-migrate").get("status")) != "completed":
+        line = connect_to_qemu(run / "line.sock", guest)
+        _wait_for_drivers(line, guest, run)
+        qmp = QmpConnection(connect_to_qemu(run / "qmp.sock", guest))
+        qmp.execute("migrate", uri=f"file:{file}")
+        deadline = time.monotonic() + SAVE_TIMEOUT_S
+        while (status := qmp.execute("query-migrate").get("status")) != "completed":
             if status in ("failed", "cancelled") or time.monotonic() > deadline:
                 raise LabError(f"the guest cannot be saved: {status}")
             time.sleep(0.1)
@@ -65,30 +66,30 @@ def _save(argv: list[str], env: Mapping[str, str], run: Path, file: Path) -> Non
             (run / name).unlink(missing_ok=True)
 
 
-def _until_warm(line: socket.socket, guest: subprocess.Popen, run: Path) -> None:
-    line.settimeout(COLD_S)
-    heard = b""
-    while WARM not in heard:
+def _wait_for_drivers(line: socket.socket, guest: subprocess.Popen, run: Path) -> None:
+    line.settimeout(BOOT_TIMEOUT_S)
+    received = b""
+    while DRIVERS_LOADED not in received:
         try:
             data = line.recv(4096)
         except TimeoutError:
-            raise LabError(f"the guest has not booted after {COLD_S:.0f} s") from None
+            raise LabError(f"the guest has not booted after {BOOT_TIMEOUT_S:.0f} s") from None
         if not data:
             words = (run / "console.log").read_text(errors="replace").splitlines()[-3:]
             raise LabError(f"the guest ended while it booted: {' | '.join(words)}")
-        heard += data
+        received += data
 
 
-def connected(place: Path, guest: subprocess.Popen) -> socket.socket:
-    """A connection to one of QEMU's sockets. Raises LabError where QEMU ended."""
+def connect_to_qemu(place: Path, guest: subprocess.Popen) -> socket.socket:
+    """Return a connection to a socket of QEMU. Raises LabError if QEMU does not answer."""
     deadline = time.monotonic() + 20
     while True:
-        found = socket.socket(socket.AF_UNIX)
+        connection = socket.socket(socket.AF_UNIX)
         try:
-            found.connect(str(place))
-            return found
+            connection.connect(str(place))
+            return connection
         except OSError as error:
-            found.close()
+            connection.close()
             if guest.poll() is not None or time.monotonic() > deadline:
                 log = place.with_name("qemu.log")
                 words = log.read_text(errors="replace").strip() if log.exists() else ""
@@ -96,17 +97,17 @@ def connected(place: Path, guest: subprocess.Popen) -> socket.socket:
             time.sleep(0.02)
 
 
-class Control:
+class QmpConnection:
     """QEMU's control socket (QMP)."""
 
     def __init__(self, connection: socket.socket):
-        connection.settimeout(SAVE_S)
+        connection.settimeout(SAVE_TIMEOUT_S)
         self.stream = connection.makefile("rw", encoding="utf-8")
         self.stream.readline()  # its greeting
-        self.do("qmp_capabilities")
+        self.execute("qmp_capabilities")
 
-    def do(self, command: str, **arguments: Any) -> dict[str, Any]:
-        """What the command returns. Raises LabError with QEMU's words."""
+    def execute(self, command: str, **arguments: Any) -> dict[str, Any]:
+        """Execute a command and return its result. Raises LabError with QEMU's message."""
         self.stream.write(json.dumps({"execute": command, "arguments": arguments}) + "\n")
         self.stream.flush()
         while True:
