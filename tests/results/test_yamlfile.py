@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from seatrial.base.errors import InputError
-from seatrial.base.yamlfile import Fault, load, loads, rows
+from seatrial.base.yamlfile import InvalidValue, load, loads, rows
 
 
 class Strict(BaseModel):
@@ -40,7 +40,7 @@ class Rule(Strict):
     @model_validator(mode="after")
     def ordered(self):
         if self.low > self.high:
-            raise Fault("low is above high", "exchange them", "low")
+            raise InvalidValue("low is above high", "exchange them", "low")
         return self
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from seatrial.base.yamlfile import Fault
+from seatrial.base.yamlfile import InvalidValue
 
 NAME = r"^[a-z][a-z0-9_-]*$"  # what ReFrame takes as a name
 INTERFACE = r"^[A-Za-z0-9._-]{1,15}$"  # IFNAMSIZ is 16 with the closing NUL
@@ -25,9 +25,11 @@ CPUS = 8192  # the most that a Linux kernel is built for
 def _nodeset(text: str) -> str:
     try:
         if not NodeSet(text):
-            raise Fault("names no node", "write for example n[1-4]")
+            raise InvalidValue("names no node", "write for example n[1-4]")
     except NodeSetException as error:
-        raise Fault(f"not a node list: {error}", "write for example n[1-4] or n1,n3") from None
+        raise InvalidValue(
+            f"not a node list: {error}", "write for example n[1-4] or n1,n3"
+        ) from None
     return text
 
 
@@ -35,7 +37,7 @@ def _subnet(text: str) -> str:
     try:
         ipaddress.ip_network(text)
     except ValueError as error:
-        raise Fault(f"not a network: {error}", "write for example 10.1.0.0/16") from None
+        raise InvalidValue(f"not a network: {error}", "write for example 10.1.0.0/16") from None
     return text
 
 
@@ -43,47 +45,49 @@ def _address(text: str) -> str:
     try:
         ipaddress.ip_address(text)
     except ValueError as error:
-        raise Fault(f"not an IP address: {error}", "write for example 10.1.0.1") from None
+        raise InvalidValue(f"not an IP address: {error}", "write for example 10.1.0.1") from None
     return text
 
 
 def parse_size(text: str | int) -> int:
     """Bytes in ``text``: a whole number, or one with B, KiB, MiB or GiB behind it.
 
-    Raises Fault, a ValueError.
+    Raises InvalidValue, a ValueError.
     """
     match = re.fullmatch(r"(\d+)\s*(B|KiB|MiB|GiB)?", str(text).strip())
     if not match:
-        raise Fault("not a size", "write a whole number of bytes, or for example 64 KiB or 4 MiB")
+        raise InvalidValue(
+            "not a size", "write a whole number of bytes, or for example 64 KiB or 4 MiB"
+        )
     return int(match[1]) * SIZE_UNITS[match[2] or ""]
 
 
 def parse_rate(text: str | int) -> int:
     """Bits per second in ``text``: a whole number, or one with kbit/s, Mbit/s or Gbit/s behind it.
 
-    Raises Fault, a ValueError.
+    Raises InvalidValue, a ValueError.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(bit/s|kbit/s|Mbit/s|Gbit/s)?", str(text).strip())
     if not match:
-        raise Fault("not a rate", "write for example 1 Gbit/s or 100 Mbit/s")
+        raise InvalidValue("not a rate", "write for example 1 Gbit/s or 100 Mbit/s")
     rate = Fraction(match[1]) * RATE_UNITS[match[2] or ""]
     # The kernel keeps bytes per second: any other number would not be read back as it was set.
     if rate <= 0 or rate.denominator != 1 or rate % 8:
-        raise Fault("not a whole number of bytes per second", "write for example 100 Mbit/s")
+        raise InvalidValue("not a whole number of bytes per second", "write for example 100 Mbit/s")
     return int(rate)
 
 
 def parse_cpus(text: str | int) -> str:
     """A CPU list in the kernel's own form: sorted, neighbours as ranges, e.g. ``0-3,8``.
 
-    Raises Fault, a ValueError.
+    Raises InvalidValue, a ValueError.
     """
     found: set[int] = set()
     for part in re.split(r"\s*,\s*", str(text).strip()):
         match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if first > last or last >= CPUS:
-            raise Fault(f"{part!r} is not a CPU list", "write for example 0-3 or 0,2")
+            raise InvalidValue(f"{part!r} is not a CPU list", "write for example 0-3 or 0,2")
         found.update(range(first, last + 1))
     return ",".join(_ranges(sorted(found)))
 
@@ -106,7 +110,7 @@ def matching(pattern: str, what: str, correction: str) -> tuple[AfterValidator, 
 
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text):
-            raise Fault(f"{text!r} is not {what}", correction)
+            raise InvalidValue(f"{text!r} is not {what}", correction)
         return text
 
     return AfterValidator(check), WithJsonSchema({"type": "string", "pattern": f"^{pattern}$"})
@@ -117,7 +121,7 @@ def at_least(count: int, correction: str) -> tuple[AfterValidator, WithJsonSchem
 
     def check(given: list[str]) -> list[str]:
         if len(given) < count:
-            raise Fault(f"it has {len(given)} entries, and needs {count}", correction)
+            raise InvalidValue(f"it has {len(given)} entries, and needs {count}", correction)
         return given
 
     texts = {"type": "array", "items": {"type": "string"}, "minItems": count}

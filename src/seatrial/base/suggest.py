@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 
-class Fault(NamedTuple):
+class FieldProblem(NamedTuple):
     field: str
     message: str
     correction: str
@@ -27,9 +27,11 @@ def suggest(word: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(names) or 'none'}"
 
 
-def unmatched(field: str, patterns: list[str], known: Iterable[str]) -> Iterable[Fault]:
+def unmatched(field: str, patterns: list[str], known: Iterable[str]) -> Iterable[FieldProblem]:
     """A fault for each glob pattern that matches nothing: most likely a misspelt name."""
     names = list(known)
     for index, pattern in enumerate(patterns):
         if not any(fnmatchcase(name, pattern) for name in names):
-            yield Fault(f"{field}.{index}", f"{pattern!r} matches nothing", suggest(pattern, names))
+            yield FieldProblem(
+                f"{field}.{index}", f"{pattern!r} matches nothing", suggest(pattern, names)
+            )

@@ -2,7 +2,7 @@
 
 ``load`` parses (ruamel.yaml, YAML 1.2), validates with a pydantic model and turns every
 fault into a ``Problem`` with its file, line, dotted field and correction. It knows nothing
-of sites or requirements: the model says what is right, and raises ``Fault`` from its own
+of sites or requirements: the model says what is right, and raises ``InvalidValue`` from its own
 validators where a rule needs a sentence of its own.
 
 The file is composed into nodes once, for the lines, and constructed once, for plain
@@ -35,10 +35,10 @@ _BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")  # what a YAML reader counts 
 _MERGE = "tag:yaml.org,2002:merge"
 
 
-class Fault(ValueError):
+class InvalidValue(ValueError):
     """For a model's validators: one or more broken rules, each with what would be right.
 
-    ``Fault("text", "correction", "sub.field")`` or ``Fault.several([...])``. ``field`` is
+    ``InvalidValue("text", "correction", "sub.field")`` or ``InvalidValue.several([...])``. ``field`` is
     relative to the model whose validator raises, and decides the line.
     """
 
@@ -47,7 +47,7 @@ class Fault(ValueError):
         self.parts = [(message, correction, field)]
 
     @classmethod
-    def several(cls, parts: Sequence[tuple[str, str, str]]) -> Fault:
+    def several(cls, parts: Sequence[tuple[str, str, str]]) -> InvalidValue:
         fault = cls("; ".join(part[0] for part in parts))
         fault.parts = list(parts)
         return fault
@@ -422,7 +422,7 @@ def _describe(spot: _Spot, item: Any, lines: Lines) -> Iterator[Problem]:
     kind, ctx, path = item["type"], item.get("ctx", {}), spot.path
     name = str(path[-1]) if path else ""
     cause = ctx.get("error")
-    if isinstance(cause, Fault):
+    if isinstance(cause, InvalidValue):
         for message, correction, inner in cause.parts:
             at = (*path, *inner.split(".")) if inner else path
             yield lines.problem(at, message, correction)

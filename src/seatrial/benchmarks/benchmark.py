@@ -15,7 +15,7 @@ from pydantic import Field
 
 from seatrial.base.fields import Model
 from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
-from seatrial.base.suggest import Fault
+from seatrial.base.suggest import FieldProblem
 from seatrial.benchmarks.parsing import Parsed
 
 PORT = 5700  # the first TCP port of a benchmark's own server
@@ -149,7 +149,7 @@ class Benchmark(Generic[S]):
             return self.variants()
         return [one for one in self.variants() if self.has_program(one, programs, blas)]
 
-    def problems(self, site: SiteFacts) -> Iterator[Fault]:
+    def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
         """What is wrong with the settings beyond the type of each field. Fields are named from
         the benchmark's own key on, as ``kernels.0``."""
         yield from ()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, model_validator
 
 from seatrial.base.fields import Model, Name, at_least, matching
-from seatrial.base.yamlfile import Fault
+from seatrial.base.yamlfile import InvalidValue
 from seatrial.nic.node.settings import BY_NAME, SETTINGS
 from seatrial.nic.schema import ProfileSettings, Settings
 
@@ -80,7 +80,9 @@ class NicProfile(ProfileSettings):
     @model_validator(mode="after")
     def _described(self) -> NicProfile:
         if not self.description and not self.base:
-            raise Fault("required, but not given", "say in a line what it is for", "description")
+            raise InvalidValue(
+                "required, but not given", "say in a line what it is for", "description"
+            )
         return self
 
     @property

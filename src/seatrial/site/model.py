@@ -13,7 +13,7 @@ from ClusterShell.NodeSet import NodeSet
 from pydantic import Field, PrivateAttr, create_model, model_validator
 
 from seatrial.base.fields import Address, Interface, Model, Name, NodeList, Subnet, matching
-from seatrial.base.yamlfile import Fault
+from seatrial.base.yamlfile import InvalidValue
 from seatrial.benchmarks.benchmark import Benchmark
 from seatrial.benchmarks.registry import registry
 from seatrial.nic.profile import DataPath, NicProfile, default_feature
@@ -175,7 +175,7 @@ class Lab(Model):
     @model_validator(mode="after")
     def _of_its_engine(self) -> Lab:
         if self.engine == "native" and self.nics:
-            raise Fault("a native lab has no NICs to choose", "engine: virtual", "nics")
+            raise InvalidValue("a native lab has no NICs to choose", "engine: virtual", "nics")
         return self
 
 
@@ -207,7 +207,7 @@ class Stack(Model):
         """What only Spack reads is an error without it, not something quietly left out."""
         given = self.model_fields_set - {"source"}
         if self.source != "spack" and given:
-            raise Fault.several(
+            raise InvalidValue.several(
                 [
                     (f"only a stack of Spack has {name}", "source: spack, or leave it out", name)
                     for name in sorted(given)

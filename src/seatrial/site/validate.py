@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from ClusterShell.NodeSet import NodeSet
 
 from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
-from seatrial.base.suggest import Fault, suggest, unmatched
+from seatrial.base.suggest import FieldProblem, suggest, unmatched
 from seatrial.site.model import Site
 from seatrial.site.validate_profiles import profile_faults
 
 
-def disagreements(site: Site) -> list[Fault]:
+def disagreements(site: Site) -> list[FieldProblem]:
     """All contradictions in ``site``, in the order of the file's fields."""
     return [
         *_networks(site),
@@ -24,61 +24,63 @@ def disagreements(site: Site) -> list[Fault]:
     ]
 
 
-def _networks(site: Site) -> Iterable[Fault]:
+def _networks(site: Site) -> Iterable[FieldProblem]:
     roles = [net.role for net in site.networks.values()]
     if "test" not in roles:
-        yield Fault("networks", "no network has the role test", "set role: test on one of them")
+        yield FieldProblem(
+            "networks", "no network has the role test", "set role: test on one of them"
+        )
     seen: dict[str, str] = {}
     for name, net in site.networks.items():
         if net.interface in seen:
-            yield Fault(
+            yield FieldProblem(
                 f"networks.{name}.interface",
                 f"{net.interface} is already the interface of {seen[net.interface]!r}",
                 "each network needs an interface of its own, or path proof cannot tell them apart",
             )
         seen[net.interface] = name
         if net.switch_mtu is not None and net.mtu > net.switch_mtu:
-            yield Fault(
+            yield FieldProblem(
                 f"networks.{name}.mtu",
                 f"{net.mtu} is more than the switches carry: switch_mtu is {net.switch_mtu}",
                 f"at most {net.switch_mtu}",
             )
 
 
-def _partitions(site: Site) -> Iterable[Fault]:
+def _partitions(site: Site) -> Iterable[FieldProblem]:
     known = NodeSet.fromlist(site.node_names)
     for name, part in site.partitions.items():
         unknown = NodeSet(part.nodes) - known
         if unknown:
-            yield Fault(
+            yield FieldProblem(
                 f"partitions.{name}.nodes",
                 f"{unknown} is not among the nodes",
                 f"nodes are {known}",
             )
 
 
-def _transports(site: Site) -> Iterable[Fault]:
+def _transports(site: Site) -> Iterable[FieldProblem]:
     for name, transport in site.transports.items():
         if name in (PLAIN_SOCKETS, NO_TRANSPORT):
-            yield Fault(
+            yield FieldProblem(
                 f"transports.{name}", "this name is taken", "it stands for runs without MPI"
             )
         if transport.network and transport.network not in site.networks:
-            yield Fault(
+            yield FieldProblem(
                 f"transports.{name}.network",
                 f"there is no network {transport.network!r}",
                 suggest(transport.network, site.networks),
             )
 
 
-def _benchmarks(site: Site) -> Iterable[Fault]:
+def _benchmarks(site: Site) -> Iterable[FieldProblem]:
     largest = max((len(NodeSet(part.nodes)) for part in site.partitions.values()), default=0)
     known = {*site.transports, PLAIN_SOCKETS, NO_TRANSPORT}
     for benchmark in site.benchmarks.enabled():
         field, settings = f"benchmarks.{benchmark.name}", benchmark.settings
         for index, count in enumerate(settings.nodes):
             if count > largest:
-                yield Fault(
+                yield FieldProblem(
                     f"{field}.nodes.{index}",
                     f"{count} nodes are more than any partition has",
                     f"at most {largest}",
@@ -89,17 +91,19 @@ def _benchmarks(site: Site) -> Iterable[Fault]:
         yield from unmatched(f"{field}.profiles", settings.profiles, site.nic_profiles)
 
 
-def _trial(site: Site) -> Iterable[Fault]:
+def _trial(site: Site) -> Iterable[FieldProblem]:
     if site.trial.partition is None and len(site.partitions) > 1:
         names = ", ".join(site.partitions)
-        yield Fault(
+        yield FieldProblem(
             "trial.partition",
             f"there are several partitions ({names}), and a trial uses one of them",
             f"add partition: {next(iter(site.partitions))}",
         )
     if site.trial.partition is not None and site.trial.partition not in site.partitions:
         message = f"there is no partition {site.trial.partition!r}"
-        yield Fault("trial.partition", message, suggest(site.trial.partition, site.partitions))
+        yield FieldProblem(
+            "trial.partition", message, suggest(site.trial.partition, site.partitions)
+        )
     yield from unmatched("trial.profiles", site.trial.profiles, site.nic_profiles)
     known = {*site.transports, PLAIN_SOCKETS, NO_TRANSPORT}
     yield from unmatched("trial.transports", site.trial.transports, known)
