@@ -80,7 +80,7 @@ def problems(text, head=HEAD):
     ("text", "line", "field", "message", "correction"),
     [
         ("nam: y\n", 3, "nam", "unknown field", "did you mean 'name'?"),
-        ("zzz: y\n", 3, "zzz", "unknown field", "valid here: schema, name, network"),
+        ("zzz: y\n", 3, "zzz", "unknown field", "known here: by_name, count, either"),
         ("speed: fats\n", 3, "speed", "'fats' is not one of slow, fast", "did you mean 'fast'?"),
         ("speed:\n  FAST\n", 3, "speed", "not one of slow, fast", "did you mean 'fast'?"),
         ("flag: maybe\n", 3, "flag", "expected true or false, found 'maybe'", "'flag: true'"),

@@ -20,9 +20,10 @@ from seatrial.base.fields import (
     Rate,
     Switch,
     at_least,
-    matching,
+    text_of,
 )
-from seatrial.base.yamlfile import InvalidValue, nearest
+from seatrial.base.suggest import suggest
+from seatrial.base.yamlfile import InvalidValue
 from seatrial.nic.node import kinds
 from seatrial.nic.node.kinds import Form, Number, Takes
 from seatrial.nic.node.settings import BY_NAME, Setting
@@ -59,7 +60,7 @@ def offload(name: str) -> str:
     if name in UNDASHED or re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", name):
         return name
     names = [*OFFLOADS, *UNDASHED]
-    raise InvalidValue(f"unknown offload {name!r}", nearest(name, names), name)
+    raise InvalidValue(f"unknown offload {name!r}", suggest(name, names), name)
 
 
 def _offloads(given: dict[str, Switch | None]) -> dict[str, Switch | None]:
@@ -107,7 +108,7 @@ class Driver(Model):
     """Parameters that a kernel module takes only when it is loaded: it is reloaded."""
 
     module: Annotated[
-        str, *matching(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,54}", "a module", "see lsmod")
+        str, *text_of(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,54}", "a module", "see lsmod")
     ] = Field(examples=["e1000e"])
     parameters: Annotated[dict[str, str | int | bool], AfterValidator(_parameters)] = {}
     link_timeout_s: int = Field(

@@ -1,4 +1,8 @@
-"""What must agree between the parts of one site file, beyond the type of each field."""
+"""Rules between the sections of one site file.
+
+The rules on NIC profiles are in ``seatrial.site.validate_profiles``. What depends on the software
+stack is in ``seatrial.plan.validate``.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,15 @@ from ClusterShell.NodeSet import NodeSet
 from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
 from seatrial.base.suggest import FieldProblem, suggest, unmatched
 from seatrial.site.model import Site
-from seatrial.site.validate_profiles import profile_faults
+from seatrial.site.validate_profiles import profile_problems
 
 
-def disagreements(site: Site) -> list[FieldProblem]:
-    """All contradictions in ``site``, in the order of the file's fields."""
+def site_problems(site: Site) -> list[FieldProblem]:
+    """All problems of a site, in the order of the sections of its file."""
     return [
         *_networks(site),
         *_partitions(site),
-        *profile_faults(site),
+        *profile_problems(site),
         *_transports(site),
         *_benchmarks(site),
         *_trial(site),
@@ -36,13 +40,13 @@ def _networks(site: Site) -> Iterable[FieldProblem]:
             yield FieldProblem(
                 f"networks.{name}.interface",
                 f"{net.interface} is already the interface of {seen[net.interface]!r}",
-                "each network needs an interface of its own, or path proof cannot tell them apart",
+                "give each network its own interface: path proof counts bytes by interface",
             )
         seen[net.interface] = name
         if net.switch_mtu is not None and net.mtu > net.switch_mtu:
             yield FieldProblem(
                 f"networks.{name}.mtu",
-                f"{net.mtu} is more than the switches carry: switch_mtu is {net.switch_mtu}",
+                f"{net.mtu} is more than switch_mtu, {net.switch_mtu}",
                 f"at most {net.switch_mtu}",
             )
 
@@ -54,7 +58,7 @@ def _partitions(site: Site) -> Iterable[FieldProblem]:
         if unknown:
             yield FieldProblem(
                 f"partitions.{name}.nodes",
-                f"{unknown} is not among the nodes",
+                f"{unknown} is not in nodes",
                 f"nodes are {known}",
             )
 
@@ -63,7 +67,7 @@ def _transports(site: Site) -> Iterable[FieldProblem]:
     for name, transport in site.transports.items():
         if name in (PLAIN_SOCKETS, NO_TRANSPORT):
             yield FieldProblem(
-                f"transports.{name}", "this name is taken", "it stands for runs without MPI"
+                f"transports.{name}", f"{name!r} is reserved for runs without MPI", "rename it"
             )
         if transport.network and transport.network not in site.networks:
             yield FieldProblem(
@@ -82,7 +86,7 @@ def _benchmarks(site: Site) -> Iterable[FieldProblem]:
             if count > largest:
                 yield FieldProblem(
                     f"{field}.nodes.{index}",
-                    f"{count} nodes are more than any partition has",
+                    f"{count} nodes are more than the largest partition has",
                     f"at most {largest}",
                 )
         for problem in benchmark.problems(site):
@@ -96,7 +100,7 @@ def _trial(site: Site) -> Iterable[FieldProblem]:
         names = ", ".join(site.partitions)
         yield FieldProblem(
             "trial.partition",
-            f"there are several partitions ({names}), and a trial uses one of them",
+            f"there are several partitions ({names}), but a trial uses one",
             f"add partition: {next(iter(site.partitions))}",
         )
     if site.trial.partition is not None and site.trial.partition not in site.partitions:

@@ -1,7 +1,7 @@
-"""What must agree between a site's NIC profiles and the rest of its file.
+"""Rules between the NIC profiles of a site and the other sections of its file.
 
-Faults of a profile's own fields come from its model. Settings of one profile that contradict each
-other are in ``seatrial.nic.conflicts``.
+The model of a profile validates its fields. Conflicts between the settings of one profile are in
+``seatrial.nic.conflicts``.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from seatrial.nic.profile import READY, NicProfile, default_feature
 from seatrial.site.model import Site
 from seatrial.site.profiles import (
     interfaces,
+    is_tested,
     measured_on,
     networks_set,
     nodes_of,
     resolved,
-    tried,
 )
 
 
-def profile_faults(site: Site) -> Iterator[FieldProblem]:
-    """All faults of the site's NIC profiles, in the order of the file."""
+def profile_problems(site: Site) -> Iterator[FieldProblem]:
+    """All problems of the site's NIC profiles, in the order of the file."""
     if "default" not in site.nic_profiles:
         yield FieldProblem(
             "nic_profiles", "there is no profile 'default'", "add it: the node as it boots"
@@ -48,9 +48,9 @@ def profile_faults(site: Site) -> Iterator[FieldProblem]:
         whole = resolved(site, name)
         yield from _fits(site, whole)
         if not _sets_something(site, whole):
-            # Figures under the name of settings that nobody made would be worse than none.
+            # The figures of such a profile would be figures of the default.
             yield FieldProblem(f"nic_profiles.{name}", "it sets nothing", "add settings, or a base")
-        yield from contradictions(site, whole)
+        yield from conflict_problems(site, whole)
 
 
 def _features(site: Site) -> Iterable[FieldProblem]:
@@ -76,13 +76,13 @@ def _default(profile: NicProfile) -> Iterable[FieldProblem]:
     if profile.has_settings or profile.base not in (None, f"{READY}default"):
         yield FieldProblem(
             "nic_profiles.default",
-            "it is the node as it boots, and carries no settings",
-            "move the settings to a profile of another name",
+            "default is the state after boot, so it has no settings",
+            "move the settings to another profile",
         )
 
 
 def _names(site: Site, name: str, profile: NicProfile) -> Iterable[FieldProblem]:
-    """Faults of names that the site does not have."""
+    """Problems of names that do not exist in the site."""
     at = f"nic_profiles.{name}"
     for index, network in enumerate(profile.networks or []):
         yield from _network(site, network, f"{at}.networks.{index}")
@@ -94,12 +94,12 @@ def _names(site: Site, name: str, profile: NicProfile) -> Iterable[FieldProblem]
     known = {*site.transports, PLAIN_SOCKETS, NO_TRANSPORT}
     yield from unmatched(f"{at}.transports", profile.transports or [], known)
     for network in profile.per_network or {}:
-        faults = [*_network(site, network, f"{at}.per_network.{network}")]
-        yield from faults
-        if not faults and profile.networks is not None and network not in profile.networks:
+        problems = [*_network(site, network, f"{at}.per_network.{network}")]
+        yield from problems
+        if not problems and profile.networks is not None and network not in profile.networks:
             yield FieldProblem(
                 f"{at}.per_network.{network}",
-                f"{network!r} is not among the profile's networks",
+                f"{network!r} is not in the profile's networks",
                 f"add it to {at}.networks",
             )
     ports = {site.networks[network].interface: network for network in site.test_networks}
@@ -123,7 +123,7 @@ def _network(site: Site, network: str, field: str) -> Iterable[FieldProblem]:
 
 
 def _base(site: Site, name: str) -> Iterable[FieldProblem]:
-    """A fault if the profile's own base is wrong; a wrong base of a base is reported there."""
+    """A problem if the profile's base is wrong. A base with a wrong base has its own problem."""
     field = f"nic_profiles.{name}.base"
     try:
         resolved(site, name)
@@ -137,7 +137,7 @@ def _base(site: Site, name: str) -> Iterable[FieldProblem]:
             message = f"there is no profile {error.base!r}"
             yield FieldProblem(field, message, hint or suggest(error.base, known))
         else:
-            yield FieldProblem(field, f"its base cannot be used: {error}", "see there")
+            yield FieldProblem(field, f"its base is invalid: {error}", "correct that profile")
     except Cycle as error:
         line = " -> ".join(error.names)
         yield FieldProblem(
@@ -155,12 +155,14 @@ def _sets_something(site: Site, profile: Resolved) -> bool:
 
 
 def _fits(site: Site, profile: Resolved) -> Iterable[FieldProblem]:
-    """Faults of a profile without nodes or networks, or with too few nodes for a trial."""
+    """Problems of a profile without nodes or networks, or with too few nodes for a trial."""
     at = f"nic_profiles.{profile.name}"
     if not networks_set(site, profile):
-        yield FieldProblem(f"{at}.networks", "it fits no network of role test", "see its base")
+        yield FieldProblem(
+            f"{at}.networks", "it fits no network of role test", "set networks, here or in its base"
+        )
     if profile.node_classes is not None and not nodes_of(site, profile):
-        yield FieldProblem(f"{at}.node_classes", "it fits no node of this site", "see its base")
+        yield FieldProblem(f"{at}.node_classes", "it fits no node of this site", "set node_classes")
         return
     partition = site.partitions.get(site.trial_partition)
     wanted = any(fnmatchcase(profile.name, pattern) for pattern in site.trial.profiles)
@@ -180,14 +182,15 @@ def _fits(site: Site, profile: Resolved) -> Iterable[FieldProblem]:
                 if count > len(here):
                     yield FieldProblem(
                         f"benchmarks.{name}.nodes.{index}",
-                        f"{profile.name} fits only {len(here)} nodes of {where}, and this wants "
-                        f"{count}: its job would never start",
-                        f"name the profiles for it in benchmarks.{name}.profiles",
+                        f"{profile.name} fits only {len(here)} nodes of {where}, but the benchmark "
+                        f"needs {count}: its job would never start",
+                        f"at most {len(here)}, or leave {profile.name} out of "
+                        f"benchmarks.{name}.profiles",
                     )
 
 
-def contradictions(site: Site, profile: Resolved) -> Iterator[FieldProblem]:
-    """All conflicts of one profile, each at the field to correct."""
+def conflict_problems(site: Site, profile: Resolved) -> Iterator[FieldProblem]:
+    """The conflicts of one profile, each at the field to correct."""
     for network in networks_set(site, profile):
         settings = profile.settings(network)
         yield from _mtu(site, profile, network, settings)
@@ -202,8 +205,7 @@ def _mtu(site: Site, profile: Resolved, network: str, settings: Flat) -> Iterabl
     if largest is not None and isinstance(wanted, int) and wanted > largest:
         yield FieldProblem(
             field_of(profile, network, "mtu"),
-            f"an MTU of {wanted} is more than the switches of network {network} carry: "
-            f"networks.{network}.switch_mtu is {largest}",
+            f"MTU {wanted} is more than networks.{network}.switch_mtu, {largest}",
             f"at most {largest}, or leave {network} out of its networks",
         )
 
@@ -214,7 +216,7 @@ def _bond(site: Site, profile: Resolved) -> Iterable[FieldProblem]:
     at = f"{at}.bonding" if "bonding" in profile.chain[-1].model_fields_set else f"{at}.base"
     members = bond["members"]
     if len(set(members)) < len(members):
-        yield FieldProblem(at, "a member is named twice", "name each once")
+        yield FieldProblem(at, "a member is listed twice", "list each member once")
     if bond["name"] in {network.interface for network in site.networks.values()}:
         yield FieldProblem(
             at, f"{bond['name']} is already the interface of a network", "name: bond1"
@@ -237,21 +239,21 @@ def _bond(site: Site, profile: Resolved) -> Iterable[FieldProblem]:
 def _lost(
     site: Site, profile: Resolved, bond: dict[str, Any], lost: list[str], at: str
 ) -> Iterable[FieldProblem]:
-    """The bond has the addresses of its first member: the networks of the others are gone."""
+    """A bond has the addresses of its first member only, so it takes away the other networks."""
     for transport in (*site.transports, PLAIN_SOCKETS):
         network = measured_on(site, transport, profile.name)
-        if tried(site, profile.name, transport) and network in lost:
+        if is_tested(site, profile.name, transport) and network in lost:
             yield FieldProblem(
                 at,
-                f"{bond['name']} has the addresses of {bond['members'][0]}, so that network "
-                f"{network} is gone, on which transport {transport} is tested",
+                f"{bond['name']} has the addresses of {bond['members'][0]}, so transport "
+                f"{transport} loses its network {network}",
                 f"leave {transport} out of the profile's transports, or put "
                 f"{site.networks[network].interface} first",
             )
 
 
 def _drivers(site: Site, profile: Resolved) -> Iterable[FieldProblem]:
-    """A module has one set of parameters, however many interfaces it drives."""
+    """A module has one set of parameters for all its interfaces."""
     seen: dict[str, Any] = {}
     for interface, settings in interfaces(site, profile).items():
         driver = settings.get("driver")
@@ -261,6 +263,6 @@ def _drivers(site: Site, profile: Resolved) -> Iterable[FieldProblem]:
         if first["parameters"] != driver["parameters"]:
             yield FieldProblem(
                 f"nic_profiles.{profile.name}.per_network",
-                f"{driver['module']} would be loaded with two sets of parameters ({interface})",
-                "a module has one set: list a value for each card, for example 0,3",
+                f"{driver['module']} has two sets of parameters ({interface})",
+                "write one set, with a value for each card, for example 0,3",
             )
