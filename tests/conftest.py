@@ -8,7 +8,7 @@ tests of it may be skipped there too.
 Tests marked ``nightly`` run with the option ``--nightly`` only, which also makes random campaigns
 longer (`campaigns`). The summary counts them with the reason that the marker gives.
 
-Under pytest-xdist the tests that need a lab or Spack stay together by folder, as they share it.
+Under pytest-xdist the tests that share a lab or Spack stay together (`schedule`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+import schedule
 from campaigns import NIGHTLY, rounds
 from labs import plain, running
 from seatrial.base.errors import SeatrialError
@@ -41,8 +42,6 @@ NEEDS = {
 #: beginnings of reasons to skip that no set-up of this machine could change
 UNAVOIDABLE = ("this release has no ", "spack: ")
 NIGHTLY_SCRIPT = str(CHECKOUT / "ci" / "nightly")
-#: folders whose tests take longest: they are started first
-LONGEST = ("lab_virtual", "trial", "spack", "nic")
 #: reason -> number of tests that are left to ci/nightly
 LEFT = pytest.StashKey[Counter]()
 
@@ -90,9 +89,8 @@ def in_ci() -> bool:
     return os.environ.get("CI") == "true"
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take out what is left to ci/nightly; group what shares a lab; put the longest first."""
+    """Take out what is left to ci/nightly; put first what takes longest."""
     if not config.option.nightly:
         left = [item for item in items if item.get_closest_marker("nightly")]
         for item in left:
@@ -105,20 +103,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("spack") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(3600))  # the first one has Spack itself set up
-        if any(item.get_closest_marker(name) for name in ("slurm", "spack")):
-            shared = "plain_lab" in getattr(item, "fixturenames", ())
-            group = "plain_lab" if shared else item.path.parent.name
-            item.add_marker(pytest.mark.xdist_group(group))
     if hasattr(config, "workerinput"):
-        items.sort(key=turn)
+        items.sort(key=lambda item: schedule.turn(item.nodeid))
 
 
-def turn(item: pytest.Item) -> int:
-    """When a test is started under pytest-xdist: groups first, the longest before the others."""
-    mark = item.get_closest_marker("xdist_group")
-    if mark is None:
-        return len(LONGEST) + 1
-    return LONGEST.index(mark.args[0]) if mark.args[0] in LONGEST else len(LONGEST)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    config.option.loadscopereorder = False
+    return schedule.ByGroup(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What Seatrial costs: a trial's wall time over its benchmarks' own, against plain ReFrame
-and against a bare sbatch loop. See docs/benchmarks.md.
+and against a bare sbatch loop. See docs/dev/benchmarks.md.
 
     .venv/bin/python ci/bench/harness.py [--quick]
 """

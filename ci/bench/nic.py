@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What NIC profiles cost: on a node, at the start of a job, with many nodes and jobs, in a trial.
-See docs/benchmarks.md.
+See docs/dev/benchmarks.md.
 
     .venv/bin/python ci/bench/nic.py [--quick] [-p PART]
 """

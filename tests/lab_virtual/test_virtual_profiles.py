@@ -37,7 +37,7 @@ def test_a_virtual_function_is_throttled_like_its_card(lab: VirtualLab, trial) -
 
 
 def test_a_module_parameter_reaches_the_driver(lab: VirtualLab, trial) -> None:
-    """By the driver's own word: the emulated card does not follow it (docs/virtual-lab.md)."""
+    """By the driver's own word: the emulated card does not follow it (docs/dev/virtual-lab.md)."""
     said = lab.run(["dmesg"], user="root", node="r1").stdout
     assert said.count("Interrupt Throttling Rate (ints/sec) set to 3000") >= 4, said[-2000:]
 

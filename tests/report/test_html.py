@@ -115,7 +115,7 @@ def test_every_run_links_its_evidence_and_raw_files(pages):
 
 def test_missing_evidence_is_said_to_be_missing(tmp_path):
     results = synthetic.one_node().model_copy(update={"folder": tmp_path})
-    assert "not there when the report was written" in words(parse(render(results)))
+    assert "did not exist when the report was written" in words(parse(render(results)))
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,8 @@ def test_missing_evidence_is_said_to_be_missing(tmp_path):
         ("accepted", "ACCEPT", "All 341 judgements passed."),
         ("rejected", "REJECT", "8 failed"),
         ("incomplete", "INCOMPLETE", "6 planned cases never ran"),
-        ("cut_off", "INCOMPLETE", "cut off before its verdict: 11 of 58 cases had run"),
-        ("empty", "INCOMPLETE", "cut off before its verdict: 0 of 58 cases had run"),
+        ("cut_off", "INCOMPLETE", "interrupted before its verdict: 11 of 58 cases had run"),
+        ("empty", "INCOMPLETE", "interrupted before its verdict: 0 of 58 cases had run"),
     ],
 )
 def test_the_verdict_is_a_word_and_a_reason(pages, name, word, sentence):
@@ -138,7 +138,7 @@ def test_an_accept_that_its_records_contradict_is_pointed_out():
     results = synthetic.rejected()
     verdict = results.verdict.model_copy(update={"verdict": "accept"})
     page = parse(render(results.model_copy(update={"verdict": verdict})))
-    assert "although it holds 8 failed" in words(page.xpath("//p[@class='why']")[0])
+    assert "is accept, but of the judgements 8 failed" in words(page.xpath("//p[@class='why']")[0])
 
 
 def test_findings_link_to_their_case(pages):
@@ -217,7 +217,7 @@ def test_settings_left_on_a_node_are_pointed_out():
     }
     run = results.runs[0].model_copy(update={"nic": nic})
     page = parse(render(results.model_copy(update={"runs": [run]})))
-    assert "not as it was before" in words(page)
+    assert "not restored" in words(page)
 
 
 def test_headings_are_nested_and_tables_have_headers(pages):

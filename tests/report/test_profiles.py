@@ -65,10 +65,10 @@ def test_proven():
     found = results(run(proof("n1"), proof("n2")), run(proof("n1"), proof("n2")))
     (view,) = profile_views(found)
     assert view.proven
-    assert (view.verified, view.looks, view.good_looks, view.runs) == (["n1", "n2"], 4, 4, 2)
+    assert (view.verified, view.verifications, view.passed, view.runs) == (["n1", "n2"], 4, 4, 2)
     text = words(render(found), "profiles")
     assert "on 2 of 2 nodes" in text
-    assert "4 of 4 looks in 2 runs found it as declared; a look takes 40 ms" in text
+    assert "4 of 4 verifications in 2 runs passed; one takes 40 ms" in text
     assert "1 time by job 7 on 2 nodes, for 2 runs; in force 500 ms after its submission, " in text
     assert "eth1: mtu 9000" in text
 

@@ -58,7 +58,7 @@ def test_of_equally_specific_ones_the_later_applies():
     [
         ("    basis: contract\n    at_most: 5\n    unit: us\n", "source", "must name its source"),
         ("    basis: relative\n    at_most: 5\n", "unit", "needs its unit"),
-        ("    basis: relative\n    unit: us\n", "", "no bound"),
+        ("    basis: relative\n    unit: us\n", "", "there is no bound"),
         ("    basis: relative\n    reference: 3\n    unit: us\n", "reference", "without a bound"),
         (
             "    basis: relative\n    reference: 3\n    lower: 0.05\n    unit: us\n",

@@ -1,4 +1,4 @@
-"""The command line. Each verb is thin: it reads options, calls the toolkit, prints.
+"""The command line. Each command reads its options, calls the toolkit and prints.
 
 Exit codes: 0 accepted (or done), 1 rejected, 2 incomplete, 3 bad input, 4 the lab or Slurm
 failed, 130 interrupted outside a trial.
@@ -14,31 +14,30 @@ from rich.console import Console
 
 import seatrial
 from seatrial.base.errors import EXIT_BAD_INPUT, InputError, SeatrialError
-from seatrial.cli import job, lab, nic, site, slurm, stack, test, trial
+from seatrial.cli import job, lab, nic, panels, site, slurm, stack, test, trial
 
-EPILOG = (
-    "Exit codes: 0 accepted or done, 1 rejected, 2 incomplete, 3 bad input, "
-    "4 the lab or Slurm failed."
-)
+EPILOG = "Exit codes: 0 accept or done, 1 reject, 2 incomplete, 3 bad input, 4 lab or Slurm failed."
 app = typer.Typer(
-    help="Sea trial of an HPC cluster's network: build, run through Slurm, judge, report.",
-    epilog=EPILOG,
+    cls=panels.Panels,
+    help="Acceptance test for the network of an HPC cluster. Example: seatrial trial",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("trial", epilog=EPILOG)(trial.trial)
-app.command("report")(trial.report)
-app.command("judge", epilog=EPILOG)(trial.judge_again)
-app.command("baseline")(trial.baseline)
-app.command("test", context_settings={"ignore_unknown_options": True})(test.test)
-app.add_typer(site.app, name="site")
-app.add_typer(lab.app, name="lab")
-app.add_typer(stack.app, name="stack")
-app.add_typer(nic.app, name="nic")
-app.add_typer(slurm.app, name="slurm")
-app.add_typer(job.app, name="job")
+app.command("trial", epilog=EPILOG, rich_help_panel=panels.TEST)(trial.trial)
+app.add_typer(site.app, name="site", rich_help_panel=panels.TEST)
+app.command("judge", epilog=EPILOG, rich_help_panel=panels.COMPARE)(trial.judge_again)
+app.command("baseline", rich_help_panel=panels.COMPARE)(trial.baseline)
+app.command("report", rich_help_panel=panels.COMPARE)(trial.report)
+app.add_typer(stack.app, name="stack", rich_help_panel=panels.BUILD)
+app.add_typer(slurm.app, name="slurm", rich_help_panel=panels.OPERATE)
+app.add_typer(nic.app, name="nic", rich_help_panel=panels.OPERATE)
+app.add_typer(job.app, name="job", rich_help_panel=panels.JOBS)
+app.add_typer(lab.app, name="lab", rich_help_panel=panels.LABS)
+app.command("test", context_settings={"ignore_unknown_options": True}, rich_help_panel=panels.LABS)(
+    test.test
+)
 
 
 def _version(wanted: bool) -> None:
@@ -53,7 +52,7 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """What all verbs share."""
+    """Options of all commands."""
 
 
 def main() -> None:

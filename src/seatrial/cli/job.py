@@ -25,20 +25,20 @@ from seatrial_lab.adapter import attach
 from seatrial_lab.common.paths import instance_of
 
 app = typer.Typer(
-    help="Job scripts for users: MPI, launcher, module and NIC profile for an application.",
+    help="Write and submit job scripts from templates.",
     no_args_is_help=True,
 )
 out = Console(highlight=False, soft_wrap=True)
 
 TemplateName = Annotated[
-    str, typer.Argument(metavar="TEMPLATE", help="A name that seatrial job list shows.")
+    str, typer.Argument(metavar="TEMPLATE", help="Name of a template; see seatrial job list.")
 ]
 SiteName = Annotated[str, typer.Option("--site", "-s", help="A site, or a path to its file.")]
 KindOption = Annotated[
     str | None,
     typer.Option(
-        "--kind", "-k", metavar="communication-bound|compute-bound|latency-bound",
-        help="Kind of application: decides the transport and the NIC profile.",
+        "--kind", "-k", metavar="KIND",
+        help="communication-bound, compute-bound or latency-bound.",
     ),
 ]  # fmt: skip
 Nodes = Annotated[int | None, typer.Option("--nodes", "-N", help="Number of nodes.")]
@@ -50,17 +50,17 @@ Profile = Annotated[
     str | None, typer.Option("--profile", "-p", help="NIC profile; default: by the kind.")
 ]
 Mpi = Annotated[
-    str | None, typer.Option("--mpi", metavar="openmpi|mpich|intelmpi", help="MPI of the program.")
+    str | None, typer.Option("--mpi", metavar="MPI", help="openmpi, mpich or intelmpi.")
 ]
 LauncherName = Annotated[
     str | None,
     typer.Option(
-        "--launcher", "-l", metavar="srun|mpirun|mpiexec", help="Program that starts the ranks."
+        "--launcher", "-l", metavar="NAME", help="srun, mpirun or mpiexec; default: srun."
     ),
 ]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A value of the template (job list TEMPLATE)."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Value of the template; repeatable."),
 ]
 
 
@@ -184,7 +184,7 @@ def submit(
         bool, typer.Option("--test-only", help="Let sbatch check the job, but not queue it.")
     ] = False,
     instance: Annotated[
-        str | None, typer.Option("--instance", "-i", help="Which lab, if the site is a lab.")
+        str | None, typer.Option("--instance", "-i", help="Name of the lab, if the site is a lab.")
     ] = None,
 ) -> None:
     """Print a job script and submit it with sbatch; for a lab, on its login node.

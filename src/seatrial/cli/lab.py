@@ -1,4 +1,4 @@
-"""``seatrial lab``: the labs on the command line."""
+"""``seatrial lab``: start, use and end a lab, and plant faults in it."""
 
 from __future__ import annotations
 
@@ -20,21 +20,17 @@ from seatrial_lab.native import faults
 from seatrial_lab.native.engine import Lab
 
 app = typer.Typer(
-    help="A Slurm cluster on this machine, native or emulated: no hardware needed.",
+    help="Start and use a lab: a Slurm cluster on this machine.",
     no_args_is_help=True,
 )
-fault_app = typer.Typer(
-    help="Plant faults in the running lab, to see them found.", no_args_is_help=True
-)
+fault_app = typer.Typer(help="Plant faults in the running lab.", no_args_is_help=True)
 app.add_typer(fault_app, name="fault")
 
-Instance = Annotated[
-    str, typer.Option("--instance", "-i", help="Which lab: several may run at once.")
-]
-OfSite = Annotated[str, typer.Option("--site", "-s", help="The site that describes it.")]
+Instance = Annotated[str, typer.Option("--instance", "-i", help="Name of the lab, if several run.")]
+OfSite = Annotated[str, typer.Option("--site", "-s", help="Site of the lab.")]
 AnyInstance = Annotated[
     str | None,
-    typer.Option("--instance", "-i", help="Which lab, where it is not named after its site."),
+    typer.Option("--instance", "-i", help="Name of the lab; default: of its site."),
 ]
 Node = Annotated[str, typer.Argument(help="A compute node, such as n1.")]
 
@@ -47,11 +43,12 @@ def _instance(site: str, instance: str | None) -> str:
 def up(
     site: OfSite = "lab",
     instance: AnyInstance = None,
-    accounting: Annotated[
-        bool, typer.Option(help="Run slurmdbd and its database, for sacct.")
-    ] = True,
+    accounting: Annotated[bool, typer.Option(help="With slurmdbd, for sacct.")] = True,
 ) -> None:
-    """Start the lab, or revive what is dead in it. Does no harm when it is up."""
+    """Start the lab, or restart its dead daemons.
+
+    Example: seatrial lab up --site lab-virtual
+    """
     console = Console(stderr=True)
     lab = lab_of_site(site, instance, accounting)
     with console.status("starting the lab") as line:
@@ -63,7 +60,10 @@ def up(
 
 @app.command()
 def down(site: OfSite = "lab", instance: AnyInstance = None) -> None:
-    """End the lab and remove everything of it, also after a crash."""
+    """End the lab and remove all its parts, also after a crash.
+
+    Example: seatrial lab down
+    """
     console = Console(stderr=True)
     name = _instance(site, instance)
     with console.status("ending the lab"):
@@ -77,7 +77,10 @@ def status(
     instance: AnyInstance = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show nodes, daemons, versions and planted faults. Exit code 4 if the lab is not up."""
+    """Show nodes, daemons, versions and planted faults. Exit code 4: it is not up.
+
+    Example: seatrial lab status
+    """
     name = _instance(site, instance)
     found = adapter.status(name)
     if as_json:
@@ -116,16 +119,19 @@ def _print_status(found: dict[str, Any]) -> None:
 @app.command(context_settings={"allow_interspersed_args": False})
 def shell(
     command: Annotated[
-        list[str] | None, typer.Argument(help="What to run; nothing: a login shell.")
+        list[str] | None, typer.Argument(help="Command; default: a login shell.")
     ] = None,
     site: OfSite = "lab",
     instance: AnyInstance = None,
-    node: Annotated[str, typer.Option("--node", "-n", help="Where to run it.")] = LOGIN,
+    node: Annotated[str, typer.Option("--node", "-n", help="Node.")] = LOGIN,
     user: Annotated[
-        str | None, typer.Option("--user", "-u", help="Who runs it: the job user, or root.")
+        str | None, typer.Option("--user", "-u", help="User: root; default: the job user.")
     ] = None,
 ) -> None:
-    """Run a command in the lab, with its input, output and exit code; or open a shell."""
+    """Run a command in the lab, or open a shell there.
+
+    Example: seatrial lab shell -- srun -N4 hostname
+    """
     lab = attach(_instance(site, instance))
     lab.exec(command or [], user=user, node=node)
 
@@ -133,13 +139,14 @@ def shell(
 @fault_app.command("link")
 def fault_link(
     node: Node,
-    rate: Annotated[
-        str | None, typer.Option(help="Limit both directions, such as 100mbit.")
-    ] = None,
-    down: Annotated[bool, typer.Option("--down", help="Pull the cable.")] = False,
+    rate: Annotated[str | None, typer.Option(help="Limit of both directions, as 100mbit.")] = None,
+    down: Annotated[bool, typer.Option("--down", help="Cut the link.")] = False,
     instance: Instance = "lab",
 ) -> None:
-    """Make a node's test link slow, or cut it."""
+    """Make the test link of a node slow, or cut it.
+
+    Example: seatrial lab fault link n3 --rate 100mbit
+    """
     if (rate is None) == (not down):
         raise InputError("lab fault link: give either --rate or --down")
     lab = Lab.attach(instance)
@@ -152,26 +159,35 @@ def fault_link(
 @fault_app.command("cpu")
 def fault_cpu(
     node: Node,
-    percent: Annotated[float, typer.Option(help="What is left of the processor time.")],
+    percent: Annotated[float, typer.Option(help="Processor time that is left.")],
     instance: Instance = "lab",
 ) -> None:
-    """Make a node's processors slow, for its later jobs too."""
+    """Make the processors of a node slow.
+
+    Example: seatrial lab fault cpu n3 --percent 30
+    """
     faults.slow_cpu(Lab.attach(instance), node, percent)
 
 
 @fault_app.command("kill")
 def fault_kill(node: Node, instance: Instance = "lab") -> None:
-    """Let a node die, as by a power cut."""
+    """Kill a node, as a power failure does.
+
+    Example: seatrial lab fault kill n3
+    """
     faults.kill_node(Lab.attach(instance), node)
 
 
 @fault_app.command("slurmd")
 def fault_slurmd(
     node: Node,
-    start: Annotated[bool, typer.Option("--start/--kill", help="Kill slurmd, or start it again.")],
+    start: Annotated[bool, typer.Option("--start/--kill", help="Start slurmd, or kill it.")],
     instance: Instance = "lab",
 ) -> None:
-    """Kill the slurmd of a node (its jobs go on), or start it again."""
+    """Kill slurmd of a node, or start it again. Jobs continue.
+
+    Example: seatrial lab fault slurmd n3 --kill
+    """
     lab = Lab.attach(instance)
     if start:
         faults.start_slurmd(lab, node)
@@ -181,10 +197,13 @@ def fault_slurmd(
 
 @fault_app.command("clear")
 def fault_clear(
-    node: Annotated[str | None, typer.Argument(help="Only this node's faults.")] = None,
+    node: Annotated[str | None, typer.Argument(help="Node; default: all.")] = None,
     instance: Instance = "lab",
 ) -> None:
-    """Take all planted faults away and bring dead nodes back."""
+    """Remove planted faults and start dead nodes again.
+
+    Example: seatrial lab fault clear
+    """
     cleared = faults.clear(Lab.attach(instance), node)
     for fault in cleared:
         typer.echo(f"cleared: {fault.kind} {fault.node}: {fault.detail}")

@@ -1,4 +1,4 @@
-"""``seatrial nic``: NIC profiles on one node, by hand. The node side does the work."""
+"""``seatrial nic``: show and change the NIC profile of one node by hand."""
 
 from __future__ import annotations
 
@@ -21,32 +21,29 @@ from seatrial_lab.native.engine import Lab
 from seatrial_lab.native.site import spec_for_site
 
 app = typer.Typer(
-    help="NIC profiles on a node: look, compare, apply by hand, put back.",
-    epilog="Exit codes: 0 as wanted, 1 differs, 2 refused, 3 bad input, 4 not put back or not "
-    "verified.",
+    help="Show, compare, apply and restore NIC settings on a node.",
+    epilog="Exit codes: 0 done or equal, 1 differs, 2 refused, 3 bad input, 4 not restored.",
     no_args_is_help=True,
 )
 
 Site = Annotated[
-    str, typer.Option("--site", "-s", help="The site whose profiles and interfaces are meant.")
+    str, typer.Option("--site", "-s", help="Site of the profiles; default: as installed.")
 ]
 Node = Annotated[
-    str, typer.Option("--node", "-n", help="A node of the site's running lab, instead of this one.")
+    str, typer.Option("--node", "-n", help="Node of a running lab; default: this machine.")
 ]
-Instance = Annotated[str, typer.Option(help="Which lab, where several run.")]
+Instance = Annotated[str, typer.Option(help="Name of the lab, if several run.")]
 Interfaces = Annotated[
     list[str] | None,
-    typer.Option("--interface", "-I", help="Only this one; may be given several times."),
+    typer.Option("--interface", "-I", help="Only this interface; repeatable."),
 ]
 Profile = Annotated[str, typer.Option("--profile", "-p", help="A NIC profile of the site.")]
-Json = Annotated[bool, typer.Option("--json", help="For programs.")]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print the exact commands and change nothing.")
-]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the commands; change nothing.")]
 
 
 def _run(site: str, node: str, instance: str, words: list[str]) -> None:
-    """Have the node side do it, here or on a node of a lab; ends with its exit code."""
+    """Run a command of the node side, here or on a node of a lab. Exits with its exit code."""
     code = (_in_lab if node else _here)(site, node, instance, words)
     raise typer.Exit(code)
 
@@ -99,10 +96,13 @@ def show(
     interface: Interfaces = None,
     as_json: Json = False,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also what no interface has or can change.")
+        bool, typer.Option("--all", help="Also settings that no interface has.")
     ] = False,
 ) -> None:
-    """The settings of a node's interfaces under test. Unsupported is not 0."""
+    """Show the settings of the interfaces under test.
+
+    Example: seatrial nic show --node n1
+    """
     _run(site, node, instance, _words("show", "", interface, json=as_json, all=everything))
 
 
@@ -115,7 +115,10 @@ def diff(
     interface: Interfaces = None,
     as_json: Json = False,
 ) -> None:
-    """What a profile would change on a node. Exit code 1 if anything."""
+    """Show the settings that a profile changes. Exit code 1: there are some.
+
+    Example: seatrial nic diff --profile jumbo
+    """
     _run(site, node, instance, _words("diff", profile, interface, json=as_json))
 
 
@@ -128,14 +131,17 @@ def apply(
     interface: Interfaces = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Put a profile on a node by hand, until `restore`. Jobs are refused there meanwhile."""
+    """Apply a profile by hand, until `restore`. The node refuses jobs with a profile.
+
+    Example: seatrial nic apply --profile jumbo --dry-run
+    """
     _run(site, node, instance, _words("apply", profile, interface, dry_run=dry_run))
 
 
 @app.command()
 def verify(
     profile: Annotated[
-        str, typer.Option("--profile", "-p", help="Else the one that is in force.")
+        str, typer.Option("--profile", "-p", help="A NIC profile; default: the one in force.")
     ] = "",
     site: Site = "",
     node: Node = "",
@@ -143,7 +149,10 @@ def verify(
     interface: Interfaces = None,
     as_json: Json = False,
 ) -> None:
-    """Whether a node's interfaces have what the profile says. Exit code 1 if not."""
+    """Compare the settings with a profile. Exit code 1: they differ.
+
+    Example: seatrial nic verify --profile jumbo
+    """
     _run(site, node, instance, _words("verify", profile, interface, json=as_json))
 
 
@@ -153,9 +162,14 @@ def restore(
     node: Node = "",
     instance: Instance = "",
     dry_run: DryRun = False,
-    force: Annotated[bool, typer.Option("--force", help="Also what a running job has.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also the profile of a running job.")
+    ] = False,
 ) -> None:
-    """Undo what was applied by hand."""
+    """Restore the settings after `apply`.
+
+    Example: seatrial nic restore
+    """
     _run(site, node, instance, _words("restore", dry_run=dry_run, force=force))
 
 
@@ -168,8 +182,12 @@ def _plain(verb: str, text: str) -> Callable[..., None]:
 
 
 app.command("recover")(
-    _plain("recover", "Undo what a dead job left on a node, and clear its reason.")
+    _plain(
+        "recover", "Restore the settings after a job that died.\n\nExample: seatrial nic recover"
+    )
 )
 app.command("accept")(
-    _plain("accept", "Record a node's present settings as those that it has by itself.")
+    _plain(
+        "accept", "Record the present settings as those at boot.\n\nExample: seatrial nic accept"
+    )
 )

@@ -1,4 +1,4 @@
-"""Set-up that a verb does before its work: the lab's software, and the lab itself."""
+"""Set-up of a command before its work: the software of the lab, and the lab itself."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ out = Console(highlight=False, soft_wrap=True)
 
 
 def provision_lab(required: bool) -> None:
-    """Install and build what the lab needs, after saying so; nothing where it is all there.
+    """Print what the lab lacks, then install and build it. Does nothing if nothing is missing.
 
-    Raises LabError, naming what is missing, where it cannot be had and is ``required``;
-    otherwise says the same sentence and goes on.
+    If the installation fails, raises LabError if the software is ``required``; otherwise prints
+    the same sentence and continues.
     """
     try:
         steps = plan()
@@ -48,12 +48,12 @@ def provision_lab(required: bool) -> None:
         out.print(f"without the lab's software: {error}", markup=False)
 
 
-#: what tests use beside the lab: a browser that looks at the report, a reader of job scripts
+#: packages of the tests beside those of the lab: a browser for the report, a linter of job scripts
 TEST_PACKAGES = ("chromium", "cpio", "fonts-dejavu-core", "shellcheck")
 
 
 def provision_tests() -> None:
-    """Install what only tests need, where root can; a test that misses it says so."""
+    """Install the packages that only tests need. Needs root; tests without theirs are skipped."""
     missing = [name for name in TEST_PACKAGES if name not in installed()]
     if not missing:
         return
@@ -69,7 +69,7 @@ def provision_tests() -> None:
 
 @contextmanager
 def lab_for(site: Site, site_file: Path, output: Path, keep: bool) -> Iterator[Machine]:
-    """The machine that a trial of ``site`` runs on; a lab that this starts is ended again."""
+    """The machine that a trial of ``site`` runs on. A lab that this starts is ended afterwards."""
     if site.lab is None:
         yield ThisMachine()
         return
@@ -82,7 +82,7 @@ def lab_for(site: Site, site_file: Path, output: Path, keep: bool) -> Iterator[M
     lab = lab_of_site(str(site_file))
     others = (signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, _as_interrupt) for number in others}
-    started = False  # a start that fails clears up after itself, but for the logs it names
+    started = False  # a start that fails removes its parts, except the logs that it names
     try:
         with out.status("starting the lab") as status:
             started = lab.up(lambda line: status.update(line))
@@ -90,7 +90,7 @@ def lab_for(site: Site, site_file: Path, output: Path, keep: bool) -> Iterator[M
         yield machine_of(lab)
     finally:
         if started and not keep:
-            # Ignored, not noted: the programs that this starts must not be interrupted either.
+            # Ignored, so that the programs which this starts are not interrupted either.
             for number in (signal.SIGINT, *others):
                 before.setdefault(number, signal.getsignal(number))
                 signal.signal(number, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""``seatrial site``: look at, check and start site descriptions."""
+"""``seatrial site``: write, check and list site descriptions."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ from seatrial.site.load import configs_folder, load_site, site_file, site_names
 from seatrial.site.model import Site
 from seatrial.site.new import write_starting_point
 
-app = typer.Typer(help="Look at, check and start site descriptions.", no_args_is_help=True)
+app = typer.Typer(help="Write, check and list site descriptions (site.yaml).", no_args_is_help=True)
 out = Console(highlight=False, soft_wrap=True)
 
 
 @app.command("list")
 def list_sites() -> None:
-    """List the sites there are."""
+    """List the sites.
+
+    Example: seatrial site list
+    """
     table = Table("site", "nodes", "transports", "description")
     for name in site_names():
         try:
@@ -40,10 +43,13 @@ def list_sites() -> None:
 @app.command()
 def check(
     sites: Annotated[
-        list[str] | None, typer.Argument(help="Sites or files; all where none.")
+        list[str] | None, typer.Argument(help="Sites or paths of their files; default: all.")
     ] = None,
 ) -> None:
-    """Print every error of a site's files, with file, line, field and a correction."""
+    """Print all errors of a site's files: file, line, field and correction.
+
+    Example: seatrial site check harbour
+    """
     problems: list[Problem] = []
     names = sites or site_names()
     for name in names:
@@ -67,22 +73,28 @@ def check(
 
 @app.command()
 def new(
-    name: Annotated[str, typer.Argument(help="The site's name: lower-case letters, digits, _ -.")],
-    nodes: Annotated[str, typer.Option(help="Node list, as Slurm writes it.")] = "node[01-04]",
+    name: Annotated[
+        str, typer.Argument(help="Name of the site: lower-case letters, digits, _ and -.")
+    ],
+    nodes: Annotated[str, typer.Option(help="Node list as in slurm.conf.")] = "node[01-04]",
     interface: Annotated[str, typer.Option(help="Interface of the network under test.")] = "eth1",
 ) -> None:
-    """Write a commented starting point: site.yaml, requirements.yaml and settings.py."""
+    """Write the files of a new site: site.yaml, requirements.yaml, settings.py.
+
+    Example: seatrial site new harbour --nodes 'node[01-16]' --interface ens1f0
+    """
     folder = write_starting_point(configs_folder() / name, name, nodes, interface)
     out.print(f"wrote {folder}; next: edit site.yaml, then seatrial site check {name}")
 
 
 @app.command()
 def schema(
-    output: Annotated[
-        Path | None, typer.Option(help="Write here instead of standard output.")
-    ] = None,
+    output: Annotated[Path | None, typer.Option(help="File; default: standard output.")] = None,
 ) -> None:
-    """Print the JSON Schema of site.yaml, for editors."""
+    """Print the JSON Schema of site.yaml, for editors.
+
+    Example: seatrial site schema --output site-configs/site.schema.json
+    """
     text = json.dumps(site_schema(), indent=2) + "\n"
     if output:
         output.write_text(text)

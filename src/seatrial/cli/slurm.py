@@ -1,4 +1,4 @@
-"""``seatrial slurm``: put the Slurm side of NIC profiles on nodes, look at it, take it away."""
+"""``seatrial slurm``: install, check and remove the Slurm scripts of NIC profiles."""
 
 from __future__ import annotations
 
@@ -23,26 +23,24 @@ from seatrial.slurm.render import render
 from seatrial_lab.common.slurm_files import lab_layout
 
 app = typer.Typer(
-    help="The Slurm side of NIC profiles: Prolog, Epilog, health check, job_submit.",
+    help="Install and check the Slurm scripts of NIC profiles.",
     no_args_is_help=True,
 )
 out = Console(highlight=False, soft_wrap=True)
 DEFAULT = Layout()
 
 SiteOption = Annotated[str, typer.Option("--site", "-s", help="A site, or a path to its file.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
-Root = Annotated[Path, typer.Option(help="Install below this folder, such as a node image.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes; write nothing.")]
+Root = Annotated[Path, typer.Option(help="Install below this folder, as a node image.")]
 Only = Annotated[
     Literal["both", "nodes", "controller"],
-    typer.Option(help="Only what belongs on nodes, or on the controller."),
+    typer.Option(metavar="PART", help="both, nodes or controller."),
 ]
-Libexec = Annotated[str, typer.Option(help="Where the node side and Slurm's scripts go.")]
-Conf = Annotated[str, typer.Option(help="Where the policy nic.json goes.")]
-SlurmFolder = Annotated[str, typer.Option(help="Where slurm.conf is.")]
-Units = Annotated[str, typer.Option(help="Where systemd's units go.")]
-State = Annotated[
-    str | None, typer.Option(help="What a node remembers; %n is its name.  [default: the site's]")
-]
+Libexec = Annotated[str, typer.Option(help="Folder of the scripts.")]
+Conf = Annotated[str, typer.Option(help="Folder of nic.json.")]
+SlurmFolder = Annotated[str, typer.Option(help="Folder of slurm.conf.")]
+Units = Annotated[str, typer.Option(help="Folder of systemd units.")]
+State = Annotated[str | None, typer.Option(help="State folder of nodes; default: site.yaml.")]
 Python = Annotated[str, typer.Option(help="Python 3.6 or later on the nodes.")]
 
 
@@ -78,11 +76,12 @@ def install(
     units: Units = DEFAULT.units,
     state: State = None,
     python: Python = DEFAULT.python,
-    force: Annotated[
-        bool, typer.Option(help="Also replace files that seatrial did not make.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace files of others too.")] = False,
 ) -> None:
-    """Put the files on this machine or into an image. slurm.conf itself is not changed."""
+    """Install the Slurm scripts on this machine or into an image. slurm.conf is not changed.
+
+    Example: seatrial slurm install --site harbour --dry-run
+    """
     layout = Layout(libexec, conf, slurm_conf, units, python, state)
     if _site(site).lab and root == Path("/") and not dry_run:
         raise InputError(
@@ -159,7 +158,10 @@ def uninstall(
     slurm_conf: SlurmFolder = DEFAULT.slurm,
     units: Units = DEFAULT.units,
 ) -> None:
-    """Take away what install put there. First take the Include line out of slurm.conf."""
+    """Remove the installed files. First remove the Include line from slurm.conf.
+
+    Example: seatrial slurm uninstall --site harbour --dry-run
+    """
     layout = Layout(libexec, conf, slurm_conf, units)
     try:
         gone = installing.remove(_plan(site, layout, root, only), layout, dry_run)
@@ -174,13 +176,16 @@ def uninstall(
 def check(
     site: SiteOption = "lab",
     instance: Annotated[
-        str | None, typer.Option("--instance", "-i", help="Which lab, where the site is one.")
+        str | None, typer.Option("--instance", "-i", help="Name of the lab, if the site is a lab.")
     ] = None,
     libexec: Libexec = DEFAULT.libexec,
     conf: Conf = DEFAULT.conf,
     slurm_conf: SlurmFolder = DEFAULT.slurm,
 ) -> None:
-    """Compare the running Slurm with what NIC profiles need. Exit code 1 if something is wrong."""
+    """Check that the running Slurm fits the NIC profiles. Exit code 1: it does not.
+
+    Example: seatrial slurm check --site harbour
+    """
     found = _site(site)
     lab = instance or found.name.replace("-", "_") if found.lab else None
     layout = lab_layout(lab) if lab else Layout(libexec, conf, slurm_conf)

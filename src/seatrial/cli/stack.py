@@ -21,7 +21,9 @@ from seatrial.stack import Stack, load_stack
 from seatrial_lab.software.provision import plan as make_plan
 from seatrial_lab.software.provision import provision as make_stack
 
-app = typer.Typer(help="MPI libraries and benchmarks of a site.", no_args_is_help=True)
+app = typer.Typer(
+    help="Build and show the MPI libraries and benchmarks of a site.", no_args_is_help=True
+)
 console = Console()
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]

@@ -1,4 +1,4 @@
-"""``seatrial test``: the project's own tests, on a machine where nothing was installed by hand."""
+"""``seatrial test``: the tests of Seatrial itself, with the installation of what they need."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from seatrial.cli.provision import provision_lab, provision_tests
 
 #: one more than there are cores: tests with a lab wait for much of their time
 WORKERS = min((os.cpu_count() or 1) + 1, 6)
-#: tests that share a lab stay together, in the order of the root conftest: the longest first
-PARALLEL = (f"--numprocesses={WORKERS}", "--dist=loadgroup", "--no-loadscope-reorder")
 
 
 def test(
     arguments: Annotated[
-        list[str] | None, typer.Argument(help="Passed on to pytest.", show_default=False)
+        list[str] | None, typer.Argument(help="Arguments of pytest.", show_default=False)
     ] = None,
-    provision: Annotated[
-        bool, typer.Option(help="First install what the lab's tests need (root only).")
-    ] = True,
+    provision: Annotated[bool, typer.Option(help="Install what the tests need (as root).")] = True,
 ) -> None:
-    """Run the tests. Further arguments go to pytest, for example: seatrial test -- -k parser."""
+    """Run the tests of Seatrial.
+
+    Example: seatrial test -- tests/nic -k parser
+    """
     if provision:
         provision_lab(required=False)
         provision_tests()
-    command = [sys.executable, "-m", "pytest", *PARALLEL, *(arguments or [])]
+    command = [sys.executable, "-m", "pytest", f"--numprocesses={WORKERS}", *(arguments or [])]
     raise typer.Exit(subprocess.call(command, cwd=CHECKOUT))

@@ -1,4 +1,4 @@
-"""``seatrial trial`` and what one does with its results: report, judge, baseline."""
+"""``seatrial trial``, and the commands that read its results: report, judge, baseline."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Bar:
         if total:
             self.bar.update(self.task, completed=done, total=total)
         # ReFrame's FAIL may be a figure that its references reject or do not know: the judge
-        # has the last word, so only that it is done is told here.
+        # decides later, so this shows only that the check is done.
         if out.is_terminal:
             self.bar.update(self.task, description=f"{short} {where}"[:60])
         elif total:
@@ -75,28 +75,36 @@ class Bar:
 def trial(
     site: SiteOption = "lab",
     check: Annotated[
-        list[str] | None, typer.Option("--check", "-c", help="Only these checks (glob).")
+        list[str] | None, typer.Option("--check", "-c", metavar="GLOB", help="Only these checks.")
     ] = None,
     transport: Annotated[
-        list[str] | None, typer.Option("--transport", "-t", help="Only these transports (glob).")
+        list[str] | None,
+        typer.Option("--transport", "-t", metavar="GLOB", help="Only these transports."),
     ] = None,
     profile: Annotated[
-        list[str] | None, typer.Option("--profile", "-p", help="Only these NIC profiles (glob).")
+        list[str] | None,
+        typer.Option("--profile", "-p", metavar="GLOB", help="Only these NIC profiles."),
     ] = None,
-    repeats: Annotated[int | None, typer.Option(min=1, help="Instead of the site's.")] = None,
+    repeats: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Runs of each case; default: site.yaml.")
+    ] = None,
     reruns: Annotated[
         int | None,
-        typer.Option(min=0, help="Further runs where a bound is broken, instead of the site's."),
+        typer.Option(min=0, metavar="N", help="Reruns of a case that fails; default: site.yaml."),
     ] = None,
     output: Annotated[
-        Path, typer.Option(help="Folder that the trial's folder is made in.")
+        Path, typer.Option(help="Folder for trials; default: trials/.", show_default=False)
     ] = TRIALS,
-    keep_lab: Annotated[bool, typer.Option(help="Leave a lab up that this trial started.")] = False,
+    keep_lab: Annotated[
+        bool, typer.Option("--keep-lab", help="Leave the lab up after the trial.")
+    ] = False,
 ) -> None:
-    """Try a site: run its matrix through Slurm, judge it, write the report.
+    """Test a site: run its benchmarks, judge them, write the report.
 
-    With no options it tries the site 'lab', a real Slurm cluster made of namespaces on this
-    machine, and installs what that needs first.
+    Without options it tests the site 'lab', a Slurm cluster of four nodes on this machine, and
+    first installs the software of the lab. A glob pattern selects; give the option again for more.
+
+    Example: seatrial trial --site harbour --check netpipe --transport 'openmpi-*'
     """
     file = site_file(site)
     description = load_site(file)
@@ -131,22 +139,34 @@ def newest(folder: Path | None) -> Path:
         return folder
     found = sorted(TRIALS.glob("*/results.jsonl"), key=lambda path: path.stat().st_mtime)
     if not found:
-        raise InputError(f"{TRIALS}: no trial yet; run seatrial trial, or name a folder")
+        raise InputError(f"{TRIALS} has no trial: run seatrial trial, or name a folder")
     return found[-1].parent
 
 
-def report(folder: Annotated[Path | None, typer.Argument(help="A trial's folder.")] = None) -> None:
-    """Write the report of a trial again and print its summary (the newest one by default)."""
+def report(
+    folder: Annotated[
+        Path | None, typer.Argument(help="Folder of a trial; default: the newest.")
+    ] = None,
+) -> None:
+    """Print the summary of a trial, and write its report again.
+
+    Example: seatrial report trials/lab-20261120-1200
+    """
     show(read_results(newest(folder)))
 
 
 def judge_again(
-    folder: Annotated[Path | None, typer.Argument(help="A trial's folder.")] = None,
+    folder: Annotated[
+        Path | None, typer.Argument(help="Folder of a trial; default: the newest.")
+    ] = None,
     requirements: Annotated[
-        Path | None, typer.Option(help="Instead of the requirements that the trial ran with.")
+        Path | None, typer.Option(help="File; default: the requirements of the trial.")
     ] = None,
 ) -> None:
-    """Judge a trial's figures anew, for example against changed requirements."""
+    """Judge a trial again, against its own or other requirements.
+
+    Example: seatrial judge --requirements site-configs/harbour/requirements.yaml
+    """
     results = read_results(newest(folder))
     kept = results.folder / "config" / results.trial.site / "requirements.yaml"
     finish(results, load_requirements(requirements or kept), results.folder)
@@ -157,14 +177,17 @@ def judge_again(
 
 def baseline(
     folders: Annotated[
-        list[Path] | None, typer.Argument(help="Trials; the newest where none.")
+        list[Path] | None, typer.Argument(help="Folders of trials; default: the newest.")
     ] = None,
     site: SiteOption = "lab",
     write: Annotated[
-        Path | None, typer.Option(help="File to write; the site's requirements.yaml by default.")
+        Path | None, typer.Option(help="File to write; default: requirements.yaml of the site.")
     ] = None,
 ) -> None:
-    """Write requirements from the repeats of trials; what a contract says is never touched."""
+    """Write requirements from the figures of trials. Contracts stay as they are.
+
+    Example: seatrial baseline --site harbour trials/harbour-20261120-1200
+    """
     results = [read_results(folder) for folder in folders or [newest(None)]]
     existing = site_file(site).with_name("requirements.yaml")
     made = make_baseline(results, existing)

@@ -1,9 +1,7 @@
-"""Report: from the records of a trial to something that a person, or a CI server, reads.
+"""Reports of a trial: report.html, junit.xml for CI servers, and a summary for the terminal.
 
-``report.html`` is the whole story in one file, ``junit.xml`` is for CI, and the
-terminal summary is for whoever started the trial. Input is `Results` alone: the
-report judges nothing, and leaves out no judgement. What a record says is hostile
-(a node may be called ``<script>``), so every format escapes it in its own way.
+The only input is `Results`. A report judges nothing and omits no judgement. The text of records
+is untrusted (a node may be called ``<script>``), so every format escapes it in its own way.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ JUNIT_FILE = "junit.xml"
 
 def write_all(results: Results) -> tuple[Path, Path]:
     """Write report.html and junit.xml beside results.jsonl; return their paths in that order."""
-    # Imported late: the command line imports this package for commands that write no report.
+    # Imported here because most commands import this package and write no report.
     from seatrial.report.html import write_html
     from seatrial.report.junit import write_junit
 

@@ -1,4 +1,4 @@
-"""The details of one case, made ready for the page: runs, path proof, NIC state, raw files."""
+"""The details of one case for report.html: runs, path proof, NIC state, raw files."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from seatrial.report.summary import CaseView
 from seatrial.report.text import number, quantity, relative_href
 from seatrial.results.record import Run
 
-_MOST_FILES = 50
+_MAX_FILES = 50
 _PHASES = ("before", "during", "after")
 
 
 @dataclass(frozen=True)
 class Link:
-    """A path relative to the report. ``href`` is None where it must not be a link."""
+    """A path relative to the report. ``href`` is None if it must not be a link."""
 
     text: str
     href: str | None
@@ -30,19 +30,19 @@ class Link:
 
 @dataclass(frozen=True)
 class NicState:
-    """One interface: the settings that differ between the phases, and the rest in a line."""
+    """One interface: the settings that differ between the phases, and the other settings."""
 
     node: str
     interface: str
     phases: list[str]
     changed: list[tuple[str, list[str]]]
-    same: str
-    others: int  # settings that are neither: as under the default profile, or not asked for
-    left_changed: bool  # after is not as before: somebody's settings stayed on the node
+    same: str  # settings that do not differ, in one line
+    others: int  # further settings, which are as under the default profile or were not recorded
+    left_changed: bool  # the state after differs from the state before
 
 
 def plain(value: Any) -> str:
-    """A value out of a free-form record, as text."""
+    """A value of a free-form record as text."""
     if isinstance(value, str):
         return value
     if isinstance(value, float):
@@ -69,7 +69,7 @@ def evidence_link(run: Run, folder: Path) -> Link | None:
     if href is None:
         return Link(run.evidence, None, "outside the trial's folder, so not linked")
     if not _is_dir(folder / run.evidence):
-        return Link(run.evidence, href, "not there when the report was written")
+        return Link(run.evidence, href, "did not exist when the report was written")
     return Link(run.evidence, href)
 
 
@@ -81,26 +81,26 @@ def _is_dir(path: Path) -> bool:
 
 
 def raw_files(run: Run, folder: Path) -> list[Link]:
-    """The files of a run's evidence, at most `_MOST_FILES` and a note of the rest."""
+    """The files of a run's evidence: at most `_MAX_FILES`, and a note with the number of others."""
     link = evidence_link(run, folder)
     if link is None or link.href is None or link.note:
         return []
-    found = []
+    names: list[str] = []
     base = folder / run.evidence
-    for root, folders, names in os.walk(base):  # does not follow links out of the folder
+    for root, folders, files in os.walk(base):  # does not follow links out of the folder
         folders.sort()
-        found += [(Path(root) / name).relative_to(base).as_posix() for name in sorted(names)]
+        names += [(Path(root) / name).relative_to(base).as_posix() for name in sorted(files)]
     links = []
-    for name in found[:_MOST_FILES]:
+    for name in names[:_MAX_FILES]:
         links.append(Link(name, relative_href(f"{run.evidence.rstrip('/')}/{name}")))
-    if len(found) > _MOST_FILES:
-        links.append(Link(f"and {len(found) - _MOST_FILES} more in the folder", None))
+    if len(names) > _MAX_FILES:
+        links.append(Link(f"and {len(names) - _MAX_FILES} more in the folder", None))
     return links
 
 
-#: of an interface, what is always said
+#: settings of an interface that are always shown
 _IDENTITY = ("network", "driver", "version", "firmware", "bus", "mtu")
-_SHORT = 16  # a state of no more settings is shown whole
+_SHORT = 16  # a state with at most so many settings is shown completely
 Usual = dict[tuple[str, str], dict[str, Any]]
 Declared = dict[tuple[str, str, str], set[str]]
 
@@ -108,10 +108,10 @@ Declared = dict[tuple[str, str, str], set[str]]
 def nic_states(
     run: Run, usual: Usual | None = None, declared: Declared | None = None
 ) -> tuple[list[NicState], str]:
-    """What the records say of the NICs; the second item holds what has another shape, as JSON.
+    """The NIC states of a run; the second item is JSON of records with another structure.
 
-    Of a long state those settings are shown that the profile makes (``declared``), or that are
-    not as under the default profile (``usual``); the rest is counted.
+    A long state shows the settings of the profile (``declared``) and settings that differ from
+    the default profile (``usual``), and counts the others.
     """
     states: list[NicState] = []
     other: dict[str, Any] = {}
@@ -177,7 +177,7 @@ class Counted:
 
 
 def counted(run: Run) -> list[Counted]:
-    """The counters table: what each interface moved, against what it must have moved."""
+    """The counters: how much each interface moved, and the fraction of the required volume."""
     if run.path is None:
         return []
     rates = interrupt_rates(run)
@@ -189,7 +189,7 @@ def counted(run: Run) -> list[Counted]:
         if rate is not None:
             interrupts += f" ({number(rate)}/s)"
         share = f"{100 * total / required:.4g} %" if required > 0 else "–"
-        # Another network's counters are shown for comparison; they need not move anything.
+        # Counters of other networks are shown for comparison; no volume is required of them.
         enough = total >= required or c.network != run.path.network
         packets = c.rx_packets + c.tx_packets
         rows.append(
@@ -207,12 +207,12 @@ class MetricRow:
     location: str
     values: str
     by_repeat: str
-    status: str  # key of the judgement's verdict, "" where it was not judged
+    status: str  # key of the judgement's verdict, "" if it was not judged
     anchor: str
 
 
 def metric_rows(view: CaseView) -> list[MetricRow]:
-    """Every figure of the case over its runs, judged or not."""
+    """All figures of the case over its runs, judged or not."""
     values: dict[tuple[str, str | None, str], list[float]] = {}
     for run in view.runs:
         for metric in run.metrics:
@@ -223,7 +223,11 @@ def metric_rows(view: CaseView) -> list[MetricRow]:
     for (metric_name, location, unit), numbers in values.items():
         index, verdict = judged.get((metric_name, location), (None, ""))
         good = [v for v in numbers if math.isfinite(v)]
-        middle = f"{spread_text(good)} {unit}" if len(good) == len(numbers) else "not all numbers"
+        middle = (
+            f"{spread_text(good)} {unit}"
+            if len(good) == len(numbers)
+            else "some are not finite numbers"
+        )
         rows.append(
             MetricRow(
                 metric_name,

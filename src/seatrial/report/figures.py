@@ -1,9 +1,8 @@
-"""The figures, as plain Plotly specifications (``data`` and ``layout``), each with its numbers.
+"""The charts of report.html as Plotly specifications (``data`` and ``layout``), with tables.
 
-Plain dictionaries and not ``plotly.graph_objects``: those take a second to
-import and add nothing to a page. The tests check every specification against
-Plotly's own schema. Every figure carries a table of what it draws, because a
-page must make sense in a mail reader that runs no JavaScript.
+Specifications are plain dictionaries, because ``plotly.graph_objects`` takes a second to import;
+the tests check them against Plotly's schema. Every chart has a table of its numbers, for readers
+without JavaScript.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any
 from seatrial.report.text import check_name, clean, message_size, number
 from seatrial.results.record import Case, Run
 
-# Okabe and Ito's colours, which remain apart for colour-blind readers; black and grey added.
+# The colours of Okabe and Ito, which colour-blind readers can distinguish, plus black and grey.
 PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", "#000000", "#7f7f7f"]
 DASHES = ["solid", "dash", "dot", "longdash", "dashdot", "longdashdot"]
 MARKERS = ["circle", "square", "diamond", "triangle-up", "x", "star", "cross", "triangle-down"]
@@ -48,10 +47,10 @@ class Figure:
 
 @dataclass
 class Keys:
-    """Which colour a transport has and which dash a profile, the same in every figure.
+    """The colour of each transport and the dash of each profile, the same in every figure.
 
-    There are not many dashes that an eye can tell apart. Where a trial has more profiles than
-    dashes, the profiles have the colours and the transports the dashes.
+    Readers can distinguish few dashes. If a trial has more profiles than dashes, the profiles
+    have colours and the transports have dashes.
     """
 
     transports: list[str]
@@ -59,7 +58,7 @@ class Keys:
     colours: dict[str, str] = field(init=False)
     dashes: dict[str, str] = field(init=False)
     markers: dict[str, str] = field(init=False)
-    many: bool = field(init=False)  # profiles have the colours
+    many: bool = field(init=False)  # profiles have colours, transports have dashes
 
     def line(self, case: Case, profiles: Sequence[str]) -> tuple[str, str]:
         """Colour and dash of a case's line in a figure that shows these profiles."""
@@ -77,14 +76,14 @@ class Keys:
 
 
 def keys_of(cases: Iterable[Case]) -> Keys:
-    """Keys for all cases of a trial, in their order."""
+    """The keys of all cases of a trial, in the order of the cases."""
     listed = list(cases)
     transports = list(dict.fromkeys(case.transport for case in listed))
     return Keys(transports, list(dict.fromkeys(case.profile for case in listed)))
 
 
 def label(text: str) -> str:
-    """``text`` for Plotly, which reads ``<b>`` and ``%{x}`` in any string that it shows."""
+    """``text`` escaped for Plotly, which interprets ``<b>`` and ``%{x}`` in every string."""
     return html.escape(clean(text)).replace("%{", "%&#123;").replace("$", "&#36;")
 
 
@@ -112,7 +111,7 @@ def finite(values: Iterable[float]) -> list[float]:
 
 
 def spread_text(values: Sequence[float]) -> str:
-    """Median, with least and greatest where there are several."""
+    """The median; with the minimum and the maximum if there are several values."""
     if not values:
         return "–"
     middle = number(statistics.median(values))
@@ -125,7 +124,7 @@ def spread_text(values: Sequence[float]) -> str:
 
 
 def network_and_driver(run: Run) -> str:
-    """Such as ``igb (driver igb)``; of what the run says."""
+    """The network under test and its driver on record, such as ``igb (driver igb)``."""
     network = run.path.network if run.path else "?"
     drivers = {
         str(state["before"]["driver"])
@@ -141,16 +140,16 @@ def network_and_driver(run: Run) -> str:
 
 
 def curve_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
-    """One figure per check, number of nodes and curve: a line per transport and profile.
+    """One figure per check, number of nodes and curve, with a line per transport and profile.
 
-    Both axes are logarithmic, so points that are not positive and finite are left
-    out; the caption says how many.
+    Both axes are logarithmic, so points that are not positive and finite are omitted; the caption
+    gives their number.
     """
     groups: dict[tuple[Any, ...], dict[Case, dict[float, list[float]]]] = {}
     dropped: dict[tuple[Any, ...], int] = {}
     for run in runs:
         for curve in run.curves:
-            # Many profiles are those of several interfaces: each has a figure of its own.
+            # Many profiles belong to several interfaces: each interface has a figure of its own.
             network = network_and_driver(run) if keys.many else ""
             key = (
                 *(network, run.case.check, run.case.variant, run.case.nodes, curve.name),
@@ -189,7 +188,7 @@ def _curve_figure(
         )
         seen.add(named)
     if len(profiles) > 1 and not keys.many:
-        # Entries of the legend alone: what a dash means. The transports' entries tell the colours.
+        # Entries of the legend only, for the dashes. Those of the transports show the colours.
         data += [
             {
                 "type": "scatter",
@@ -220,9 +219,13 @@ def _curve_figure(
     where = " ".join(part for part in (network, check, variant) if part)
     where += f" {name}" if name not in (check, variant) else ""
     repeats = max(len(values) for points in lines.values() for values in points.values())
-    caption = "Median over the repeats, with a band from least to greatest." if repeats > 1 else ""
+    caption = (
+        "Median over the repeats; the band is the range from minimum to maximum."
+        if repeats > 1
+        else ""
+    )
     if dropped:
-        caption += f" {dropped} points that are not positive numbers are left out."
+        caption += f" {dropped} points that are not positive numbers are omitted."
     return Figure(
         id,
         f"{where}, {nodes} nodes: {y_name} over {x_name}",
@@ -242,9 +245,9 @@ def _line(
     style: tuple[str, str],
     entry: str,
 ) -> list[dict[str, Any]]:
-    """A line and, where there are repeats, the band behind it.
+    """A line and, if there are repeats, the band behind it.
 
-    ``style`` is its colour and dash, ``entry`` its name in the legend; empty: it has none.
+    ``style`` is its colour and dash, ``entry`` its name in the legend, "" for no entry.
     """
     colour, dash = style
     xs = list(points)
@@ -253,7 +256,7 @@ def _line(
     common = {
         "type": "scatter",
         "legendgroup": label(case.profile if keys.many else case.transport),
-        "meta": keys.profiles.index(case.profile),  # what the page's profile filter goes by
+        "meta": keys.profiles.index(case.profile),  # the profile filter of the page uses it
     }
     traces: list[dict[str, Any]] = []
     if any(len(values) > 1 for values in points.values()):
@@ -293,15 +296,16 @@ def _line(
 
 
 def samples(runs: Iterable[Run], check: str | None = None) -> dict[Case, dict[str, list[float]]]:
-    """Finite values of each metric without a place, per case: ``{case: {metric: values}}``."""
-    found: dict[Case, dict[str, list[float]]] = {}
+    """Finite values of each metric of a case as a whole: ``{case: {metric: values}}``."""
+    values: dict[Case, dict[str, list[float]]] = {}
     for run in runs:
         if check is not None and run.case.check != check:
             continue
         for metric in run.metrics:
             if metric.location is None and math.isfinite(metric.value):
-                found.setdefault(run.case, {}).setdefault(metric.metric, []).append(metric.value)
-    return found
+                of_case = values.setdefault(run.case, {})
+                of_case.setdefault(metric.metric, []).append(metric.value)
+    return values
 
 
 def _error_bars(values: list[list[float]]) -> dict[str, Any]:
@@ -317,16 +321,16 @@ def _error_bars(values: list[list[float]]) -> dict[str, Any]:
 
 
 def _gap(groups: int) -> float:
-    """The gap between groups of bars, so that one bar alone does not fill the figure."""
+    """The gap between groups of bars; it keeps a single bar from filling the figure."""
     return max(0.2, 0.85 - 0.12 * groups)
 
 
 def hpl_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
-    """GFLOPS per BLAS and transport, each bar marked with its per cent of the DGEMM peak."""
-    found = {c: m for c, m in samples(runs, "hpl").items() if m.get("hpl_GFLOPS")}
+    """GFLOPS per BLAS and transport; each bar shows its percentage of the DGEMM peak."""
+    measured = {c: m for c, m in samples(runs, "hpl").items() if m.get("hpl_GFLOPS")}
     figures = []
-    for nodes in dict.fromkeys(case.nodes for case in found):
-        cases = {case: m for case, m in found.items() if case.nodes == nodes}
+    for nodes in dict.fromkeys(case.nodes for case in measured):
+        cases = {case: m for case, m in measured.items() if case.nodes == nodes}
         several = len({case.profile for case in cases}) > 1
         data = []
         for transport in dict.fromkeys(case.transport for case in cases):
@@ -360,8 +364,8 @@ def hpl_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
             Figure(
                 f"hpl-{nodes}",
                 f"HPL on {nodes} nodes, per BLAS and transport",
-                "In each bar: per cent of the DGEMM peak that the same BLAS reached. "
-                "Whiskers: least and greatest repeat.",
+                "The percentage in each bar is relative to the DGEMM peak of the same BLAS. "
+                "Error bars: minimum and maximum over the repeats.",
                 data,
                 axes(
                     {"type": "multicategory" if several else "category", **titled("BLAS")},
@@ -376,13 +380,13 @@ def hpl_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
 
 
 def cpu_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
-    """CPU use at both ends against bandwidth, and interrupts per second, of check ``stream``."""
+    """CPU use at both ends over bandwidth, interrupts and softirqs, of check ``tcp_stream``."""
     listed = [run for run in runs if run.case.check == "tcp_stream"]
-    found = {case: m for case, m in samples(listed).items() if m.get("bandwidth_MB_s")}
+    measured = {case: m for case, m in samples(listed).items() if m.get("bandwidth_MB_s")}
     ends = {"cpu_sender_percent": "sender", "cpu_receiver_percent": "receiver"}
     data = []
     for (metric, end), hollow in zip(ends.items(), (False, True), strict=True):
-        cases = {case: m for case, m in found.items() if m.get(metric)}
+        cases = {case: m for case, m in measured.items() if m.get(metric)}
         if not cases:
             continue
         marks = [keys.markers[case.profile] + ("-open" if hollow else "") for case in cases]
@@ -408,15 +412,15 @@ def cpu_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
         )
     rows = [
         [_stream_name(case), *(spread_text(m.get(name, [])) for name in ("bandwidth_MB_s", *ends))]
-        for case, m in found.items()
+        for case, m in measured.items()
     ]
     figures = []
     if data:
         figures.append(
             Figure(
                 "cpu",
-                "CPU use at both ends of a TCP stream, against bandwidth",
-                "One pair of marks per profile: filled is the sender, hollow the receiver.",
+                "CPU use at both ends of a TCP stream, over bandwidth",
+                "Two marks per profile: filled for the sender, hollow for the receiver.",
                 data,
                 axes(
                     {"rangemode": "tozero", **titled("bandwidth (MB/s)")},
@@ -429,12 +433,12 @@ def cpu_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
 
 
 def _stream_name(case: Case) -> str:
-    """What tells the stream cases apart: nearly always the profile alone."""
+    """A short name of a TCP stream case: usually its profile alone."""
     return " ".join(part for part in (case.profile, case.variant) if part)
 
 
 def interrupt_rates(run: Run) -> dict[tuple[str, str], float]:
-    """Interrupts per second by (node, interface), over the benchmark's own wall time."""
+    """Interrupts per second by (node, interface), over the benchmark's wall time."""
     seconds = run.job.benchmark_s
     if run.path is None or not seconds or not math.isfinite(seconds) or seconds < 0:
         return {}
@@ -471,7 +475,7 @@ def _interrupt_figure(runs: list[Run]) -> list[Figure]:
         Figure(
             "interrupts",
             "Interrupts per second during the TCP stream",
-            "Counted by the kernel for the interface, over the benchmark's wall time.",
+            "Counted by the kernel for each interface, over the wall time of the benchmark.",
             data,
             axes(
                 {"type": "category", **titled("profile")},
@@ -485,17 +489,17 @@ def _interrupt_figure(runs: list[Run]) -> list[Figure]:
 
 
 def _softirq_figure(runs: list[Run]) -> list[Figure]:
-    """How often the kernel handled received frames, and the processor time of that."""
+    """How often the kernel processed received frames, and its processor time for that."""
     rates: dict[Case, list[float]] = {}
     shares: dict[Case, list[float]] = {}
     for run in runs:
-        for one in run.activity:
-            for found, value in ((rates, one.net_rx_per_s), (shares, one.softirq_percent)):
+        for activity in run.activity:
+            rate, share = activity.net_rx_per_s, activity.softirq_percent
+            for values, value in ((rates, rate), (shares, share)):
                 if value is not None and math.isfinite(value):
-                    found.setdefault(run.case, []).append(value)
+                    values.setdefault(run.case, []).append(value)
     if not rates:
         return []
-    share = {case: spread_text(shares.get(case, [])) for case in rates}
     data = [
         {
             "type": "bar",
@@ -513,14 +517,15 @@ def _softirq_figure(runs: list[Run]) -> list[Figure]:
         }
     ]
     rows = [
-        [_stream_name(case), spread_text(values), share[case]] for case, values in rates.items()
+        [_stream_name(case), spread_text(values), spread_text(shares.get(case, []))]
+        for case, values in rates.items()
     ]
     return [
         Figure(
             "softirqs",
             "NET_RX softirqs per second during the TCP stream",
-            "In each bar: processor time in softirqs, in per cent of one core. Both are the "
-            "kernel's own count; whiskers: least and greatest of both ends and all repeats.",
+            "The percentage in each bar is the processor time in softirqs, of one core. The "
+            "kernel counts both. Error bars: minimum and maximum over both ends and all repeats.",
             data,
             axes(
                 {"type": "category", **titled("profile")},
@@ -538,9 +543,9 @@ def node_figures(
     failed: set[tuple[Case, str, str]],
     keys: Keys,
 ) -> list[Figure]:
-    """Bars per node. ``values`` by (check, metric, unit), then case, then node.
+    """Bars per node. ``values`` is by (check, metric, unit), then case, then node.
 
-    A bar whose judgement failed is hatched and says so: colour is the transport's.
+    A bar whose judgement failed is hatched and labelled, because colour stands for the transport.
     """
     figures = []
     for index, ((_, metric, unit), cases) in enumerate(values.items()):
@@ -577,7 +582,7 @@ def node_figures(
             Figure(
                 f"nodes-{index}",
                 f"{check_name(first)}: {metric} per node",
-                "A failed node is hatched. Whiskers: least and greatest repeat.",
+                "Failed nodes are hatched. Error bars: minimum and maximum over the repeats.",
                 data,
                 axes(
                     {"type": "category", **titled("node")},

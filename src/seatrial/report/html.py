@@ -1,10 +1,9 @@
-"""``report.html``: the whole trial in one file that needs no network and no server.
+"""``report.html``: a trial in one file that needs no network and no server.
 
-plotly.js is 4.8 MB, and its Python package brings no smaller build. It is
-embedded once, gzip-compressed (1.96 MB as base64), and unpacked by the browser;
-one that cannot do that shows the same numbers as tables. A content security
-policy allows exactly the two scripts of this file and no connection at all, so
-that even a slip in the escaping runs nothing and loads nothing.
+plotly.js (4.8 MB; its Python package has no smaller build) is embedded once, compressed by gzip
+(1.96 MB as base64), and unpacked by the browser. A browser that cannot do that shows the numbers
+as tables. A content security policy allows only the two scripts of this file and no connection,
+so that an error in the escaping runs nothing and loads nothing.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from seatrial.base.files import write_whole
 from seatrial.report import cases, figures, locations, profiles, summary, text, trade
 from seatrial.results.record import Judgement, Results
 
-_OPEN_MAPS = 4  # link maps shown at once; the others are folded
+_OPEN_MAPS = 4  # link maps that are open; the others are folded
 _OPEN_FINDINGS = 15
 
 
 def write_html(results: Results, path: Path) -> None:
-    """Write ``path`` whole. Links to evidence are relative to ``results.folder``."""
+    """Write ``path`` atomically. Links to evidence are relative to ``results.folder``."""
     write_whole(path, render(results).encode(errors="replace"))
 
 
@@ -41,7 +40,7 @@ def render(results: Results) -> str:
 
 
 def _finalize(value: Any) -> Any:
-    """Every value that a template prints passes here, so none can bring control characters."""
+    """Replace control characters in every value that a template prints."""
     return text.clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
@@ -66,7 +65,7 @@ def _environment() -> Environment:
 
 
 def _script(name: str) -> Markup:
-    """A file of ours, verbatim: the policy's hash is over exactly these bytes."""
+    """A file of this package, verbatim: the policy holds the hash of these bytes."""
     loader = _environment().loader
     assert loader is not None
     return Markup(loader.get_source(_environment(), name)[0])
@@ -78,10 +77,10 @@ def _hash(script: str) -> str:
 
 @cache
 def _plotly() -> tuple[str, str]:
-    """plotly.js as base64 of gzip, and its hash for the policy."""
+    """plotly.js, gzip-compressed and as base64, and its hash for the policy."""
     from plotly.offline import get_plotlyjs
 
-    # Browsers normalise line ends of a script's text before they hash it.
+    # Browsers normalize the line ends of a script before they hash it.
     source = get_plotlyjs().replace("\r\n", "\n").replace("\r", "\n")
     packed = gzip.compress(source.encode(), 9, mtime=0)
     return base64.b64encode(packed).decode(), _hash(source)
@@ -91,7 +90,7 @@ def _context(results: Results) -> dict[str, Any]:
     views = summary.gather(results)
     keys = figures.keys_of(views)
     links, nodes = locations.by_location(results.runs)
-    nodes = {key: found for key, found in nodes.items() if key[1] not in profiles.COSTS}
+    nodes = {key: samples for key, samples in nodes.items() if key[1] not in profiles.COSTS}
     usual, declared = profiles.usual_states(results.runs), profiles.declared_settings(results)
     failed = {
         (j.case, j.metric, j.location or "") for j in results.judgements if j.verdict == "fail"
@@ -154,13 +153,13 @@ def _context(results: Results) -> dict[str, Any]:
 
 
 def _judgement_rows(results: Results) -> list[tuple[int, Judgement]]:
-    """Worst first; the number is the row's anchor and stays that of the record."""
+    """Worst first, each with its index in the records, which is its anchor."""
     rows = list(enumerate(results.judgements))
     return sorted(rows, key=lambda row: text.SEVERITY[row[1].verdict])
 
 
 def _finite(value: Any) -> Any:
-    """NaN and infinities as null: JSON has neither, and Plotly leaves a gap for null."""
+    """NaN and infinities as null, which JSON can hold and Plotly shows as a gap."""
     if isinstance(value, float):
         return value if value - value == 0 else None
     if isinstance(value, dict):

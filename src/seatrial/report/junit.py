@@ -1,9 +1,8 @@
-"""JUnit XML, for the CI servers that colour a build by it.
+"""JUnit XML for CI servers, in the dialect of Jenkins, GitLab and GitHub Actions.
 
-The dialect is the common one (Jenkins, GitLab, GitHub's actions): a suite per
-check and a case per judgement. Only a failed bound is a ``failure``; whatever
-could not be judged is an ``error`` with the verdict as its type, so that no
-server counts it as good.
+It has a suite per check and a test case per judgement. A failed bound is a ``failure``. Any other
+judgement that did not pass is an ``error`` with the verdict as its type, so that no server counts
+it as passed.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from seatrial.results.record import Judgement, Results
 
 
 def write_junit(results: Results, path: Path) -> None:
-    """Write ``path`` whole, in UTF-8."""
+    """Write ``path`` atomically, in UTF-8."""
     views = gather(results)
     head = headline(results, views)
     suites: dict[str, ET.Element] = {}
@@ -30,7 +29,7 @@ def write_junit(results: Results, path: Path) -> None:
     root = ET.Element("testsuites", {"name": clean(f"seatrial {results.trial.site}")})
     root.extend(suites.values())
     if head.key != "accept" and not root.findall(".//failure") and not root.findall(".//error"):
-        # Cut off before a judgement: without this the file would be all green.
+        # Interrupted before any judgement: without this element the file would report success.
         suite = _suite("trial", results, head)
         case = ET.SubElement(suite, "testcase", _names("trial", "verdict", 0.0))
         _problem(case, "error", head.key, head.why)
@@ -49,7 +48,7 @@ def _suite(check: str, results: Results, head: Headline) -> ET.Element:
     properties = ET.SubElement(suite, "properties")
     facts = {
         "site": results.trial.site,
-        "verdict": results.verdict.verdict if results.verdict else "none (cut off)",
+        "verdict": results.verdict.verdict if results.verdict else "none (interrupted)",
         "trial": results.trial.trial,
         "seatrial": results.trial.seatrial,
         "stack": str(results.trial.stack.get("source", "")),
@@ -71,7 +70,7 @@ def _problem(case: ET.Element, tag: str, kind: str, text: str, more: str = "") -
 
 def _add_case(suite: ET.Element, view: CaseView) -> None:
     classname = view.case.id
-    # The jobs' time belongs to the case as a whole; it goes to the first so that sums are right.
+    # The time of the jobs is that of the whole case: the first element has it, for correct sums.
     seconds = view.seconds
     if not view.judgements:
         case = ET.SubElement(suite, "testcase", _names(classname, "whole case", seconds))

@@ -1,6 +1,6 @@
 """The figures of a trial, as text for the help of each transport's module.
 
-Reads results.jsonl. Nothing is judged.
+It reads results.jsonl and judges nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""NIC profiles of a trial: what each set, how often, by which job, and what proves it.
+"""The NIC profiles of a trial for report.html: settings, jobs, verifications and costs.
 
-And what each cost: interrupts and processor time, beside the bandwidth of the same stream.
+The cost of a profile is interrupts and processor time, beside the bandwidth of the same stream.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from seatrial.report.figures import spread_text
 from seatrial.report.text import duration, number, plural
 from seatrial.results.record import Allocation, ProfileUse, Results, Run
 
-#: metrics that tell a profile's cost: in a table of their own, and in no figure per node
+#: metrics of the cost of a profile: they have a table of their own and no figure per node
 COSTS = {
     "interrupts_per_s": "interrupts (1/s)",
     "net_rx_per_s": "NET_RX softirqs (1/s)",
@@ -32,17 +32,17 @@ _STREAM = {
 
 @dataclass
 class ProfileView:
-    """One row: a profile with its proofs."""
+    """One row of the table of profiles: a profile with its verifications."""
 
     use: ProfileUse
     sets: list[str]  # "eth1: mtu 9000"
     switched: list[str]  # a sentence for each switch
-    nodes: list[str] = field(default_factory=list)  # that any run used
-    verified: list[str] = field(default_factory=list)  # of these, as declared at every look
-    looks: int = 0
-    good_looks: int = 0
+    nodes: list[str] = field(default_factory=list)  # of all runs
+    verified: list[str] = field(default_factory=list)  # nodes where every verification passed
+    verifications: int = 0
+    passed: int = 0  # verifications
     runs: int = 0
-    look: str = ""  # median time of a look
+    duration: str = ""  # median duration of a verification
     wrong: list[str] = field(default_factory=list)  # reasons, the first few
 
     @property
@@ -60,26 +60,26 @@ def profile_views(results: Results) -> list[ProfileView]:
 
 
 def _view(use: ProfileUse, runs: list[Run]) -> ProfileView:
-    view = ProfileView(use, settings_text(use), [switch_text(one) for one in use.allocations])
+    view = ProfileView(use, settings_text(use), [switch_text(each) for each in use.allocations])
     if not view.switched:
-        view.switched = ["never" if use.name == "default" else "by each job for itself"]
+        view.switched = ["never" if use.name == "default" else "by each job"]
     view.runs = len(runs)
     proofs = [proof for run in runs for proof in run.nic_proofs]
-    view.looks, view.good_looks = len(proofs), sum(proof.ok for proof in proofs)
+    view.verifications, view.passed = len(proofs), sum(proof.ok for proof in proofs)
     view.nodes = sorted({proof.node for proof in proofs} | {n for r in runs for n in r.job.nodes})
     bad = {proof.node for proof in proofs if not proof.ok}
     seen = {proof.node for proof in proofs}
     view.verified = [node for node in view.nodes if node in seen - bad]
     times = [p.seconds for p in proofs if p.seconds is not None and math.isfinite(p.seconds)]
-    view.look = brief(statistics.median(times)) if times else ""
-    reasons = [one.reason for one in use.allocations if one.reason]
+    view.duration = brief(statistics.median(times)) if times else ""
+    reasons = [allocation.reason for allocation in use.allocations if allocation.reason]
     reasons += [run.reason for run in runs if run.phase == "profile"]
     view.wrong = list(dict.fromkeys(reasons))[:3]
     return view
 
 
 def settings_text(use: ProfileUse) -> list[str]:
-    """What a profile sets, once for all nodes that get the same."""
+    """The settings of a profile, grouped by nodes with equal settings."""
     same: dict[tuple[str, str], list[str]] = defaultdict(list)
     for node, interfaces in use.settings.items():
         for interface, settings in interfaces.items():
@@ -101,21 +101,22 @@ def _value(value: Any, key: str = "") -> str:
     if key == "egress_bit_s" and isinstance(value, int) and value % 10**6 == 0:
         return f"{value} ({value // 10**6} Mbit/s)"
     if isinstance(value, dict):
-        return "(" + ", ".join(f"{key} {_value(one)}" for key, one in value.items()) + ")"
+        return "(" + ", ".join(f"{key} {_value(inner)}" for key, inner in value.items()) + ")"
     return str(value)
 
 
-def switch_text(one: Allocation) -> str:
-    """One switch of a profile: by which job, where, and how long it took."""
-    if not one.job.id:
+def switch_text(allocation: Allocation) -> str:
+    """One switch of a profile: by which job, on how many nodes, and how long it took."""
+    job = allocation.job
+    if not job.id:
         return "not switched"
-    text = f"by job {one.job.id}"
-    if one.waited_s is None:
+    text = f"by job {job.id}"
+    if allocation.waited_s is None:
         return f"{text}: not in force"
-    text += f" on {plural(len(one.job.nodes), 'node')}, for {plural(one.cases, 'run')}; in force "
-    text += f"{brief(one.waited_s)} after its submission"
-    if one.released_s is not None:
-        text += f", undone {brief(one.released_s)} after its end"
+    text += f" on {plural(len(job.nodes), 'node')}, for {plural(allocation.cases, 'run')}; in "
+    text += f"force {brief(allocation.waited_s)} after its submission"
+    if allocation.released_s is not None:
+        text += f", undone {brief(allocation.released_s)} after its end"
     return text
 
 
@@ -125,24 +126,24 @@ def brief(seconds: float) -> str:
 
 
 def cost_table(results: Results) -> tuple[list[str], list[list[str]]]:
-    """Header and rows: what the stream reached and cost under each profile.
+    """Header and rows: bandwidth and cost of a TCP stream under each profile.
 
-    Figures at both ends are taken together: median, least and greatest. Columns that no run
-    filled are left out. Without such a check there are no rows.
+    A cell has median, minimum and maximum over both ends. Columns without a value are omitted.
+    Without the check ``tcp_stream`` there are no rows.
     """
     names = {**_STREAM, **COSTS}
-    found: dict[str, dict[str, list[float]]] = {}
+    measured: dict[str, dict[str, list[float]]] = {}
     for run in results.runs:
         if run.case.check != "tcp_stream":
             continue
         for metric in run.metrics:
             if metric.metric in names and math.isfinite(metric.value):
-                row = found.setdefault(run.case.profile, {})
+                row = measured.setdefault(run.case.profile, {})
                 row.setdefault(metric.metric, []).append(metric.value)
-    shown = [name for name in names if any(name in row for row in found.values())]
+    shown = [name for name in names if any(name in row for row in measured.values())]
     rows = [
         [profile, *(spread_text(row.get(name, [])) for name in shown)]
-        for profile, row in found.items()
+        for profile, row in measured.items()
     ]
     return ["profile", *(names[name] for name in shown)], rows
 
@@ -155,27 +156,27 @@ class ActivityRow:
 
 
 def activity_rows(run: Run) -> list[ActivityRow]:
-    """Interrupts and softirqs of a run, step by step and node by node."""
+    """Interrupts and softirqs of a run, by step and node."""
     interfaces = {c.interface for c in run.path.counters if c.network == run.path.network} \
         if run.path else set()  # fmt: skip
     rows = []
-    for one in run.activity:
+    for activity in run.activity:
         counted = [
             rate
-            for name, rate in one.interrupts_per_s.items()
+            for name, rate in activity.interrupts_per_s.items()
             if rate is not None and (name in interfaces or not interfaces)
         ]
         values = [
             sum(counted) if counted else None,
-            one.net_rx_per_s, one.softirq_percent, one.irq_percent,
+            activity.net_rx_per_s, activity.softirq_percent, activity.irq_percent,
         ]  # fmt: skip
-        rows.append(ActivityRow(one.step, one.node, [number(value) for value in values]))
+        rows.append(ActivityRow(activity.step, activity.node, [number(value) for value in values]))
     return rows
 
 
 def usual_states(runs: Iterable[Run]) -> dict[tuple[str, str], dict[str, Any]]:
-    """(node, interface) -> settings as under the default profile, by the first run that tells."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    """(node, interface) -> settings under the default profile, from the first run that has them."""
+    usual: dict[tuple[str, str], dict[str, Any]] = {}
     for run in runs:
         if run.case.profile != "default":
             continue
@@ -183,12 +184,12 @@ def usual_states(runs: Iterable[Run]) -> dict[tuple[str, str], dict[str, Any]]:
             for interface, state in interfaces.items() if isinstance(interfaces, dict) else ():
                 before = state.get("before") if isinstance(state, dict) else None
                 if isinstance(before, dict):
-                    found.setdefault((str(node), str(interface)), before)
-    return found
+                    usual.setdefault((str(node), str(interface)), before)
+    return usual
 
 
 def declared_settings(results: Results) -> dict[tuple[str, str, str], set[str]]:
-    """(profile, node, interface) -> names of the settings that the profile makes there."""
+    """(profile, node, interface) -> names of the profile's settings there."""
     return {
         (use.name, node, interface): set(settings)
         for use in results.trial.profiles

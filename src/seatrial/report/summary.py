@@ -1,7 +1,6 @@
-"""What a trial comes to: headline, counts, and the matrix of cases. Shared by all formats.
+"""The summary of a trial, for all formats: headline, counts, and the matrix of cases.
 
-Nothing here judges: the verdict is the one in the records. A trial that was cut
-off has none, and is shown as incomplete.
+The verdict is the one in the records. An interrupted trial has none and is shown as incomplete.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from seatrial.results.record import Case, Judgement, Results, Run
 
 @dataclass
 class CaseView:
-    """All that the records hold about one case."""
+    """All records of one case."""
 
     case: Case
     runs: list[Run] = field(default_factory=list)
@@ -50,13 +49,13 @@ class CaseView:
 
     @property
     def seconds(self) -> float:
-        """Time that the jobs of this case took, in s."""
+        """Total time of the jobs of this case, in s."""
         spans = [between(run.job.started, run.job.ended) for run in self.runs]
         return sum(span.total_seconds() for span in spans if span is not None)
 
     @property
     def hint(self) -> str:
-        """The figure behind the status, for a hover."""
+        """The reason of the status, as text for a hover."""
         lines = [f"{self.case.id}: {self.status.word}"]
         worst = self.worst
         if worst and worst.metric:
@@ -72,12 +71,12 @@ class CaseView:
             passed = sum(j.verdict == "pass" for _, j in self.judgements)
             lines.append(f"{passed} of {len(self.judgements)} judgements passed")
         elif not self.runs:
-            lines.append("planned, but no run of it is on record")
+            lines.append("planned, but not run")
         return "\n".join(lines)
 
 
 def gather(results: Results) -> dict[Case, CaseView]:
-    """Every case that was planned, run or judged, in that order."""
+    """All cases: the planned ones first, then other cases that were run, then that were judged."""
     views: dict[Case, CaseView] = {}
 
     def view(case: Case) -> CaseView:
@@ -96,21 +95,21 @@ def gather(results: Results) -> dict[Case, CaseView]:
 class Matrix:
     """Cases by row (check, variant, nodes) and column (transport, profile).
 
-    The number of nodes is in the row and not in the column: most checks run at
-    one size, and a column per size would leave nine cells of ten empty.
+    The number of nodes belongs to the row: most checks run at one size, and a column per size
+    would leave most cells empty.
     """
 
     columns: list[tuple[str, str]]
-    rows: list[tuple[str, list[CaseView | None]]]  # None: not part of the plan
+    rows: list[tuple[str, list[CaseView | None]]]  # None: no such case
 
     @property
     def transports(self) -> list[tuple[str, int]]:
-        """Each transport, with how many columns it spans."""
+        """Each transport with its number of columns."""
         return list(Counter(transport for transport, _ in self.columns).items())
 
 
 def matrix(views: dict[Case, CaseView]) -> Matrix:
-    """The heat map's cells; rows and columns in order of first appearance."""
+    """The matrix, its rows and columns in the order of the cases."""
     transports: dict[str, dict[str, None]] = {}
     rows: dict[tuple[str, str, int], dict[tuple[str, str], CaseView]] = {}
     for case, view in views.items():
@@ -138,7 +137,7 @@ class Headline:
     counts: dict[str, int]  # of judgements by verdict, worst first, those that occur
 
 
-# How a sentence says that ``n`` judgements have a verdict.
+# The predicate of a sentence about ``n`` judgements with a verdict.
 _HAPPENED = {
     "fail": "failed",
     "error": "ended in error",
@@ -148,7 +147,7 @@ _HAPPENED = {
 
 
 def headline(results: Results, views: dict[Case, CaseView]) -> Headline:
-    """What to print largest. Counts are of the judgements themselves, whatever the verdict says."""
+    """The headline. It counts the judgements, even if the recorded verdict contradicts them."""
     tally: Counter[str] = Counter(judgement.verdict for judgement in results.judgements)
     counts = {key: tally[key] for key in STATUSES if tally[key]}
     total = len(results.judgements)
@@ -159,15 +158,15 @@ def headline(results: Results, views: dict[Case, CaseView]) -> Headline:
         ended = max(ends, default=None)
         ran = sum(bool(view.runs) for view in views.values())
         why = (
-            f"The trial was cut off before its verdict: {ran} of {plural(len(views), 'case')} "
-            f"had run and {plural(total, 'judgement')} had been made."
+            f"The trial was interrupted before its verdict: {ran} of {plural(len(views), 'case')} "
+            f"had run, with {plural(total, 'judgement')}."
         )
         key = "incomplete"
     else:
         ended, key = verdict.ended, verdict.verdict
         bad = [f"{counts[k]} {_HAPPENED[k]}" for k in counts if k != "pass"]
         if notrun:
-            bad.append(f"{plural(notrun, 'planned case')} never ran")
+            bad.append(f"{plural(notrun, 'planned case')} did not run")
         if key == "accept":
             why = f"All {plural(total, 'judgement')} passed." if not bad else ""
         elif key == "reject":
@@ -175,25 +174,24 @@ def headline(results: Results, views: dict[Case, CaseView]) -> Headline:
         else:
             why = (
                 f"Of {plural(total, 'judgement')}, {', '.join(bad) or 'none is bad'}; "
-                "what could not be judged is not accepted."
+                "a trial is accepted only if every judgement passed."
             )
         if key == "accept" and bad:
-            # The report does not overrule the record, but must not hide that it disagrees.
-            why = f"The record says accept, although it holds {', '.join(bad)}: look into it."
+            # The report shows the recorded verdict, and must not hide the contradiction.
+            why = f"The recorded verdict is accept, but of the judgements {', '.join(bad)}."
     took = between(results.trial.started, ended)
     return Headline(key, key.upper(), why, ended, took, counts)
 
 
 def finding_case(finding: str, views: dict[Case, CaseView]) -> CaseView | None:
-    """The case that a finding is about, as far as its words tell.
+    """The case that a finding is about, or None.
 
-    The records hold a finding as a sentence only. A case's id in the sentence
-    decides; otherwise a judgement whose explanation is in it; otherwise the bad
-    case most of whose names are words of it.
+    In the records a finding is a sentence only. A case id in the sentence decides; otherwise the
+    explanation of a judgement; otherwise the case that did not pass and has most names in it.
     """
     named = [view for view in views.values() if view.case.id in finding]
     if named:
-        # The judge opens with the judged case; those it was compared with come later.
+        # A sentence begins with the judged case; the case it was compared with follows.
         return min(named, key=lambda view: (finding.index(view.case.id), -len(view.case.id)))
     for view in views.values():
         for _, judgement in view.judgements:
@@ -217,6 +215,6 @@ def finding_case(finding: str, views: dict[Case, CaseView]) -> CaseView | None:
 
 
 def slowest(views: dict[Case, CaseView]) -> CaseView | None:
-    """The case whose jobs took longest; None where no time is on record."""
+    """The case whose jobs took longest; None if no time is on record."""
     view = max(views.values(), key=lambda v: v.seconds, default=None)
     return view if view and view.seconds > 0 else None

@@ -1,4 +1,4 @@
-"""The summary at the end of ``seatrial run``, for a terminal of 80 to 200 columns or a pipe."""
+"""The summary at the end of ``seatrial trial``, for a terminal of 80 to 200 columns or a pipe."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from seatrial.report.text import STATUSES, check_name, clean, duration
 from seatrial.results.record import Results
 
 _COLOURS = {"accept": "bold green", "reject": "bold red", "incomplete": "bold yellow"}
-_MOST_FINDINGS = 12
+_MAX_FINDINGS = 12
 _KEYS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class _Printer:
-    """Prints records' strings as they are: never as Rich's markup, never as escape sequences."""
+    """Prints the text of records literally: not as Rich's markup or as escape sequences."""
 
     def __init__(self, console: Console):
         self.console = console
-        # A log file or a mail is where a pipe ends: no colour, and nothing beyond ASCII.
+        # A pipe may end in a log file or a mail: no colour, ASCII only.
         self.plain = not console.is_terminal or "utf" not in console.encoding.lower()
 
     def text(self, value: str, style: str = "") -> Text:
@@ -39,9 +39,9 @@ class _Printer:
 
 
 def print_summary(results: Results, console: Console) -> None:
-    """Print verdict, findings, matrix, slowest case and where the report is.
+    """Print verdict, findings, matrix, slowest case and the path of the report.
 
-    Plain ASCII without colour where the console is not a terminal or cannot encode more.
+    Plain ASCII without colour if the console is not a terminal or cannot encode more.
     """
     out = _Printer(console)
     views = gather(results)
@@ -51,10 +51,10 @@ def print_summary(results: Results, console: Console) -> None:
     findings = results.verdict.findings if results.verdict else []
     if findings:
         out.say()
-        for finding in findings[:_MOST_FINDINGS]:
+        for finding in findings[:_MAX_FINDINGS]:
             out.say(f"{'-' if out.plain else '•'} {finding}")
-        if len(findings) > _MOST_FINDINGS:
-            out.say(f"  and {len(findings) - _MOST_FINDINGS} more, in the report")
+        if len(findings) > _MAX_FINDINGS:
+            out.say(f"  and {len(findings) - _MAX_FINDINGS} more, in the report")
     if views:
         out.say()
         for part in _fit(matrix(views), console.width):
@@ -74,13 +74,13 @@ def print_summary(results: Results, console: Console) -> None:
         name = f"{check_name(case)}, {case.transport}, {case.profile}"
         slowness = f"; slowest: {name}, {duration(slow.seconds)}"
     out.say(f"took {duration(head.took)}{slowness}")
-    # A path must be whole, and as it is spelt, to be of use: neither wrapped nor put into ASCII.
+    # A path is neither wrapped nor converted to ASCII, so that it can be copied.
     path = clean(str(results.folder / REPORT_FILE))
     console.print(Text(f"report: {path}"), soft_wrap=True, highlight=False)
 
 
 def _fit(whole: Matrix, width: int) -> list[Matrix]:
-    """Cut the matrix into pieces that fit: two characters and a space per column."""
+    """Split the matrix into parts that fit the width: a column takes three characters."""
     names = max((len(name) for name, _ in whole.rows), default=0)
     room = max(4, (width - min(names, 40) - 2) // 3)
     pieces = math.ceil(len(whole.columns) / room)
@@ -101,7 +101,7 @@ def _key(index: int) -> str:
 
 
 def _print_matrix(part: Matrix, out: _Printer) -> None:
-    """One letter per column, explained under the table: names would not fit side by side."""
+    """Print one letter per column, with a legend under the table."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="")
     table.add_column("", no_wrap=True, max_width=40, overflow="crop" if out.plain else "ellipsis")
     for index in range(len(part.columns)):

@@ -19,7 +19,7 @@ from seatrial.results.wording import number
 
 @dataclass(frozen=True)
 class Status:
-    """How one verdict, or the lack of one, is shown. ``colour`` is Rich's name for a terminal."""
+    """How a verdict, or a missing one, is shown. ``colour`` is a style of Rich."""
 
     key: str
     word: str
@@ -29,32 +29,37 @@ class Status:
     meaning: str
 
 
-# Worst first: a case is shown by the first of these that any of its judgements has.
+# Worst first: the status of a case is the first of these that any of its judgements has.
 STATUSES = {
     status.key: status
     for status in (
         Status("fail", "fail", "✗", "X", "bold red", "a figure is outside its bound"),
         Status("error", "error", "!", "!", "bold magenta", "did not run as declared"),
+        Status("missing", "missing", "?", "?", "yellow", "no requirement applies to a figure"),
         Status(
-            "missing", "missing", "?", "?", "yellow", "no requirement to hold the figure against"
+            "inconclusive",
+            "inconclusive",
+            "≈",
+            "~",
+            "yellow",
+            "noise or load hides the answer",
         ),
-        Status("inconclusive", "inconclusive", "≈", "~", "yellow", "the noise covers the bound"),
-        Status("unjudged", "not judged", "…", ":", "yellow", "ran, but nobody has judged it"),
-        Status("notrun", "not run", "○", "o", "yellow", "planned, and never ran"),
+        Status("unjudged", "not judged", "…", ":", "yellow", "ran, but was not judged"),
+        Status("notrun", "not run", "○", "o", "yellow", "planned, but did not run"),
         Status("pass", "pass", "✓", ".", "green", "every figure is within its bounds"),
     )
 }
 SEVERITY = {key: rank for rank, key in enumerate(STATUSES)}
 
-# Control characters: XML forbids them, a terminal obeys them, HTML shows nothing for them.
-# Lone surrogates cannot be encoded; the bidirectional overrides reorder what stands next to them.
+# Control characters: XML forbids them, a terminal executes them, HTML does not show them.
+# Lone surrogates cannot be encoded; bidirectional overrides reorder the text beside them.
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]"
 )
 
 
 def clean(text: str) -> str:
-    """``text`` with each character that no format can hold replaced by U+FFFD (visible)."""
+    """``text`` with unprintable characters replaced by U+FFFD, which is visible."""
     return _UNPRINTABLE.sub("\ufffd", text)
 
 
@@ -81,12 +86,12 @@ def moment(when: datetime | None) -> str:
 
 
 def comparable(when: datetime) -> datetime:
-    """Records may mix times with and without a zone; those without are taken for UTC."""
+    """``when`` with a time zone: UTC if it has none."""
     return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
 def between(start: datetime | None, end: datetime | None) -> timedelta | None:
-    """``end - start``; None where one is unknown."""
+    """``end - start``; None if either is unknown."""
     return comparable(end) - comparable(start) if start and end else None
 
 
@@ -111,12 +116,12 @@ def duration(span: timedelta | float | None) -> str:
 
 
 def check_name(case: Case) -> str:
-    """Check and variant, as a row of the matrix is called."""
+    """Check and variant: the name of a row of the matrix."""
     return f"{case.check} {case.variant}".rstrip()
 
 
 def message_size(size: float) -> str:
-    """Bytes with a binary prefix where that is exact: ``64 Ki``."""
+    """Bytes, with a binary prefix if that is exact: ``64 Ki``."""
     for unit, name in ((1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki")):
         if size >= unit and size % unit == 0:
             return f"{size / unit:.0f} {name}"
@@ -139,7 +144,7 @@ def slugs(names: Iterable[str]) -> list[str]:
 
 
 def relative_href(path: str) -> str | None:
-    """A link to ``path``, relative to the report; None where the path leaves the trial's folder.
+    """A link to ``path``, relative to the report; None if the path leaves the trial's folder.
 
     The leading ``./`` keeps a path such as ``javascript:x`` from being a URL of its own.
     """

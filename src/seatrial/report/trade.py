@@ -1,8 +1,8 @@
-"""The trade of the NIC profiles as one picture: latency, processor time, interrupts.
+"""The trade-off of the NIC profiles as one chart: latency, processor time, interrupts.
 
-What a founding document found on hardware: a profile that answers at once pays with interrupts and
-processor time, and one that saves these answers late. Needs two profiles under which both the
-latency (NetPIPE) and the cost (a TCP stream) were measured.
+A profile with low latency costs interrupts and processor time; a profile that saves them has a
+higher latency. The chart needs two profiles for which both the latency (NetPIPE) and the cost (a
+TCP stream) were measured.
 """
 
 from __future__ import annotations
@@ -30,49 +30,48 @@ SMALLEST, LARGEST = 9.0, 46.0  # diameter of a mark in pixels
 
 
 def trade_figures(runs: Iterable[Run]) -> list[Figure]:
-    """A mark per profile: latency against the CPU time of a stream, its area the interrupts.
+    """A mark per profile: latency and CPU time of a stream; its area is the interrupt rate.
 
-    CPU time is that of both ends for each 10^6 B moved, so that a slow stream is not taken for a
-    frugal one: 10 x (sender's % + receiver's %) / (MB/s) milliseconds.
+    CPU time is the sum of both ends per 10^6 B moved, so that a slow stream does not appear
+    efficient: 10 x (sender's % + receiver's %) / (MB/s) milliseconds.
 
-    Colours tell the network under test with its driver. Empty where fewer than two profiles have
+    The colour is the network under test with its driver. Empty if fewer than two profiles have
     both figures.
     """
-    found: dict[str, dict[str, list[float]]] = {}
+    measured: dict[str, dict[str, list[float]]] = {}
     group: dict[str, str] = {}
     for run in runs:
         wanted = {"netpipe": (LATENCY,), "tcp_stream": (INTERRUPTS,)}.get(run.case.check, ())
         if not wanted or run.case.transport != "tcp":
             continue
-        row = found.setdefault(run.case.profile, {})
+        row = measured.setdefault(run.case.profile, {})
         for metric in run.metrics:
             if metric.metric in wanted and math.isfinite(metric.value):
                 row.setdefault(metric.metric, []).append(metric.value)
         row.setdefault(CPU, []).extend(cpu_time(run))
         group.setdefault(run.case.profile, network_and_driver(run))
-    shown = {name: row for name, row in found.items() if row.get(LATENCY) and row.get(CPU)}
+    shown = {name: row for name, row in measured.items() if row.get(LATENCY) and row.get(CPU)}
     if len(shown) < 2:
         return []
     rates = {name: statistics.median(row.get(INTERRUPTS) or [0.0]) for name, row in shown.items()}
     most = max(rates.values())
     groups = list(dict.fromkeys(group[name] for name in shown))
-    data = [_marks(one, index, shown, rates, most, group) for index, one in enumerate(groups)]
+    data = [_marks(name, index, shown, rates, most, group) for index, name in enumerate(groups)]
     rows = [
         [name, group[name], *(spread_text(row.get(key, [])) for key in (LATENCY, CPU, INTERRUPTS))]
         for name, row in shown.items()
     ]
-    told = (
-        f"The area of a mark is the interrupts per second of an interface: the largest is "
-        f"{number(most)}."
+    areas = (
+        f"The area of a mark is the interrupts per second of an interface, at most {number(most)}."
         if most
-        else "The kernel attributes no interrupts to these interfaces, so all marks are alike."
+        else "The kernel attributes no interrupts to these interfaces, so all marks are equal."
     )
     return [
         Figure(
             "trade",
-            "What each NIC profile trades: latency against CPU use and interrupts",
-            f"NetPIPE's smallest message over plain TCP, and the CPU time that both ends of a TCP "
-            f"stream spend on each MB. Left is quick, low is frugal. {told}",
+            "Trade-off of the NIC profiles: latency, CPU time and interrupts",
+            f"Latency of NetPIPE's smallest message over TCP, and CPU time of both ends of a TCP "
+            f"stream per MB. Lower is better on both axes. {areas}",
             data,
             axes(
                 {"type": "log", **ticks(shown), **titled("latency (us)")},
@@ -126,7 +125,7 @@ def _marks(
 def cpu_time(run: Run) -> list[float]:
     """CPU time of both ends in ms per MB; empty where the run has not all three figures."""
     names = ("bandwidth_MB_s", "cpu_sender_percent", "cpu_receiver_percent")
-    values = {one.metric: one.value for one in run.metrics if one.location is None}
+    values = {m.metric: m.value for m in run.metrics if m.location is None}
     rate, *shares = (values.get(name, math.nan) for name in names)
     time = 10 * sum(shares) / rate if rate > 0 else math.nan
     return [time] if math.isfinite(time) else []
@@ -137,4 +136,4 @@ def ticks(shown: dict[str, dict[str, list[float]]]) -> dict[str, Any]:
     values = [statistics.median(row[LATENCY]) for row in shown.values()]
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     at = [digit * 10.0**power for power in range(low, high + 1) for digit in (1, 2, 5)]
-    return {"tickvals": at, "ticktext": [number(one) for one in at]}
+    return {"tickvals": at, "ticktext": [number(tick) for tick in at]}

@@ -1,1 +1,1 @@
-"""What a trial measured and concluded: records, parsers, requirements, verdicts."""
+"""Results of a trial: records, requirements, figures, judgements, verdict, baselines."""

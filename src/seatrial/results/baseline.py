@@ -1,19 +1,18 @@
-"""``seatrial baseline``: write requirements of basis *baseline* from repeated trials.
+"""``seatrial baseline``: writes requirements of basis *baseline* from repeated trials.
 
-The reference is the median of the samples of all trials; the bound lies on the bad side
-only, since an improvement must not fail a machine. Contracts are never touched, shadowed
-or duplicated. The file is edited as text, entry by entry, because a round trip through a
-YAML library may re-indent or re-quote what a person signed: all other bytes stay.
+The reference is the median of the samples of all trials. The bound lies on the bad side only, so
+that an improvement does not fail a machine. Contracts are never changed, shadowed or duplicated.
+The file is edited as text, entry by entry, and all other bytes stay: a round trip through a YAML
+library may change the indentation or quotes of an entry that a person signed.
 
-How wide a bound is: the largest of
+The width of a bound is the largest of
 - ``sigmas`` robust standard deviations. The default of 3.5 is the limit of B. Iglewicz and
   D. Hoaglin, How to Detect and Handle Outliers (ASQC 1993), beyond which a robust z-score
   marks an outlier;
-- ``floor``, a fraction of the reference, 0.05 by default. It is a choice and no law: repeats
-  of a few hours do not show what reboots and temperature change;
-- what each of the given trials needs to pass (``statistics.decide``): a baseline that
-  rejected its own trials would be no description of them. Where this is what decides, the
-  summary names the trial, for it may be one to leave out.
+- ``floor``, a fraction of the reference. The default of 0.05 is a choice: repeats within a few
+  hours do not show the effect of reboots and temperature;
+- the width with which each of the given trials passes (``statistics.decide``): a baseline must
+  not reject its own trials. If this decides, the summary names the trial, which may be an outlier.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from seatrial.results.wording import number
 SIGMAS = 3.5
 FLOOR = 0.05
 MINIMUM = 3
-WIDEST = 1.0  # as a fraction of the reference: a wider bound would say nothing
+WIDEST = 1.0  # as a fraction of the reference: a wider bound would be useless
 ANY = "?*"
 _NEW_FILE = "schema: 1\n\nrequirements:\n"
 _PLAIN = re.compile(r"(?!(?:null|true|false|yes|no|on|off)$)[A-Za-z][\w.%/-]*", re.IGNORECASE)
@@ -51,7 +50,7 @@ _PLAIN = re.compile(r"(?!(?:null|true|false|yes|no|on|off)$)[A-Za-z][\w.%/-]*", 
 
 @dataclass(frozen=True)
 class Change:
-    """What became of one figure, for the command's summary."""
+    """The action on one figure, for the summary of the command."""
 
     case: Case
     metric: str
@@ -71,13 +70,12 @@ class Baseline:
     path: Path
     text: str
     changes: list[Change]
-    before: str | None  # the text it was made from; None: there was no file
+    before: str | None  # the text it was made from; None if there was no file
 
     def write(self, to: Path | None = None) -> Path:
-        """Write atomically, to ``path`` unless told: a reader sees the old file or the new one.
+        """Write the file atomically, to ``to`` or else ``path``. Returns the file written.
 
-        Returns the file written. Raises InputError where ``path`` is to be written and has
-        changed since it was read.
+        Raises InputError if ``path`` is to be written and has changed since it was read.
         """
         path = (to or self.path).resolve()
         now = _read(path) if path.exists() else None
@@ -114,10 +112,10 @@ def make_baseline(
 ) -> Baseline:
     """New text for the requirements file at ``path`` (which need not exist yet).
 
-    ``allow_few`` lets fewer than three samples make a baseline. ``locations="pooled"`` writes
-    one entry for all the locations of a metric instead of one for each. Nothing is written:
-    call ``write()`` of what is returned. Raises InputError where there are no results,
-    where they are of different sites, or where the file is faulty or cannot be edited.
+    ``allow_few`` accepts fewer than three samples. ``locations="pooled"`` makes one entry for all
+    locations of a metric instead of one for each. Call ``write()`` of the result to write it.
+    Raises InputError if there are no results, if they are of different sites, or if the file is
+    invalid or cannot be edited.
     """
     file = Path(path)
     _check_origin(results)
@@ -164,7 +162,7 @@ def _read(file: Path) -> str:
         raise InputError([Problem(file, None, "", f"cannot be read: {error}")]) from None
 
 
-# --- what goes in ------------------------------------------------------------------------
+# --- the entries -----------------------------------------------------------------------
 
 
 def _groups(results: Sequence[Results], locations: str) -> list[_Group]:
@@ -185,7 +183,7 @@ def _excluded(
     failing: dict[tuple[Case, str, str | None], str],
     minimum: int,
 ) -> str:
-    """Why no baseline is to be written for a group, or ""."""
+    """Why a group gets no baseline, or ""."""
     figures = [figure for _, figure in group.figures]
     for figure in figures:
         rules = requirements.matching(group.case, group.metric, figure.location)
@@ -196,18 +194,18 @@ def _excluded(
         if at:
             return f"it fails the relative requirement at {at}, which a baseline would hide"
         if requirements.is_informative(group.case, group.metric, figure.location) and not rules:
-            return "informative: never judged"
+            return "informative: it is not judged"
         if figure.fault:
             return figure.fault
     if len({(figure.unit, figure.better) for figure in figures}) > 1:
-        return "its unit or its good direction differs between the trials"
+        return "its unit or its better direction differs between the trials"
     if len(group.samples) < minimum:
         return f"{len(group.samples)} samples are too few, {minimum} are needed"
     return ""
 
 
 def _threshold(group: _Group, sigmas: float, floor: float) -> tuple[Threshold | None, str]:
-    """The entry for a group and a sentence about it; None where there can be no entry."""
+    """The entry for a group, or None, and a sentence about it."""
     samples, first = group.samples, group.figures[0][1]
     reference = float(f"{statistics.median(samples):.6g}")
     if reference < 0:
@@ -269,7 +267,7 @@ def _older(document: Document, group: _Group) -> list[int]:
     """Indices of the baseline entries that a new one replaces."""
     case = group.case
     wanted = (case.check, case.variant, case.transport, case.profile)
-    found = []
+    indices = []
     for index, t in enumerate(document.requirements):
         s = t.select
         same = (s.check, s.variant, s.transport, s.profile) == tuple(map(escape, wanted))
@@ -280,8 +278,8 @@ def _older(document: Document, group: _Group) -> list[int]:
         if group.location == ANY:
             location = bool(s.location)
         if t.basis == "baseline" and same and location:
-            found.append(index)
-    return found
+            indices.append(index)
+    return indices
 
 
 # --- the file ----------------------------------------------------------------------------
@@ -293,7 +291,7 @@ def _edit(
     lines: yamlfile.Lines,
     entries: list[tuple[_Group, Threshold]],
 ) -> str:
-    """Replace older entries where they stand, append the new ones, touch nothing else."""
+    """Replace older entries in place and append new ones; all other text stays."""
     if not entries:
         return text
     replaced: dict[int, list[Threshold]] = {}
@@ -365,7 +363,7 @@ def _value(root: Node | None, name: str) -> Node | None:
 
 
 def _spans(node: SequenceNode, rows: list[str]) -> list[tuple[int, int]]:
-    """First row and row after the last of each item, without the comments that follow it."""
+    """The rows of each item, from first to one past the last, without the comments after it."""
     column = node.start_mark.column
     starts = []
     for item in node.value:
@@ -389,7 +387,7 @@ def _rows(thresholds: Sequence[Threshold], column: int, newline: str) -> list[st
 
 
 def _entry(t: Threshold) -> str:
-    """An entry as a person would write it."""
+    """An entry in the usual style of the file."""
     select = t.select.model_dump(exclude_none=True)
     rows = [f"- select: {{{', '.join(f'{k}: {_scalar(v)}' for k, v in select.items())}}}"]
     fields = t.model_dump(exclude={"select"}, exclude_none=True)

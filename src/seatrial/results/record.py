@@ -1,10 +1,8 @@
 """The records of a trial: one JSON Lines file, ``results.jsonl``, schema version 1.
 
-Lines, in this order: one ``trial``, then a ``run`` for each time that a case was
-run, then the ``judgement`` lines, then one ``verdict``. A reader skips kinds it
-does not know; a writer never changes the meaning of a field without raising
-``SCHEMA``. This module defines and reads the lines; it measures and judges
-nothing.
+The lines are, in this order: one ``trial``, a ``run`` for each run of a case, the ``judgement``
+lines, and one ``verdict``. A reader skips unknown kinds of lines. A change of the meaning of a
+field needs a new ``SCHEMA``. This module defines, reads and writes the lines.
 
 Units are those of the field's names: ``_us`` microseconds, ``_MB_s`` 10^6 bytes
 per second, ``_B`` bytes, ``_GFLOPS`` 10^9 floating-point operations per second,
@@ -32,15 +30,15 @@ class Record(BaseModel):
 
 
 class Case(Record):
-    """check x variant x profile x transport x nodes: what is judged."""
+    """check x variant x profile x transport x nodes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    check: str  # netpipe, imb, osu, hpl, npb, stream (iperf3), pairs, nodes ...
-    variant: str = ""  # what distinguishes cases of one check: "atlas", "is.S", ""
-    transport: str  # "openmpi-tcp" ...; "tcp" for checks that use plain sockets; "none"
+    check: str  # netpipe, imb, osu, hpl, npb, tcp_stream, links, nodes ...
+    variant: str = ""  # distinguishes the cases of a check: "atlas", "is.S", ""
+    transport: str  # "openmpi-tcp" ...; "tcp" for plain sockets; "none" for no network
     profile: str = "default"
-    nodes: int  # how many nodes one run uses
+    nodes: int  # number of nodes of a run
 
     @property
     def id(self) -> str:
@@ -50,7 +48,7 @@ class Case(Record):
 
 
 class Metric(Record):
-    """One figure of one run. ``location`` names the part it was taken on, where there are several.
+    """One figure of one run.
 
     ``location`` is a node (``n3``), a link (``n1-n2``) or None for the case as a whole.
     """
@@ -60,11 +58,11 @@ class Metric(Record):
     unit: str
     location: str | None = None
     better: Literal["lower", "higher"]
-    seconds: float | None = None  # how long it was measured, where the benchmark says so
+    seconds: float | None = None  # duration of the measurement, if the benchmark reports it
 
 
 class Curve(Record):
-    """A whole curve, kept beside the figures that are judged.
+    """A curve, which is recorded and not judged.
 
     ``points`` is a list of [x, y] with x ascending; x is a message size in bytes
     unless ``x_unit`` says otherwise.
@@ -79,7 +77,7 @@ class Curve(Record):
 
 
 class Counters(Record):
-    """What one interface of one node counted during the run (after minus before)."""
+    """The counters of one interface of one node, after the run minus before."""
 
     node: str
     interface: str
@@ -88,61 +86,63 @@ class Counters(Record):
     tx_bytes: int
     rx_packets: int
     tx_packets: int
-    interrupts: int | None = None  # None: the kernel does not attribute any to the interface
+    interrupts: int | None = None  # None: the kernel attributes none to the interface
 
 
 class PathProof(Record):
     """Whether the traffic crossed the network under test.
 
-    ``required_bytes`` is the least volume that the benchmark must have moved
-    through each node's interface (sum of both directions), derived from its own
-    parameters and output. ``reported`` is the line by which the MPI itself named
-    its path, where it has one.
+    ``required_bytes`` is the least volume that the benchmark must have moved through the
+    interface of each node (sum of both directions), derived from its parameters and output.
+    ``reported`` is the line in which the MPI names its path, if any.
     """
 
     network: str
     required_bytes: int
     counters: list[Counters]
     crossed: bool
-    reason: str = ""  # why not, in a sentence
+    reason: str = ""  # why it did not cross, in a sentence
     reported: str = ""
 
 
 class Activity(Record):
-    """What one node's kernel did while one step ran, for the interrupts it took.
+    """The interrupts and processor time of one node's kernel during one step.
 
-    The percentages are of one core's time, over all cores of the kernel, so they can exceed 100.
-    None: the kernel does not count it. Nodes that share a kernel (a native lab's) count alike.
+    Percentages are of the time of one core, summed over all cores of the kernel, and may exceed
+    100. None: the kernel does not count it. Nodes that share a kernel (as in a native lab) have
+    the same counts.
     """
 
     step: str
     node: str
-    seconds: float  # between the two looks
+    seconds: float  # between the readings
     interrupts_per_s: dict[str, float | None] = {}  # by interface
     net_rx_per_s: float | None = None  # softirqs NET_RX, /proc/softirqs
     softirq_percent: float | None = None  # /proc/stat
     irq_percent: float | None = None
     others_percent: float | None = None  # processor time of programs that are not the step's
-    # How long the node's first rank waited for a processor, in per cent of the step's time, and no
-    # longer than others had one. (A quota of the kernel makes a process wait as well.)
+    # How long the node's first rank waited for a processor, in per cent of the step's time; at
+    # most the time in which others used one. (A process also waits because of a CPU quota.)
     waited_percent: float | None = None
 
 
 class NicProof(Record):
-    """Whether one node had the settings of the run's NIC profile: before its first step of the
-    job, or after its last."""
+    """One verification of a node: whether it had the settings of the run's NIC profile.
+
+    It is made before the node's first step of the job and after its last.
+    """
 
     node: str
     when: Literal["before", "after"]
     ok: bool
-    reason: str = ""  # node, interface, setting, wanted and found, in a sentence
-    job: str = ""  # the job that holds the profile on the node, by the node's own journal
-    seconds: float | None = None  # what the look took, outside of the benchmark's time
+    reason: str = ""  # node, interface, setting, declared and actual value, in a sentence
+    job: str = ""  # the job that holds the profile on the node, from the node's journal
+    seconds: float | None = None  # duration; not part of the benchmark's time
 
 
 class Job(Record):
     id: str = ""
-    state: str = ""  # Slurm's word: COMPLETED, FAILED, TIMEOUT, NODE_FAIL, CANCELLED ...
+    state: str = ""  # Slurm's state: COMPLETED, FAILED, TIMEOUT, NODE_FAIL, CANCELLED ...
     exit_code: int | None = None
     partition: str = ""
     nodes: list[str] = []
@@ -151,30 +151,30 @@ class Job(Record):
     ended: datetime | None = None
     benchmark_s: float | None = None  # wall time of the benchmark program itself
     # Whether the trial held this job for several cases. ``started``, ``ended`` and ``nodes`` are
-    # then the case's own; the job's are in the trial's ``profiles``.
+    # then those of the case; those of the job are in the trial's ``profiles``.
     held: bool = False
 
 
 class Allocation(Record):
-    """A job by which a trial held nodes under one NIC profile: one switch of the profile."""
+    """A job in which a trial held nodes under one NIC profile: one switch of the profile."""
 
     job: Job
     waited_s: float | None = None  # from its submission until every node's Prolog was done
     released_s: float | None = None  # from its cancellation until every node's Epilog was done
-    cases: int = 0  # runs of cases in it
-    reason: str = ""  # why it could not be had, or ended early
+    cases: int = 0  # number of runs in it
+    reason: str = ""  # why it did not start, or ended early
 
 
 class ProfileUse(Record):
-    """A NIC profile of the trial: what it sets, and by which jobs it was put on and taken off."""
+    """A NIC profile of the trial: its settings, and the jobs that switched it on and off."""
 
     name: str
     description: str = ""
-    feature: str = ""  # the Slurm node feature that asks for it
-    statements: list[str] = []  # what a fabric ignores of it ...
+    feature: str = ""  # the Slurm node feature that requests it
+    statements: list[str] = []  # such as the settings that a fabric ignores
     settings: dict[str, dict[str, dict[str, Any]]] = {}  # node -> interface -> setting -> value
     node_settings: dict[str, Any] = {}
-    allocations: list[Allocation] = []  # none: each job asked for it by itself
+    allocations: list[Allocation] = []  # empty: each job requested it by itself
 
 
 class Trial(Record):
@@ -191,24 +191,24 @@ class Trial(Record):
     stack: dict[str, Any] = {}  # source ("distribution" or "spack"), id, versions
     host: dict[str, Any] = {}  # kernel, cpu, cores, memory, operating system
     repeats: int = 1
-    reruns: int = 0  # how many more runs a case may have that broke a bound
-    cases: list[Case] = []  # all that were planned: what is absent below did not run
-    notes: list[str] = []  # what the stack cannot offer, faults planted on purpose ...
+    reruns: int = 0  # greatest number of reruns of a case that broke a bound
+    cases: list[Case] = []  # all planned cases: a case without a run below did not run
+    notes: list[str] = []  # limits of the stack, planted faults ...
     profiles: list[ProfileUse] = []
 
     def is_rerun(self, run: Run) -> bool:
-        """Whether a run was made because a figure broke a bound: it was not drawn by chance."""
+        """Whether a run was made because a figure of the case broke a bound."""
         return self.reruns > 0 and run.repeat >= self.repeats
 
 
 class Run(Record):
-    """One time that one case was run."""
+    """One run of one case."""
 
     record: Literal["run"] = "run"
     case: Case
     repeat: int = 0
     outcome: Literal["ran", "error"]
-    phase: str = ""  # where an error came up: setup, submit, run, sanity, path, profile ...
+    phase: str = ""  # of an error: setup, submit, run, sanity, path, profile ...
     reason: str = ""  # a sentence
     job: Job = Job()
     metrics: list[Metric] = []
@@ -223,11 +223,11 @@ class Run(Record):
 
 
 class Requirement(Record):
-    """A threshold as it was applied (see ``seatrial.results.requirements`` for the file)."""
+    """A threshold that was applied (see ``seatrial.results.requirements`` for the file)."""
 
     id: str  # "file:line" of where it is written
     basis: Literal["contract", "baseline", "relative"]
-    text: str  # for people: "at most 3.0 x latency_us of netpipe.tcp"
+    text: str  # such as "at most 3.0 x latency_us of netpipe.tcp"
 
 
 class Judgement(Record):
@@ -242,20 +242,20 @@ class Judgement(Record):
     unit: str = ""
     statistic: str = "median"
     samples: list[float] = []
-    disturbed: int = 0  # of the samples: a wait for a processor may be why they break a bound
+    disturbed: int = 0  # number of samples that break a bound, perhaps by a wait for a processor
     spread: float | None = None  # robust standard deviation of the samples, in ``unit``
     reference: float | None = None
     lower: float | None = None  # least allowed value, in ``unit``; None: unbounded
     upper: float | None = None
     requirement: Requirement | None = None
-    explanation: str  # a sentence that stands by itself
+    explanation: str  # a complete sentence
 
 
 class Verdict(Record):
     record: Literal["verdict"] = "verdict"
     verdict: Literal["accept", "reject", "incomplete"]
     counts: dict[str, int]  # of judgements, by verdict
-    findings: list[str]  # the sentences to read first; each names its place
+    findings: list[str]  # the sentences to read first
     ended: datetime
 
 
@@ -265,7 +265,7 @@ KINDS = {"trial", "run", "judgement", "verdict"}
 
 
 class Results(BaseModel):
-    """A whole ``results.jsonl`` in memory. ``verdict`` is None for a trial that was cut off."""
+    """A ``results.jsonl`` in memory. ``verdict`` is None for an interrupted trial."""
 
     trial: Trial
     runs: list[Run] = []
@@ -289,7 +289,7 @@ def write_results(path: Path, lines: Iterable[Record]) -> None:
 def read_lines(path: Path) -> Iterator[Trial | Run | Judgement | Verdict]:
     """Yield the lines of a file.
 
-    Raises InputError naming file and line where a line is not of the schema.
+    Raises InputError with file and line if a line does not match the schema.
     """
     import json
 
@@ -316,7 +316,7 @@ def read_lines(path: Path) -> Iterator[Trial | Run | Judgement | Verdict]:
 def read_results(path: Path) -> Results:
     """Read a run folder or its ``results.jsonl``.
 
-    Raises InputError where the file is missing, damaged, or has no ``trial`` line.
+    Raises InputError if the file is missing, is damaged, or has no ``trial`` line.
     """
     file = path / RESULTS_FILE if path.is_dir() else path
     if not file.is_file():

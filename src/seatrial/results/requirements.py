@@ -1,14 +1,13 @@
-"""``requirements.yaml``: the thresholds of a site, and which of them apply to a figure.
+"""``requirements.yaml``: the thresholds of a site, and the thresholds that apply to a figure.
 
-Each entry selects cases (glob patterns), names a metric and gives a bound in one of four
-forms: about a ``reference``, absolute, ``relative_to`` another metric of the same trial,
-or against the metric's ``peers``. This module reads and matches; ``judge`` measures
-figures against the bounds.
+Each entry selects cases (glob patterns), names a metric and gives a bound in one of four forms:
+a fraction about a ``reference``, absolute, ``relative_to`` another metric of the same trial, or
+relative to the metric's ``peers``. ``seatrial.results.judge`` compares figures with the bounds.
 
-Which apply: every contract that matches, and of the others (baseline, relative) the most
-specific one. An exact word counts more than a list of words, a list more than a pattern,
-a pattern more than nothing or ``*``; summed over the selection's keys and the metric. Of
-equally specific entries the one further down wins.
+To a figure apply all contracts that match, and the most specific of the other entries (baseline,
+relative). An exact word counts more than a list of words, a list more than a pattern, a pattern
+more than nothing or ``*``; the weights of the selection's keys and of the metric are added. Of
+equally specific entries the last one applies.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Entry(BaseModel):
 
 
 class Select(Entry):
-    """Which cases. Glob patterns or lists of them; what is omitted matches everything.
+    """Selects cases by glob patterns or lists of them; an omitted key matches everything.
 
     ``location: ""`` is the case as a whole, ``location: "?*"`` every named location.
     """
@@ -65,9 +64,9 @@ class Select(Entry):
 
 
 class Other(Entry):
-    """Another metric of the same trial. What is omitted is as in the judged case.
+    """Another metric of the same trial. Omitted keys are those of the judged case.
 
-    Another ``check`` has variants of its own: there an omitted ``variant`` is "".
+    For another ``check``, an omitted ``variant`` is "".
     """
 
     check: str | None = Field(None, examples=["netpipe"])
@@ -163,7 +162,7 @@ class Threshold(Entry):
                 name,
             )
         elif not ratios:
-            yield "no bound", "add 'at_most' or 'at_least'", ""
+            yield "there is no bound", "add 'at_most' or 'at_least'", ""
         if len(ratios) == 2 and self.at_least > self.at_most:  # type: ignore[operator]
             yield "'at_least' is above 'at_most': nothing can pass", "exchange them", "at_least"
         for name in ratios if self.form in ("relative", "peers") else []:
@@ -178,8 +177,8 @@ class Threshold(Entry):
             use = "upper" if name == "at_most" else "lower"
             yield f"'{name}' does not go with 'reference'", f"use '{use}', a fraction", name
         elif not fractions:
-            yield "a reference without a bound", "add 'upper: 0.10' or 'lower: -0.05'", "reference"
-        # The same limits as ReFrame's references, so that ReFrame can use them as they are.
+            yield "a reference needs a bound", "add 'upper: 0.10' or 'lower: -0.05'", "reference"
+        # The limits of ReFrame's references, so that ReFrame accepts them.
         if self.lower is not None and self.lower > 0:
             yield "'lower' must not be above zero", f"write 'lower: -{self.lower:g}'", "lower"
         if self.lower is not None and self.lower < -1 and self.reference:
@@ -189,7 +188,7 @@ class Threshold(Entry):
 
 
 class Informative(Entry):
-    """Metrics that are recorded and never judged, with the reason why."""
+    """Metrics that are recorded and not judged, with the reason."""
 
     select: Select = Select()
     metric: Patterns = Field(examples=['"*_triad_*"'])
@@ -209,7 +208,7 @@ class Document(Entry):
     @model_validator(mode="before")
     @classmethod
     def _empty_lists(cls, data: Any) -> Any:
-        """``requirements:`` with nothing behind it is an empty list, as a new file has it."""
+        """Accept ``requirements:`` without a value as an empty list, as in a new file."""
         if not isinstance(data, dict):
             return data
         return {k: v for k, v in data.items() if v is not None or k == "schema"}
@@ -217,7 +216,7 @@ class Document(Entry):
 
 @dataclass(frozen=True)
 class Rule:
-    """A threshold with the location where it is written."""
+    """A threshold with its line in the file."""
 
     threshold: Threshold
     file: str  # the file's name, without its folder: records must not name a machine's paths
@@ -230,7 +229,7 @@ class Rule:
 
     @property
     def kind(self) -> str:
-        """The basis, as a sentence names it."""
+        """The basis, for use in a sentence."""
         basis = self.threshold.basis
         return "relative requirement" if basis == "relative" else basis
 
@@ -278,15 +277,15 @@ class Requirements:
     lines: Lines | None = None
 
     def matching(self, case: Case, metric: str, location: str | None = None) -> list[Rule]:
-        """Every rule whose selection fits, in the file's order, displaced ones included."""
+        """All rules whose selection matches, in the order of the file."""
         return [rule for rule in self.rules if rule.applies(case, metric, location)]
 
     def applying(self, case: Case, metric: str, location: str | None = None) -> list[Rule]:
-        """The rules to judge by: all contracts, then the most specific of the others."""
-        found = self.matching(case, metric, location)
-        contracts = [rule for rule in found if rule.threshold.basis == "contract"]
-        others = [rule for rule in found if rule.threshold.basis != "contract"]
-        # max() keeps the first of equals: reversed, that is the one further down.
+        """The rules that apply: all contracts, then the most specific of the others."""
+        matching = self.matching(case, metric, location)
+        contracts = [rule for rule in matching if rule.threshold.basis == "contract"]
+        others = [rule for rule in matching if rule.threshold.basis != "contract"]
+        # max() returns the first of equals; reversed, that is the last in the file.
         winner = max(reversed(others), key=lambda rule: rule.weight, default=None)
         return contracts + ([winner] if winner else [])
 
@@ -301,8 +300,8 @@ class Requirements:
     ) -> tuple[float, float | None, float | None, str] | None:
         """``(value, lower, upper, unit)`` for ReFrame, which has one reference per metric.
 
-        Only absolute bounds; None where there is none. Of several contracts the most
-        specific. ReFrame's verdict is a first look; Seatrial's own is by all of them.
+        Of the absolute bounds the most specific contract or else entry; None if there is none.
+        ReFrame's verdict is preliminary: Seatrial applies all rules.
         """
         rules = [
             rule
@@ -319,7 +318,7 @@ class Requirements:
 
 
 def load_requirements(path: Path | str) -> Requirements:
-    """Read ``requirements.yaml``. Raises InputError with every fault in it."""
+    """Read ``requirements.yaml``. Raises InputError with all errors of the file."""
     document, lines = yamlfile.load(path, Document)
     return build(document, lines, Path(path))
 
@@ -334,7 +333,7 @@ def build(document: Document, lines: Lines, file: Path) -> Requirements:
 
 
 def fits(patterns: Patterns | None, text: str) -> bool:
-    """Whether a text fits a glob pattern, one of several, or no pattern at all."""
+    """Whether a text matches a glob pattern or one of several; None matches any text."""
     if patterns is None:
         return True
     several = [patterns] if isinstance(patterns, str) else patterns
@@ -376,6 +375,6 @@ def _reframe(t: Threshold) -> tuple[float, float | None, float | None, str]:
         return (most, None, 0.0, unit)
     if most == 0:
         return (0.0, least, 0.0, unit)
-    # ReFrame turns fractions around below zero, and refuses those below -1.
+    # ReFrame inverts fractions of a negative reference, and rejects fractions below -1.
     lower = least / most - 1 if most > 0 else 1 - least / most
     return (most, max(-1.0, lower) if most > 0 else lower, 0.0, unit)

@@ -1,8 +1,8 @@
-"""Robust statistics of few samples: what the judge and the baseline reckon with.
+"""Robust statistics of few samples, for judging and for baselines.
 
-All functions are plain arithmetic on finite floats, in the unit of their input. Nothing
-here knows of metrics or files. Benchmarks have outliers on one side (a daemon woke up, a
-retransmission), hence medians and median deviations instead of means.
+All functions take finite floats, and return values in the unit of their input. Benchmarks have
+outliers on one side (a daemon, a retransmission), hence medians and median deviations instead of
+means.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Literal
 Statistic = Literal["median", "best", "worst", "p99", "majority"]
 Better = Literal["lower", "higher"]
 
-ROUNDING = 1e-9  # relative: what arithmetic alone may add to a figure
+ROUNDING = 1e-9  # relative error of the arithmetic
 MAD_TO_SIGMA = 1.4826  # 1 / Phi^-1(3/4): makes the MAD of a normal distribution its sigma
 # Expected range of n normal samples in units of sigma (Tippett 1925; the d2 of control charts).
 _RANGE = {2: 1.128, 3: 1.693}
@@ -27,7 +27,7 @@ _MAD = {4: 1.363, 5: 1.206, 6: 1.200, 7: 1.140, 8: 1.129, 9: 1.107}
 
 
 def median(samples: Sequence[float]) -> float:
-    """Middle sample, or the mean of the two middle ones. ValueError where there is none."""
+    """Middle sample, or the mean of the two middle ones. ValueError if there is none."""
     return float(statistics.median(samples))
 
 
@@ -43,10 +43,10 @@ def quantile(samples: Sequence[float], fraction: float) -> float:
 
 
 def summarize(samples: Sequence[float], statistic: Statistic, better: Better) -> float:
-    """The one value that is judged. ``p99`` is the value that 99 % of the samples reach.
+    """The value that is judged. ``p99`` is the value that 99 % of the samples reach.
 
-    It is the 99th percentile where lower is better, and the 1st where higher is. Of ``majority``
-    it is the median: where more than half of the samples lie on one side of a bound, so does that.
+    That is the 99th percentile if lower is better, and the 1st if higher is better. For
+    ``majority`` it is the median, which lies on the side of a bound where most samples lie.
     """
     if statistic in ("median", "majority"):
         return median(samples)
@@ -63,8 +63,8 @@ def spread(samples: Sequence[float]) -> float | None:
     From four samples on: the median absolute deviation about the median, times 1.4826 and
     the factor that corrects its bias for so few samples. For two and three: range / d2.
     The MAD of three samples is the smaller of their two gaps, which is near zero whenever
-    two happen to agree: it would call a noisy machine steady. With so few samples nothing
-    tells an outlier from noise, so all of them count. (For two, both formulas are the same.)
+    two happen to agree, even on a noisy machine. With so few samples an outlier cannot be
+    distinguished from noise, so all of them count. (For two, both formulas are the same.)
     """
     n = len(samples)
     if n < 2:
@@ -92,7 +92,7 @@ def median_interval(
 
     The k-th smallest and k-th largest samples enclose the median with probability
     1 - 2 P(Binomial(n, 1/2) < k) (David and Nagaraja, Order Statistics, 7.1). The largest k
-    that still gives ``confidence`` is used; None where even k = 1 does not (n < 6 for 95 %).
+    that still gives ``confidence`` is used; None if even k = 1 does not (n < 6 for 95 %).
     """
     ordered, n = sorted(samples), len(samples)
     tail, k = 0.0, 0
@@ -109,7 +109,7 @@ def chance_of_all(n: int, others: Sequence[tuple[int, int]]) -> float:
 
     ``others`` are the other locations' (samples that break it, samples). Each sample breaks it by
     chance as often as those of the median location: (broken + 1) / (samples + 2), Laplace's rule of
-    succession. 1 where there is no other location.
+    succession. 1 if there is no other location.
     """
     if not others:
         return 1.0
@@ -118,9 +118,9 @@ def chance_of_all(n: int, others: Sequence[tuple[int, int]]) -> float:
 
 @dataclass(frozen=True)
 class Limit:
-    """One bound, with what is known of its own certainty. All in the unit of the samples.
+    """One bound and its uncertainty, in the unit of the samples.
 
-    ``width`` is the tolerance: the distance from the reference to the bound. Where that is
+    ``width`` is the tolerance: the distance from the reference to the bound. If that is
     zero or there is no reference ("at most 50 us"), it is the bound itself. A bound that
     was measured (a ratio to another metric) has a ``sigma``, the standard ``error`` of its
     median, and ``extreme``: the bound by the most generous of the other metric's samples.
@@ -134,7 +134,7 @@ class Limit:
     extreme: float | None = None
 
     def excess(self, x: float, bound: float | None = None) -> float:
-        """How far ``x`` lies beyond; not above zero where it is within."""
+        """How far ``x`` lies beyond the bound; zero or negative if it is within."""
         bound = self.bound if bound is None else bound
         distance = x - bound if self.side == "most" else bound - x
         # reference * (1 + fraction) is not exact: a value on the bound is within.
@@ -144,25 +144,25 @@ class Limit:
 def decide(
     samples: Sequence[float], limit: Limit, statistic: Statistic, better: Better
 ) -> Literal["pass", "fail", "inconclusive"]:
-    """Hold samples against one bound: neither accept nor reject on luck.
+    """Compare samples with one bound, so that chance decides neither for nor against.
 
-    1. All samples beyond the bound: fail, however much they scatter.
-    2. One sample and an exact bound: the value decides, there is no spread to judge by.
-       ``majority``: the side with more than half of the samples decides, inconclusive where none
-       has. It is for figures that do not scatter about one value, but fall into one of few.
-       Against a bound that was measured itself it is as the median.
+    1. All samples are beyond the bound: fail, however much they scatter.
+    2. One sample and an exact bound: the value decides, since there is no spread.
+       ``majority``: the side with more than half of the samples decides; inconclusive if neither
+       has. It is for figures that take one of few values instead of scattering about one.
+       With a bound that was measured itself it is treated as the median.
     3. ``worst`` beyond a bound, or ``best`` within it, is a fact about the samples.
-    4. Six samples or more: where the 95 % interval of the median lies on one side of the
+    4. Six samples or more: if the 95 % interval of the median lies on one side of the
        bound, that side decides, however much single samples scatter.
-    5. Inconclusive where the value is nearer to the bound than the standard error of the
+    5. Inconclusive if the value is nearer to the bound than the standard error of the
        median while samples lie on both sides: another set of runs could say the opposite.
-    6. Inconclusive where the spread exceeds the tolerance ``width``: for a value beyond
-       always, for a value within unless it keeps more than the spread from the bound.
-       (A machine three times better than required may be noisy and still be well within.)
+    6. Inconclusive if the spread exceeds the tolerance ``width``: always for a
+       value beyond; for a value within unless its distance from the bound exceeds the spread.
+       (A noisy machine may be three times better than required.)
     7. Else the value decides.
 
-    Moving samples away from the good side never turns a fail into a pass: a pass needs the
-    value within, and each statistic moves with its samples.
+    Worse samples never turn a fail into a pass: a pass needs the value within, and each statistic
+    is monotonic in its samples.
     """
     value = summarize(samples, statistic, better)
     beyond = [limit.excess(x) > 0 for x in samples]
@@ -198,7 +198,7 @@ def decide(
 
 
 def _is_fact(statistic: Statistic, side: str, better: Better, outside: bool) -> bool:
-    """Whether the value is an extreme sample that by itself says all there is to say."""
+    """Whether the value is an extreme sample that decides by itself."""
     if statistic not in ("best", "worst"):
         return False
     is_maximum = (statistic == "worst") == (better == "lower")

@@ -1,0 +1,47 @@
+"""Which tests run in one process under pytest-xdist, and which are started first.
+
+Tests that share a lab, or Spack, stay together; of the others each file. By name, as
+`--dist=loadgroup` of pytest-xdist 3.8 has no effect under pytest 9.2.
+"""
+
+from __future__ import annotations
+
+from xdist.scheduler import LoadScopeScheduling
+
+#: beginning of a test's id -> those with whom it shares; those that take longest are at the top
+GROUPS = {
+    "tests/lab_virtual/": "virtual",
+    "tests/trial/test_trial_profiles.py": "profiles",
+    "tests/spack/": "spack",
+    "tests/trial/": "trial",
+    "tests/nic/test_survives.py": "survives",
+    "tests/lab/": "plain lab",
+    "tests/lab_software/": "plain lab",
+    "tests/job/test_job_in_lab.py": "plain lab",
+    "tests/cli/": "cli",
+    "tests/slurm/": "slurm",
+    "tests/nic/test_real_interfaces.py": "interfaces",
+    "tests/test_code_style.py": "style",
+}
+
+
+def group(test: str) -> str:
+    """The group of a test's id."""
+    for beginning, name in GROUPS.items():
+        if test.startswith(beginning):
+            return name
+    return test.partition("::")[0]
+
+
+def turn(test: str) -> int:
+    """Its place in the order in which groups are started."""
+    names = list(dict.fromkeys(GROUPS.values()))
+    name = group(test)
+    return names.index(name) if name in names else len(names)
+
+
+class ByGroup(LoadScopeScheduling):
+    """Gives each process a group at a time, in the order in which tests were collected."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group(nodeid)
