@@ -14,6 +14,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from reframe.core.settings import site_configuration
+
 from seatrial.base.paths import CHECKOUT
 from seatrial.plan.model import (
     DATABASE,
@@ -27,6 +29,8 @@ from seatrial.plan.model import (
 from seatrial.plan.resolve import plan_of
 
 CHECKS = CHECKOUT / "reframe-checks"
+# ReFrame's own format of performance logs, which other tools read.
+PERFLOG_HANDLERS = site_configuration["logging"][0]["handlers_perflog"]
 # ReFrame slows its polling from the first to the last of these rates (Hz) by the decay factor at
 # each poll. Its own defaults leave gaps of up to 49 s; a poll costs one sacct (about 20 ms).
 POLL_RATES = {"poll_rate_max": 5, "poll_rate_min": 2, "poll_rate_decay": 0.02}
@@ -46,7 +50,7 @@ def configuration(plan: Plan, round: Round | None, file: Path) -> dict[str, Any]
     system: dict[str, Any] = {
         "name": plan.site,
         "descr": plan.description or plan.site,
-        "hostnames": [plan.login or ".*"],
+        "hostnames": [".*"],
         "modules_system": plan.modules_system,
         "partitions": [
             _partition(plan, round, file, name, profile)
@@ -154,15 +158,7 @@ def _logging(round: Round | None) -> dict[str, Any]:
             },
         ],
         "handlers_perflog": [
-            {
-                "type": "filelog",
-                "prefix": "%(check_system)s/%(check_partition)s",
-                "level": "info",
-                "basedir": f"{folder}/perflogs",
-                "format": "%(check_job_completion_time)s|%(version)s|%(check_display_name)s|"
-                "%(check_environ)s|%(check_jobid)s|%(check_result)s|%(check_perfvalues)s",
-                "append": True,
-            }
+            {**handler, "basedir": f"{folder}/perflogs"} for handler in PERFLOG_HANDLERS
         ],
     }
 
