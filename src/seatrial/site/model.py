@@ -150,7 +150,9 @@ class TrialDefaults(Model):
     )
     profiles: list[str] = ["default"]
     transports: list[str] = ["*"]
-    time_limit_s: int = Field(default=1800, ge=10, description="of the trial as a whole")
+    time_limit_s: int = Field(
+        default=1800, ge=10, description="of the whole trial, without the time in Slurm's queue"
+    )
 
 
 #: NIC models of the virtual lab's emulated machine
