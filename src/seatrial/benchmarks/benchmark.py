@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from pydantic import Field
 
@@ -100,6 +100,24 @@ class SiteFacts(Protocol):
         ...
 
 
+class DeclaredMetric(NamedTuple):
+    """A metric that a benchmark reports: its unit, and the kind of location that it belongs to.
+
+    ``location`` empty: the metric belongs to the case as a whole.
+    """
+
+    unit: str
+    location: Literal["", "node", "link"] = ""
+
+
+#: the metrics of ``activity_metrics``, which ``seatrial.checks.activity`` computes
+ACTIVITY_METRICS = {
+    "interrupts_per_s": DeclaredMetric("1/s", "node"),
+    "net_rx_per_s": DeclaredMetric("1/s", "node"),
+    "softirq_percent": DeclaredMetric("percent", "node"),
+    "irq_percent": DeclaredMetric("percent", "node"),
+}
+
 S = TypeVar("S", bound=Settings)
 
 
@@ -153,6 +171,18 @@ class Benchmark(Generic[S]):
         """What is wrong with the settings beyond the type of each field. Fields are named from
         the benchmark's own key on, as ``kernels.0``."""
         yield from ()
+
+    def metrics(self) -> dict[str, DeclaredMetric]:
+        """All metrics that a case can report with these settings, by name."""
+        raise NotImplementedError
+
+    def cores_needed(self) -> dict[str, int]:
+        """Field of the settings -> the cores that it needs on each node."""
+        return {}
+
+    def memory_MiB(self) -> dict[str, int]:
+        """Field of the settings -> the memory that it needs on all nodes together, in MiB."""
+        return {}
 
     def steps(self, job: Job) -> list[Step]:
         """The steps of one job, in order."""

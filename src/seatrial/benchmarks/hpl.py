@@ -16,6 +16,7 @@ from seatrial.base.fields import Name
 from seatrial.benchmarks import hpcc_output, hpl_output
 from seatrial.benchmarks.benchmark import (
     Benchmark,
+    DeclaredMetric,
     Job,
     Programs,
     Settings,
@@ -31,6 +32,15 @@ BLAS_FILES = (
     "libblas.so", "libopenblas", "libblis", "libatlas", "libtatlas", "libsatlas", "libacml",
 )  # fmt: skip
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS")
+
+
+METRICS = {
+    "hpl_GFLOPS": DeclaredMetric("GFLOPS"),
+    "dgemm_GFLOPS": DeclaredMetric("GFLOPS"),
+    "hpl_percent_of_dgemm": DeclaredMetric("percent"),
+    "stream_triad_GB_s": DeclaredMetric("GB/s"),
+    "blas_as_declared": DeclaredMetric("of 1", "node"),
+}
 
 
 class HPLSettings(Settings):
@@ -104,6 +114,16 @@ class HPL(Benchmark[HPLSettings]):
             matches.append(metric.model_copy(update={"location": node}))
         facts = {"BLAS mapped": loaded, "BLAS wanted": wanted}
         return replace(parsed, metrics=[*parsed.metrics, *matches], facts={**parsed.facts, **facts})
+
+    def metrics(self) -> dict[str, DeclaredMetric]:
+        return METRICS
+
+    def cores_needed(self) -> dict[str, int]:
+        return {"ranks_per_node": self.settings.ranks_per_node * self.settings.threads_per_rank}
+
+    def memory_MiB(self) -> dict[str, int]:
+        """The matrix has N x N elements of 8 B."""
+        return {"size": 8 * self.settings.size**2 >> 20}
 
     def _figures(self, step: Step, folder: Path) -> Parsed:
         if "HPL.dat" in " ".join(step.setup):

@@ -18,6 +18,7 @@ from pydantic import Field
 from seatrial.base.suggest import FieldProblem
 from seatrial.benchmarks.benchmark import (
     Benchmark,
+    DeclaredMetric,
     Job,
     Programs,
     Settings,
@@ -44,6 +45,9 @@ _NEEDED = (
 )
 # Only SimGrid's EP prints this (with this spelling).
 _SIMGRID_EP = "No. Gaussain Pairs ="
+
+
+METRICS = {"mops": DeclaredMetric("Mop/s"), "time_s": DeclaredMetric("s")}
 
 
 class NPBSettings(Settings):
@@ -103,6 +107,12 @@ class NPB(Benchmark[NPBSettings]):
 
     def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
         return parse(output(step, folder))
+
+    def metrics(self) -> dict[str, DeclaredMetric]:
+        return METRICS
+
+    def cores_needed(self) -> dict[str, int]:
+        return {"ranks_per_node": self.settings.ranks_per_node}
 
 
 def command(programs: Programs, variant: str, ranks: int) -> list[str] | None:

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from seatrial.base.fields import Size
 from seatrial.benchmarks import osu
-from seatrial.benchmarks.benchmark import Benchmark, Job, Settings, Step, output
+from seatrial.benchmarks.benchmark import Benchmark, DeclaredMetric, Job, Settings, Step, output
 from seatrial.benchmarks.parsing import Parsed, ParseError
 
 _HEADER = re.compile(r"# \[ pairs: (\d+) \] \[ window size: (\d+) \]", re.ASCII)
@@ -46,6 +46,12 @@ class MultiPair(Benchmark[MultiPairSettings]):
 
     def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
         return parse(output(step, folder), self.settings)
+
+    def metrics(self) -> dict[str, DeclaredMetric]:
+        return osu.declared("mbw_mr", int(self.settings.max_bytes))
+
+    def cores_needed(self) -> dict[str, int]:
+        return {"pairs": self.settings.pairs}
 
 
 def parse(text: str, settings: MultiPairSettings) -> Parsed:
