@@ -6,12 +6,16 @@ stack is in ``seatrial.plan.validate``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-
+from ipaddress import ip_network
+from itertools import combinations
+from typing import Any
 from ClusterShell.NodeSet import NodeSet
 
 from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
 from seatrial.base.suggest import FieldProblem, suggest, unmatched
+from seatrial.benchmarks.benchmark import Benchmark
 from seatrial.site.model import Site
 from seatrial.site.validate_profiles import profile_problems
 
@@ -20,6 +24,7 @@ def site_problems(site: Site) -> list[FieldProblem]:
     """All problems of a site, in the order of the sections of its file."""
     return [
         *_networks(site),
+        *_subnets(site),
         *_partitions(site),
         *profile_problems(site),
         *_transports(site),
@@ -48,6 +53,28 @@ def _networks(site: Site) -> Iterable[FieldProblem]:
                 f"networks.{name}.mtu",
                 f"{net.mtu} is more than switch_mtu, {net.switch_mtu}",
                 f"at most {net.switch_mtu}",
+            )
+
+
+def _subnets(site: Site) -> Iterable[FieldProblem]:
+    """Subnets that overlap, or that have fewer addresses than the site has nodes."""
+    subnets = {name: ip_network(net.subnet, strict=False) for name, net in site.networks.items()}
+    for (first, one), (second, other) in combinations(subnets.items(), 2):
+        if one.overlaps(other):
+            yield FieldProblem(
+                f"networks.{second}.subnet",
+                f"{other} overlaps {one} of network {first!r}",
+                "give each network its own subnet: a node chooses the interface by the subnet",
+            )
+    nodes = len(site.node_names)
+    for name, subnet in subnets.items():
+        hosts = subnet.num_addresses - (2 if subnet.version == 4 else 0)
+        if hosts < nodes:
+            longest = subnet.max_prefixlen - (nodes + 1).bit_length()
+            yield FieldProblem(
+                f"networks.{name}.subnet",
+                f"{subnet} has {max(hosts, 0)} addresses for {nodes} nodes",
+                f"a prefix of /{longest} or shorter",
             )
 
 
@@ -89,10 +116,38 @@ def _benchmarks(site: Site) -> Iterable[FieldProblem]:
                     f"{count} nodes are more than the largest partition has",
                     f"at most {largest}",
                 )
-        for problem in benchmark.problems(site):
+        for problem in (*benchmark.problems(site), *_resources(site, benchmark)):
             yield problem._replace(field=f"{field}.{problem.field}")
         yield from unmatched(f"{field}.transports", settings.transports, known)
         yield from unmatched(f"{field}.profiles", settings.profiles, site.nic_profiles)
+
+
+def _resources(site: Site, benchmark: Benchmark[Any]) -> Iterable[FieldProblem]:
+    """Settings that need more cores or memory than the nodes of the trials have."""
+    partition = site.partitions.get(site.trial_partition)
+    nodes = NodeSet(partition.nodes) if partition else NodeSet()
+    groups = [group for group in site.nodes if NodeSet(group.names) & nodes]
+    if not groups:
+        return
+    cores = min(group.cores for group in groups)
+    memory = min(group.memory_MiB for group in groups)
+    for name, needed in benchmark.cores_needed().items():
+        if needed > cores:
+            yield FieldProblem(
+                name, f"{needed} cores for each node, but nodes have {cores}", f"at most {cores}"
+            )
+    for name, needed in benchmark.memory_MiB().items():
+        fewest = min(benchmark.settings.nodes)
+        if needed > fewest * memory:
+            size = getattr(benchmark.settings, name)
+            most = int(size * math.sqrt(0.8 * fewest * memory / needed))
+            have = f"{fewest} x {memory} MiB" if fewest > 1 else f"{memory} MiB"
+            yield FieldProblem(
+                name,
+                f"the matrix of order {size} has {needed} MiB, but {fewest} "
+                f"{'nodes have' if fewest > 1 else 'node has'} {have}",
+                f"at most {most}, which is 80 % of the memory",
+            )
 
 
 def _trial(site: Site) -> Iterable[FieldProblem]:
