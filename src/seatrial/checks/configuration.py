@@ -13,6 +13,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from reframe.core.settings import site_configuration
+
 from seatrial.base.paths import CHECKOUT
 from seatrial.plan.model import (
     DATABASE,
@@ -26,6 +28,8 @@ from seatrial.plan.model import (
 from seatrial.plan.resolve import plan_of
 
 CHECKS = CHECKOUT / "reframe-checks"
+# ReFrame's own format of performance logs, which other tools read.
+PERFLOG_HANDLERS = site_configuration["logging"][0]["handlers_perflog"]
 # Rates in Hz. ReFrame reduces the rate from max to min by the decay factor at each poll. With its
 # defaults two polls may be 49 s apart; a poll costs one sacct (about 20 ms).
 POLL_RATES = {"poll_rate_max": 5, "poll_rate_min": 2, "poll_rate_decay": 0.02}
@@ -45,7 +49,7 @@ def configuration(plan: Plan, round: Round | None, file: Path) -> dict[str, Any]
     system: dict[str, Any] = {
         "name": plan.site,
         "descr": plan.description or plan.site,
-        "hostnames": [plan.login or ".*"],
+        "hostnames": [".*"],
         "modules_system": plan.modules_system,
         "partitions": [
             _partition(plan, round, file, name, profile)
@@ -156,15 +160,7 @@ def _logging(round: Round | None) -> dict[str, Any]:
             },
         ],
         "handlers_perflog": [
-            {
-                "type": "filelog",
-                "prefix": "%(check_system)s/%(check_partition)s",
-                "level": "info",
-                "basedir": f"{folder}/perflogs",
-                "format": "%(check_job_completion_time)s|%(version)s|%(check_display_name)s|"
-                "%(check_environ)s|%(check_jobid)s|%(check_result)s|%(check_perfvalues)s",
-                "append": True,
-            }
+            {**handler, "basedir": f"{folder}/perflogs"} for handler in PERFLOG_HANDLERS
         ],
     }
 

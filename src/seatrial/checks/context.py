@@ -11,6 +11,7 @@ from pathlib import Path
 
 import reframe.core.runtime as runtime
 from reframe.core.backends import getlauncher
+from reframe.core.exceptions import ConfigError
 
 from seatrial.benchmarks.benchmark import Job
 from seatrial.plan.model import HeldJob, Plan, PlannedProfile, PlannedTransport, Round, read_round
@@ -24,8 +25,9 @@ def _file() -> Path:
     for partition in runtime.runtime().system.partitions:
         if "plan" in partition.extras:
             return Path(partition.extras["plan"])
-    raise RuntimeError(
-        "these checks need a configuration derived from a site: reframe -C site-configs/<site>"
+    raise ConfigError(
+        "no system of the configuration is a Seatrial site: "
+        "reframe -C site-configs/<site>/settings.py"
     )
 
 
@@ -52,6 +54,11 @@ def node_counts(benchmark: str) -> list[int]:
         return []
     now = current_round()
     return now.node_counts(benchmark, settings["nodes"]) if now else list(settings["nodes"])
+
+
+def variants(benchmark: str) -> list[tuple[str, ...]]:
+    """The variants of a benchmark, as the one value of a test's parameter."""
+    return [tuple(plan().benchmark(benchmark).variants())] if node_counts(benchmark) else []
 
 
 def nodelist(check) -> str:
@@ -102,12 +109,14 @@ def _requirements() -> Requirements:
     return load_requirements(_file().with_name("requirements.yaml"))
 
 
-def reference(case: Case, metric: Metric) -> tuple | None:
+def reference(case: Case, metric: Metric, informative: bool = False) -> tuple | None:
     """ReFrame's reference for a figure: (value, lower, upper, unit); None: no requirement.
 
     A requirement relative to another case needs the complete trial (``seatrial.results.judge``);
     ReFrame gets a reference without bounds.
     """
+    if informative:
+        return (0, None, None, metric.unit)
     rules = _requirements()
     absolute = rules.reframe_reference(case, metric.metric, metric.location)
     if absolute:

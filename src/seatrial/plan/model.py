@@ -6,6 +6,7 @@ of ReFrame. Holds data and look-ups; what a site means is decided in ``seatrial.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -88,7 +89,6 @@ class Plan(Model):
 
     site: str
     description: str = ""
-    login: str = ""
     lab_cores: int | None = None  # processors that all nodes of a lab share; None: not a lab
     virtual_time: bool = False  # the nodes' clock counts instructions
     partitions: dict[str, PlannedPartition]
@@ -110,10 +110,13 @@ class Plan(Model):
     cases: list[Case]
     left_out: list[str] = []  # sentences on what the site wants and the stack cannot give
 
-    def benchmark(self, name: str) -> Benchmark[Any]:
-        """A benchmark with the site's settings. Raises KeyError where the site has none."""
+    def benchmark(self, name: str, changed: Mapping[str, Any] | None = None) -> Benchmark[Any]:
+        """A benchmark with the site's settings, some of them ``changed``.
+
+        Raises KeyError where the site has none, ValidationError where a change is wrong.
+        """
         kind = registry()[name]
-        return kind(kind.Settings.model_validate(self.benchmarks[name]))
+        return kind(kind.Settings.model_validate({**self.benchmarks[name], **(changed or {})}))
 
     def partition_name(self, profile: str, partition: str = "") -> str:
         """ReFrame's name of a Slurm partition (the trial's) under a NIC profile."""

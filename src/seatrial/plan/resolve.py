@@ -73,7 +73,6 @@ def resolve(site: Site, stack: Stack) -> Plan:
     return Plan(
         site=site.name,
         description=site.description,
-        login=site.login,
         lab_cores=site.lab.cores if site.lab else None,
         virtual_time=site.virtual,
         partitions={

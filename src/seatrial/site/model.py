@@ -222,7 +222,6 @@ class Site(Model):
     schema_version: Literal[1] = Field(alias="schema")
     name: Name
     description: str = ""
-    login: str = Field(default="", description="host name pattern of the login nodes")
     lab: Lab | None = None
     stack: Stack = Stack()
     networks: dict[Name, Network]
