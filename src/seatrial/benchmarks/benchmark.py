@@ -100,15 +100,37 @@ class SiteFacts(Protocol):
         """The names of the networks of role ``test``."""
         ...
 
+    @property
+    def node_cores(self) -> int:
+        """The cores of the smallest node of the trials."""
+        ...
+
+    @property
+    def node_memory_MiB(self) -> int:
+        """The memory of the smallest node of the trials."""
+        ...
+
+
+def too_many_cores(field: str, cores: int, site: SiteFacts) -> Iterator[FieldProblem]:
+    """A problem of a field that needs more cores on a node than the site's nodes have."""
+    if cores > site.node_cores:
+        yield FieldProblem(
+            field,
+            f"it needs {cores} cores on each node, but nodes have {site.node_cores}",
+            f"at most {site.node_cores} cores for a node",
+        )
+
 
 class DeclaredMetric(NamedTuple):
     """A metric that a benchmark reports: its unit, and the kind of location that it belongs to.
 
-    ``location`` empty: the metric belongs to the case as a whole.
+    ``location`` empty: the metric belongs to the case as a whole. ``optional``: not every build of
+    the program reports it.
     """
 
     unit: str
     location: Literal["", "node", "link"] = ""
+    optional: bool = False
 
 
 #: the metrics of ``activity_metrics``, which ``seatrial.checks.activity`` computes
@@ -180,14 +202,6 @@ class Benchmark(Generic[S]):
     def metrics(self) -> dict[str, DeclaredMetric]:
         """All metrics that a case can report with these settings, by name."""
         raise NotImplementedError
-
-    def cores_needed(self) -> dict[str, int]:
-        """Field of the settings -> the cores that it needs on each node."""
-        return {}
-
-    def memory_MiB(self) -> dict[str, int]:
-        """Field of the settings -> the memory that it needs on all nodes together, in MiB."""
-        return {}
 
     def steps(self, job: Job) -> list[Step]:
         """The steps of one job, in order."""

@@ -6,13 +6,15 @@ If the stack has ``xhpl``, it runs HPL, and ``hpcc`` runs DGEMM before it. Else 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import math
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from pydantic import Field
 
 from seatrial.base.fields import Name
+from seatrial.base.suggest import FieldProblem
 from seatrial.benchmarks import hpcc_output, hpl_output
 from seatrial.benchmarks.benchmark import (
     Benchmark,
@@ -20,9 +22,11 @@ from seatrial.benchmarks.benchmark import (
     Job,
     Programs,
     Settings,
+    SiteFacts,
     Step,
     node_files,
     output,
+    too_many_cores,
 )
 from seatrial.benchmarks.hpl_input import grid, render
 from seatrial.benchmarks.parsing import Parsed, ParseError, higher
@@ -34,11 +38,13 @@ BLAS_FILES = (
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS")
 
 
+#: of the nodes' memory for the matrix (netlib.org/benchmark/hpl/faqs.html)
+MEMORY_FRACTION = 0.8
 METRICS = {
     "hpl_GFLOPS": DeclaredMetric("GFLOPS"),
     "dgemm_GFLOPS": DeclaredMetric("GFLOPS"),
     "hpl_percent_of_dgemm": DeclaredMetric("percent"),
-    "stream_triad_GB_s": DeclaredMetric("GB/s"),
+    "stream_triad_GB_s": DeclaredMetric("GB/s", optional=True),
     "blas_as_declared": DeclaredMetric("of 1", "node"),
 }
 
@@ -118,12 +124,20 @@ class HPL(Benchmark[HPLSettings]):
     def metrics(self) -> dict[str, DeclaredMetric]:
         return METRICS
 
-    def cores_needed(self) -> dict[str, int]:
-        return {"ranks_per_node": self.settings.ranks_per_node * self.settings.threads_per_rank}
-
-    def memory_MiB(self) -> dict[str, int]:
-        """The matrix has N x N elements of 8 B."""
-        return {"size": 8 * self.settings.size**2 >> 20}
+    def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
+        settings = self.settings
+        cores = settings.ranks_per_node * settings.threads_per_rank
+        yield from too_many_cores("ranks_per_node", cores, site)
+        fewest = min(settings.nodes)
+        matrix_MiB, memory_MiB = 8 * settings.size**2 >> 20, fewest * site.node_memory_MiB
+        if matrix_MiB > memory_MiB:
+            most = math.isqrt(int(MEMORY_FRACTION * memory_MiB) << 17)
+            yield FieldProblem(
+                "size",
+                f"the matrix of order {settings.size} has {matrix_MiB} MiB, but {fewest} "
+                f"{'node has' if fewest == 1 else 'nodes have'} {memory_MiB} MiB",
+                f"at most {most}, which is {MEMORY_FRACTION:.0%} of the memory",
+            )
 
     def _figures(self, step: Step, folder: Path) -> Parsed:
         if "HPL.dat" in " ".join(step.setup):

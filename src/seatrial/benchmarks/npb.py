@@ -25,6 +25,7 @@ from seatrial.benchmarks.benchmark import (
     SiteFacts,
     Step,
     output,
+    too_many_cores,
 )
 from seatrial.benchmarks.parsing import (
     Parsed,
@@ -72,6 +73,7 @@ class NPB(Benchmark[NPBSettings]):
         """BT and SP need a square number of ranks, IS, CG, MG and FT a power of two (README of
         NPB3.4-MPI)."""
         per_node = self.settings.ranks_per_node
+        yield from too_many_cores("ranks_per_node", per_node, site)
         for count in self.settings.nodes:
             ranks = count * per_node
             for index, kernel in enumerate(self.settings.kernels):
@@ -110,9 +112,6 @@ class NPB(Benchmark[NPBSettings]):
 
     def metrics(self) -> dict[str, DeclaredMetric]:
         return METRICS
-
-    def cores_needed(self) -> dict[str, int]:
-        return {"ranks_per_node": self.settings.ranks_per_node}
 
 
 def command(programs: Programs, variant: str, ranks: int) -> list[str] | None:

@@ -13,7 +13,7 @@ here.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -21,14 +21,17 @@ from typing import Literal
 from pydantic import Field
 
 from seatrial.base.fields import Size
+from seatrial.base.suggest import FieldProblem
 from seatrial.benchmarks.benchmark import (
     Benchmark,
     DeclaredMetric,
     Job,
     Programs,
     Settings,
+    SiteFacts,
     Step,
     output,
+    too_many_cores,
 )
 from seatrial.benchmarks.parsing import (
     Parsed,
@@ -144,8 +147,9 @@ class OSU(Benchmark[OSUSettings]):
             for name, one in declared(test, largest).items()
         }
 
-    def cores_needed(self) -> dict[str, int]:
-        return {"pairs": self.settings.pairs} if "multi_lat" in self.settings.tests else {}
+    def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
+        if "multi_lat" in self.settings.tests:
+            yield from too_many_cores("pairs", self.settings.pairs, site)
 
 
 def declared(test: str, largest: int) -> dict[str, DeclaredMetric]:

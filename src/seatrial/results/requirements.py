@@ -29,6 +29,8 @@ from seatrial.results.statistics import Statistic
 SCHEMA = 1
 Patterns = str | list[str]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+#: widest bound of a reference, as a fraction: a wider one decides nothing
+WIDEST = 1.0
 _KEYS = ("check", "variant", "transport", "profile", "location")
 
 

@@ -258,6 +258,23 @@ class Site(Model):
         return self.trial.partition or next(iter(self.partitions))
 
     @property
+    def _trial_groups(self) -> list[Nodes]:
+        """The groups of nodes of the partition of the trials."""
+        partition = self.partitions.get(self.trial_partition)
+        nodes = NodeSet(partition.nodes) if partition else NodeSet()
+        return [group for group in self.nodes if NodeSet(group.names) & nodes] or self.nodes
+
+    @property
+    def node_cores(self) -> int:
+        """The cores of the smallest node of the trials."""
+        return min(group.cores for group in self._trial_groups)
+
+    @property
+    def node_memory_MiB(self) -> int:
+        """The memory of the smallest node of the trials."""
+        return min(group.memory_MiB for group in self._trial_groups)
+
+    @property
     def test_networks(self) -> list[str]:
         """The names of the networks of role ``test``, in the order of the file."""
         return [name for name, network in self.networks.items() if network.role == "test"]

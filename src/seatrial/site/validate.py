@@ -6,16 +6,14 @@ stack is in ``seatrial.plan.validate``.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from ipaddress import ip_network
 from itertools import combinations
-from typing import Any
+
 from ClusterShell.NodeSet import NodeSet
 
 from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
 from seatrial.base.suggest import FieldProblem, suggest, unmatched
-from seatrial.benchmarks.benchmark import Benchmark
 from seatrial.site.model import Site
 from seatrial.site.validate_profiles import profile_problems
 
@@ -116,38 +114,10 @@ def _benchmarks(site: Site) -> Iterable[FieldProblem]:
                     f"{count} nodes are more than the largest partition has",
                     f"at most {largest}",
                 )
-        for problem in (*benchmark.problems(site), *_resources(site, benchmark)):
+        for problem in benchmark.problems(site):
             yield problem._replace(field=f"{field}.{problem.field}")
         yield from unmatched(f"{field}.transports", settings.transports, known)
         yield from unmatched(f"{field}.profiles", settings.profiles, site.nic_profiles)
-
-
-def _resources(site: Site, benchmark: Benchmark[Any]) -> Iterable[FieldProblem]:
-    """Settings that need more cores or memory than the nodes of the trials have."""
-    partition = site.partitions.get(site.trial_partition)
-    nodes = NodeSet(partition.nodes) if partition else NodeSet()
-    groups = [group for group in site.nodes if NodeSet(group.names) & nodes]
-    if not groups:
-        return
-    cores = min(group.cores for group in groups)
-    memory = min(group.memory_MiB for group in groups)
-    for name, needed in benchmark.cores_needed().items():
-        if needed > cores:
-            yield FieldProblem(
-                name, f"{needed} cores for each node, but nodes have {cores}", f"at most {cores}"
-            )
-    for name, needed in benchmark.memory_MiB().items():
-        fewest = min(benchmark.settings.nodes)
-        if needed > fewest * memory:
-            size = getattr(benchmark.settings, name)
-            most = int(size * math.sqrt(0.8 * fewest * memory / needed))
-            have = f"{fewest} x {memory} MiB" if fewest > 1 else f"{memory} MiB"
-            yield FieldProblem(
-                name,
-                f"the matrix of order {size} has {needed} MiB, but {fewest} "
-                f"{'nodes have' if fewest > 1 else 'node has'} {have}",
-                f"at most {most}, which is 80 % of the memory",
-            )
 
 
 def _trial(site: Site) -> Iterable[FieldProblem]:
