@@ -34,7 +34,7 @@ app.command("report", rich_help_panel=panels.COMPARE)(trial.report)
 app.add_typer(stack.app, name="stack", rich_help_panel=panels.BUILD)
 app.add_typer(slurm.app, name="slurm", rich_help_panel=panels.OPERATE)
 app.add_typer(nic.app, name="nic", rich_help_panel=panels.OPERATE)
-app.add_typer(job.app, name="job", rich_help_panel=panels.JOBS)
+app.add_typer(job.app, name="job", rich_help_panel=panels.BUILD)
 app.add_typer(lab.app, name="lab", rich_help_panel=panels.LABS)
 app.command("test", context_settings={"ignore_unknown_options": True}, rich_help_panel=panels.LABS)(
     test.test

@@ -64,8 +64,8 @@ def print_scope(checked: CheckedSite) -> None:
     runs = len(plan.cases) * plan.repeats
     reruns = f", up to {plan.reruns} reruns of a case that breaks a bound" if plan.reruns else ""
     out.print(
-        f"site {plan.site}, partition {plan.partition}: {count(len(plan.cases), 'case')}, {count(runs, 'run')} with "
-        f"{plan.repeats} of each{reruns}"
+        f"site {plan.site}, partition {plan.partition}: {count(len(plan.cases), 'case')}, "
+        f"{count(runs, 'run')} with {plan.repeats} of each{reruns}"
     )
     if checked.stack_missing:
         out.print(f"note: {checked.stack_missing}; this plan assumes a stack with every program")

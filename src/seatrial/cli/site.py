@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from seatrial.base.errors import InputError, Problem
-from seatrial.cli.plan import print_contracts
+from seatrial.cli.plan import count, print_contracts
 from seatrial.plan.check import CheckedSite, check_site
 from seatrial.site.load import configs_folder, load_site, site_file, site_names
 from seatrial.site.model import Site
@@ -63,7 +63,7 @@ def check(
     if problems:
         raise InputError(problems)
     for name, one in checked.items():
-        out.print(f"{name}: no errors, {len(one.plan.cases)} cases")
+        out.print(f"{name}: no errors, {count(len(one.plan.cases), 'case')}")
         for sentence in [*([one.stack_missing] if one.stack_missing else []), *one.notes]:
             out.print(f"{name}: note: {sentence}", markup=False)
         print_contracts(one, prefix=f"{name}: ")
