@@ -120,6 +120,14 @@ def test_informative_entries_are_checked_too(make):
     assert (problem.line, problem.field) == (3, "informative.0.metric.0")
 
 
+def test_only_a_contract_needs_its_benchmark(make):
+    """Other entries of a benchmark that the site does not run may stay in the file."""
+    other = relative("check: mpbench", "check: netpipe, metric: latency_us")
+    assert check_site(make(entries(other))).judged == {}
+    text = "schema: 1\ninformative:\n  - {select: {check: osu}, metric: xyz, reason: r}\n"
+    assert check_site(make(text)).judged == {}
+
+
 def test_errors_of_both_files_come_together(make):
     file = make(entries("select: {check: netpipe}, metric: latency_us, basis: contract"))
     file.write_text(file.read_text().replace("role: management", "role: mgmt"))

@@ -226,6 +226,14 @@ class Rule:
     statistic: Statistic
 
     @property
+    def select(self) -> Select:
+        return self.threshold.select
+
+    @property
+    def metric(self) -> str:
+        return self.threshold.metric
+
+    @property
     def id(self) -> str:
         return f"{self.file}:{self.line}"
 
