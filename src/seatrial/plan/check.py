@@ -68,26 +68,26 @@ def check_site(file: Path, selection: Selection | None = None) -> CheckedSite:
 
     Raises InputError with all problems of both files, or if the selection is wrong.
     """
-    found: list[Problem] = []
+    errors: list[Problem] = []
     site, requirements = None, None
     try:
         site, lines = load_with_lines(file)
     except InputError as error:
-        found += error.problems
+        errors += error.problems
     try:
         requirements = load_requirements(file.with_name("requirements.yaml"))
     except InputError as error:
-        found += error.problems
+        errors += error.problems
     if site is None or requirements is None:
-        raise InputError(found)
+        raise InputError(errors)
     stack, missing = _stack(site)
-    found += _transports(site, lines, stack)
+    errors += _transports(site, lines, stack)
     every = select(site, Selection(profiles=("*",), transports=("*",)))
     complete = complete_stack(site.transports, _blas(site))
     matrix = Matrix.of(resolve(every, complete), _nodes(site))
-    found += problems(requirements, matrix)
-    if found:
-        raise InputError(found)
+    errors += problems(requirements, matrix)
+    if errors:
+        raise InputError(errors)
     selected = select(site, selection or Selection())
     plan = resolve(selected, stack or complete)
     checked = CheckedSite(

@@ -126,10 +126,11 @@ def judged(
     }
 
 
-Found = Iterator[tuple[str, str, str]]
+#: field below an entry, message and correction of each problem
+FieldProblems = Iterator[tuple[str, str, str]]
 
 
-def _entry(entry: Rule | Informative, requirements: Requirements, matrix: Matrix) -> Found:
+def _entry(entry: Rule | Informative, requirements: Requirements, matrix: Matrix) -> FieldProblems:
     rule = entry if isinstance(entry, Rule) else None
     select, metric = entry.select, entry.metric
     if rule:
@@ -157,7 +158,7 @@ def _is_of_another_benchmark(select: Select, matrix: Matrix) -> bool:
 # -- the selection
 
 
-def _selection(select: Select, matrix: Matrix) -> Found:
+def _selection(select: Select, matrix: Matrix) -> FieldProblems:
     """Patterns that match no case, alone or together."""
     wrong = False
     for key in KEYS:
@@ -218,7 +219,7 @@ def _text(given: Any) -> str:
 # -- the metric, its location and unit
 
 
-def _metric(select: Select, metric: Patterns, matrix: Matrix) -> Found:
+def _metric(select: Select, metric: Patterns, matrix: Matrix) -> FieldProblems:
     cases = [case for case in matrix.cases if select.matches_case(case)]
     checks = matrix.values("check", cases)
     lists = {check: list(matrix.metrics[check]) for check in checks}
@@ -266,7 +267,7 @@ def _suggest_location(location: str, known: list[str]) -> str:
     return suggest(same or location, known[:1000] if same is None else [same])
 
 
-def _unit(t: Threshold, matrix: Matrix) -> Found:
+def _unit(t: Threshold, matrix: Matrix) -> FieldProblems:
     if not t.unit:
         return
     units = {name: one.unit for _, name, one in matrix.figures(t.select, t.metric)}
@@ -279,7 +280,7 @@ def _unit(t: Threshold, matrix: Matrix) -> Found:
 # -- the bound
 
 
-def _bound(t: Threshold) -> Found:
+def _bound(t: Threshold) -> FieldProblems:
     """Bounds that cannot fail, or that a person hardly meant."""
     if t.upper is not None and t.reference and t.upper > WIDEST:
         yield (
@@ -308,7 +309,7 @@ def _bound(t: Threshold) -> Found:
 # -- the figure that a ratio is taken of
 
 
-def _compared(rule: Rule, requirements: Requirements, matrix: Matrix) -> Found:
+def _compared(rule: Rule, requirements: Requirements, matrix: Matrix) -> FieldProblems:
     """A case or metric to compare with that does not exist, where the rule applies."""
     t = rule.threshold
     of = t.relative_to
@@ -316,37 +317,40 @@ def _compared(rule: Rule, requirements: Requirements, matrix: Matrix) -> Found:
         return
     known = set(matrix.cases)
     for case, name, declared in matrix.figures(t.select, t.metric):
-        location = next(iter(matrix.locations(declared)), "") or None
-        if rule not in requirements.applying(case, name, location):
-            continue
-        other = of.case(case)
-        if other not in known:
-            yield "relative_to", *_no_case(rule, case, other, matrix)
+        problem = _comparison(rule, case, name, declared, known, matrix)
+        location = matrix.locations(declared)[0] or None
+        if problem and rule in requirements.applying(case, name, location):
+            yield problem
             return
-        metrics = matrix.metrics[other.check]
-        if of.metric not in metrics:
-            yield (
-                "relative_to.metric",
-                f"{of.metric!r} is not a metric of {other.check}",
-                suggest(of.metric, metrics),
-            )
-            return
-        if metrics[of.metric].unit != declared.unit:
-            unit = metrics[of.metric].unit
-            yield (
-                "relative_to.metric",
-                f"{of.metric} is measured in {unit}, and {name} in {declared.unit}",
-                "compare metrics of the same unit",
-            )
-            return
-        places = matrix.locations(metrics[of.metric])
-        if of.location and of.location not in places:
-            yield (
-                "relative_to.location",
-                f"{of.location!r} is not a location of {of.metric} of {other.check}",
-                _suggest_location(of.location, places),
-            )
-            return
+
+
+def _comparison(
+    rule: Rule,
+    case: Case,
+    name: str,
+    declared: DeclaredMetric,
+    known: set[Case],
+    matrix: Matrix,
+) -> tuple[str, str, str] | None:
+    """The problem of a requirement that compares a metric of a case; None if there is none."""
+    of = rule.threshold.relative_to
+    assert of is not None
+    other = of.case(case)
+    if other not in known:
+        return "relative_to", *_no_case(rule, case, other, matrix)
+    metrics = matrix.metrics[other.check]
+    if of.metric not in metrics:
+        message = f"{of.metric!r} is not a metric of {other.check}"
+        return "relative_to.metric", message, suggest(of.metric, metrics)
+    unit = metrics[of.metric].unit
+    if unit != declared.unit:
+        message = f"{of.metric} is measured in {unit}, and {name} in {declared.unit}"
+        return "relative_to.metric", message, "compare metrics of the same unit"
+    names = matrix.locations(metrics[of.metric])
+    if of.location and of.location not in names:
+        message = f"{of.location!r} is not a location of {of.metric} of {other.check}"
+        return "relative_to.location", message, _suggest_location(of.location, names)
+    return None
 
 
 def _no_case(rule: Rule, case: Case, other: Case, matrix: Matrix) -> tuple[str, str]:
