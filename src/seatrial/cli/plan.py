@@ -54,6 +54,7 @@ def plan(
     print_scope(checked)
     print_jobs(checked, jobs)
     print_time(checked, jobs, earlier)
+    out.print()
     print_contracts(checked)
     print_missing(checked)
 
