@@ -107,7 +107,7 @@ def test_difference_is_an_error_that_names_it(job):
 
 
 def test_the_differences_are_the_reason_if_there_is_no_other(job):
-    wrong = {"setting": "mtu", "wanted": 9000, "found": 1500}
+    wrong = {"setting": "mtu", "wanted": 9000, "actual": 1500}
     record(job, "n1", "before", ok=False,
          interfaces={"eth1": {"state": {}, "differences": [wrong]}})  # fmt: skip
     assert "n1: eth1: mtu is 1500, not 9000 (before the run)" in held_against(job).reason

@@ -147,7 +147,7 @@ INFORMATIVE = 'informative:\n  - {select: {}, metric: "*", reason: a test}\n'
         ("requirements: []\n", EXIT_INCOMPLETE),
     ],
 )
-def test_judge_anew_and_report(sound, tmp_path, text, code):
+def test_judge_again_and_report(sound, tmp_path, text, code):
     try:
         with pytest.raises(typer.Exit) as ended:
             judge_again(sound.folder, rules(tmp_path, text))

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from seatrial.base.fields import Model
 from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
-from seatrial.base.suggest import Fault
+from seatrial.base.suggest import FieldProblem
 from seatrial.benchmarks.limits import Limit
 from seatrial.benchmarks.parsing import Parsed
 
@@ -155,7 +155,7 @@ class Benchmark(Generic[S]):
             return self.variants()
         return [name for name in self.variants() if self.has_program(name, programs, blas)]
 
-    def problems(self, site: SiteFacts) -> Iterator[Fault]:
+    def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
         """Yield the errors in the settings that the types of the fields do not show.
 
         The names of fields begin below the benchmark's key: ``kernels.0``.

@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import Field
 
 from seatrial.base.fields import Size
-from seatrial.base.suggest import Fault
+from seatrial.base.suggest import FieldProblem
 from seatrial.benchmarks.benchmark import Benchmark, Job, Settings, SiteFacts, Step, output
 from seatrial.benchmarks.limits import Bandwidth, Known, Latency, Limit
 from seatrial.benchmarks.parsing import (
@@ -97,12 +97,16 @@ class Comms(Benchmark[CommsSettings]):
     program = "comms"
     limits = (Latency("latency_us"), Bandwidth("bandwidth_MB_s"), _RoundTrip("*"))
 
-    def problems(self, site: SiteFacts) -> Iterator[Fault]:
+    def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
         smallest, largest = int(self.settings.min_bytes), int(self.settings.max_bytes)
         if not 1 <= largest <= LARGEST:
-            yield Fault("max_bytes", f"{largest} B is not a size of comms", f"1 to {LARGEST} B")
+            yield FieldProblem(
+                "max_bytes", f"{largest} B is not a size of comms", f"1 to {LARGEST} B"
+            )
         elif not 1 <= smallest <= largest:
-            yield Fault("min_bytes", f"{smallest} B is not a size of comms", f"1 to {largest} B")
+            yield FieldProblem(
+                "min_bytes", f"{smallest} B is not a size of comms", f"1 to {largest} B"
+            )
 
     def steps(self, job: Job) -> list[Step]:
         settings = self.settings

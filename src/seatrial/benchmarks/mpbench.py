@@ -21,7 +21,7 @@ from typing import Literal
 from pydantic import Field
 
 from seatrial.base.fields import Size
-from seatrial.base.suggest import Fault
+from seatrial.base.suggest import FieldProblem
 from seatrial.benchmarks.benchmark import (
     Benchmark,
     Job,
@@ -84,16 +84,16 @@ class MPBench(Benchmark[MPBenchSettings]):
     Settings = MPBenchSettings
     program = "mpbench"
 
-    def problems(self, site: SiteFacts) -> Iterator[Fault]:
+    def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
         largest = int(self.settings.max_bytes)
         if largest < 8 or largest & (largest - 1):
-            yield Fault(
+            yield FieldProblem(
                 "max_bytes",
                 f"{largest} B is not a size of mpi_bench",
                 "a power of two of at least 8 B, as 64 KiB",
             )
         if largest * self.settings.iterations >= 1 << 31:
-            yield Fault(
+            yield FieldProblem(
                 "iterations",
                 f"{self.settings.iterations} x {largest} B is over 2 GiB: mpi_bench counts bytes "
                 "in an int",

@@ -15,7 +15,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from seatrial.base.suggest import Fault
+from seatrial.base.suggest import FieldProblem
 from seatrial.benchmarks.benchmark import (
     Benchmark,
     Job,
@@ -66,7 +66,7 @@ class NPB(Benchmark[NPBSettings]):
     def has_program(self, variant: str, programs: Programs, blas: Collection[str]) -> bool:
         return command(programs, variant, 1) is not None
 
-    def problems(self, site: SiteFacts) -> Iterator[Fault]:
+    def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
         """BT and SP need a square number of ranks, IS, CG, MG and FT a power of two (README of
         NPB3.4-MPI)."""
         per_node = self.settings.ranks_per_node
@@ -80,7 +80,7 @@ class NPB(Benchmark[NPBSettings]):
                 else:
                     continue
                 if not fits:
-                    yield Fault(
+                    yield FieldProblem(
                         f"kernels.{index}",
                         f"{kernel} does not run on {ranks} ranks ({count} nodes x {per_node} per "
                         "node)",

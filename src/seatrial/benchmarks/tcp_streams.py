@@ -16,7 +16,7 @@ from pydantic import Field
 
 from seatrial.base.fields import Name, Size
 from seatrial.base.names import PLAIN_SOCKETS
-from seatrial.base.suggest import Fault, suggest
+from seatrial.base.suggest import FieldProblem, suggest
 from seatrial.benchmarks import tcp_stream
 from seatrial.benchmarks.benchmark import (
     NODE_PYTHON,
@@ -56,11 +56,11 @@ class TCPStreams(Benchmark[TCPStreamsSettings]):
     def variants(self) -> list[str]:
         return [f"{count}-streams" for count in self.settings.streams]
 
-    def problems(self, site: SiteFacts) -> Iterator[Fault]:
+    def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
         tests = site.test_networks
         for index, network in enumerate(self.settings.networks):
             if network not in tests:
-                yield Fault(
+                yield FieldProblem(
                     f"networks.{index}",
                     f"{network!r} is not a network of role test",
                     suggest(network, tests),

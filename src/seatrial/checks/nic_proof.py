@@ -95,7 +95,7 @@ def _reason(record: dict[str, Any]) -> str:
 
 def _differences(record: dict[str, Any]) -> str:
     return "; ".join(
-        f"{name}: {one.get('setting')} is {one.get('found')}, not {one.get('wanted')}"
+        f"{name}: {one.get('setting')} is {one.get('actual')}, not {one.get('wanted')}"
         for name, data in _interfaces(record)
         for one in data.get("differences") or ()
         if isinstance(one, dict)
