@@ -40,6 +40,9 @@ BLAS_FILES = (
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS")
 #: DGEMM before and after HPL may differ by this many per cent, or its share decides nothing
 MOST_SPREAD = 10.0
+#: HPL may exceed DGEMM by this many per cent, because the rate of DGEMM depends on the shape of
+#: the matrices: HPL was 6 to 10 % above hpcc's DGEMM with five builds (docs/dev/benchmarks.md)
+SHAPE = 10.0
 #: order of the matrices at which DGEMM is at its full rate, for one thread
 FULL_RATE_ORDER = 1024
 
@@ -53,14 +56,17 @@ class HPLSettings(Settings):
 
 
 class _ShareOfDgemm(Limit):
-    """HPL is mostly DGEMM: it cannot be faster than the DGEMM of its ranks, within its spread."""
+    """HPL is mostly DGEMM: it cannot be faster than the DGEMM of its ranks.
+
+    The tolerance is the spread of DGEMM and ``SHAPE``.
+    """
 
     def beyond(self, metric: Metric, parsed: Parsed, known: Known) -> str:
-        spread = parsed.value("dgemm_spread_percent")
-        if metric.value <= 100 + spread:
+        most = most_share(parsed.value("dgemm_spread_percent"))
+        if metric.value <= most:
             return ""
-        source = "DGEMM of the same ranks before and after HPL"
-        return above(metric, 100 + spread, f"{source}, which differ by {spread:.3g} %")
+        source = "the DGEMM of the same ranks, with its spread and"
+        return above(metric, most, f"{source} {SHAPE:g} % for the shape of the matrices")
 
 
 class HPL(Benchmark[HPLSettings]):
@@ -242,6 +248,11 @@ def _rank_dgemm(file: Path) -> tuple[str, float]:
     return library, max(calls)
 
 
+def most_share(spread: float) -> float:
+    """The highest possible share of DGEMM in per cent, by the spread of DGEMM in per cent."""
+    return 100 + spread + SHAPE
+
+
 def share_of_dgemm(
     hpl: float, ranks: int, dgemm: Dgemm, loaded: dict[str, list[str]]
 ) -> list[Metric]:
@@ -257,7 +268,7 @@ def share_of_dgemm(
         )
     elif mapped and others:
         doubt = f"DGEMM ran with {others[0]}, HPL with {', '.join(sorted(mapped))}"
-    elif share > 100 + dgemm.spread and dgemm.waited > DISTURBED_PERCENT:
+    elif share > most_share(dgemm.spread) and dgemm.waited > DISTURBED_PERCENT:
         doubt = f"DGEMM waited for a processor for {dgemm.waited:.3g} % of its time"
     return [
         higher("dgemm_GFLOPS", dgemm.rate, "GFLOPS"),
