@@ -82,8 +82,7 @@ class _RoundTrip(Limit):
             strict=True,
         ):
             longest = max(time for _, time in calls)
-            # Half of the last digit of each of the two printed times.
-            if 2 * half < longest - 1e-4:
+            if 2 * half < longest:
                 return (
                     f"a round trip of {size:.0f} B takes {2 * half:.6g} us, below its physical "
                     f"limit of {longest:.6g} us (the MPI_Send or MPI_Recv that is a part of it)"
