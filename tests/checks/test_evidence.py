@@ -8,8 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from seatrial.benchmarks.limits import Known, Latency, Rate
 from seatrial.benchmarks.parsing import Parsed, ParseError
 from seatrial.checks import evidence
+from seatrial.results.figures import is_valid
 from seatrial.results.record import Counters, Metric, PathProof
 from seatrial.stack.model import Package
 
@@ -37,13 +39,21 @@ def node_file(folder, node, moved=1000, exit_code=0):
 class FakeCheck:
     """A check with the attributes that ``collect`` uses."""
 
-    own_benchmark = SimpleNamespace(proves_path=True)
+    own_benchmark = SimpleNamespace(proves_path=True, limits=(Latency("latency_us"),))
     num_nodes = 2
     network = "test"
     planned_transport = SimpleNamespace(path_report=r"^via ")
 
+    benchmark, transport, profile_name, repeat = "netpipe", "tcp", "default", 0
+    interface, nodes_share_kernel = "eth1", False
+    line_MB_s = 0.0
+
     def __init__(self, parse=None):
         self._parse = parse
+
+    def known(self, nodes):
+        lines = {"eth1": Rate(self.line_MB_s, "a slow line")} if self.line_MB_s else {}
+        return Known("eth1", lines)
 
     def parse(self, step, folder):
         if self._parse:
@@ -168,6 +178,34 @@ def test_output_that_cannot_be_parsed(job, error):
     result = collected(job, error)
     assert result.phase == "sanity"
     assert str(error) in result.reason
+
+
+def test_an_impossible_figure_is_an_error_and_stays_in_the_record(job, monkeypatch):
+    monkeypatch.setattr(FakeCheck, "line_MB_s", 12.5)
+    monkeypatch.setattr(FakeCheck.own_benchmark, "activity_metrics", False, raising=False)
+    monkeypatch.setattr(FakeCheck.planned_transport, "versions", {}, raising=False)
+    monkeypatch.setattr(FakeCheck.planned_transport, "packages", {}, raising=False)
+    result = collected(job)
+    assert result.phase == "limit"
+    run = evidence.make_run(FakeCheck(), "", [result])
+    assert (run.outcome, run.phase) == ("error", "limit")
+    assert run.reason == (
+        "step net: latency_us is 1 us, below its physical limit of 5.755 us "
+        "(the time of a frame of 72 B at a slow line)"
+    )
+    (metric,) = run.metrics
+    assert (metric.value, metric.impossible) == (1, run.reason.removeprefix("step net: "))
+    assert not is_valid(run)
+
+
+def test_a_figure_without_a_limit_says_so_once(job, monkeypatch):
+    monkeypatch.setattr(FakeCheck.own_benchmark, "activity_metrics", False, raising=False)
+    monkeypatch.setattr(FakeCheck.planned_transport, "versions", {}, raising=False)
+    monkeypatch.setattr(FakeCheck.planned_transport, "packages", {}, raising=False)
+    run = evidence.make_run(FakeCheck(), "", [collected(job)])
+    assert run.outcome == "ran"
+    sentence = "no physical limit of latency_us: the line rate of eth1 is not known"
+    assert run.facts["not limited"] == [sentence]
 
 
 def proof(crossed=True, node="n1", volume=10, interrupts: int | None = 1, reported=""):

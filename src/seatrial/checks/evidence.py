@@ -11,13 +11,14 @@ import json
 import re
 import signal
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from seatrial.base.files import write_whole
 from seatrial.benchmarks.benchmark import node_files
+from seatrial.benchmarks.limits import mark, not_limited
 from seatrial.benchmarks.parsing import Parsed, ParseError
 from seatrial.checks import activity as activities
 from seatrial.checks import counters, nic_proof
@@ -33,7 +34,8 @@ TAIL = 300
 class StepEvidence:
     """The results of one step. ``reason``: why it is an error; empty: it is not.
 
-    A step whose path is not proven has both ``parsed`` and a reason.
+    A step whose path is not proven, or with a figure beyond its physical limit, has both ``parsed``
+    and a reason. ``not_limited``: sentences on metrics without a limit, because a fact is unknown.
     """
 
     step: Any
@@ -44,6 +46,7 @@ class StepEvidence:
     reason: str = ""
     proof: PathProof | None = None
     nodes: list[dict] = field(default_factory=list)
+    not_limited: list[str] = field(default_factory=list)
 
     @property
     def benchmark_s(self) -> float:
@@ -83,7 +86,14 @@ def collect(check, step, folder: Path) -> StepEvidence:
     if check.own_benchmark.proves_path and step.proves_path:
         evidence.proof = prove(check, evidence, evidence.parsed.moved_bytes, folder)
         if not evidence.proof.crossed:
-            evidence.fail("path", f"step {step.name}: {evidence.proof.reason}")
+            return evidence.fail("path", f"step {step.name}: {evidence.proof.reason}")
+    limits, known = check.own_benchmark.limits, check.known(evidence.nodes)
+    metrics = mark(evidence.parsed, limits, known)
+    evidence.parsed = replace(evidence.parsed, metrics=metrics)
+    evidence.not_limited = not_limited(limits, known)
+    reasons = dict.fromkeys(metric.impossible for metric in metrics if metric.impossible)
+    if reasons:
+        evidence.fail("limit", f"step {step.name}: {'; '.join(reasons)}")
     return evidence
 
 
@@ -240,7 +250,7 @@ def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
         parsed = evidence.parsed
         if parsed is None:
             continue
-        if not evidence.reason:
+        if evidence.phase in ("", "limit"):
             names = "-".join(node["after"]["node"] for node in evidence.nodes)
             location = names if evidence.step.location == "nodes" else None
             run.metrics += [
@@ -252,6 +262,8 @@ def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
                 for curve in parsed.curves
             ]
         run.facts.update(parsed.facts)
+        if evidence.not_limited:
+            run.facts["not limited"] = evidence.not_limited
         activity = activities.of_step(evidence.step.name, evidence.nodes, check.nodes_share_kernel)
         run.activity += activity
         if check.own_benchmark.activity_metrics and not evidence.reason:
