@@ -17,7 +17,13 @@ from seatrial.stack.model import Package
 
 LINE = "net\t100.5\t103.0\t0\t60\n"
 STEP = SimpleNamespace(
-    name="net", nodes=2, variant="", location=None, proves_path=True, command=["net"]
+    name="net",
+    nodes=2,
+    variant="",
+    location=None,
+    proves_path=True,
+    command=["net"],
+    node_numbers=[],
 )
 
 
@@ -247,3 +253,37 @@ def test_hashes_of_the_packages_of_the_steps():
     check = SimpleNamespace(planned_transport=SimpleNamespace(packages=packages))
     step = SimpleNamespace(command=["/usr/bin/env", "A=1", "/opt/npb-1/bin/is.S.x"])
     assert evidence.packages_used(check, [evidence.StepEvidence(step)]) == {"npb": "1/abc"}
+
+
+def failed_steps(*pairs, passed=()):
+    """The evidence of steps between the numbered nodes; those of ``passed`` have no reason."""
+    return [
+        evidence.StepEvidence(STEP, [f"n{number}" for number in pair], reason=reason)
+        for group, reason in ((pairs, "failed"), (passed, ""))
+        for pair in group
+    ]
+
+
+@pytest.mark.parametrize(
+    ("steps", "sentence"),
+    [
+        (
+            failed_steps((1, 2), (1, 3), (1, 4), passed=[(2, 3), (2, 4), (3, 4)]),
+            "node n1 is common to all 3 failed steps",
+        ),
+        (failed_steps((1, 2), passed=[(2, 3)]), ""),  # either of two nodes
+        (failed_steps((1, 2), (1, 3), passed=[(1, 4)]), ""),  # n1 works elsewhere
+        (failed_steps((1, 2), (3, 4)), ""),
+        (failed_steps((), ()), ""),  # all nodes of the job
+    ],
+)
+def test_the_node_that_all_failed_steps_have(steps, sentence):
+    assert evidence.common_node(steps) == sentence
+
+
+def test_a_failed_step_names_the_nodes_that_it_selects(job):
+    (job / "job_nodes.txt").write_text("n7\nn8\nn9\n")
+    (job / "steps.tsv").write_text("net\t100.5\t160.6\t124\t60\n")
+    step = SimpleNamespace(**{**vars(STEP), "node_numbers": [0, 2]})
+    result = evidence.collect(FakeCheck(), step, job)
+    assert result.reason == "step net (n7, n9) was ended after its limit of 60 s"
