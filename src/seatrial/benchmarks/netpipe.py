@@ -37,6 +37,7 @@ from seatrial.benchmarks.benchmark import (
     Step,
     output_and_errors,
 )
+from seatrial.benchmarks.limits import Bandwidth, Latency
 from seatrial.benchmarks.parsing import (
     Parsed,
     ParseError,
@@ -90,6 +91,7 @@ class NetPIPE(Benchmark[NetPIPESettings]):
     name = "netpipe"
     Settings = NetPIPESettings
     program = "netpipe"
+    limits = (Latency("latency_us"), Bandwidth("bandwidth_MB_s"))
 
     def transports(self, names: Iterable[str]) -> list[str]:
         without = {NO_TRANSPORT} | (set() if self.settings.plain_sockets else {PLAIN_SOCKETS})

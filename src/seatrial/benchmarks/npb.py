@@ -27,6 +27,7 @@ from seatrial.benchmarks.benchmark import (
     output,
     too_many_cores,
 )
+from seatrial.benchmarks.limits import Transfer
 from seatrial.benchmarks.parsing import (
     Parsed,
     ParseError,
@@ -61,6 +62,7 @@ class NPB(Benchmark[NPBSettings]):
     """NAS Parallel Benchmarks: from IS (communication-bound) to EP (compute-bound)."""
 
     name = "npb"
+    limits = (Transfer("time_s"),)
     Settings = NPBSettings
 
     def variants(self) -> list[str]:

@@ -26,6 +26,7 @@ from seatrial.benchmarks.benchmark import (
     output,
     too_many_cores,
 )
+from seatrial.benchmarks.limits import Bandwidth
 from seatrial.benchmarks.parsing import Parsed, ParseError
 
 _HEADER = re.compile(r"# \[ pairs: (\d+) \] \[ window size: (\d+) \]", re.ASCII)
@@ -44,6 +45,8 @@ class MultiPair(Benchmark[MultiPairSettings]):
     name = "osu_mbw_mr"
     Settings = MultiPairSettings
     program = "osu_mbw_mr"
+    # The sum of all pairs, which share the interface.
+    limits = (Bandwidth("mbw_mr_MB_s"),)
 
     def steps(self, job: Job) -> list[Step]:
         settings = self.settings
