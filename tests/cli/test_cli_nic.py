@@ -209,7 +209,7 @@ def test_no_such_node_and_no_such_lab(
     assert "no node 'n9': login, n1, n2, n3, n4" in answer.err
     answer = nic("show", "--node", "n1", "--instance", "tn_none", node="")
     assert (answer.code, answer.out) == (4, "")
-    assert "lab tn_none is not up: seatrial lab up" in answer.err
+    assert "the lab 'tn_none' is not up; start it with: seatrial lab up" in answer.err
 
 
 # -- changing
@@ -250,7 +250,9 @@ def test_applied_verified_changed_by_somebody_restored(lab: Lab, nic: Nic, clean
     assert (answer.code, answer.out) == (0, "NIC profile default: as it must be\n")
     answer = nic("apply", "-p", "jumbo")
     assert answer.code == 0
-    assert answer.out.startswith("NIC profile jumbo is in force until: seatrial-nic restore\n")
+    assert answer.out.startswith(
+        "NIC profile jumbo is in force until: seatrial nic restore --node n1 --instance "
+    )
     shown = nic("show").out
     assert shown.startswith("node n1, NIC profile in force: jumbo, for job by hand\n")
     assert rows(shown)["mtu"] == ["9000", "1500"]

@@ -29,6 +29,30 @@ def test_a_link_fault_is_one_thing(options: list[str]) -> None:
     assert isinstance(result.exception, InputError)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "link n1 --down",
+        "cpu n1 --percent 30",
+        "kill n1",
+        "slurmd n1 --kill",
+        "clear",
+    ],
+)
+def test_a_fault_is_planted_in_the_lab_of_the_environment(
+    words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for its siblings: --instance, else SEATRIAL_LAB_INSTANCE, else the name of the site."""
+    monkeypatch.setenv("SEATRIAL_LAB_INSTANCE", "no_such_lab")
+    given = ["fault", *words.split()]
+    of_environment = RUNNER.invoke(app, [*given, "--site", "lab"])
+    assert str(of_environment.exception) == (
+        "the lab 'no_such_lab' is not up; start it with: seatrial lab up"
+    )
+    of_option = RUNNER.invoke(app, [*given, "--instance", "nor_this"])
+    assert "'nor_this'" in str(of_option.exception)
+
+
 @pytest.mark.root
 @pytest.mark.slurm
 def test_status_shows_a_planted_fault(lab: Lab) -> None:

@@ -6,10 +6,9 @@ import pytest
 
 from seatrial.base.errors import InputError, LabError
 from seatrial.stack.model import Transport, read
-from seatrial.stack.transports import TRANSPORTS
+from seatrial.stack.transports import SPACK_ONLY, TRANSPORTS
 from seatrial_lab.software import describe, modules
 from seatrial_lab.software.packages import RELEASES
-from seatrial_lab.software.programs import SPACK_ONLY
 
 MPI = ["openmpi-tcp", "openmpi-ucx", "openmpi-ofi", "mpich-ucx", "mpich-ofi", "intelmpi-tcp"]
 

@@ -4,8 +4,9 @@ import pytest
 
 from seatrial.base.errors import LabError
 from seatrial.stack import apt, machine
-from seatrial_lab.software import provision
+from seatrial_lab.software import build, provision
 from seatrial_lab.software.packages import RELEASES, supported_release
+from seatrial_lab.software.steps import code_of
 
 BOOKWORM = 'ID=debian\nVERSION_ID="12"\nVERSION_CODENAME=bookworm\nPRETTY_NAME="Debian 12"\n'
 
@@ -63,6 +64,31 @@ def test_a_finished_step_is_not_done_again_unless_its_key_or_product_goes(debian
     (stamps / step.name).write_text(step.key)
     step.makes[0].unlink()
     assert missing()
+
+
+def test_a_step_depends_only_on_the_code_that_it_uses(tmp_path):
+    """A new program, or a change of one, must not build all the others again."""
+    file = tmp_path / "builds.py"
+    text = (
+        "FLAGS = ['-O2']\nOTHER = 1\n\n\ndef helper():\n    return FLAGS\n\n\n"
+        "def one():\n    return helper()\n\n\ndef two():\n    return OTHER\n"
+    )
+
+    def code(old="", new="", more=""):
+        file.write_text((text.replace(old, new) if old else text) + more)
+        names = {}
+        exec(compile(file.read_text(), str(file), "exec"), names)
+        return code_of(names["one"]), code_of(names["two"])
+
+    one, two = code()
+    assert code(more="\n\ndef three():\n    return one()\n") == (one, two)
+    assert code("OTHER = 1", "OTHER = 2")[0] == one != code("'-O2'", "'-O3'")[0]
+    assert code("return FLAGS", "return FLAGS[0]") != (one, two)
+    assert code("return FLAGS", "return FLAGS[0]")[1] == two
+    # the real builds: each includes what all C programs share, and no other program
+    assert "WARNINGS" in code_of(build.netpipe)
+    assert "def _compile" in code_of(build.comms)
+    assert "def comms" not in code_of(build.netpipe)
 
 
 def test_an_upgraded_mpi_is_built_against_again(debian, tmp_path, monkeypatch):

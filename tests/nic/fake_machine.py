@@ -247,7 +247,7 @@ class Machine:
                 self._release(member)
             del self.cards[card.name]
             return None
-        assert words[0] == "address", words
+        assert words[0] == "address", f"teach this fake machine: ip {' '.join(words)}"
         return self._address(words[1], words[2:])
 
     def _shown(self, words: list[str]) -> list[dict[str, Any]]:

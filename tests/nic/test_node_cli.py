@@ -352,7 +352,11 @@ def test_health_waits_for_nobody(node: Node) -> None:
 def test_by_hand_and_back(node: Node, capsys: Any) -> None:
     before = node.nic.exact()
     assert node.run("restore") == 0
+    capsys.readouterr()
     assert node.run("apply", "--profile", "jumbo") == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "NIC profile jumbo is in force until: seatrial-nic restore"
+    assert said[1].startswith("Drain the node first: ")
     assert node.nic.raw["mtu"] == 9000
     # It lasts: no health check takes it away, and no job gets the node.
     assert node.run("health") == 0
@@ -364,6 +368,12 @@ def test_by_hand_and_back(node: Node, capsys: Any) -> None:
     assert node.nic.raw["mtu"] == 9000
     assert node.run("restore") == 0
     assert node.nic.exact() == before
+
+
+def test_by_hand_names_the_command_that_restores(node: Node, capsys: Any) -> None:
+    used = "seatrial nic restore --node n1"
+    assert node.run("apply", "--profile", "jumbo", "--restore-command", used) == 0
+    assert capsys.readouterr().out.startswith(f"NIC profile jumbo is in force until: {used}\n")
 
 
 def test_by_hand_not_beside_a_job(node: Node) -> None:

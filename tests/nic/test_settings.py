@@ -20,7 +20,7 @@ NOT_WRITTEN, NOT_READ = {"driver", "bond"}, {"egress_bit_s"}
 
 def test_the_page_has_todays_list() -> None:
     text = PAGE.read_text()
-    how = "renew it: python -m seatrial.nic.document docs/write-a-nic-profile.md"
+    how = "renew it: .venv/bin/python -m seatrial.nic.document docs/write-a-nic-profile.md"
     assert document.renewed(text) == text, how
 
 

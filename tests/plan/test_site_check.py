@@ -151,7 +151,17 @@ def test_without_a_stack_every_program_is_assumed(make, monkeypatch):
         "imb.openmpi-ofi.default.2n"
     ]
     (problem,) = problems(make(entries(), transports=("mpich-ofx",)))
-    assert problem.message == "a stack has no transport 'mpich-ofx'"
+    assert problem.message == "a stack of the distribution has no transport 'mpich-ofx'"
+
+
+def test_a_transport_that_only_spack_builds_is_found_before_the_stack_is_built(make, monkeypatch):
+    monkeypatch.setenv("SEATRIAL_STACK", "/nonexistent")
+    file = make(entries(), transports=("mpich-ofi", "mpich-sock"))
+    (problem,) = problems(file)
+    assert problem.message == "a stack of the distribution has no transport 'mpich-sock'"
+    assert problem.line
+    file.write_text(file.read_text().replace("source: distribution", "source: spack", 1))
+    assert check_site(file).stack_missing
 
 
 def test_the_cases_of_each_contract(make):

@@ -26,7 +26,6 @@ app = typer.Typer(
 fault_app = typer.Typer(help="Plant faults in the running lab.", no_args_is_help=True)
 app.add_typer(fault_app, name="fault")
 
-Instance = Annotated[str, typer.Option("--instance", "-i", help="Name of the lab, if several run.")]
 OfSite = Annotated[str, typer.Option("--site", "-s", help="Site of the lab.")]
 AnyInstance = Annotated[
     str | None,
@@ -36,7 +35,12 @@ Node = Annotated[str, typer.Argument(help="A compute node, such as n1.")]
 
 
 def _instance(site: str, instance: str | None) -> str:
-    return instance or instance_of(load_site(site_file(site)).name)
+    return instance_of(load_site(site_file(site)).name, instance)
+
+
+def _native(site: str, instance: str | None) -> Lab:
+    """The running lab. Faults are for the native engine."""
+    return Lab.attach(_instance(site, instance))
 
 
 @app.command()
@@ -125,7 +129,7 @@ def shell(
     ] = None,
     site: OfSite = "lab",
     instance: AnyInstance = None,
-    node: Annotated[str, typer.Option("--node", "-n", help="Node.")] = LOGIN,
+    node: Annotated[str, typer.Option("--node", "-w", help="Node.")] = LOGIN,
     user: Annotated[
         str | None, typer.Option("--user", "-u", help="User: root; default: the job user.")
     ] = None,
@@ -143,7 +147,8 @@ def fault_link(
     node: Node,
     rate: Annotated[str | None, typer.Option(help="Limit of both directions, as 100mbit.")] = None,
     down: Annotated[bool, typer.Option("--down", help="Cut the link.")] = False,
-    instance: Instance = "lab",
+    site: OfSite = "lab",
+    instance: AnyInstance = None,
 ) -> None:
     """Make the test link of a node slow, or cut it.
 
@@ -151,7 +156,7 @@ def fault_link(
     """
     if (rate is None) == (not down):
         raise InputError("lab fault link: give either --rate or --down")
-    lab = Lab.attach(instance)
+    lab = _native(site, instance)
     if rate is not None:
         faults.slow_link(lab, node, rate)
     else:
@@ -162,35 +167,37 @@ def fault_link(
 def fault_cpu(
     node: Node,
     percent: Annotated[float, typer.Option(help="Processor time that is left.")],
-    instance: Instance = "lab",
+    site: OfSite = "lab",
+    instance: AnyInstance = None,
 ) -> None:
     """Make the processors of a node slow.
 
     Example: seatrial lab fault cpu n3 --percent 30
     """
-    faults.slow_cpu(Lab.attach(instance), node, percent)
+    faults.slow_cpu(_native(site, instance), node, percent)
 
 
 @fault_app.command("kill")
-def fault_kill(node: Node, instance: Instance = "lab") -> None:
+def fault_kill(node: Node, site: OfSite = "lab", instance: AnyInstance = None) -> None:
     """Kill a node, as a power failure does.
 
     Example: seatrial lab fault kill n3
     """
-    faults.kill_node(Lab.attach(instance), node)
+    faults.kill_node(_native(site, instance), node)
 
 
 @fault_app.command("slurmd")
 def fault_slurmd(
     node: Node,
     start: Annotated[bool, typer.Option("--start/--kill", help="Start slurmd, or kill it.")],
-    instance: Instance = "lab",
+    site: OfSite = "lab",
+    instance: AnyInstance = None,
 ) -> None:
     """Kill slurmd of a node, or start it again. Jobs continue.
 
     Example: seatrial lab fault slurmd n3 --kill
     """
-    lab = Lab.attach(instance)
+    lab = _native(site, instance)
     if start:
         faults.start_slurmd(lab, node)
     else:
@@ -200,12 +207,13 @@ def fault_slurmd(
 @fault_app.command("clear")
 def fault_clear(
     node: Annotated[str | None, typer.Argument(help="Node; default: all.")] = None,
-    instance: Instance = "lab",
+    site: OfSite = "lab",
+    instance: AnyInstance = None,
 ) -> None:
     """Remove planted faults and start dead nodes again.
 
     Example: seatrial lab fault clear
     """
-    cleared = faults.clear(Lab.attach(instance), node)
+    cleared = faults.clear(_native(site, instance), node)
     for fault in cleared:
         typer.echo(f"cleared: {fault.kind} {fault.node}: {fault.detail}")

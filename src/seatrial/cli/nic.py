@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable
@@ -30,9 +31,11 @@ Site = Annotated[
     str, typer.Option("--site", "-s", help="Site of the profiles; default: as installed.")
 ]
 Node = Annotated[
-    str, typer.Option("--node", "-n", help="Node of a running lab; default: this machine.")
+    str, typer.Option("--node", "-w", help="Node of a running lab; default: this machine.")
 ]
-Instance = Annotated[str, typer.Option(help="Name of the lab, if several run.")]
+Instance = Annotated[
+    str, typer.Option("--instance", "-i", help="Name of the lab; default: of its site.")
+]
 Interfaces = Annotated[
     list[str] | None,
     typer.Option("--interface", "-I", help="Only this interface; repeatable."),
@@ -135,7 +138,11 @@ def apply(
 
     Example: seatrial nic apply --profile jumbo --dry-run
     """
-    _run(site, node, instance, _words("apply", profile, interface, dry_run=dry_run))
+    words = _words("apply", profile, interface, dry_run=dry_run)
+    where = {"--site": site, "--node": node, "--instance": instance}
+    back = ["seatrial", "nic", "restore"]
+    back += [word for option, value in where.items() if value for word in (option, value)]
+    _run(site, node, instance, [*words, "--restore-command", shlex.join(back)])
 
 
 @app.command()

@@ -26,7 +26,7 @@ from seatrial.site.model import Site
 from seatrial.site.profiles import short
 from seatrial.stack import Stack, load_stack
 from seatrial.stack.complete import complete_stack
-from seatrial.stack.transports import TRANSPORTS
+from seatrial.stack.transports import SPACK_ONLY, TRANSPORTS
 
 
 @dataclass
@@ -131,11 +131,17 @@ def _stack(site: Site) -> tuple[Stack | None, str]:
 
 
 def _transports(site: Site, lines: Lines, stack: Stack | None) -> Iterator[Problem]:
-    """Transports that the stack, or every stack, lacks."""
-    known = list(stack.transports if stack else TRANSPORTS)
+    """Transports that the stack lacks; before it is built, those that no such stack can have."""
+    if stack:
+        known, which = list(stack.transports), "the stack"
+    elif site.stack.source == "spack":
+        known, which = list(TRANSPORTS), "a stack"
+    else:
+        known = [name for name in TRANSPORTS if name not in SPACK_ONLY]
+        which = "a stack of the distribution"
     for name in site.transports:
         if name not in known:
-            message = f"{'the' if stack else 'a'} stack has no transport {name!r}"
+            message = f"{which} has no transport {name!r}"
             yield lines.problem(f"transports.{name}", message, suggest(name, known))
 
 

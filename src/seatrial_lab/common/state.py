@@ -69,6 +69,11 @@ def load(instance: str) -> LabState | None:
         raise LabError(f"{path} cannot be read ({error}): seatrial lab down") from error
 
 
+def not_up(instance: str) -> str:
+    """The error of a command that needs a running lab."""
+    return f"the lab {instance!r} is not up; start it with: seatrial lab up"
+
+
 def instances() -> list[str]:
     """Return the names of the instances that have a folder in RUN_ROOT."""
     if not RUN_ROOT.is_dir():

@@ -47,7 +47,7 @@ class Lab:
         """Return the running lab of that name, with the spec of its start."""
         running = state.load(instance)
         if running is None:
-            raise LabError(f"lab {instance} is not up: seatrial lab up")
+            raise LabError(state.not_up(instance))
         return cls(running.spec)
 
     def is_up(self) -> bool:

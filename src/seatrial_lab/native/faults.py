@@ -29,7 +29,7 @@ def _planting(lab: Lab, node: str) -> Iterator[state.LabState]:
 def _running(lab: Lab) -> state.LabState:
     running = state.load(lab.spec.instance)
     if running is None:
-        raise LabError(f"lab {lab.spec.instance} is not up: seatrial lab up")
+        raise LabError(state.not_up(lab.spec.instance))
     return running
 
 

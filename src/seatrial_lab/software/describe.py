@@ -14,7 +14,7 @@ from pathlib import Path
 from seatrial.stack.files import digest
 from seatrial.stack.machine import library_folder
 from seatrial.stack.model import Blas, Stack, Transport
-from seatrial.stack.transports import TRANSPORTS, fill, pmi2_library
+from seatrial.stack.transports import SPACK_ONLY, TRANSPORTS, fill, pmi2_library
 from seatrial_lab.software import programs, pypi
 from seatrial_lab.software.packages import SOURCES, Release
 from seatrial_lab.software.steps import COMMS, steps
@@ -49,7 +49,7 @@ def describe(prefix: Path, version: str, release: Release, installed: dict[str, 
             update={"versions": {key: versions[key] for key in programs.INVOLVED[name]}}
         )
         for name, part in TRANSPORTS.items()
-        if name not in programs.SPACK_ONLY
+        if name not in SPACK_ONLY
     }
     content = {
         "prefix": str(prefix),

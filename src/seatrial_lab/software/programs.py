@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from seatrial_lab.software.packages import SOURCES
 
-#: transports without an MPI in PyPI and Debian; this one needs MPICH's older device ch3
-SPACK_ONLY = ("mpich-sock",)
-
 _PYTHON = {"PYTHONPATH": "{prefix}/python"}
 _OPENMPI = {**_PYTHON, "MPI4PY_MPIABI": "openmpi"}
 _MPICH_ABI = {**_PYTHON, "MPI4PY_MPIABI": "mpich"}

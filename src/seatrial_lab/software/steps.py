@@ -1,17 +1,20 @@
 """The steps of ``provision`` after the Debian packages, each with a key for its inputs.
 
-A step runs again only if its key changes. The key is a hash of the step's data, of the files of
-this package that it uses, and of the versions of the Debian packages that it builds with.
+A step runs again only if its key changes. The key is a hash of the step's data, of the functions of
+``build`` and the files of this package that it uses, and of the versions of the Debian packages that
+it builds with.
 """
 
 from __future__ import annotations
 
+import ast
 import platform
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import FunctionType
 
 from seatrial.base.paths import CHECKOUT
 from seatrial.stack.files import digest, fresh, unpack_wheel_data, unpack_wheel_packages
@@ -22,6 +25,7 @@ from seatrial_lab.software.packages import SOURCES, Release
 HERE = Path(__file__).parent
 SYSTEM_PYTHON = "/usr/bin/python3"
 COMMS = CHECKOUT / "spack-repo/spack_repo/seatrial/packages/comms/comms.c"
+NPB_FILES = ("npb/smpi/mpi.h", "npb/simgrid/instr.h")
 HPCC_FILES = (build.SELECT, "hpcc/mpi3.h", "hpcc/Make.seatrial.j2")
 
 
@@ -114,7 +118,10 @@ def _builds(prefix: Path, family: str, versions: dict[str, str]) -> list[Step]:
     cache = prefix / "sources"
     blas = build.reference_blas()
     mpi = versions.get("libopenmpi-dev", "") if family == "openmpi" else "mpich"
-    base = [family, mpi, str(prefix), _files("build.py", "pypi.lock.txt")]
+    base = [family, mpi, str(prefix), _files("pypi.lock.txt")]
+
+    def key(function: FunctionType, *inputs: str | bytes) -> str:
+        return digest([*base, code_of(build.mpi), code_of(function), *inputs])
 
     def netpipe(work: Path) -> None:
         build.netpipe(cache / "netpipe.tar.gz", build.mpi(family, prefix), bench, work)
@@ -131,20 +138,20 @@ def _builds(prefix: Path, family: str, versions: dict[str, str]) -> list[Step]:
     return [
         Step(
             f"netpipe-{family}", f"NetPIPE with {family}",
-            digest([*base, SOURCES["netpipe"].sha256]), (bench / "NPmpi",), netpipe,
+            key(build.netpipe, SOURCES["netpipe"].sha256), (bench / "NPmpi",), netpipe,
         ),
         Step(
-            f"comms-{family}", f"comms with {family}", digest([*base, COMMS.read_bytes()]),
+            f"comms-{family}", f"comms with {family}", key(build.comms, COMMS.read_bytes()),
             (bench / "comms",), comms,
         ),
         Step(
             f"npb-{family}", f"NPB IS and EP with {family}",
-            digest([*base, _files("pypi-sources.lock.txt", "npb/smpi/mpi.h")]),
+            key(build.npb, _files("pypi-sources.lock.txt", *NPB_FILES)),
             (bench / "is", bench / "ep"), npb,
         ),
         Step(
             f"hpcc-{family}", f"hpcc with {family}",
-            digest([*base, SOURCES["hpcc"].sha256, _files(*HPCC_FILES)]),
+            key(build.hpcc, SOURCES["hpcc"].sha256, _files(*HPCC_FILES)),
             (bench / "hpcc",), hpcc,
         ),
     ]  # fmt: skip
@@ -154,7 +161,7 @@ def _osu(prefix: Path) -> Step:
     return Step(
         "osu",
         "OSU's programs in Python",
-        digest([_files("build.py", "pypi-sources.lock.txt", "osu/run.py")]),
+        digest([code_of(build.osu), _files("pypi-sources.lock.txt", "osu/run.py")]),
         (prefix / "osu/run.py",),
         lambda work: build.osu(prefix / "sources/mpi4py.tar.gz", prefix / "osu", work),
     )
@@ -168,6 +175,29 @@ def _pmi(prefix: Path) -> Step:
         (prefix / pmi.LIBRARY,),
         lambda work: pmi.build(prefix, work),
     )
+
+
+def code_of(function: FunctionType) -> str:
+    """The source of a function, and of what it uses of its module: functions, classes, constants.
+
+    So a new function in a module does not change the keys of the other functions.
+    """
+    text = Path(function.__code__.co_filename).read_text()
+    parts: dict[str, ast.stmt] = {}
+    for part in ast.parse(text).body:
+        match part:
+            case ast.FunctionDef() | ast.ClassDef():
+                parts[part.name] = part
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                parts[name] = part
+    used: list[str] = []
+    left = [function.__name__]
+    while left:
+        name = left.pop()
+        if name in parts and name not in used:
+            used.append(name)
+            left += [one.id for one in ast.walk(parts[name]) if isinstance(one, ast.Name)]
+    return "\n".join(ast.get_source_segment(text, parts[name]) or "" for name in sorted(used))
 
 
 def _files(*names: str | Path) -> str:

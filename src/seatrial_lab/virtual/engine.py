@@ -65,7 +65,7 @@ class VirtualLab:
         try:
             text = (LabPaths(instance).run / SPEC_FILE).read_text()
         except FileNotFoundError:
-            raise LabError(f"lab {instance} is not up: seatrial lab up") from None
+            raise LabError(state.not_up(instance)) from None
         return cls(VirtualSpec.from_json(text))
 
     @property

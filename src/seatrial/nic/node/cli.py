@@ -42,12 +42,14 @@ class Arguments:
         self.verb = ""
         self.profile = ""
         self.interfaces: List[str] = []
+        #: what `apply` prints as the command that restores; seatrial nic gives its own
+        self.restore_command = "seatrial-nic restore"
         self.flags = set()
         left = list(words)
         while left:
             word = left.pop(0)
             name, equals, value = word.partition("=")
-            if name in ("--policy", "--profile", "--interface"):
+            if name in ("--policy", "--profile", "--interface", "--restore-command"):
                 if not equals:
                     if not left:
                         raise BadInput("%s needs a value" % name)
@@ -55,7 +57,7 @@ class Arguments:
                 if name == "--interface":
                     self.interfaces.append(value)
                 else:
-                    setattr(self, name[2:], value)
+                    setattr(self, name[2:].replace("-", "_"), value)
             elif word in ("--json", "--dry-run", "--boot", "--force", "--all"):
                 self.flags.add(word[2:])
             elif word in ACTS and not self.verb:
@@ -272,8 +274,13 @@ def apply_by_hand(policy: Policy, arguments: Arguments) -> int:
         raise Refused("job %s runs on this node" % running)
     job = Job(BY_HAND, "0", str(os.getuid()))
     session.begin_job(job, arguments.profile, profile)
-    print("NIC profile %s is in force until: seatrial-nic restore" % arguments.profile)
-    print("Is the node drained? Slurm's Prolog refuses jobs that come here now, which drains it.")
+    print(
+        "NIC profile %s is in force until: %s" % (arguments.profile, arguments.restore_command)
+    )
+    print(
+        "Drain the node first: while the profile is in force, the Prolog refuses jobs and Slurm "
+        "drains the node."
+    )
     return 0
 
 
