@@ -42,17 +42,40 @@ def test_help_fits_on_a_screen(words):
     assert max(map(len, lines)) <= 80
 
 
-@pytest.mark.parametrize(
-    "words", [w for w, one in ALL.items() if not hasattr(one, "commands")], ids=" ".join
-)
-def test_each_command_has_an_example_that_parses(words):
-    example = re.search(r"Example: seatrial ([^\n]*(?:\n  [^\n]+)*)", help_of(words))
+@pytest.mark.parametrize("words", ALL, ids=lambda words: " ".join(words) or "seatrial")
+def test_each_command_has_an_example_on_one_line_that_parses(words):
+    """A line of a terminal can be copied; an example that is wrapped at a hyphen is broken."""
+    example = re.search(r"^ *Example: (seatrial .*)\n( +\S)?", help_of(words), re.MULTILINE)
     assert example, "no example"
-    given = shlex.split(" ".join(example[1].split()))
-    assert tuple(given[: len(words)]) == words
-    command = ALL[words]
+    assert not example[2], "more than one line"
+    assert tuple(shlex.split(example[1])[1 : len(words) + 1]) == words
+    # of a group: of one of its commands
+    given = shlex.split(example[1])[1:]
+    named = max((w for w in ALL if tuple(given[: len(w)]) == w), key=len)
+    assert not hasattr(ALL[named], "commands")
     # raises a usage error for an option or an argument that the command does not have
-    command.make_context(" ".join(words), given[len(words) :], resilient_parsing=False)
+    command = ALL[named]
+    command.make_context(" ".join(named), given[len(named) :], resilient_parsing=False)
+
+
+@pytest.mark.parametrize("words", ALL, ids=lambda words: " ".join(words) or "seatrial")
+def test_help_names_values_in_capitals_and_cuts_no_sentence(words):
+    text = help_of(words)
+    assert not re.search(r"<\w", text)
+    assert not re.search(r"\w\.\.\.$", text, re.MULTILINE)
+    for one in ALL[words].params:
+        assert one.metavar is None or one.metavar == one.metavar.upper()
+
+
+def test_a_short_option_has_one_meaning():
+    """Below all commands but those of pytest, a letter stands for the same long option."""
+    meanings = {}
+    for one in {id(one): one for command in ALL.values() for one in command.params}.values():
+        for letter in (word for word in one.opts if re.fullmatch("-[A-Za-z]", word)):
+            long = next(word for word in one.opts if word.startswith("--"))
+            meanings.setdefault(letter, set()).add(long)
+    assert {letter: names for letter, names in meanings.items() if len(names) > 1} == {}
+    assert meanings["-i"] == {"--instance"}
 
 
 def test_each_command_stands_under_a_title():

@@ -19,7 +19,7 @@ from seatrial.cli import job, lab, nic, panels, plan, site, slurm, stack, test, 
 EPILOG = "Exit codes: 0 accept or done, 1 reject, 2 incomplete, 3 bad input, 4 lab or Slurm failed."
 app = typer.Typer(
     cls=panels.Panels,
-    help="Acceptance test for the network of an HPC cluster. Example: seatrial trial",
+    help="Acceptance test for the network of an HPC cluster.\n\nExample: seatrial trial",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

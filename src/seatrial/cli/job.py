@@ -25,7 +25,8 @@ from seatrial_lab.adapter import attach
 from seatrial_lab.common.paths import instance_of
 
 app = typer.Typer(
-    help="Write and submit job scripts from templates.",
+    help="Write and submit job scripts from templates.\n\n"
+    "Example: seatrial job render npb --nodes 4 --set kernel=is",
     no_args_is_help=True,
 )
 out = Console(highlight=False, soft_wrap=True)
@@ -151,7 +152,7 @@ def render(
 ) -> None:
     """Print a job script, or write it to a file. The script needs no Seatrial where it runs.
 
-    Example: seatrial job render mpi --mpi openmpi --nodes 4 --set program=./app -o app.sbatch
+    Example: seatrial job render mpi --mpi openmpi --set program=./app -o app.sh
     """
     text = _script(
         template, site, settings, mpi=mpi, launcher=launcher, kind=kind, nodes=nodes,
@@ -187,7 +188,9 @@ def submit(
         str | None, typer.Option("--instance", "-i", help="Name of the lab, if the site is a lab.")
     ] = None,
 ) -> None:
-    """Print a job script and submit it with sbatch; for a lab, on its login node.
+    """Print a job script and submit it with sbatch.
+
+    For a lab, sbatch runs on its login node.
 
     Example: seatrial job submit npb --nodes 4 --set kernel=is --test-only
     """

@@ -20,10 +20,14 @@ from seatrial_lab.native import faults
 from seatrial_lab.native.engine import Lab
 
 app = typer.Typer(
-    help="Start and use a lab: a Slurm cluster on this machine.",
+    help="Start and use a lab: a Slurm cluster on this machine.\n\n"
+    "Example: seatrial lab up --site lab-virtual",
     no_args_is_help=True,
 )
-fault_app = typer.Typer(help="Plant faults in the running lab.", no_args_is_help=True)
+fault_app = typer.Typer(
+    help="Plant faults in the running lab.\n\nExample: seatrial lab fault link n3 --rate 100mbit",
+    no_args_is_help=True,
+)
 app.add_typer(fault_app, name="fault")
 
 OfSite = Annotated[str, typer.Option("--site", "-s", help="Site of the lab.")]

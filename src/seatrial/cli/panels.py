@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from typer.core import TyperGroup, TyperOption
+from typer.core import TyperArgument, TyperGroup, TyperOption
 
 TEST = "Test a site"
 COMPARE = "Compare and judge"
@@ -18,6 +19,14 @@ class Panels(TyperGroup):
 
     Typer's own panels are boxes: with them, the groups do not fit on a screen of 25 lines.
     """
+
+    def __init__(self, **options: Any):
+        super().__init__(**options)
+        for command in _below(self):
+            # \b: the next lines are not wrapped, so that an example can be copied
+            command.help = (command.help or "").replace("\n\nExample:", "\n\n\b\nExample:")
+            for one in command.params:
+                _name_value(one)
 
     def get_params(self, ctx: Any) -> Any:
         params = super().get_params(ctx)
@@ -45,3 +54,22 @@ class Panels(TyperGroup):
                 ]
             )
             formatter.dedent()
+
+
+def _below(group: TyperGroup) -> Iterator[Any]:
+    """All groups and commands of a group."""
+    for command in group.commands.values():
+        yield command
+        if isinstance(command, TyperGroup):
+            yield from _below(command)
+
+
+def _name_value(one: Any) -> None:
+    """Show the value of an option or argument as a word in capitals, not as a type of Python."""
+    kind = one.type_descriptor
+    if isinstance(one, TyperArgument):
+        one.metavar = one.metavar or str(one.name).upper()
+        setattr(one, "display_type_rich", lambda ctx: None)  # noqa: B010 - mypy refuses a method
+    elif not one.is_flag and one.metavar is None:
+        number = kind.annotation in (int, float)
+        one.metavar = "N" if number else "PATH" if kind.is_path else one.name.split("_")[-1].upper()

@@ -17,7 +17,11 @@ from seatrial.site.load import configs_folder, load_site, site_file, site_names
 from seatrial.site.model import Site
 from seatrial.site.new import write_starting_point
 
-app = typer.Typer(help="Write, check and list site descriptions (site.yaml).", no_args_is_help=True)
+app = typer.Typer(
+    help="Write, check and list site descriptions (site.yaml).\n\n"
+    "Example: seatrial site check harbour",
+    no_args_is_help=True,
+)
 out = Console(highlight=False, soft_wrap=True)
 
 
@@ -46,9 +50,10 @@ def check(
         list[str] | None, typer.Argument(help="Sites or paths of their files; default: all.")
     ] = None,
 ) -> None:
-    """Check a site's files against each other, and list what each contract judges.
+    """Check the files of sites. It runs nothing.
 
-    Prints each error with file, line, field and correction. Runs nothing.
+    Prints each error with file, line, field and correction, and the cases that each contract
+    judges.
 
     Example: seatrial site check harbour
     """
@@ -77,9 +82,11 @@ def new(
     nodes: Annotated[str, typer.Option(help="Node list as in slurm.conf.")] = "node[01-04]",
     interface: Annotated[str, typer.Option(help="Interface of the network under test.")] = "eth1",
 ) -> None:
-    """Write the files of a new site: site.yaml, requirements.yaml, settings.py.
+    """Write the files of a new site.
 
-    Example: seatrial site new harbour --nodes 'node[01-16]' --interface ens1f0
+    They are site.yaml, requirements.yaml and settings.py.
+
+    Example: seatrial site new harbour --nodes 'node[01-16]' --interface eth1
     """
     folder = write_starting_point(configs_folder() / name, name, nodes, interface)
     out.print(f"wrote {folder}; next: edit site.yaml, then seatrial site check {name}")

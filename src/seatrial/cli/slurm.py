@@ -23,7 +23,8 @@ from seatrial.slurm.render import render
 from seatrial_lab.common.slurm_files import lab_layout
 
 app = typer.Typer(
-    help="Install and check the Slurm scripts of NIC profiles.",
+    help="Install and check the Slurm scripts of NIC profiles.\n\n"
+    "Example: seatrial slurm check --site harbour",
     no_args_is_help=True,
 )
 out = Console(highlight=False, soft_wrap=True)
@@ -36,11 +37,11 @@ Only = Annotated[
     Literal["both", "nodes", "controller"],
     typer.Option(metavar="PART", help="both, nodes or controller."),
 ]
-Libexec = Annotated[str, typer.Option(help="Folder of the scripts.")]
-Conf = Annotated[str, typer.Option(help="Folder of nic.json.")]
-SlurmFolder = Annotated[str, typer.Option(help="Folder of slurm.conf.")]
-Units = Annotated[str, typer.Option(help="Folder of systemd units.")]
-State = Annotated[str | None, typer.Option(help="State folder of nodes; default: site.yaml.")]
+Libexec = Annotated[str, typer.Option(metavar="FOLDER", help="Of the scripts.")]
+Conf = Annotated[str, typer.Option(metavar="FOLDER", help="Of nic.json.")]
+SlurmFolder = Annotated[str, typer.Option(metavar="FOLDER", help="Of slurm.conf.")]
+Units = Annotated[str, typer.Option(metavar="FOLDER", help="Of systemd units.")]
+State = Annotated[str | None, typer.Option(metavar="FOLDER", help="State of nodes; default: site.yaml.")]
 Python = Annotated[str, typer.Option(help="Python 3.6 or later on the nodes.")]
 
 

@@ -22,7 +22,9 @@ from seatrial_lab.software.provision import plan as make_plan
 from seatrial_lab.software.provision import provision as make_stack
 
 app = typer.Typer(
-    help="Build and show the MPI libraries and benchmarks of a site.", no_args_is_help=True
+    help="Build and show the MPI libraries and benchmarks of a site.\n\n"
+    "Example: seatrial stack status --site harbour",
+    no_args_is_help=True,
 )
 console = Console()
 
@@ -128,7 +130,9 @@ def plan(as_json: Json = False) -> None:
 
 @app.command()
 def provision() -> None:
-    """Install and build what the distribution's stack lacks (Debian packages need root).
+    """Install and build what the distribution's stack lacks.
+
+    Debian packages need root.
 
     Example: seatrial stack provision
     """
@@ -178,7 +182,9 @@ def build(
 
 @app.command()
 def lock(site: SpackSite) -> None:
-    """Write matrix.lock, the concretized environment without machine paths; show what changed.
+    """Write matrix.lock, and show what changed.
+
+    It is the concretized environment without paths of the machine.
 
     Example: seatrial stack lock --site mysite
     """
@@ -201,7 +207,7 @@ def modules(
 ) -> None:
     """Write the module files of a site.
 
-    Example: seatrial stack modules --site mysite --figures trials/mysite-20261120-1200
+    Example: seatrial stack modules --site mysite --figures trials/mysite-1
     """
     from seatrial.report import module_help
     from seatrial.stack import modules as trees
@@ -224,7 +230,7 @@ def modules(
 def mirror(
     site: SpackSite, folder: Annotated[Path, typer.Argument(help="Folder to write.")]
 ) -> None:
-    """Write the sources of all packages of the environment into a folder.
+    """Write the sources of all packages into a folder.
 
     Example: seatrial stack mirror --site mysite /srv/sources
     """
@@ -240,7 +246,9 @@ def mirror(
 def cache(
     site: SpackSite, folder: Annotated[Path, typer.Argument(help="Folder to write.")]
 ) -> None:
-    """Write the binaries of all packages of the environment into a folder, unsigned.
+    """Write the binaries of all packages into a folder.
+
+    They are not signed.
 
     Example: seatrial stack cache --site mysite /srv/binaries
     """

@@ -97,7 +97,7 @@ def trial(
     Without options it tests the site 'lab', a Slurm cluster of four nodes on this machine, and
     first installs the software of the lab. A glob pattern selects; give the option again for more.
 
-    Example: seatrial trial --site harbour --check netpipe --transport 'openmpi-*'
+    Example: seatrial trial --site harbour --check netpipe -t 'openmpi-*'
     """
     file = site_file(site)
     description = load_site(file)
