@@ -118,10 +118,57 @@ def test_starting_point_is_valid_and_commented(tmp_path):
         write_starting_point(folder, "harbour", "n1", "eth1")
 
 
-def test_a_bad_value_leaves_no_files(tmp_path):
-    with pytest.raises(InputError):
-        write_starting_point(tmp_path / "harbour", "harbour", "n[1", "eth1")
-    assert not (tmp_path / "harbour").exists()
+@pytest.mark.parametrize(
+    ("name", "nodes", "interface", "sentence"),
+    [
+        ("Fjord2", "n1", "eth1",
+         "'Fjord2' is not a site name: a lower-case letter, then lower-case letters, digits, _ and "
+         "-"),
+        ("harbour", "n[1", "eth1", "--nodes 'n[1': not a node list"),
+        ("harbour", "n1", "e h", "--interface: 'e h' is not an interface (write for example eth1)"),
+        ("harbour", "n[1-400]", "eth1", "networks.mgmt.subnet: 10.0.0.0/24 has 254 addresses"),
+    ],
+)  # fmt: skip
+def test_a_bad_value_leaves_no_files_and_names_none(tmp_path, name, nodes, interface, sentence):
+    with pytest.raises(InputError) as caught:
+        write_starting_point(tmp_path / "new", name, nodes, interface)
+    assert str(caught.value).startswith(sentence)
+    assert "site.yaml" not in str(caught.value)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("section", "correction"),
+    [
+        ("partitions", """add 'partitions: {compute: {nodes: "n[1-64]"}}'"""),
+        ("nodes", """add 'nodes: [{names: "n[1-64]", cores: 16}]'"""),
+        ("transports", "add 'transports: {openmpi-tcp: {}}'"),
+    ],
+)
+def test_a_missing_section_comes_with_an_example_that_is_valid(changed, section, correction):
+    file, _ = changed("name: lab\n", "name: lab\n")
+    text = re.sub(rf"(?m)^{section}:\n(?:(?: |#|-).*\n|\n)+", "", file.read_text())
+    file.write_text(text)
+    with pytest.raises(InputError) as caught:
+        load_site(file)
+    (problem,) = [one for one in caught.value.problems if one.field == section]
+    assert problem.correction == correction
+    example = correction.removeprefix("add '").removesuffix("'")
+    file.write_text(f"{text}\n{example}\n")
+    try:
+        load_site(file)
+    except InputError as error:  # other sections name nodes and partitions that are gone
+        assert not any("expected" in one.message for one in error.problems)
+
+
+def test_a_wrong_value_comes_with_an_example_of_its_field(changed):
+    file, _ = changed("cores: 2\n", "cores: two\n")
+    file.write_text(file.read_text().replace("repeats: 2", "repeats: 0"))
+    with pytest.raises(InputError) as caught:
+        load_site(file)
+    corrections = {one.field: one.correction for one in caught.value.problems}
+    assert corrections["nodes.0.cores"] == "write for example 'cores: 16'"
+    assert corrections["trial.repeats"] == "write for example 'repeats: 2'"
 
 
 def test_published_schema_fits_the_model_and_the_lab():

@@ -11,12 +11,13 @@ from fractions import Fraction
 from typing import Annotated, Literal
 
 from ClusterShell.NodeSet import NodeSet, NodeSetException
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
 
 from seatrial.base.yamlfile import InvalidValue
 
-NAME = r"^[a-z][a-z0-9_-]*$"  # ReFrame accepts these names
-INTERFACE = r"^[A-Za-z0-9._-]{1,15}$"  # IFNAMSIZ is 16 with the terminating NUL
+NAME = r"[a-z][a-z0-9_-]*"  # ReFrame accepts these names
+NAME_RULE = "a lower-case letter, then lower-case letters, digits, _ and -"
+INTERFACE = r"[A-Za-z0-9._-]{1,15}"  # IFNAMSIZ is 16 with the terminating NUL
 SIZE_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 RATE_UNITS = {"": 1, "kbit/s": 10**3, "Mbit/s": 10**6, "Gbit/s": 10**9, "bit/s": 1}
 CPUS = 8192  # largest NR_CPUS of Linux
@@ -138,8 +139,8 @@ def _text(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-Name = Annotated[str, Field(pattern=NAME)]
-Interface = Annotated[str, Field(pattern=INTERFACE)]
+Name = Annotated[str, *text_of(NAME, "a name", NAME_RULE)]
+Interface = Annotated[str, *text_of(INTERFACE, "an interface", "write for example eth1")]
 NodeList = Annotated[str, AfterValidator(_nodeset)]
 Subnet = Annotated[str, AfterValidator(_subnet)]
 Address = Annotated[str, AfterValidator(_address)]

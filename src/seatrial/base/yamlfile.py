@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, Tag, ValidationError
+from pydantic.fields import FieldInfo
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
@@ -215,7 +216,7 @@ def _duplicates(node: Node, file: Path | str, path: str = "") -> Iterator[Proble
             if key.value in seen:
                 name = f"{at}.{key.value}" if at else key.value
                 first = seen[key.value]
-                text = f"given twice (first on line {first})"
+                text = f"given twice, first on line {first}"
                 yield Problem(file, line, name, text, "keep one of the two")
             seen.setdefault(key.value, line)
 
@@ -464,7 +465,8 @@ def _describe(spot: _Spot, item: Any, lines: Lines) -> Iterator[Problem]:
         if kind != "value_error" and not isinstance(item["input"], dict | list):
             text = f"{text}, found {_shown(item['input'])}"
         limit = next((ctx[key] for key in ("ge", "le") if key in ctx), None)
-        correction = f"write for example '{name}: {limit}'" if limit is not None else ""
+        example = _own_example(spot) or limit
+        correction = f"write for example '{name}: {example}'" if limit is not None else ""
         yield lines.problem(path, text, correction)
 
 
@@ -493,22 +495,58 @@ def _shown(value: Any) -> str:
 
 
 def _example(spot: _Spot, fallback: str) -> str:
-    """An example value: the field's ``examples``, a word of an enumeration, or one of its type."""
+    """An example value: the field's own, or one of its type."""
+    return _own_example(spot) or _example_of_kinds(spot.kinds, fallback)
+
+
+def _own_example(spot: _Spot) -> str:
+    """The field's ``examples`` or its default; empty if it has none."""
     if spot.owner is not None and spot.path:
         for name, info in spot.owner.model_fields.items():
-            if spot.path[-1] in (name, info.alias) and info.examples:
-                return str(info.examples[0])
-    for kind in (m for k in spot.kinds for m in _members(k)):
+            if spot.path[-1] in (name, info.alias):
+                return _example_of_field(info)
+    return ""
+
+
+def _example_of_field(info: FieldInfo) -> str:
+    if info.examples:
+        return str(info.examples[0])
+    default = info.default
+    if isinstance(default, bool):
+        return "true" if default else "false"
+    if isinstance(default, str | int | float) and default != "":
+        return str(default)
+    if isinstance(default, list) and default:
+        return f"[{', '.join(str(one) for one in default)}]"
+    return ""
+
+
+def _example_of_kinds(kinds: Sequence[Any], fallback: str) -> str:
+    """A word of an enumeration, a model with its required fields, or a value of the first type."""
+    for kind in (m for k in kinds for m in _members(k)):
         kind = _bare(kind)
         if _is_literal(kind):
             return str(typing.get_args(kind)[0])
         if _is_model(kind):
-            return "{...}"
+            return _example_of_model(kind)
         name = getattr(typing.get_origin(kind) or kind, "__name__", "")
         name = {"str": "string"}.get(name.lower(), name.lower())
+        if name == "dict" and (inner := typing.get_args(kind)):
+            return f"{{name: {_example_of_kinds(inner[1:], 'value')}}}"
         if name in _EXPECTED:
             return _EXPECTED[name][1]
     return fallback
+
+
+def _example_of_model(model: type[BaseModel]) -> str:
+    """The required fields with examples; without a required field, the first field."""
+    fields = [(info.alias or name, info) for name, info in model.model_fields.items()]
+    chosen = [one for one in fields if one[1].is_required()] or fields[:1]
+    examples = (
+        f"{name}: {_example_of_field(info) or _example_of_kinds([info.annotation], 'value')}"
+        for name, info in chosen
+    )
+    return f"{{{', '.join(examples)}}}"
 
 
 def _tags(spot: _Spot, discriminator: str) -> list[str]:

@@ -41,7 +41,9 @@ Libexec = Annotated[str, typer.Option(metavar="FOLDER", help="Of the scripts.")]
 Conf = Annotated[str, typer.Option(metavar="FOLDER", help="Of nic.json.")]
 SlurmFolder = Annotated[str, typer.Option(metavar="FOLDER", help="Of slurm.conf.")]
 Units = Annotated[str, typer.Option(metavar="FOLDER", help="Of systemd units.")]
-State = Annotated[str | None, typer.Option(metavar="FOLDER", help="State of nodes; default: site.yaml.")]
+State = Annotated[
+    str | None, typer.Option(metavar="FOLDER", help="State of nodes; default: site.yaml.")
+]
 Python = Annotated[str, typer.Option(help="Python 3.6 or later on the nodes.")]
 
 

@@ -42,9 +42,9 @@ Pinned = Annotated[
 class Network(Model):
     """A network of the nodes. Only networks of role ``test`` are measured."""
 
-    role: Literal["management", "test", "other"]
-    interface: Interface = Field(description="its interface on every node, for example eth1")
-    subnet: Subnet
+    role: Literal["management", "test", "other"] = Field(examples=["test"])
+    interface: Interface = Field(description="its interface on every node", examples=["eth1"])
+    subnet: Subnet = Field(examples=["10.0.1.0/24"])
     mtu: int = Field(default=1500, ge=68, le=65535, description="bytes, after the nodes boot")
     switch_mtu: int | None = Field(
         default=None, ge=68, le=65535, description="largest MTU of its switches"
@@ -62,11 +62,11 @@ class Network(Model):
 class Nodes(Model):
     """A group of equal nodes."""
 
-    names: NodeList
+    names: NodeList = Field(examples=['"n[1-64]"'])
     node_class: Name | None = Field(
         default=None, alias="class", description="a name, for profiles that fit only these nodes"
     )
-    cores: int = Field(ge=1, description="cores for jobs")
+    cores: int = Field(ge=1, description="cores for jobs", examples=["16"])
     memory_MiB: int = Field(default=1024, ge=64)
     description: str = ""
 
@@ -74,7 +74,7 @@ class Nodes(Model):
 class Partition(Model):
     """A Slurm partition that trials may use."""
 
-    nodes: NodeList
+    nodes: NodeList = Field(examples=['"n[1-64]"'])
     options: list[str] = Field(default=[], description="more sbatch options")
     description: str = ""
 
@@ -238,18 +238,24 @@ class Site(Model):
     """One cluster."""
 
     schema_version: Literal[1] = Field(alias="schema")
-    name: Name
+    name: Name = Field(examples=["harbour"])
     description: str = ""
     lab: Lab | None = None
     stack: Stack = Stack()
-    networks: dict[Name, Network]
-    nodes: list[Nodes] = Field(min_length=1)
-    partitions: dict[Name, Partition] = Field(min_length=1)
+    networks: dict[Name, Network] = Field(
+        examples=["{test: {role: test, interface: eth1, subnet: 10.0.1.0/24}}"]
+    )
+    nodes: list[Nodes] = Field(min_length=1, examples=['[{names: "n[1-64]", cores: 16}]'])
+    partitions: dict[Name, Partition] = Field(
+        min_length=1, examples=['{compute: {nodes: "n[1-64]"}}']
+    )
     slurm: Slurm = Slurm()
     nic: NicInstall = NicInstall()
-    nic_profiles: dict[Name, NicProfile]
-    transports: dict[Name, Transport]
-    benchmarks: Benchmarks
+    nic_profiles: dict[Name, NicProfile] = Field(
+        examples=["{default: {description: the node as it boots}}"]
+    )
+    transports: dict[Name, Transport] = Field(examples=["{openmpi-tcp: {}}"])
+    benchmarks: Benchmarks = Field(examples=["{netpipe: {}}"])
     trial: TrialDefaults = TrialDefaults()
 
     @model_validator(mode="after")

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from seatrial.base import yamlfile
 from seatrial.base.errors import InputError
+from seatrial.base.fields import NAME_RULE, Interface, Name, NodeList
 from seatrial.base.templates import environment
 from seatrial.site.model import Site
 from seatrial.site.validate import site_problems
@@ -19,6 +23,9 @@ def write_starting_point(folder: Path, name: str, nodes: str, interface: str) ->
 
     Raises InputError if the folder exists or a value is invalid. Then no file is left.
     """
+    _check("NAME", Name, name, f"{name!r} is not a site name: {NAME_RULE}")
+    _check("--nodes", NodeList, nodes)
+    _check("--interface", Interface, interface)
     if folder.exists():
         raise InputError(f"{folder} exists already; choose another name, or edit its files")
     templates = environment(TEMPLATES)
@@ -29,8 +36,11 @@ def write_starting_point(folder: Path, name: str, nodes: str, interface: str) ->
                 name=name, nodes=nodes, interface=interface
             )
             (folder / file).write_text(text)
-        site, _ = yamlfile.load(folder / "site.yaml", Site)
-        problems = site_problems(site)
+        try:
+            site, _ = yamlfile.load(folder / "site.yaml", Site)
+            problems = site_problems(site)
+        except InputError as error:
+            problems = error.problems
         if problems:
             raise InputError("; ".join(f"{one.field}: {one.message}" for one in problems))
     except BaseException:
@@ -39,3 +49,15 @@ def write_starting_point(folder: Path, name: str, nodes: str, interface: str) ->
         folder.rmdir()
         raise
     return folder
+
+
+def _check(option: str, kind: Any, given: str, sentence: str = "") -> None:
+    """Raise InputError if a value is invalid. The file that would hold it does not exist yet."""
+    try:
+        TypeAdapter(kind).validate_python(given)
+    except ValidationError as error:
+        cause = error.errors()[0]["ctx"]["error"]
+        assert isinstance(cause, yamlfile.InvalidValue)
+        message, correction, _ = cause.parts[0]
+        shown = option if repr(given) in message else f"{option} {given!r}"
+        raise InputError(sentence or f"{shown}: {message} ({correction})") from None

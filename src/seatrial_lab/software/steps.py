@@ -1,20 +1,21 @@
 """The steps of ``provision`` after the Debian packages, each with a key for its inputs.
 
 A step runs again only if its key changes. The key is a hash of the step's data, of the functions of
-``build`` and the files of this package that it uses, and of the versions of the Debian packages that
-it builds with.
+``build`` and the files of this package that it uses, and of the versions of the Debian packages
+that it builds with.
 """
 
 from __future__ import annotations
 
 import ast
+import inspect
 import platform
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from types import FunctionType
+from typing import Any
 
 from seatrial.base.paths import CHECKOUT
 from seatrial.stack.files import digest, fresh, unpack_wheel_data, unpack_wheel_packages
@@ -120,7 +121,7 @@ def _builds(prefix: Path, family: str, versions: dict[str, str]) -> list[Step]:
     mpi = versions.get("libopenmpi-dev", "") if family == "openmpi" else "mpich"
     base = [family, mpi, str(prefix), _files("pypi.lock.txt")]
 
-    def key(function: FunctionType, *inputs: str | bytes) -> str:
+    def key(function: Callable[..., Any], *inputs: str | bytes) -> str:
         return digest([*base, code_of(build.mpi), code_of(function), *inputs])
 
     def netpipe(work: Path) -> None:
@@ -177,12 +178,12 @@ def _pmi(prefix: Path) -> Step:
     )
 
 
-def code_of(function: FunctionType) -> str:
+def code_of(function: Callable[..., Any]) -> str:
     """The source of a function, and of what it uses of its module: functions, classes, constants.
 
     So a new function in a module does not change the keys of the other functions.
     """
-    text = Path(function.__code__.co_filename).read_text()
+    text = Path(inspect.getfile(function)).read_text()
     parts: dict[str, ast.stmt] = {}
     for part in ast.parse(text).body:
         match part:

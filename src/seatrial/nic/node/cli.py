@@ -274,9 +274,7 @@ def apply_by_hand(policy: Policy, arguments: Arguments) -> int:
         raise Refused("job %s runs on this node" % running)
     job = Job(BY_HAND, "0", str(os.getuid()))
     session.begin_job(job, arguments.profile, profile)
-    print(
-        "NIC profile %s is in force until: %s" % (arguments.profile, arguments.restore_command)
-    )
+    print("NIC profile %s is in force until: %s" % (arguments.profile, arguments.restore_command))
     print(
         "Drain the node first: while the profile is in force, the Prolog refuses jobs and Slurm "
         "drains the node."
