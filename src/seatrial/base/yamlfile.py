@@ -465,8 +465,11 @@ def _describe(spot: _Spot, item: Any, lines: Lines) -> Iterator[Problem]:
         if kind != "value_error" and not isinstance(item["input"], dict | list):
             text = f"{text}, found {_shown(item['input'])}"
         limit = next((ctx[key] for key in ("ge", "le") if key in ctx), None)
-        example = _own_example(spot) or limit
-        correction = f"write for example '{name}: {example}'" if limit is not None else ""
+        correction = (
+            f"write for example '{name}: {_own_example(spot) or limit}'"
+            if limit is not None
+            else ""
+        )
         yield lines.problem(path, text, correction)
 
 

@@ -38,11 +38,11 @@ def write_starting_point(folder: Path, name: str, nodes: str, interface: str) ->
             (folder / file).write_text(text)
         try:
             site, _ = yamlfile.load(folder / "site.yaml", Site)
-            problems = site_problems(site)
+            wrong = [(one.field, one.message) for one in site_problems(site)]
         except InputError as error:
-            problems = error.problems
-        if problems:
-            raise InputError("; ".join(f"{one.field}: {one.message}" for one in problems))
+            wrong = [(one.field, one.message) for one in error.problems]
+        if wrong:
+            raise InputError("; ".join(f"{field}: {message}" for field, message in wrong))
     except BaseException:
         for file in FILES:
             (folder / file).unlink(missing_ok=True)

@@ -19,8 +19,7 @@ _TABLE = runpy.run_path(str(CHECKOUT / "spack-repo/spack_repo/seatrial/transport
 MPI_NAMES: dict[str, str] = _TABLE["MPI_NAMES"]
 fill: Callable[[Mapping[str, str], Mapping[str, str]], dict[str, str]] = _TABLE["fill"]
 pmi2_library: Callable[[], str] = _TABLE["pmi2_library"]
-#: transports that only Spack can build, because Debian and PyPI have no MPI for them: this one needs
-#: MPICH's older device ch3
+#: transports that only Spack can build: Debian and PyPI have no MPICH with the older device ch3
 SPACK_ONLY = ("mpich-sock",)
 #: groups of a transport's variables that a check sets; a later one wins
 GROUPS = ("env", "check_env", "lab_env")
