@@ -18,6 +18,7 @@ from seatrial.cli.site import app as site_commands
 from seatrial.cli.site import site_schema
 from seatrial.site import load
 from seatrial.site.load import load_site, site_names
+from seatrial.site.model import Site
 from seatrial.site.new import write_starting_point
 from seatrial.site.nic_policy import compile_policy
 
@@ -154,10 +155,7 @@ def test_a_missing_section_comes_with_an_example_that_is_valid(changed, section,
     assert problem.correction == correction
     example = correction.removeprefix("add '").removesuffix("'")
     file.write_text(f"{text}\n{example}\n")
-    load_site.cache_clear()
-    with pytest.raises(InputError) as caught:  # the other sections are of other nodes
-        load_site(file)
-    assert not any("expected" in one.message for one in caught.value.problems)
+    Site.model_validate(YAML(typ="safe").load(file.read_text()))
 
 
 def test_a_wrong_value_comes_with_an_example_of_its_field(changed):
