@@ -108,6 +108,8 @@ class Plan(Model):
     reruns: int
     time_limit_s: int
     cases: list[Case]
+    selection: dict[str, list[str]] = {}  # option -> patterns of the user
+    outside: list[Case] = []  # cases of the site that the selection leaves out
     left_out: list[str] = []  # sentences on what the site wants and the stack cannot give
 
     def benchmark(self, name: str) -> Benchmark[Any]:

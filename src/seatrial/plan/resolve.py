@@ -44,11 +44,16 @@ def plan_trial(site_file: Path, selection: Selection) -> Plan:
     Raises InputError for a wrong site or selection, or where nothing is left to run, LabError where
     the stack is not there.
     """
-    site = select(load_site(site_file), selection)
-    plan = resolve(site, load_stack(site))
+    whole = load_site(site_file)
+    site, stack = select(whole, selection), load_stack(whole)
+    plan = resolve(site, stack)
     if not plan.cases:
         nothing = "nothing to run: the selection, the site and the stack share no case"
         raise InputError("; ".join([nothing, *plan.left_out]))
+    plan.selection = selection.patterns()
+    if plan.selection:
+        cases = set(plan.cases)
+        plan.outside = [case for case in resolve(whole, stack).cases if case not in cases]
     return plan
 
 

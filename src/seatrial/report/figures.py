@@ -10,18 +10,23 @@ from __future__ import annotations
 import html
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from seatrial.report.text import check_name, clean, message_size, number
-from seatrial.results.record import Case, Run
+from seatrial.results.locations import Locations, natural
+from seatrial.results.record import Case, Curve, Run
 
 # The colours of Okabe and Ito, which colour-blind readers can distinguish, plus black and grey.
 PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", "#000000", "#7f7f7f"]
 DASHES = ["solid", "dash", "dot", "longdash", "dashdot", "longdashdot"]
+LINES = 8  # of a panel: as many as there are colours
 MARKERS = ["circle", "square", "diamond", "triangle-up", "x", "star", "cross", "triangle-down"]
 
+OUTLIER = 1.2  # a curve this many times from the median curve is an outlier
+OUTLIERS = 7  # outliers that are drawn
+BARS = 64  # nodes of a figure; of more, those farthest from the median are drawn
 _NAMED = "<extra>%{fullData.name}</extra>"  # a hover's side box, with the trace's name
 
 
@@ -45,34 +50,60 @@ class Figure:
     wide: bool = False
 
 
+Style = tuple[str, str, str]  # colour, dash, marker
+
+
 @dataclass
 class Keys:
     """The colour of each transport and the dash of each profile, the same in every figure.
 
-    Readers can distinguish few dashes. If a trial has more profiles than dashes, the profiles
-    have colours and the transports have dashes.
+    Readers can distinguish few lines. A figure of more than ``LINES`` has several panels, and each
+    line of a panel differs from the others in colour, dash and marker. If a trial has more
+    profiles than dashes, the profiles have the colours.
     """
 
     transports: list[str]
     profiles: list[str]
     colours: dict[str, str] = field(init=False)
-    dashes: dict[str, str] = field(init=False)
-    markers: dict[str, str] = field(init=False)
-    many: bool = field(init=False)  # profiles have colours, transports have dashes
-
-    def line(self, case: Case, profiles: Sequence[str]) -> tuple[str, str]:
-        """Colour and dash of a case's line in a figure that shows these profiles."""
-        if not self.many:
-            return self.colours[case.transport], self.dashes[case.profile]
-        number = list(profiles).index(case.profile)
-        dash = DASHES[self.transports.index(case.transport) % len(DASHES)]
-        return PALETTE[number % len(PALETTE)], dash
+    many: bool = field(init=False)  # profiles have colours
 
     def __post_init__(self) -> None:
         self.colours = {t: PALETTE[i % len(PALETTE)] for i, t in enumerate(self.transports)}
-        self.dashes = {p: DASHES[i % len(DASHES)] for i, p in enumerate(self.profiles)}
         self.many = len(self.profiles) > len(DASHES)
-        self.markers = {p: MARKERS[i % len(MARKERS)] for i, p in enumerate(self.profiles)}
+
+    def marker(self, profile: str) -> str:
+        return MARKERS[self.profiles.index(profile) % len(MARKERS)]
+
+    def panels(self, cases: Sequence[Case]) -> list[tuple[str, list[Case]]]:
+        """The lines of a figure in panels of at most ``LINES`` each, with a title each."""
+        if len(cases) <= LINES:
+            return [("", list(cases))]
+        parts: dict[str, list[Case]] = {}
+        for case in cases:
+            parts.setdefault(case.transport if self.many else case.profile, []).append(case)
+        return [
+            (name, members[start : start + LINES])
+            for name, members in parts.items()
+            for start in range(0, len(members), LINES)
+        ]
+
+    def style(self, case: Case, panel: Sequence[Case]) -> Style:
+        """Colour, dash and marker of a line among those of its panel."""
+        transport, profile = (
+            self.transports.index(case.transport),
+            self.profiles.index(case.profile),
+        )
+        one_transport = len({one.transport for one in panel}) == 1
+        one_profile = len({one.profile for one in panel}) == 1
+        colour = profile if (self.many or one_transport) and not one_profile else transport
+        other = colour if one_transport or one_profile else transport + profile - colour
+        if one_transport and self.many:
+            colour = other = list(panel).index(case)
+        return (
+            PALETTE[colour % len(PALETTE)],
+            DASHES[other % len(DASHES)],
+            MARKERS[other % len(MARKERS)],
+        )
 
 
 def keys_of(cases: Iterable[Case]) -> Keys:
@@ -150,16 +181,26 @@ def network_and_driver(run: Run) -> str:
     return f"{network} (driver {', '.join(sorted(drivers))})" if drivers else network
 
 
+def split_location(name: str, locations: Locations) -> tuple[str, str]:
+    """Name and location of a curve: ``netpipe n1-n2`` is ``("netpipe", "n1-n2")``, or "" for none."""
+    base, _, last = name.rpartition(" ")
+    return (base, last) if base and locations.nodes_of(last) else (name, "")
+
+
 def curve_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
     """One figure per check, number of nodes and curve, with a line per transport and profile.
 
     Both axes are logarithmic, so points that are not positive and finite are omitted; the caption
-    gives their number.
+    gives their number. Curves of a location are those of ``location_figures``.
     """
+    listed = list(runs)
+    locations = Locations(listed)
     groups: dict[tuple[Any, ...], dict[Case, dict[float, list[float]]]] = {}
     dropped: dict[tuple[Any, ...], int] = {}
-    for run in runs:
+    for run in listed:
         for curve in run.curves:
+            if split_location(curve.name, locations)[1]:
+                continue
             # Many profiles belong to several interfaces: each interface has a figure of its own.
             network = network_and_driver(run) if keys.many else ""
             key = (
@@ -167,17 +208,21 @@ def curve_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
                 *(curve.y_name, curve.y_unit, curve.x_name, curve.x_unit),
             )
             line = groups.setdefault(key, {}).setdefault(run.case, {})
-            for x, y in curve.points:
-                if math.isfinite(x) and math.isfinite(y) and x > 0 and y > 0:
-                    line.setdefault(x, []).append(y)
-                else:
-                    dropped[key] = dropped.get(key, 0) + 1
+            dropped[key] = dropped.get(key, 0) + _add_points(line, curve)
     figures = []
     for index, (key, lines) in enumerate(groups.items()):
         lines = {case: points for case, points in lines.items() if points}
         if lines:
-            figures.append(_curve_figure(f"curve-{index}", key, lines, dropped.get(key, 0), keys))
+            figures.append(_curve_figure(f"curve-{index}", key, lines, dropped[key], keys))
     return figures
+
+
+def _add_points(line: dict[float, list[float]], curve: Curve) -> int:
+    """Add the points that a logarithmic axis can show; return the number of the others."""
+    good = [(x, y) for x, y in curve.points if 0 < x < math.inf and 0 < y < math.inf]
+    for x, y in good:
+        line.setdefault(x, []).append(y)
+    return len(curve.points) - len(good)
 
 
 def _curve_figure(
@@ -191,41 +236,24 @@ def _curve_figure(
     data: list[dict[str, Any]] = []
     seen: set[str] = set()
     profiles = list(dict.fromkeys(case.profile for case in lines))
-    for case, points in lines.items():
-        named = case.profile if keys.many else case.transport
-        style = keys.line(case, profiles)
-        data += _line(
-            case, dict(sorted(points.items())), y_unit, keys, style, "" if named in seen else named
-        )
-        seen.add(named)
-    if len(profiles) > 1 and not keys.many:
-        # Entries of the legend only, for the dashes. Those of the transports show the colours.
-        data += [
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "x": [None],
-                "y": [None],
-                "name": label(f"profile {profile}"),
-                "line": {"color": "#5b6673", "dash": keys.dashes[profile]},
-                "marker": {"symbol": keys.markers[profile], "size": 6},
-                "legendgroup": label(f"profile {profile}"),
-                "hoverinfo": "skip",
-            }
-            for profile in profiles
-        ]
+    panels = keys.panels(list(lines))
+    both = len(panels) == 1 and len(profiles) > 1  # a line is named by transport and profile
+    for number_of_panel, (_, members) in enumerate(panels):
+        for case in members:
+            named = _line_name(case, members, keys, both)
+            meta = keys.profiles.index(case.profile)  # the profile filter of the page uses it
+            traces = _line(
+                dict(sorted(lines[case].items())),
+                y_unit,
+                keys.style(case, members),
+                named,
+                f"{case.transport}, {case.profile}",
+                entry=named not in seen,
+            )
+            data += [{**trace, "meta": meta, **_on_panel(number_of_panel)} for trace in traces]
+            seen.add(named)
     sizes = sorted({x for points in lines.values() for x in points})
-    x_axis: dict[str, Any] = {"type": "log", **titled(f"{x_name} ({x_unit})")}
-    if x_unit == "B":
-        ticks = [4**k for k in range(0, 20) if sizes[0] <= 4**k <= sizes[-1]]
-        x_axis |= {"tickvals": ticks, "ticktext": [message_size(tick) for tick in ticks]}
-    y_axis: dict[str, Any] = {"type": "log", **titled(f"{y_name} ({y_unit})")}
     ys = [y for points in lines.values() for values in points.values() for y in values]
-    # Within two decades, ticks at the powers of ten only would leave an axis with one label.
-    if max(ys) > 100 * min(ys):
-        y_axis |= {"dtick": 1, "minor": {"showgrid": True, "gridcolor": "#f1f3f6"}}
-    else:
-        y_axis |= log_ticks(ys)
     label_of = {case: f"{case.transport} {case.profile}" for case in lines}
     rows = [
         [message_size(x) if x_unit == "B" else number(x)]
@@ -242,38 +270,105 @@ def _curve_figure(
     )
     if dropped:
         caption += f" {dropped} points that are not positive numbers are omitted."
+    layout, height = _panel_layout(
+        _size_axis(sizes, x_name, x_unit), _log_axis(ys, y_name, y_unit), [t for t, _ in panels]
+    )
     return Figure(
         id,
         f"{where}, {nodes} nodes: {y_name} over {x_name}",
         caption.strip(),
         data,
-        axes(x_axis, y_axis),
+        layout,
         Table([f"{x_name} ({x_unit})", *(f"{label_of[c]} ({y_unit})" for c in lines)], rows),
-        height=440 + 20 * ((len(seen) + (0 if keys.many else len(profiles))) // 4),
+        height=height + 22 * math.ceil(len(seen) / (2 if both else 4)),
+        wide=len(panels) > 1,
     )
 
 
+def _line_name(case: Case, members: Sequence[Case], keys: Keys, both: bool) -> str:
+    """The name of a line in the legend: what distinguishes it from the others."""
+    if both and len({one.transport for one in members}) > 1:
+        return f"{case.transport}, {case.profile}"
+    several_profiles = len({one.profile for one in members}) > 1
+    return case.profile if keys.many or several_profiles else case.transport
+
+
+def _on_panel(index: int) -> dict[str, str]:
+    return {} if index == 0 else {"xaxis": f"x{index + 1}", "yaxis": f"y{index + 1}"}
+
+
+def _size_axis(sizes: Sequence[float], name: str, unit: str) -> dict[str, Any]:
+    axis: dict[str, Any] = {"type": "log", **titled(f"{name} ({unit})")}
+    if unit == "B":
+        ticks = [4**k for k in range(0, 20) if sizes[0] <= 4**k <= sizes[-1]]
+        step = math.ceil(len(ticks) / 7)  # of a narrow panel, more labels overlap
+        ticks = ticks[::step]
+        axis |= {"tickvals": ticks, "ticktext": [message_size(tick) for tick in ticks]}
+    return axis
+
+
+def _log_axis(values: Sequence[float], name: str, unit: str) -> dict[str, Any]:
+    axis: dict[str, Any] = {"type": "log", **titled(f"{name} ({unit})")}
+    # Within two decades, ticks at the powers of ten only would leave an axis with one label.
+    if max(values) > 100 * min(values):
+        return axis | {"dtick": 1, "minor": {"showgrid": True, "gridcolor": "#f1f3f6"}}
+    return axis | log_ticks(values)
+
+
+def _panel_layout(
+    x: dict[str, Any], y: dict[str, Any], titles: Sequence[str]
+) -> tuple[dict[str, Any], int]:
+    """Layout and height of a figure with a panel for each title; all panels have the same axes."""
+    if len(titles) == 1:
+        return axes(x, y), 400
+    layout = axes({}, {})
+    columns = 2
+    rows = math.ceil(len(titles) / columns)
+    gap_x, gap_y = 0.1, 0.36 / rows
+    width, height = (1 - gap_x) / columns, (1 - gap_y * (rows - 1)) / rows
+    frame, notes = layout["xaxis"], []
+    for index, title in enumerate(titles):
+        row, column = divmod(index, columns)
+        left, top = column * (width + gap_x), 1 - row * (height + gap_y)
+        suffix = "" if index == 0 else str(index + 1)
+        shared: dict[str, Any] = {"matches": "x"} if index else {}
+        own = {"anchor": f"y{suffix}", "domain": [left, left + width], **shared}
+        layout[f"xaxis{suffix}"] = {**frame, **x, **own}
+        shared = {"matches": "y"} if index else {}
+        own = {"anchor": f"x{suffix}", "domain": [max(0.0, top - height), top], **shared}
+        layout[f"yaxis{suffix}"] = {**frame, **y, **own}
+        notes.append(
+            {
+                "text": f"<b>{label(title)}</b>",
+                "showarrow": False,
+                "xref": "paper",
+                "yref": "paper",
+                "x": left,
+                "y": top,
+                "xanchor": "left",
+                "yanchor": "bottom",
+            }
+        )
+    layout["annotations"] = notes
+    total = 250 * rows + 90
+    layout["legend"] = {**layout["legend"], "y": -70 / total, "yanchor": "top"}
+    return layout, total
+
+
 def _line(
-    case: Case,
     points: dict[float, list[float]],
     unit: str,
-    keys: Keys,
-    style: tuple[str, str],
-    entry: str,
+    style: Style,
+    name: str,
+    full_name: str,
+    *,
+    entry: bool = True,
 ) -> list[dict[str, Any]]:
-    """A line and, if there are repeats, the band behind it.
-
-    ``style`` is its colour and dash, ``entry`` its name in the legend, "" for no entry.
-    """
-    colour, dash = style
+    """A line and, if there are repeats, the band behind it. ``entry``: it is in the legend."""
+    colour, dash, marker = style
     xs = list(points)
     low, high = [min(v) for v in points.values()], [max(v) for v in points.values()]
-    name = label(f"{case.transport}, {case.profile}")
-    common = {
-        "type": "scatter",
-        "legendgroup": label(case.profile if keys.many else case.transport),
-        "meta": keys.profiles.index(case.profile),  # the profile filter of the page uses it
-    }
+    common = {"type": "scatter", "legendgroup": label(name)}
     traces: list[dict[str, Any]] = []
     if any(len(values) > 1 for values in points.values()):
         traces.append(
@@ -296,16 +391,96 @@ def _line(
             "x": xs,
             "y": [statistics.median(v) for v in points.values()],
             "customdata": [list(pair) for pair in zip(low, high, strict=True)],
-            "name": label(entry or case.transport),
-            "showlegend": bool(entry),
+            "name": label(name),
+            "showlegend": entry,
             "line": {"color": colour, "dash": dash, "width": 2},
-            "marker": {"symbol": keys.markers[case.profile], "size": 5},
+            "marker": {"symbol": marker, "size": 6},
             "hovertemplate": f"%{{x:,}}: %{{y:.4g}} {label(unit)}"
             "<br>%{customdata[0]:.4g} to %{customdata[1]:.4g}"
-            f"<extra>{name}</extra>",
+            f"<extra>{label(full_name)}</extra>",
         }
     )
     return traces
+
+
+def location_figures(runs: Iterable[Run], failed: Collection[tuple[Case, str]]) -> list[Figure]:
+    """One figure per case and curve of links or nodes: the distribution, and the outliers.
+
+    ``failed`` are the locations of which a judgement failed. An outlier is one of these, or one
+    whose curve is farther than ``OUTLIER`` times from the median curve of all locations; the
+    ``OUTLIERS`` farthest are drawn.
+    """
+    listed = list(runs)
+    locations = Locations(listed)
+    groups: dict[tuple[Any, ...], dict[str, dict[float, list[float]]]] = {}
+    for run in listed:
+        for curve in run.curves:
+            base, location = split_location(curve.name, locations)
+            if location:
+                key = (run.case, base, curve.y_name, curve.y_unit, curve.x_name, curve.x_unit)
+                _add_points(groups.setdefault(key, {}).setdefault(location, {}), curve)
+    figures = []
+    for index, (key, lines) in enumerate(groups.items()):
+        lines = {location: points for location, points in lines.items() if points}
+        if lines:
+            bad = {location for location in lines if (key[0], location) in failed}
+            figures.append(_location_figure(f"location-{index}", key, lines, bad))
+    return figures
+
+
+def _location_figure(
+    id: str, key: tuple[Any, ...], lines: dict[str, dict[float, list[float]]], bad: set[str]
+) -> Figure:
+    case, base, y_name, y_unit, x_name, x_unit = key
+    medians = {
+        name: {x: statistics.median(ys) for x, ys in points.items()}
+        for name, points in lines.items()
+    }
+    everywhere: dict[float, list[float]] = {}
+    for points in medians.values():
+        for x, y in points.items():
+            everywhere.setdefault(x, []).append(y)
+    everywhere = dict(sorted(everywhere.items()))
+    middle = {x: statistics.median(ys) for x, ys in everywhere.items()}
+    distance = {
+        name: statistics.median([abs(math.log(y / middle[x])) for x, y in points.items()])
+        for name, points in medians.items()
+    }
+    far = [name for name in lines if name in bad or distance[name] > math.log(OUTLIER)]
+    far = sorted(far, key=lambda name: (name not in bad, -distance[name]))[:OUTLIERS]
+    kind = "links" if "-" in next(iter(lines)) else "nodes"
+    everything = f"median of {len(lines)} {kind}"
+    data = _line(everywhere, y_unit, (PALETTE[0], DASHES[0], MARKERS[0]), everything, everything)
+    for number_of_line, name in enumerate(far, 1):
+        style = tuple(part[number_of_line % len(part)] for part in (PALETTE, DASHES, MARKERS))
+        shown = f"{name} ✗" if name in bad else name
+        data += _line(dict(sorted(lines[name].items())), y_unit, style, shown, name)[-1:]
+    rows = [
+        [
+            message_size(x) if x_unit == "B" else number(x),
+            spread_text(everywhere[x]),
+            *(spread_text(lines[name].get(x, [])) for name in far),
+        ]
+        for x in everywhere
+    ]
+    outliers = (
+        f"{len(far)} outliers have a line of their own; ✗ marks a failed judgement."
+        if far
+        else f"No {kind[:-1]} is an outlier."
+    )
+    ys = [y for values in everywhere.values() for y in values]
+    return Figure(
+        id,
+        f"{case.id} {base}: {y_name} of {len(lines)} {kind}",
+        f"The band is the range over all {kind}. {outliers}",
+        data,
+        axes(_size_axis(list(everywhere), x_name, x_unit), _log_axis(ys, y_name, y_unit)),
+        Table(
+            [f"{x_name} ({x_unit})", f"{everything} ({y_unit})", *(f"{n} ({y_unit})" for n in far)],
+            rows,
+        ),
+        height=420 + 22 * (len(far) // 4),
+    )
 
 
 # --- bars -----------------------------------------------------------------------------------
@@ -324,8 +499,10 @@ def samples(runs: Iterable[Run], check: str | None = None) -> dict[Case, dict[st
     return values
 
 
-def _error_bars(values: list[list[float]]) -> dict[str, Any]:
-    middle = [statistics.median(v) for v in values]
+def _error_bars(values: list[list[float]], middle: Sequence[float] | None = None) -> dict[str, Any]:
+    """Bars from minimum to maximum about ``middle``, by default the medians."""
+    if middle is None:
+        middle = [statistics.median(v) for v in values]
     return {
         "type": "data",
         "symmetric": False,
@@ -405,7 +582,7 @@ def cpu_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
         cases = {case: m for case, m in measured.items() if m.get(metric)}
         if not cases:
             continue
-        marks = [keys.markers[case.profile] + ("-open" if hollow else "") for case in cases]
+        marks = [keys.marker(case.profile) + ("-open" if hollow else "") for case in cases]
         data.append(
             {
                 "type": "scatter",
@@ -556,20 +733,29 @@ def _softirq_figure(runs: list[Run]) -> list[Figure]:
 
 def node_figures(
     values: dict[tuple[str, str, str], dict[Case, dict[str, list[float]]]],
-    failed: set[tuple[Case, str, str]],
+    failed: Collection[tuple[Case, str, str]],
     keys: Keys,
+    judged: Mapping[tuple[Case, str, str], float] | None = None,
 ) -> list[Figure]:
     """Bars per node. ``values`` is by (check, metric, unit), then case, then node.
 
-    A bar whose judgement failed is hatched and labelled, because colour stands for the transport.
+    ``judged`` are the values of the judgements by (case, metric, node): a bar shows that value,
+    so that it is the one of the finding; without a judgement it shows the median. A bar whose
+    judgement failed is hatched and labelled, because colour stands for the transport.
     """
     figures = []
     for index, ((_, metric, unit), cases) in enumerate(values.items()):
         data, rows = [], []
         first = next(iter(cases))
         variants = len({case.variant for case in cases}) > 1
-        for case, nodes in cases.items():
-            bad = [(case, metric, node) in failed for node in nodes]
+        most = max(len(nodes) for nodes in cases.values())
+        for case, all_nodes in cases.items():
+            height = {
+                node: (judged or {}).get((case, metric, node), statistics.median(v))
+                for node, v in all_nodes.items()
+            }
+            bad = {node for node in all_nodes if (case, metric, node) in failed}
+            nodes = {node: all_nodes[node] for node in _shown_nodes(height, bad)}
             name = f"{case.transport}, {case.profile}"
             name = f"{case.variant}, {name}" if variants and case.variant else name
             data.append(
@@ -577,16 +763,19 @@ def node_figures(
                     "type": "bar",
                     "name": label(name),
                     "x": [label(node) for node in nodes],
-                    "y": [statistics.median(v) for v in nodes.values()],
-                    "error_y": _error_bars(list(nodes.values())),
-                    "text": ["✗ fail" if b else "" for b in bad],
+                    "y": [height[node] for node in nodes],
+                    "error_y": _error_bars(list(nodes.values()), [height[node] for node in nodes]),
+                    "text": ["✗ fail" if node in bad else "" for node in nodes],
                     "textposition": "outside",
                     "textfont": {"color": "#a61b1b"},
                     "cliponaxis": False,
                     "marker": {
-                        "color": ["#b3261e" if b else keys.colours[case.transport] for b in bad],
+                        "color": [
+                            "#b3261e" if node in bad else keys.colours[case.transport]
+                            for node in nodes
+                        ],
                         "pattern": {
-                            "shape": ["/" if b else "" for b in bad],
+                            "shape": ["/" if node in bad else "" for node in nodes],
                             "fillmode": "overlay",
                             "fgcolor": "#ffffff",
                             "solidity": 0.25,
@@ -596,21 +785,35 @@ def node_figures(
                 }
             )
             rows += [[node, name, spread_text(v)] for node, v in nodes.items()]
+            if len(nodes) < len(all_nodes):
+                rows.append([f"all {len(all_nodes)}", name, spread_text(list(height.values()))])
+        some = f" The {BARS} of {most} nodes farthest from the median." if most > BARS else ""
         figures.append(
             Figure(
                 f"nodes-{index}",
                 f"{first.check if variants else check_name(first)}: {metric} per node",
-                "Failed nodes are hatched. Error bars: minimum and maximum over the repeats.",
+                "Failed nodes are hatched. Error bars: minimum and maximum over the repeats."
+                + some,
                 data,
                 axes(
                     {"type": "category", **titled("node")},
                     {"rangemode": "tozero", **titled(f"{metric} ({unit})")},
                     barmode="group",
-                    bargap=_gap(max(len(nodes) for nodes in cases.values())),
+                    bargap=_gap(min(BARS, most)),
                     showlegend=len(data) > 1,
                 ),
                 Table(["node", "case", f"{metric} ({unit})"], rows),
                 height=420 if len(data) > 1 else 340,
+                wide=most > 16,
             )
         )
     return figures
+
+
+def _shown_nodes(height: Mapping[str, float], bad: Collection[str]) -> list[str]:
+    """All nodes; of many, those that failed and those farthest from the median."""
+    if len(height) <= BARS:
+        return list(height)
+    middle = statistics.median(height.values())
+    ranked = sorted(height, key=lambda node: (node not in bad, -abs(height[node] - middle)))
+    return sorted(ranked[:BARS], key=natural)

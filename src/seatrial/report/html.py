@@ -22,8 +22,18 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
 from seatrial.base.files import write_whole
-from seatrial.report import cases, figures, locations, profiles, summary, text, trade
-from seatrial.results.record import Judgement, Results
+from seatrial.report import (
+    cases,
+    contract,
+    figures,
+    judgements,
+    locations,
+    profiles,
+    summary,
+    text,
+    trade,
+)
+from seatrial.results.record import Results
 
 _OPEN_MAPS = 4  # link maps that are open; the others are folded
 _OPEN_FINDINGS = 15
@@ -95,11 +105,21 @@ def _context(results: Results) -> dict[str, Any]:
     failed = {
         (j.case, j.metric, j.location or "") for j in results.judgements if j.verdict == "fail"
     }
+    judged = {
+        (j.case, j.metric, j.location): j.value
+        for j in results.judgements
+        if j.location and j.value is not None
+    }
+    clauses = contract.rows(results)
+    listed = judgements.listing(
+        results, {row.judgement for row in clauses if row.judgement is not None}
+    )
     curves = figures.curve_figures(results.runs, keys)
+    of_locations = figures.location_figures(results.runs, {(c, place) for c, _, place in failed})
     hpl = figures.hpl_figures(results.runs, keys)
     cpu = [*trade.trade_figures(results.runs), *figures.cpu_figures(results.runs, keys)]
-    per_node = figures.node_figures(nodes, failed, keys)
-    drawn = {figure.id: figure for figure in [*curves, *hpl, *cpu, *per_node]}
+    per_node = figures.node_figures(nodes, failed, keys, judged)
+    drawn = {f.id: f for f in [*curves, *of_locations, *hpl, *cpu, *per_node]}
     spec = {
         "figures": {f.id: {"data": f.data, "layout": f.layout} for f in drawn.values()},
         "profiles": keys.profiles,
@@ -114,11 +134,15 @@ def _context(results: Results) -> dict[str, Any]:
         "head": summary.headline(results, views),
         "views": views,
         "anchors": anchors,
-        "findings": [(f, summary.finding_case(f, views)) for f in findings],
+        "findings": [(f, *summary.finding_link(f, results, views)) for f in findings],
         "matrix": summary.matrix(views),
         "case_counts": Counter(view.status.key for view in views.values()),
         "statuses": text.STATUSES,
+        "contract": clauses,
+        "contract_words": contract.in_words([row.clause for row in clauses]),
+        "digest": contract.digest(results.folder) if clauses else "",
         "curves": curves,
+        "of_locations": of_locations,
         "hpl": hpl,
         "cpu": cpu,
         "per_node": per_node,
@@ -129,7 +153,13 @@ def _context(results: Results) -> dict[str, Any]:
         "dense": locations.DENSE,
         "level_names": locations.LEVEL_NAMES,
         "open_findings": _OPEN_FINDINGS,
-        "judgements": _judgement_rows(results),
+        "listed": listed,
+        "total": len(results.judgements),
+        "folded": text.folded,
+        "first_rows": cases.first_rows,
+        "not_enough": lambda row: not row.enough,
+        "not_ok": lambda proof: not proof.ok,
+        "left_changed": lambda state: state.left_changed,
         "bound": text.bound,
         "check_name": text.check_name,
         "evidence": {
@@ -143,19 +173,13 @@ def _context(results: Results) -> dict[str, Any]:
         "cost_names": list(profiles.COSTS.values()),
         "activity_rows": profiles.activity_rows,
         "counted": cases.counted,
-        "metric_rows": cases.metric_rows,
+        "metric_rows": lambda view: cases.metric_rows(view, listed.shown),
         "spec": htmlsafe_json_dumps(_finite(spec), separators=(",", ":"), allow_nan=False),
         "script": script,
         "style": _script("style.css.j2"),
         "plotly": Markup(packed),
         "script_hashes": f"{_hash(script)} {plotly_hash}".strip(),
     }
-
-
-def _judgement_rows(results: Results) -> list[tuple[int, Judgement]]:
-    """Worst first, each with its index in the records, which is its anchor."""
-    rows = list(enumerate(results.judgements))
-    return sorted(rows, key=lambda row: text.SEVERITY[row[1].verdict])
 
 
 def _finite(value: Any) -> Any:

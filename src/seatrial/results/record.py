@@ -12,7 +12,7 @@ per second, ``_B`` bytes, ``_GFLOPS`` 10^9 floating-point operations per second,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -193,6 +193,9 @@ class Trial(Record):
     repeats: int = 1
     reruns: int = 0  # greatest number of reruns of a case that broke a bound
     cases: list[Case] = []  # all planned cases: a case without a run below did not run
+    # Option -> patterns by which the user chose a part of the site's matrix, and what it left out.
+    selection: dict[str, list[str]] = {}
+    outside: list[Case] = []
     notes: list[str] = []  # limits of the stack, planted faults ...
     profiles: list[ProfileUse] = []
 
@@ -251,11 +254,53 @@ class Judgement(Record):
     explanation: str  # a complete sentence
 
 
+class Waiver(Record):
+    """The buyer does not insist on a clause of the contract until a date."""
+
+    id: str  # "file:line" of where it is written
+    by: str
+    reason: str
+    expires: date  # its last day
+
+
+class Clause(Record):
+    """One requirement of the contract, and the conclusion on it.
+
+    ``value``, ``spread``, ``lower``, ``upper`` (in ``unit``), ``case`` and ``location`` are those of
+    the worst of its judgements; None where nothing was judged.
+    """
+
+    id: str  # "file:line" of where it is written
+    source: str
+    selects: str  # such as "check netpipe, profile default"
+    metric: str
+    required: str  # the bound in words
+    statistic: str
+    status: Literal["met", "met in part", "not met", "inconclusive", "not tested", "waived"]
+    reason: str = ""  # of any status but met, a sentence
+    hole: bool = False  # not tested, by no choice of the user: the trial is incomplete
+    cases: int = 0  # number of cases of the trial that it selects
+    outside: int = 0  # number of cases that it selects and the trial's selection leaves out
+    judgements: int = 0
+    failed: int = 0  # number of these that failed
+    value: float | None = None
+    unit: str = ""
+    spread: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+    margin: float | None = None  # distance to the bound, a fraction of the bound; below 0: beyond
+    case: Case | None = None
+    location: str | None = None
+    waiver: Waiver | None = None  # in force or expired
+
+
 class Verdict(Record):
     record: Literal["verdict"] = "verdict"
     verdict: Literal["accept", "reject", "incomplete"]
     counts: dict[str, int]  # of judgements, by verdict
     findings: list[str]  # the sentences to read first
+    clauses: list[Clause] = []  # the contract, in the order of the requirements file
+    scope: str = ""  # the part of the site's matrix that the verdict is of; "": all of it
     ended: datetime
 
 

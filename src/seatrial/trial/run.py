@@ -64,6 +64,8 @@ def run_trial(
             repeats=plan.repeats,
             reruns=plan.reruns,
             cases=plan.cases,
+            selection=plan.selection,
+            outside=plan.outside,
             notes=[*plan.left_out, *machine.notes(), *effects(plan)],
             profiles=profile_uses(plan),
         )
