@@ -38,7 +38,7 @@ def in_words(clauses: list[Clause]) -> str:
     """``4 clauses: 1 not met, 3 met``; "" if there is none."""
     if not clauses:
         return ""
-    counts = Counter(clause.status for clause in clauses)
+    counts: Counter[str] = Counter(clause.status for clause in clauses)
     parts = [f"{counts[word]} {word}" for word in CLAUSE_STATUSES if counts[word]]
     return f"{plural(len(clauses), 'clause')}: {', '.join(parts)}"
 
@@ -65,7 +65,9 @@ def _row(clause: Clause, judgement: int | None) -> Row:
         bound=sided(clause.lower, clause.upper, clause.unit, "") if relative else "",
         measured=quantity(clause.value, clause.unit),
         worst_of=worst_of if clause.value is not None else "",
-        spread=f"{number(clause.spread, 2)} {clause.unit if clause.spread is not None else ''}".strip(),
+        spread="–"
+        if clause.spread is None
+        else f"{number(clause.spread, 2)} {clause.unit}".rstrip(),
         margin=_margin(clause.margin),
         note=_note(clause),
         judgement=judgement,

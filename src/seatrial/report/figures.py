@@ -125,7 +125,13 @@ def axes(x: dict[str, Any], y: dict[str, Any], **more: Any) -> dict[str, Any]:
         "yaxis": {**axis, **y},
         "font": {"family": "system-ui, sans-serif", "size": 13, "color": "#1a222c"},
         "margin": {"l": 64, "r": 24, "t": 36, "b": 56},
-        "legend": {"orientation": "h", "y": -0.2, "yanchor": "top", "x": 0},
+        "legend": {
+            "orientation": "h",
+            "y": -0.2,
+            "yanchor": "top",
+            "x": 0,
+            "traceorder": "normal",
+        },
         "paper_bgcolor": "#ffffff",
         "plot_bgcolor": "#ffffff",
         "hovermode": "closest",
@@ -182,7 +188,10 @@ def network_and_driver(run: Run) -> str:
 
 
 def split_location(name: str, locations: Locations) -> tuple[str, str]:
-    """Name and location of a curve: ``netpipe n1-n2`` is ``("netpipe", "n1-n2")``, or "" for none."""
+    """Name and location of a curve: ``netpipe n1-n2`` gives ``("netpipe", "n1-n2")``.
+
+    The location is "" for a curve of the case as a whole.
+    """
     base, _, last = name.rpartition(" ")
     return (base, last) if base and locations.nodes_of(last) else (name, "")
 
@@ -322,36 +331,31 @@ def _panel_layout(
     if len(titles) == 1:
         return axes(x, y), 400
     layout = axes({}, {})
-    columns = 2
+    columns, frame = 2, layout["xaxis"]
     rows = math.ceil(len(titles) / columns)
-    gap_x, gap_y = 0.1, 0.36 / rows
+    total = 280 * rows + 60
+    gap_x, gap_y = 0.06, 62 / total
     width, height = (1 - gap_x) / columns, (1 - gap_y * (rows - 1)) / rows
-    frame, notes = layout["xaxis"], []
+    notes = []
     for index, title in enumerate(titles):
         row, column = divmod(index, columns)
         left, top = column * (width + gap_x), 1 - row * (height + gap_y)
-        suffix = "" if index == 0 else str(index + 1)
-        shared: dict[str, Any] = {"matches": "x"} if index else {}
-        own = {"anchor": f"y{suffix}", "domain": [left, left + width], **shared}
-        layout[f"xaxis{suffix}"] = {**frame, **x, **own}
-        shared = {"matches": "y"} if index else {}
-        own = {"anchor": f"x{suffix}", "domain": [max(0.0, top - height), top], **shared}
-        layout[f"yaxis{suffix}"] = {**frame, **y, **own}
-        notes.append(
-            {
-                "text": f"<b>{label(title)}</b>",
-                "showarrow": False,
-                "xref": "paper",
-                "yref": "paper",
-                "x": left,
-                "y": top,
-                "xanchor": "left",
-                "yanchor": "bottom",
-            }
-        )
+        suffix = str(index + 1) if index else ""
+        own_x: dict[str, Any] = {"anchor": f"y{suffix}", "domain": [left, left + width]}
+        own_y: dict[str, Any] = {"anchor": f"x{suffix}", "domain": [max(0.0, top - height), top]}
+        if index:
+            own_x["matches"], own_y["matches"] = "x", "y"
+        if index + columns < len(titles):
+            own_x["title"] = {"text": ""}  # the panel below has it
+        if column:
+            own_y["title"] = {"text": ""}
+        layout[f"xaxis{suffix}"] = {**frame, **x, **own_x}
+        layout[f"yaxis{suffix}"] = {**frame, **y, **own_y}
+        position = {"xref": "paper", "yref": "paper", "x": left, "y": top}
+        anchors = {"xanchor": "left", "yanchor": "bottom", "showarrow": False}
+        notes.append({"text": f"<b>{label(title)}</b>", **position, **anchors})
     layout["annotations"] = notes
-    total = 250 * rows + 90
-    layout["legend"] = {**layout["legend"], "y": -70 / total, "yanchor": "top"}
+    layout["legend"] = {**layout["legend"], "y": -60 / (total - 92)}
     return layout, total
 
 
@@ -393,8 +397,8 @@ def _line(
             "customdata": [list(pair) for pair in zip(low, high, strict=True)],
             "name": label(name),
             "showlegend": entry,
-            "line": {"color": colour, "dash": dash, "width": 2},
-            "marker": {"symbol": marker, "size": 6},
+            "line": {"color": colour, "dash": dash, "width": 1.6},
+            "marker": {"symbol": marker, "size": 5},
             "hovertemplate": f"%{{x:,}}: %{{y:.4g}} {label(unit)}"
             "<br>%{customdata[0]:.4g} to %{customdata[1]:.4g}"
             f"<extra>{label(full_name)}</extra>",
@@ -452,9 +456,13 @@ def _location_figure(
     everything = f"median of {len(lines)} {kind}"
     data = _line(everywhere, y_unit, (PALETTE[0], DASHES[0], MARKERS[0]), everything, everything)
     for number_of_line, name in enumerate(far, 1):
-        style = tuple(part[number_of_line % len(part)] for part in (PALETTE, DASHES, MARKERS))
+        colour, dash, marker = (
+            part[number_of_line % len(part)] for part in (PALETTE, DASHES, MARKERS)
+        )
         shown = f"{name} ✗" if name in bad else name
-        data += _line(dict(sorted(lines[name].items())), y_unit, style, shown, name)[-1:]
+        data += _line(
+            dict(sorted(lines[name].items())), y_unit, (colour, dash, marker), shown, name
+        )[-1:]
     rows = [
         [
             message_size(x) if x_unit == "B" else number(x),
@@ -564,6 +572,8 @@ def hpl_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
                     {"type": "multicategory" if several else "category", **titled("BLAS")},
                     {"rangemode": "tozero", **titled("HPL (GFLOPS)")},
                     barmode="group",
+                    # Under the axis it would lie on the two rows of labels.
+                    legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
                 ),
                 Table(["BLAS", "transport", "profile", *names], rows),
                 wide=True,

@@ -120,10 +120,9 @@ def _not_selected(trial: Trial, contract: Iterable[Clause]) -> list[str]:
     if not left:
         return []
     clauses = "clause was" if len(left) == 1 else "clauses were"
-    return [
-        f"note: {len(left)} {clauses} not tested, or not in all cases, because of the trial's "
-        f"selection ({selection_text(trial)}): {', '.join(map(_name, left))}"
-    ]
+    why = f"because of the trial's selection ({selection_text(trial)})"
+    names = ", ".join(map(_name, left))
+    return [f"note: {len(left)} {clauses} not tested, or not in all cases, {why}: {names}"]
 
 
 def selection_text(trial: Trial) -> str:

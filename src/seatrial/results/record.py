@@ -266,8 +266,8 @@ class Waiver(Record):
 class Clause(Record):
     """One requirement of the contract, and the conclusion on it.
 
-    ``value``, ``spread``, ``lower``, ``upper`` (in ``unit``), ``case`` and ``location`` are those of
-    the worst of its judgements; None where nothing was judged.
+    ``value``, ``spread``, ``lower``, ``upper`` (in ``unit``), ``case`` and ``location`` are those
+    of the worst of its judgements; None where nothing was judged.
     """
 
     id: str  # "file:line" of where it is written
