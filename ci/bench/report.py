@@ -211,7 +211,7 @@ def _judged(run: Run) -> Iterator[Judgement]:
             lower=None if lower is None else float(lower),
             upper=None if upper is None else float(upper),
             requirement=applied[key],
-            explanation=f"{run.case.id}: {metric.metric} on {metric.location} is {metric.value:.4g}",
+            explanation=f"{run.case.id}: {key[1]} on {metric.location} is {metric.value:.4g}",
         )
 
 

@@ -310,8 +310,7 @@ def _size_axis(sizes: Sequence[float], name: str, unit: str) -> dict[str, Any]:
     axis: dict[str, Any] = {"type": "log", **titled(f"{name} ({unit})")}
     if unit == "B":
         ticks = [4**k for k in range(0, 20) if sizes[0] <= 4**k <= sizes[-1]]
-        step = math.ceil(len(ticks) / 7)  # of a narrow panel, more labels overlap
-        ticks = ticks[::step]
+        ticks = ticks[:: 1 + len(ticks) // 8]  # more labels overlap in a narrow panel
         axis |= {"tickvals": ticks, "ticktext": [message_size(tick) for tick in ticks]}
     return axis
 

@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from seatrial.report.text import SEVERITY, number, plural
+from seatrial.report.text import number, plural
 from seatrial.results.contract import severity
 from seatrial.results.record import Case, Judgement, Results
 
@@ -58,7 +58,7 @@ def listing(results: Results, needed: Collection[int] = ()) -> Listing:
         if len(listed) < len(members):
             left = [results.judgements[i] for i in members if i not in made.shown]
             made.rest.append(Rest(case, metric, verdict, requirement, _sum_up(left)))
-    made.bad.sort(key=lambda row: SEVERITY[row[1].verdict])
+    made.bad.sort(key=lambda row: severity(row[1]))
     return made
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from seatrial.base.files import write_whole
 from seatrial.report import contract
+from seatrial.report.judgements import Listing, listing
 from seatrial.report.summary import CaseView, Headline, gather, headline
 from seatrial.report.text import bound, clean, comparable, number, quantity
 from seatrial.results.record import Judgement, Results
@@ -24,6 +25,7 @@ def write_junit(results: Results, path: Path) -> None:
     views = gather(results)
     head = headline(results, views)
     rows = contract.rows(results)
+    listed = listing(results)
     waived = {
         (row.clause.id, row.clause.required): row.note
         for row in rows
@@ -34,7 +36,7 @@ def write_junit(results: Results, path: Path) -> None:
         suite = suites.get(view.case.check)
         if suite is None:
             suite = suites[view.case.check] = _suite(view.case.check, results, head)
-        _add_case(suite, view, waived)
+        _add_case(suite, view, waived, listed)
     root = ET.Element("testsuites")
     if rows:
         root.append(_contract(rows, results, head))
@@ -104,8 +106,13 @@ def _problem(case: ET.Element, tag: str, kind: str, text: str, more: str = "") -
     element.text = clean(f"{text}\n{more}".rstrip())
 
 
-def _add_case(suite: ET.Element, view: CaseView, waived: dict[tuple[str, str], str]) -> None:
-    """Add the judgements of a case. ``waived``: what is said of a waived clause, by its key."""
+def _add_case(
+    suite: ET.Element, view: CaseView, waived: dict[tuple[str, str], str], listed: Listing
+) -> None:
+    """Add the judgements of a case; of very many, the worst, and one test case for the others.
+
+    ``waived``: what is said of a waived clause, by its key.
+    """
     classname = view.case.id
     # The time of the jobs is that of the whole case: the first element has it, for correct sums.
     seconds = view.seconds
@@ -115,7 +122,17 @@ def _add_case(suite: ET.Element, view: CaseView, waived: dict[tuple[str, str], s
         _problem(case, "error", view.status.key, reasons or view.status.meaning)
         return
     evidence = "\n".join(f"evidence: {run.evidence}" for run in view.runs if run.evidence)
-    for _, judgement in view.judgements:
+    for rest in listed.rest:
+        if rest.case == view.case:
+            case = ET.SubElement(
+                suite, "testcase", _names(classname, f"{rest.metric}: {rest.text}", 0)
+            )
+            if rest.verdict != "pass":
+                tag = "failure" if rest.verdict == "fail" else "error"
+                _problem(case, tag, rest.verdict, rest.text)
+    for index, judgement in view.judgements:
+        if index not in listed.shown:
+            continue
         name = judgement.metric or "whole case"
         if judgement.location:
             name += f" at {judgement.location}"

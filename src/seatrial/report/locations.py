@@ -141,7 +141,7 @@ def _link_map(
             of_node[node].append(value)
     medians = {node: statistics.median(v) for node, v in of_node.items()}
     factors = {node: _factor(value, reference, better) for node, value in medians.items()}
-    digits = number if len(names) <= DENSE else "{:.3g}".format
+    digits = "{:.3g}".format if DENSE < len(names) <= PICTURE else number
 
     def cell(ends: tuple[str, str]) -> Cell:
         index, verdict = judged.get("-".join(ends), (-1, ""))

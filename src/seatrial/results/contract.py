@@ -143,7 +143,8 @@ def _why_not_tested(selected: list[Case], failed: list[Case], tally: _Tally) -> 
     if not selected:
         return NO_CASE
     if failed:
-        return f"{len(failed)} of its {len(selected)} cases did not run as declared"
+        names = failed[0].id if len(failed) == 1 else f"{failed[0].id} and others"
+        return f"{len(failed)} of its {len(selected)} cases did not run as declared ({names})"
     if tally.worst is None:
         return NO_FIGURE
     if tally.errors == 1:
