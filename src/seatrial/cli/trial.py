@@ -137,10 +137,10 @@ def newest(folder: Path | None) -> Path:
     """The folder given, or the newest trial. Raises InputError where there is none."""
     if folder:
         return folder
-    found = sorted(TRIALS.glob("*/results.jsonl"), key=lambda path: path.stat().st_mtime)
-    if not found:
+    results_files = sorted(TRIALS.glob("*/results.jsonl"), key=lambda path: path.stat().st_mtime)
+    if not results_files:
         raise InputError(f"{TRIALS} has no trial: run seatrial trial, or name a folder")
-    return found[-1].parent
+    return results_files[-1].parent
 
 
 def report(

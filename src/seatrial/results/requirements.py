@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from seatrial.base import yamlfile
 from seatrial.base.suggest import suggest
-from seatrial.base.yamlfile import Fault, Lines
+from seatrial.base.yamlfile import InvalidValue, Lines
 from seatrial.results.record import Case
 from seatrial.results.record import Requirement as RequirementRecord
 from seatrial.results.record import Waiver as WaiverRecord
@@ -108,7 +108,7 @@ class Other(Entry):
     def _one_run_is_one_case(self) -> Other:
         named = [k for k in (*_KEYS[:-1], "nodes") if getattr(self, k) is not None]
         if self.same_run and named:
-            raise Fault(
+            raise InvalidValue(
                 f"the same run is of the same case: '{named[0]}' cannot be given",
                 f"remove '{named[0]}', or 'same_run'",
                 named[0],
@@ -153,7 +153,7 @@ class Threshold(Entry):
     def _coherent(self) -> Threshold:
         faults = list(self._faults())
         if faults:
-            raise Fault.several(faults)
+            raise InvalidValue.several(faults)
         return self
 
     def _faults(self) -> Iterable[tuple[str, str, str]]:
@@ -242,7 +242,7 @@ class Document(Entry):
     def _waivers_name_clauses(self) -> Document:
         faults = list(self._waiver_faults())
         if faults:
-            raise Fault.several(faults)
+            raise InvalidValue.several(faults)
         return self
 
     def _waiver_faults(self) -> Iterable[tuple[str, str, str]]:
@@ -255,7 +255,7 @@ class Document(Entry):
                 metrics = [t.metric for t in self.requirements if t.source == waiver.clause]
                 yield (
                     f"no contract with this source has the metric {waiver.metric!r}",
-                    suggest(str(waiver.metric), metrics),
+                    suggest(waiver.metric, metrics),
                     f"waivers.{number}.metric",
                 )
             elif not named:
