@@ -58,7 +58,8 @@ def _row(clause: Clause, judgement: int | None) -> Row:
     if clause.judgements > 1:
         worst_of = f"{clause.statistic}, worst of {clause.judgements} figures"
     if clause.case is not None:
-        worst_of += f", {clause.location or 'case'} {clause.case.id}".replace("case ", "")
+        location = f"{clause.location} of " if clause.location else ""
+        worst_of += f", {location}{clause.case.id}"
     return Row(
         clause=clause,
         status=CLAUSE_STATUSES[clause.status],

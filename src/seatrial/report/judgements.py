@@ -46,12 +46,11 @@ def listing(results: Results, needed: Collection[int] = ()) -> Listing:
     few = len(results.judgements) <= LISTED
     most = max(1, LISTED // max(1, len(groups)))
     made = Listing()
-    rank = {index: severity(results.judgements[index]) for index in needed}
     for (verdict, case, metric, requirement), members in groups.items():
         listed = members
         if not few and len(members) > most:
             listed = heapq.nsmallest(most, members, key=lambda i: severity(results.judgements[i]))
-            listed = sorted({*listed, *(i for i in members if i in rank)})
+            listed = sorted({*listed, *(i for i in members if i in needed)})
         rows = [(i, results.judgements[i]) for i in listed]
         (made.passed if verdict == "pass" else made.bad).extend(rows)
         made.shown.update(listed)
