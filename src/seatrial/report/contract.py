@@ -85,7 +85,7 @@ def _note(clause: Clause) -> str:
     parts = []
     if clause.failed and clause.judgements > 1:
         parts.append(f"{clause.failed} of {clause.judgements} figures break it")
-    if clause.status not in ("not met", "waived", "met"):
+    if clause.status in ("not tested", "met in part"):  # the others have a judgement to follow
         parts.append(clause.reason)
     if waiver := clause.waiver:
         verb = "waived" if clause.status == "waived" else "a waiver is on record,"

@@ -124,11 +124,13 @@ def axes(x: dict[str, Any], y: dict[str, Any], **more: Any) -> dict[str, Any]:
         "xaxis": {**axis, **x},
         "yaxis": {**axis, **y},
         "font": {"family": "system-ui, sans-serif", "size": 13, "color": "#1a222c"},
-        "margin": {"l": 64, "r": 24, "t": 36, "b": 56},
+        "margin": {"l": 64, "r": 24, "t": 36, "b": 84},
+        # At the bottom of the figure, whatever its height: paper has other heights.
         "legend": {
             "orientation": "h",
-            "y": -0.2,
-            "yanchor": "top",
+            "yref": "container",
+            "y": 0,
+            "yanchor": "bottom",
             "x": 0,
             "traceorder": "normal",
         },
@@ -282,6 +284,8 @@ def _curve_figure(
     layout, height = _panel_layout(
         _size_axis(sizes, x_name, x_unit), _log_axis(ys, y_name, y_unit), [t for t, _ in panels]
     )
+    more = 22 * (math.ceil(len(seen) / (2 if both else 4)) - 1)  # further rows of the legend
+    layout["margin"] = {**layout["margin"], "b": layout["margin"]["b"] + more}
     return Figure(
         id,
         f"{where}, {nodes} nodes: {y_name} over {x_name}",
@@ -289,7 +293,7 @@ def _curve_figure(
         data,
         layout,
         Table([f"{x_name} ({x_unit})", *(f"{label_of[c]} ({y_unit})" for c in lines)], rows),
-        height=height + 22 * math.ceil(len(seen) / (2 if both else 4)),
+        height=height + more,
         wide=len(panels) > 1,
     )
 
@@ -328,11 +332,11 @@ def _panel_layout(
 ) -> tuple[dict[str, Any], int]:
     """Layout and height of a figure with a panel for each title; all panels have the same axes."""
     if len(titles) == 1:
-        return axes(x, y), 400
+        return axes(x, y), 420
     layout = axes({}, {})
     columns, frame = 2, layout["xaxis"]
     rows = math.ceil(len(titles) / columns)
-    total = 280 * rows + 60
+    total = 280 * rows + 80
     gap_x, gap_y = 0.06, 62 / total
     width, height = (1 - gap_x) / columns, (1 - gap_y * (rows - 1)) / rows
     notes = []
@@ -354,7 +358,6 @@ def _panel_layout(
         anchors = {"xanchor": "left", "yanchor": "bottom", "showarrow": False}
         notes.append({"text": f"<b>{label(title)}</b>", **position, **anchors})
     layout["annotations"] = notes
-    layout["legend"] = {**layout["legend"], "y": -60 / (total - 92)}
     return layout, total
 
 
@@ -476,17 +479,20 @@ def _location_figure(
         else f"No {kind[:-1]} is an outlier."
     )
     ys = [y for values in everywhere.values() for y in values]
+    layout = axes(_size_axis(list(everywhere), x_name, x_unit), _log_axis(ys, y_name, y_unit))
+    more = 22 * (len(far) // 3)  # further rows of the legend
+    layout["margin"] = {**layout["margin"], "b": layout["margin"]["b"] + more}
     return Figure(
         id,
         f"{case.id} {base}: {y_name} of {len(lines)} {kind}",
         f"The band is the range over all {kind}. {outliers}",
         data,
-        axes(_size_axis(list(everywhere), x_name, x_unit), _log_axis(ys, y_name, y_unit)),
+        layout,
         Table(
             [f"{x_name} ({x_unit})", f"{everything} ({y_unit})", *(f"{n} ({y_unit})" for n in far)],
             rows,
         ),
-        height=420 + 22 * (len(far) // 4),
+        height=420 + more,
     )
 
 
@@ -573,6 +579,7 @@ def hpl_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
                     barmode="group",
                     # Under the axis it would lie on the two rows of labels.
                     legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+                    margin={"l": 64, "r": 24, "t": 60, "b": 56},
                 ),
                 Table(["BLAS", "transport", "profile", *names], rows),
                 wide=True,
