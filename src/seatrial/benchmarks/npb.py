@@ -25,6 +25,7 @@ from seatrial.benchmarks.benchmark import (
     Step,
     output,
 )
+from seatrial.benchmarks.limits import Transfer
 from seatrial.benchmarks.parsing import (
     Parsed,
     ParseError,
@@ -56,6 +57,7 @@ class NPB(Benchmark[NPBSettings]):
     """NAS Parallel Benchmarks: from IS (communication-bound) to EP (compute-bound)."""
 
     name = "npb"
+    limits = (Transfer("time_s"),)
     Settings = NPBSettings
 
     def variants(self) -> list[str]:

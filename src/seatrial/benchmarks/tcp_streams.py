@@ -27,6 +27,7 @@ from seatrial.benchmarks.benchmark import (
     SiteFacts,
     Step,
 )
+from seatrial.benchmarks.limits import StreamBandwidth
 from seatrial.benchmarks.parsing import Parsed, ParseError, higher
 
 #: the streams must overlap for at least this share of the longest one's time, in percent
@@ -50,6 +51,7 @@ class TCPStreams(Benchmark[TCPStreamsSettings]):
     name = "tcp_streams"
     Settings = TCPStreamsSettings
     pseudo_transport = PLAIN_SOCKETS
+    limits = (StreamBandwidth("*_MB_s"),)
 
     def variants(self) -> list[str]:
         return [f"{count}-streams" for count in self.settings.streams]
@@ -119,10 +121,11 @@ def parse(plan: str, reports: Sequence[str], ended: str, interface: str) -> Pars
     for stream, report in zip(streams, parsed, strict=True):
         if stream["through"] == interface:
             moved += report.moved_bytes
+    seconds = {"seconds": min(float(report.facts["seconds"]) for report in parsed)}
     return Parsed(
         metrics=[
-            higher("bandwidth_MB_s", sum(rates), "MB/s"),
-            higher("slowest_stream_MB_s", min(rates), "MB/s"),
+            higher("bandwidth_MB_s", sum(rates), "MB/s").model_copy(update=seconds),
+            higher("slowest_stream_MB_s", min(rates), "MB/s").model_copy(update=seconds),
         ],
         facts={
             "through": [stream["through"] for stream in streams],

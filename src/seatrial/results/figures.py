@@ -45,6 +45,8 @@ class Figure:
     samples: list[tuple[int, float]] = field(default_factory=list)  # number of the run, value
     waits: list[Wait | None] = field(default_factory=list)  # for each sample; None: unknown
     fault: str = ""  # why the samples cannot be judged
+    doubt: str = ""  # why the samples decide nothing; each of them is in doubt
+    left_out: int = 0  # number of samples that are in doubt and not among ``samples``
 
     @property
     def values(self) -> list[float]:
@@ -117,17 +119,30 @@ def valid_runs(runs: Iterable[Run]) -> list[Run]:
 
 
 def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
-    """The figures of all valid runs, each with its samples in the order of the repeats."""
+    """The figures of all valid runs, each with its samples in the order of the repeats.
+
+    A sample in doubt is left out if another run has one that is not.
+    """
     figures: Figures = {case: {} for case in all_cases(trial, runs)}
     locations = Locations(runs)
+    certain = {
+        (run.case, (m.metric, m.location or None))
+        for run in valid_runs(runs)
+        for m in run.metrics
+        if not m.doubt
+    }
     for number, run in enumerate(valid_runs(runs)):
         for m in run.metrics:
             key = (m.metric, m.location or None)
             figure = figures[run.case].setdefault(
                 key, Figure(run.case, *key, unit=m.unit, better=m.better)
             )
+            if m.doubt and (run.case, key) in certain:
+                figure.left_out += 1
+                continue
             figure.samples.append((number, m.value))
             figure.waits.append(longest_wait(run, locations.nodes_of(m.location), m.seconds))
+            figure.doubt = m.doubt
             if not math.isfinite(m.value):
                 figure.fault = f"a sample is {m.value}, which is not a finite number"
             elif m.unit != figure.unit:

@@ -112,6 +112,9 @@ class _Comparison:
         fault = self._fault() or self._set_reference()
         if fault:
             return self._record("error", f"{self.name} cannot be judged: {fault}")
+        if self.figure.doubt:
+            text = f"{self.name} decides nothing: {self.figure.doubt}"
+            return self._record("inconclusive", text, value=self._value())
         if self.rule.threshold.peers and self.reference is None:
             text = f"{self.name} has no peers, which the {requirement(self.rule)} compares it with"
             return self._record("inconclusive", text, value=self._value())
@@ -121,7 +124,7 @@ class _Comparison:
             if verdict in verdicts:
                 text = self._explain(verdict, limits[verdicts.index(verdict)])
                 return self._record(verdict, text, limits)
-        reporting = len({run for run, _ in self.figure.samples})
+        reporting = len({run for run, _ in self.figure.samples}) + self.figure.left_out
         if self.figure.location is None and 0 < reporting < self.runs:
             text = f"only {reporting} of the {self.runs} valid runs reported it"
             return self._record("error", f"{self.name} cannot be passed: {text}", limits)
