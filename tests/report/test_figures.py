@@ -10,9 +10,9 @@ import pytest
 import synthetic
 from lxml import html
 
+from seatrial.report.curves import curve_figures
 from seatrial.report.figures import (
     cpu_figures,
-    curve_figures,
     hpl_figures,
     interrupt_rates,
     keys_of,

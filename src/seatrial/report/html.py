@@ -25,6 +25,7 @@ from seatrial.base.files import write_whole
 from seatrial.report import (
     cases,
     contract,
+    curves,
     figures,
     judgements,
     locations,
@@ -114,12 +115,12 @@ def _context(results: Results) -> dict[str, Any]:
     listed = judgements.listing(
         results, {row.judgement for row in clauses if row.judgement is not None}
     )
-    curves = figures.curve_figures(results.runs, keys)
-    of_locations = figures.location_figures(results.runs, {(c, place) for c, _, place in failed})
+    lines = curves.curve_figures(results.runs, keys)
+    of_locations = curves.location_figures(results.runs, {(c, place) for c, _, place in failed})
     hpl = figures.hpl_figures(results.runs, keys)
     cpu = [*trade.trade_figures(results.runs), *figures.cpu_figures(results.runs, keys)]
     per_node = figures.node_figures(nodes, failed, keys, judged)
-    drawn = {f.id: f for f in [*curves, *of_locations, *hpl, *cpu, *per_node]}
+    drawn = {f.id: f for f in [*lines, *of_locations, *hpl, *cpu, *per_node]}
     spec = {
         "figures": {f.id: {"data": f.data, "layout": f.layout} for f in drawn.values()},
         "profiles": keys.profiles,
@@ -141,7 +142,7 @@ def _context(results: Results) -> dict[str, Any]:
         "contract": clauses,
         "contract_words": contract.in_words([row.clause for row in clauses]),
         "digest": contract.digest(results.folder) if clauses else "",
-        "curves": curves,
+        "curves": lines,
         "of_locations": of_locations,
         "hpl": hpl,
         "cpu": cpu,
