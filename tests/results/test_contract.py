@@ -143,6 +143,12 @@ def test_a_selection_does_not_excuse_a_contract_that_selects_nothing():
     assert "imbb" in result.findings[0]
 
 
+def test_requirements_of_cases_that_the_selection_leaves_out_are_no_finding():
+    baseline = SECOND.replace("basis: contract", "basis: baseline")
+    result = concluded(partial(IMB), runs_of(NETPIPE, [30, 30, 30]), CONTRACT + baseline)
+    assert (result.verdict, result.findings) == ("accept", [])
+
+
 def test_a_selection_that_leaves_nothing_out_is_the_whole():
     assert concluded(partial(), runs_of(NETPIPE, [30, 30, 30])).scope == ""
 

@@ -133,7 +133,10 @@ def selection_text(trial: Trial) -> str:
 
 
 def unmatched(requirements: Requirements, cases: Sequence[Case]) -> list[str]:
-    """A note on the requirements, other than contracts, that select no case of the trial."""
+    """A note on the requirements, other than contracts, that select none of the cases.
+
+    ``cases`` are those of the trial and those that its selection leaves out.
+    """
     left = [
         rule
         for rule in requirements.rules

@@ -62,7 +62,7 @@ def conclude(
     return Verdict(
         verdict=verdict,
         counts=counts,
-        findings=sentences + unmatched(requirements, cases),
+        findings=sentences + unmatched(requirements, [*cases, *trial.outside]),
         clauses=contract,
         scope=_scope(trial),
         ended=ended or now,
