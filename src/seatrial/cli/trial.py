@@ -13,8 +13,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from seatrial.base.errors import EXIT_ACCEPTED, EXIT_INCOMPLETE, EXIT_REJECTED, InputError, LabError
 from seatrial.base.paths import CHECKOUT
 from seatrial.cli.provision import lab_for, provision_lab
+from seatrial.cli.selection import (
+    CheckOption,
+    ProfileOption,
+    RepeatsOption,
+    RerunsOption,
+    SiteOption,
+    TransportOption,
+)
+from seatrial.plan.check import check_site
 from seatrial.plan.resolve import plan_trial
-from seatrial.plan.selection import Selection, select
+from seatrial.plan.selection import Selection
 from seatrial.report import terminal, write_all
 from seatrial.results.baseline import make_baseline
 from seatrial.results.record import Results, read_results
@@ -26,9 +35,6 @@ from seatrial_lab.common.programs import check_root
 out = Console(highlight=False, soft_wrap=True)
 VERDICT_CODES = {"accept": EXIT_ACCEPTED, "reject": EXIT_REJECTED, "incomplete": EXIT_INCOMPLETE}
 TRIALS = CHECKOUT / "trials"
-
-SiteOption = Annotated[str, typer.Option("--site", "-s", help="A site, or a path to its file.")]
-
 
 PARAMETER = re.compile(r"%(\w+)=(\d+)")
 
@@ -74,24 +80,11 @@ class Bar:
 
 def trial(
     site: SiteOption = "lab",
-    check: Annotated[
-        list[str] | None, typer.Option("--check", "-c", metavar="GLOB", help="Only these checks.")
-    ] = None,
-    transport: Annotated[
-        list[str] | None,
-        typer.Option("--transport", "-t", metavar="GLOB", help="Only these transports."),
-    ] = None,
-    profile: Annotated[
-        list[str] | None,
-        typer.Option("--profile", "-p", metavar="GLOB", help="Only these NIC profiles."),
-    ] = None,
-    repeats: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Runs of each case; default: site.yaml.")
-    ] = None,
-    reruns: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", help="Reruns of a case that fails; default: site.yaml."),
-    ] = None,
+    check: CheckOption = None,
+    transport: TransportOption = None,
+    profile: ProfileOption = None,
+    repeats: RepeatsOption = None,
+    reruns: RerunsOption = None,
     output: Annotated[
         Path, typer.Option(help="Folder for trials; default: trials/.", show_default=False)
     ] = TRIALS,
@@ -111,8 +104,7 @@ def trial(
     selection = Selection(
         tuple(check or ()), tuple(transport or ()), tuple(profile or ()), repeats, reruns
     )
-    select(description, selection)
-    load_requirements(file.with_name("requirements.yaml"))
+    check_site(file, selection)
     if description.lab:
         check_root()
         provision_lab(required=True)
