@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -89,19 +90,18 @@ def test_what_further_runs_cannot_change_is_not_run_again(again, by_id):
     assert again(judgement(tcp), judgement(tcp, "error", "")) == []
     assert again(judgement(tcp, samples=[50, 30])) == [tcp.id]
     assert again(judgement(tcp, samples=[50, 51])) == []  # two of at most three
-    best = {"update": {"statistic": "best"}}
-    assert again(judgement(tcp).model_copy(**best)) == [tcp.id]
-    assert again(judgement(tcp, samples=[50, 51]).model_copy(**best)) == []
+    assert again(replace(judgement(tcp), statistic="best")) == [tcp.id]
+    assert again(replace(judgement(tcp, samples=[50, 51]), statistic="best")) == []
     for statistic in ("worst", "p99"):
-        assert again(judgement(tcp).model_copy(update={"statistic": statistic})) == []
-    assert again(judgement(tcp, "inconclusive").model_copy(update={"upper": None})) == []
+        assert again(replace(judgement(tcp), statistic=statistic)) == []
+    assert again(replace(judgement(tcp, "inconclusive"), upper=None)) == []
 
 
 def test_what_other_programs_disturbed_is_run_again_as_often_as_the_site_says(again, by_id):
     tcp = by_id["netpipe.tcp.default.2n"]
-    load = {"update": {"disturbed": 2}}
-    assert again(judgement(tcp, "inconclusive", samples=[50, 51]).model_copy(**load)) == [tcp.id]
-    assert again(judgement(tcp, "fail", samples=[50, 51]).model_copy(**load)) == []
+    doubt = judgement(tcp, "inconclusive", samples=[50, 51])
+    assert again(replace(doubt, disturbed=2)) == [tcp.id]
+    assert again(replace(judgement(tcp, "fail", samples=[50, 51]), disturbed=2)) == []
 
 
 def test_what_is_compared_is_run_again_as_well(again, by_id):

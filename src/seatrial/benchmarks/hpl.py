@@ -101,7 +101,7 @@ class HPL(Benchmark[HPLSettings]):
             # 1 where every BLAS that the node's rank had mapped is the case's own, else 0
             match = bool(files) and all(is_below(file, wanted) for file in files)
             metric = higher("blas_as_declared", float(match), "of 1")
-            matches.append(metric.model_copy(update={"location": node}))
+            matches.append(replace(metric, location=node))
         facts = {"BLAS mapped": loaded, "BLAS wanted": wanted}
         return replace(parsed, metrics=[*parsed.metrics, *matches], facts={**parsed.facts, **facts})
 

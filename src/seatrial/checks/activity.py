@@ -6,6 +6,7 @@ benchmark's own processor time, which the benchmark tells itself where it can.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from seatrial.benchmarks.parsing import lower
@@ -84,7 +85,7 @@ def metrics(found: list[Activity], interface: str) -> list[Metric]:
             ("irq_percent", one.irq_percent, "percent"),
         )
         result += [
-            lower(name, value, unit).model_copy(update={"location": one.node})
+            replace(lower(name, value, unit), location=one.node)
             for name, value, unit in figures
             if value is not None
         ]

@@ -10,7 +10,7 @@ import json
 import re
 import signal
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -247,7 +247,7 @@ def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
             names = "-".join(node["after"]["node"] for node in found.nodes)
             location = names if found.step.location == "nodes" else None
             run.metrics += [
-                metric.model_copy(update={"location": metric.location or location})
+                replace(metric, location=metric.location or location)
                 for metric in found.parsed.metrics
             ]
             run.curves += [

@@ -7,8 +7,8 @@ judgements in ``seatrial.results.verdict``.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from seatrial.results import statistics
@@ -25,7 +25,7 @@ from seatrial.results.figures import (
 from seatrial.results.locations import Locations
 from seatrial.results.record import Judgement, Run, Trial
 from seatrial.results.requirements import Requirements, Rule, fits
-from seatrial.results.statistics import Limit
+from seatrial.results.statistics import Limit, Statistic
 from seatrial.results.wording import Explanation, number, requirement
 
 #: A shorter wait for a processor, in per cent of a step's time, explains nothing: the daemons of
@@ -50,63 +50,140 @@ def judge(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> list
 
     In addition one for each case that did not run as declared, for each figure without a
     threshold (``missing``), and for each threshold whose figure was not measured. The order
-    of ``runs`` does not matter.
+    of ``runs`` does not matter. The time is proportional to the number of figures.
     """
     figures = collect(trial, runs)
     errors = case_errors(trial, runs)
     locations = Locations(runs)
+    valid = Counter(run.case for run in runs if is_valid(run))
     judgements: list[Judgement] = []
     for case, own in figures.items():
         if case in errors:
             judgements.append(
                 Judgement(case=case, metric="", verdict="error", explanation=errors[case])
             )
-        valid = sum(run.case == case and is_valid(run) for run in runs)
+        of_metric: dict[str, list[Figure]] = defaultdict(list)
         for key in sorted(own, key=key_order):
-            judgements += _judge_figure(own[key], requirements, figures, locations, valid, trial)
+            of_metric[key[0]].append(own[key])
+        for metric, alike in of_metric.items():
+            own_requirements = requirements.of(case, metric)
+            peers = _Peers(alike)
+            for figure in alike:
+                rules = own_requirements.applying(figure.location)
+                for rule in rules:
+                    comparison = _Comparison(
+                        figure, rule, figures, peers, locations, valid[case], trial
+                    )
+                    judgements.append(comparison.judgement())
+                if not rules and not own_requirements.is_informative(figure.location):
+                    judgements.append(_missing(figure, _name(figure, locations)))
     return judgements + _not_measured(runs, requirements, figures)
 
 
-def _judge_figure(
-    figure: Figure,
-    requirements: Requirements,
-    figures: Figures,
-    locations: Locations,
-    runs: int,
-    trial: Trial,
-) -> list[Judgement]:
-    rules = requirements.applying(figure.case, figure.metric, figure.location)
-    name = f"{figure.case.id}: {figure.metric}{locations.on(figure.location)}"
-    if rules:
-        return [_Comparison(figure, name, rule, figures, runs, trial).judgement() for rule in rules]
-    if requirements.is_informative(figure.case, figure.metric, figure.location):
-        return []
-    return [
-        Judgement(
-            case=figure.case,
-            metric=figure.metric,
-            location=figure.location,
-            verdict="missing",
-            unit=figure.unit,
-            samples=figure.values,
-            value=figure.median if not figure.fault else None,
-            spread=statistics.spread(figure.values) if not figure.fault else None,
-            explanation=f"{name} was measured, but no requirement applies to it",
-        )
-    ]
+def _name(figure: Figure, locations: Locations) -> str:
+    return f"{figure.case.id}: {figure.metric}{locations.on(figure.location)}"
+
+
+def _missing(figure: Figure, name: str) -> Judgement:
+    return Judgement(
+        case=figure.case,
+        metric=figure.metric,
+        location=figure.location,
+        verdict="missing",
+        unit=figure.unit,
+        samples=figure.values,
+        value=figure.median if not figure.fault else None,
+        spread=statistics.spread(figure.values) if not figure.fault else None,
+        explanation=f"{name} was measured, but no requirement applies to it",
+    )
+
+
+class _Peers:
+    """The figures of one metric of one case at all locations, for comparing each with the others.
+
+    What is asked for each of n locations is sorted once, and then read without the location itself:
+    one bad node among three spoils two of the three links, and the median of all links would be a
+    bad value.
+    """
+
+    def __init__(self, figures: Sequence[Figure]):
+        self.figures = [f for f in figures if f.location is not None and not f.fault]
+        self.count = len(self.figures) - 1  # the others of each
+        self._typical: dict[str, list[float]] = {}  # sorted, by statistic
+        self._spreads: list[float] = []
+        self._chances: dict[Limit, list[float]] = {}
+
+    def typical(self, figure: Figure, statistic: Statistic) -> float:
+        """Median of the other locations' typical values; there must be one."""
+        if statistic not in self._typical:
+            self._typical[statistic] = sorted(_typical(f, statistic) for f in self.figures)
+        return statistics.median_without(self._typical[statistic], _typical(figure, statistic))
+
+    def noise(self, figure: Figure) -> tuple[float, float]:
+        """Median of the robust standard deviations at the other locations, and the error of the
+        median of all their samples. A difference between locations is the signal; noise is the
+        scatter at one location."""
+        if not self._spreads:
+            self._spreads = sorted(_spread(f) for f in self.figures)
+            self._samples = sum(len(f.values) for f in self.figures)
+        sigma = statistics.median_without(self._spreads, _spread(figure))
+        return sigma, statistics.median_error(sigma, self._samples - len(figure.values))
+
+    def chance(self, figure: Figure, limit: Limit) -> float:
+        """Probability that all samples of a sound location break the limit. See
+        ``statistics.chance_of_breaking``."""
+        if not self.count:
+            return 1.0
+        if limit not in self._chances:
+            self._chances[limit] = sorted(_chance(f, limit) for f in self.figures)
+        one = statistics.median_without(self._chances[limit], _chance(figure, limit))
+        return one ** len(figure.values)
+
+
+def _typical(figure: Figure, statistic: Statistic) -> float:
+    """The value of another figure that a bound is taken of: its median.
+
+    For ``best`` it is its best sample. A disturbance only makes a run worse. A requirement that
+    takes the least disturbed of its own samples takes the other metric's likewise, and the scatter
+    of the disturbed samples says nothing.
+    """
+    if statistic == "best":
+        return statistics.summarize(figure.values, "best", figure.better)
+    return figure.median
+
+
+def _spread(figure: Figure) -> float:
+    return statistics.spread(figure.values) or 0.0
+
+
+def _chance(figure: Figure, limit: Limit) -> float:
+    broken = sum(limit.excess(x) > 0 for x in figure.values)
+    return statistics.chance_of_breaking(broken, len(figure.values))
 
 
 class _Comparison:
     """One figure against one threshold."""
 
     def __init__(
-        self, figure: Figure, name: str, rule: Rule, figures: Figures, runs: int, trial: Trial
+        self,
+        figure: Figure,
+        rule: Rule,
+        figures: Figures,
+        peers: _Peers,
+        locations: Locations,
+        runs: int,
+        trial: Trial,
     ):
-        self.figure, self.name, self.rule, self.figures = figure, name, rule, figures
+        self.figure, self.rule, self.figures, self.peers = figure, rule, figures, peers
+        self.locations = locations
         self.runs = runs  # how many runs of the case are valid
         self.trial = trial
         self.samples = figure.values
         self.reference: Reference | None = None
+
+    @property
+    def name(self) -> str:
+        return _name(self.figure, self.locations)
 
     def judgement(self) -> Judgement:
         fault = self._fault() or self._set_reference()
@@ -125,7 +202,9 @@ class _Comparison:
         if self.figure.location is None and 0 < reporting < self.runs:
             text = f"only {reporting} of the {self.runs} valid runs reported it"
             return self._record("error", f"{self.name} cannot be passed: {text}", limits)
-        return self._record("pass", self._explanation().within(limits), limits)
+        broken = any(limit.excess(x) > 0 for limit in limits for x in self.samples)
+        text = self._explanation().within(limits) if broken else ""
+        return self._record("pass", text, limits)
 
     def _fault(self) -> str:
         unit = self.rule.threshold.unit
@@ -142,23 +221,14 @@ class _Comparison:
         """Set ``reference`` for the two relative forms. Returns why it cannot be set, or ""."""
         form = self.rule.threshold.form
         if form == "peers":
-            # Without the judged location itself: one bad node among three spoils two of the three
-            # links, and the median of all links would be a bad value.
-            medians = [self._typical(peer) for peer in self._peers()]
-            if medians and (middle := statistics.median(medians)) <= 0:
+            if not self.peers.count:
+                return ""
+            middle = self.peers.typical(self.figure, self.rule.statistic)
+            if middle <= 0:
                 return f"the median of the other locations is {middle:g}, and must be above zero"
-            if medians:
-                self.reference = Reference([middle], middle, f"the median of {len(medians)} others")
+            self.reference = Reference([middle], middle, f"the median of {self.peers.count} others")
             return ""
         return self._set_other_metric() if form == "relative" else ""
-
-    def _peers(self) -> Iterator[Figure]:
-        """The same metric at the other locations."""
-        for (metric, location), figure in self.figures[self.figure.case].items():
-            if metric != self.figure.metric or location in (None, self.figure.location):
-                continue
-            if not figure.fault:
-                yield figure
 
     def _set_other_metric(self) -> str:
         of = self.rule.threshold.relative_to
@@ -182,22 +252,11 @@ class _Comparison:
         if of.same_run:
             return self._pair_by_run(other, name)
         if self.rule.statistic == "best":
-            best = self._typical(other)
+            best = _typical(other, "best")
             self.reference = Reference([best], best, name, other.waits)
         else:
             self.reference = Reference(other.values, other.median, name, other.waits)
         return ""
-
-    def _typical(self, other: Figure) -> float:
-        """The value of the other figure that the bound is taken of: its median.
-
-        For ``best`` it is its best sample. A disturbance only makes a run worse. A requirement
-        that takes the least disturbed of its own samples takes the other metric's likewise, and
-        the scatter of the disturbed samples says nothing.
-        """
-        if self.rule.statistic == "best":
-            return statistics.summarize(other.values, "best", other.better)
-        return other.median
 
     def _pair_by_run(self, other: Figure, name: str) -> str:
         """Scale each sample to the median of the other metric, run by run.
@@ -256,13 +315,7 @@ class _Comparison:
         if not self.rule.threshold.peers:
             sigma = statistics.spread(self.reference.samples) or 0.0
             return sigma, statistics.median_error(sigma, len(self.reference.samples))
-        # A difference between locations is the signal; noise is the scatter at one location.
-        noise = [
-            (statistics.spread(peer.values) or 0.0, len(peer.values)) for peer in self._peers()
-        ]
-        sigma = statistics.median([s for s, _ in noise])
-        samples = sum(n for _, n in noise)
-        return sigma, statistics.median_error(sigma, samples)
+        return self.peers.noise(self.figure)
 
     def _verdicts(self, limits: list[Limit]) -> list[str]:
         verdicts: list[str] = [self._verdict(limit) for limit in limits]
@@ -323,11 +376,7 @@ class _Comparison:
         """Whether every sample breaks the bound, too often to be chance, beside the peers'."""
         if not self.rule.threshold.peers or any(limit.excess(x) <= 0 for x in self.samples):
             return False
-        peers = [
-            (sum(limit.excess(x) > 0 for x in peer.values), len(peer.values))
-            for peer in self._peers()
-        ]
-        return statistics.chance_of_all(len(self.samples), peers) <= CHANCE
+        return self.peers.chance(self.figure, limit) <= CHANCE
 
     def _value(self) -> float:
         return statistics.summarize(self.samples, self.rule.statistic, self.figure.better)
@@ -386,7 +435,7 @@ class _Comparison:
             reference=reference,
             lower=bounds.get("least"),
             upper=bounds.get("most"),
-            requirement=self.rule.record(),
+            requirement=self.rule.record,
             explanation=explanation,
         )
 
@@ -445,7 +494,7 @@ def _not_measured(
                     verdict="error",
                     unit=t.unit or "",
                     statistic=rule.statistic,
-                    requirement=rule.record(),
+                    requirement=rule.record,
                     explanation=f"{text} (the {rule.kind}); its selection may be too wide",
                 )
             )

@@ -14,7 +14,7 @@ from pathlib import Path
 from seatrial.base.errors import LabError
 from seatrial.base.run import run
 from seatrial.stack.files import fresh, replace
-from seatrial.stack.lock import locked
+from seatrial.base.lock import locked
 from seatrial.stack.paths import Paths
 from seatrial.stack.pins import Pins, Repository
 

@@ -18,7 +18,7 @@ from seatrial.stack import (
 )
 from seatrial.stack.build import Outcome
 from seatrial.stack.files import digest
-from seatrial.stack.lock import locked
+from seatrial.base.lock import locked
 from seatrial.stack.model import FILE, Stack
 from seatrial.stack.paths import Paths, site_paths
 

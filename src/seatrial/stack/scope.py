@@ -20,7 +20,7 @@ from seatrial.base.paths import CHECKOUT
 from seatrial.base.run import run
 from seatrial.site.model import Stack
 from seatrial.stack import apt, externals, install, machine
-from seatrial.stack.lock import locked
+from seatrial.base.lock import locked
 from seatrial.stack.paths import Paths
 
 #: Spack's name of a build tool that is taken from the distribution -> its program
