@@ -9,6 +9,7 @@ from seatrial.results.statistics import (
     Limit,
     chance_of_breaking,
     decide,
+    is_clear,
     median,
     median_interval,
     median_without,
@@ -163,3 +164,23 @@ def test_chance_of_a_next_sample_beyond_a_bound():
     assert chance_of_breaking(0, 4) == pytest.approx(1 / 6)
     assert chance_of_breaking(4, 4) == pytest.approx(5 / 6)
     assert chance_of_breaking(0, 0) == 0.5
+
+
+@given(
+    samples,
+    st.floats(0.1, 1e6),
+    st.floats(0, 3),
+    st.floats(0, 1e5),
+    st.floats(0, 1e5),
+    st.sampled_from(["most", "least"]),
+    st.sampled_from(["median", "best", "worst", "p99", "majority"]),
+    st.sampled_from(["lower", "higher"]),
+)
+def test_what_is_clear_is_what_decide_passes(
+    values, bound, width, sigma, error, side, statistic, better
+):
+    limit = Limit(side, bound, (width or 1) * bound, sigma, error)
+    value = summarize(values, statistic, better)
+    assert limit.includes(values) == all(limit.excess(x) <= 0 for x in values)
+    if limit.includes(values) and is_clear(value, spread(values) or 0.0, limit):
+        assert decide(values, limit, statistic, better) == "pass"

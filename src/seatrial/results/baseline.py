@@ -170,7 +170,8 @@ def _groups(results: Sequence[Results], locations: str) -> list[_Group]:
     for result in results:
         planned = [run for run in result.runs if not result.trial.is_rerun(run)]
         for case, own in collect(result.trial, planned).items():
-            for (metric, location), figure in own.items():
+            for figure in (figure for alike in own.values() for figure in alike.values()):
+                metric, location = figure.metric, figure.location
                 where = ANY if location and locations == "pooled" else location
                 group = groups.setdefault((case, metric, where), _Group(case, metric, where))
                 group.figures.append((result.trial.trial, figure))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
@@ -21,7 +21,6 @@ from seatrial.results.statistics import Better
 #: Fraction of its step in which a figure is measured, if the benchmark does not report it; the
 #: rest is the start and the end of the step, and other figures.
 PART_OF_STEP = 0.25
-Key = tuple[str, str | None]  # metric, location
 
 
 class Wait(NamedTuple):
@@ -43,10 +42,12 @@ class Figure:
     location: str | None
     unit: str
     better: Better
-    values: list[float] = field(default_factory=list)
+    values: list[float]
     runs: tuple[int, ...] = ()  # the number of the run of each sample
     known_waits: list[Wait | None] | None = None  # None: no wait of any sample is known
     fault: str = ""  # why the samples cannot be judged
+    _median: float | None = None
+    _spread: float | None = None
 
     @property
     def samples(self) -> list[tuple[int, float]]:
@@ -60,10 +61,19 @@ class Figure:
 
     @property
     def median(self) -> float:
-        return statistics.median(self.values)
+        if self._median is None:
+            self._median = statistics.median(self.values)
+        return self._median
+
+    @property
+    def spread(self) -> float | None:
+        """Robust standard deviation of the samples; None for a single one."""
+        if self._spread is None and len(self.values) > 1:
+            self._spread = statistics.spread(self.values)
+        return self._spread
 
 
-Figures = dict[Case, dict[Key, Figure]]
+Figures = dict[Case, dict[str, dict[str | None, Figure]]]  # case, metric, location
 
 
 def is_valid(run: Run) -> bool:
@@ -144,11 +154,15 @@ def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
         waits = _Waits(run)
         longer: dict[tuple[int, ...], tuple[int, ...]] = {}  # figures share these tuples
         for m in run.metrics:
-            key = (m.metric, m.location or None)
-            figure = own.get(key)
+            at = m.location or None
+            alike = own.get(m.metric)
+            if alike is None:
+                alike = own[m.metric] = {}
+            figure = alike.get(at)
             if figure is None:
-                figure = own[key] = Figure(run.case, *key, unit=m.unit, better=m.better)
-            figure.values.append(m.value)
+                figure = alike[at] = Figure(run.case, m.metric, at, m.unit, m.better, [m.value])
+            else:
+                figure.values.append(m.value)
             figure.runs = longer.get(figure.runs) or longer.setdefault(
                 figure.runs, (*figure.runs, number)
             )
@@ -246,7 +260,13 @@ class _Waits:
         return max(waits)._replace(total=sum(wait.percent for wait in waits))
 
 
-def key_order(key: Key) -> tuple[str, bool, tuple[str | int, ...]]:
-    """Sort key: by metric, the case as a whole before its locations, n2 before n10."""
-    metric, location = key
-    return metric, location is not None, natural(location or "")
+def in_order(own: dict[str, dict[str | None, Figure]]) -> Iterator[list[Figure]]:
+    """The figures of each metric of a case: the case as a whole, then n2 before n10."""
+    locations = {location for alike in own.values() for location in alike if location}
+    rank: dict[str | None, int] = {
+        location: number for number, location in enumerate(sorted(locations, key=natural), 1)
+    }
+    rank[None] = 0
+    del locations
+    for metric in sorted(own):
+        yield sorted(own[metric].values(), key=lambda figure: rank[figure.location])

@@ -25,6 +25,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
+from seatrial.base.collector import no_collections
 from seatrial.base.errors import InputError, Problem
 from seatrial.base.files import replacing
 
@@ -288,6 +289,7 @@ class Verdict(Record):
 
 Line = Trial | Run | Judgement | Verdict
 _LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="record")])
+_JUDGEMENT = TypeAdapter(Judgement)
 
 
 class Results(BaseModel):
@@ -332,7 +334,11 @@ def write_results(path: Path, lines: Iterable[Line]) -> None:
     """Write the file atomically. Raises OSError."""
     with replacing(path) as stream:
         for line in lines:
-            stream.write(_LINE.dump_json(line, by_alias=True) + b"\n")
+            if isinstance(line, Judgement):
+                text = _JUDGEMENT.dump_json(line)
+            else:
+                text = line.model_dump_json(by_alias=True).encode()
+            stream.write(text + b"\n")
 
 
 def read_lines(path: Path) -> Iterator[Line]:
@@ -361,6 +367,7 @@ def read_lines(path: Path) -> Iterator[Line]:
             yield line
 
 
+@no_collections()
 def read_results(path: Path, number: int | None = None) -> Results:
     """Read a trial's folder, or its ``results.jsonl`` without the later judgements.
 

@@ -58,9 +58,7 @@ def sign(folder: Path, key: Path) -> Path:
     return file
 
 
-def check(
-    folder: Path, signers: Path | None = None, keys: Sequence[Path] = ()
-) -> list[Signature]:
+def check(folder: Path, signers: Path | None = None, keys: Sequence[Path] = ()) -> list[Signature]:
     """Every signature in a trial's folder, by what it covers.
 
     ``signers`` is a list of allowed signers as in ssh-keygen(1), ``keys`` are public keys. Without
@@ -143,4 +141,6 @@ def _keygen(verb: str, *words: str, data: bytes = b"") -> subprocess.CompletedPr
 
 
 def _said(done: subprocess.CompletedProcess[bytes]) -> str:
-    return done.stderr.decode(errors="replace").strip() or f"ssh-keygen ended with {done.returncode}"
+    return (
+        done.stderr.decode(errors="replace").strip() or f"ssh-keygen ended with {done.returncode}"
+    )

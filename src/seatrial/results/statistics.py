@@ -8,7 +8,6 @@ means.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -36,16 +35,14 @@ def median(samples: Sequence[float]) -> float:
 
 def median_without(ordered: Sequence[float], one: float) -> float:
     """Median of sorted samples without ``one`` of them. ValueError if no other is left."""
-    left = len(ordered) - 1
-    if left < 1:
+    half, odd = divmod(len(ordered) - 1, 2)
+    if half + odd < 1:
         raise ValueError("no samples")
-    at = bisect_left(ordered, one)
 
     def other(index: int) -> float:
-        return ordered[index if index < at else index + 1]
+        return ordered[index if one > ordered[index] else index + 1]
 
-    half = left // 2
-    return float(other(half) if left % 2 else (other(half - 1) + other(half)) / 2)
+    return float(other(half) if odd else (other(half - 1) + other(half)) / 2)
 
 
 def quantile(samples: Sequence[float], fraction: float) -> float:
@@ -152,6 +149,22 @@ class Limit:
         distance = x - bound if self.side == "most" else bound - x
         # reference * (1 + fraction) is not exact: a value on the bound is within.
         return distance if abs(distance) > ROUNDING * abs(bound) else 0.0
+
+    def includes(self, samples: Sequence[float]) -> bool:
+        """Whether all samples are within the bound."""
+        return self.excess(max(samples) if self.side == "most" else min(samples)) <= 0
+
+
+def is_clear(value: float, spread: float, limit: Limit) -> bool:
+    """Whether samples that are all within a bound pass without ``decide``.
+
+    ``value`` is their statistic. ``decide`` then says ``pass``, whatever the statistic is: the
+    tests below are its rules 5 and 6 with larger standard deviations.
+    """
+    distance = abs(value - limit.bound)
+    if limit.sigma and distance < spread + limit.error:
+        return False
+    return spread + limit.sigma <= max(limit.width, distance)
 
 
 def decide(
