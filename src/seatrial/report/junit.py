@@ -11,7 +11,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from seatrial.base.files import write_whole
-from seatrial.report.summary import CaseView, Headline, gather, headline
+from seatrial.report.summary import CaseView, Headline, gather, headline, verdict_history
 from seatrial.report.text import bound, clean, number, quantity
 from seatrial.results.record import Judgement, Results
 
@@ -54,6 +54,8 @@ def _suite(check: str, results: Results, head: Headline) -> ET.Element:
         "stack": str(results.trial.stack.get("source", "")),
         "why": head.why,
     }
+    history = verdict_history(results)
+    facts |= {f"verdict {number}": text for number, text in enumerate(history, 1)}
     for name, value in facts.items():
         ET.SubElement(properties, "property", {"name": name, "value": clean(value)})
     return suite

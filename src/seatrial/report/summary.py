@@ -6,6 +6,7 @@ The verdict is the one in the records. An interrupted trial has none and is show
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -17,7 +18,7 @@ from seatrial.report.text import (
     between,
     bound,
     check_name,
-    comparable,
+    moment,
     plural,
     quantity,
 )
@@ -154,8 +155,6 @@ def headline(results: Results, views: dict[Case, CaseView]) -> Headline:
     notrun = sum(not view.runs and not view.judgements for view in views.values())
     verdict = results.verdict
     if verdict is None:
-        ends = [comparable(run.job.ended) for run in results.runs if run.job.ended]
-        ended = max(ends, default=None)
         ran = sum(bool(view.runs) for view in views.values())
         why = (
             f"The trial was interrupted before its verdict: {ran} of {plural(len(views), 'case')} "
@@ -163,7 +162,7 @@ def headline(results: Results, views: dict[Case, CaseView]) -> Headline:
         )
         key = "incomplete"
     else:
-        ended, key = verdict.ended, verdict.verdict
+        key = verdict.verdict
         bad = [f"{counts[k]} {_HAPPENED[k]}" for k in counts if k != "pass"]
         if notrun:
             bad.append(f"{plural(notrun, 'planned case')} did not run")
@@ -179,8 +178,26 @@ def headline(results: Results, views: dict[Case, CaseView]) -> Headline:
         if key == "accept" and bad:
             # The report shows the recorded verdict, and must not hide the contradiction.
             why = f"The recorded verdict is accept, but of the judgements {', '.join(bad)}."
-    took = between(results.trial.started, ended)
-    return Headline(key, key.upper(), why, ended, took, counts)
+    took = between(results.trial.started, results.ended)
+    return Headline(key, key.upper(), why, results.ended, took, counts)
+
+
+def verdict_history(results: Results) -> list[str]:
+    """A sentence on each verdict of the trial, if there are several: which, when, by whom."""
+    if len(results.verdicts) < 2 and (not results.verdict or results.verdict.number == 1):
+        return []
+    sentences = []
+    for one in results.verdicts:
+        kind = "the trial's own" if one.number == 1 else "judged later"
+        here = ", shown here" if one is results.verdict else ""
+        text = f"Verdict {one.number} ({kind}{here}): {one.verdict.upper()}"
+        text += f", {moment(one.judged or one.ended)}"
+        text += f", by {one.user}" if one.user else ""
+        text += f", with {shlex.join(one.command)}" if one.command else ""
+        if one.requirements:
+            text += f", requirements {one.requirements} (SHA-256 {one.requirements_sha256})"
+        sentences.append(text)
+    return sentences
 
 
 def finding_case(finding: str, views: dict[Case, CaseView]) -> CaseView | None:

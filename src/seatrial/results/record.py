@@ -359,7 +359,9 @@ def read_lines(path: Path) -> Iterator[Line]:
                 if first["type"] == "union_tag_invalid":
                     continue  # a kind of a later version
                 field = ".".join(str(part) for part in first["loc"])
-                raise InputError([Problem(path, number, field, first["msg"])]) from None
+                unknown = first["type"] in ("extra_forbidden", "unexpected_keyword_argument")
+                text = "there is no such field" if unknown else first["msg"]
+                raise InputError([Problem(path, number, field, text)]) from None
             if isinstance(line, Judgement):  # a million lines share a few cases
                 line.case = cases.setdefault(line.case, line.case)
                 if line.requirement:

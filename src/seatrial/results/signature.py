@@ -33,6 +33,15 @@ class Signature:
     key: str = ""  # type and fingerprint, such as "ED25519 SHA256:..."
     signer: str = ""  # the name of the key in the list of signers; empty without a list
 
+    def sentence(self, lines: int) -> str:
+        """What was found, for a manifest with so many lines."""
+        who = f" of {self.signer}" if self.signer else ""
+        key = f" with key {self.key}" if self.key else ""
+        if self.fault:
+            return f"signature {self.file}{key} is not good: {self.fault}"
+        part = "all files" if self.lines == lines else f"the first {self.lines} of {lines} files"
+        return f"good signature{who}{key} on {part} ({self.file})"
+
 
 def sign(folder: Path, key: Path) -> Path:
     """Sign the manifest as it is; returns the new file.
@@ -65,7 +74,8 @@ def check(folder: Path, signers: Path | None = None, keys: Sequence[Path] = ()) 
     either, a signature is good whoever made it. Raises InputError if one of these files cannot be
     used, LabError without ssh-keygen.
     """
-    allowed = "".join([_text(signers)] * bool(signers) + [_entry(key) for key in keys])
+    allowed = _text(signers) if signers else ""
+    allowed += "".join(_entry(key) for key in keys)
     with tempfile.NamedTemporaryFile("w", prefix="signers-") as stream:
         stream.write(allowed)
         stream.flush()
