@@ -360,8 +360,8 @@ def read_lines(path: Path) -> Iterator[Line]:
                     continue  # a kind of a later version
                 field = ".".join(str(part) for part in first["loc"])
                 unknown = first["type"] in ("extra_forbidden", "unexpected_keyword_argument")
-                text = "there is no such field" if unknown else first["msg"]
-                raise InputError([Problem(path, number, field, text)]) from None
+                what = "there is no such field" if unknown else first["msg"]
+                raise InputError([Problem(path, number, field, what)]) from None
             if isinstance(line, Judgement):  # a million lines share a few cases
                 line.case = cases.setdefault(line.case, line.case)
                 if line.requirement:
