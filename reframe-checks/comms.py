@@ -1,13 +1,12 @@
 """comms: the time of each MPI_Send, MPI_Isend and MPI_Recv, over the message size."""
 
-import reframe as rfm
 from reframe.core.builtins import parameter
 
 from seatrial.checks import context
-from seatrial.checks.base import Check
+from seatrial.checks.base import Check, site_test
 
 
-@rfm.simple_test
+@site_test
 class Comms(Check):
     descr = "comms between two nodes"
     benchmark = "comms"

@@ -1,13 +1,12 @@
 """Intel MPI Benchmarks (the successor of Pallas' PMB): point to point and collectives."""
 
-import reframe as rfm
 from reframe.core.builtins import parameter
 
 from seatrial.checks import context
-from seatrial.checks.base import Check
+from seatrial.checks.base import Check, site_test
 
 
-@rfm.simple_test
+@site_test
 class IMB(Check):
     descr = "IMB-MPI1, one rank on each node"
     benchmark = "imb"

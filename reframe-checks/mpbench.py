@@ -1,13 +1,12 @@
 """MPBench of LLCBench: point to point and collectives, as the founding documents used it."""
 
-import reframe as rfm
 from reframe.core.builtins import parameter
 
 from seatrial.checks import context
-from seatrial.checks.base import Check
+from seatrial.checks.base import Check, site_test
 
 
-@rfm.simple_test
+@site_test
 class MPBench(Check):
     descr = "MPBench, one rank on each node"
     benchmark = "mpbench"

@@ -80,19 +80,19 @@ def false_stack(folder: Path, scripts: dict[str, str]) -> Path:
 
 
 class Silent:
-    """Takes what a trial tells, and keeps it."""
+    """Keeps the progress lines of a trial."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.lines: list[str] = []
 
     def started(self, folder: Path, cases: int) -> None:
-        self.told.append(f"started {cases}")
+        self.lines.append(f"started {cases}")
 
     def line(self, word: str, done: int, total: int, name: str) -> None:
-        self.told.append(f"{word} {done}/{total} {name}")
+        self.lines.append(f"{word} {done}/{total} {name}")
 
     def said(self, text: str) -> None:
-        self.told.append(text)
+        self.lines.append(text)
 
 
 class Resuming(Silent):
@@ -111,7 +111,7 @@ class Resuming(Silent):
 
     def said(self, text: str) -> None:
         super().said(text)
-        if "run again, since" in text:
+        if text.startswith("rerun "):
             self._set("resume")
 
     def _set(self, state: str, *more: str) -> None:
@@ -121,12 +121,12 @@ class Resuming(Silent):
 
 def run_of(results: Results, check: str, transport: str, variant: str = "") -> Run:
     """The one run of a case. Fails where there is none, or several."""
-    (found,) = [
+    (match,) = [
         run
         for run in results.runs
         if (run.case.check, run.case.transport, run.case.variant) == (check, transport, variant)
     ]
-    return found
+    return match
 
 
 def running_jobs(lab: Lab) -> list[tuple[str, str]]:
@@ -175,9 +175,9 @@ def until(condition: Callable[[], Any], timeout: float, what: str) -> Any:
     timeout *= PATIENCE
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
+        value = condition()
+        if value:
+            return value
         time.sleep(0.1)
     raise AssertionError(f"not in {timeout} s: {what}")
 
@@ -185,9 +185,9 @@ def until(condition: Callable[[], Any], timeout: float, what: str) -> Any:
 def traces(instance: str, mounts_below: Iterable[str] = ()) -> list[str]:
     """What is called after a lab on this machine: namespaces, mounts, folders."""
     name = f"seatrial-{instance}-"
-    found = [str(path) for path in Path("/run/netns").glob(name + "*")]
+    names = [str(path) for path in Path("/run/netns").glob(name + "*")]
     lines = Path("/proc/self/mounts").read_text().splitlines()
     words = (name, f"/seatrial/{instance}", *mounts_below)
-    found += [line for line in lines if any(word in line for word in words)]
+    names += [line for line in lines if any(word in line for word in words)]
     folders = (Path(root, "seatrial", instance) for root in ("/run", "/var/lib"))
-    return found + [str(folder) for folder in folders if folder.exists()]
+    return names + [str(folder) for folder in folders if folder.exists()]

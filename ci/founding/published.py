@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from seatrial.base import yamlfile
-from seatrial.base.yamlfile import Fault
+from seatrial.base.yamlfile import InvalidValue
 from seatrial.results.record import Case, Results
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -81,11 +81,15 @@ class Comparison(Entry):
     def _whole(self) -> Comparison:
         if self.parting is None:
             if self.first is None or self.second is None:
-                raise Fault("neither an effect nor a parting", "give first and second, or parting")
+                raise InvalidValue(
+                    "neither an effect nor a parting", "give first and second, or parting"
+                )
             if self.ratio is None and None in (self.first.published, self.second.published):
-                raise Fault("the published figures are missing", "give both, or their ratio")
+                raise InvalidValue("the published figures are missing", "give both, or their ratio")
         if self.agrees != "size" and not self.why:
-            raise Fault(f"agrees: {self.agrees} without a why", "say why the lab shows no more")
+            raise InvalidValue(
+                f"agrees: {self.agrees} without a why", "say why the lab shows no more"
+            )
         return self
 
     @property
@@ -126,7 +130,7 @@ class Published(Entry):
     def _known(self) -> Published:
         for one in self.comparisons:
             if one.source not in self.sources:
-                raise Fault(f"{one.id}: no source {one.source!r}", "name one of sources")
+                raise InvalidValue(f"{one.id}: no source {one.source!r}", "name one of sources")
         return self
 
 

@@ -31,7 +31,7 @@ def markdown(published: Published, outcomes: Sequence[Outcome], heading: str) ->
         "| --- | --- | --- | --- |",
     ]
     lines += [_row(one) for one in outcomes]
-    lines += ["", "Why the lab shows no more than that:", ""]
+    lines += ["", "Reasons for the differences:", ""]
     lines += [
         f"- **{one.comparison.finding}**: {one.comparison.why.strip()}"
         for one in outcomes

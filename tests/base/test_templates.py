@@ -173,8 +173,8 @@ def test_no_filter_makes_a_value_pass_unquoted(tmp_path):
         "# {{ x | fragment }}\n: {{ x | sh }}",
     ],
 )
-def test_a_value_where_its_quotes_do_not_hold_is_refused(tmp_path, text):
-    with pytest.raises(UnquotedValue, match=r"t\.j2:[12]: .* is for .*, but its value stands"):
+def test_a_value_where_quoting_is_not_safe_is_refused(tmp_path, text):
+    with pytest.raises(UnquotedValue, match=r"t\.j2:[12]: .* is for .*, but its value is in"):
         made(tmp_path, text, {"fragment": str}, x="a")
 
 
@@ -207,7 +207,7 @@ def test_what_is_imported_or_inherited_is_checked_too(tmp_path):
     assert made(tmp_path, '{% from "macros.j2" import m %}{{ m(x) }}', x="a b") == "'a b'"
 
 
-def test_what_a_template_misspells_is_an_error(tmp_path):
+def test_an_undefined_name_is_an_error(tmp_path):
     with pytest.raises(UndefinedError, match="nodse"):
         made(tmp_path, "echo {{ nodse | sh }}", nodes=1)
     with pytest.raises(UndefinedError):

@@ -1,4 +1,4 @@
-"""Every recorded or constructed output with the parser that reads it whole."""
+"""All recorded and constructed outputs, each with its parser."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ CASES: dict[str, Callable[[str], Parsed]] = {
     "constructed_xhpl.txt": hpl.parse,
     "constructed_npb_ft_A4.txt": npb.parse,
     "constructed_npb_cg_A4.txt": npb.parse,
-    # A C latency that lost its 0 B row looks like one of a later version: say where it began.
+    # Without its 0 B row, an older C latency looks like a later version: hence the smallest size.
     "constructed_osu_c_latency.txt": partial(osu.parse, smallest=1),
     "constructed_osu_c_old_latency.txt": partial(osu.parse, smallest=0),
     "constructed_osu_c_mbw_mr.txt": partial(
@@ -79,5 +79,5 @@ def read(name: str) -> Parsed:
 
 
 def figures(parsed: Parsed) -> tuple[object, ...]:
-    """All that is judged, drawn or required: what damage must never change."""
+    """The figures that damage must not change."""
     return parsed.metrics, parsed.curves, parsed.moved_bytes

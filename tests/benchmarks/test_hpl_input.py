@@ -1,4 +1,4 @@
-"""hpcc's input file: HPL and hpcc find each value by its line number."""
+"""The input file of hpcc: HPL and hpcc find each value by its line number."""
 
 import math
 
@@ -32,7 +32,7 @@ def test_no_line_is_longer_than_hpcc_reads(n, nb, p, q):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    ("wrong", "message"),
     [
         ((0, 1, 1, 1), "N is 0"),
         ((100, 0, 1, 1), "NB is 0"),
@@ -41,15 +41,15 @@ def test_no_line_is_longer_than_hpcc_reads(n, nb, p, q):
         ((100, 101, 1, 1), "block size 101 is larger"),
     ],
 )
-def test_what_hpcc_would_refuse_is_an_error(wrong, says):
-    with pytest.raises(InputError, match=says):
+def test_values_that_hpcc_rejects_are_errors(wrong, message):
+    with pytest.raises(InputError, match=message):
         render(*wrong)
 
 
 @pytest.mark.parametrize(
     ("ranks", "expected"), [(1, (1, 1)), (2, (1, 2)), (4, (2, 2)), (7, (1, 7)), (12, (3, 4))]
 )
-def test_grid_is_as_square_as_it_can_be(ranks, expected):
+def test_grid_is_as_square_as_possible(ranks, expected):
     assert grid(ranks) == expected
 
 

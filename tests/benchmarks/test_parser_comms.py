@@ -1,4 +1,4 @@
-"""comms' table: exact figures of recorded runs, and what is checked beside its checksum."""
+"""The table of comms: exact figures of recorded runs, and the checks besides the checksum."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ TABLE = "comms_openmpi.txt"
 
 
 def sealed(text: str) -> str:
-    """The table with the checksum that it should have: damage that only the other checks see."""
+    """The table with a correct checksum: only the other checks can detect its damage."""
     own = text[: text.index("# crc32 ")]
     return f"{own}# crc32 {zlib.crc32(own.encode()):08x}\n"
 
 
 def test_figures() -> None:
-    found = cases.read(TABLE)
-    assert found.value("latency_us") == 17.7815 / 2
-    assert found.value("bandwidth_MB_s") == pytest.approx(316228 * 2 / 162.2670)
-    assert found.moved_bytes == 5 * 20 * sum(comms.schedule(1, 1_000_000, 2))
-    curves = {curve.name: curve for curve in found.curves[2:]}
+    parsed = cases.read(TABLE)
+    assert parsed.value("latency_us") == 17.7815 / 2
+    assert parsed.value("bandwidth_MB_s") == pytest.approx(316228 * 2 / 162.2670)
+    assert parsed.moved_bytes == 5 * 20 * sum(comms.schedule(1, 1_000_000, 2))
+    curves = {curve.name: curve for curve in parsed.curves[2:]}
     assert list(curves) == [
         f"comms {call}_us rank {rank}"
         for call in ("send", "recv", "isend", "recv_ready")
@@ -34,8 +34,8 @@ def test_figures() -> None:
     assert curves["comms isend_us rank 0"].points[-1] == (1_000_000.0, 11.0920)
     assert curves["comms recv_ready_us rank 0"].points[10] == (100_000.0, 43.7555)
     assert {(curve.y_name, curve.y_unit) for curve in curves.values()} == {("time", "us")}
-    assert [curve.y_name for curve in found.curves[:2]] == ["latency", "bandwidth"]
-    assert found.facts == {
+    assert [curve.y_name for curve in parsed.curves[:2]] == ["latency", "bandwidth"]
+    assert parsed.facts == {
         "version": "1.0",
         "mpi": "Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4, repo rev: v4.1.4, "
         "May 26, 2022",
@@ -52,12 +52,12 @@ def test_figures() -> None:
     }
 
 
-def test_what_the_mpi_prints_before_the_table_is_left_out() -> None:
+def test_lines_of_the_mpi_before_the_table_are_ignored() -> None:
     assert "libfabric provider: tcp" in cases.text("comms_mpich.txt").partition("# comms")[0]
     assert cases.read("comms_mpich.txt").value("latency_us") == 17.1410 / 2
 
 
-def test_the_schedule_is_spaced_by_logarithm() -> None:
+def test_sizes_are_spaced_logarithmically() -> None:
     assert comms.schedule(1, 100, 6) == [1, 2, 3, 5, 7, 10, 15, 22, 32, 46, 68, 100]
     assert comms.schedule(1, 10_000_000, 6)[-3:] == [4641589, 6812921, 10_000_000]
     assert len(comms.schedule(1, 10_000_000, 6)) == 42
@@ -85,7 +85,7 @@ def test_the_schedule_is_spaced_by_logarithm() -> None:
         ("      17.7815 ", "       0.0000 ", r"^line 10: expected a figure above zero"),
     ],
 )
-def test_values_are_checked_where_the_checksum_is_right(old: str, new: str, reason: str) -> None:
+def test_values_are_checked_if_the_checksum_is_right(old: str, new: str, reason: str) -> None:
     text = cases.text(TABLE)
     assert old in text
     with pytest.raises(ParseError, match=reason):
@@ -100,17 +100,17 @@ def test_a_row_too_few_or_too_many() -> None:
 
 
 def test_a_call_shorter_than_the_clocks_step_is_a_figure() -> None:
-    found = comms.parse(sealed(cases.text(TABLE).replace("       0.0500 ", "       0.0000 ")))
-    assert found.curves[8].points[0] == (1.0, 0.0)
+    parsed = comms.parse(sealed(cases.text(TABLE).replace("       0.0500 ", "       0.0000 ")))
+    assert parsed.curves[8].points[0] == (1.0, 0.0)
 
 
-def test_a_changed_digit_is_seen() -> None:
+def test_a_changed_digit_is_detected() -> None:
     text = cases.text(TABLE).replace("11.2665", "11.2666")
     with pytest.raises(ParseError, match=r"^line 23: expected lines of checksum 0d8ac7fe, found"):
         comms.parse(text)
 
 
-def test_a_run_that_was_ended_says_so() -> None:
+def test_an_incomplete_run_is_an_error() -> None:
     text = cases.text(TABLE)
     with pytest.raises(ParseError, match="the table is cut off"):
         comms.parse(text[: text.index("# crc32")])

@@ -1,4 +1,4 @@
-"""comms' file of times: read whole, in either byte order; a damaged or hostile file is an error."""
+"""The file of times of comms: both byte orders; a damaged or hostile file is an error."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def sealed(data: bytes) -> bytes:
-    """With the checksum that its content should have, as only someone who means to can write."""
+    """The data with a correct checksum, as only a hostile program writes it after a change."""
     return data[:-4] + zlib.crc32(data[:-4]).to_bytes(4, "little")
 
 
@@ -55,14 +55,14 @@ def refused(file: Path, data: bytes, reason: str) -> None:
 
 
 def test_recorded() -> None:
-    found = comms_times.read_times(RECORDED)
-    assert found.sizes.tolist() == comms.schedule(1, 1_000_000, 2)
-    assert found.ns.shape == (13, 2, 4, 20)
-    assert (found.warmup, found.clock) == (5, "CLOCK_MONOTONIC")
-    assert found.resolution_ns == 1.0
-    assert found.step_ns == (20.0, 20.0)
-    assert found.ns[0, 0, :, 0].tolist() == [7111, 66559, 6369, 60]
-    assert found.us("recv_ready", 1)[12, 19] == 523.311
+    times = comms_times.read_times(RECORDED)
+    assert times.sizes.tolist() == comms.schedule(1, 1_000_000, 2)
+    assert times.ns.shape == (13, 2, 4, 20)
+    assert (times.warmup, times.clock) == (5, "CLOCK_MONOTONIC")
+    assert times.resolution_ns == 1.0
+    assert times.step_ns == (20.0, 20.0)
+    assert times.ns[0, 0, :, 0].tolist() == [7111, 66559, 6369, 60]
+    assert times.us("recv_ready", 1)[12, 19] == 523.311
 
 
 def test_the_table_of_the_same_run_has_its_medians() -> None:
@@ -83,14 +83,14 @@ def test_the_other_byte_order(file: Path) -> None:
     times = np.frombuffer(data[:-4], "u8", -1, SIZES).byteswap().tobytes()
     swapped = data[:8] + numbers + longs + data[CLOCK:SIZES] + times
     file.write_bytes(swapped + zlib.crc32(swapped).to_bytes(4, "big"))
-    found, recorded = comms_times.read_times(file), comms_times.read_times(RECORDED)
-    assert np.array_equal(found.ns, recorded.ns)
-    assert (found.step_ns, found.cost_ns) == (recorded.step_ns, recorded.cost_ns)
+    times, recorded = comms_times.read_times(file), comms_times.read_times(RECORDED)
+    assert np.array_equal(times.ns, recorded.ns)
+    assert (times.step_ns, times.cost_ns) == (recorded.step_ns, recorded.cost_ns)
 
 
 @QUICK
 @given(data=st.data())
-def test_a_changed_byte_is_seen(file: Path, data: st.DataObject) -> None:
+def test_a_changed_byte_is_detected(file: Path, data: st.DataObject) -> None:
     whole = bytearray(RECORDED.read_bytes())
     whole[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
     refused(file, bytes(whole), "expected")
@@ -98,12 +98,12 @@ def test_a_changed_byte_is_seen(file: Path, data: st.DataObject) -> None:
 
 @QUICK
 @given(data=st.data())
-def test_a_cut_is_seen(file: Path, data: st.DataObject) -> None:
+def test_a_cut_is_detected(file: Path, data: st.DataObject) -> None:
     whole = RECORDED.read_bytes()
     refused(file, whole[: data.draw(st.integers(0, len(whole) - 1))], "expected")
 
 
-def test_a_file_that_goes_on_is_seen(file: Path) -> None:
+def test_a_longer_file_is_detected(file: Path) -> None:
     data = RECORDED.read_bytes()
     refused(file, data + b"\0", "expected 16876 bytes, found 16877")
     refused(file, data + data, "expected 16876 bytes")
@@ -163,7 +163,7 @@ def test_no_header_leads_to_another_error(file: Path, field: str, value: int, ex
         comms_times.read_times(file)
     except ParseError:
         return
-    # A number that is free: nothing else depends on it.
+    # No other field depends on this number.
     assert field in ("warmup",) or value == int.from_bytes(
         RECORDED.read_bytes()[NUMBERS[field] : NUMBERS[field] + 4], "little"
     )

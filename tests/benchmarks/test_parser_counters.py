@@ -1,8 +1,7 @@
-"""Byte counters: their differences, and the sentence that says where the traffic went."""
+"""Byte counters: their differences, and the reason that names the way of the traffic."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -39,7 +38,7 @@ def snapshot(node: str = "n1", time: float = 1.0, **bytes_: int) -> dict[str, An
 
 
 def read(*data: dict[str, Any]) -> list[counters.Snapshot]:
-    return [counters.parse(json.dumps(one)) for one in data]
+    return [counters.parse(one) for one in data]
 
 
 def carried(node: str, **bytes_: int) -> list[Counters]:
@@ -50,8 +49,8 @@ def carried(node: str, **bytes_: int) -> list[Counters]:
 def test_difference() -> None:
     before, after = snapshot(eth0=10, eth1=1000), snapshot(time=2.0, eth0=30, eth1=5000)
     before["interrupts"]["eth1"], after["interrupts"]["eth1"] = 7, 19
-    found = diff(read(before), read(after))
-    assert [(c.interface, c.rx_bytes, c.rx_packets, c.interrupts) for c in found] == [
+    counted = diff(read(before), read(after))
+    assert [(c.interface, c.rx_bytes, c.rx_packets, c.interrupts) for c in counted] == [
         ("eth0", 20, 0, None),
         ("eth1", 4000, 40, 12),
     ]
@@ -66,7 +65,7 @@ def test_a_reset_counter_is_never_a_difference(before: int, less: int, key: str)
         diff(read(old), read(new))
 
 
-def test_what_is_missing_or_changed() -> None:
+def test_missing_and_changed_interfaces() -> None:
     good = snapshot(eth1=1)
     with pytest.raises(ParseError, match="n2: no counters were taken after"):
         diff(read(good, snapshot("n2", eth1=1)), read(good))
@@ -112,11 +111,10 @@ def test_a_damaged_snapshot(change: dict[str, Any]) -> None:
         read({**snapshot(eth1=1), **change})
 
 
-@given(st.integers(0, 400))
-def test_a_cut_snapshot(length: int) -> None:
-    whole = json.dumps(snapshot(eth1=1, eth0=2))
+@pytest.mark.parametrize("data", [None, 3, "{}", [], {}])
+def test_a_snapshot_is_an_object(data: Any) -> None:
     with pytest.raises(ParseError):
-        counters.parse(whole[: min(length, len(whole) - 1)])
+        counters.parse(data)
 
 
 def test_a_bond_counts_once() -> None:
@@ -126,10 +124,10 @@ def test_a_bond_counts_once() -> None:
             data["interfaces"][name]["master"] = "bond0"
         return data
 
-    found = diff(read(bonded(1.0, 0, 0)), read(bonded(2.0, 50, 100)))
-    assert [c.interface for c in found] == ["bond0"]
-    assert prove("test", 200, found).crossed
-    assert not prove("test", 201, found).crossed
+    counted = diff(read(bonded(1.0, 0, 0)), read(bonded(2.0, 50, 100)))
+    assert [c.interface for c in counted] == ["bond0"]
+    assert prove("test", 200, counted).crossed
+    assert not prove("test", 201, counted).crossed
 
 
 def test_crossed() -> None:
@@ -178,7 +176,7 @@ def test_partly_nowhere_and_nothing() -> None:
 
 
 @given(st.lists(st.integers(0, 10**10), min_size=1, max_size=5), st.integers(1, 10**10))
-def test_crossed_means_that_every_node_did(volumes: list[int], required: int) -> None:
+def test_every_node_must_have_carried_the_volume(volumes: list[int], required: int) -> None:
     taken = [c for i, v in enumerate(volumes) for c in carried(f"n{i}", eth0=10**10, eth1=v)]
     proof = prove("test", required, taken)
     assert proof.crossed == all(2 * v >= required for v in volumes)

@@ -1,7 +1,7 @@
-"""Whatever happens to an output, a parser gives its figures or an error, never other figures.
+"""A parser of a damaged output returns the original figures or raises an error.
 
-What cannot be detected, and is left out here: a digit that became another digit in
-a column without redundancy (OSU's latencies, times of IMB's collectives, repetitions).
+Not tested, because it cannot be detected: a changed digit in a column without redundancy (latencies
+of OSU, times of IMB's collectives, repetitions).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ QUICK = settings(
 )
 
 
-def whole_or_error(name: str, damaged: str) -> None:
+def original_or_error(name: str, damaged: str) -> None:
     try:
-        found = cases.CASES[name](damaged)
+        parsed = cases.CASES[name](damaged)
     except ParseError:
         return
-    assert cases.figures(found) == cases.figures(cases.read(name))
+    assert cases.figures(parsed) == cases.figures(cases.read(name))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -40,22 +40,22 @@ def whole_or_error(name: str, damaged: str) -> None:
 @given(data=st.data())
 def test_cut_anywhere(name: str, data: st.DataObject) -> None:
     text = cases.text(name)
-    whole_or_error(name, text[: data.draw(st.integers(0, len(text)))])
+    original_or_error(name, text[: data.draw(st.integers(0, len(text)))])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_cut_near_the_end(name: str) -> None:
-    """The last lines are where a cut looks most like a whole output."""
+    """An output without its last lines looks most like a complete one."""
     text = cases.text(name)
     for length in range(max(0, len(text) - 160), len(text)):
-        whole_or_error(name, text[:length])
+        original_or_error(name, text[:length])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_line_deleted(name: str) -> None:
     lines = cases.text(name).splitlines(keepends=True)
     for index in range(len(lines)):
-        whole_or_error(name, "".join(lines[:index] + lines[index + 1 :]))
+        original_or_error(name, "".join(lines[:index] + lines[index + 1 :]))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -66,7 +66,7 @@ def test_number_replaced_by_garbage(name: str, data: st.DataObject) -> None:
     numbers = list(NUMBER.finditer(text))
     match = numbers[data.draw(st.integers(0, len(numbers) - 1))]
     garbage = data.draw(st.sampled_from(GARBAGE))
-    whole_or_error(name, text[: match.start()] + garbage + text[match.end() :])
+    original_or_error(name, text[: match.start()] + garbage + text[match.end() :])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -76,7 +76,7 @@ def test_line_of_garbage(name: str, data: st.DataObject) -> None:
     lines = cases.text(name).splitlines(keepends=True)
     at = data.draw(st.integers(0, len(lines)))
     garbage = data.draw(st.sampled_from(["[n1:42] a warning\n", "1 2 3\n", "\x00\x00\n", "{\n"]))
-    whole_or_error(name, "".join([*lines[:at], garbage, *lines[at:]]))
+    original_or_error(name, "".join([*lines[:at], garbage, *lines[at:]]))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -85,7 +85,7 @@ def test_line_of_garbage(name: str, data: st.DataObject) -> None:
 def test_line_repeated(name: str, data: st.DataObject) -> None:
     lines = cases.text(name).splitlines(keepends=True)
     at = data.draw(st.integers(0, len(lines) - 1))
-    whole_or_error(name, "".join([*lines[:at], lines[at], *lines[at:]]))
+    original_or_error(name, "".join([*lines[:at], lines[at], *lines[at:]]))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -30,35 +30,35 @@ read, text = cases.read, cases.text
 
 
 def values(parsed: Parsed) -> dict[str, float]:
-    return {one.metric: one.value for one in parsed.metrics}
+    return {metric.metric: metric.value for metric in parsed.metrics}
 
 
 def test_netpipe_tcp() -> None:
-    found = read("nptcp_u65536.txt")
-    assert found.value("latency_us") == 6.20
+    parsed = read("nptcp_u65536.txt")
+    assert parsed.value("latency_us") == 6.20
     # 59797.51 Mbps of 2^20 bit/s
-    assert found.value("bandwidth_MB_s") == pytest.approx(59797.51 * 2**20 / 8e6)
-    assert found.value("n_half_B") == pytest.approx(18025.7186, abs=1e-3)
-    assert found.facts["sizes"] == 82
-    assert [curve.y_name for curve in found.curves] == ["latency", "bandwidth"]
-    assert found.curves[0].points[0] == (1, 6.20)
-    assert len(found.curves[1].points) == 82
-    assert found.metrics[0].better == "lower"
-    assert found.metrics[1].better == "higher"
+    assert parsed.value("bandwidth_MB_s") == pytest.approx(59797.51 * 2**20 / 8e6)
+    assert parsed.value("n_half_B") == pytest.approx(18025.7186, abs=1e-3)
+    assert parsed.facts["sizes"] == 82
+    assert [curve.y_name for curve in parsed.curves] == ["latency", "bandwidth"]
+    assert parsed.curves[0].points[0] == (1, 6.20)
+    assert len(parsed.curves[1].points) == 82
+    assert parsed.metrics[0].better == "lower"
+    assert parsed.metrics[1].better == "higher"
 
 
 def test_netpipe_mpi_and_no_perturbation() -> None:
     assert read("npmpi_u65536.txt").value("latency_us") == 0.44
-    found = read("nptcp_p0.txt")
-    assert found.value("bandwidth_MB_s") == pytest.approx(451.23 * 0.131072)
+    parsed = read("nptcp_p0.txt")
+    assert parsed.value("bandwidth_MB_s") == pytest.approx(451.23 * 0.131072)
     # 2 directions x 3 trials, by hand from the first two lines and the total
     rows = [(8, 5333), (12, 6443), (16, 3661), (24, 4626), (32, 3374), (48, 4932), (64, 2918)]
     rows += [(96, 4102), (128, 3024), (192, 3833), (256, 2633), (384, 3911), (512, 2586)]
     rows += [(768, 3877)]
-    assert found.moved_bytes == 6 * sum(size * times for size, times in rows)
+    assert parsed.moved_bytes == 6 * sum(size * times for size, times in rows)
 
 
-def test_netpipe_sizes_are_those_of_its_loop() -> None:
+def test_netpipe_measures_the_sizes_of_its_loop() -> None:
     sizes = list(netpipe.schedule(1, 10_000_000))
     assert sizes[:9] == [1, 2, 3, 4, 6, 8, 12, 13, 16]
     assert len(sizes) == 124
@@ -70,8 +70,8 @@ def test_netpipe_ends_early_only_after_a_second() -> None:
     big = text("nptcp_u65536.txt").splitlines()
     row = next(i for i, line in enumerate(big) if line.startswith(" 80:"))
     slow = " 80:   65536 bytes      3 times -->      0.50 Mbps in 1000000.00 usec"
-    found = netpipe.parse("\n".join([*big[:row], slow]), upper=10_000_000)
-    assert found.facts["stopped_early"]
+    parsed = netpipe.parse("\n".join([*big[:row], slow]), upper=10_000_000)
+    assert parsed.facts["stopped_early"]
 
 
 def test_netpipe_slow_network_has_more_digits_in_time() -> None:
@@ -82,9 +82,9 @@ def test_netpipe_slow_network_has_more_digits_in_time() -> None:
         lines.append(
             f"{index:3d}: {size:7d} bytes {3:6d} times --> {rate:8.2f} Mbps in    4000.00 usec"
         )
-    found = netpipe.parse("\n".join(lines), upper=16)
-    assert found.curves[1].points[0] == (1, 1 / 4000)
-    assert found.value("bandwidth_MB_s") == 19 / 4000
+    parsed = netpipe.parse("\n".join(lines), upper=16)
+    assert parsed.curves[1].points[0] == (1, 1 / 4000)
+    assert parsed.value("bandwidth_MB_s") == 19 / 4000
 
 
 def test_half_bandwidth_by_hand() -> None:
@@ -102,12 +102,12 @@ def test_half_bandwidth_by_hand() -> None:
         ("Doing an integrity check instead of measuring performance", "-i"),
     ],
 )
-def test_netpipe_refuses_other_modes(mark: str, option: str) -> None:
+def test_netpipe_rejects_other_modes(mark: str, option: str) -> None:
     with pytest.raises(ParseError, match=option):
         netpipe.parse(mark + "\n" + text("nptcp_u65536.txt"), upper=65536)
 
 
-def test_netpipe_sees_a_changed_digit() -> None:
+def test_netpipe_detects_a_changed_digit() -> None:
     whole = text("nptcp_u65536.txt")
     good = next(line for line in whole.splitlines() if line.startswith("  0:"))
     for bad in (good.replace("6.20 ", "9.20 "), good.replace("1.23 ", "1.73 ")):
@@ -125,8 +125,8 @@ def test_netpipe_names_the_line() -> None:
 
 
 def test_imb_two_processes() -> None:
-    found = read("imb_2.txt")
-    assert values(found) == {
+    parsed = read("imb_2.txt")
+    assert values(parsed) == {
         "pingpong_latency_us": 0.49,
         "pingpong_bandwidth_MB_s": 10928.92,
         "pingping_latency_us": 0.71,
@@ -139,19 +139,19 @@ def test_imb_two_processes() -> None:
         "alltoall_4194304B_us": 1460.26,
         "barrier_us": 0.76,
     }
-    assert {curve.name for curve in found.curves} == {
+    assert {curve.name for curve in parsed.curves} == {
         *("pingpong", "pingping", "sendrecv", "exchange", "allreduce", "alltoall")
     }
-    assert found.facts["not_in_moved_bytes"] == []
+    assert parsed.facts["not_in_moved_bytes"] == []
 
 
 def test_imb_takes_the_largest_group_only() -> None:
-    found = read("imb_4.txt")
-    assert found.value("sendrecv_bandwidth_MB_s") == 427.48  # 1170.34 with 2 of 4
-    assert found.value("barrier_us") == 5.88  # 2.97 with 2 of 4
-    assert found.value("reduce_1024B_us") == 3.10
-    assert found.facts["processes"] == 4
-    assert found.facts["not_in_moved_bytes"] == ["PingPong", "PingPing"]
+    parsed = read("imb_4.txt")
+    assert parsed.value("sendrecv_bandwidth_MB_s") == 427.48  # 1170.34 with 2 of 4
+    assert parsed.value("barrier_us") == 5.88  # 2.97 with 2 of 4
+    assert parsed.value("reduce_1024B_us") == 3.10
+    assert parsed.facts["processes"] == 4
+    assert parsed.facts["not_in_moved_bytes"] == ["PingPong", "PingPing"]
 
 
 def test_imb_volume_by_hand() -> None:
@@ -168,7 +168,7 @@ def test_imb_with_given_lengths() -> None:
         imb.parse(text("imb_len.txt"), sizes=[0, 8, 9, 1000, 65536])
 
 
-def test_imb_refuses_groups_at_once() -> None:
+def test_imb_rejects_groups_at_once() -> None:
     with pytest.raises(ParseError, match="-multi"):
         imb.parse(text("imb_multi.txt"))
 
@@ -208,8 +208,8 @@ def test_volume_of_a_repetition(name: str, processes: int, bytes_: int) -> None:
 
 
 def test_hpcc() -> None:
-    found = read("hpccoutf.txt")
-    assert values(found) == pytest.approx(
+    parsed = read("hpccoutf.txt")
+    assert values(parsed) == pytest.approx(
         {
             "hpl_GFLOPS": 9.42182,
             "dgemm_GFLOPS": 8.72616,
@@ -217,15 +217,15 @@ def test_hpcc() -> None:
             "stream_triad_GB_s": 37.5058,
         }
     )
-    assert [found.facts[key] for key in ("N", "NB", "P", "Q", "processes")] == [256, 32, 1, 2, 2]
-    assert found.facts["residual"] == 0.0070672
-    assert found.facts["version"] == "1.5.0"
-    assert found.facts["pingpong_latency_us"] == 0.461083
-    assert found.moved_bytes == 4 * (256 - 32) ** 2
+    assert [parsed.facts[key] for key in ("N", "NB", "P", "Q", "processes")] == [256, 32, 1, 2, 2]
+    assert parsed.facts["residual"] == 0.0070672
+    assert parsed.facts["version"] == "1.5.0"
+    assert parsed.facts["pingpong_latency_us"] == 0.461083
+    assert parsed.moved_bytes == 4 * (256 - 32) ** 2
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "says"),
+    ("old", "new", "message"),
     [
         ("...... PASSED", "...... FAILED", "FAILED"),
         ("Success=1", "Success=0", "Success=1"),
@@ -237,58 +237,58 @@ def test_hpcc() -> None:
         ("HPL_Tflops=0.00942182", "HPL_Tflops=-1", "finite number"),
     ],
 )
-def test_hpcc_refuses(old: str, new: str, says: str) -> None:
+def test_hpcc_rejects(old: str, new: str, message: str) -> None:
     assert old in text("hpccoutf.txt")
-    with pytest.raises(ParseError, match=says):
+    with pytest.raises(ParseError, match=message):
         hpcc.parse(text("hpccoutf.txt").replace(old, new))
 
 
-def test_hpcc_refuses_an_appended_file() -> None:
+def test_hpcc_rejects_an_appended_file() -> None:
     with pytest.raises(ParseError, match="twice"):
         hpcc.parse(text("hpccoutf.txt") * 2)
 
 
 def test_hpl_constructed() -> None:
-    found = read("constructed_xhpl.txt")
+    parsed = read("constructed_xhpl.txt")
     work = 2 / 3 * 20000**3 + 1.5 * 20000**2
-    assert found.value("hpl_GFLOPS") == pytest.approx(work / 61.25e9, rel=1e-4)
-    assert found.facts["variant"] == "WR11C2R4"
-    assert found.facts["tests"] == 2
+    assert parsed.value("hpl_GFLOPS") == pytest.approx(work / 61.25e9, rel=1e-4)
+    assert parsed.facts["variant"] == "WR11C2R4"
+    assert parsed.facts["tests"] == 2
     per_run = 4 * (20000 - 192) ** 2
-    assert found.moved_bytes == per_run // 2 + per_run  # 2x2 splits rows in two; 1x4 has one row
+    assert parsed.moved_bytes == per_run // 2 + per_run  # 2x2 splits rows in two; 1x4 has one row
     with pytest.raises(ParseError, match="FAILED"):
         hpl.parse(text("constructed_xhpl.txt").replace("PASSED", "FAILED", 1))
 
 
 def test_iperf3_client_sends() -> None:
-    found = read("iperf3_fwd.json")
-    assert values(found) == pytest.approx(
+    parsed = read("iperf3_fwd.json")
+    assert values(parsed) == pytest.approx(
         {
             "bandwidth_MB_s": 3914.345599571285,
             "cpu_sender_percent": 99.04481726960786,
             "cpu_receiver_percent": 74.3810031323516,
         }
     )
-    assert found.moved_bytes == 3915120640
-    assert found.facts["retransmits"] == 0
+    assert parsed.moved_bytes == 3915120640
+    assert parsed.facts["retransmits"] == 0
 
 
 def test_iperf3_client_receives() -> None:
-    found = read("iperf3_rev.json")
-    assert found.value("cpu_sender_percent") == pytest.approx(99.66248124757006)  # remote_total
-    assert found.value("cpu_receiver_percent") == pytest.approx(86.32706088807124)  # host_total
-    assert found.facts["reverse"]
-    assert found.facts["streams"] == 2
-    assert found.moved_bytes == 4239392768
+    parsed = read("iperf3_rev.json")
+    assert parsed.value("cpu_sender_percent") == pytest.approx(99.66248124757006)  # remote_total
+    assert parsed.value("cpu_receiver_percent") == pytest.approx(86.32706088807124)  # host_total
+    assert parsed.facts["reverse"]
+    assert parsed.facts["streams"] == 2
+    assert parsed.moved_bytes == 4239392768
 
 
-def test_iperf3_error_is_repeated() -> None:
+def test_iperf3_error_is_in_the_message() -> None:
     with pytest.raises(ParseError, match="unable to connect to server: Connection refused"):
         iperf3.parse(text("iperf3_err.json"))
 
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "1e999", "-5", "null", '"7"', "true"])
-def test_iperf3_refuses_what_is_no_figure(word: str) -> None:
+def test_iperf3_rejects_other_values_than_numbers(word: str) -> None:
     whole = text("iperf3_fwd.json")
     assert "99.04481726960786" in whole
     with pytest.raises(ParseError):
@@ -296,19 +296,19 @@ def test_iperf3_refuses_what_is_no_figure(word: str) -> None:
 
 
 def test_npb_is() -> None:
-    found = read("npb_is_W2.txt")
-    assert found.value("mops") == 268.26
-    assert found.value("time_s") == pytest.approx(10 * 2**20 / 268.26e6)  # printed: 0.04
-    assert found.moved_bytes == 4 * 10 * 2**20 // 4
+    parsed = read("npb_is_W2.txt")
+    assert parsed.value("mops") == 268.26
+    assert parsed.value("time_s") == pytest.approx(10 * 2**20 / 268.26e6)  # printed: 0.04
+    assert parsed.moved_bytes == 4 * 10 * 2**20 // 4
     assert read("npb_is_S2.txt").value("time_s") == pytest.approx(0.0020655, rel=1e-4)
 
 
 def test_npb_ep_of_simgrid_is_corrected() -> None:
-    found = read("npb_ep_S2.txt")
-    assert found.value("mops") == pytest.approx(71.38899)
-    assert found.value("time_s") == pytest.approx(0.47, abs=0.005)
-    assert "mops_corrected" in found.facts
-    assert found.moved_bytes == 192
+    parsed = read("npb_ep_S2.txt")
+    assert parsed.value("mops") == pytest.approx(71.38899)
+    assert parsed.value("time_s") == pytest.approx(0.47, abs=0.005)
+    assert "mops_corrected" in parsed.facts
+    assert parsed.moved_bytes == 192
 
 
 def test_npb_fortran_constructed() -> None:
@@ -319,7 +319,7 @@ def test_npb_fortran_constructed() -> None:
     assert read("constructed_npb_cg_A4.txt").moved_bytes == 2 * 8 * 25 * 15 * 3500
 
 
-def test_npb_refuses_what_was_not_verified() -> None:
+def test_npb_rejects_an_unverified_run() -> None:
     whole = text("npb_is_W2.txt")
     for word in ("UNSUCCESSFUL", "SUCCESS", "NOT PERFORMED"):
         with pytest.raises(ParseError, match="Verification"):
@@ -359,15 +359,15 @@ def test_osu_volume_by_hand() -> None:
 def test_osu_in_c_constructed() -> None:
     assert values(read("constructed_osu_c_latency.txt")) == {"latency_us": 1.50}
     assert values(read("constructed_osu_c_old_latency.txt")) == {"latency_us": 1.41}
-    found = read("constructed_osu_c_allreduce_full.txt")
-    assert values(found) == {"allreduce_8B_us": 3.00, "allreduce_1048576B_us": 236.02}
+    parsed = read("constructed_osu_c_allreduce_full.txt")
+    assert values(parsed) == {"allreduce_8B_us": 3.00, "allreduce_1048576B_us": 236.02}
     assert values(read("constructed_osu_c_barrier.txt")) == {"barrier_us": 3.17}
 
 
 def test_osu_of_several_pairs() -> None:
-    found = read("constructed_osu_c_mbw_mr.txt")
-    assert values(found) == {"mbw_mr_MB_s": 26913.38, "mbw_mr_messages_per_s": 1999851.86}
-    assert found.moved_bytes == 64 * 100 * sum(2**i for i in range(23))
+    parsed = read("constructed_osu_c_mbw_mr.txt")
+    assert values(parsed) == {"mbw_mr_MB_s": 26913.38, "mbw_mr_messages_per_s": 1999851.86}
+    assert parsed.moved_bytes == 64 * 100 * sum(2**i for i in range(23))
     four = osu_mbw_mr.MultiPairSettings(pairs=4, window=16, max_bytes=4 << 20, iterations=10)
     header = "# [ pairs: 1 ] [ window size: 64 ]"
     table = text("constructed_osu_c_mbw_mr.txt")
@@ -398,7 +398,7 @@ def test_osu_validation_must_pass() -> None:
         osu.parse(good.replace("1.60    Pass", "1.60    Fail"), largest=2)
 
 
-def test_netpipe_refuses_a_size_out_of_its_order() -> None:
+def test_netpipe_rejects_an_unexpected_size() -> None:
     lines = text("nptcp_p0.txt").splitlines()
     row = next(i for i, line in enumerate(lines) if line.startswith("  7:"))
     # 95 B fit the printed 64.45 Mbps in 11.25 usec as well as 96 B do in 11.36.
@@ -407,7 +407,7 @@ def test_netpipe_refuses_a_size_out_of_its_order() -> None:
         netpipe.parse("\n".join(lines), upper=1000)
 
 
-def test_mpbench_turns_its_rates_into_times() -> None:
+def test_mpbench_computes_times_from_rates() -> None:
     trip = read("mpbench_r.txt")
     # the rows of 4 B: 105820.109375 and 108108.109375 transactions per second
     assert trip.value("latency_us") == pytest.approx(0.5e6 / 106964.109375)
@@ -435,19 +435,19 @@ def test_mpbench_needs_every_row() -> None:
         kept("4 0.000000\n" + "".join(rows[1:]), largest=4096, repeats=2)
 
 
-def test_hpcc_asked_for_dgemm_alone() -> None:
-    found = read("hpccoutf_dgemm.txt")
-    assert values(found) == {"dgemm_GFLOPS": 27.4812}
-    assert (found.facts["dgemm"], found.facts["dgemm_N"]) == ("StarDGEMM", 407)
-    assert found.moved_bytes == 0
+def test_hpcc_with_dgemm_only() -> None:
+    parsed = read("hpccoutf_dgemm.txt")
+    assert values(parsed) == {"dgemm_GFLOPS": 27.4812}
+    assert (parsed.facts["dgemm"], parsed.facts["dgemm_N"]) == ("StarDGEMM", 407)
+    assert parsed.moved_bytes == 0
     with pytest.raises(ParseError, match="HPL"):
         hpcc.parse(text("hpccoutf_dgemm.txt"))
 
 
-def test_mpbench_after_what_the_mpi_says_of_its_path() -> None:
-    said = "[0] MPI startup(): PMI API: pmi2\nlibfabric provider: tcp\n"
+def test_mpbench_after_lines_of_the_mpi() -> None:
+    lines_of_mpi = "[0] MPI startup(): PMI API: pmi2\nlibfabric provider: tcp\n"
     read_one = partial(mpbench.parse, mode="gap", largest=4096, iterations=20, repeats=2, ranks=2)
     rows = text("mpbench_l.txt")
-    assert read_one(said + rows).metrics == read("mpbench_l.txt").metrics
+    assert read_one(lines_of_mpi + rows).metrics == read("mpbench_l.txt").metrics
     with pytest.raises(ParseError, match="found"):
         read_one(rows.replace("\n", "\nlibfabric provider: tcp\n", 1))

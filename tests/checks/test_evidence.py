@@ -1,4 +1,4 @@
-"""From a job's files to records: whole, damaged and missing ones. No ReFrame, no Slurm."""
+"""The records of a job's files: complete, damaged and missing ones. No ReFrame, no Slurm."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def node_file(folder, node, moved=1000, exit_code=0):
 
 
 class FakeCheck:
-    """What ``collect`` needs of a check."""
+    """A check with the attributes that ``collect`` uses."""
 
     own_benchmark = SimpleNamespace(proves_path=True)
     num_nodes = 2
@@ -67,11 +67,11 @@ def collected(job, parse=None):
 
 
 def test_whole(job):
-    found = collected(job)
-    assert (found.reason, found.seconds) == ("", 2.5)
-    assert found.benchmark_s == 1.0  # the program's own; the rest is Slurm's, and our looking
-    assert found.proof.crossed
-    assert found.proof.reported == "via eth1"
+    result = collected(job)
+    assert (result.reason, result.seconds) == ("", 2.5)
+    assert result.benchmark_s == 1.0  # the program's; the rest is Slurm's and the verification's
+    assert result.proof.crossed
+    assert result.proof.reported == "via eth1"
 
 
 @pytest.mark.parametrize(
@@ -82,12 +82,12 @@ def test_whole(job):
 def test_damaged_steps(job, text):
     (job / "steps.tsv").write_text(text)
     (job / "rfm_job.err").write_text("slurmstepd: error: no space left\n")
-    found = collected(job)
-    assert found.phase == "run"
-    assert "the job ended before step net did" in found.reason
-    assert "no space left" in found.reason
+    result = collected(job)
+    assert result.phase == "run"
+    assert "the job ended before step net did" in result.reason
+    assert "no space left" in result.reason
     (job / "steps.tsv").unlink()
-    assert collected(job).reason == found.reason
+    assert collected(job).reason == result.reason
 
 
 def test_whole_line_among_damaged_ones(job):
@@ -100,7 +100,7 @@ def test_whole_line_among_damaged_ones(job):
     [
         ("net\t0\t60.1\t124\t60\n", "ended after its limit of 60 s"),
         ("net\t0\t65.1\t137\t60\n", "ended after its limit of 60 s"),
-        ("net\t0\t3\t137\t60\n", "was ended by SIGKILL"),  # not by the limit: out of memory, say
+        ("net\t0\t3\t137\t60\n", "was ended by SIGKILL"),  # not by the limit: perhaps out of memory
         ("net\t0\t3\t124\t60\n", "exited with code 124"),
         ("net\t0\t3\t3\t60\n", "exited with code 3"),
         ("net\t0\t3\t139\t60\n", "was ended by SIGSEGV"),
@@ -109,13 +109,13 @@ def test_whole_line_among_damaged_ones(job):
 def test_how_a_step_ended(job, line, words):
     (job / "steps.tsv").write_text(line)
     (job / "net.err").write_text("last words\n")
-    found = collected(job)
-    assert found.phase == "run"
-    assert words in found.reason
-    assert "limit" in words or "last words" in found.reason
+    result = collected(job)
+    assert result.phase == "run"
+    assert words in result.reason
+    assert "limit" in words or "last words" in result.reason
 
 
-def test_what_the_program_said_comes_before_slurms_words(job):
+def test_lines_of_the_program_come_before_those_of_slurm(job):
     (job / "steps.tsv").write_text("net\t0\t3\t3\t60\n")
     (job / "net.err").write_text("out of luck\nsrun: error: n1: task 0: Exited\nsrun: Force\n")
     assert collected(job).reason.endswith("out of luck")
@@ -135,15 +135,15 @@ def test_the_node_that_failed_first_is_named(job):
 )  # fmt: skip
 def test_damaged_node_file_is_no_proof(job, text):
     (job / "net.n2.json").write_text(text)
-    found = collected(job)
-    assert found.phase == "path"
-    assert "ran on 1 of 2 nodes (counters of: n1)" in found.reason
+    result = collected(job)
+    assert result.phase == "path"
+    assert "ran on 1 of 2 nodes (counters of: n1)" in result.reason
     (job / "net.n1.json").unlink()
     assert "counters of: none" in collected(job).reason
 
 
 def test_node_file_cut_off_anywhere(job):
-    """Every truncation, and random bytes flipped: an error or a proof, never an exception."""
+    """All truncations, and random bytes: an error or a proof, never an exception."""
     whole = (job / "net.n2.json").read_bytes()
     for end in range(0, len(whole), 7):
         (job / "net.n2.json").write_bytes(whole[:end])
@@ -158,16 +158,16 @@ def test_node_file_cut_off_anywhere(job):
 
 def test_too_little_on_the_network(job):
     node_file(job, "n2", moved=100)
-    found = collected(job)
-    assert found.phase == "path"
-    assert "n2" in found.reason
+    result = collected(job)
+    assert result.phase == "path"
+    assert "n2" in result.reason
 
 
 @pytest.mark.parametrize("error", [ParseError("no table"), FileNotFoundError("net.err")])
 def test_output_that_cannot_be_parsed(job, error):
-    found = collected(job, error)
-    assert found.phase == "sanity"
-    assert str(error) in found.reason
+    result = collected(job, error)
+    assert result.phase == "sanity"
+    assert str(error) in result.reason
 
 
 def proof(crossed=True, node="n1", volume=10, interrupts: int | None = 1, reported=""):
@@ -201,7 +201,7 @@ def test_best_of():
     assert [m.value for m in evidence.best_of(lower + higher)] == [1, 4]
 
 
-def test_hash_of_the_packages_that_the_steps_ran():
+def test_hashes_of_the_packages_of_the_steps():
     packages = {
         name: Package(name=name, version="1", spec="", hash=digest, prefix=f"/opt/{name}-1")
         for name, digest in (("npb", "abc"), ("npbx", "def"))

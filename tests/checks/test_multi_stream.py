@@ -1,4 +1,4 @@
-"""Several streams at once: the node side with a real iperf3 on loopback, and the sum of reports."""
+"""Several streams at once: the node side with a real iperf3 on loopback, the sum of reports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECONDS = json.loads(RECORDED)["end"]["sum_received"]["seconds"]
 
 
 def ends(*late: float) -> str:
-    """When streams ended that started so many seconds after the first."""
+    """The ends of streams, as JSON, by their starts in seconds after the first."""
     return json.dumps([1000 + one + SECONDS for one in late])
 
 
@@ -30,17 +30,17 @@ def plan(*through: tuple[str, str]) -> str:
     return json.dumps([{"interface": one, "through": two} for one, two in through])
 
 
-def test_streams_add_up_and_each_interface_answers_for_its_own():
-    found = streams.parse(
+def test_bandwidths_are_added_and_volumes_belong_to_their_interface():
+    parsed = streams.parse(
         plan(("eth1", "eth1"), ("eth2", "eth2")), [RECORDED] * 2, ends(0, 0), "eth1"
     )
     one = streams.parse(plan(("eth1", "eth1")), [RECORDED], ends(0), "eth1")
-    assert found.value("bandwidth_MB_s") == pytest.approx(2 * one.value("bandwidth_MB_s"))
-    assert found.value("slowest_stream_MB_s") == one.value("bandwidth_MB_s")
-    assert found.moved_bytes == one.moved_bytes > 0
+    assert parsed.value("bandwidth_MB_s") == pytest.approx(2 * one.value("bandwidth_MB_s"))
+    assert parsed.value("slowest_stream_MB_s") == one.value("bandwidth_MB_s")
+    assert parsed.moved_bytes == one.moved_bytes > 0
 
 
-def test_a_bond_answers_for_the_streams_of_its_members():
+def test_the_volume_of_a_bond_is_that_of_its_members():
     alone = streams.parse(plan(("eth1", "eth1")), [RECORDED], ends(0), "eth1").moved_bytes
     through = ("eth1", "bond0"), ("eth2", "bond0"), ("eth3", "eth3")
     bond = streams.parse(plan(*through), [RECORDED] * 3, ends(0, 0, 0), "bond0")
@@ -49,28 +49,28 @@ def test_a_bond_answers_for_the_streams_of_its_members():
 
 
 @pytest.mark.parametrize("bad", ["", "[]", "{}", '[{"interface": 1}]', "null"])
-def test_a_damaged_plan_is_no_figure(bad):
+def test_a_damaged_list_of_streams_is_an_error(bad):
     with pytest.raises(ParseError):
         streams.parse(bad, [], "[]", "eth1")
 
 
 def test_a_missing_report_is_an_error():
-    with pytest.raises(ParseError, match="2 streams were started, 1 reports"):
+    with pytest.raises(ParseError, match="expected reports of 2 streams, found 1"):
         streams.parse(plan(("a", "a"), ("b", "b")), [RECORDED], ends(0), "a")
 
 
-def test_streams_that_ran_one_after_another_are_not_added():
+def test_bandwidths_of_streams_one_after_another_are_not_added():
     two = plan(("a", "a"), ("b", "b"))
     late = streams.parse(two, [RECORDED] * 2, ends(0, 0.05 * SECONDS), "a")
     assert late.facts["together_percent"] == pytest.approx(95)
-    with pytest.raises(ParseError, match=r"did not run at once.* share 50 %"):
+    with pytest.raises(ParseError, match=r"did not run at the same time.* overlap for 50 %"):
         streams.parse(two, [RECORDED] * 2, ends(0, 0.5 * SECONDS), "a")
-    with pytest.raises(ParseError, match="share 0 %"):
+    with pytest.raises(ParseError, match="overlap for 0 %"):
         streams.parse(two, [RECORDED] * 2, ends(0, 2 * SECONDS), "a")
 
 
 @pytest.mark.parametrize("bad", ["", "{}", "[1]", '[1, "2"]', "[1, true]", "[1, NaN]", "null"])
-def test_damaged_ends_are_no_figure(bad):
+def test_damaged_ends_are_an_error(bad):
     with pytest.raises(ParseError, match="end"):
         streams.parse(plan(("a", "a"), ("b", "b")), [RECORDED] * 2, bad, "a")
 
@@ -88,7 +88,7 @@ def test_both_ends_on_loopback(tmp_path: Path):
     assert [one.wait(60) for one in ranks] == [0, 0]
     reports = [(tmp_path / f"s.{number}.json").read_text() for number in range(3)]
     ended = (tmp_path / "s.ended.json").read_text()
-    found = streams.parse((tmp_path / "s.streams.json").read_text(), reports, ended, "lo")
-    assert found.facts["through"] == ["lo"] * 3
-    assert found.value("bandwidth_MB_s") == pytest.approx(3 * 1.25, rel=0.3)
+    parsed = streams.parse((tmp_path / "s.streams.json").read_text(), reports, ended, "lo")
+    assert parsed.facts["through"] == ["lo"] * 3
+    assert parsed.value("bandwidth_MB_s") == pytest.approx(3 * 1.25, rel=0.3)
     assert not list(tmp_path.glob("*.partial"))

@@ -1,4 +1,4 @@
-"""Whether a job's nodes had their NIC profile: which steps look, and what their notes amount to."""
+"""Verification of the NIC profile of a job's nodes: the steps that verify, and their records."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ NODES = ["n1", "n2"]
 
 
 def step(name, *numbers, nodes=None):
-    names = ",".join(f"$SEATRIAL_NODE_{number}" for number in numbers)
-    return SimpleNamespace(name=name, nodelist=names, nodes=nodes)
+    return SimpleNamespace(name=name, node_numbers=[*numbers], nodes=nodes)
 
 
-# -- which steps look
+# -- the steps that verify
 
 
-def test_one_step_looks_before_and_after():
+def test_one_step_verifies_before_and_after():
     assert nic_proof.occasions([step("a")], 2) == {"a": "both"}
 
 
@@ -34,7 +33,7 @@ def test_first_and_last_of_several():
 
 
 def test_all_pairs_of_four_nodes():
-    """Each node's first and last step; those between have nothing to do."""
+    """The first and the last step of each node verify, the others do not."""
     pairs = [(a, b) for a in range(4) for b in range(a + 1, 4)]
     steps = [step(f"{a}-{b}", a, b) for a, b in pairs]
     assert nic_proof.occasions(steps, 4) == {
@@ -42,13 +41,13 @@ def test_all_pairs_of_four_nodes():
     }  # fmt: skip
 
 
-def test_nodes_that_no_step_runs_on_are_not_looked_at():
+def test_nodes_without_a_step_are_not_verified():
     assert nic_proof.node_numbers(step("a", nodes=2), 4) == [0, 1]
     assert nic_proof.occasions([step("a", nodes=2)], 4) == {"a": "both"}
 
 
 @given(st.lists(st.sets(st.integers(0, 9), min_size=1), min_size=1, max_size=12))
-def test_every_node_is_seen_before_its_first_and_after_its_last_step(sets):
+def test_every_node_is_verified_before_its_first_and_after_its_last_step(sets):
     steps = [step(f"s{i}", *sorted(numbers)) for i, numbers in enumerate(sets)]
     when = nic_proof.occasions(steps, 10)
     for node in set().union(*sets):
@@ -57,10 +56,10 @@ def test_every_node_is_seen_before_its_first_and_after_its_last_step(sets):
         assert when[mine[-1]] in ("after", "both")
 
 
-# -- what the notes amount to
+# -- the records
 
 
-def note(folder, node, when, ok=True, **more):
+def record(folder, node, when, ok=True, **more):
     data = {
         "node": node, "profile": "jumbo", "ok": ok, "reason": "", "seconds": 0.03,
         "owner": {"job": "7", "profile": "jumbo", "phase": "applied"},
@@ -73,7 +72,7 @@ def note(folder, node, when, ok=True, **more):
 def job(tmp_path):
     for node in NODES:
         for when in ("before", "after"):
-            note(tmp_path, node, when)
+            record(tmp_path, node, when)
     return tmp_path
 
 
@@ -87,7 +86,7 @@ def held_against(folder, outcome="ran", reason="", profile="jumbo"):
     metric = Metric(metric="latency_us", value=1, unit="us", better="lower")
     run = Run(case=case, outcome=outcome, reason=reason, phase="run" if reason else "",
               metrics=[metric])  # fmt: skip
-    run.nic_proofs = nic_proof.proofs(nic_proof.notes(folder))
+    run.nic_proofs = nic_proof.proofs(nic_proof.read_records(folder))
     evidence.hold_against_profile(run, FakeCheck())
     return run
 
@@ -101,34 +100,34 @@ def test_as_declared(job):
 
 
 def test_difference_is_an_error_that_names_it(job):
-    note(job, "n2", "after", ok=False, reason="eth1 mtu is 1500, not 9000")
+    record(job, "n2", "after", ok=False, reason="eth1 mtu is 1500, not 9000")
     run = held_against(job)
     assert (run.outcome, run.phase, run.metrics) == ("error", "profile", [])
     assert run.reason == "not under profile jumbo: n2: eth1 mtu is 1500, not 9000 (after the run)"
 
 
-def test_differences_speak_where_the_reason_is_empty(job):
-    wrong = {"setting": "mtu", "wanted": 9000, "found": 1500}
-    note(job, "n1", "before", ok=False,
+def test_the_differences_are_the_reason_if_there_is_no_other(job):
+    wrong = {"setting": "mtu", "wanted": 9000, "actual": 1500}
+    record(job, "n1", "before", ok=False,
          interfaces={"eth1": {"state": {}, "differences": [wrong]}})  # fmt: skip
-    assert "n1: eth1: mtu is 1500, and not 9000 (before the run)" in held_against(job).reason
+    assert "n1: eth1: mtu is 1500, not 9000 (before the run)" in held_against(job).reason
 
 
-def test_wrong_profile_comes_before_what_it_may_have_caused(job):
-    note(job, "n1", "before", ok=False, reason="eth1 mtu is 1500, not 9000")
+def test_a_wrong_profile_comes_before_its_possible_effect(job):
+    record(job, "n1", "before", ok=False, reason="eth1 mtu is 1500, not 9000")
     run = held_against(job, "error", "step net ran into its limit")
     assert run.phase == "profile"
     assert run.reason.endswith("; step net ran into its limit")
 
 
-def test_missing_note_is_no_proof(job):
+def test_a_missing_record_is_no_proof(job):
     (job / "nic-after.n2.json").unlink()
     run = held_against(job)
     assert (run.outcome, run.phase, run.metrics) == ("error", "profile", [])
-    assert "only 1 of 2 nodes show their NIC state after the run (n1)" in run.reason
+    assert "only 1 of 2 nodes recorded their NIC settings after the run (n1)" in run.reason
 
 
-def test_missing_note_comes_after_what_may_have_caused_it(job):
+def test_a_missing_record_comes_after_its_possible_cause(job):
     (job / "nic-after.n2.json").unlink()
     run = held_against(job, "error", "step net was ended by SIGKILL")
     assert (run.phase, run.reason) == ("run", "step net was ended by SIGKILL")
@@ -136,7 +135,7 @@ def test_missing_note_comes_after_what_may_have_caused_it(job):
 
 def test_many_differences_are_cut_short(job):
     for number in range(9):
-        note(job, f"m{number}", "before", ok=False, reason=f"eth1 mtu is {number}, not 9000")
+        record(job, f"m{number}", "before", ok=False, reason=f"eth1 mtu is {number}, not 9000")
     assert "and 5 more" in held_against(job).reason
 
 
@@ -145,14 +144,14 @@ def test_many_differences_are_cut_short(job):
     ["", "{", "[]", "{}", '{"node": 1}', '{"node": "n2"}', '{"node": "n2", "ok": "true"}',
      '{"node": "n2", "ok": 1, "interfaces": 3, "owner": [], "seconds": "x"}', "\x00"],
 )  # fmt: skip
-def test_damaged_note_is_no_proof(job, text):
+def test_a_damaged_record_is_no_proof(job, text):
     (job / "nic-after.n2.json").write_text(text)
     run = held_against(job)
     assert (run.outcome, run.phase) == ("error", "profile")
-    nic_proof.states(nic_proof.notes(job))
+    nic_proof.states(nic_proof.read_records(job))
 
 
-def test_note_cut_off_or_garbled_anywhere(job):
+def test_a_record_damaged_anywhere(job):
     whole = (job / "nic-after.n2.json").read_bytes()
     for end in range(len(whole)):
         (job / "nic-after.n2.json").write_bytes(whole[:end])
@@ -163,16 +162,16 @@ def test_note_cut_off_or_garbled_anywhere(job):
         text[chance.randrange(len(text))] = chance.randrange(256)
         (job / "nic-after.n2.json").write_bytes(bytes(text))
         held_against(job)
-        nic_proof.states(nic_proof.notes(job))
+        nic_proof.states(nic_proof.read_records(job))
 
 
-def test_states_of_the_first_and_the_last_look(job):
-    states = nic_proof.states(nic_proof.notes(job))
+def test_states_of_the_first_and_the_last_verification(job):
+    states = nic_proof.states(nic_proof.read_records(job))
     merged = evidence.nic_states([], states)
     assert merged["n1"]["eth1"] == {"before": {"mtu": 9000}, "after": {"mtu": 9000}}
 
 
-# -- what the processors did
+# -- the activity of the processors
 
 
 def side(time, **more):
@@ -190,17 +189,17 @@ LATER = {
 
 
 def test_rates():
-    found = activity.activity("net", {"before": side(10.0), "after": side(12.0, **LATER)})
-    assert (found.step, found.node, found.seconds) == ("net", "n1", 2.0)
-    assert found.interrupts_per_s == {"eth1": 20, "eth0": None}
-    assert found.net_rx_per_s == 2000
-    assert (found.softirq_percent, found.irq_percent) == (25, 5)
-    metrics = activity.metrics([found], "eth1")
+    result = activity.activity("net", {"before": side(10.0), "after": side(12.0, **LATER)})
+    assert (result.step, result.node, result.seconds) == ("net", "n1", 2.0)
+    assert result.interrupts_per_s == {"eth1": 20, "eth0": None}
+    assert result.net_rx_per_s == 2000
+    assert (result.softirq_percent, result.irq_percent) == (25, 5)
+    metrics = activity.metrics([result], "eth1")
     assert {(m.metric, m.value, m.location, m.better) for m in metrics} == {
         ("interrupts_per_s", 20, "n1", "lower"), ("net_rx_per_s", 2000, "n1", "lower"),
         ("softirq_percent", 25, "n1", "lower"), ("irq_percent", 5, "n1", "lower"),
     }  # fmt: skip
-    assert {m.metric for m in activity.metrics([found], "eth0")} == {
+    assert {m.metric for m in activity.metrics([result], "eth0")} == {
         "net_rx_per_s", "softirq_percent", "irq_percent",
     }  # fmt: skip
 
@@ -218,16 +217,16 @@ def test_no_time_no_rates(before, after):
     "damage",
     [{"softirqs": {}}, {"softirqs": 3}, {"softirqs": {"NET_RX": "x"}}, {"softirqs": {"NET_RX": 0}}],
 )
-def test_what_is_not_counted_is_not_zero(damage):
-    found = activity.activity("net", {"before": side(10.0), "after": side(12.0, **damage)})
-    assert found.net_rx_per_s is None
-    assert "net_rx_per_s" not in {m.metric for m in activity.metrics([found], "eth1")}
+def test_a_missing_count_is_not_zero(damage):
+    result = activity.activity("net", {"before": side(10.0), "after": side(12.0, **damage)})
+    assert result.net_rx_per_s is None
+    assert "net_rx_per_s" not in {m.metric for m in activity.metrics([result], "eth1")}
 
 
 @pytest.mark.parametrize("ticks", [[], None, ["x"] * 8])
-def test_processor_times_that_are_not_there(ticks):
-    found = activity.activity("net", {"before": side(10.0), "after": side(12.0, cpu_ticks=ticks)})
-    assert (found.softirq_percent, found.irq_percent) == (None, None)
+def test_missing_processor_times(ticks):
+    result = activity.activity("net", {"before": side(10.0), "after": side(12.0, cpu_ticks=ticks)})
+    assert (result.softirq_percent, result.irq_percent) == (None, None)
 
 
 def used(node, own_s, idle=0, cpus=2, ticks=None):
@@ -253,19 +252,19 @@ def used(node, own_s, idle=0, cpus=2, ticks=None):
 )
 def test_other_programs(own_s, idle, cpus, waited_s, others, waited):
     node = {**used("n1", own_s, idle, cpus), "waited_s": waited_s}
-    (found,) = activity.of_step("net", [node], shared=False)
-    assert (found.others_percent, found.waited_percent) == pytest.approx((others, waited))
+    (result,) = activity.of_step("net", [node], shared=False)
+    assert (result.others_percent, result.waited_percent) == pytest.approx((others, waited))
 
 
-def test_ranks_of_a_lab_are_no_other_programs_to_each_other():
+def test_ranks_of_a_lab_do_not_count_as_other_programs():
     nodes = [used("n1", 2.0), used("n2", 1.0)]
-    for found in activity.of_step("net", nodes, shared=True):
-        assert found.others_percent == pytest.approx(50)
+    for result in activity.of_step("net", nodes, shared=True):
+        assert result.others_percent == pytest.approx(50)
     apart = activity.of_step("net", nodes, shared=False)
     assert [one.others_percent for one in apart] == pytest.approx([100, 150])
 
 
-def test_interrupts_are_no_program_and_a_hypervisor_is_one():
+def test_a_hypervisor_counts_as_another_program_and_interrupts_do_not():
     quiet = used("n1", 2.0, ticks=[1000, 1000, 1000, 1000, 1100, 1050, 1050, 1000])
     stolen = used("n1", 2.0, ticks=[1000, 1000, 1000, 1100, 1000, 1000, 1000, 1100])
     percents = [activity.of_step("net", [node], shared=False)[0].others_percent
@@ -275,14 +274,14 @@ def test_interrupts_are_no_program_and_a_hypervisor_is_one():
 
 @pytest.mark.parametrize("lacking", ["used_s", "cpus", "cpu_ticks"])
 @pytest.mark.parametrize("how", ["gone", "null"])
-def test_other_programs_are_not_known(lacking, how):
+def test_other_programs_with_missing_readings(lacking, how):
     node = {**used("n1", 1.0), "waited_s": 1.0}
     if how == "gone":
         del node["after"][lacking]
     else:
         node["after"][lacking] = None
-    (found,) = activity.of_step("net", [node], shared=False)
-    assert (found.others_percent, found.waited_percent) == (None, None)
+    (result,) = activity.of_step("net", [node], shared=False)
+    assert (result.others_percent, result.waited_percent) == (None, None)
     del node["waited_s"]
-    (found,) = activity.of_step("net", [node], shared=False)
-    assert found.waited_percent is None
+    (result,) = activity.of_step("net", [node], shared=False)
+    assert result.waited_percent is None

@@ -56,8 +56,8 @@ def test_counters_of_a_program_that_sends(folder):
     data = noted(folder)
     assert data["step"] == "step"
     assert data["exit_code"] == 0
-    assert list(data["before"]["interfaces"]) == ["lo"]  # what is not there is left out
-    before, after = (counters.parse(json.dumps(data[side])) for side in ("before", "after"))
+    assert list(data["before"]["interfaces"]) == ["lo"]  # a missing interface is left out
+    before, after = (counters.parse(data[side]) for side in ("before", "after"))
     (lo,) = counters.diff([before], [after])
     assert lo.network == "test"
     assert lo.tx_bytes >= 50_000
@@ -79,7 +79,7 @@ def test_exit_codes_are_passed_on(folder, script, code, noted_code):
     assert noted(folder)["exit_code"] == noted_code
 
 
-def test_program_that_is_not_there(folder):
+def test_a_missing_program(folder):
     done = run(folder, "/no/such/program")
     assert done.returncode == 127
     assert "/no/such/program: No such file" in done.stderr
@@ -101,7 +101,7 @@ def test_signals_reach_the_program(folder, number):
     assert noted(folder)["exit_code"] == 9
 
 
-def test_only_the_first_rank_of_a_node_notes(folder):
+def test_only_the_first_rank_of_a_node_records(folder):
     done = run(folder, "/bin/sh", "-c", "echo $PPID", env={"SLURM_LOCALID": "1"})
     assert done.returncode == 0
     assert done.stdout.strip() == str(os.getpid())  # it became the program
@@ -127,8 +127,8 @@ def test_mapped_files(folder):
     assert noted(folder)["mapped"] == [libc]
 
 
-def test_program_is_not_kept_waiting(folder):
-    """With --maps the wrapper looks at 0.05, 0.15, 0.4 ... 4 s, but ends with the program."""
+def test_the_wrapper_ends_with_the_program(folder):
+    """With --maps the wrapper reads the maps for up to 4 s, but ends with the program."""
     program = f"sleep 0.2; date +%s.%N >{folder}/ended"
     run(folder, "/bin/sh", "-c", program, options=("--maps", "libc"))
     assert time.time() - float((folder / "ended").read_text()) < 3.5
@@ -138,11 +138,11 @@ def test_only_the_standard_library_without_site(folder):
     """A node has nothing installed, and starting must cost little."""
     for name in ("run.py", "pair.py"):
         text = (NODE / name).read_text()
-        found = [
+        result = [
             line.split()[1] for line in text.splitlines() if line.startswith(("import", "from"))
         ]
-        assert set(found) <= set(sys.stdlib_module_names)
-        assert not {"subprocess", "asyncio", "logging"} & set(found) or name == "pair.py"
+        assert set(result) <= set(sys.stdlib_module_names)
+        assert not {"subprocess", "asyncio", "logging"} & set(result) or name == "pair.py"
 
 
 @pytest.fixture
@@ -185,8 +185,8 @@ def test_interrupts_of_an_interface(wrapper, tmp_path):
     device(tmp_path, "eth0", "pci0/0000:00:03.0/virtio0", ["24"])
     device(tmp_path, "eth3", "pci0/0000:02:00.0", legacy="25")
     device(tmp_path, "eth4", "pci0/0000:03:00.0", legacy="0")
-    found = {name: wrapper.interrupts(name, TABLE) for name in ("eth0", "eth1", "eth2", "eth3")}
-    assert found == {"eth0": 120, "eth1": 7, "eth2": 26, "eth3": 7}
+    result = {name: wrapper.interrupts(name, TABLE) for name in ("eth0", "eth1", "eth2", "eth3")}
+    assert result == {"eth0": 120, "eth1": 7, "eth2": 26, "eth3": 7}
     assert wrapper.interrupts("eth4", TABLE) is None
     assert wrapper.interrupts("veth7", TABLE) is None  # no device: none is not zero
 
@@ -217,7 +217,7 @@ def collect(declared, hostname, job=None):
 
 @pytest.fixture
 def package(tmp_path_factory):
-    """A stand-in for the node side of NIC profiles, which is a package anywhere."""
+    """A substitute for the node side of NIC profiles, in another folder."""
     folder = tmp_path_factory.mktemp("libexec") / "node_side"
     folder.mkdir()
     (folder / "__init__.py").write_text("")
@@ -238,10 +238,10 @@ def looked(folder, package, when, declared=None, env=None):
     ("when", "names"),
     [("before", {"nic-before"}), ("after", {"nic-after"}), ("both", {"nic-before", "nic-after"})],
 )
-def test_looks_at_the_settings(folder, package, when, names):
-    found = looked(folder, package, when, env={"SLURM_JOB_ID": "7"})
-    assert set(found) == names
-    for name, note in found.items():
+def test_verifies_the_settings(folder, package, when, names):
+    result = looked(folder, package, when, env={"SLURM_JOB_ID": "7"})
+    assert set(result) == names
+    for name, note in result.items():
         assert note["ok"] is True
         assert note["asked"] == ["jumbo", "/var/lib/x", "7"]
         assert note["when"] == name.removeprefix("nic-")
@@ -250,7 +250,7 @@ def test_looks_at_the_settings(folder, package, when, names):
     assert noted(folder)["exit_code"] == 0
 
 
-def test_first_look_before_and_last_look_after_stay(folder, package):
+def test_the_first_record_before_and_the_last_after_are_kept(folder, package):
     first = looked(folder, package, "both")
     second = looked(folder, package, "both")
     assert second["nic-before"] == first["nic-before"]
@@ -258,21 +258,21 @@ def test_first_look_before_and_last_look_after_stay(folder, package):
     assert (folder / "looks").read_text() == "xxx"
 
 
-def test_look_that_fails_is_told_and_does_not_end_the_benchmark(folder, package):
+def test_a_failed_verification_is_recorded_and_does_not_end_the_benchmark(folder, package):
     declared = {"profile": "jumbo", "state_folder": "", "broken": True}
-    found = looked(folder, package, "before", declared)
-    assert found["nic-before"]["ok"] is False
-    assert "cannot be read: ValueError: no such interface" in found["nic-before"]["reason"]
+    result = looked(folder, package, "before", declared)
+    assert result["nic-before"]["ok"] is False
+    assert "cannot be read: ValueError: no such interface" in result["nic-before"]["reason"]
 
 
-def test_node_side_that_is_not_there(folder, tmp_path):
-    found = looked(folder, tmp_path / "nowhere", "after")
-    assert found["nic-after"]["ok"] is False
-    assert "ModuleNotFoundError" in found["nic-after"]["reason"]
+def test_a_missing_node_side(folder, tmp_path):
+    result = looked(folder, tmp_path / "nowhere", "after")
+    assert result["nic-after"]["ok"] is False
+    assert "ModuleNotFoundError" in result["nic-after"]["reason"]
 
 
 def test_real_node_side_of_profiles(folder):
-    """Loaded from the checkout by a Python that knows none of its packages."""
+    """Imported from the checkout by a Python without its packages."""
     node = socket.gethostname().split(".")[0]
     declared = {"profile": "default", "state_folder": str(folder / "state"), "node": {},
                 "nodes": {node: {}}, "if_supported": [], "tests": {node: ["lo"]}}  # fmt: skip
@@ -345,21 +345,20 @@ def test_client_waits_for_a_slow_server(folder):
     assert (folder / "step.address").read_text() == "127.0.0.1"
 
 
-def test_server_that_never_listens(folder):
+def test_a_server_that_never_listens(folder):
     times = [("START_S", 0.5)]
     port = free_port()
     server, client = pair(folder, ["/bin/sleep", "60"], ["/bin/true"], port, times)
     code, _, err = ended(server)
     assert code == 1
-    assert "waited" in err
-    assert "the server's port" in err
+    assert "the server's port did not come within" in err
     code, _, err = ended(client)
     assert code == 1
     assert "the server's address" in err
 
 
-def test_server_that_dies_at_once(folder):
-    """Its exit code comes through, and the client is told soon."""
+def test_a_server_that_ends_at_once(folder):
+    """Its exit code is passed on, and the client ends soon."""
     port = free_port()
     server, client = pair(
         folder, ["/bin/sh", "-c", "exit 5"], python(CLIENT, "{address}", port), port
@@ -370,7 +369,7 @@ def test_server_that_dies_at_once(folder):
     assert err
 
 
-def test_server_that_serves_on_is_ended(folder):
+def test_a_server_that_does_not_end_is_ended(folder):
     port = free_port()
     server, client = pair(
         folder, python(SERVER, port, 0, 300), python(CLIENT, "{address}", port), port,
@@ -380,20 +379,20 @@ def test_server_that_serves_on_is_ended(folder):
     assert ended(server)[0] == 0
 
 
-def test_client_that_fails(folder):
+def test_a_client_that_fails(folder):
     port = free_port()
     server, client = pair(
         folder, python(SERVER, port, 0, 0), ["/bin/sh", "-c", "exit 6"], port, [("END_S", 0.3)]
     )
     assert ended(client)[0] == 6
-    assert ended(server)[0] == 0  # ended: nobody came
+    assert ended(server)[0] == 0  # ended without a connection
 
 
 BURN = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass\n"
 
 
 def test_processor_time_of_the_step_and_of_no_other(folder):
-    """That of the program, of its children, and of the node's other ranks; not that of others."""
+    """It includes the program, its children and the node's other ranks."""
     wait = "import os, time\nwhile not os.path.exists({!r}): time.sleep(0.01)\n"
     beside = wait.format("begun") + BURN + "open('done', 'w')\n"
     program = (
@@ -401,7 +400,7 @@ def test_processor_time_of_the_step_and_of_no_other(folder):
         f"subprocess.run([sys.executable, '-c', {BURN!r}], check=True)\n{wait.format('done')}"
     )
     wrapper = [*PYTHON, str(NODE / "run.py"), "step", "test=lo", "--"]
-    # A shell in slurmstepd's location, with another rank beside the first.
+    # A shell instead of slurmstepd, with another rank beside the first.
     step = 'python3 -c "$0" & "$@" & wait'
     other = subprocess.Popen([sys.executable, "-c", BURN.replace("0.3", "5")])
     try:
@@ -428,7 +427,7 @@ def test_how_long_the_program_waited_for_a_processor(folder):
 
 
 def test_how_long_a_pair_waited_for_a_processor(folder):
-    """The wrapper adds what pair.py noted of the client and of the server."""
+    """The wrapper adds the waits that pair.py wrote for the client and the server."""
     port = free_port()
     server, client = pair(
         folder, python(SERVER, port, 0, 0), python(CLIENT + CROWDED, "{address}", port), port

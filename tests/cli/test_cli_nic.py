@@ -144,7 +144,7 @@ def test_diff_ends_with_1_where_a_profile_would_change_something(nic: Nic) -> No
     ]
     answer = nic("diff", "-p", "jumbo", "--json")
     assert answer.code == 1
-    wanted = [{"setting": "mtu", "found": 1500, "wanted": 9000}]
+    wanted = [{"setting": "mtu", "actual": 1500, "wanted": 9000}]
     assert json.loads(answer.out) == {"eth1": wanted, "node": []}
     answer = nic("diff", "-p", "default")
     assert (answer.code, answer.out) == (0, "default: nothing differs\n")
@@ -264,7 +264,7 @@ def test_applied_verified_changed_by_somebody_restored(lab: Lab, nic: Nic, clean
     found = json.loads(nic("verify", "--json").out)
     assert not found["ok"]
     assert found["interfaces"]["eth1"]["differences"] == [
-        {"setting": "mtu", "wanted": 9000, "found": 1400}
+        {"setting": "mtu", "wanted": 9000, "actual": 1400}
     ]
     assert "1400" in nic("diff", "-p", "jumbo").out
 

@@ -99,7 +99,7 @@ def test_sign_and_verify(here, folder, tmp_path):
     buyer, other = tmp_path / "buyer.pub", tmp_path / "other.pub"
     code, said, _ = here("verify", folder, "--key", buyer)
     assert (code, "not signed" in said) == (1, True)
-    assert here("sign", folder, "--key", tmp_path / "buyer")[0] == 0
+    assert here("verify", folder, "--sign", tmp_path / "buyer")[0] == 0
     code, said, _ = here("verify", folder)
     assert (code, "whose keys these are was not checked" in said) == (0, True)
     assert here("verify", folder, "--key", buyer)[0] == 0
@@ -114,8 +114,10 @@ def test_sign_and_verify(here, folder, tmp_path):
     assert code == 1
     assert "good signature" in said
     assert "not signed: judgements/2/judgement.jsonl" in said
-    assert here("sign", folder, "--key", tmp_path / "buyer")[0] == 0
-    assert here("verify", folder, "--key", buyer)[0] == 0
+    assert here("verify", folder, "--sign", tmp_path / "buyer", "--key", buyer)[0] == 0
+    (folder / "results.jsonl").write_text("{}")
+    assert here("verify", folder, "--sign", tmp_path / "buyer")[0] == 1
+    assert len(list(folder.glob("*.sig"))) == 2
 
 
 def test_two_judges_at_once_lose_nothing(folder):

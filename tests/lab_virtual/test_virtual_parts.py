@@ -120,7 +120,7 @@ def test_nodes_of_two_classes_are_on_two_wires(tmp_path: Path) -> None:
         ("{igb: [igb]}", "{igb: [igb, igb]}", "of the 1 test networks, not 2"),
         ("class: igb, cores: 1", "class: igb, cores: 2", "one core"),
         ("{igb: [igb]}", "{igb: [ixgbe]}", "nics"),
-        ("engine: virtual", "engine: native", "a native lab has no NICs to choose"),
+        ("engine: virtual", "engine: native", "a native lab has no NIC models"),
     ],
 )
 def test_what_cannot_be_a_virtual_lab_is_said(

@@ -5,17 +5,11 @@ with parameters, a bond of two cards, virtual functions; put on and taken off by
 from __future__ import annotations
 
 import pytest
-from virtual_support import figures
+from virtual_support import figures, latency
 
 from seatrial_lab.virtual.engine import VirtualLab
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
-
-
-def latency(trial, profile: str) -> float:
-    """In us."""
-    (found,) = figures(trial.results, "netpipe", profile, "latency_us")
-    return found
 
 
 def test_each_profile_was_in_force_and_measured(trial) -> None:

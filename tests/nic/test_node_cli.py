@@ -388,7 +388,7 @@ def test_diff(node: Node, capsys: Any) -> None:
     assert capsys.readouterr().out.split()[-4:] == ["eth1", "mtu", "1500", "9000"]
     assert node.run("diff", "--profile", "jumbo", "--json") == 1
     assert json.loads(capsys.readouterr().out)["eth1"] == [
-        {"setting": "mtu", "wanted": 9000, "found": 1500}
+        {"setting": "mtu", "wanted": 9000, "actual": 1500}
     ]
     assert node.run("diff", "--profile", "default") == 0
     assert node.run("diff") == 3

@@ -383,6 +383,6 @@ def test_a_driver_that_says_yes_and_does_nothing(node: Node, setting: str) -> No
             real(key, value, name)
 
     node.nic._set = deaf  # type: ignore[method-assign]
-    with pytest.raises(Refused, match=r"bulk: .* set to .*, found .*; all settings were restored"):
+    with pytest.raises(Refused, match=r"bulk: .* set to .*, is .*; all settings were restored"):
         node.session().begin_job(JOB, "bulk")
     node.check_clean()

@@ -10,7 +10,6 @@ from seatrial.site.model import Site
 TEXT = """\
 schema: 1
 name: {name}
-login: login
 lab: {{engine: native, accounting: false}}
 networks:
   mgmt: {{role: management, interface: eth0, subnet: 10.75.0.0/24}}

@@ -1,4 +1,4 @@
-"""Which cases a trial consists of, known without running anything."""
+"""The cases of a trial, planned without running anything."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ def test_unknown_names(site, selection, sentence):
     assert error.value.exit_code == 3
 
 
-def test_all_unknown_names_are_told_at_once(site):
+def test_all_unknown_names_are_reported_at_once(site):
     with pytest.raises(InputError) as error:
         select(site, Selection(checks=("a",), transports=("b",), profiles=("c",)))
     assert str(error.value).count("matches nothing") == 3
 
 
-def test_what_the_stack_cannot_give_is_said(site, stack):
+def test_a_note_names_what_the_stack_lacks(site, stack):
     assert resolve(site, stack).left_out == [
         "imb did not run under openmpi-ofi: the stack has no program for it",
         "hpl did not run with atlas: not in the stack (known here: blis, openblas)",
@@ -95,7 +95,7 @@ def test_what_the_stack_cannot_give_is_said(site, stack):
     assert resolve(only, stack).left_out == []
 
 
-def test_the_stack_says_why_it_has_no_program(site, stack):
+def test_the_note_has_the_reason_of_the_stack(site, stack):
     lacking = stack.model_copy(deep=True)
     lacking.transports["openmpi-tcp"].programs.pop("imb")
     lacking.transports["openmpi-tcp"].lacks = {"imb": "its binary is of another ABI"}
@@ -105,26 +105,26 @@ def test_the_stack_says_why_it_has_no_program(site, stack):
     ]
 
 
-def test_reframe_is_offered_exactly_what_is_planned(site, stack, tmp_path):
+def test_reframe_gets_the_planned_cases_only(site, stack, tmp_path):
     """What is not selected has no feature, so that ReFrame does not run it either."""
     chosen = select(site, Selection(checks=("netpipe", "tcp_stream"), transports=("mpich-ofi",)))
     made = configuration(resolve(chosen, stack), None, tmp_path / "plan.json")
     offers = {env["name"]: env["features"] for env in made["environments"]}
-    assert {name: found for name, found in offers.items() if found} == {"mpich-ofi": ["netpipe"]}
+    assert {name: checks for name, checks in offers.items() if checks} == {"mpich-ofi": ["netpipe"]}
 
 
-def test_a_stack_with_a_program_per_kernel_and_blas_gives_what_it_has(site, stack):
+def test_a_stack_with_one_program_for_each_kernel_and_blas(site, stack):
     """Spack's stack has no program that takes any kernel, class or BLAS."""
     stack = stack.model_copy(deep=True)
     part = stack.transports["mpich-ofi"]
     part.programs = {"npb_is.S": ["/opt/is.S.x"], "hpcc.blis": ["/opt/hpcc"], "xhpl.blis": ["/x"]}
     only = select(site, Selection(checks=("npb", "hpl")))
     assert [case.variant for case in resolve(only, stack).cases] == ["blis", "is.S"]
-    told = " ".join(resolve(only, stack).left_out)
-    assert "npb ep.S did not run under mpich-ofi: the stack has no program" in told
-    assert "hpl openblas did not run under mpich-ofi" in told
+    notes = " ".join(resolve(only, stack).left_out)
+    assert "npb ep.S did not run under mpich-ofi: the stack has no program" in notes
+    assert "hpl openblas did not run under mpich-ofi" in notes
 
 
-def test_a_plan_survives_its_file(site, stack):
+def test_a_plan_is_read_as_it_was_written(site, stack):
     plan = resolve(site, stack)
     assert Plan.model_validate_json(plan.model_dump_json()) == plan

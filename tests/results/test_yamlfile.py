@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from seatrial.base.errors import InputError
-from seatrial.base.yamlfile import Fault, load, loads, rows
+from seatrial.base.yamlfile import InvalidValue, load, loads, rows
 
 
 class Strict(BaseModel):
@@ -40,7 +40,7 @@ class Rule(Strict):
     @model_validator(mode="after")
     def ordered(self):
         if self.low > self.high:
-            raise Fault("low is above high", "exchange them", "low")
+            raise InvalidValue("low is above high", "exchange them", "low")
         return self
 
 
@@ -80,7 +80,7 @@ def problems(text, head=HEAD):
     ("text", "line", "field", "message", "correction"),
     [
         ("nam: y\n", 3, "nam", "unknown field", "did you mean 'name'?"),
-        ("zzz: y\n", 3, "zzz", "unknown field", "valid here: schema, name, network"),
+        ("zzz: y\n", 3, "zzz", "unknown field", "known here: by_name, count, either"),
         ("speed: fats\n", 3, "speed", "'fats' is not one of slow, fast", "did you mean 'fast'?"),
         ("speed:\n  FAST\n", 3, "speed", "not one of slow, fast", "did you mean 'fast'?"),
         ("flag: maybe\n", 3, "flag", "expected true or false, found 'maybe'", "'flag: true'"),

@@ -9,7 +9,7 @@ from seatrial.base import yamlfile
 from seatrial.base.errors import InputError, Problem
 from seatrial.site.load import load_site
 from seatrial.site.model import Site
-from seatrial.site.validate import disagreements
+from seatrial.site.validate import site_problems
 
 TEXT = """\
 schema: 1
@@ -45,7 +45,7 @@ def text_with(profiles: str, changes: dict[str, str] | None = None) -> str:
 def site_with(profiles: str = "", changes: dict[str, str] | None = None) -> Site:
     """The site with further profiles. Fails where it has faults."""
     site, _ = yamlfile.loads(text_with(profiles, changes), Site)
-    assert disagreements(site) == []
+    assert site_problems(site) == []
     return site
 
 

@@ -1,4 +1,4 @@
-"""What nodes are told: flat settings by node and interface, from profiles and their bases."""
+"""The policy of the nodes: flat settings by node and interface, from profiles and their bases."""
 
 from __future__ import annotations
 
@@ -122,14 +122,14 @@ def test_the_whole_of_a_policy():
     assert json.loads(json.dumps(policy)) == policy
 
 
-def test_what_a_job_must_find_is_what_nodes_are_told():
+def test_the_declared_state_is_the_policy_of_the_nodes():
     site = site_with(EVERYTHING + "  node_classes: [fat]\n")
-    told = compile_policy(site)["profiles"]["all"]
-    found = declared(site, "all")
-    assert found["nodes"] == {"n3": told["interfaces"]}
-    assert (found["node"], found["if_supported"]) == (told["node"], told["if_supported"])
-    assert found["tests"]["n1"] == ["eth1", "eth2"]
-    assert (found["profile"], found["state_folder"]) == ("all", "/var/lib/seatrial-nic")
+    policy = compile_policy(site)["profiles"]["all"]
+    state = declared(site, "all")
+    assert state["nodes"] == {"n3": policy["interfaces"]}
+    assert (state["node"], state["if_supported"]) == (policy["node"], policy["if_supported"])
+    assert state["tests"]["n1"] == ["eth1", "eth2"]
+    assert (state["profile"], state["state_folder"]) == ("all", "/var/lib/seatrial-nic")
     assert declared(site, "default")["nodes"] == {"n1": {}, "n2": {}, "n3": {}}
     with pytest.raises(KeyError):
         declared(site, "none-such")
@@ -141,14 +141,14 @@ def test_a_setting_of_one_network_is_for_its_interface_only():
     assert interface(text, "p", "eth2") == {"mtu": 1300, "txqueuelen": 10}
 
 
-def test_an_interface_that_no_setting_is_for_is_left_out():
+def test_an_interface_without_settings_is_left_out():
     text = "p: {description: x, per_network: {rail: {mtu: 1300}}}"
     assert list(policy_of(text)["profiles"]["p"]["interfaces"]) == ["eth2"]
     node_wide = "p: {description: x, busy_poll_us: 50}"
     assert policy_of(node_wide)["profiles"]["p"]["interfaces"] == {}
 
 
-def test_a_bond_is_with_its_first_member_and_whole():
+def test_a_bond_belongs_to_its_first_member():
     text = """\
 pair:
   description: x
@@ -180,15 +180,15 @@ near:
 
 
 def test_a_profile_has_its_own_values_and_the_rest_of_its_bases():
-    found = interface(CHAIN, "near")
-    assert {key: value for key, value in found.items() if key != "driver"} == {
+    flat = interface(CHAIN, "near")
+    assert {key: value for key, value in flat.items() if key != "driver"} == {
         "mtu": 1300,
         "coalesce.rx-usecs": 1,
         "coalesce.tx-usecs": 6,
         "feature.tcp-segmentation-offload": "on",
         "feature.generic-receive-offload": "off",
     }
-    assert found["driver"]["parameters"] == {"RxIntDelay": "0", "TxIntDelay": "0"}
+    assert flat["driver"]["parameters"] == {"RxIntDelay": "0", "TxIntDelay": "0"}
     whole = resolve("near", site_with(CHAIN).nic_profiles)
     assert (whole.description, whole.source) == ("far", "a paper")
     assert whole.suits == ("latency-bound",)
@@ -196,12 +196,12 @@ def test_a_profile_has_its_own_values_and_the_rest_of_its_bases():
     assert policy_of(CHAIN)["profiles"]["near"]["feature"] == "nic_near"
 
 
-def test_another_module_takes_nothing_of_the_bases_parameters():
+def test_another_module_inherits_no_parameters():
     text = CHAIN + "other: {base: near, driver: {module: igb}}"
     assert interface(text, "other")["driver"]["parameters"] == {}
 
 
-def test_null_takes_a_setting_of_the_base_away():
+def test_null_removes_a_setting_of_the_base():
     text = CHAIN + "less: {base: near, mtu: null, driver: null, coalescing: {tx_usecs: null}}"
     assert set(interface(text, "less")) == {
         "coalesce.rx-usecs", "feature.tcp-segmentation-offload", "feature.generic-receive-offload",
@@ -217,16 +217,16 @@ def test_the_nearer_profile_wins_over_a_networks_part_of_a_farther_one():
 
 
 @pytest.mark.parametrize("name", list(ready_profiles())[1:])
-def test_each_can_be_a_profile_of_a_site_by_its_base_alone(name):
+def test_each_ready_profile_is_a_profile_of_a_site_by_its_base(name):
     changes = {"subnet: 10.0.2.0/24": "subnet: 10.0.2.0/24, switch_mtu: 9000"}
     site = site_with(f'{name}: {{base: "ready:{name}"}}', changes)
-    found = compile_policy(site)["profiles"][name]
-    assert found["description"] == ready_profiles()[name].description
-    assert found["interfaces"]["eth1"] == resolve(name, ready_profiles()).settings("test")
-    assert found["interfaces"]["eth1"]
+    profile = compile_policy(site)["profiles"][name]
+    assert profile["description"] == ready_profiles()[name].description
+    assert profile["interfaces"]["eth1"] == resolve(name, ready_profiles()).settings("test")
+    assert profile["interfaces"]["eth1"]
 
 
-def test_the_digest_is_of_everything_else():
+def test_the_digest_covers_all_other_fields():
     policy = policy_of(EVERYTHING)
     assert re.fullmatch(r"[0-9a-f]{64}", policy["digest"])
     assert digest(policy) == policy["digest"]
@@ -248,15 +248,15 @@ def test_the_policy_does_not_depend_on_hashing_or_the_order_of_keys(tmp_path):
         for file in sys.argv[1:]:
             print(compile_policy(yamlfile.load(file, Site)[0])["digest"])
     """)
-    found = set()
+    digests = set()
     for seed in ("1", "2"):
         out = subprocess.run(
             [sys.executable, "-c", program, *map(str, sorted(tmp_path.glob("*.yaml")))],
             env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
             capture_output=True, text=True, check=True, timeout=600,
         ).stdout  # fmt: skip
-        found.update(out.split())
-    assert len(found) == 1
+        digests.update(out.split())
+    assert len(digests) == 1
 
 
 # --- properties of inheritance, for any chain of profiles ------------------------------------
@@ -305,9 +305,9 @@ def line_of(chain) -> dict[str, NicProfile]:
 def test_flat_keys_and_values_are_those_of_the_policy(chain):
     profiles = line_of(chain)
     for network in ("test", "rail", "other"):
-        found = resolve(f"p{len(chain) - 1}", profiles).settings(network)
-        assert list(found) == sorted(found)
-        for key, value in found.items():
+        flat = resolve(f"p{len(chain) - 1}", profiles).settings(network)
+        assert list(flat) == sorted(flat)
+        for key, value in flat.items():
             assert KEYS.fullmatch(key)
             assert type(value) in (int, str)
             if key.startswith("feature."):
@@ -316,25 +316,25 @@ def test_flat_keys_and_values_are_those_of_the_policy(chain):
 
 @given(PROFILES)
 @settings(max_examples=rounds(50, 1000))
-def test_own_values_win_and_what_is_not_named_is_the_bases(chain):
+def test_own_values_win_and_others_are_inherited(chain):
     profiles = line_of(chain)
     last = f"p{len(chain) - 1}"
-    found = resolve(last, profiles).settings("test")
+    flat = resolve(last, profiles).settings("test")
     alone = resolve("p0", line_of(chain[-1:])).settings("test")
-    assert alone.items() <= found.items()
+    assert alone.items() <= flat.items()
     before = resolve(f"p{len(chain) - 2}", profiles).settings("test") if len(chain) > 1 else {}
     general, special = chain[-1]
     named = {FLAT.get(group, group) for group in (*general, *special.get("test", {}))}
-    for key in {*before, *found} - set(alone):
+    for key in {*before, *flat} - set(alone):
         if not key.startswith(tuple(named)):
-            assert found.get(key) == before.get(key)
+            assert flat.get(key) == before.get(key)
         else:  # named, and not among its own values: taken away, or left to the base
-            assert key not in found or found[key] == before[key]
+            assert key not in flat or flat[key] == before[key]
 
 
 @given(PROFILES)
 @settings(max_examples=rounds(25, 500))
-def test_a_profile_that_says_nothing_is_its_base(chain):
+def test_a_profile_without_settings_equals_its_base(chain):
     profiles = line_of([*chain, ({}, {})])
     base, same = f"p{len(chain) - 1}", f"p{len(chain)}"
     for network in ("test", "rail"):

@@ -1,4 +1,4 @@
-"""NIC profiles in a site file: what is taken, and how each fault is named."""
+"""NIC profiles in a site file: what is valid, and the message for each error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ two:
     rail: {driver: {module: e1000, parameters: {Itr: 3}}}
 """
 # profile text; the field, a piece of the line and of the words with which the fault is named
-FAULTS = [
+ERRORS = [
     ("fast: {description: x, mtu: 20000}", "fast.mtu", "fast:", ("20000", "test", "9216")),
     ("fast: {description: x, mtu: 67}", "fast.mtu", "fast:", ("1280",)),
     ("fast: {description: x, mtu: 65536}", "fast.mtu", "fast:", ("65535",)),
@@ -55,7 +55,7 @@ FAULTS = [
     ("fast: {description: x, per_network: {mgmt: {mtu: 1400}}}", "fast.per_network.mgmt", "fast:",
      ("never touched",)),
     ("fast:\n  description: x\n  networks: [test]\n  per_network:\n    rail: {mtu: 1400}",
-     "fast.per_network.rail", "rail: {", ("not among the profile's networks",)),
+     "fast.per_network.rail", "rail: {", ("not in the profile's networks",)),
     ("fast: {description: x, mtu: 1400, node_classes: [thick]}", "fast.node_classes.0", "fast:",
      ("'thick'", "thin")),
     ("fast: {description: x, mtu: 1400, transports: [opnmpi-*]}", "fast.transports.0", "fast:",
@@ -112,21 +112,19 @@ FAULTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("profiles", "field", "line", "words"), FAULTS)
-def test_a_fault_is_named_with_its_line_field_and_correction(
-    tmp_path, profiles, field, line, words
-):
+@pytest.mark.parametrize(("profiles", "field", "line", "words"), ERRORS)
+def test_a_problem_has_line_field_and_correction(tmp_path, profiles, field, line, words):
     problems, text = problems_of(tmp_path, profiles)
-    found = [one for one in problems if one.field == f"nic_profiles.{field}"]
-    assert found, [str(one) for one in problems]
-    assert line in text.splitlines()[found[0].line - 1]
-    told = f"{found[0].message} {found[0].correction}"
+    matches = [one for one in problems if one.field == f"nic_profiles.{field}"]
+    assert matches, [str(one) for one in problems]
+    assert line in text.splitlines()[matches[0].line - 1]
+    text_of_problem = f"{matches[0].message} {matches[0].correction}"
     for word in words:
-        assert word in told
-    assert found[0].correction or " is not one of " in told
+        assert word in text_of_problem
+    assert matches[0].correction or " is not one of " in text_of_problem
 
 
-def test_a_fault_hides_no_other_profile(tmp_path):
+def test_a_problem_of_one_profile_does_not_hide_others(tmp_path):
     problems, _ = problems_of(
         tmp_path, "a: {base: nothing}\nb: {base: a}\nc: {description: x, mtu: 9300}"
     )
@@ -134,7 +132,7 @@ def test_a_fault_hides_no_other_profile(tmp_path):
     assert fields == {"nic_profiles.a.base", "nic_profiles.b.base", "nic_profiles.c.mtu"}
 
 
-def test_default_is_there_and_carries_nothing(tmp_path):
+def test_default_must_exist_without_settings(tmp_path):
     default = "default: {description: the node as it boots}"
     problems, _ = problems_of(
         tmp_path, "", {default: "jumbo: {base: 'ready:jumbo'}\ntrial: {profiles: [jumbo]}"}
@@ -153,7 +151,7 @@ def test_the_networks_own_mtu_must_pass_its_switches(tmp_path):
     assert [one.field for one in problems] == ["networks.test.mtu"]
 
 
-def test_a_profile_that_too_few_nodes_can_have_is_refused_before_its_job_waits_for_ever(tmp_path):
+def test_a_profile_that_fits_too_few_nodes_is_an_error(tmp_path):
     fat = "fast: {description: x, mtu: 1400, node_classes: [fat]}"
     assert problems_of(tmp_path, fat)[0] == []
     tried = {"netpipe: {}": "netpipe: {nodes: [1, 2]}\ntrial: {profiles: [default, fast]}"}
@@ -165,7 +163,7 @@ def test_a_profile_that_too_few_nodes_can_have_is_refused_before_its_job_waits_f
     assert problem.field == "nic_profiles.fast.node_classes"
 
 
-def test_features_come_from_names_and_can_be_given():
+def test_features_come_from_names_or_from_the_file():
     site = site_with("low-latency: {base: 'ready:low-latency'}\n"
                      "jumbo: {base: 'ready:jumbo', feature: nic_mtu.9000}")  # fmt: skip
     features = {name: profile.feature for name, profile in site.nic_profiles.items()}
@@ -177,28 +175,28 @@ VERBS = {"openmpi-tcp: {}": "openmpi-tcp: {}\n  ucx: {data_path: verbs}",
          "switch_mtu: 9216": "fabric: roce"}  # fmt: skip
 
 
-def test_where_the_data_path_passes_the_kernel_by_a_sentence_says_what_is_left():
+def test_a_note_names_settings_without_effect_on_a_kernel_bypass():
     text = "low-latency: {base: 'ready:low-latency', mtu: 4200, transports: [ucx, openmpi-tcp]}"
-    found = statements(site_with(text, VERBS))
-    assert found[0] == (
-        "profile low-latency: coalescing and busy polling do not reach transport ucx, whose data "
+    notes = statements(site_with(text, VERBS))
+    assert notes[0] == (
+        "profile low-latency: coalescing and busy polling do not affect transport ucx, whose data "
         "path (verbs) is polled from user space; only mtu does"
     )
-    assert "transport ucx" in found[1]
-    assert "MPI library polls" in found[1]
-    assert len(found) == 2  # nothing of openmpi-tcp, which the kernel carries
+    assert "transport ucx" in notes[1]
+    assert "MPI library polls" in notes[1]
+    assert len(notes) == 2  # nothing of openmpi-tcp, which the kernel carries
 
 
 @pytest.mark.parametrize(
     ("fabric", "path", "last"),
     [
         ("roce", "verbs", "only mtu does"),
-        ("infiniband", "verbs", "nothing does"),
-        ("efa", "libfabric", "nothing does"),
-        ("slingshot", "libfabric", "nothing does"),
+        ("infiniband", "verbs", "no setting does"),
+        ("efa", "libfabric", "no setting does"),
+        ("slingshot", "libfabric", "no setting does"),
     ],
 )
-def test_what_still_reaches_depends_on_the_fabric(fabric, path, last):
+def test_the_effective_settings_depend_on_the_fabric(fabric, path, last):
     changes = {"openmpi-tcp: {}": f"openmpi-tcp: {{}}\n  fast: {{data_path: {path}}}",
                "switch_mtu: 9216": f"fabric: {fabric}"}  # fmt: skip
     text = "p: {description: x, mtu: 4200, offloads: {tso: on}, transports: [fast]}"
@@ -206,7 +204,7 @@ def test_what_still_reaches_depends_on_the_fabric(fabric, path, last):
     assert sentence.endswith(last)
 
 
-def test_a_profile_that_leaves_a_transports_network_alone_is_said():
+def test_a_note_names_a_profile_that_sets_nothing_on_a_transports_network():
     text = "p: {description: x, mtu: 1400, networks: [test]}"
     (sentence,) = statements(site_with(text))
     assert "sets nothing on network rail" in sentence
@@ -224,7 +222,7 @@ def test_the_page_on_profiles_names_every_field():
 
 
 @pytest.mark.parametrize("example", re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
-def test_the_pages_examples_are_without_faults(example):
+def test_the_pages_examples_are_valid(example):
     text = textwrap.dedent(example.replace("nic_profiles:\n", ""))
     own = re.sub(r"(?m)^default:\n( +.*\n)+", "", text)
     assert len(site_with(own).nic_profiles) > 1

@@ -1,4 +1,4 @@
-"""Site files: every fault is named with file, line, field and a correction."""
+"""Site files: every error has file, line, field and correction."""
 
 from __future__ import annotations
 
@@ -62,18 +62,18 @@ def test_shipped_sites_have_no_errors(name):
         ("cores: 2\n", "cores: two\n", "nodes.0.cores", ()),
     ],
 )  # fmt: skip
-def test_a_fault_is_named_with_its_line_and_field(changed, old, new, field, words):
+def test_a_problem_has_line_and_field(changed, old, new, field, words):
     file, line = changed(old, new)
     with pytest.raises(InputError) as caught:
         load_site(file)
-    found = [p for p in caught.value.problems if p.field == field]
-    assert found, [str(p) for p in caught.value.problems]
+    matches = [p for p in caught.value.problems if p.field == field]
+    assert matches, [str(p) for p in caught.value.problems]
     inserted = new.count("\n") - old.count("\n")
     offset = new[: new.index(field.rsplit(".", 1)[-1])].count("\n") if inserted else 0
-    assert found[0].line == line + offset
-    assert found[0].correction
+    assert matches[0].line == line + offset
+    assert matches[0].correction
     for word in words:
-        assert word in f"{found[0].message} {found[0].correction}"
+        assert word in f"{matches[0].message} {matches[0].correction}"
 
 
 def test_a_trial_of_an_unknown_profile_is_refused(changed):
@@ -87,7 +87,7 @@ def test_a_trial_of_an_unknown_profile_is_refused(changed):
     assert text.splitlines()[problem.line - 1] == "  profiles: [none-such]"
 
 
-def test_all_faults_are_reported_at_once(changed):
+def test_all_problems_are_reported_at_once(changed):
     file, _ = changed("repeats: 2", "repeats: 0")
     file.write_text(file.read_text().replace("role: management", "role: mgmt"))
     with pytest.raises(InputError) as caught:
@@ -95,7 +95,7 @@ def test_all_faults_are_reported_at_once(changed):
     assert {"trial.repeats", "networks.mgmt.role"} <= {p.field for p in caught.value.problems}
 
 
-def test_an_unknown_site_is_answered_with_the_nearest_name():
+def test_an_unknown_site_suggests_the_nearest_name():
     with pytest.raises(InputError, match="did you mean 'lab'"):
         load.site_file("lba")
 
@@ -118,7 +118,7 @@ def test_starting_point_is_valid_and_commented(tmp_path):
         write_starting_point(folder, "harbour", "n1", "eth1")
 
 
-def test_a_bad_value_leaves_no_half_site(tmp_path):
+def test_a_bad_value_leaves_no_files(tmp_path):
     with pytest.raises(InputError):
         write_starting_point(tmp_path / "harbour", "harbour", "n[1", "eth1")
     assert not (tmp_path / "harbour").exists()
@@ -197,5 +197,5 @@ def test_site_check_says_where_a_profile_has_no_effect(changed):
     result = CliRunner().invoke(site_commands, ["check", str(file)])
     assert result.exit_code == 0, result.output
     assert "no errors" in result.output
-    sentence = "profile slow: coalescing and offloads do not reach transport openmpi-ucx"
+    sentence = "profile slow: coalescing and offloads do not affect transport openmpi-ucx"
     assert sentence in result.output

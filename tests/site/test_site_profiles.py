@@ -7,7 +7,7 @@ from site_support import site_with, text_with
 
 from seatrial.checks.configuration import settings
 from seatrial.site.load import load_site
-from seatrial.site.profiles import carrying
+from seatrial.site.profiles import carrier_interfaces
 
 PAIR = """\
 pair:
@@ -19,8 +19,8 @@ pair:
 
 def test_a_bond_carries_the_network_of_its_first_member() -> None:
     site = site_with(PAIR)
-    assert carrying(site, "default") == {"mgmt": "eth0", "test": "eth1", "rail": "eth2"}
-    assert carrying(site, "pair") == {"mgmt": "eth0", "test": "bond7"}
+    assert carrier_interfaces(site, "default") == {"mgmt": "eth0", "test": "eth1", "rail": "eth2"}
+    assert carrier_interfaces(site, "pair") == {"mgmt": "eth0", "test": "bond7"}
 
 
 @pytest.mark.stack

@@ -1,6 +1,6 @@
 """job_submit.lua in the Lua versions that this machine has: what it lets through, and what not.
 
-Slurm itself links one of them (5.1 in Debian 12); that one is run by its library.
+Slurm itself links one of them (5.1 in Debian 12); the tests use its library.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ for _, case in ipairs(%s) do
 end
 """
 NORMAL, SHARED_FORCE = 65534, 0x8000
-Answer = tuple[int, str, str]  # return code, job_desc.shared, what the user is told
+Answer = tuple[int, str, str]  # return code, job_desc.shared, the message to the user
 
 
 def interpreters() -> list[list[str]]:
-    found = [[path] for name in ("lua5.1", "lua5.3", "lua5.4") if (path := shutil.which(name))]
+    commands = [[path] for name in ("lua5.1", "lua5.3", "lua5.4") if (path := shutil.which(name))]
     for name in ("5.1", "lua5.1"):
         if library := ctypes.util.find_library(f"lua{name}"):
-            return [*found, [sys.executable, "-c", LIBRARY, library]]
-    return found
+            return [*commands, [sys.executable, "-c", LIBRARY, library]]
+    return commands
 
 
 def literal(value: Any) -> str:
@@ -113,7 +113,7 @@ def test_there_is_a_lua_to_test_with() -> None:
 @pytest.mark.parametrize(
     "features", [None, "", "fast", "fast|big", "[a|b]", "a*2&b*1", "!x", "panic_room", "mynic_x"]
 )
-def test_jobs_that_name_no_profile_are_left_alone(ask, features: str | None) -> None:
+def test_jobs_without_a_profile_are_not_changed(ask, features: str | None) -> None:
     assert ask([submit(features)]) == [(0, str(NORMAL), "")]
 
 
@@ -132,14 +132,17 @@ def test_the_default_profile_needs_no_whole_nodes(ask) -> None:
 @pytest.mark.parametrize(
     ("features", "sentence"),
     [
-        ("nic_jumb", "nic_jumb is no NIC profile of this cluster: did you mean nic_jumbo? There"),
-        ("nic_xyzzyxyzzy", "nic_xyzzyxyzzy is no NIC profile of this cluster: There are nic_def"),
+        ("nic_jumb", "nic_jumb is not a NIC profile of this cluster: did you mean nic_jumbo? The"),
+        (
+            "nic_xyzzyxyzzy",
+            "nic_xyzzyxyzzy is not a NIC profile of this cluster: The profiles are",
+        ),
         ("nic_jumbo&nic_few", "a job can have one NIC profile, not nic_jumbo and nic_few"),
         ("nic_default&nic_few", "a job can have one NIC profile, not nic_default and nic_few"),
-        ("nic_jumbo|fast", "cannot be one of several alternatives (|)"),
-        ("nic_jumbo|nic_few", "cannot be one of several alternatives (|)"),
-        ("[nic_jumbo*1]", "cannot be asked for on a number of nodes"),
-        ("nic_jumbo*2", "cannot be asked for on a number of nodes"),
+        ("nic_jumbo|fast", "cannot be an alternative (|)"),
+        ("nic_jumbo|nic_few", "cannot be an alternative (|)"),
+        ("[nic_jumbo*1]", "cannot have a number of nodes"),
+        ("nic_jumbo*2", "cannot have a number of nodes"),
         ("!nic_jumbo", "cannot be excluded"),
         ("~nic_jumbo", "cannot be excluded"),
         ("(nic_jumbo&fast)", "'(nic_jumbo&fast)' has '(' in it: write --constraint='nic_jumbo&"),
@@ -147,10 +150,10 @@ def test_the_default_profile_needs_no_whole_nodes(ask) -> None:
         ("nic_jumbo&%s%n%d", "has '%' in it"),
         ("nic_jumbo\n", "has '?' in it"),
         ("nic_jumbo&" + "x" * 5000, "can have 4096 characters, not 5010"),
-        ("nic_" + "x" * 300, "is no NIC profile"),
+        ("nic_" + "x" * 300, "is not a NIC profile"),
     ],
 )
-def test_what_cannot_be_is_refused_with_a_sentence(ask, features: str, sentence: str) -> None:
+def test_wrong_constraints_are_refused_with_a_message(ask, features: str, sentence: str) -> None:
     code, shared, said = ask([submit(features)])[0]
     assert (code, shared) == (2029, str(NORMAL))
     assert sentence in said
@@ -208,7 +211,7 @@ def modify(job: dict, **desc: Any) -> dict:
         (modify({}, prefer="nic_few"), 2029, NORMAL),
     ],
 )
-def test_a_change_is_held_to_the_same(ask, case: dict, code: int, shared: int) -> None:
+def test_a_changed_job_follows_the_same_rules(ask, case: dict, code: int, shared: int) -> None:
     assert ask([case])[0][:2] == (code, str(shared))
 
 
@@ -229,7 +232,7 @@ HOSTILE = st.lists(
 
 @settings(max_examples=rounds(15, 200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(HOSTILE, min_size=20, max_size=60))
-def test_no_text_breaks_it_nor_reaches_the_prolog(ask, policy: dict, texts: list[str]) -> None:
+def test_no_text_breaks_the_script_or_the_prolog(ask, policy: dict, texts: list[str]) -> None:
     """What is let through is what the node side understands: else a user could drain nodes."""
     features = {one["feature"]: name for name, one in policy["profiles"].items()}
     cases = [submit(text) for text in texts] + [modify({"features": t}, features=t) for t in texts]

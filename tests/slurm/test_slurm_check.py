@@ -48,7 +48,7 @@ def look(policy: dict, layout: Layout) -> Look:
     return run
 
 
-def test_a_slurm_that_is_set_up_has_nothing_wrong(look: Look) -> None:
+def test_a_complete_configuration_has_no_findings(look: Look) -> None:
     assert look() == []
 
 
@@ -65,23 +65,23 @@ def test_a_slurm_that_is_set_up_has_nothing_wrong(look: Look) -> None:
         ({"BatchStartTimeout": "10 sec"}, "BatchStartTimeout", "is 10 s", "=180"),
         ({"BatchStartTimeout": "120 sec"}, "BatchStartTimeout", "is 120 s", "=180"),
         ({"HealthCheckProgram": "(null)"}, "HealthCheckProgram", "no HealthCheck", "Include"),
-        ({"HealthCheckProgram": "/nhc"}, "HealthCheckProgram", "is /nhc", "let it call"),
+        ({"HealthCheckProgram": "/nhc"}, "HealthCheckProgram", "is /nhc", "call /usr"),
         ({"HealthCheckInterval": "0 sec"}, "HealthCheckInterval", "is 0", "=60"),
         ({"HealthCheckNodeState": "IDLE"}, "HealthCheckNodeState", "IDLE", "=ANY"),
-        ({"JobSubmitPlugins": "(null)"}, "JobSubmitPlugins", "not made exclusive", "=lua"),
+        ({"JobSubmitPlugins": "(null)"}, "JobSubmitPlugins", "not exclusive", "=lua"),
         ({"JobSubmitPlugins": "throttle"}, "JobSubmitPlugins", "throttle", "=throttle,lua"),
         ({"PreemptMode": "GANG,SUSPEND"}, "PreemptMode", "suspended job keeps", "REQUEUE"),
-        ({"SlurmdUser": "slurm(64030)"}, "SlurmdUser", "may set no interface", "root"),
+        ({"SlurmdUser": "slurm(64030)"}, "SlurmdUser", "may not configure", "root"),
     ],
 )
-def test_each_thing_that_is_wrong(look: Look, changed, what: str, sentence: str, fix: str) -> None:
-    found = look(**changed)
-    assert [one.what for one in found] == [what]
-    assert sentence in found[0].sentence
-    assert fix in found[0].fix
+def test_each_wrong_setting(look: Look, changed, what: str, sentence: str, fix: str) -> None:
+    findings = look(**changed)
+    assert [one.what for one in findings] == [what]
+    assert sentence in findings[0].sentence
+    assert fix in findings[0].fix
 
 
-def test_nothing_at_all_is_set_up(look: Look) -> None:
+def test_an_empty_configuration(look: Look) -> None:
     bare = dict.fromkeys(GOOD, "(null)") | {"SlurmdUser": "root(0)", "BatchStartTimeout": "10 sec"}
     names = {one.what for one in look(nodes="", **bare)}
     assert names == {"Prolog", "Epilog", "PrologFlags", "PrologEpilogTimeout",
@@ -97,9 +97,9 @@ def test_nothing_at_all_is_set_up(look: Look) -> None:
     ],
 )
 def test_features_are_those_of_the_profiles_that_fit(look: Look, nodes: str, sentences) -> None:
-    found = look(nodes=nodes)
-    assert len(found) == len(sentences)
-    assert all(text in one.sentence for one, text in zip(found, sentences, strict=True))
+    findings = look(nodes=nodes)
+    assert len(findings) == len(sentences)
+    assert all(text in one.sentence for one, text in zip(findings, sentences, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -114,9 +114,9 @@ def test_partitions_that_always_share(look: Look, share: str, bad: int) -> None:
 def test_newer_slurm_has_lists_and_two_timeouts(look: Look) -> None:
     config = parse_config("Prolog[0] = /a\nProlog[1] = /b\nEpilogTimeout = 65534\n")
     assert config == {"Prolog": "/a /b", "EpilogTimeout": "65534"}
-    found = look(Prolog="/site /usr/libexec/seatrial/prolog", PrologEpilogTimeout=None,
+    findings = look(Prolog="/site /usr/libexec/seatrial/prolog", PrologEpilogTimeout=None,
                  PrologTimeout="90", EpilogTimeout="65534")  # fmt: skip
-    assert [one.what for one in found] == ["EpilogTimeout"]
+    assert [one.what for one in findings] == ["EpilogTimeout"]
 
 
 def test_a_pattern_that_covers_ours_is_right(look: Look) -> None:

@@ -1,4 +1,4 @@
-"""Installing below a folder: what is written, what is left alone, what is told."""
+"""Installing below a folder: what is written, kept and printed."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ def test_install_writes_all_whatever_the_umask(do: Do, tmp_path: Path) -> None:
         do("install")
     finally:
         os.umask(before)
-    found = listing(tmp_path)
-    modes = {name: mode for name, (mode, _) in found.items()}
+    files = listing(tmp_path)
+    modes = {name: mode for name, (mode, _) in files.items()}
     assert modes["usr/libexec/seatrial/prolog"] == 0o755
     assert modes["usr/libexec/seatrial/seatrial-nic"] == 0o755
     assert modes["etc/seatrial/nic.json"] == 0o644
     assert modes["etc/slurm/job_submit.lua"] == 0o644
     for folder in ("usr/libexec/seatrial/seatrial_nic", "etc/seatrial", "etc/slurm"):
         assert stat.S_IMODE((tmp_path / folder).stat().st_mode) == 0o755
-    assert not [name for name in found if name.endswith(".draft")]
+    assert not [name for name in files if name.endswith(".draft")]
 
 
 def test_the_node_side_runs_from_where_it_was_installed(do: Do, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_second_install_changes_nothing(do: Do, tmp_path: Path) -> None:
     assert {path: path.stat().st_ino for path in tmp_path.rglob("*")} == inodes
 
 
-def test_an_edit_is_shown_and_put_right(do: Do, tmp_path: Path) -> None:
+def test_an_edit_is_shown_and_replaced(do: Do, tmp_path: Path) -> None:
     do("install")
     prolog = tmp_path / "usr/libexec/seatrial/prolog"
     text = prolog.read_text()
@@ -103,13 +103,13 @@ def test_an_edit_is_shown_and_put_right(do: Do, tmp_path: Path) -> None:
     assert prolog.read_text() == text
 
 
-def test_a_wrong_mode_is_put_right(do: Do, tmp_path: Path) -> None:
+def test_a_wrong_mode_is_corrected(do: Do, tmp_path: Path) -> None:
     do("install")
     (tmp_path / "usr/libexec/seatrial/epilog").chmod(0o600)
     assert "1 files written" in do("install")
 
 
-def test_modules_of_an_older_version_go(do: Do, tmp_path: Path) -> None:
+def test_modules_of_an_older_version_are_removed(do: Do, tmp_path: Path) -> None:
     do("install")
     package = tmp_path / "usr/libexec/seatrial/seatrial_nic"
     (package / "gone.py").write_text("")
@@ -120,9 +120,7 @@ def test_modules_of_an_older_version_go(do: Do, tmp_path: Path) -> None:
     assert [p.name for p in package.parent.iterdir() if p.name.startswith(".")] == []
 
 
-def test_a_module_that_is_too_many_goes_also_where_nothing_else_changed(
-    do: Do, tmp_path: Path
-) -> None:
+def test_an_extra_module_is_removed_even_if_nothing_else_changed(do: Do, tmp_path: Path) -> None:
     do("install")
     extra = tmp_path / "usr/libexec/seatrial/seatrial_nic/gone.py"
     extra.write_text("")
@@ -135,7 +133,7 @@ def test_a_module_that_is_too_many_goes_also_where_nothing_else_changed(
     ["usr/libexec/seatrial/prolog", "etc/seatrial/nic.json", "etc/slurm/seatrial-nic.conf",
      "usr/libexec/seatrial/seatrial_nic/cli.py", "etc/systemd/system/seatrial-nic-recover.service"],
 )  # fmt: skip
-def test_what_others_made_is_not_replaced(do: Do, tmp_path: Path, path: str) -> None:
+def test_files_of_others_are_not_replaced(do: Do, tmp_path: Path, path: str) -> None:
     file = tmp_path / path
     file.parent.mkdir(parents=True)
     file.write_text("theirs\n")
@@ -167,15 +165,15 @@ def test_only_what_belongs_on_the_controller(do: Do, tmp_path: Path) -> None:
 def test_other_folders_are_used_everywhere(do: Do, tmp_path: Path) -> None:
     do("install", "--libexec", "/opt/nic", "--conf", "/opt/conf", "--state", "/var/nic/%n",
        "--slurm-conf", "/opt/slurm")  # fmt: skip
-    found = {name: text.decode() for name, (_, text) in listing(tmp_path).items()}
-    assert "usr/libexec" not in "".join(found)
-    for name, text in found.items():
+    files = {name: text.decode() for name, (_, text) in listing(tmp_path).items()}
+    assert "usr/libexec" not in "".join(files)
+    for name, text in files.items():
         if "seatrial_nic/" not in name:
             assert "/usr/libexec/seatrial" not in text, name
             assert "/etc/seatrial" not in text, name
-    assert json.loads(found["opt/conf/nic.json"])["state_folder"] == "/var/nic/%n"
-    assert 'state=/var/nic/"$node"' in found["opt/nic/prolog"]
-    assert '"/opt/conf/nic.json"' in found["opt/nic/seatrial-nic"]
+    assert json.loads(files["opt/conf/nic.json"])["state_folder"] == "/var/nic/%n"
+    assert 'state=/var/nic/"$node"' in files["opt/nic/prolog"]
+    assert '"/opt/conf/nic.json"' in files["opt/nic/seatrial-nic"]
 
 
 def test_a_folder_that_leads_out_of_the_image_is_refused(do: Do, tmp_path: Path) -> None:
@@ -200,7 +198,7 @@ def test_a_lab_is_not_installed_on_the_machine_itself() -> None:
     assert "is a lab" in str(result.exception)
 
 
-def test_uninstall_takes_away_what_is_ours_and_nothing_else(do: Do, tmp_path: Path) -> None:
+def test_uninstall_removes_only_our_files(do: Do, tmp_path: Path) -> None:
     kept = tmp_path / "etc/slurm/slurm.conf"
     kept.parent.mkdir(parents=True)
     kept.write_text("ClusterName=x\n")

@@ -1,4 +1,4 @@
-"""The Slurm side on the lab's real Slurm: scripts run, jobs are alone, users are told why not."""
+"""The Slurm side on the real Slurm of a lab: scripts run, jobs are exclusive, refusals explain."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_check_finds_nothing_wrong(lab: Lab) -> None:
     assert "wrong" not in result.stdout
 
 
-def test_check_finds_what_is_not_set_up(lab: Lab) -> None:
+def test_check_reports_what_is_missing(lab: Lab) -> None:
     def set_features(names: str) -> None:
         both = [f"availablefeatures={names}", f"activefeatures={names}"]
         lab.run(["scontrol", "update", "nodename=n3", *both], user="root", check=True)
@@ -90,7 +90,7 @@ def test_a_profile_is_on_all_nodes_of_its_job_and_gone_after_it(lab: Lab, comman
         assert mtu(lab, node) == "1500"
 
 
-def test_a_job_without_a_profile_meets_nodes_as_they_boot(lab: Lab) -> None:
+def test_a_job_without_a_profile_has_the_settings_after_boot(lab: Lab) -> None:
     out = lab.run(["srun", "-N3", *MTU], check=True, timeout=600).stdout
     assert out.split() == ["1500"] * 3
 
@@ -121,7 +121,7 @@ def test_a_job_with_a_profile_is_alone(lab: Lab, held: list[str]) -> None:
     ],
 )
 @pytest.mark.parametrize("command", ["sbatch", "srun", "salloc"])
-def test_the_user_is_told_why_a_job_is_refused(
+def test_the_user_reads_why_a_job_is_refused(
     lab: Lab, command: str, options: list[str], sentence: str
 ) -> None:
     what = ["--wrap", "true"] if command == "sbatch" else ["true"]
@@ -130,7 +130,7 @@ def test_the_user_is_told_why_a_job_is_refused(
     assert sentence in out.stderr
 
 
-def test_a_changed_job_is_held_to_the_same(lab: Lab, held: list[str]) -> None:
+def test_a_changed_job_follows_the_same_rules(lab: Lab, held: list[str]) -> None:
     submit = ["sbatch", "--parsable", "-H", "--wrap", "true"]
     plain, jumbo = (
         lab.run([*submit, *more], check=True).stdout.strip() for more in ([], ["-C", "nic_jumbo"])
@@ -144,7 +144,7 @@ def test_a_changed_job_is_held_to_the_same(lab: Lab, held: list[str]) -> None:
     assert not change(plain, "features=nic_jumb")
     assert change(jumbo, "features=nic_few")
     assert job(lab, jumbo)["OverSubscribe"] == "NO"
-    # Only an operator may make a job exclusive that was not: the user submits it anew.
+    # Only an operator may make a job exclusive that was not: the user submits it again.
     assert not change(plain, "features=nic_few")
     assert change(plain, "features=nic_few", user="root")
     assert job(lab, plain)["OverSubscribe"] == "NO"

@@ -1,4 +1,4 @@
-"""What a lab is told of a site's profiles: the files of a cluster, in places of its own."""
+"""The files of NIC profiles in a lab: those of a cluster, in other folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of the installed files: what it must say, and that no value can break out of it."""
+"""The text of the installed files: its content, and that no value breaks its syntax."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_value_that_is_missing_is_an_error() -> None:
 
 @pytest.mark.parametrize("folder", ["relative", "/a b", "/a;b", "/$x", "/a/../b", "/a\nb", ""])
 def test_paths_that_need_quoting_are_refused(folder: str) -> None:
-    with pytest.raises(InputError, match="no absolute path"):
+    with pytest.raises(InputError, match="not an absolute path"):
         Layout(libexec=folder)
 
 

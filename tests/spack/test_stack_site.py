@@ -25,7 +25,7 @@ from seatrial.stack import load_stack, paths
         ),
         (
             "source: distribution\nscopes: [a]\n",
-            r"x:2: scopes: only a stack of Spack has scopes",
+            r"x:2: scopes: scopes is for a stack of Spack",
         ),
     ],
 )

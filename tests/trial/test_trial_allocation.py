@@ -1,4 +1,4 @@
-"""The job that a trial holds under a NIC profile, told without Slurm: a script plays it."""
+"""The job that a trial holds under a NIC profile. A class plays Slurm."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_released_even_where_the_block_fails(session):
     ["PENDING|BadConstraints|\n", "PENDING|launch failed requeued held|\n", "FAILED|None|n1\n",
      "PENDING|PartitionTimeLimit|\n", "NODE_FAIL|None|n[1-2]\n", "\n"],
 )  # fmt: skip
-def test_what_waiting_does_not_change(session, line):
+def test_permanent_reasons_end_the_wait(session, line):
     slurm = Slurm("PENDING|None|\n", line)
     with held(session(slurm), "jumbo", 2) as own:
         assert own.reason.startswith("its job 7 did not start: ")
@@ -167,7 +167,7 @@ def test_disk_that_takes_no_file(session, tmp_path):
         assert own.reason.startswith("its job could not be submitted: ")
 
 
-def test_slurm_that_does_not_answer_for_a_while(session):
+def test_slurm_does_not_answer_for_a_while(session):
     slurm = Slurm(LabError("timeout"), OSError("none"), "RUNNING|None|n[1-2]\n")
     with held(session(slurm), "jumbo", 2) as own:
         assert own.reason == ""
@@ -176,7 +176,7 @@ def test_slurm_that_does_not_answer_for_a_while(session):
 
 
 @pytest.mark.parametrize(("left", "signals", "words"), [
-    (0.05, [], "ran into its limit of 1800 s while its job waited (Resources)"),
+    (0.05, [], "reached its time limit of 1800 s while its job waited (Resources)"),
     (60, ["Ctrl-C"], "interrupted by Ctrl-C"),
 ])  # fmt: skip
 def test_trial_that_must_end_while_it_waits(session, left, signals, words):
@@ -186,12 +186,12 @@ def test_trial_that_must_end_while_it_waits(session, left, signals, words):
     assert slurm.said("scancel")
 
 
-def test_job_that_does_not_go_is_told(session):
+def test_job_that_does_not_end_is_reported(session):
     slurm = Slurm("RUNNING|None|n[1-2]\n")
     slurm.run = (lambda run: lambda argv: _stays(run, argv))(slurm.run)
     with held(session(slurm), "jumbo", 2) as own:
         pass
-    assert own.reason == "its job 7 was cancelled, but is not gone after 0.3 s"
+    assert own.reason == "its job 7 was cancelled, but did not end within 0.3 s"
 
 
 def _stays(run, argv):
@@ -208,7 +208,7 @@ def test_ends_early(session):
         assert own.ended() == "its job 7 on n1,n2 ended early: NODE_FAIL"
 
 
-def test_why_it_ended_is_waited_for(session):
+def test_the_reason_of_the_end_is_awaited(session):
     """While its nodes complete, Slurm does not say that one of them failed."""
     slurm = Slurm("RUNNING|None|n[1-2]\n")
     with held(session(slurm), "jumbo", 2) as own:
@@ -220,7 +220,7 @@ def test_why_it_ended_is_waited_for(session):
         assert own.ended() == "its job 7 on n1,n2 ended early: COMPLETING"
 
 
-def test_cases_of_a_profile_that_cannot_be_had(session):
+def test_cases_of_a_profile_that_cannot_be_allocated(session):
     """They are errors with the phase "profile"; ReFrame is not started for them."""
     trial = session(Slurm("PENDING|BadConstraints|\n"))
     (one,) = run_rounds(trial)
@@ -232,7 +232,7 @@ def test_cases_of_a_profile_that_cannot_be_had(session):
     assert (run.outcome, run.phase, run.reason) == ("error", "profile", one.why_not)
 
 
-# -- what ReFrame is told
+# -- the configuration of ReFrame
 
 
 def partitions(plan, round, file):
@@ -276,7 +276,7 @@ def test_reframe_runs_one_partition(plan, tmp_path):
     assert "--system=site:compute" in reframe_command(plan, tmp_path, ["tcp_stream"], report)
 
 
-def test_reframe_runs_once_more_what_broke_a_bound(plan, tmp_path):
+def test_reframe_runs_a_case_again_that_broke_a_bound(plan, tmp_path):
     """With a number of its own, under its transport only, beside what the first run left."""
     trial = Session(plan, tmp_path, tmp_path, ThisMachine(), Silent(), [CASE])
     names = [report_file(trial, "jumbo"), report_file(trial)]
@@ -313,7 +313,7 @@ def test_progress_counts_over_all_rounds(plan, tmp_path):
     assert (trial.jobs, trial.jobs_of("default"), trial.jobs_of("jumbo")) == (3, 2, 1)
 
 
-def test_null_of_a_profile_survives_in_the_trials_plan(tmp_path):
+def test_null_of_a_profile_is_kept_in_the_plan(tmp_path):
     """A null takes the base's setting away: without it the trial would try another profile."""
     profiles = {**JUMBO, "small": {"base": "jumbo", "mtu": None, "txqueuelen": 500}}
     site = load_site(make_site(tmp_path / "site", {"tcp_stream": {}}, nic_profiles=profiles))
@@ -349,7 +349,7 @@ def test_case_within_a_held_job(tmp_path):
 
 
 @pytest.mark.parametrize(("engine", "looks"), [("native", 8), ("virtual", 5760)])
-def test_a_lease_is_longer_where_the_clock_runs_ahead(site, tmp_path, engine, looks):
+def test_the_lease_is_longer_in_virtual_time(site, tmp_path, engine, looks):
     site.lab = None if engine == "native" else Lab(engine=engine, nics={"x": ["igb"]})
     own = Allocation(resolve(site, bare_stack()), Slurm(), "jumbo", 4, tmp_path / "allocations")
     own.submit(100)

@@ -91,7 +91,7 @@ def test_first_start_of_a_requeued_job():
     assert parse_sacct(REQUEUED, first=True)["1"].state == "NODE_FAIL"
 
 
-def test_held_job_that_was_lost_is_to_blame(left, tmp_path):
+def test_a_lost_held_job_is_the_cause(left, tmp_path):
     """Also where ReFrame's report knows nothing of the case, and where Slurm was slow to let the
     requeued job be cancelled."""
     ended = datetime(2026, 11, 22, 4, 34, 44, tzinfo=UTC)
@@ -120,7 +120,7 @@ def test_held_job_that_was_lost_is_to_blame(left, tmp_path):
     "trouble",
     [LabError("login is not running"), OSError("none"), subprocess.TimeoutExpired("sacct", 60)],
 )
-def test_slurm_that_does_not_answer_costs_no_figure(left, tmp_path, trouble):
+def test_figures_are_kept_if_slurm_does_not_answer(left, tmp_path, trouble):
     def dead(argv):
         raise trouble
 
@@ -196,7 +196,7 @@ def test_slurm_explains_first(left, tmp_path, jobid, words):
     assert (run.outcome, run.phase, run.reason) == ("error", "run", words)
 
 
-def test_figures_of_a_job_that_did_not_end_well_are_no_pass(left, tmp_path):
+def test_figures_of_a_failed_job_are_an_error(left, tmp_path):
     left("netpipe", [Run(case=NETPIPE, outcome="ran", metrics=[metric()])], jobid="9")
     (run,) = gather(tmp_path, [NETPIPE])
     assert run.outcome == "error"

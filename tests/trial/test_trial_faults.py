@@ -153,7 +153,7 @@ def test_disk_that_is_full(place, try_site, trial_lab):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", trials], check=True)
     try:
         file = make_site(place / "site", {"netpipe": SMALL["netpipe"]})
-        with pytest.raises(LabError, match=r"cannot begin.*No space left"):
+        with pytest.raises(LabError, match=r"cannot start.*No space left"):
             try_site(file, trials=trials)
     finally:
         subprocess.run(["umount", trials], check=True)

@@ -5,6 +5,7 @@ One trial for all of this file: it is read from several sides.
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import sys
@@ -146,7 +147,7 @@ INFORMATIVE = 'informative:\n  - {select: {}, metric: "*", reason: a test}\n'
         ("requirements: []\n", EXIT_INCOMPLETE),
     ],
 )
-def test_judge_anew_and_report(sound, tmp_path, text, code):
+def test_judge_again_and_report(sound, tmp_path, text, code):
     try:
         with pytest.raises(typer.Exit) as ended:
             judge_again(sound.folder, rules(tmp_path, text))
@@ -232,6 +233,37 @@ def test_plain_reframe_runs_without_our_command_line(trial_lab, workplace):
     code, said = run("--performance-compare=now-1d:now/now-1d:now/mean:/+result")
     assert code == 0, said[-2000:]
     assert "latency_us" in said
+
+    # The performance log has the figures of the database, in ReFrame's default format.
+    (row,) = perflog(next((home / "perflogs" / "plain").rglob("NetPIPE.log")))
+    code, said = run("--describe-stored-testcases=now-1d:now")
+    (case,) = json.loads(said[said.index("[") : said.rindex("]") + 1])
+    stored = {key.rpartition(":")[2]: value for key, value in case["perfvalues"].items()}
+    assert set(stored) == {"latency_us", "bandwidth_MB_s", "n_half_B"}
+    for name, (value, _, _, _, unit, *_) in stored.items():
+        assert float(row[f"{name}_value"]) == pytest.approx(value)
+        assert row[f"{name}_unit"] == unit
+    assert row["result"] == "pass"
+
+
+def perflog(file: Path) -> list[dict[str, str]]:
+    """The rows of a performance log, as tools other than ReFrame read it: by its header."""
+    with file.open(newline="") as stream:
+        return list(csv.DictReader(stream, delimiter="|"))
+
+
+def test_number_of_nodes_is_that_of_flexible_allocation(trial_lab, workplace):
+    trial_lab.add_bind(workplace)
+    site = make_site(workplace / "flexible", {"links": SMALL["links"]}, REQUIREMENTS)
+    done = trial_lab.run(
+        [REFRAME, "-C", str(site.with_name("settings.py")), "-c", str(CHECKOUT / "reframe-checks"),
+         "-r", "-n", "Links", "-S", "Links.num_tasks=0", "--flex-alloc-nodes=3",
+         "--performance-report"],
+        cwd=trial_lab.paths.home, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    links = set(re.findall(r"latency_us@(n\d-n\d)", done.stdout))
+    assert len(links) == 3, done.stdout[-3000:]
 
 
 def test_database_of_a_trial_can_be_asked(sound, trial_lab):

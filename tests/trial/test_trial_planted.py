@@ -74,21 +74,21 @@ class Mending(Silent):
 
     def said(self, text: str) -> None:
         super().said(text)
-        if "run again" in text:
+        if text.startswith("rerun "):
             faults.clear(self.lab)
 
 
 @pytest.mark.parametrize("lasts", [True, False])
-def test_a_broken_bound_is_confirmed_or_not(place, trial_lab, workplace, lasts):
+def test_reruns_confirm_a_broken_bound_or_not(place, trial_lab, workplace, lasts):
     """The link is slow for ever, or in the first run only."""
     benchmarks = {name: SMALL[name] for name in ("tcp_stream", "links")}
     file = make_site(place / "site", benchmarks, SPEED, reruns=2)
     trial_lab.add_bind(workplace)
-    told = Silent() if lasts else Mending(trial_lab)
+    progress = Silent() if lasts else Mending(trial_lab)
     faults.slow_link(trial_lab, "n1", "20mbit")
     try:
         results = run_trial(
-            plan_trial(file, Selection()), file, LabMachine(trial_lab), told, place / "trials"
+            plan_trial(file, Selection()), file, LabMachine(trial_lab), progress, place / "trials"
         )
     finally:
         faults.clear(trial_lab)
@@ -99,9 +99,9 @@ def test_a_broken_bound_is_confirmed_or_not(place, trial_lab, workplace, lasts):
     assert len({run.evidence for run in runs}) == times
     assert all((results.folder / run.evidence / "evidence.json").is_file() for run in runs)
     assert [run.repeat for run in results.runs if run.case.check == "links"] == [0]
-    again = [text for text in told.told if "run again" in text]
+    again = [text for text in progress.lines if text.startswith("rerun ")]
     assert again == [
-        f"1 case is run again, since figures do not pass: {number} of at most 2"
+        f"rerun {number} of at most 2: 1 case, because figures do not pass"
         for number in range(1, times)
     ]
     (one,) = [j for j in results.judgements if j.verdict != "error"]
@@ -116,15 +116,19 @@ def test_a_broken_bound_is_confirmed_or_not(place, trial_lab, workplace, lasts):
     assert read_results(results.folder).verdict == results.verdict
 
 
-def test_what_breaks_a_bound_is_run_again_on_its_nodes(place, trial_lab, workplace):
+def test_a_rerun_uses_the_nodes_of_the_first_run(place, trial_lab, workplace):
     """Also where Slurm would choose others now."""
     file = make_site(place / "site", {"tcp_stream": SMALL["tcp_stream"]}, SPEED, reruns=1)
     trial_lab.add_bind(workplace)
     faults.slow_link(trial_lab, "n3", "20mbit")
     try:
-        with Resuming(trial_lab, "n[1-2]") as told:
+        with Resuming(trial_lab, "n[1-2]") as progress:
             results = run_trial(
-                plan_trial(file, Selection()), file, LabMachine(trial_lab), told, place / "trials"
+                plan_trial(file, Selection()),
+                file,
+                LabMachine(trial_lab),
+                progress,
+                place / "trials",
             )
     finally:
         faults.clear(trial_lab)
@@ -137,25 +141,25 @@ class Interrupting(Silent):
 
     def said(self, text: str) -> None:
         super().said(text)
-        if "run again, since" in text:
+        if text.startswith("rerun "):
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_interrupted_while_a_bound_is_confirmed(place, trial_lab, workplace):
-    """What was measured is kept and judged; what was cut off is told, and no error of the site."""
+def test_interrupted_during_a_rerun(place, trial_lab, workplace):
+    """The figures are kept and judged. The interrupted run is a note, not an error of the site."""
     file = make_site(place / "site", {"tcp_stream": SMALL["tcp_stream"]}, SPEED, reruns=2)
     trial_lab.add_bind(workplace)
-    told = Interrupting()
+    progress = Interrupting()
     faults.slow_link(trial_lab, "n1", "20mbit")
     try:
         results = run_trial(
-            plan_trial(file, Selection()), file, LabMachine(trial_lab), told, place / "trials"
+            plan_trial(file, Selection()), file, LabMachine(trial_lab), progress, place / "trials"
         )
     finally:
         faults.clear(trial_lab)
     assert [(run.repeat, run.outcome) for run in results.runs] == [(0, "ran")]
     assert results.verdict.verdict == "reject"
-    (note,) = [text for text in results.trial.notes if text.startswith("not run again")]
+    (note,) = [text for text in results.trial.notes if text.startswith("fewer reruns than planned")]
     assert "tcp_stream.tcp.default.2n (the trial was interrupted by Ctrl-C)" in note
     assert read_results(results.folder).trial.notes == results.trial.notes
 

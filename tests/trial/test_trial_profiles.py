@@ -109,8 +109,8 @@ def attempt(lab, workplace):
 def in_force(lab):
     """Node -> journal, for the nodes that have a NIC profile in force."""
     folders = {node: Path(f"/var/lib/seatrial/{lab.spec.instance}/nic/{node}") for node in NODES}
-    found = {node: folder / "journal.json" for node, folder in folders.items()}
-    return {node: file.read_text() for node, file in found.items() if file.exists()}
+    journals = {node: folder / "journal.json" for node, folder in folders.items()}
+    return {node: file.read_text() for node, file in journals.items() if file.exists()}
 
 
 NODES = ("n1", "n2", "n3", "n4")
@@ -167,15 +167,15 @@ def test_wrong_rate_is_rejected_where_it_was_measured(axis):
     assert "tcp_stream.tcp.gigabit.2n" in results.verdict.findings[0]
 
 
-def test_what_breaks_a_bound_is_run_again_on_its_nodes(lab, workplace, site_of):
+def test_a_rerun_uses_the_nodes_of_the_first_run(lab, workplace, site_of):
     """In a new job under the same profile. Which figures a rerun can still change is tested in
     test_trial_rerun: on a busy machine the first rerun may be inconclusive."""
     benchmarks = {"tcp_stream": SMALL["tcp_stream"]}
     file = site_of("again", benchmarks, REQUIREMENTS, profiles=["gigabit"], reruns=4)
     lab.add_bind(workplace)
     trials = workplace / "again-trials"
-    with Resuming(lab, "n[1-2]") as told:
-        results = run_trial(plan_trial(file, Selection()), file, LabMachine(lab), told, trials)
+    with Resuming(lab, "n[1-2]") as progress:
+        results = run_trial(plan_trial(file, Selection()), file, LabMachine(lab), progress, trials)
     assert all_jobs(lab) == []
     assert in_force(lab) == {}
     times = len(results.runs)
@@ -237,7 +237,7 @@ def test_each_run_is_verified_on_each_node(axis):
                 assert len(state) > 30
 
 
-def test_interrupts_are_told_beside_the_figures(axis):
+def test_interrupts_are_reported_beside_the_figures(axis):
     for run in axis[0].runs:
         assert {one.node for one in run.activity} == set(run.job.nodes)
         for one in run.activity:

@@ -1,4 +1,4 @@
-"""Which cases a trial runs again."""
+"""The cases that a trial runs again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seatrial.results.record import Case, Job, Judgement, Run, Trial
 from seatrial.results.record import Requirement as RequirementRecord
 from seatrial.results.requirements import Document, Requirements, build
 from seatrial.site.load import load_site
-from seatrial.trial.rerun import doubtful, first_nodes
+from seatrial.trial.rerun import cases_to_rerun, first_nodes
 from trial_support import make_site
 
 
@@ -57,7 +57,7 @@ def again(site, stack):
     trial = Trial(trial="t", site="s", started=now, seatrial="0", cases=cases, reruns=2)
 
     def call(*judgements, requirements=None):
-        return [one.id for one in doubtful(trial, judgements, requirements or Requirements())]
+        return [one.id for one in cases_to_rerun(trial, judgements, requirements or Requirements())]
 
     return call
 
@@ -67,7 +67,7 @@ def by_id(site, stack):
     return {case.id: case for case in resolve(site, stack).cases}
 
 
-def test_what_is_run_again(again, by_id):
+def test_cases_to_rerun(again, by_id):
     tcp, mpi = by_id["netpipe.tcp.default.2n"], by_id["netpipe.mpich-ofi.default.2n"]
     assert again(judgement(tcp, "pass"), judgement(mpi, "missing")) == []
     assert again(judgement(tcp), judgement(tcp, "inconclusive", "bandwidth_MB_s")) == [tcp.id]
@@ -84,7 +84,7 @@ def test_what_is_run_again(again, by_id):
     assert again(judgement(small), judgement(large)) == imb
 
 
-def test_what_further_runs_cannot_change_is_not_run_again(again, by_id):
+def test_no_rerun_if_it_cannot_change_the_verdict(again, by_id):
     tcp = by_id["netpipe.tcp.default.2n"]
     assert again(judgement(tcp, "error", "")) == []
     assert again(judgement(tcp), judgement(tcp, "error", "")) == []
@@ -97,14 +97,14 @@ def test_what_further_runs_cannot_change_is_not_run_again(again, by_id):
     assert again(replace(judgement(tcp, "inconclusive"), upper=None)) == []
 
 
-def test_what_other_programs_disturbed_is_run_again_as_often_as_the_site_says(again, by_id):
+def test_disturbed_cases_run_again_up_to_the_limit(again, by_id):
     tcp = by_id["netpipe.tcp.default.2n"]
     doubt = judgement(tcp, "inconclusive", samples=[50, 51])
     assert again(replace(doubt, disturbed=2)) == [tcp.id]
     assert again(replace(judgement(tcp, "fail", samples=[50, 51]), disturbed=2)) == []
 
 
-def test_what_is_compared_is_run_again_as_well(again, by_id):
+def test_cases_that_are_compared_run_again_too(again, by_id):
     text = """
 schema: 1
 requirements:
@@ -117,13 +117,13 @@ requirements:
     rules = build(*yamlfile.loads(text, Document, "requirements.yaml"), Path("requirements.yaml"))
     rule = rules.rules[0].id
     tcp, mpi = by_id["netpipe.tcp.default.2n"], by_id["netpipe.mpich-ofi.default.2n"]
-    found = again(judgement(mpi, rule=rule), requirements=rules)
-    assert sorted(found) == sorted([mpi.id, tcp.id])
-    found = again(judgement(mpi, "pass", rule=rule), judgement(tcp), requirements=rules)
-    assert sorted(found) == sorted([mpi.id, tcp.id])
+    ids = again(judgement(mpi, rule=rule), requirements=rules)
+    assert sorted(ids) == sorted([mpi.id, tcp.id])
+    ids = again(judgement(mpi, "pass", rule=rule), judgement(tcp), requirements=rules)
+    assert sorted(ids) == sorted([mpi.id, tcp.id])
 
 
-def test_places_are_those_of_the_first_run():
+def test_nodes_of_a_rerun_are_the_nodes_of_the_first_run():
     case = Case(check="tcp_stream", transport="tcp", nodes=2)
     runs = [
         Run(case=case, repeat=at, outcome="ran", job=Job(nodes=nodes))

@@ -32,14 +32,14 @@ RUDE += "print('up', flush=True)\ntime.sleep(60)\n"
 
 @pytest.fixture
 def reframe(tmp_path, monkeypatch):
-    """``reframe(script, signals, limit)``: the outcome, and what was told."""
+    """``reframe(script, signals, limit)``: the outcome, and the progress lines."""
 
     def call(script, signals=(), limit=600):
         site = load_site(make_site(tmp_path / f"s{limit}", {"tcp_stream": {}}, time_limit_s=600))
         site.trial.time_limit_s = limit
         plan = resolve(site, bare_stack())
         monkeypatch.setattr(runner, "reframe_command", lambda *_: [sys.executable, "-c", script])
-        told, noted = Silent(), []
+        progress, noted = Silent(), []
 
         def note():
             """The signal comes once the script is ready for it."""
@@ -55,13 +55,13 @@ def reframe(tmp_path, monkeypatch):
             tmp_path,
             tmp_path / "settings.py",
             ThisMachine(),
-            told,
+            progress,
             [case],
             noted,
             time.monotonic() + limit,
         )
         assert report_file(session) == REPORT
-        return run_reframe(session), told.told
+        return run_reframe(session), progress.lines
 
     return call
 
@@ -73,7 +73,7 @@ def test_ends_by_itself(reframe, tmp_path):
 
 
 @pytest.mark.parametrize("code", [1, 2])
-def test_that_it_ran_nothing_is_noticed(reframe, tmp_path, code):
+def test_an_empty_run_is_broken(reframe, tmp_path, code):
     outcome, _ = reframe(ENDS.format(code=code))
     assert outcome.broken
     assert "started" in outcome.why_not
@@ -82,26 +82,26 @@ def test_that_it_ran_nothing_is_noticed(reframe, tmp_path, code):
 
 
 def test_signal_stops_it(reframe, tmp_path):
-    outcome, told = reframe(POLITE, signals=["Ctrl-C"])
+    outcome, progress = reframe(POLITE, signals=["Ctrl-C"])
     assert outcome.why_not == "the trial was interrupted by Ctrl-C"
     assert "bye" in (tmp_path / "reframe.out").read_text()
-    assert any("cancelling the jobs" in text for text in told)
+    assert any("the jobs are cancelled" in text for text in progress)
     assert not outcome.broken
 
 
 def test_limit_stops_it(reframe):
     outcome, _ = reframe(POLITE, limit=1)
-    assert outcome.why_not == "the trial ran into its limit of 1 s"
+    assert outcome.why_not == "the trial reached its time limit of 1 s"
 
 
-def test_one_that_does_not_end_is_killed(reframe, monkeypatch):
+def test_reframe_that_does_not_end_is_killed(reframe, monkeypatch):
     monkeypatch.setattr(runner, "STOP_S", 0.5)
     outcome, _ = reframe(RUDE, signals=["SIGTERM"])
     assert outcome.why_not == "the trial was interrupted by SIGTERM"
 
 
-def test_jobs_that_are_left_are_cancelled(tmp_path):
-    """Those of this trial only, told by the folder they work in."""
+def test_remaining_jobs_are_cancelled(tmp_path):
+    """Jobs of this trial only, by their working folder."""
     said = []
 
     class Slurm(ThisMachine):

@@ -1,6 +1,6 @@
-"""The errors a user sees, and the exit code each one ends the command with.
+"""The errors that a user sees, and the exit codes of the commands.
 
-Nothing here formats for a terminal: ``seatrial.cli`` does that.
+``seatrial.cli`` prints the errors.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ EXIT_LAB_FAILED = 4
 
 @dataclass(frozen=True)
 class Problem:
-    """One fault in an input file: where it is, what is wrong, what would be right.
+    """One error in an input file: its place, what is wrong, and the correction.
 
-    ``line`` counts from 1 and is None where a file as a whole is at fault.
+    ``line`` counts from 1. It is None if the error is not in a line.
     ``field`` is a dotted path such as ``transports.openmpi-tcp.env``.
     """
 
@@ -40,13 +40,13 @@ class Problem:
 
 
 class SeatrialError(Exception):
-    """Base of all errors that end a command with a sentence instead of a traceback."""
+    """Base of the errors that end a command with a message instead of a traceback."""
 
     exit_code = EXIT_LAB_FAILED
 
 
 class InputError(SeatrialError):
-    """A file, option or argument that the user gave is wrong. Carries every fault found."""
+    """A file, option or argument of the user is wrong (exit code 3). Holds all problems."""
 
     exit_code = EXIT_BAD_INPUT
 
@@ -57,4 +57,4 @@ class InputError(SeatrialError):
 
 
 class LabError(SeatrialError):
-    """The lab, Slurm or the machine did not do what it must (exit code 4)."""
+    """The lab, Slurm or the machine failed (exit code 4)."""

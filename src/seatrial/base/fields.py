@@ -1,6 +1,6 @@
-"""Kinds of values that several parts of a site file have: names, node lists, sizes, rates.
+"""Types of fields in a site file: names, node lists, sizes, rates, CPU lists.
 
-Each says in a sentence what is wrong with a value. Nothing here knows of the file as a whole.
+A type validates one value. Rules about several fields are in ``seatrial.site``.
 """
 
 from __future__ import annotations
@@ -13,21 +13,23 @@ from typing import Annotated, Literal
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from seatrial.base.yamlfile import Fault
+from seatrial.base.yamlfile import InvalidValue
 
-NAME = r"^[a-z][a-z0-9_-]*$"  # what ReFrame takes as a name
-INTERFACE = r"^[A-Za-z0-9._-]{1,15}$"  # IFNAMSIZ is 16 with the closing NUL
+NAME = r"^[a-z][a-z0-9_-]*$"  # ReFrame accepts these names
+INTERFACE = r"^[A-Za-z0-9._-]{1,15}$"  # IFNAMSIZ is 16 with the terminating NUL
 SIZE_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 RATE_UNITS = {"": 1, "kbit/s": 10**3, "Mbit/s": 10**6, "Gbit/s": 10**9, "bit/s": 1}
-CPUS = 8192  # the most that a Linux kernel is built for
+CPUS = 8192  # largest NR_CPUS of Linux
 
 
 def _nodeset(text: str) -> str:
     try:
         if not NodeSet(text):
-            raise Fault("names no node", "write for example n[1-4]")
+            raise InvalidValue("names no node", "write for example n[1-4]")
     except NodeSetException as error:
-        raise Fault(f"not a node list: {error}", "write for example n[1-4] or n1,n3") from None
+        raise InvalidValue(
+            f"not a node list: {error}", "write for example n[1-4] or n1,n3"
+        ) from None
     return text
 
 
@@ -35,7 +37,7 @@ def _subnet(text: str) -> str:
     try:
         ipaddress.ip_network(text)
     except ValueError as error:
-        raise Fault(f"not a network: {error}", "write for example 10.1.0.0/16") from None
+        raise InvalidValue(f"not a network: {error}", "write for example 10.1.0.0/16") from None
     return text
 
 
@@ -43,49 +45,51 @@ def _address(text: str) -> str:
     try:
         ipaddress.ip_address(text)
     except ValueError as error:
-        raise Fault(f"not an IP address: {error}", "write for example 10.1.0.1") from None
+        raise InvalidValue(f"not an IP address: {error}", "write for example 10.1.0.1") from None
     return text
 
 
 def parse_size(text: str | int) -> int:
-    """Bytes in ``text``: a whole number, or one with B, KiB, MiB or GiB behind it.
+    """Bytes in ``text``: a whole number, with or without the unit B, KiB, MiB or GiB.
 
-    Raises Fault, a ValueError.
+    Raises InvalidValue, a ValueError.
     """
     match = re.fullmatch(r"(\d+)\s*(B|KiB|MiB|GiB)?", str(text).strip())
     if not match:
-        raise Fault("not a size", "write a whole number of bytes, or for example 64 KiB or 4 MiB")
+        raise InvalidValue(
+            "not a size", "write a whole number of bytes, or for example 64 KiB or 4 MiB"
+        )
     return int(match[1]) * SIZE_UNITS[match[2] or ""]
 
 
 def parse_rate(text: str | int) -> int:
-    """Bits per second in ``text``: a whole number, or one with kbit/s, Mbit/s or Gbit/s behind it.
+    """Bits per second in ``text``: a number, with or without the unit kbit/s, Mbit/s or Gbit/s.
 
-    Raises Fault, a ValueError.
+    Raises InvalidValue, a ValueError.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(bit/s|kbit/s|Mbit/s|Gbit/s)?", str(text).strip())
     if not match:
-        raise Fault("not a rate", "write for example 1 Gbit/s or 100 Mbit/s")
+        raise InvalidValue("not a rate", "write for example 1 Gbit/s or 100 Mbit/s")
     rate = Fraction(match[1]) * RATE_UNITS[match[2] or ""]
-    # The kernel keeps bytes per second: any other number would not be read back as it was set.
+    # The kernel stores bytes per second. It would return another number than the one that was set.
     if rate <= 0 or rate.denominator != 1 or rate % 8:
-        raise Fault("not a whole number of bytes per second", "write for example 100 Mbit/s")
+        raise InvalidValue("not a whole number of bytes per second", "write for example 100 Mbit/s")
     return int(rate)
 
 
 def parse_cpus(text: str | int) -> str:
-    """A CPU list in the kernel's own form: sorted, neighbours as ranges, e.g. ``0-3,8``.
+    """A CPU list in the form of the kernel: sorted, with ranges, for example ``0-3,8``.
 
-    Raises Fault, a ValueError.
+    Raises InvalidValue, a ValueError.
     """
-    found: set[int] = set()
+    cpus: set[int] = set()
     for part in re.split(r"\s*,\s*", str(text).strip()):
         match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if first > last or last >= CPUS:
-            raise Fault(f"{part!r} is not a CPU list", "write for example 0-3 or 0,2")
-        found.update(range(first, last + 1))
-    return ",".join(_ranges(sorted(found)))
+            raise InvalidValue(f"{part!r} is not a CPU list", "write for example 0-3 or 0,2")
+        cpus.update(range(first, last + 1))
+    return ",".join(_ranges(sorted(cpus)))
 
 
 def _ranges(numbers: list[int]) -> list[str]:
@@ -101,23 +105,23 @@ def _cpus_or(*words: str):
     return check
 
 
-def matching(pattern: str, what: str, correction: str) -> tuple[AfterValidator, WithJsonSchema]:
-    """For ``Annotated[str, *matching(...)]``: text of a form, and a sentence where it is not."""
+def text_of(pattern: str, what: str, correction: str) -> tuple[AfterValidator, WithJsonSchema]:
+    """For ``Annotated[str, *text_of(...)]``: a text that matches a regular expression."""
 
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text):
-            raise Fault(f"{text!r} is not {what}", correction)
+            raise InvalidValue(f"{text!r} is not {what}", correction)
         return text
 
     return AfterValidator(check), WithJsonSchema({"type": "string", "pattern": f"^{pattern}$"})
 
 
 def at_least(count: int, correction: str) -> tuple[AfterValidator, WithJsonSchema]:
-    """For ``Annotated[list[str], *at_least(...)]``: a list that is not too short."""
+    """For ``Annotated[list[str], *at_least(...)]``: a list of at least ``count`` entries."""
 
     def check(given: list[str]) -> list[str]:
         if len(given) < count:
-            raise Fault(f"it has {len(given)} entries, and needs {count}", correction)
+            raise InvalidValue(f"it has {len(given)} entries, but needs {count}", correction)
         return given
 
     texts = {"type": "array", "items": {"type": "string"}, "minItems": count}
@@ -125,12 +129,12 @@ def at_least(count: int, correction: str) -> tuple[AfterValidator, WithJsonSchem
 
 
 def _switch(value: object) -> object:
-    """YAML 1.2 leaves ``on`` and ``off`` words."""
+    """In YAML 1.2 ``on`` and ``off`` are strings."""
     return {"on": True, "off": False}.get(value, value) if isinstance(value, str) else value
 
 
 def _text(value: object) -> object:
-    """One CPU is a number in YAML."""
+    """In YAML a list of one CPU is a number."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -144,12 +148,12 @@ Rate = Annotated[str | int, AfterValidator(parse_rate)]
 Switch = Annotated[
     bool, BeforeValidator(_switch, json_schema_input_type=bool | Literal["on", "off"])
 ]
-#: of packet steering: also every CPU, or none (steering off)
+#: CPUs of packet steering: a list, ``all``, or ``none`` (off)
 QueueCpus = Annotated[
     str, BeforeValidator(_text, json_schema_input_type=str | int),
     AfterValidator(_cpus_or("all", "none")),
 ]  # fmt: skip
-#: of interrupt lines: also line i to CPU i
+#: CPUs of interrupt lines: a list, or ``spread`` (line i to CPU i)
 LineCpus = Annotated[
     str, BeforeValidator(_text, json_schema_input_type=str | int),
     AfterValidator(_cpus_or("spread")),

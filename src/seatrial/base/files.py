@@ -1,4 +1,4 @@
-"""Atomic writes of text files: complete or not at all."""
+"""Atomic writes of files: complete or not at all."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def replacing(
 ) -> Iterator[BinaryIO]:
     """A stream whose content replaces ``file`` when the block ends.
 
-    A reader sees the old content or the new one, never a part. ``owner`` is (uid, gid). If
-    ``durable``, the new content is on the disk before it replaces the old. If the block raises,
-    or on OSError, ``file`` keeps its content and no draft is left.
+    A reader sees the old or the new content, never a part. ``owner`` is (uid, gid). If
+    ``durable``, the new content is on the disk before it replaces the old content. If the block
+    raises an error, ``file`` keeps its content and the temporary file is removed. Raises OSError.
     """
     draft = file.with_name(f".{file.name}.{os.getpid()}.draft")
     try:

@@ -1,9 +1,9 @@
-"""Where this checkout is."""
+"""The folders of this checkout."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[3]
-#: for PYTHONPATH, where a program of Seatrial runs without the virtual environment's packages
+#: for the PYTHONPATH of a program that runs outside the virtual environment
 SOURCE = CHECKOUT / "src"

@@ -1,4 +1,4 @@
-"""Running a program whose output matters only when it fails."""
+"""Runs a program, and raises an error with the end of its output if it fails."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ def run(
     accept_failure: bool = False,
     keep: Sequence[int] = (),
 ) -> str:
-    """Standard output. Raises LabError with the end of the output where the command fails.
+    """Run a command and return its standard output.
 
-    ``keep`` are descriptors that the command inherits.
+    ``purpose`` begins the error message. ``keep`` are file descriptors that the command inherits.
+    Raises LabError with the end of the output if the command fails or does not exist.
     """
     try:
         done = subprocess.run(

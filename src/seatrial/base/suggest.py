@@ -1,4 +1,4 @@
-"""A fault between the parts of a site file, and corrections for names that are not known."""
+"""A problem of one field of a site file, and corrections for names that are not known."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 
-class Fault(NamedTuple):
+class FieldProblem(NamedTuple):
+    """What is wrong with a field, for a file whose lines are not at hand.
+
+    ``field`` is a dotted path from the top of the file, such as ``partitions.compute.nodes``.
+    """
+
     field: str
     message: str
     correction: str
@@ -20,16 +25,25 @@ def matching(patterns: Iterable[str], names: Iterable[str]) -> list[str]:
     return [name for name in names if any(fnmatchcase(name, pattern) for pattern in wanted)]
 
 
-def suggest(word: str, known: Iterable[str]) -> str:
-    """A correction for a name that is not among ``known``."""
+def suggest(word: object, known: Iterable[str], *, listed: bool = False) -> str:
+    """A correction for a name that is not in ``known``: the nearest name, else all of them.
+
+    ``listed``: the message lists the names already, so the correction does not.
+    """
     names = sorted(known)
-    near = get_close_matches(word, names, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(names) or 'none'}"
+    by_lower_case = {name.lower(): name for name in names}
+    near = get_close_matches(str(word), names, n=1)
+    same = by_lower_case.get(str(word).lower())
+    if same or near:
+        return f"did you mean {same or near[0]!r}?"
+    return "" if listed else f"known here: {', '.join(names) or 'none'}"
 
 
-def unmatched(field: str, patterns: list[str], known: Iterable[str]) -> Iterable[Fault]:
-    """A fault for each glob pattern that matches nothing: most likely a misspelt name."""
+def unmatched(field: str, patterns: list[str], known: Iterable[str]) -> Iterable[FieldProblem]:
+    """A problem for each glob pattern that matches no name."""
     names = list(known)
     for index, pattern in enumerate(patterns):
-        if not any(fnmatchcase(name, pattern) for name in names):
-            yield Fault(f"{field}.{index}", f"{pattern!r} matches nothing", suggest(pattern, names))
+        if not matching([pattern], names):
+            yield FieldProblem(
+                f"{field}.{index}", f"{pattern!r} matches nothing", suggest(pattern, names)
+            )

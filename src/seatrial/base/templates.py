@@ -1,9 +1,9 @@
 """Scripts and configuration files from Jinja2 templates in which every printed value is quoted.
 
 A template prints a value only through a quoting filter, such as ``{{ program | sh }}``. The
-environment checks this when it loads a template, so a value without a filter is an error whichever
-branch of the template prints it. ``slurm`` and ``job`` share this environment. It is not for HTML:
-the report's own environment escapes for HTML.
+environment checks this when it loads a template, so a value without a filter is an error in every
+branch of the template. ``site``, ``slurm``, ``job`` and the labs use this environment. It is not
+for HTML: the report has an environment that escapes for HTML.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from seatrial.base.errors import InputError
 _PLAIN = re.compile(r"[A-Za-z0-9@%+=:,./_-]+")
 _SBATCH_PLAIN = re.compile(r"[A-Za-z0-9@%+=:,./_\[\]-]+")
 _SBATCH_LONGEST = 1000  # bytes; sbatch copies an argument into a buffer of a fixed size
-_VALUE = "\ue000"  # stands for a printed value in the text of a template
-#: The parts of a shell script. A value among the words of a command is quoted by ``sh``; inside
-#: quotes, an expansion, arithmetic or a here-document no quoting of a word holds.
+_VALUE = "\ue000"  # replaces a printed value in the text of a template
+#: The parts of a shell script. ``sh`` quotes a value in the words of a command. In quotes, an
+#: expansion, arithmetic or a here-document no quoting of a word is safe.
 _SHELL = re.compile(
     r"""(?P<directive> ^\#SBATCH\ [^\n]* )
     | (?P<comment> (?<![^\s;&|(])\#[^\n]* )
@@ -49,7 +49,7 @@ _SHELL = re.compile(
 
 
 class UnquotedValue(TemplateError):
-    """A template prints a value without a quoting filter, or where the filter does not hold."""
+    """A template prints a value without a quoting filter, or where the filter is not safe."""
 
 
 def shell_words(value: Any) -> str:
@@ -82,7 +82,7 @@ def sbatch_argument(value: Any) -> str:
 
 
 def comment(value: Any) -> str:
-    """``value`` on one line, control characters made visible. A list is joined by spaces."""
+    """``value`` on one line with escaped control characters. A list is joined by spaces."""
     text = " ".join(_texts(value))
     return "".join(repr(letter)[1:-1] if _has_control(letter) else letter for letter in text)
 
@@ -103,15 +103,15 @@ def number(value: Any) -> str:
 
 
 def plain(value: Any) -> str:
-    """A word that no file format here gives a meaning to. Raises InputError for any other."""
+    """A word without special characters of any file format here. Raises InputError otherwise."""
     (text,) = _texts(value)
     if not _PLAIN.fullmatch(text):
-        raise InputError(f"{text!r}: only letters, digits and @%+=:,./_- can stand here")
+        raise InputError(f"{text!r}: only letters, digits and @%+=:,./_- are allowed here")
     return text
 
 
 def lua_string(value: Any) -> str:
-    """``value`` as a Lua string, a list as several with commas between them."""
+    """``value`` as a Lua string, a list as several strings with commas between them."""
     return ", ".join(f'"{"".join(map(_lua_letter, text))}"' for text in _texts(value))
 
 
@@ -132,11 +132,11 @@ def _texts(value: Any) -> list[str]:
 
 
 def _has_control(text: str) -> bool:
-    """Whether a character is a control or a line separator (of Unicode too)."""
+    """Whether the text has a control character or a line separator, also one of Unicode."""
     return any(ord(c) < 32 or 127 <= ord(c) < 160 or c in "\u2028\u2029" for c in text)
 
 
-#: filter -> its function, and where in a shell script it may print ("": anywhere)
+#: filter -> its function, and the part of a shell script where it may print ("": any part)
 FILTERS: dict[str, tuple[Callable[[Any], str], str]] = {
     "sh": (shell_words, "command"),
     "sbatch": (sbatch_argument, "directive"),
@@ -158,14 +158,14 @@ _PLACES = {
 def environment(folder: Path, **fragments: Callable[[Any], str]) -> Environment:
     """The environment for the templates of ``folder``.
 
-    ``fragments`` are further quoting filters that make whole lines of shell. A template that does
-    not quote each value raises UnquotedValue when it is loaded, a name that is not defined raises
-    UndefinedError when it is rendered.
+    ``fragments`` are more quoting filters, which make whole lines of shell. Loading a template
+    raises UnquotedValue if a value is not quoted. Rendering raises UndefinedError for a name that
+    is not defined.
     """
     made = _QuotingEnvironment(
         loader=FileSystemLoader(folder),
         undefined=StrictUndefined,
-        comment_start_string="{%#",  # Jinja's own, {#, is in bash's ${#array[@]}
+        comment_start_string="{%#",  # Jinja's {# occurs in bash: ${#array[@]}
         comment_end_string="#%}",
         autoescape=False,
         trim_blocks=True,
@@ -212,13 +212,13 @@ def _check(tree: nodes.Template, name: str, places: dict[str, str]) -> None:
             wanted = places.get(used, "command")  # what a macro prints is a command
             if wanted not in ("", part.lastgroup):
                 raise UnquotedValue(
-                    f"{name}:{line_number}: {used} is for {_PLACES[wanted]}, but its value stands "
-                    f"in {_PLACES[part.lastgroup or '']}"
+                    f"{name}:{line_number}: {used} is for {_PLACES[wanted]}, but its value is in "
+                    f"{_PLACES[part.lastgroup or '']}"
                 )
 
 
 def _branches(node: nodes.Expr) -> Iterator[nodes.Expr]:
-    """The expressions of which ``node`` prints one, without literals."""
+    """The expressions, without literals, one of which ``node`` prints."""
     if isinstance(node, nodes.CondExpr) and node.expr2 is not None:
         yield from _branches(node.expr1)
         yield from _branches(node.expr2)
@@ -237,6 +237,6 @@ def _filter(node: nodes.Expr, name: str, macros: set[str], places: dict[str, str
     ):
         return f"{node.node.name}()"
     raise UnquotedValue(
-        f"{name}:{node.lineno}: prints a value without a quoting filter; end the expression in "
+        f"{name}:{node.lineno}: prints a value without a quoting filter; end the expression with "
         f"one of these: {', '.join(places)}"
     )

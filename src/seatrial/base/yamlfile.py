@@ -1,18 +1,17 @@
-"""Read a YAML file that a person wrote, and say exactly what is wrong with it.
+"""Reads a YAML file that a person wrote, and reports each error with its place.
 
-``load`` parses (ruamel.yaml, YAML 1.2), validates with a pydantic model and turns every
-fault into a ``Problem`` with its file, line, dotted field and correction. It knows nothing
-of sites or requirements: the model says what is right, and raises ``Fault`` from its own
-validators where a rule needs a sentence of its own.
+``load`` parses the file (ruamel.yaml, YAML 1.2) and validates it with a pydantic model. Each error
+becomes a ``Problem`` with file, line, dotted field and correction. This module knows nothing of
+sites or requirements. The model defines what is valid; its validators raise ``InvalidValue`` for
+a rule that needs its own message.
 
-The file is composed into nodes once, for the lines, and constructed once, for plain
-values: nodes keep the line of every key and list item, which plain values cannot carry.
-YAML 1.2 leaves ``on``, ``off``, ``yes`` and ``no`` words; a model's ``bool`` accepts them.
+The file is composed into nodes for the line numbers, and constructed into plain values for the
+model: plain values have no line numbers. In YAML 1.2 ``on``, ``off``, ``yes`` and ``no`` are
+strings; a model's ``bool`` accepts them.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
 import types
 import typing
@@ -28,6 +27,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
 from seatrial.base.errors import InputError, Problem
+from seatrial.base.suggest import suggest
 
 M = TypeVar("M", bound=BaseModel)
 Part = str | int
@@ -35,11 +35,11 @@ _BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")  # what a YAML reader counts 
 _MERGE = "tag:yaml.org,2002:merge"
 
 
-class Fault(ValueError):
-    """For a model's validators: one or more broken rules, each with what would be right.
+class InvalidValue(ValueError):
+    """Raised by a model's validators: one or more broken rules, each with its correction.
 
-    ``Fault("text", "correction", "sub.field")`` or ``Fault.several([...])``. ``field`` is
-    relative to the model whose validator raises, and decides the line.
+    ``InvalidValue("text", "correction", "sub.field")``, or ``InvalidValue.several([...])`` for more
+    than one. ``field`` is relative to the model whose validator raises. It gives the line.
     """
 
     def __init__(self, message: str, correction: str = "", field: str = ""):
@@ -47,15 +47,15 @@ class Fault(ValueError):
         self.parts = [(message, correction, field)]
 
     @classmethod
-    def several(cls, parts: Sequence[tuple[str, str, str]]) -> Fault:
-        fault = cls("; ".join(part[0] for part in parts))
-        fault.parts = list(parts)
-        return fault
+    def several(cls, parts: Sequence[tuple[str, str, str]]) -> InvalidValue:
+        error = cls("; ".join(part[0] for part in parts))
+        error.parts = list(parts)
+        return error
 
 
 @dataclass
 class Lines:
-    """Where the fields of a file are. Lines count from 1; a field is a dotted path."""
+    """The line numbers of a file's fields. Lines count from 1; a field is a dotted path."""
 
     file: Path | str
     text: str = ""
@@ -64,15 +64,15 @@ class Lines:
     def of(self, path: str | Sequence[Part]) -> int | None:
         """Line of a key (``a.b``) or list item (``a.0``); "" is the file's first entry.
 
-        None where there is no such field. Keys that contain dots are found too.
+        None if there is no such field. A key may contain dots.
         """
         if self.root is None:
             return None
-        found = _find(self.root, path if isinstance(path, str) else _dotted(path))
-        return None if found is None else found + 1
+        index = _line_index(self.root, path if isinstance(path, str) else _dotted(path))
+        return None if index is None else index + 1
 
     def near(self, path: str | Sequence[Part]) -> int | None:
-        """Line of the field, or of the nearest enclosing one that exists."""
+        """Line of the field, or of the innermost enclosing field that exists."""
         text = path if isinstance(path, str) else _dotted(path)
         while True:
             line = self.of(text)
@@ -81,7 +81,7 @@ class Lines:
             text = text.rpartition(".")[0]
 
     def problem(self, path: str | Sequence[Part], message: str, correction: str = "") -> Problem:
-        """A Problem at a field, for rules that reach across fields or files."""
+        """A Problem at a field, for rules about several fields or files."""
         text = path if isinstance(path, str) else _dotted(path)
         return Problem(self.file, self.near(text), text, message, correction)
 
@@ -89,7 +89,7 @@ class Lines:
 def load(path: Path | str, model: type[M]) -> tuple[M, Lines]:
     """Read and validate a file.
 
-    Raises InputError with every problem found; a syntax error hides those behind it.
+    Raises InputError with all problems. After a syntax error, the rest of the file is not read.
     """
     file = Path(path)
     try:
@@ -104,7 +104,7 @@ def load(path: Path | str, model: type[M]) -> tuple[M, Lines]:
 
 
 def loads(text: str, model: type[M], file: Path | str = "<text>") -> tuple[M, Lines]:
-    """As ``load``, for text in hand; ``file`` is the name that problems carry."""
+    """The same as ``load``, for a text. ``file`` is the name that the problems show."""
     lines = Lines(file, text)
     data, problems = _parse(text, lines)
     if lines.root is None:
@@ -120,25 +120,25 @@ def loads(text: str, model: type[M], file: Path | str = "<text>") -> tuple[M, Li
     return valid, lines
 
 
-# --- parsing, and where things are ---------------------------------------------------
+# --- parsing and line numbers --------------------------------------------------------
 
 
 def _yaml() -> YAML:
     yaml = YAML(typ="safe", pure=True)
-    yaml.allow_duplicate_keys = True  # reported here, all of them, instead of the first
+    yaml.allow_duplicate_keys = True  # ``_duplicates`` reports all, ruamel only the first
     return yaml
 
 
 def _parse(text: str, lines: Lines) -> tuple[Any, list[Problem]]:
-    """Plain data and the problems of syntax. ``lines.root`` stays None where nothing parsed."""
+    """Plain data and the syntax problems. ``lines.root`` stays None if the text has no node."""
     try:
         yaml = _yaml()
         root = yaml.compose(text)
         if root is None:
             return None, [Problem(lines.file, 1, "", "the file is empty")]
-        # Constructing moves merged keys ("<<") into the nodes, which must keep their lines.
-        spare = _yaml().compose(text) if "<<" in text else root
-        data = yaml.constructor.construct_document(spare)
+        # Construction moves merged keys ("<<") into the nodes, but ``root`` must keep its lines.
+        copy = _yaml().compose(text) if "<<" in text else root
+        data = yaml.constructor.construct_document(copy)
     except (YAMLError, ValueError, RecursionError) as error:
         return None, _syntax(error, text, lines.file)
     lines.root = root
@@ -161,9 +161,9 @@ def _syntax(error: Exception, text: str, file: Path | str) -> list[Problem]:
         message = "nested too deeply"
     else:
         line = _unreadable_scalar(text)
-    # A tab confuses the parser at some later place: name each line that is indented by one.
-    upto = line or len(rows)
-    tabs = [n for n, row in enumerate(rows[:upto], 1) if re.match(r"[ -]*\t\s*\S", row)]
+    # The parser reports a tab in the indentation at a later line.
+    last = line or len(rows)
+    tabs = [n for n, row in enumerate(rows[:last], 1) if re.match(r"[ -]*\t\s*\S", row)]
     if tabs:
         return [
             Problem(file, n, "", "a tab in the indentation", "indent with spaces") for n in tabs
@@ -172,7 +172,7 @@ def _syntax(error: Exception, text: str, file: Path | str) -> list[Problem]:
 
 
 def _unreadable_scalar(text: str) -> int | None:
-    """Line of a value that looks like a date or number and is none, such as 2026-13-45."""
+    """Line of a value with the form of a date or number that is invalid, such as 2026-13-45."""
     nodes: list[Node] = [_yaml().compose(text)]
     while nodes:
         node = nodes.pop(0)
@@ -221,7 +221,7 @@ def _duplicates(node: Node, file: Path | str, path: str = "") -> Iterator[Proble
 
 
 def _walk(node: Node, path: str, seen: set[int]) -> Iterator[tuple[str, MappingNode]]:
-    """Every mapping once, however many aliases lead to it."""
+    """Every mapping once, even if several aliases refer to it."""
     if id(node) in seen:
         return
     seen.add(id(node))
@@ -235,14 +235,14 @@ def _walk(node: Node, path: str, seen: set[int]) -> Iterator[tuple[str, MappingN
             yield from _walk(item, f"{prefix}{index}", seen)
 
 
-def _find(node: Node, path: str) -> int | None:
+def _line_index(node: Node, path: str) -> int | None:
     if not path:
         return int(node.start_mark.line)
     if isinstance(node, SequenceNode):
         head, _, rest = path.partition(".")
         if not head.isdigit() or int(head) >= len(node.value):
             return None
-        return _find(node.value[int(head)], rest)
+        return _line_index(node.value[int(head)], rest)
     if not isinstance(node, MappingNode):
         return None
     merged: list[Node] = []
@@ -252,11 +252,11 @@ def _find(node: Node, path: str) -> int | None:
         elif isinstance(key, ScalarNode) and path == key.value:
             return int(key.start_mark.line)
         elif isinstance(key, ScalarNode) and path.startswith(f"{key.value}."):
-            found = _find(value, path[len(key.value) + 1 :])
-            if found is not None:
-                return found
-    hits = (_find(source, path) for source in merged)
-    return next((hit for hit in hits if hit is not None), None)
+            index = _line_index(value, path[len(key.value) + 1 :])
+            if index is not None:
+                return index
+    indexes = (_line_index(source, path) for source in merged)
+    return next((index for index in indexes if index is not None), None)
 
 
 def _dotted(path: Sequence[Part]) -> str:
@@ -268,7 +268,7 @@ def _dotted(path: Sequence[Part]) -> str:
 
 @dataclass
 class _Spot:
-    """Where one pydantic error is: in the data, and in the model."""
+    """The place of one pydantic error, in the data and in the model."""
 
     path: tuple[Part, ...] = ()
     kinds: list[Any] = field(default_factory=list)  # the types that are possible here
@@ -279,12 +279,12 @@ class _Spot:
 def _problems(
     error: ValidationError, model: type[BaseModel], data: Any, lines: Lines
 ) -> list[Problem]:
-    found = [(_spot(item["loc"], model, data), item) for item in error.errors()]
-    return [p for spot, item in _one_branch(found) for p in _describe(spot, item, lines)]
+    errors = [(_spot(item["loc"], model, data), item) for item in error.errors()]
+    return [p for spot, item in _one_branch(errors) for p in _describe(spot, item, lines)]
 
 
 def _spot(loc: tuple[Part, ...], model: type[BaseModel], data: Any) -> _Spot:
-    """Follow a location through the model, leaving out what pydantic puts in for unions."""
+    """Follow a location through the model, without the labels that pydantic adds for unions."""
     spot = _Spot(kinds=[model])
     labelled = False
     for part in loc:
@@ -361,14 +361,14 @@ def _child(kinds: list[Any], part: Part) -> tuple[type[BaseModel] | None, list[A
     return owner, []
 
 
-def _one_branch(found: list[tuple[_Spot, Any]]) -> list[tuple[_Spot, Any]]:
-    """Of a plain union, keep the errors of the alternative that the writer meant.
+def _one_branch(errors: list[tuple[_Spot, Any]]) -> list[tuple[_Spot, Any]]:
+    """Keep the errors of the alternative of a union that the writer most likely meant.
 
-    Pydantic reports every alternative. One whose kind of value (text, list, mapping) was
-    not even given was not meant; among the others, that with the fewest errors was.
+    Pydantic reports the errors of every alternative. An alternative of another kind (text, list,
+    mapping) than the value was not meant. Of the others, the one with the fewest errors was.
     """
     groups: dict[tuple[Part, ...], dict[str, list[tuple[_Spot, Any]]]] = {}
-    for spot, item in found:
+    for spot, item in errors:
         for path, label in spot.branches:
             groups.setdefault(path, {}).setdefault(label, []).append((spot, item))
     dropped: set[int] = set()
@@ -390,7 +390,7 @@ def _one_branch(found: list[tuple[_Spot, Any]]) -> list[tuple[_Spot, Any]]:
                     _expected(i["type"])[0] for b in branches.values() for s, i in b
                 )
                 item["ctx"] = {**item.get("ctx", {}), "either": " or ".join(expected)}
-    return [(spot, item) for spot, item in found if id(item) not in dropped]
+    return [(spot, item) for spot, item in errors if id(item) not in dropped]
 
 
 _EXPECTED = {
@@ -418,11 +418,11 @@ def _expected(kind: str) -> tuple[str, str]:
 
 
 def _describe(spot: _Spot, item: Any, lines: Lines) -> Iterator[Problem]:
-    """The problem or problems of one pydantic error."""
+    """The problems of one pydantic error."""
     kind, ctx, path = item["type"], item.get("ctx", {}), spot.path
     name = str(path[-1]) if path else ""
     cause = ctx.get("error")
-    if isinstance(cause, Fault):
+    if isinstance(cause, InvalidValue):
         for message, correction, inner in cause.parts:
             at = (*path, *inner.split(".")) if inner else path
             yield lines.problem(at, message, correction)
@@ -440,19 +440,19 @@ def _describe(spot: _Spot, item: Any, lines: Lines) -> Iterator[Problem]:
         yield Problem(lines.file, enclosing, dotted, "required, but not given", correction)
     elif kind == "extra_forbidden":
         names = _names(spot.owner)
-        yield lines.problem(path, "unknown field", nearest(name, names))
+        yield lines.problem(path, "unknown field", suggest(name, names))
     elif kind in ("literal_error", "enum"):
         words = _words(str(ctx.get("expected", "")))
-        text = f"{_found(item['input'])} is not one of {', '.join(words)}"
-        yield lines.problem(path, text, nearest(item["input"], words, listed=True))
+        text = f"{_shown(item['input'])} is not one of {', '.join(words)}"
+        yield lines.problem(path, text, suggest(item["input"], words, listed=True))
     elif kind == "union_tag_invalid":
         words = _words(str(ctx["expected_tags"]))
         path = (*path, str(ctx["discriminator"]).strip("'"))
         text = f"'{ctx['tag']}' is not one of {', '.join(words)}"
-        yield lines.problem(path, text, nearest(ctx["tag"], words, listed=True))
+        yield lines.problem(path, text, suggest(ctx["tag"], words, listed=True))
     elif _TYPE_ERROR.search(kind):
         wanted, example = _expected(kind)
-        text = f"expected {ctx.get('either', wanted)}, found {_found(item['input'])}"
+        text = f"expected {ctx.get('either', wanted)}, found {_shown(item['input'])}"
         example = _example(spot, example)
         write = f"write for example '{name}: {example}'" if name and not name.isdigit() else ""
         if kind == "string_type" and isinstance(item["input"], int | float):
@@ -462,21 +462,10 @@ def _describe(spot: _Spot, item: Any, lines: Lines) -> Iterator[Problem]:
         text = re.sub(r"^(Value error|Assertion failed), ", "", item["msg"])
         text = re.sub(r"^Input should be", "must be", text)
         if kind != "value_error" and not isinstance(item["input"], dict | list):
-            text = f"{text}, found {_found(item['input'])}"
+            text = f"{text}, found {_shown(item['input'])}"
         limit = next((ctx[key] for key in ("ge", "le") if key in ctx), None)
         correction = f"write for example '{name}: {limit}'" if limit is not None else ""
         yield lines.problem(path, text, correction)
-
-
-def nearest(word: object, names: Sequence[str], *, listed: bool = False) -> str:
-    """A correction: the valid name nearest to ``word``, else all names (unless ``listed``)."""
-    close = difflib.get_close_matches(str(word), names, n=1, cutoff=0.6)
-    lower = {name.lower(): name for name in names}
-    if str(word).lower() in lower:
-        close = [lower[str(word).lower()]]
-    if close:
-        return f"did you mean '{close[0]}'?"
-    return "" if listed or not names else f"valid here: {', '.join(names)}"
 
 
 def _names(owner: type[BaseModel] | None) -> list[str]:
@@ -491,7 +480,7 @@ def _words(expected: str) -> list[str]:
     ]
 
 
-def _found(value: Any) -> str:
+def _shown(value: Any) -> str:
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -504,7 +493,7 @@ def _found(value: Any) -> str:
 
 
 def _example(spot: _Spot, fallback: str) -> str:
-    """A value to show: the field's own ``examples``, a word of an enumeration, or by type."""
+    """An example value: the field's ``examples``, a word of an enumeration, or one of its type."""
     if spot.owner is not None and spot.path:
         for name, info in spot.owner.model_fields.items():
             if spot.path[-1] in (name, info.alias) and info.examples:
@@ -535,7 +524,7 @@ def _starter(model: type[BaseModel]) -> str:
 
 
 def rows(text: str) -> list[str]:
-    """The lines of a text with their ends, counted as a YAML reader counts them."""
+    """The lines of a text with their line ends, counted in the same way as a YAML reader does."""
     ends = [match.end() for match in _BREAK.finditer(text)]
     starts = [0, *ends]
     return [text[a:b] for a, b in zip(starts, [*ends, len(text)], strict=True) if a < b]

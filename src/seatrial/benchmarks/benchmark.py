@@ -1,4 +1,4 @@
-"""What a benchmark is: settings, variants, steps and a parser.
+"""The interface of a benchmark: settings, variants, steps and parser.
 
 A module of this package that defines a subclass of ``Benchmark`` adds a benchmark to Seatrial.
 """
@@ -15,7 +15,7 @@ from pydantic import Field
 
 from seatrial.base.fields import Model
 from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
-from seatrial.base.suggest import Fault
+from seatrial.base.suggest import FieldProblem
 from seatrial.benchmarks.parsing import Parsed
 
 PORT = 5700  # the first TCP port of a benchmark's own server
@@ -25,7 +25,10 @@ Programs = Mapping[str, list[str]]
 
 
 class Settings(Model):
-    """What every benchmark has. ``transports`` are glob patterns over the site's transports."""
+    """The settings of all benchmarks.
+
+    ``transports`` and ``profiles`` are glob patterns over the names of the site.
+    """
 
     nodes: list[Annotated[int, Field(ge=1)]] = [2]
     transports: list[str] = ["*"]
@@ -37,11 +40,10 @@ class Settings(Model):
 class Step:
     """One run of a program inside the job's allocation.
 
-    ``command`` is run by ``tasks_per_node`` ranks on each of ``nodes`` nodes (all of the
-    job's where None). ``nodelist`` names the nodes by their number in the job, as
-    ``$SEATRIAL_NODE_0,$SEATRIAL_NODE_2``. ``variant`` names the case that the figures belong to,
-    where a benchmark has several. ``maps`` is a word: the wrapper notes the files with such a
-    name that the program has mapped.
+    ``tasks_per_node`` ranks on each of ``nodes`` nodes (None: all nodes of the job) run
+    ``command``. ``node_numbers`` selects the nodes by their number in the job, from 0; empty: the
+    first ``nodes``. ``variant``: the variant that the figures belong to. ``maps``: words separated
+    by commas; the wrapper records the mapped files of the program whose names contain one of them.
     """
 
     name: str
@@ -49,22 +51,21 @@ class Step:
     variant: str = ""
     nodes: int | None = None
     tasks_per_node: int = 1
-    nodelist: str = ""
+    node_numbers: list[int] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
     maps: str = ""
-    location: str | None = None  # "nodes": its figures belong to the nodes it ran on
+    location: str | None = None  # "nodes": the figures belong to the nodes of the step
     setup: list[str] = field(default_factory=list)  # shell lines run before it
-    proves_path: bool = True  # it moves a volume that the counters must show
+    proves_path: bool = True  # the counters must show the volume that it moved
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a benchmark may know of the job that its steps run in.
+    """The facts of a job that its benchmark may use.
 
-    ``programs``: program -> command under the job's transport. ``blas``: library -> its folder.
-    ``interface``: the one under test. ``own_interfaces``: network -> its own interface, which may
-    be a member of a bond.
-    ``env``: the environment that the transport sets.
+    ``programs``: program -> command under the job's transport. ``interface``: the interface under
+    test. ``own_interfaces``: network -> its interface, which may be a member of a bond. ``blas``:
+    library -> its folder. ``env``: the environment that the transport sets.
     """
 
     nodes: int
@@ -76,14 +77,14 @@ class Job:
     env: Mapping[str, str] = field(default_factory=dict)
 
     def program(self, name: str) -> list[str]:
-        """The command of a program. Raises KeyError where the stack has none."""
+        """The command of a program. Raises KeyError if the stack does not have it."""
         return list(self.programs[name])
 
     def pair(self, step: str, server: list[str], client: list[str], port: int) -> list[str]:
-        """The command of a step of two ranks: a server, and a client that gets its address.
+        """The command of a step of two ranks: a server and its client.
 
-        The word ``{address}`` in ``client`` is replaced by the server's address on the interface
-        under test.
+        ``{address}`` in ``client`` stands for the address of the server on the interface under
+        test.
         """
         return [
             *NODE_PYTHON, "pair.py", step, self.interface, str(port),
@@ -92,7 +93,7 @@ class Job:
 
 
 class SiteFacts(Protocol):
-    """The part of a site that a benchmark's settings are checked against."""
+    """The part of a site that the settings of a benchmark are checked against."""
 
     @property
     def test_networks(self) -> list[str]:
@@ -104,26 +105,28 @@ S = TypeVar("S", bound=Settings)
 
 
 class Benchmark(Generic[S]):
-    """One benchmark with the settings of a site. A subclass sets the class variables and defines
-    ``steps`` and ``parse``."""
+    """One benchmark with the settings of a site.
+
+    A subclass sets the class variables and defines ``steps`` and ``parse``.
+    """
 
     #: the key in a site's ``benchmarks:``, and the name of the check
     name: ClassVar[str]
     Settings: ClassVar[type[Settings]]
-    #: the pseudo transport of a benchmark that uses no MPI; empty: it runs under each MPI transport
+    #: the pseudo transport of a benchmark without MPI; empty: it runs under each MPI transport
     pseudo_transport: ClassVar[str] = ""
-    #: the program's name in a stack, where the benchmark has one program and no variants
+    #: the program's name in a stack, if the benchmark has one program and no variants
     program: ClassVar[str] = ""
-    #: the benchmark reports the volume it moved, so the counters must show it
+    #: the counters must show the volume that the benchmark reports
     proves_path: ClassVar[bool] = True
-    #: the interrupts and softirqs of a step are figures, and not only noted beside its figures
+    #: the interrupts and softirqs of a step are metrics, and not only recorded beside them
     activity_metrics: ClassVar[bool] = False
 
     def __init__(self, settings: S):
         self.settings = settings
 
     def variants(self) -> list[str]:
-        """The variants that the settings ask for, as ``is.S``; [""] for a benchmark without."""
+        """The variants that the settings ask for, such as ``is.S``; [""] if there are none."""
         return [""]
 
     def has_program(self, variant: str, programs: Programs, blas: Collection[str]) -> bool:
@@ -135,7 +138,7 @@ class Benchmark(Generic[S]):
         return False
 
     def transports(self, names: Iterable[str]) -> list[str]:
-        """Those of the named transports that the benchmark runs under."""
+        """Select the transports that the benchmark runs under."""
         pseudo = (PLAIN_SOCKETS, NO_TRANSPORT)
         if self.pseudo_transport:
             return [name for name in names if name == self.pseudo_transport]
@@ -144,14 +147,16 @@ class Benchmark(Generic[S]):
     def available(
         self, transport: str, programs: Programs, blas: Collection[str] = ()
     ) -> list[str]:
-        """The variants that a stack has the programs of, under a transport."""
+        """The variants whose programs a stack has under a transport."""
         if transport in (PLAIN_SOCKETS, NO_TRANSPORT):
             return self.variants()
-        return [one for one in self.variants() if self.has_program(one, programs, blas)]
+        return [name for name in self.variants() if self.has_program(name, programs, blas)]
 
-    def problems(self, site: SiteFacts) -> Iterator[Fault]:
-        """What is wrong with the settings beyond the type of each field. Fields are named from
-        the benchmark's own key on, as ``kernels.0``."""
+    def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
+        """Yield the errors in the settings that the types of the fields do not show.
+
+        The names of fields begin below the benchmark's key: ``kernels.0``.
+        """
         yield from ()
 
     def steps(self, job: Job) -> list[Step]:
@@ -176,23 +181,23 @@ def output_and_errors(step: Step, folder: Path) -> str:
 
 
 def node_files(folder: Path, step: str) -> list[dict[str, Any]]:
-    """What the node-side wrapper noted on each node, ordered by node.
+    """The records of the node-side wrapper, one for each node, ordered by node.
 
-    Damaged files are left out: the path proof then misses the node and says so.
+    Damaged files are left out; the path proof reports the missing node.
     """
-    notes = []
+    records = []
     for file in sorted(folder.glob(f"{step}.*.json")):
         try:
             data = json.loads(file.read_text(errors="replace"))
         except (OSError, ValueError):
             continue
         if isinstance(data, dict) and data.get("step") == step and _complete(data):
-            notes.append(data)
-    return notes
+            records.append(data)
+    return records
 
 
 def _complete(data: dict[str, Any]) -> bool:
-    """Whether all that is read from a node's file is there."""
+    """Whether a node's record has all fields that are read."""
     sides = [data.get("before"), data.get("after")]
     return isinstance(data.get("mapped"), list) and all(
         isinstance(side, dict)

@@ -1,8 +1,8 @@
-"""``comms``, this project's program of the ParkBench comms1 kind: the times of single MPI calls.
+"""``comms``: the times of single MPI calls, by the method of ParkBench comms1.
 
-It prints a table, which this module reads, and writes the times of all calls to the file of
-``-o``, which ``comms_times`` reads. What is measured and both formats stand at the head of
-``comms.c``, in the Spack recipe ``comms``. Not here: models of the times.
+The program prints a table, which this module reads, and writes the times of all calls to the file
+of ``-o``, which ``comms_times`` reads. The head of ``comms.c``, in the Spack recipe ``comms``,
+describes the measurement and both formats. Not here: models of the times.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import Field
 
 from seatrial.base.fields import Size
-from seatrial.base.suggest import Fault
+from seatrial.base.suggest import FieldProblem
 from seatrial.benchmarks.benchmark import Benchmark, Job, Settings, SiteFacts, Step, output
 from seatrial.benchmarks.parsing import (
     Parsed,
@@ -34,7 +34,7 @@ from seatrial.benchmarks.parsing import (
 from seatrial.results.record import Curve
 
 RANKS = 2
-#: in the order of the program's ``enum call``; ``recv_ready``: MPI_Recv of a message that is there
+#: in the order of ``enum call`` in comms.c; ``recv_ready``: MPI_Recv of a message that has arrived
 CALLS = ("send", "recv", "isend", "recv_ready")
 #: messages of each size per repetition: three of the ping-pong, two of the ready part
 MESSAGES = 5
@@ -59,7 +59,7 @@ _COLUMNS = 4 + RANKS * len(CALLS)
 
 
 class CommsSettings(Settings):
-    """Times of MPI_Send, MPI_Isend and MPI_Recv between two ranks, over the message size."""
+    """Times of MPI_Send, MPI_Isend and MPI_Recv between two ranks, by message size."""
 
     min_bytes: Size = Field(default=1, description="smallest message")
     max_bytes: Size = Field(default=10_000_000, description="largest message")
@@ -75,12 +75,16 @@ class Comms(Benchmark[CommsSettings]):
     Settings = CommsSettings
     program = "comms"
 
-    def problems(self, site: SiteFacts) -> Iterator[Fault]:
+    def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
         smallest, largest = int(self.settings.min_bytes), int(self.settings.max_bytes)
         if not 1 <= largest <= LARGEST:
-            yield Fault("max_bytes", f"{largest} B is not a size of comms", f"1 to {LARGEST} B")
+            yield FieldProblem(
+                "max_bytes", f"{largest} B is not a size of comms", f"1 to {LARGEST} B"
+            )
         elif not 1 <= smallest <= largest:
-            yield Fault("min_bytes", f"{smallest} B is not a size of comms", f"1 to {largest} B")
+            yield FieldProblem(
+                "min_bytes", f"{smallest} B is not a size of comms", f"1 to {largest} B"
+            )
 
     def steps(self, job: Job) -> list[Step]:
         settings = self.settings
@@ -98,7 +102,8 @@ class Comms(Benchmark[CommsSettings]):
 def schedule(smallest: int, largest: int, per_decade: int) -> list[int]:
     """The sizes in bytes that the program measures (``schedule`` of comms.c).
 
-    smallest x 10^(i / per_decade) for i = 0, 1, 2 ..., rounded, each once; the largest is the last.
+    smallest x 10^(i / per_decade) for i = 0, 1, 2 ..., rounded, without repetition; then the
+    largest.
     """
     sizes: list[int] = []
     step = 0
@@ -113,12 +118,12 @@ def parse(text: str) -> Parsed:
     """Read the standard output of a run.
 
     Metrics: ``latency_us``, half of the median round trip of rank 0 at the smallest size;
-    ``bandwidth_MB_s``, the highest of all sizes, of bytes in half of that round trip. Curves
-    ``comms`` of latency and of bandwidth, and of the median time of each call on each rank
-    ``comms send_us rank 0`` and so on, with the calls of ``CALLS``.
+    ``bandwidth_MB_s``, the size over half of the median round trip, the highest of all sizes.
+    Curves: ``comms`` (latency, and bandwidth), and for each call of ``CALLS`` and each rank the
+    median time, such as ``comms send_us rank 0``.
 
-    ``moved_bytes``: the sum over sizes of size x repetitions x 5 messages, each of which leaves
-    one node and enters the other. Warm-ups and the messages of one byte are not counted.
+    ``moved_bytes``: the sum over the sizes of size x repetitions x 5 messages, each of which
+    leaves one node and enters the other. Warm-ups and the messages of one byte are not counted.
 
     Raises ParseError.
     """
@@ -127,8 +132,8 @@ def parse(text: str) -> Parsed:
     def line(index: int, pattern: re.Pattern[str], what: str) -> re.Match[str]:
         match = pattern.fullmatch(lines[index]) if index < len(lines) else None
         if match is None:
-            found = repr(lines[index]) if index < len(lines) else "the end"
-            raise ParseError(f"expected {what}, found {found}", first + index)
+            printed = repr(lines[index]) if index < len(lines) else "the end"
+            raise ParseError(f"expected {what}, found {printed}", first + index)
         return match
 
     version = line(0, _TITLE, "the title")[1]
@@ -137,9 +142,9 @@ def parse(text: str) -> Parsed:
     for rank, match in enumerate(clocks):
         if int(match[1]) != rank:
             raise ParseError(f"expected rank {rank}, found rank {match[1]}", first + 2 + rank)
-    asked = line(4, _SIZES, "'# sizes: COUNT from MIN to MAX bytes, COUNT per decade'")
+    options = line(4, _SIZES, "'# sizes: COUNT from MIN to MAX bytes, COUNT per decade'")
     at = first + 4
-    count, smallest, largest, density = (whole(asked[i], at, "sizes") for i in range(1, 5))
+    count, smallest, largest, density = (whole(options[i], at, "sizes") for i in range(1, 5))
     _within(smallest, 1, largest, "the smallest size", at)
     _within(largest, smallest, LARGEST, "the largest size", at)
     _within(density, 1, MOST_PER_DECADE, "sizes per decade", at)
@@ -194,9 +199,10 @@ def parse(text: str) -> Parsed:
 
 
 def _own_lines(text: str) -> tuple[list[str], int]:
-    """The program's lines without the last, and the number of the first; their checksum is right.
+    """The lines of the program without the checksum, and the number of the first.
 
-    An MPI or a launcher may print before them and after them.
+    Raises ParseError if the checksum is wrong. An MPI or a launcher may print other lines before
+    and after.
     """
     lines = text.split("\n")
     starts = [i for i, line in enumerate(lines) if _TITLE.fullmatch(line)]
@@ -205,12 +211,12 @@ def _own_lines(text: str) -> tuple[list[str], int]:
     start = starts[0]
     for index, line in enumerate(lines[start:], start):
         match = _CRC.fullmatch(line)
-        if match and index + 1 < len(lines):  # the line has its end
+        if match and index + 1 < len(lines):  # the line is complete
             own = lines[start:index]
-            found = zlib.crc32("".join(f"{line}\n" for line in own).encode())
-            if found != int(match[1], 16):
+            checksum = zlib.crc32("".join(f"{line}\n" for line in own).encode())
+            if checksum != int(match[1], 16):
                 raise ParseError(
-                    f"expected lines of checksum {match[1]}, found {found:08x}: a line between "
+                    f"expected lines of checksum {match[1]}, found {checksum:08x}: a line between "
                     f"{start + 1} and {index} is damaged, or is not of comms",
                     index + 1,
                 )
@@ -224,7 +230,7 @@ def _within(value: int, low: int, high: int, what: str, line: int) -> None:
 
 
 def _clock(clocks: list[re.Match[str]], group: int, first: int) -> list[float]:
-    """A figure of the clock by rank, in ns."""
+    """A property of the clock of each rank, in ns."""
     return [
         figure(match[group], first + 2 + rank, "a time of the clock", zero=True)
         for rank, match in enumerate(clocks)
@@ -232,17 +238,17 @@ def _clock(clocks: list[re.Match[str]], group: int, first: int) -> list[float]:
 
 
 def _row(line: str, due: int, number: int) -> list[float]:
-    """Figures of a row after the size: MB/s, round trips by rank, calls by rank, in us."""
+    """The figures of a row: MB/s, then in us the round trips by rank and the calls by rank."""
     words = line.split()
     if len(words) != _COLUMNS:
         raise ParseError(f"expected a size and {_COLUMNS - 1} figures, found {line!r}", number)
     if whole(words[0], number, "a size") != due:
         raise ParseError(f"expected {due} bytes here, found {words[0]}", number)
-    # A call may be shorter than a step of the clock; so few bytes per second may round to nothing.
-    found = [
+    # A call may be shorter than a step of the clock, and a low rate may be rounded to 0.
+    figures = [
         figure(word, number, "a figure", zero=index not in (1, 2))
         for index, word in enumerate(words[1:])
     ]
     rate = quotient(2.0 * due, spread_of(words[2]))
     agree(words[1], rate, number, "MB/s", "bytes and round trip")
-    return found
+    return figures

@@ -1,8 +1,8 @@
 """The file of times that ``comms -o`` writes.
 
-The format stands at the head of ``comms.c``, in the Spack recipe ``comms``. The file comes from a
-user's job: whatever it holds, :func:`read_times` gives the times or raises ParseError, and reads no
-more than its limit. The file ends in a CRC-32, so no damage goes unseen.
+The head of ``comms.c``, in the Spack recipe ``comms``, describes the format. The file is from a
+user's job and may have any content: :func:`read_times` returns the times or raises ParseError, and
+reads no more than its limit. The file ends in a CRC-32 that shows damage.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from seatrial.benchmarks.comms import (
 from seatrial.benchmarks.parsing import ParseError
 
 FILE_LIMIT = 256 * 2**20  # bytes
-LONGEST_NS = 86_400 * 10**9  # no job waits a day for one call
+LONGEST_NS = 86_400 * 10**9  # one day: longer than any call
 _MAGIC = b"COMMSRAW"
 _ORDER = 0x01020304
 
@@ -47,12 +47,12 @@ def _header(order: str) -> np.dtype:
 
 @dataclass(frozen=True)
 class Times:
-    """Every time of a run.
+    """All times of a run.
 
     ``sizes``: message sizes in bytes, ascending, of shape (S,). ``ns``: times in nanoseconds of
-    shape (S, 2, 4, R): size, rank, call as in ``CALLS``, repetition. ``resolution_ns`` is what
-    the system says of the clock; ``step_ns`` is the smallest difference of two readings in a row
-    and ``cost_ns`` the time of one reading, each by rank.
+    shape (S, 2, 4, R): size, rank, call as in ``CALLS``, repetition. ``resolution_ns``: the
+    resolution of the clock as the system reports it. By rank: ``step_ns``, the smallest difference
+    of two readings in a row, and ``cost_ns``, the time of one reading.
     """
 
     sizes: NDArray[np.int64]
@@ -68,18 +68,18 @@ class Times:
         return self.ns[:, rank, CALLS.index(call)] / 1e3
 
     def round_trip_us(self, rank: int) -> NDArray[np.float64]:
-        """Of shape (S, R): an MPI_Send and the MPI_Recv that followed it at once."""
+        """Times of an MPI_Send and the MPI_Recv right after it in microseconds, of shape (S, R)."""
         return (self.ns[:, rank, 0] + self.ns[:, rank, 1]) / 1e3
 
 
 def read_times(path: Path, limit: int = FILE_LIMIT) -> Times:
     """Read the file of ``-o``, of either byte order; at most ``limit`` bytes of it.
 
-    Raises ParseError, which names the file, where it cannot be read, is no regular file, is
-    larger than ``limit`` or is not what a whole run writes.
+    Raises ParseError, which names the file, if it cannot be read, is not a regular file, is
+    larger than ``limit`` or is not that of a complete run.
     """
     try:
-        # A link could lead out of the job's folder, and the opening of a pipe could wait for ever.
+        # A link may lead out of the job's folder, and the open of a pipe may block.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             status = os.fstat(descriptor)
@@ -100,8 +100,8 @@ def read_times(path: Path, limit: int = FILE_LIMIT) -> Times:
 
 
 def _times(data: bytes, path: Path) -> Times:
-    def wrong(field: str, at: int, expected: object, found: object) -> ParseError:
-        return ParseError(f"{path}: {field} (byte {at}): expected {expected}, found {found}")
+    def wrong(field: str, at: int, expected: object, value: object) -> ParseError:
+        return ParseError(f"{path}: {field} (byte {at}): expected {expected}, found {value}")
 
     size_of_header = _header("<").itemsize
     if len(data) < size_of_header + 4:
@@ -115,11 +115,11 @@ def _times(data: bytes, path: Path) -> Times:
     header = np.frombuffer(data, kind, 1)[0]
 
     def field(name: str, good: Callable[[Any], bool], expected: object) -> Any:
-        found = header[name].tolist()
-        if not good(found):
+        value = header[name].tolist()
+        if not good(value):
             assert kind.fields is not None
-            raise wrong(name, kind.fields[name][1], expected, found)
-        return found
+            raise wrong(name, kind.fields[name][1], expected, value)
+        return value
 
     fixed = {"version": 1, "bytes": size_of_header, "ranks": RANKS, "calls": len(CALLS), "zero": 0}
     for name, value in fixed.items():
@@ -131,7 +131,7 @@ def _times(data: bytes, path: Path) -> Times:
     repetitions = field("repetitions", lambda n: 1 <= n <= most, f"1 to {most}")
     warmup = field("warmup", lambda n: 1 <= n <= most, f"1 to {most}")
     due = np.array(schedule(smallest, largest, density), dtype=np.int64)
-    field("sizes", lambda found: found == len(due), len(due))
+    field("sizes", len(due).__eq__, len(due))
     shape = (len(due), RANKS, len(CALLS), repetitions)
     start = size_of_header + 8 * len(due)
     end = start + 8 * math.prod(shape)

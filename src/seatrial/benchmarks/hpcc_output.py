@@ -1,7 +1,7 @@
-"""HPC Challenge 1.5: ``hpccoutf.txt``, of which the summary section is read.
+"""HPC Challenge 1.5: the summary section of ``hpccoutf.txt``.
 
-Not for stock HPL (see ``hpl``). HPCC appends to an existing file: remove it before
-a run, two summaries are refused. Format: ``src/io.c``.
+Not for xhpl (``hpl_output``). HPCC appends to an existing file; a file with two summaries is an
+error. Format: ``src/io.c``.
 """
 
 from __future__ import annotations
@@ -30,60 +30,62 @@ _FACTS = {
 def parse(text: str) -> Parsed:
     """Read a whole run.
 
-    Metrics: ``hpl_GFLOPS`` (HPL_Tflops x 1000); ``dgemm_GFLOPS``, one process's matrix
-    product while all processes do the same (StarDGEMM; SingleDGEMM, with the others
-    idle, only where that was not run); ``hpl_percent_of_dgemm`` = 100 x hpl_GFLOPS /
-    (P x Q x dgemm_GFLOPS); ``stream_triad_GB_s`` (StarSTREAM, per process, 10^9 B/s),
-    where present. Facts: N, NB, P, Q, the residual, DGEMM's kind, and the figures of
-    HPCC's network tests. ``moved_bytes`` is HPL's alone: ``hpl.moved``.
+    Metrics: ``hpl_GFLOPS`` (HPL_Tflops x 1000); ``dgemm_GFLOPS``, the matrix product of one
+    process while all processes do the same (StarDGEMM; if that was not run, SingleDGEMM, with
+    the others idle); ``hpl_percent_of_dgemm`` = 100 x hpl_GFLOPS / (P x Q x dgemm_GFLOPS);
+    ``stream_triad_GB_s`` (StarSTREAM, per process, 10^9 B/s), if it was run. Facts: N, NB, P, Q,
+    the residual, the kind of DGEMM, and the figures of HPCC's network tests. ``moved_bytes`` is
+    that of HPL only: ``hpl_output.moved``.
 
-    HPL_Tflops is held against HPL_N and HPL_time, the grid against HPL's result line,
-    DGEMM and STREAM against the "Average" in their own sections of the file.
+    HPL_Tflops is compared with HPL_N and HPL_time, the grid with HPL's result line, DGEMM and
+    STREAM with the "Average" in their sections.
 
-    Raises ParseError, also where any check FAILED.
+    Raises ParseError, also if a check FAILED.
     """
     lines = text.splitlines()
-    found = _successful(lines)
+    summary = _successful(lines)
     residuals = [m[1] for line in lines if (m := _RESIDUAL.fullmatch(line))]
     if not residuals:
         raise ParseError("expected HPL's residual check to say PASSED")
 
     keys = {"N": "HPL_N", "NB": "HPL_NB", "P": "HPL_nprow", "Q": "HPL_npcol"}
-    size = {key: _whole(found, name) for key, name in keys.items()}
-    token, line_number = _take(found, "HPL_Tflops")
+    size = {key: _whole(summary, name) for key, name in keys.items()}
+    token, line_number = _take(summary, "HPL_Tflops")
     gflops = 1000 * figure(token, line_number, "HPL_Tflops")
-    _figure(found, "HPL_time")
-    low, high = spread_of(found["HPL_time"][0])
+    _figure(summary, "HPL_time")
+    low, high = spread_of(summary["HPL_time"][0])
     work = flops(size["N"]) / 1e12
     agree(token, (work / high, work / low), line_number, "HPL_Tflops", "HPL_N and HPL_time")
 
     _check_grid(lines, size)
 
-    dgemm, kind = _dgemm(lines, found)
+    dgemm, kind = _dgemm(lines, summary)
     processes = size["P"] * size["Q"]
     metrics = [
         higher("hpl_GFLOPS", gflops, "GFLOPS"),
         higher("dgemm_GFLOPS", dgemm, "GFLOPS"),
         higher("hpl_percent_of_dgemm", 100 * gflops / (processes * dgemm), "percent"),
     ]
-    # A test that was not selected leaves an empty section, and -1 in the summary.
-    skipped = found.get("StarSTREAM_Triad", ("", 0))[0] == "-1"
+    # A test that was not selected has an empty section, and -1 in the summary.
+    skipped = summary.get("StarSTREAM_Triad", ("", 0))[0] == "-1"
     if not skipped and _body(lines, "StarSTREAM", "Triad GB/s"):
-        triad = _figure(found, "StarSTREAM_Triad")
-        _check_body(lines, "StarSTREAM", "Triad GB/s", found["StarSTREAM_Triad"])
+        triad = _figure(summary, "StarSTREAM_Triad")
+        _check_body(lines, "StarSTREAM", "Triad GB/s", summary["StarSTREAM_Triad"])
         metrics.append(higher("stream_triad_GB_s", triad, "GB/s"))
-    version = ".".join(_take(found, f"Version{part}")[0] for part in ("Major", "Minor", "Micro"))
+    version = ".".join(_take(summary, f"Version{part}")[0] for part in ("Major", "Minor", "Micro"))
     return Parsed(
         metrics=metrics,
         facts={
             **size,
-            "processes": _whole(found, "CommWorldProcs"),
+            "processes": _whole(summary, "CommWorldProcs"),
             "residual": figure(residuals[-1], None, "the residual", zero=True),
             "residual_check": "PASSED",
             "dgemm": kind,
             "version": version,
             **{
-                fact: float(found[key][0]) for key, fact in _FACTS.items() if _is_figure(found, key)
+                fact: float(summary[key][0])
+                for key, fact in _FACTS.items()
+                if _is_figure(summary, key)
             },
         },
         moved_bytes=moved(**size),
@@ -91,46 +93,46 @@ def parse(text: str) -> Parsed:
 
 
 def parse_dgemm(text: str) -> Parsed:
-    """Read a run of which only DGEMM was asked: ``dgemm_GFLOPS`` as in :func:`parse`.
+    """Read a run of DGEMM only: ``dgemm_GFLOPS`` as in :func:`parse`.
 
-    Facts: DGEMM's kind and order, version. Nothing was moved. Raises ParseError.
+    Facts: kind and order of DGEMM, version. ``moved_bytes`` is 0. Raises ParseError.
     """
     lines = text.splitlines()
-    found = _successful(lines)
-    rate, kind = _dgemm(lines, found)
-    version = ".".join(_take(found, f"Version{part}")[0] for part in ("Major", "Minor", "Micro"))
+    summary = _successful(lines)
+    rate, kind = _dgemm(lines, summary)
+    version = ".".join(_take(summary, f"Version{part}")[0] for part in ("Major", "Minor", "Micro"))
     return Parsed(
         metrics=[higher("dgemm_GFLOPS", rate, "GFLOPS")],
-        facts={"dgemm": kind, "dgemm_N": _whole(found, "DGEMM_N"), "hpcc": version},
+        facts={"dgemm": kind, "dgemm_N": _whole(summary, "DGEMM_N"), "hpcc": version},
     )
 
 
 def _successful(lines: list[str]) -> dict[str, tuple[str, int]]:
-    """The summary of a run of which no check failed."""
-    found = _summary(lines)
+    """The summary of a run. Raises ParseError if a check failed."""
+    summary = _summary(lines)
     for number, line in enumerate(lines, 1):
         if "FAILED" in line:
             raise ParseError(f"a check failed: {line.strip()!r}", number)
-    success, line_number = _take(found, "Success")
+    success, line_number = _take(summary, "Success")
     if success != "1":
         raise ParseError("expected Success=1: HPCC says that a test failed", line_number)
-    return found
+    return summary
 
 
-def _dgemm(lines: list[str], found: dict[str, tuple[str, int]]) -> tuple[float, str]:
-    """One process's matrix product in GFLOPS, and which test that is."""
-    token = _take(found, "StarDGEMM_Gflops")[0]
-    star = 0.0 if token == "-1" else _figure(found, "StarDGEMM_Gflops", zero=True)
+def _dgemm(lines: list[str], summary: dict[str, tuple[str, int]]) -> tuple[float, str]:
+    """The matrix product of one process in GFLOPS, and the name of the test."""
+    token = _take(summary, "StarDGEMM_Gflops")[0]
+    star = 0.0 if token == "-1" else _figure(summary, "StarDGEMM_Gflops", zero=True)
     kind, unit = ("StarDGEMM", "Gflop/s") if star else ("SingleDGEMM", "DGEMM Gflop/s")
     if not star and _body(lines, "StarDGEMM", "Gflop/s"):
-        raise ParseError("StarDGEMM ran, but its figure is zero", found["StarDGEMM_Gflops"][1])
-    rate = _figure(found, f"{kind}_Gflops")
-    _check_body(lines, kind, unit, found[f"{kind}_Gflops"])
+        raise ParseError("StarDGEMM ran, but its figure is zero", summary["StarDGEMM_Gflops"][1])
+    rate = _figure(summary, f"{kind}_Gflops")
+    _check_body(lines, kind, unit, summary[f"{kind}_Gflops"])
     return rate, kind
 
 
 def _summary(lines: list[str]) -> dict[str, tuple[str, int]]:
-    """Key to (value, line number) of the one summary section."""
+    """Key -> (value, line number) of the summary section."""
     marks = {}
     for mark in (BEGIN, END, CLOSING):
         at = [i for i, line in enumerate(lines) if line.strip() == mark]
@@ -139,22 +141,22 @@ def _summary(lines: list[str]) -> dict[str, tuple[str, int]]:
         if len(at) > 1:
             raise ParseError(f"{mark!r} occurs twice: HPCC appended to an older file", at[1] + 1)
         marks[mark] = at[0]
-    found: dict[str, tuple[str, int]] = {}
+    summary: dict[str, tuple[str, int]] = {}
     for number, line in enumerate(lines[marks[BEGIN] + 1 : marks[END]], marks[BEGIN] + 2):
         match = _PAIR.fullmatch(line.strip())
-        if match is None or match[1] in found:
+        if match is None or match[1] in summary:
             raise ParseError(f"expected one line KEY=VALUE for each key, found {line!r}", number)
-        found[match[1]] = (match[2], number)
-    return found
+        summary[match[1]] = (match[2], number)
+    return summary
 
 
 def _body(lines: list[str], section: str, unit: str) -> tuple[str, int] | None:
-    """The "Average" or "Single" figure in a test's own section, and its line; None: not run."""
+    """The "Average" or "Single" figure in a test's section, and its line; None: not run."""
     begin, end = f"Begin of {section} section.", f"End of {section} section."
     if begin not in lines and end not in lines:
         return None
     if begin not in lines or end not in lines:
-        raise ParseError(f"expected the section {section} to begin and to end")
+        raise ParseError(f"expected both the begin and the end of section {section}")
     first = lines.index(begin)
     pattern = re.compile(rf"(?:Average|Single) {re.escape(unit)}\s+(\S+)\s*")
     for number, line in enumerate(lines[first : lines.index(end)], first + 1):
@@ -164,41 +166,41 @@ def _body(lines: list[str], section: str, unit: str) -> tuple[str, int] | None:
     raise ParseError(f"expected the line 'Average {unit}' of {section}", first + 1)
 
 
-def _check_body(lines: list[str], section: str, unit: str, summary: tuple[str, int]) -> None:
-    """Hold a figure of the summary against the same figure in the test's own section."""
+def _check_body(lines: list[str], section: str, unit: str, printed: tuple[str, int]) -> None:
+    """Compare a figure of the summary with the same figure in the test's section."""
     body = _body(lines, section, unit)
     if body is None:
         raise ParseError(f"expected the section {section}")
-    agree(summary[0], spread_of(body[0]), summary[1], section, f"the figures of line {body[1]}")
+    agree(printed[0], spread_of(body[0]), printed[1], section, f"the figures of line {body[1]}")
 
 
 def _check_grid(lines: list[str], size: dict[str, int]) -> None:
-    """N, NB, P and Q must be those of a result line of HPL in the body."""
+    """N, NB, P and Q must match a result line of HPL in the body."""
     rows = [m for line in lines if (m := RESULT.fullmatch(line))]
     if not any([int(row[i]) for i in range(2, 6)] == list(size.values()) for row in rows):
         raise ParseError(f"expected a result line of HPL with {size}")
 
 
-def _take(found: dict[str, tuple[str, int]], key: str) -> tuple[str, int]:
-    if key not in found:
+def _take(summary: dict[str, tuple[str, int]], key: str) -> tuple[str, int]:
+    if key not in summary:
         raise ParseError(f"expected {key}=... in the summary section")
-    return found[key]
+    return summary[key]
 
 
-def _whole(found: dict[str, tuple[str, int]], key: str) -> int:
-    value = whole(*_take(found, key), key)
+def _whole(summary: dict[str, tuple[str, int]], key: str) -> int:
+    value = whole(*_take(summary, key), key)
     if value == 0:
-        raise ParseError(f"expected {key} above zero", found[key][1])
+        raise ParseError(f"expected {key} above zero", summary[key][1])
     return value
 
 
-def _figure(found: dict[str, tuple[str, int]], key: str, *, zero: bool = False) -> float:
-    return figure(*_take(found, key), key, zero=zero)
+def _figure(summary: dict[str, tuple[str, int]], key: str, *, zero: bool = False) -> float:
+    return figure(*_take(summary, key), key, zero=zero)
 
 
-def _is_figure(found: dict[str, tuple[str, int]], key: str) -> bool:
-    """Tests that were not run leave 0 or -1 behind: no fact."""
+def _is_figure(summary: dict[str, tuple[str, int]], key: str) -> bool:
+    """Whether a figure is a fact: tests that were not run print 0 or -1."""
     try:
-        return key in found and figure(*found[key], key) > 0
+        return key in summary and figure(*summary[key], key) > 0
     except ParseError:
         return False

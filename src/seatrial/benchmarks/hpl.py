@@ -1,7 +1,7 @@
-"""HPL, and the same ranks' DGEMM in the same job, with each BLAS library.
+"""HPL and, in the same job and with the same ranks, DGEMM, with each BLAS library.
 
-HPL and DGEMM are of hpcc; where the stack has ``xhpl``, HPL is of that, and DGEMM of hpcc's run
-before it. The input is ``hpl_input``'s, the outputs are read by ``hpl_output`` and ``hpcc_output``.
+If the stack has ``xhpl``, it runs HPL, and ``hpcc`` runs DGEMM before it. Else ``hpcc`` runs both.
+``hpl_input`` writes the input, ``hpl_output`` and ``hpcc_output`` read the outputs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from seatrial.benchmarks.benchmark import (
 from seatrial.benchmarks.hpl_input import grid, render
 from seatrial.benchmarks.parsing import Parsed, ParseError, higher
 
-#: what a mapped file that implements BLAS is called
+#: the beginnings of the names of files that implement BLAS
 BLAS_FILES = (
     "libblas.so", "libopenblas", "libblis", "libatlas", "libtatlas", "libsatlas", "libacml",
 )  # fmt: skip
@@ -70,12 +70,12 @@ class HPL(Benchmark[HPLSettings]):
         ]
 
     def _step(self, name: str, file: str, program: list[str], blas: str, job: Job) -> Step:
-        """A run in a folder of its own, with its input file in it."""
+        """A run in its own folder, which has the input file."""
         settings = self.settings
         ranks = job.nodes * settings.ranks_per_node
         parameters = render(settings.size, settings.block, *grid(ranks))
         env = dict.fromkeys(THREADS, str(settings.threads_per_rank))
-        if program == job.programs.get("hpcc"):  # the one that is linked with any libblas.so.3
+        if program == job.programs.get("hpcc"):  # it takes the libblas.so.3 of the path
             path = job.env.get("LD_LIBRARY_PATH", "")
             env["LD_LIBRARY_PATH"] = f"{job.blas[blas]}:{path}".rstrip(":")
         command = 'cd "$1" && shift && exec "$@"'
@@ -93,12 +93,12 @@ class HPL(Benchmark[HPLSettings]):
     def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
         parsed = self._figures(step, folder)
         if step.name.startswith("dgemm"):
-            return parsed  # HPL's figures say which library it used
+            return parsed  # the mapped BLAS is a metric of HPL's step
         wanted = job.blas[step.variant]
         loaded = mapped_blas(folder, (f"dgemm-{step.variant}", f"hpl-{step.variant}"))
         matches = []
         for node, files in loaded.items():
-            # 1 where every BLAS that the node's rank had mapped is the case's own, else 0
+            # 1 if all BLAS files that the node's rank has mapped are of the variant's library
             match = bool(files) and all(is_below(file, wanted) for file in files)
             metric = higher("blas_as_declared", float(match), "of 1")
             matches.append(replace(metric, location=node))
@@ -115,10 +115,9 @@ class HPL(Benchmark[HPLSettings]):
 
 
 def commands(programs: Programs, blas: str) -> dict[str, list[str]] | None:
-    """The commands of HPL with a BLAS library, or None.
+    """Program (``xhpl``, ``hpcc``) -> command, with a BLAS library; None if the stack has none.
 
-    ``hpcc`` alone does HPL and DGEMM. With ``xhpl``, that is HPL, and hpcc is only for DGEMM.
-    The distribution's stack has one hpcc that any BLAS is put under, Spack's has one per BLAS.
+    The stack of a distribution has one hpcc for all BLAS libraries, that of Spack has one for each.
     """
     if f"xhpl.{blas}" in programs and f"hpcc.{blas}" in programs:
         return {kind: list(programs[f"{kind}.{blas}"]) for kind in ("xhpl", "hpcc")}
@@ -128,7 +127,7 @@ def commands(programs: Programs, blas: str) -> dict[str, list[str]] | None:
 
 
 def percent_of_dgemm(parsed: Parsed, dgemm: Parsed) -> Parsed:
-    """HPL's figures with ``hpl_percent_of_dgemm``: of what all ranks' DGEMM did in the same job."""
+    """Add ``hpl_percent_of_dgemm``, the rate of HPL over that of all ranks' DGEMM in the job."""
     ranks = parsed.facts["P"] * parsed.facts["Q"]
     share = 100 * parsed.value("hpl_GFLOPS") / (ranks * dgemm.value("dgemm_GFLOPS"))
     metric = higher("hpl_percent_of_dgemm", share, "percent")
@@ -136,21 +135,21 @@ def percent_of_dgemm(parsed: Parsed, dgemm: Parsed) -> Parsed:
 
 
 def mapped_blas(folder: Path, steps: tuple[str, ...]) -> dict[str, list[str]]:
-    """Node -> the files that implement BLAS which its ranks had mapped in the steps."""
+    """Node -> the files that implement BLAS and that its ranks had mapped in the steps."""
     loaded: dict[str, list[str]] = {}
     for name in steps:
-        for note in node_files(folder, name):
-            files = loaded.setdefault(note["after"]["node"], [])
-            blas = [file for file in note["mapped"] if Path(file).name.startswith(BLAS_FILES)]
+        for record in node_files(folder, name):
+            files = loaded.setdefault(record["after"]["node"], [])
+            blas = [file for file in record["mapped"] if Path(file).name.startswith(BLAS_FILES)]
             files += [file for file in blas if file not in files]
     return loaded
 
 
 def is_below(library: str, folder: str) -> bool:
-    """Whether a file is below a folder, or one that the folder has a link to."""
+    """Whether a file is below a folder, or a link in the folder refers to it."""
     file, top = Path(library).resolve(), Path(folder)
     return file.is_relative_to(top.resolve()) or any(
-        one.resolve() == file for one in top.glob("lib*.so*")
+        link.resolve() == file for link in top.glob("lib*.so*")
     )
 
 

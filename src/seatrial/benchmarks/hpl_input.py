@@ -1,8 +1,8 @@
 """The input file of hpcc (hpccinf.txt) and of xhpl (HPL.dat): one problem on one grid of ranks.
 
-Format: HPL's HPL.dat (hpl/www/tuning.html of HPL 2.0) with PTRANS's lines behind it (README of
-HPC Challenge 1.5.0), which xhpl does not read. Lines are found by their number, so the template
-is the documentation.
+Format: HPL.dat of HPL (hpl/www/tuning.html of HPL 2.0), then the lines of PTRANS (README of HPC
+Challenge 1.5.0), which xhpl ignores. The programs find a value by the number of its line. The
+template explains each line.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 from seatrial.base.errors import InputError
 from seatrial.base.paths import CHECKOUT
 
-#: for str.format; hpcc reads at most 80 characters of a line. The recipe of hpl tests with it.
+#: for str.format; hpcc reads at most 80 characters of a line. The tests of the recipe use it, too.
 HPL_DAT = CHECKOUT / "spack-repo/spack_repo/seatrial/packages/hpl/HPL.dat"
 _PTRANS = """\
 --           (a separator)
@@ -26,7 +26,7 @@ _PTRANS = """\
 def render(n: int, nb: int, p: int, q: int) -> str:
     """Text of hpccinf.txt: order ``n``, blocks of ``nb``, ``p`` x ``q`` ranks.
 
-    Raises InputError for what hpcc would refuse or silently change.
+    Raises InputError for values that hpcc rejects or silently changes.
     """
     for name, value in (("N", n), ("NB", nb), ("P", p), ("Q", q)):
         if value < 1:
@@ -37,7 +37,7 @@ def render(n: int, nb: int, p: int, q: int) -> str:
 
 
 def grid(ranks: int) -> tuple[int, int]:
-    """P and Q with P * Q = ranks, as square as they can be, P <= Q (what HPL recommends).
+    """P and Q with P * Q = ranks and P <= Q, as close to square as possible (HPL's advice).
 
     Raises InputError for fewer than one rank.
     """

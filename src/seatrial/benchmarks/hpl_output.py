@@ -1,6 +1,6 @@
 """High-Performance Linpack: the output of ``xhpl`` (HPL 2.x, stdout or HPL.out).
 
-Not HPCC's file, which ``hpcc`` reads; both share the arithmetic here. Format:
+Not for the file of HPCC (``hpcc_output``), which uses the arithmetic of this module. Format:
 ``HPL_pdtest.c`` and ``HPL_pdinfo.c``.
 """
 
@@ -31,11 +31,11 @@ _VERSION = re.compile(r"HPLinpack (\S+)\s+--")
 def parse(text: str) -> Parsed:
     """Read a whole run of one or more problems.
 
-    Metric: ``hpl_GFLOPS``, the best of the problems, each of which must have PASSED its
-    residual check. Facts: N, NB, P, Q of the best, residual, tests, version.
-    ``moved_bytes`` sums :func:`moved` over the problems.
+    Metric: ``hpl_GFLOPS``, the best of the problems. All must have PASSED the residual check.
+    Facts: N, NB, P, Q of the best, residual, tests, version. ``moved_bytes`` sums :func:`moved`
+    over the problems.
 
-    Raises ParseError, also where a residual failed or was not checked.
+    Raises ParseError, also if a residual check failed or is missing.
     """
     lines = text.splitlines()
     version = next((m[1] for line in lines if (m := _VERSION.match(line))), None)
@@ -48,7 +48,7 @@ def parse(text: str) -> Parsed:
     for number, line in enumerate(lines, 1):
         if match := RESULT.fullmatch(line):
             if len(residuals) != len(runs):
-                raise ParseError("expected the residual check of the problem before", number)
+                raise ParseError("expected the residual check of the previous problem", number)
             keys = ("N", "NB", "P", "Q")
             size = {key: whole(match[i], number, key) for i, key in enumerate(keys, 2)}
             figure(match[6], number, "Time", zero=True)
@@ -100,12 +100,12 @@ def flops(order: int) -> float:
 def moved(N: int, NB: int, P: int, Q: int) -> int:
     """Least bytes (rx + tx) of a node in a solve of order N in blocks of NB on a P x Q grid.
 
-    The factor L has N^2/2 elements of 8 B. A process row holds 1/P of it, and each of
-    its Q processes needs all of that: it receives what it does not own and sends at
-    least once what it does, together 4 N^2 / P. In the same way a process column must
-    share 4 N^2 / Q of U. A node that holds only some of the processes splits a row
-    (if Q > 1) or a column (if P > 1) of the grid. The last panel needs no broadcast,
-    hence N - NB. Pivoting, PTRANS and the rest of HPCC come on top.
+    The factor L has N^2/2 elements of 8 B. A process row holds 1/P of it, and each of its Q
+    processes needs all of that: a process receives the elements of the others and sends its own at
+    least once, together 4 N^2 / P. In the same way a process column shares 4 N^2 / Q of U. A node
+    with only some of the processes splits a row (if Q > 1) or a column (if P > 1) of the grid. The
+    last panel needs no broadcast, hence N - NB. Pivoting, PTRANS and the rest of HPCC are not
+    counted.
     """
     volume = 4 * max(N - NB, 0) ** 2
     shares = ([volume // P] if Q > 1 else []) + ([volume // Q] if P > 1 else [])

@@ -1,15 +1,13 @@
 """Intel MPI Benchmarks: the output of one IMB-MPI1 run with any of its benchmarks.
 
-Not for ``-multi`` runs (their groups disturb each other on purpose), nor for the
-parts IMB-NBC, IMB-RMA and IMB-MT. Give the standard output alone: a warning of
-the MPI between two rows counts as damage.
+Not for runs with ``-multi``, whose groups run at the same time, nor for IMB-NBC, IMB-RMA and
+IMB-MT. The input is the standard output: a warning of the MPI between two rows counts as damage.
 
-Conventions, from the IMB user guide, and checked against recorded output:
-"Mbytes/sec" is 10^6 bytes per second (2^20 ended with IMB 4.1; a column that does
-not fit 10^6 is refused); PingPong's t is half of the round trip; Sendrecv counts
-2 and Exchange 4 messages per repetition in "Mbytes/sec", over t_max. With the
-default options the sizes are 0 and the powers of two up to "Maximum message
-length"; reductions leave out what is no multiple of a float.
+Conventions, from the IMB user guide and recorded output: "Mbytes/sec" is 10^6 bytes per second
+(until IMB 4.1 it was 2^20; such a column is an error); t of PingPong is half of the round trip;
+"Mbytes/sec" of Sendrecv counts 2 and of Exchange 4 messages per repetition, over t_max. With the
+default options the sizes are 0 and the powers of two up to "Maximum message length"; reductions
+have only multiples of the size of a float.
 """
 
 from __future__ import annotations
@@ -88,7 +86,7 @@ class IMBSettings(Settings):
     ] = ["PingPong", "PingPing", "Sendrecv", "Exchange", "Allreduce", "Alltoall", "Bcast",
          "Barrier"]  # fmt: skip
     max_bytes: Size = 4 << 20
-    iterations: int = Field(default=200, ge=10, description="IMB's -iter, for each size")
+    iterations: int = Field(default=200, ge=10, description="IMB's -iter, of each size")
 
 
 class IMB(Benchmark[IMBSettings]):
@@ -100,8 +98,8 @@ class IMB(Benchmark[IMBSettings]):
 
     def steps(self, job: Job) -> list[Step]:
         options = [
-            # The same number of repetitions for every size, whatever the time they take: else a
-            # disturbed moment would change what is measured. The step's own limit ends a hang.
+            # The same number of repetitions for each size: by default IMB reduces the number when
+            # a disturbed moment makes one slow. The limit of the step ends a hang.
             "-iter", str(self.settings.iterations), "-iter_policy", "off",
             "-time", str(self.settings.time_limit_s),
             "-msglog", f"0:{int(math.log2(int(self.settings.max_bytes)))}",
@@ -114,23 +112,22 @@ class IMB(Benchmark[IMBSettings]):
 
 
 def parse(text: str, sizes: Sequence[int] | None = None) -> Parsed:
-    """Read a whole run; ``sizes`` are the message lengths (B) where it had ``-msglen FILE``.
+    """Read a whole run; ``sizes``: the message lengths in bytes of a run with ``-msglen FILE``.
 
-    Metrics, all of the largest process group of each benchmark (``NAME`` is the
-    benchmark's in lower case):
+    Metrics, of the largest process group of each benchmark (``NAME`` is the name of the
+    benchmark in lower case):
 
-    - PingPong, PingPing: ``NAME_latency_us`` (t at 0 bytes, which is IMB's convention;
-      the smallest size where 0 was left out), ``NAME_bandwidth_MB_s`` (peak);
+    - PingPong, PingPing: ``NAME_latency_us`` (t at 0 bytes, as is IMB's convention, or at the
+      smallest size if the run has no 0), ``NAME_bandwidth_MB_s`` (peak);
     - others with a bandwidth column (Sendrecv, Exchange): ``NAME_bandwidth_MB_s`` (peak);
     - collectives: ``NAME_<size>B_us``, t_avg at the smallest size of at least 8 B and at
       the largest;
     - Barrier: ``barrier_us``, t_avg.
 
-    Curves by NAME: latency (t or t_avg), and bandwidth where there is that column.
-    ``moved_bytes`` sums size-dependent volume (``volume.per_repetition``) x
-    "#repetitions" over the tables of the largest groups. A table during which other
-    processes wait counts 0, for its processes may all be on one node. A damaged digit
-    in "#repetitions" or in a collective's times is not detectable unless it breaks
+    Curves by NAME: latency (t or t_avg), and bandwidth if the table has it. ``moved_bytes`` sums
+    ``volume.per_repetition`` x "#repetitions" over the tables of the largest groups. A table with
+    waiting processes counts 0, because the running ones may all be on one node. A damaged digit
+    in "#repetitions" or in a collective's times cannot be detected unless it breaks
     t_min <= t_avg <= t_max.
 
     Raises ParseError.
@@ -178,7 +175,7 @@ def parse(text: str, sizes: Sequence[int] | None = None) -> Parsed:
 
 
 def _listed(lines: list[str]) -> tuple[list[str], int]:
-    """The benchmarks that were asked for, and the index of the line after the list."""
+    """The benchmarks of the run, and the index of the line after their list."""
     at = next((i for i, t in enumerate(lines) if t.strip() == "# List of Benchmarks to run:"), None)
     if at is None:
         raise ParseError("expected '# List of Benchmarks to run:'")
@@ -197,7 +194,7 @@ def _listed(lines: list[str]) -> tuple[list[str], int]:
 
 
 def _tables(lines: list[str], start: int) -> list[_Table]:
-    """Read everything from the first rule to the end; each line must have its place."""
+    """Read all lines from the first rule to the end. An unexpected line is an error."""
     tables: list[_Table] = []
     state = "between"  # between -> heading -> rows -> between
     for number, line in enumerate(lines[start:], start + 1):
@@ -205,7 +202,7 @@ def _tables(lines: list[str], start: int) -> list[_Table]:
         if state == "between":
             if words[:2] == ["#", "Benchmarking"] and len(words) == 3:
                 if words[2].startswith("Multi-"):
-                    raise ParseError("runs with -multi are not measured one at a time", number)
+                    raise ParseError("the groups of a run with -multi disturb each other", number)
                 tables.append(_Table(words[2], number))
                 state = "heading"
             elif words and not _is_rule(line):
@@ -264,14 +261,14 @@ def _row(table: _Table, words: list[str], number: int) -> None:
         token = cell["Mbytes/sec"]
         rate = figure(token, number, "Mbytes/sec", zero=True)
         volume = _MESSAGES.get(table.name, 1) * size
-        # Unknown benchmarks may count their messages otherwise.
+        # Other benchmarks may count their messages in another way.
         if table.name.startswith("Ping") or table.name in _MESSAGES:
             agree(token, quotient(volume, spread_of(slowest)), number, "Mbytes/sec", "bytes and t")
     table.rows.append((size, repetitions, time, rate))
 
 
 def _check_complete(tables: list[_Table], listed: list[str]) -> None:
-    """Every benchmark of the list, nothing else, and the same processes throughout."""
+    """Check that the tables are those of the list, with the same number of processes."""
     if not tables:
         raise ParseError("expected at least one table")
     for name in listed:
@@ -294,7 +291,7 @@ def _check_complete(tables: list[_Table], listed: list[str]) -> None:
 
 
 def _lengths(heading: list[str], sizes: Sequence[int] | None) -> list[int]:
-    """The message sizes that the heading promises."""
+    """The message sizes that the heading announces."""
     bounds = {m[1]: int(m[2]) for line in heading if (m := _LENGTH.fullmatch(line))}
     if sizes is not None:
         return sorted(sizes)
@@ -302,13 +299,13 @@ def _lengths(heading: list[str], sizes: Sequence[int] | None) -> list[int]:
         raise ParseError(
             "expected the minimum and maximum message length; a run with -msglen needs its sizes"
         )
-    asked = _MSGLOG.search("\n".join(heading))
-    first = 2 ** int(asked[1] or 0) if asked else 1
-    found = [0] if bounds["Minimum"] == 0 else []
-    while first <= bounds["Maximum"]:
-        found.append(first)
-        first *= 2
-    return found
+    option = _MSGLOG.search("\n".join(heading))
+    size = 2 ** int(option[1] or 0) if option else 1
+    lengths = [0] if bounds["Minimum"] == 0 else []
+    while size <= bounds["Maximum"]:
+        lengths.append(size)
+        size *= 2
+    return lengths
 
 
 def _check_sizes(table: _Table, lengths: list[int]) -> None:
@@ -329,12 +326,13 @@ def _metrics(table: _Table) -> list[Metric]:
     name = table.name.lower()
     if "#bytes" not in table.columns:
         return [lower(f"{name}_us", _above_zero(table, table.rows[0][2]), "us")]
-    found: list[Metric] = []
     if "Mbytes/sec" in table.columns:
-        if name.startswith("ping"):
-            found.append(lower(f"{name}_latency_us", _above_zero(table, table.rows[0][2]), "us"))
         peak = max(row[3] for row in table.rows)
-        return [*found, higher(f"{name}_bandwidth_MB_s", _above_zero(table, peak), "MB/s")]
+        metrics = [higher(f"{name}_bandwidth_MB_s", _above_zero(table, peak), "MB/s")]
+        if name.startswith("ping"):
+            latency = _above_zero(table, table.rows[0][2])
+            metrics.insert(0, lower(f"{name}_latency_us", latency, "us"))
+        return metrics
     times = {row[0]: row[2] for row in table.rows}
     return [
         lower(f"{name}_{size}B_us", _above_zero(table, times[size]), "us")
@@ -343,7 +341,7 @@ def _metrics(table: _Table) -> list[Metric]:
 
 
 def _above_zero(table: _Table, value: float) -> float:
-    """Zero is printed for what is too short to be timed: a column, but not a figure."""
+    """The value. Raises ParseError for 0, which IMB prints for times that are too short."""
     if value == 0:
         raise ParseError(f"{table.name}: expected a figure above zero", table.line)
     return value
@@ -353,10 +351,10 @@ def _curves(table: _Table) -> list[Curve]:
     if "#bytes" not in table.columns:
         return []
     name = table.name.lower()
-    found = [latency_curve(name, [(size, time) for size, _, time, _ in table.rows])]
+    curves = [latency_curve(name, [(size, time) for size, _, time, _ in table.rows])]
     if "Mbytes/sec" in table.columns:
-        found.append(bandwidth_curve(name, [(size, rate) for size, _, _, rate in table.rows]))
-    return found
+        curves.append(bandwidth_curve(name, [(size, rate) for size, _, _, rate in table.rows]))
+    return curves
 
 
 def _is_rule(line: str) -> bool:

@@ -1,4 +1,4 @@
-"""Every link: NetPIPE over plain TCP between all pairs of nodes, one after the other."""
+"""All links: NetPIPE over plain TCP between all pairs of nodes, one pair after the other."""
 
 from __future__ import annotations
 
@@ -30,15 +30,14 @@ class Links(Benchmark[LinksSettings]):
 
     def steps(self, job: Job) -> list[Step]:
         steps = []
-        for number, (one, other) in enumerate(combinations(range(job.nodes), 2)):
-            name, port = f"link-{one}-{other}", PORT + number
+        for number, pair in enumerate(combinations(range(job.nodes), 2)):
+            name, port = f"link-{pair[0]}-{pair[1]}", PORT + number
             options = ["-P", str(port), "-u", str(self.settings.max_bytes), "-p", "0"]
             if self.settings.repetitions:
                 options += ["-n", str(self.settings.repetitions)]
             receiver = [*job.program("nptcp"), *options, "-o", f"{name}.np"]
             command = job.pair(name, receiver, [*receiver, "-h", "{address}"], port)
-            nodes = f"$SEATRIAL_NODE_{one},$SEATRIAL_NODE_{other}"
-            steps.append(Step(name, command, nodes=2, location="nodes", nodelist=nodes))
+            steps.append(Step(name, command, nodes=2, location="nodes", node_numbers=[*pair]))
         return steps
 
     def parse(self, step: Step, folder: Path, job: Job) -> Parsed:

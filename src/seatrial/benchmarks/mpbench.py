@@ -1,11 +1,12 @@
 """MPBench (``mpi_bench`` of LLCBench): two columns, size in bytes and figure, without a heading.
 
-What the columns mean depends on the option that the program was given, so that has to be
-told. From ``mpbench.c``: ``-l`` is the time of MPI_Send alone in us (the gap, not half a round
-trip); ``-r`` transactions per second, each a message there and one back; ``-b``, ``-d`` and the
-collectives are in KB/s of 1024 B. Sizes are powers of two from 4 B (``-x 0``), each ``-e``
-times. An MPI may tell of its path before the first row. There is no end marker: a run is whole
-when every row that is due is there. A column without redundancy hides a damaged digit.
+The meaning of the columns depends on the option of the program, so the parser needs the mode.
+From ``mpbench.c``: ``-l`` is the time of MPI_Send alone in us (the gap, not half a round trip);
+``-r`` transactions per second, each a message and its reply; ``-b``, ``-d`` and the collectives are
+in KB/s of 1024 B. Sizes are powers of two from 4 B (``-x 0``), each ``-e`` times. An MPI may print
+lines before the first row. There is no end marker: the output is complete if it has every expected
+row.
+The columns have no redundancy, so a damaged digit cannot be detected.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Literal
 from pydantic import Field
 
 from seatrial.base.fields import Size
-from seatrial.base.suggest import Fault
+from seatrial.base.suggest import FieldProblem
 from seatrial.benchmarks.benchmark import (
     Benchmark,
     Job,
@@ -44,7 +45,7 @@ from seatrial.benchmarks.volume import per_repetition
 
 SMALLEST = 4  # LOG_MIN_MESSAGE_SIZE
 KB = 1024 / 1e6  # of the program's KB/s in 10^6 B/s
-#: name of a mode -> option
+#: mode -> option of the program
 OPTIONS = {
     "gap": "-l",
     "roundtrip": "-r",
@@ -74,22 +75,22 @@ class MPBenchSettings(Settings):
 
 
 class MPBench(Benchmark[MPBenchSettings]):
-    """MPBench of LLCBench: point to point and collectives, as the founding documents used it."""
+    """MPBench of LLCBench: point to point and collectives."""
 
     name = "mpbench"
     Settings = MPBenchSettings
     program = "mpbench"
 
-    def problems(self, site: SiteFacts) -> Iterator[Fault]:
+    def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
         largest = int(self.settings.max_bytes)
         if largest < 8 or largest & (largest - 1):
-            yield Fault(
+            yield FieldProblem(
                 "max_bytes",
                 f"{largest} B is not a size of mpi_bench",
                 "a power of two of at least 8 B, as 64 KiB",
             )
         if largest * self.settings.iterations >= 1 << 31:
-            yield Fault(
+            yield FieldProblem(
                 "iterations",
                 f"{self.settings.iterations} x {largest} B is over 2 GiB: mpi_bench counts bytes "
                 "in an int",
@@ -124,17 +125,17 @@ def parse(
 ) -> Parsed:
     """Read the standard output of one mode (a key of ``OPTIONS``).
 
-    ``largest`` in bytes is 2 to the power of ``-m``, ``iterations`` is ``-i``, ``repeats`` is
-    ``-e``. Of the repeats of a size the median counts.
+    ``largest``: the largest size in bytes, 2 to the power of ``-m``. ``iterations``: ``-i``.
+    ``repeats``: ``-e``; the figure of a size is the median of its repeats.
 
     Metrics: ``gap_us`` and ``latency_us`` (half the round trip) at 4 B; ``bandwidth_MB_s`` and
-    ``bidirectional_MB_s`` (both directions), the highest of all sizes; of a collective
-    ``MODE_<size>B_us``, the time of one call at 8 B and at the largest size, which the
-    program's rate is turned back into. Size X of alltoall is the whole buffer of a rank, so each
-    other rank gets X / ranks. Curves by mode.
+    ``bidirectional_MB_s`` (both directions), the highest of all sizes; for a collective
+    ``MODE_<size>B_us``, the time of one call, computed from the rate, at 8 B and at the largest
+    size. The size X of alltoall is the whole buffer of a rank: each rank gets X / ranks. Curves by
+    mode.
 
-    ``moved_bytes``: iterations x repeats x the least volume of each call; the last rank is on
-    another node than the first. Warm-ups are not counted.
+    ``moved_bytes``: iterations x repeats x the least volume of each call, if the first and the last
+    rank are on different nodes. Warm-ups are not counted.
 
     Raises ParseError.
     """
@@ -143,7 +144,7 @@ def parse(
     for number, line in enumerate(text.splitlines(keepends=True), 1):
         match = _ROW.fullmatch(line)
         if match is None and not rows:
-            continue  # what the MPI says of itself as it starts
+            continue  # lines of the MPI
         size = next(due, None)
         if match is None or size is None:
             wanted = "the end of the table" if size is None else f"'{size} FIGURE'"

@@ -1,21 +1,20 @@
 """NetPIPE 3.7.2: the table that NPtcp and NPmpi print.
 
-The table goes to standard *error*, not standard output (``netpipe.c``: fprintf to
-stderr), so the run must keep both (``2>&1``). Not for streaming (-s),
-bidirectional (-2) or integrity (-i) runs: their columns mean something else.
+The table is on standard error, not on standard output (``netpipe.c``: fprintf to stderr). Not for
+runs with -s (streaming), -2 (bidirectional) or -i (integrity check), whose columns have another
+meaning.
 
 Sources, all in NetPIPE 3.7.2's ``src/netpipe.c`` and ``netpipe.h``:
 
 - "usec" is the time of one message: half of the round trip (``t /= 2``), the
   best of the trials, each averaged over "times" round trips.
-- "Mbps" is ``bytes * 8 / (t * 1024 * 1024)``: units of 2^20 bit/s. One of them is
-  2^20 / 8 / 10^6 = 0.131072 MB/s. Both columns have two decimals; a bandwidth is taken
-  from the one that has more digits, bytes / usec being 10^6 B/s as it is.
-- The sizes follow from first size, perturbation and upper bound alone, and the
-  program ends when the next size passes the bound or a message took 1 s
-  (STOPTM). There is no end marker, so this is how a cut is found.
-- Each line was measured TRIALS times: 3, or 7 in a build with -DFINAL (Debian's
-  is without). 3 is used, being the least.
+- "Mbps" is ``bytes * 8 / (t * 1024 * 1024)``: units of 2^20 bit/s, which are
+  2^20 / 8 / 10^6 = 0.131072 MB/s. Both columns have two decimals. The bandwidth is computed
+  from the column with more digits; bytes / usec is in 10^6 B/s.
+- The sizes follow from the first size, the perturbation and the upper bound. The program ends
+  when the next size is above the bound or a message took 1 s (STOPTM). There is no end
+  marker: the expected sizes show whether the table is complete.
+- Each line was measured TRIALS times: 3, or 7 in a build with -DFINAL. 3 is used, the least.
 """
 
 from __future__ import annotations
@@ -107,7 +106,7 @@ class NetPIPE(Benchmark[NetPIPESettings]):
 
 
 def parse(text: str, upper: int = DEFAULT_UPPER) -> Parsed:
-    """Read a whole NetPIPE run; ``upper`` is what was given to it as -u (bytes).
+    """Read a whole NetPIPE run; ``upper`` is the value of its -u in bytes.
 
     Metrics: ``latency_us``, half the round trip at the smallest size;
     ``bandwidth_MB_s``, the highest of all sizes; ``n_half_B``, N1/2, see
@@ -122,7 +121,7 @@ def parse(text: str, upper: int = DEFAULT_UPPER) -> Parsed:
     lines = text.splitlines()
     for mark, option in _OTHER_MODES.items():
         if mark in text:
-            raise ParseError(f"NetPIPE ran with {option}, whose figures mean something else")
+            raise ParseError(f"NetPIPE ran with {option}: its figures have another meaning")
     start = next((i for i, line in enumerate(lines) if line.strip() == START), None)
     if start is None:
         raise ParseError(f"expected the line {START!r} (NetPIPE prints its table to stderr)")
@@ -137,7 +136,7 @@ def parse(text: str, upper: int = DEFAULT_UPPER) -> Parsed:
         match = _ROW.fullmatch(line)
         if match is None:
             if finished and not _DISTURBED.search(line):
-                continue  # MPI launchers and flushed buffers speak after the table
+                continue  # lines of the launcher
             raise ParseError(
                 f"expected a line 'N: SIZE bytes TIMES times --> X Mbps in Y usec', found {line!r}",
                 number,
@@ -159,7 +158,7 @@ def parse(text: str, upper: int = DEFAULT_UPPER) -> Parsed:
         agree(match[4], quotient(bits, spread_of(match[5])), number, "Mbps", "bytes and usec")
         sizes.append(size)
         latency.append((size, last_us))
-        # Two decimals each: of slow or small messages the time has more digits, else the rate.
+        # Both have two decimals. Of slow or small messages the time has more digits, else the rate.
         by_time = rounding(match[5]) / last_us < rounding(match[4]) / (mbps or 1e-9)
         bandwidth.append((size, size / last_us if by_time else mbps * MB_S_PER_MBPS))
         moved += 2 * size * times * TRIALS
@@ -168,7 +167,7 @@ def parse(text: str, upper: int = DEFAULT_UPPER) -> Parsed:
         raise ParseError("expected NetPIPE's table, found no line of it")
     if not finished:
         raise ParseError(
-            f"the table ends at {sizes[-1]} bytes: expected it to go on towards {upper}", len(lines)
+            f"the table ends at {sizes[-1]} bytes: expected sizes up to {upper}", len(lines)
         )
     return Parsed(
         metrics=[
@@ -188,12 +187,11 @@ def parse(text: str, upper: int = DEFAULT_UPPER) -> Parsed:
 
 
 def half_bandwidth(points: list[tuple[float, float]]) -> float:
-    """N1/2 in bytes: where the bandwidth first reaches half of its peak.
+    """N1/2 in bytes: the size at which the bandwidth first reaches half of its peak (Hockney).
 
-    Between the neighbours (s0, b0) below and (s1, b1) at or above half the peak h,
-    ln N = ln s0 + (h - b0) / (b1 - b0) * (ln s1 - ln s0). The smallest size itself
-    where it already reaches h. After Hockney's n1/2; ``points`` are (bytes, MB/s),
-    ascending in bytes.
+    ``points`` are (bytes, MB/s), ascending in bytes. With (s0, b0) the last point below half the
+    peak h and (s1, b1) the next, ln N = ln s0 + (h - b0) / (b1 - b0) * (ln s1 - ln s0). It is the
+    smallest size if that already reaches h.
     """
     half = max(y for _, y in points) / 2
     at = next(i for i, (_, y) in enumerate(points) if y >= half)

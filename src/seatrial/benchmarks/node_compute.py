@@ -1,4 +1,4 @@
-"""Every node by itself: NPB EP on one core, to find a node that computes slowly."""
+"""Each node by itself: NPB EP on one core, to find a node that computes slowly."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class NodeCompute(Benchmark[NodeComputeSettings]):
         command = npb.command(job.programs, f"ep.{self.settings.problem_class}", 1)
         assert command is not None  # ``has_program``
         return [
-            Step(f"ep-{node}-{run}", command, nodes=1, nodelist=f"$SEATRIAL_NODE_{node}",
+            Step(f"ep-{node}-{run}", command, nodes=1, node_numbers=[node],
                  location="nodes")
             for run in range(self.settings.runs)
             for node in range(job.nodes)

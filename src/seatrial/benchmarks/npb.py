@@ -1,8 +1,8 @@
 """NAS Parallel Benchmarks 3.x, MPI: IS, EP, CG, MG, FT, LU, BT and SP.
 
-Reads the block that every benchmark of the suite ends with (``print_results.f90``,
-``c_print_results.c``), of the Fortran suite and of SimGrid's C adaptation of IS and
-EP. Not for the OpenMP suite (it has threads, no processes) nor for DT.
+Reads the last block of the output (``print_results.f90``, ``c_print_results.c``), of the Fortran
+suite and of SimGrid's C adaptation of IS and EP. Not for the OpenMP suite, which has no processes,
+nor for DT.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from seatrial.base.suggest import Fault
+from seatrial.base.suggest import FieldProblem
 from seatrial.benchmarks.benchmark import (
     Benchmark,
     Job,
@@ -43,7 +43,7 @@ _NEEDED = (
     *("Class", "Size", "Iterations", "Time in seconds", "Total processes"),
     *("Mop/s total", "Mop/s/process", "Verification"),
 )
-# Only SimGrid's EP prints this (with this spelling).
+# Only SimGrid's EP prints this line, with this spelling.
 _SIMGRID_EP = "No. Gaussain Pairs ="
 
 
@@ -65,9 +65,9 @@ class NPB(Benchmark[NPBSettings]):
     def has_program(self, variant: str, programs: Programs, blas: Collection[str]) -> bool:
         return command(programs, variant, 1) is not None
 
-    def problems(self, site: SiteFacts) -> Iterator[Fault]:
-        """BT and SP take only a square number of ranks, all but EP and LU a power of two (README
-        of NPB3.4-MPI)."""
+    def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
+        """BT and SP need a square number of ranks, IS, CG, MG and FT a power of two (README of
+        NPB3.4-MPI)."""
         per_node = self.settings.ranks_per_node
         for count in self.settings.nodes:
             ranks = count * per_node
@@ -79,7 +79,7 @@ class NPB(Benchmark[NPBSettings]):
                 else:
                     continue
                 if not fits:
-                    yield Fault(
+                    yield FieldProblem(
                         f"kernels.{index}",
                         f"{kernel} does not run on {ranks} ranks ({count} nodes x {per_node} per "
                         "node)",
@@ -107,10 +107,10 @@ class NPB(Benchmark[NPBSettings]):
 
 
 def command(programs: Programs, variant: str, ranks: int) -> list[str] | None:
-    """The command of a kernel such as ``is.S``; None where the stack does not have it.
+    """The command of a kernel such as ``is.S``; None if the stack does not have it.
 
-    Spack's stack has a program for each kernel and class, the distribution's one for each kernel,
-    which takes the number of ranks and the class.
+    The stack of Spack has a program for each kernel and class. That of a distribution has one for
+    each kernel, whose arguments are the number of ranks and the class.
     """
     if f"npb_{variant}" in programs:
         return list(programs[f"npb_{variant}"])
@@ -123,17 +123,17 @@ def command(programs: Programs, variant: str, ranks: int) -> list[str] | None:
 def parse(text: str) -> Parsed:
     """Read one run.
 
-    Metrics: ``mops`` ("Mop/s total") and ``time_s``. IS and EP fix the operations per
-    run (keys x iterations, and pairs of random numbers), so there the time is derived
-    from the rate, of which more digits are printed; for the others it is "Time in
-    seconds", two decimals. SimGrid's EP divides by 10^3 where the suite's divides by
-    10^6; its rate is corrected, and the fact ``mops_corrected`` says so. Facts: name,
-    class, size, iterations, processes, verification, version.
+    Metrics: ``mops`` ("Mop/s total") and ``time_s``. The number of operations of IS (keys x
+    iterations) and EP (pairs of random numbers) is known, so their time is computed from the
+    rate, which has more digits; for the others it is "Time in seconds", with two decimals.
+    SimGrid's EP counts 10^3 operations as one Mop; its rate is corrected, and the fact
+    ``mops_corrected`` is set. Facts: name, class, size, iterations, processes, verification,
+    version.
 
-    ``moved_bytes``: see :func:`_volume`. Rate, rate per process, time and, for IS and EP,
-    the size are held against each other.
+    ``moved_bytes``: see :func:`_volume`. Rate, rate per process, time and, for IS and EP, the size
+    are compared with each other.
 
-    Raises ParseError, also where the verification is not SUCCESSFUL.
+    Raises ParseError, also if the verification is not SUCCESSFUL.
     """
     lines = text.splitlines()
     starts = [i for i, line in enumerate(lines) if _COMPLETED.fullmatch(line)]
@@ -143,34 +143,35 @@ def parse(text: str) -> Parsed:
     name = match[1] if match else ""
     if name not in _VOLUMES:
         raise ParseError(f"expected one of {', '.join(_VOLUMES)}, found {name}", starts[0] + 1)
-    found = _fields(lines, starts[0] + 1)
-    verification, line = found["Verification"]
+    fields = _fields(lines, starts[0] + 1)
+    verification, line = fields["Verification"]
     if verification != "SUCCESSFUL":
         raise ParseError(f"expected Verification = SUCCESSFUL, found {verification!r}", line)
 
-    size = _size(*found["Size"])
-    iterations = whole(*found["Iterations"], "iterations")
-    processes = whole(*found["Total processes"], "processes")
+    size = _size(*fields["Size"])
+    iterations = whole(*fields["Iterations"], "iterations")
+    processes = whole(*fields["Total processes"], "processes")
     if processes == 0:
-        raise ParseError("expected at least one process", found["Total processes"][1])
-    time_token, time_line = found["Time in seconds"]
+        raise ParseError("expected at least one process", fields["Total processes"][1])
+    time_token, time_line = fields["Time in seconds"]
     time = figure(time_token, time_line, "the time", zero=True)
-    token, line = found["Mop/s total"]
+    token, line = fields["Mop/s total"]
     mops = figure(token, line, "Mop/s")
-    share = found["Mop/s/process"]
+    share = fields["Mop/s/process"]
     figure(*share, "Mop/s/process", zero=True)
     low, high = spread_of(token)
-    agree(share[0], (low / processes, high / processes), share[1], "Mop/s/process", "the others")
+    expected = (low / processes, high / processes)
+    agree(share[0], expected, share[1], "Mop/s/process", "Mop/s and processes")
     facts: dict[str, object] = {
         "benchmark": name,
-        "class": _class(*found["Class"]),
-        "size": found["Size"][0],
+        "class": _class(*fields["Class"]),
+        "size": fields["Size"][0],
         "iterations": iterations,
         "processes": processes,
         "verification": verification,
     }
-    if "Version" in found:
-        facts["version"] = found["Version"][0]
+    if "Version" in fields:
+        facts["version"] = fields["Version"][0]
     simgrid = name == "EP" and _SIMGRID_EP in text
     if simgrid and _thousandfold(mops, _operations(name, size, iterations, simgrid=True), time):
         mops /= 1000
@@ -190,30 +191,30 @@ def parse(text: str) -> Parsed:
 
 
 def _thousandfold(mops: float, operations: float, time: float) -> bool:
-    """Whether a rate is of 10^3 operations: by the time (s), which rounds to 0 only where it is."""
+    """Whether a rate counts 10^3 operations as one Mop, by the time in s, which may be 0 then."""
     return time == 0 or mops > 30 * operations / 1e6 / time
 
 
 def _fields(lines: list[str], start: int) -> dict[str, tuple[str, int]]:
-    """The lines 'NAME = VALUE' up to the verification (and the version after it)."""
-    found: dict[str, tuple[str, int]] = {}
+    """NAME -> (VALUE, line number), up to the verification and the version."""
+    fields: dict[str, tuple[str, int]] = {}
     for number, line in enumerate(lines[start:], start + 1):
         match = _FIELD.fullmatch(line)
         if match is None:
-            if "Verification" in found:
+            if "Verification" in fields:
                 break
             raise ParseError(f"expected a line 'NAME = VALUE', found {line!r}", number)
-        if match[1] in found:
+        if match[1] in fields:
             raise ParseError(f"{match[1]} occurs twice", number)
-        found[match[1]] = (match[2], number)
+        fields[match[1]] = (match[2], number)
     for key in _NEEDED:
-        if key not in found:
+        if key not in fields:
             raise ParseError(f"expected the line '{key} = ...'", start)
-    return found
+    return fields
 
 
 def _size(token: str, line: int) -> tuple[int, ...]:
-    """(n,) or (nx, ny, nz); the suite prints EP's with a decimal point at times."""
+    """(n,) or (nx, ny, nz). The size of EP may end in a decimal point."""
     parts = token.rstrip(".").replace(" ", "").split("x")
     sizes = tuple(whole(part, line, "the size") for part in parts)
     if len(sizes) not in (1, 3) or 0 in sizes:
@@ -228,18 +229,17 @@ def _class(token: str, line: int) -> str:
 
 
 def _operations(name: str, size: tuple[int, ...], iterations: int, *, simgrid: bool) -> float:
-    """Operations behind "Mop/s": ``is.c`` and ``ep.f90``. SimGrid prints EP's exponent."""
+    """The number of operations of "Mop/s" (``is.c``, ``ep.f90``). SimGrid prints EP's exponent."""
     if name == "IS":
         return float(size[0] * iterations)
     return float(2 ** min(size[0], 60)) if simgrid else float(size[0])
 
 
 def _volume(name: str, size: tuple[int, ...], iterations: int, processes: int) -> int:
-    """Least bytes (rx + tx) of a node that holds some, not all, of the processes.
+    """Least bytes (rx + tx) of a node with some, but not all, of the processes.
 
-    Only the timed iterations are counted. The bounds below take from each benchmark's
-    source what must be exchanged, and are low on purpose. Nothing of the output but
-    size, iterations and processes enters.
+    Only the timed iterations are counted. The bounds below are low on purpose: they count the
+    exchanges that the source of each benchmark cannot do without.
     """
     return _VOLUMES[name](size, iterations, processes) if processes > 1 else 0
 
@@ -247,9 +247,9 @@ def _volume(name: str, size: tuple[int, ...], iterations: int, processes: int) -
 def _is(size: tuple[int, ...], iterations: int, processes: int) -> int:
     """All-to-all of the keys, 4 B each (``is.c``: MPI_Alltoallv in rank()).
 
-    Evenly spread, a process sends (K/P)(P - 1)/P keys and receives as many, per
-    iteration; k processes on a node move least at k = 1. Half of it is claimed, as
-    keys go by buckets, whose sizes differ.
+    With an even distribution a process sends (K/P)(P - 1)/P keys and receives as many per
+    iteration; a node with k processes moves least at k = 1. Half of that is the bound, because
+    the sizes of the buckets of keys differ.
     """
     return 4 * iterations * size[0] * (processes - 1) // processes**2
 
@@ -262,9 +262,9 @@ def _ep(size: tuple[int, ...], iterations: int, processes: int) -> int:
 def _ft(size: tuple[int, ...], iterations: int, processes: int) -> int:
     """One transpose of the grid of 16 B numbers per iteration (``ft.f90``).
 
-    Only the 1-D layout (P <= nz) sends everything to everyone: out and in of
-    (n/P)(P - 1)/P each. Beyond that the parts stay within groups of processes that may
-    share a node: 0.
+    Only in the 1-D layout (P <= nz) all processes exchange with all: (n/P)(P - 1)/P out and as
+    much in. In other layouts the exchanges are within groups of processes that may be on one
+    node: 0.
     """
     if len(size) != 3 or processes > size[2]:
         return 0
@@ -274,8 +274,8 @@ def _ft(size: tuple[int, ...], iterations: int, processes: int) -> int:
 def _cg(size: tuple[int, ...], iterations: int, processes: int) -> int:
     """25 products of the matrix and a vector per iteration (``cg.f90``: cgitmax).
 
-    The matrix is spread at random, so for each a process must pass on its n/P doubles
-    and receive others.
+    The non-zeros of the matrix are at random positions, so for each product a process sends its
+    n/P doubles and receives others.
     """
     return 2 * 8 * 25 * iterations * (size[0] // processes)
 
@@ -283,8 +283,8 @@ def _cg(size: tuple[int, ...], iterations: int, processes: int) -> int:
 def _mg(size: tuple[int, ...], iterations: int, processes: int) -> int:
     """One face of a process's box on the finest grid, out and in, per iteration.
 
-    ``mg.f90`` halves the box in turn along the axes for each doubling of P, and comm3
-    exchanges all its faces after each smoothing.
+    ``mg.f90`` halves the box along the axes in turn for each doubling of P, and comm3 exchanges
+    all faces after each smoothing.
     """
     halvings = math.ceil(math.ceil(math.log2(processes)) / 3)
     return 2 * 8 * iterations * (min(size) // 2**halvings) ** 2
@@ -293,8 +293,8 @@ def _mg(size: tuple[int, ...], iterations: int, processes: int) -> int:
 def _lu(size: tuple[int, ...], iterations: int, processes: int) -> int:
     """The narrowest side of a process's column, 5 doubles a point, out and in, per iteration.
 
-    ``lu.f90`` sweeps forth and back over columns cut in two directions; none is
-    narrower than n/P.
+    ``lu.f90`` sweeps forward and back over columns, cut in two directions; none is narrower than
+    n/P.
     """
     return 2 * 5 * 8 * iterations * (min(size) // processes) * min(size)
 
@@ -302,7 +302,7 @@ def _lu(size: tuple[int, ...], iterations: int, processes: int) -> int:
 def _bt(size: tuple[int, ...], iterations: int, processes: int) -> int:
     """One face of all but one of a process's q = sqrt(P) cells, 5 doubles a point, out and in.
 
-    Multi-partition scheme of BT and SP (``copy_faces.f90``), which exchanges six faces.
+    The multi-partition scheme of BT and SP (``copy_faces.f90``) exchanges six faces.
     """
     q = math.isqrt(processes)
     return 2 * 5 * 8 * iterations * (q - 1) * (min(size) // q) ** 2

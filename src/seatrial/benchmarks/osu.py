@@ -1,13 +1,13 @@
 """OSU micro-benchmarks: the C programs (5.x to 7.x) and mpi4py's ``demo/osu_*.py``.
 
-One test per output; give the standard output alone. There is no end marker, so the
-sizes that must be there are given or taken from the program's defaults; a test with
-one column of figures has no redundancy, and a damaged digit in it goes unseen.
+The input is the standard output of one test. There is no end marker, so the caller gives the
+expected sizes, or they are the program's defaults. A table with one column of figures has no
+redundancy: a damaged digit cannot be detected.
 
-What the sources print (``osu_util_mpi.c``; mpi4py 4.1): latency is half of the
-round trip in us, bandwidth is in 10^6 B/s. mpi4py heads every table "Latency [us]",
-also those of bandwidth, and its osu_bibw.py counts one direction, where the C
-program counts both: it is doubled here.
+Conventions of the sources (``osu_util_mpi.c``; mpi4py 4.1): latency is half of the round trip in
+us, bandwidth is in 10^6 B/s. In mpi4py all tables have the heading "Latency [us]", also those of
+bandwidth; its osu_bibw.py counts one direction and the C program both, so its figures are doubled
+here.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ LARGE = 8192  # LARGE_MESSAGE_SIZE: beyond it there are fewer repetitions
 
 _C_TITLE = re.compile(r"# OSU MPI(?:-\w+)? (.+?) v(\d[\w.]*)\s*")
 _PY_TITLE = re.compile(r"# MPI (.+? Test)\s*")
-# Title to test; with " Test" taken off.
+# Title without " Test" -> test.
 _TESTS = {
     "Latency": "latency",
     "Bandwidth": "bw",
@@ -102,7 +102,7 @@ class OSUSettings(Settings):
 
 
 class OSU(Benchmark[OSUSettings]):
-    """OSU micro-benchmarks: latency, bandwidth both ways, and several pairs at once."""
+    """OSU micro-benchmarks: latency, bandwidth in one and in both directions, several pairs."""
 
     name = "osu"
     Settings = OSUSettings
@@ -147,22 +147,22 @@ def parse(
 ) -> Parsed:
     """Read one test.
 
-    ``smallest`` and ``largest`` are the sizes of ``-m`` in bytes; the defaults are the
-    program's (largest 4 MiB for point to point, 1 MiB for collectives; smallest 1 B, in
-    mpi4py 0 B save for bandwidths, in reductions 4 B). The C osu_latency began at 0 B
-    in older versions and at 1 B in later ones: without ``smallest`` both are accepted.
-    ``iterations`` are those for messages up to 8 KiB and above (``-i``); the default is
-    the least of the program's versions, see :func:`_iterations`. ``window`` is ``-W``.
+    ``smallest`` and ``largest``: the sizes of ``-m`` in bytes. Defaults, as in the programs:
+    largest 4 MiB for point to point, 1 MiB for collectives; smallest 1 B, in reductions 4 B, in
+    mpi4py 0 B but 1 B for bandwidths. The C osu_latency begins at 0 B in older versions and at 1 B
+    in later ones: without ``smallest`` both are accepted. ``iterations``: the repetitions for
+    messages up to 8 KiB and above (``-i``); the default is the least of the versions, see
+    :func:`_iterations`. ``window``: ``-W``.
 
     Metrics: ``latency_us`` or ``multi_lat_us`` at the smallest size; ``bw_MB_s``,
-    ``bibw_MB_s`` (both directions), ``mbw_mr_MB_s`` (all pairs), the highest of all
-    sizes; ``mbw_mr_messages_per_s``, likewise; for collectives ``TEST_<size>B_us`` at the
-    smallest size of at least 8 B and at the largest; ``barrier_us``. Curves by test.
+    ``bibw_MB_s`` (both directions), ``mbw_mr_MB_s`` (all pairs) and ``mbw_mr_messages_per_s``, the
+    highest of all sizes; for collectives ``TEST_<size>B_us`` at the smallest size of at least 8 B
+    and at the largest; ``barrier_us``. Curves by test.
 
-    ``moved_bytes`` = sum over sizes of bytes per repetition x repetitions, where the
-    repetitions are ``iterations`` (or the column of that name, with ``-f``), the latency
-    tests move 2X per repetition, bandwidths X x window (bibw 2X x window), of at
-    least one pair; collectives as in ``volume.per_repetition`` for ``processes``.
+    ``moved_bytes``: the sum over the sizes of bytes per repetition x repetitions. The repetitions
+    are ``iterations``, or the column of that name (``-f``). Bytes per repetition: 2X for latencies,
+    X x window for bandwidths (bibw 2X x window), of one pair; for collectives
+    ``volume.per_repetition`` of ``processes``.
 
     Raises ParseError.
     """
@@ -192,8 +192,8 @@ def parse(
 
 
 def _title(lines: list[str]) -> tuple[str, str | None, int]:
-    """Test, version (None: mpi4py's), and the index of the title's line."""
-    found: list[tuple[str, str | None, int]] = []
+    """Test, version (None: mpi4py), and the index of the title's line."""
+    titles: list[tuple[str, str | None, int]] = []
     for index, line in enumerate(lines):
         c, python = _C_TITLE.fullmatch(line), _PY_TITLE.fullmatch(line)
         match = c or python
@@ -202,10 +202,10 @@ def _title(lines: list[str]) -> tuple[str, str | None, int]:
         name = match[1].removesuffix(" Test")
         if name not in _TESTS:
             raise ParseError(f"expected a test of the table in osu.py, found {name!r}", index + 1)
-        found.append((_TESTS[name], c[2] if c else None, index))
-    if len(found) != 1:
-        raise ParseError(f"expected the title of one OSU test, found {len(found)}")
-    return found[0]
+        titles.append((_TESTS[name], c[2] if c else None, index))
+    if len(titles) != 1:
+        raise ParseError(f"expected the title of one OSU test, found {len(titles)}")
+    return titles[0]
 
 
 def _rows(lines: list[str], at: int, test: str, *, python: bool) -> list[_Row]:
@@ -248,7 +248,7 @@ def _row(words: list[str], columns: list[str], test: str, number: int) -> _Row:
         else:
             if not _HUNDREDTHS.fullmatch(token):
                 raise ParseError(f"expected {name} with two decimals, found {token!r}", number)
-            # So few bytes per second may round to nothing, a time may not.
+            # A low rate may be rounded to 0, a time may not.
             figures.append(figure(token, number, name, zero=test in _BANDWIDTHS))
             if name == "Messages/s":
                 rate = figures[-1]
@@ -289,9 +289,9 @@ def _check_sizes(
 def _iterations(test: str, *, python: bool) -> tuple[int, int]:
     """Timed repetitions for messages up to 8 KiB, and above.
 
-    C, ``osu_util_mpi.h``: LAT_LOOP 10000 and 1000, BW_LOOP 100 and 20, COLL_LOOP 1000
-    and 100. mpi4py: loop and loop_large of each program; 1000 is claimed for those
-    collectives that do 10000, and 100 for the large latencies.
+    C, ``osu_util_mpi.h``: LAT_LOOP 10000 and 1000, BW_LOOP 100 and 20, COLL_LOOP 1000 and 100.
+    mpi4py: loop and loop_large of each program; some collectives do 10000, and 1000 is the lower
+    bound; latencies of large messages do 100.
     """
     if test in _BANDWIDTHS:
         return 100, 20
@@ -322,9 +322,9 @@ def _metrics(test: str, rows: list[_Row]) -> list[Metric]:
         peak = max(row.value for row in rows)
         if peak == 0:
             raise ParseError("expected a bandwidth above zero")
-        found = [higher(f"{test}_MB_s", peak, "MB/s")]
+        metrics = [higher(f"{test}_MB_s", peak, "MB/s")]
         rates = [row.rate for row in rows if row.rate is not None]
-        return found + ([higher(f"{test}_messages_per_s", max(rates), "1/s")] if rates else [])
+        return metrics + ([higher(f"{test}_messages_per_s", max(rates), "1/s")] if rates else [])
     at = {row.size: row.value for row in rows}
     return [lower(f"{test}_{size}B_us", at[size], "us") for size in small_and_large(list(at))]
 

@@ -1,8 +1,7 @@
 """OSU's ``osu_mbw_mr``: the bandwidth and the message rate of several pairs of ranks at once.
 
-It is a benchmark of its own because its number of pairs and its window are settings of their own,
-and because the OSU programs in Python of the native lab have no such test. ``osu.parse`` reads the
-table.
+It is not part of ``osu`` because it has other settings, and because the OSU programs of the native
+lab, which are in Python, have no such test. ``osu.parse`` reads the table.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ _HEADER = re.compile(r"# \[ pairs: (\d+) \] \[ window size: (\d+) \]", re.ASCII)
 class MultiPairSettings(Settings):
     """Bandwidth and message rate of pairs of ranks, each with one rank on either node."""
 
-    pairs: int = Field(default=2, ge=1, description="pairs at once, which is ranks on each node")
+    pairs: int = Field(default=2, ge=1, description="pairs at once: ranks on each node")
     max_bytes: Size = Field(default=1 << 20, description="largest message")
     iterations: int = Field(default=100, ge=10, description="of each size")
-    window: int = Field(default=64, ge=1, description="messages on the way between two answers")
+    window: int = Field(default=64, ge=1, description="messages in flight between two replies")
 
 
 class MultiPair(Benchmark[MultiPairSettings]):
@@ -55,12 +54,12 @@ def parse(text: str, settings: MultiPairSettings) -> Parsed:
     the sum of the sizes in bytes; the source is ``osu_mbw_mr.c`` of version 7.5, whose ``-i`` holds
     for small and large messages.
 
-    Raises ParseError, also where the program ran with other pairs or another window.
+    Raises ParseError, also if the program ran with other pairs or another window.
     """
-    found = [match.groups() for match in map(_HEADER.fullmatch, text.splitlines()) if match]
-    wanted = [(str(settings.pairs), str(settings.window))]
-    if found != wanted:
-        raise ParseError(f"expected pairs and window {wanted[0]}, found {found}")
+    printed = [match.groups() for match in map(_HEADER.fullmatch, text.splitlines()) if match]
+    expected = [(str(settings.pairs), str(settings.window))]
+    if printed != expected:
+        raise ParseError(f"expected pairs and window {expected[0]}, found {printed}")
     parsed = osu.parse(
         text,
         largest=int(settings.max_bytes),

@@ -1,8 +1,8 @@
-"""What every parser returns and raises, and the strict readers of numbers they share.
+"""The result and the error of all parsers, and their strict readers of numbers.
 
-A parser is a pure function of a program's output. It returns the whole of it or
-raises ParseError: a table that is cut off or damaged is worth nothing in a
-dispute. Not here: files, judging, and the proof of the path (``counters``).
+A parser is a pure function of a program's output. It returns all figures or raises ParseError:
+half a table is no evidence. Not here: files, judging, and the path proof
+(``seatrial.checks.counters``).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any, Literal
 from seatrial.base.errors import SeatrialError
 from seatrial.results.record import Curve, Metric
 
-# float() alone would take "nan", "inf", "1_000" and signs, none of which a benchmark may report.
+# float() also accepts "nan", "inf", "1_000" and signs. No benchmark may report these.
 _DECIMAL = re.compile(r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
-# No count has more digits, and int() refuses thousands of them with an error of its own.
+# No count has more digits. int() raises its own error for thousands of digits.
 _WHOLE = re.compile(r"\d{1,18}", re.ASCII)
 
 
 class ParseError(SeatrialError):
-    """The output is not what a complete run of the program prints.
+    """The output is not that of a complete run of the program.
 
-    ``line`` counts from 1; None where the text as a whole is at fault.
+    ``line`` counts from 1; None: the error is not in one line.
     """
 
     def __init__(self, message: str, line: int | None = None):
@@ -35,12 +35,11 @@ class ParseError(SeatrialError):
 
 @dataclass(frozen=True)
 class Parsed:
-    """One output, read whole.
+    """The figures of one output.
 
-    ``facts``: what was verified, problem size, versions printed. ``moved_bytes``:
-    the least number of payload bytes that the interface of each participating
-    node carried (sum of both directions), each process set spread over at least
-    two nodes; warm-ups are not counted.
+    ``facts``: verification, problem size, printed versions. ``moved_bytes``: the least number of
+    payload bytes that the interface of each node carried (sum of both directions), if the
+    processes are on at least two nodes; warm-ups are not counted.
     """
 
     metrics: list[Metric]
@@ -49,20 +48,20 @@ class Parsed:
     moved_bytes: int = 0
 
     def value(self, metric: str) -> float:
-        """The figure of that name. Raises KeyError where the output had none."""
-        for one in self.metrics:
-            if one.metric == metric:
-                return one.value
+        """The value of a metric. Raises KeyError if the output has no such metric."""
+        for candidate in self.metrics:
+            if candidate.metric == metric:
+                return candidate.value
         raise KeyError(metric)
 
 
 def lower(name: str, value: float, unit: str) -> Metric:
-    """A figure of which less is better."""
+    """A metric whose lower values are better."""
     return _metric(name, value, unit, "lower")
 
 
 def higher(name: str, value: float, unit: str) -> Metric:
-    """A figure of which more is better."""
+    """A metric whose higher values are better."""
     return _metric(name, value, unit, "higher")
 
 
@@ -98,7 +97,7 @@ def figure(token: str, line: int | None, what: str, *, zero: bool = False) -> fl
 
 
 def rounding(token: str) -> float:
-    """Half a unit of the last digit that was printed: how far the true value may be."""
+    """The greatest rounding error of a printed number: half a unit of its last digit."""
     mantissa, _, exponent = token.lower().partition("e")
     decimals = len(mantissa.partition(".")[2])
     return 0.5 * 10.0 ** (int(exponent or 0) - decimals)
@@ -107,9 +106,9 @@ def rounding(token: str) -> float:
 def agree(
     printed: str, expected: tuple[float, float], line: int | None, what: str, from_what: str
 ) -> None:
-    """Hold a printed number against the range that other columns allow, for damaged digits.
+    """Compare a printed number with the range that other columns give, to detect damaged digits.
 
-    Raises ParseError where they disagree by more than rounding explains.
+    Raises ParseError if the difference is larger than the rounding of the number.
     """
     value, half = float(printed), rounding(printed)
     low, high = expected
@@ -123,18 +122,18 @@ def agree(
 
 
 def spread_of(token: str) -> tuple[float, float]:
-    """The range of true values that would have been printed as ``token``."""
+    """The range of values that are printed as ``token``."""
     value, half = float(token), rounding(token)
     return max(value - half, 0.0), value + half
 
 
 def quotient(top: float, bottom: tuple[float, float]) -> tuple[float, float]:
-    """``top`` divided by each end of a range; a range that touches zero is open upwards."""
+    """``top`` divided by the ends of a range. The result has no upper end if the range has 0."""
     low, high = bottom
     return top / high, top / low if low > 0 else math.inf
 
 
 def small_and_large(sizes: Sequence[int]) -> list[int]:
-    """The sizes at which collectives are judged: the smallest of at least 8 B, and the largest."""
+    """The sizes whose times are metrics of a collective: the smallest from 8 B on, the largest."""
     small = min((size for size in sizes if size >= 8), default=max(sizes))
     return sorted({small, max(sizes)})

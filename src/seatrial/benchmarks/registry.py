@@ -1,4 +1,4 @@
-"""Finds the benchmarks: every module of this package that defines one."""
+"""The list of benchmarks: the subclasses of ``Benchmark`` in the modules of this package."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def registry() -> dict[str, type[Benchmark[Any]]]:
     classes: dict[str, type[Benchmark[Any]]] = {}
     for module in pkgutil.iter_modules(seatrial.benchmarks.__path__):
         namespace = vars(importlib.import_module(f"seatrial.benchmarks.{module.name}"))
-        for one in namespace.values():
+        for kind in namespace.values():
             if (
-                isinstance(one, type)
-                and issubclass(one, Benchmark)
-                and one.__module__ == namespace["__name__"]
-                and one is not Benchmark
+                isinstance(kind, type)
+                and issubclass(kind, Benchmark)
+                and kind.__module__ == namespace["__name__"]
+                and kind is not Benchmark
             ):
-                assert one.name not in classes, f"two benchmarks are called {one.name}"
-                classes[one.name] = one
+                assert kind.name not in classes, f"two benchmarks have the name {kind.name}"
+                classes[kind.name] = kind
     return dict(sorted(classes.items()))

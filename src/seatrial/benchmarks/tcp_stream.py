@@ -1,7 +1,6 @@
 """iperf3's JSON (``iperf3 -c HOST -J``), TCP, one direction.
 
-Not for UDP and not for --bidir: what they sum up is different and they have no
-location among the figures here. Format: iperf3 3.12, ``iperf_api.c`` and
+Not for UDP and --bidir, whose sums have another meaning. Format: iperf3 3.12, ``iperf_api.c`` and
 ``iperf_client_api.c``.
 """
 
@@ -35,15 +34,15 @@ _READ |= {"cpu_utilization_percent", "host_total", "remote_total"}
 class TCPStreamSettings(Settings):
     """iperf3 over TCP: bandwidth, and CPU use at both ends."""
 
-    seconds: int = Field(default=2, ge=1, description="whole ones: iperf3 takes 0.5 for endless")
+    seconds: int = Field(default=2, ge=1, description="an integer: iperf3 treats 0.5 as endless")
     total_bytes: Size | None = Field(
-        default=None, description="end after so many instead of after some seconds"
+        default=None, description="ends the stream after so many bytes, instead of ``seconds``"
     )
     message_bytes: Size = 128 << 10
 
 
 class TCPStream(Benchmark[TCPStreamSettings]):
-    """One TCP stream by iperf3: bandwidth, and what it costs at both ends: CPU, interrupts."""
+    """One TCP stream by iperf3: bandwidth, and CPU time and interrupts at both ends."""
 
     name = "tcp_stream"
     Settings = TCPStreamSettings
@@ -68,16 +67,15 @@ class TCPStream(Benchmark[TCPStreamSettings]):
 def parse(text: str) -> Parsed:
     """Read the client's report.
 
-    Metrics: ``bandwidth_MB_s``, what the receiver got (end.sum_received), 10^6 B/s of
-    payload; ``cpu_sender_percent`` and ``cpu_receiver_percent``, of one processor. In
-    the report ``host_total`` is the client, which wrote it, and ``remote_total`` the
-    server. The client sends, unless the run had -R: then it receives, and the two
-    are exchanged here. Retransmits are a fact.
+    Metrics: ``bandwidth_MB_s``, payload at the receiver (end.sum_received) in 10^6 B/s;
+    ``cpu_sender_percent`` and ``cpu_receiver_percent``, of one processor. In the report
+    ``host_total`` is the client and ``remote_total`` the server. The client sends; with -R it
+    receives. Retransmits are a fact.
 
-    ``moved_bytes`` is end.sum_received.bytes: the payload crosses each of the two
-    nodes' interfaces once. What was sent under --omit is not counted.
+    ``moved_bytes`` is end.sum_received.bytes: the payload crosses the interfaces of both nodes
+    once. Bytes sent under --omit are not counted.
 
-    Raises ParseError, with iperf3's own words where the report carries an error.
+    Raises ParseError, with the message of iperf3 if the report has one.
     """
     try:
         data = json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
@@ -94,7 +92,7 @@ def parse(text: str) -> Parsed:
         raise ParseError(f"expected a TCP test, found {test['protocol']}")
     if test.get("bidir"):
         raise ParseError("expected a test in one direction, found --bidir")
-    # Its absence would silently exchange sender and receiver.
+    # Required: without it, sender and receiver could be exchanged.
     reverse = _number(test, "reverse")
     received = _get(data, "end", "sum_received", kind=dict)
     rate = _number(received, "bits_per_second", positive=True)
@@ -115,7 +113,7 @@ def parse(text: str) -> Parsed:
         "version": _get(data, "start", "version", kind=str),
     }
     sent = data["end"].get("sum_sent")
-    if isinstance(sent, dict) and "retransmits" in sent:  # absent where the kernel has none
+    if isinstance(sent, dict) and "retransmits" in sent:  # absent if the kernel does not count them
         facts["retransmits"] = int(_number(sent, "retransmits"))
     return Parsed(
         metrics=[
@@ -129,14 +127,15 @@ def parse(text: str) -> Parsed:
 
 
 def _get(data: dict[str, Any], *path: str, kind: type) -> Any:
-    found: Any = data
+    value: Any = data
     for depth, key in enumerate(path, 1):
-        found = found.get(key) if isinstance(found, dict) else None
-        if found is None:
+        value = value.get(key) if isinstance(value, dict) else None
+        if value is None:
             raise ParseError(f"expected {'.'.join(path[:depth])} in iperf3's report")
-    if not isinstance(found, kind):
-        raise ParseError(f"expected {'.'.join(path)} to be of another kind, found {found!r}")
-    return found
+    if not isinstance(value, kind):
+        article = "an object" if kind is dict else "a string"
+        raise ParseError(f"expected {'.'.join(path)} as {article}, found {value!r}")
+    return value
 
 
 def _number(data: dict[str, Any], key: str, *, positive: bool = False) -> float:
@@ -149,7 +148,7 @@ def _number(data: dict[str, Any], key: str, *, positive: bool = False) -> float:
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a key that is read here and comes twice; with -P, iperf3 repeats some others."""
+    """Reject a repeated key that is read here. With -P, iperf3 repeats some other keys."""
     names = [key for key, _ in pairs]
     twice = [key for key in names if key in _READ and names.count(key) > 1]
     if twice:

@@ -1,7 +1,7 @@
-"""Several iperf3 streams that ran at once: their sum, and the slowest.
+"""Several iperf3 streams at the same time: the sum of their bandwidths, and the slowest.
 
-Reads what ``checks/node/streams.py`` left: which stream went through which interface, the report
-of each (``iperf3`` reads one), and when each ended.
+Reads the files of ``checks/node/streams.py``: the interface of each stream, its end, and its
+report, which ``tcp_stream`` parses.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pydantic import Field
 
 from seatrial.base.fields import Name, Size
 from seatrial.base.names import PLAIN_SOCKETS
-from seatrial.base.suggest import Fault, suggest
-from seatrial.benchmarks import tcp_stream as iperf3
+from seatrial.base.suggest import FieldProblem, suggest
+from seatrial.benchmarks import tcp_stream
 from seatrial.benchmarks.benchmark import (
     NODE_PYTHON,
     PORT,
@@ -29,15 +29,17 @@ from seatrial.benchmarks.benchmark import (
 )
 from seatrial.benchmarks.parsing import Parsed, ParseError, higher
 
-#: percent of the longest stream's time in which all must have run, for their rates to be added
-AT_ONCE = 90
+#: the streams must overlap for at least this share of the longest one's time, in percent
+LEAST_OVERLAP = 90
 
 
 class TCPStreamsSettings(Settings):
     """Several iperf3 streams at once, spread over the interfaces of several networks."""
 
     streams: list[Annotated[int, Field(ge=1, le=16)]] = [1, 2, 4]
-    networks: list[Name] = Field(min_length=1, description="of role test; each stream's in turn")
+    networks: list[Name] = Field(
+        min_length=1, description="of role test; the streams use them in turn"
+    )
     seconds: int = Field(default=2, ge=1)
     message_bytes: Size = 128 << 10
 
@@ -52,13 +54,13 @@ class TCPStreams(Benchmark[TCPStreamsSettings]):
     def variants(self) -> list[str]:
         return [f"{count}-streams" for count in self.settings.streams]
 
-    def problems(self, site: SiteFacts) -> Iterator[Fault]:
+    def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
         tests = site.test_networks
         for index, network in enumerate(self.settings.networks):
             if network not in tests:
-                yield Fault(
+                yield FieldProblem(
                     f"networks.{index}",
-                    f"{network!r} is no network of role test",
+                    f"{network!r} is not a network of role test",
                     suggest(network, tests),
                 )
 
@@ -90,56 +92,58 @@ class TCPStreams(Benchmark[TCPStreamsSettings]):
 
 
 def parse(plan: str, reports: Sequence[str], ended: str, interface: str) -> Parsed:
-    """``plan`` is the JSON of the streams, ``reports`` is iperf3's JSON of each, in its order;
-    ``ended`` is the JSON of their ends, in seconds of one clock.
+    """Read the files of a run.
 
-    Metrics: ``bandwidth_MB_s``, the sum over the streams of what each receiver got;
-    ``slowest_stream_MB_s``. ``moved_bytes`` is for ``interface``: the payload of the streams that
-    went through it, which is a bond where the stream's own interface is a member of one.
+    ``plan``: JSON, the list of streams. ``reports``: iperf3's JSON for each stream, in the same
+    order. ``ended``: JSON, the ends of the streams in seconds of one clock.
 
-    Raises ParseError, also where the streams shared less than ``AT_ONCE`` percent of their time:
-    then the sum of their rates is none that the network ever carried.
+    Metrics: ``bandwidth_MB_s``, the sum of the bandwidths at the receivers;
+    ``slowest_stream_MB_s``. ``moved_bytes``: the payload of the streams through ``interface``. A
+    stream through a member of a bond goes through the bond.
+
+    Raises ParseError, also if the streams overlap for less than ``LEAST_OVERLAP`` percent: the
+    network then never carried the sum of their rates.
     """
     streams = _streams(plan)
     if len(reports) != len(streams):
-        raise ParseError(f"{len(streams)} streams were started, {len(reports)} reports are there")
-    parsed = [iperf3.parse(text) for text in reports]
-    rates = [one.value("bandwidth_MB_s") for one in parsed]
-    together = _together(ended, [float(one.facts["seconds"]) for one in parsed])
-    if together < AT_ONCE:
+        raise ParseError(f"expected reports of {len(streams)} streams, found {len(reports)}")
+    parsed = [tcp_stream.parse(text) for text in reports]
+    rates = [report.value("bandwidth_MB_s") for report in parsed]
+    overlap = _overlap(ended, [float(report.facts["seconds"]) for report in parsed])
+    if overlap < LEAST_OVERLAP:
         raise ParseError(
-            f"the streams did not run at once: of the longest one's time they share "
-            f"{together:.0f} %, and less than {AT_ONCE} % makes no sum"
+            f"the streams did not run at the same time: they overlap for {overlap:.0f} % of the "
+            f"longest one's time, and a sum needs at least {LEAST_OVERLAP} %"
         )
     moved = 0
-    for stream, one in zip(streams, parsed, strict=True):
+    for stream, report in zip(streams, parsed, strict=True):
         if stream["through"] == interface:
-            moved += one.moved_bytes
+            moved += report.moved_bytes
     return Parsed(
         metrics=[
             higher("bandwidth_MB_s", sum(rates), "MB/s"),
             higher("slowest_stream_MB_s", min(rates), "MB/s"),
         ],
         facts={
-            "through": [one["through"] for one in streams],
+            "through": [stream["through"] for stream in streams],
             "streams_MB_s": rates,
-            "together_percent": together,
+            "together_percent": overlap,
         },
         moved_bytes=moved,
     )
 
 
-def _together(ended: str, seconds: Sequence[float]) -> float:
-    """Percent of the longest stream's time in which all ran."""
+def _overlap(ended: str, seconds: Sequence[float]) -> float:
+    """The time in which all streams ran, in percent of the longest stream's time."""
     try:
         ends = json.loads(ended)
     except ValueError as error:
-        raise ParseError(f"expected the streams' ends as JSON: {error}") from None
+        raise ParseError(f"expected the ends of the streams as JSON: {error}") from None
     if not isinstance(ends, list) or len(ends) != len(seconds):
-        raise ParseError(f"expected {len(seconds)} streams' ends, found {ends!r}")
-    for one in ends:
-        if isinstance(one, bool) or not isinstance(one, int | float) or not math.isfinite(one):
-            raise ParseError(f"expected a stream's end in seconds, found {one!r}")
+        raise ParseError(f"expected the ends of {len(seconds)} streams, found {ends!r}")
+    for end in ends:
+        if isinstance(end, bool) or not isinstance(end, int | float) or not math.isfinite(end):
+            raise ParseError(f"expected the end of a stream in seconds, found {end!r}")
     starts = [end - length for end, length in zip(ends, seconds, strict=True)]
     return 100 * max(0.0, min(ends) - max(starts)) / max(seconds)
 
@@ -151,9 +155,9 @@ def _streams(plan: str) -> list[dict[str, Any]]:
         raise ParseError(f"expected the list of streams as JSON: {error}") from None
     if not isinstance(streams, list) or not streams:
         raise ParseError("expected the list of streams, found none")
-    for one in streams:
-        if not isinstance(one, dict) or not all(
-            isinstance(one.get(key), str) for key in ("interface", "through")
+    for stream in streams:
+        if not isinstance(stream, dict) or not all(
+            isinstance(stream.get(key), str) for key in ("interface", "through")
         ):
-            raise ParseError(f"expected a stream with interface and through, found {one!r}")
+            raise ParseError(f"expected a stream with interface and through, found {stream!r}")
     return streams

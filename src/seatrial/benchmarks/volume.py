@@ -1,10 +1,9 @@
-"""The least volume that one repetition of an MPI benchmark puts on a node's interface.
+"""The least volume that one repetition of an MPI benchmark moves over a node's interface.
 
-For P processes spread over two or more nodes with any placement, payload bytes in
-both directions together, for the node that carries least. X is the message size
-as IMB and OSU count it. The bounds hold for every algorithm, as they count only
-what must leave a node for others to know it and what must enter for the node to
-know it; headers, acknowledgements and retries come on top.
+The volume is in payload bytes, sum of both directions, of the node that carries least, for P
+processes with any placement on two or more nodes. X is the message size as IMB and OSU count it.
+The bounds hold for every algorithm: they count only data that another node needs from the node, and
+data that the node needs from others. Headers, acknowledgements and retries are not counted.
 """
 
 from __future__ import annotations
@@ -15,17 +14,16 @@ def per_repetition(benchmark: str, size: int, processes: int) -> int:
 
     With k of the P processes on the node, 1 <= k < P:
 
-    - ping-pong, ping-ping: one message out, one in: 2X. Sendrecv is a ring, of which at
-      least one edge leaves the node and one enters: 2X. Exchange: both ways: 4X.
-    - Allreduce: each element must leave the node, as its share or as the result, and
-      enter it likewise: 2X. Reduce, Bcast: X, out or in. Reduce_scatter: a node sends
-      its shares of what others own and receives at least one share of what it owns: X.
-    - Gather, Scatter: X for the node's own process, or for another where it has the root.
-    - Allgather: kX out, (P - k)X in: PX. Alltoall: k(P - k)X each way, least at k = 1 or
+    - ping-pong, ping-ping: one message out, one in: 2X. Sendrecv is a ring: at least one edge
+      leaves the node and one enters it: 2X. Exchange does so both ways: 4X.
+    - Allreduce: each element leaves the node and enters it, as a share or as the result: 2X.
+      Reduce, Bcast: X, out or in. Reduce_scatter: a node sends its shares of the elements of other
+      nodes and receives at least one share of its own elements: X.
+    - Gather, Scatter: X, for a process of the node or, if the node has the root, of another.
+    - Allgather: kX out, (P - k)X in: PX. Alltoall: k(P - k)X each way; the least is at k = 1 or
       P - 1: 2(P - 1)X.
 
-    0 for benchmarks not named here (and for Barrier, which carries no payload): no
-    bound is claimed for what is not known.
+    0 for all other benchmarks, and for Barrier, which carries no payload.
     """
     name = benchmark.lower().replace("_", "")
     if name.endswith("v"):  # the vector variants are run with equal counts

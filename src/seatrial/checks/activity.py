@@ -1,7 +1,7 @@
-"""What the nodes' processors did while a step ran: interrupts, softirqs, and other programs' work.
+"""The nodes' processors during a step: interrupts, softirqs, and the load of other programs.
 
-From what the node-side wrapper read right before and right after. It says nothing of the
-benchmark's own processor time, which the benchmark tells itself where it can.
+Computed from the readings of the node-side wrapper right before and right after the step. Not here:
+the processor time of the benchmark, which some benchmarks report.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ IDLE, IOWAIT, IRQ, SOFTIRQ = 3, 4, 5, 6  # fields of the line "cpu" of /proc/sta
 
 
 def activity(step: str, node: dict[str, Any]) -> Activity | None:
-    """Rates of one step on one node; None where its times are missing or do not go forward."""
+    """Rates of one step on one node; None if its times are missing or do not increase."""
     before, after = node["before"], node["after"]
     try:
         seconds = float(after["time"]) - float(before["time"])
@@ -41,55 +41,52 @@ def activity(step: str, node: dict[str, Any]) -> Activity | None:
 
 
 def of_step(step: str, nodes: list[dict[str, Any]], shared: bool) -> list[Activity]:
-    """What each node's kernel did; ``shared`` says that all nodes have one kernel, as a lab's."""
-    found = []
+    """The activity of each node's kernel. ``shared``: all nodes have one kernel, as in a lab."""
+    activities = []
     for node in nodes:
-        if (one := activity(step, node)) is not None:
-            one.others_percent = _others(node, nodes if shared else [node], one.seconds)
+        if (own := activity(step, node)) is not None:
+            own.others_percent = _others(node, nodes if shared else [node], own.seconds)
             waited = node.get("waited_s")
-            if waited is not None and one.others_percent is not None:
-                one.waited_percent = min(100 * waited / one.seconds, one.others_percent)
-            found.append(one)
-    return found
+            if waited is not None and own.others_percent is not None:
+                own.waited_percent = min(100 * waited / own.seconds, own.others_percent)
+            activities.append(own)
+    return activities
 
 
 def _others(node: dict[str, Any], nodes: list[dict], seconds: float) -> float | None:
-    """What programs that are not the step's had of the processors of ``node``, in per cent of one.
+    """Processor time of programs of ``node`` that are not the step's, in per cent of one core.
 
-    That is all processor time but the idle one, that of interrupts, and that of the step's own
-    processes on the ``nodes`` of this kernel. Time that a hypervisor gave to others is part of it.
-    None where a number is missing.
+    It is all processor time without idle time, interrupts, and the time of the step's processes on
+    the ``nodes`` of this kernel. Time that a hypervisor gave to others is included. None if a
+    number is missing.
     """
     before, after = node["before"], node["after"]
     try:
         sides = before["cpu_ticks"], after["cpu_ticks"]
         ticks = [now - then for then, now in zip(*sides, strict=True)]
-        apart = sum(ticks[at] for at in (IDLE, IOWAIT, IRQ, SOFTIRQ)) / after["ticks_per_s"]
+        excluded = sum(ticks[at] for at in (IDLE, IOWAIT, IRQ, SOFTIRQ)) / after["ticks_per_s"]
         own = sum(each["after"]["used_s"] - each["before"]["used_s"] for each in nodes)
-        return 100 * max(0.0, int(after["cpus"]) - (apart + own) / seconds)
+        return 100 * max(0.0, int(after["cpus"]) - (excluded + own) / seconds)
     except (KeyError, IndexError, TypeError, ValueError, ZeroDivisionError):
         return None
 
 
-def metrics(found: list[Activity], interface: str) -> list[Metric]:
-    """The same as figures, each at its node, for a check that is about this cost.
+def metrics(activities: list[Activity], interface: str) -> list[Metric]:
+    """The activities as metrics, each with its node as location.
 
-    ``interface`` is the one under test: only its interrupts count.
+    ``interface``: the interface under test; the interrupts of others are left out.
     """
-    result = []
-    for one in found:
-        figures = (
+    return [
+        replace(lower(name, value, unit), location=one.node)
+        for one in activities
+        for name, value, unit in (
             ("interrupts_per_s", one.interrupts_per_s.get(interface), "1/s"),
             ("net_rx_per_s", one.net_rx_per_s, "1/s"),
             ("softirq_percent", one.softirq_percent, "percent"),
             ("irq_percent", one.irq_percent, "percent"),
         )
-        result += [
-            replace(lower(name, value, unit), location=one.node)
-            for name, value, unit in figures
-            if value is not None
-        ]
-    return result
+        if value is not None
+    ]
 
 
 def _at(side: dict[str, Any], group: str, name: str) -> int | None:

@@ -1,18 +1,21 @@
-"""What all checks share: steps of one allocation, path proof, evidence, references.
+"""The base class of the checks: steps in one allocation, path proof, evidence, references.
 
-A check (``reframe-checks/``) names its benchmark, whose module has the steps and the parser;
-everything else is here. Nothing here names a system, a profile, a transport or a threshold: these
-come from the plan.
+A check (``reframe-checks/``) names its benchmark, whose module has the steps and the parser.
+Nothing here names a system, a profile, a transport or a threshold: these are in the plan.
 """
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import reframe as rfm
 import reframe.utility.sanity as sn
 from reframe.core.builtins import parameter, run_after, run_before, sanity_function, variable
+from reframe.core.exceptions import ReframeSyntaxError
+from ruamel.yaml import YAML, YAMLError
 
 from seatrial.benchmarks.benchmark import NODE_PYTHON, Benchmark, Step
 from seatrial.benchmarks.parsing import Parsed
@@ -22,22 +25,36 @@ from seatrial.plan.model import HeldJob, PlannedTransport
 from seatrial.results.record import Metric, Run
 
 NODE_FILES = Path(__file__).parent / "node"
-MARGIN_S = 30  # of a job's time limit over the sum of its steps' limits
+NODE_VARIABLE = "SEATRIAL_NODE_"  # of node/job.sh, with the number of a node: its name
+MARGIN_S = 30  # a job's time limit minus the sum of its steps' limits
+
+
+def site_test(cls: Any) -> Any:
+    """Register a check with ReFrame where the site has its benchmark (a class decorator).
+
+    ReFrame's own decorator warns of each check that has a parameter without a value.
+    """
+    return rfm.simple_test(cls) if context.node_counts(cls.benchmark) else cls
 
 
 class Check(rfm.RunOnlyRegressionTest):
     """Base of all checks. A subclass names its ``benchmark``.
 
-    Why the steps are srun commands before an executable that does nothing: one allocation runs
-    many steps (all message sizes, all pairs of nodes), each in its own way, and each may fail
-    without the others. ReFrame's own pipeline has one launch a job.
+    The steps are srun commands before an executable that does nothing, because ReFrame launches
+    one command in a job. Here one allocation runs many steps (all message sizes, all links), and
+    each may fail without the others.
     """
 
-    #: the name of the benchmark, and its key in the site's ``benchmarks``
+    #: the name of the benchmark, which is its key in the site's ``benchmarks``
     benchmark = variable(str, value="")
-    #: number of this repeat; Slurm starts lower ones first, which interleaves the cases
+    tags = {"acceptance"}
+    #: settings of the benchmark that replace those of the site: ``-S 'NetPIPE.settings={...}'``
+    settings = variable(str, value="")
+    #: number of this repeat; Slurm starts lower ones first, so that the cases alternate
     repeat = parameter(context.repeats(), loggable=True)
 
+    #: what was run, once the figures are read; a dry run has none
+    runs: Sequence[Run] = ()
     sourcesdir = str(NODE_FILES)
     executable = "true"
     local = False
@@ -45,11 +62,24 @@ class Check(rfm.RunOnlyRegressionTest):
     exclusive_access = True
     maintainers = ["the Seatrial developers"]
 
-    # -- what the benchmark and the plan say
+    # -- the benchmark and the plan
 
     @property
     def own_benchmark(self) -> Benchmark:
-        return context.plan().benchmark(self.benchmark)
+        return context.plan().benchmark(self.benchmark, self.own_settings)
+
+    @property
+    def own_settings(self) -> dict[str, Any]:
+        """The settings that the command line replaces. Raises ReframeSyntaxError."""
+        try:
+            changed = YAML(typ="safe").load(self.settings) or {}
+        except YAMLError as error:
+            raise ReframeSyntaxError(f"settings={self.settings!r}: {error}") from None
+        if not isinstance(changed, dict):
+            raise ReframeSyntaxError(
+                f"settings={self.settings!r}: expected a mapping, as {{max_bytes: 64}}"
+            )
+        return changed
 
     @property
     def transport(self) -> str:
@@ -70,12 +100,12 @@ class Check(rfm.RunOnlyRegressionTest):
 
     @property
     def interface(self) -> str:
-        """The interface under test: that of the network, or the bond that the profile makes."""
+        """The interface under test: that of the network, or a bond of the profile."""
         return self.planned_transport.under(self.profile_name).interface
 
     @property
     def nodes_share_kernel(self) -> bool:
-        """Whether all nodes are of one machine, whose processors each of them shows as its own."""
+        """Whether all nodes are on one machine; each of them then shows all its processors."""
         return context.plan().lab_cores is not None
 
     def parse(self, step: Step, folder: Path) -> Parsed:
@@ -87,6 +117,10 @@ class Check(rfm.RunOnlyRegressionTest):
     @run_after("setup")
     def set_job(self):
         benchmark, plan = self.own_benchmark, context.plan()
+        if self.num_tasks == 0:  # type: ignore[has-type]
+            # As in ReFrame: as many nodes as --flex-alloc-nodes selects.
+            self.job.num_tasks_per_node = 1
+            self.num_nodes = self.job.guess_num_tasks()
         steps = benchmark.steps(context.job(self))
         self.step_list = steps
         self.step_limit_s = benchmark.settings.time_limit_s
@@ -94,7 +128,8 @@ class Check(rfm.RunOnlyRegressionTest):
         self.num_tasks = self.num_nodes * tasks
         self.num_tasks_per_node = tasks
         self.num_cpus_per_task = 1
-        self.time_limit = len(steps) * self.step_limit_s + MARGIN_S
+        if self.time_limit is None:  # type: ignore[has-type]
+            self.time_limit = len(steps) * self.step_limit_s + MARGIN_S
         self.job.options += [f"--nice={100 * self.repeat}", *plan.options]
         nodes = context.nodelist(self)
         if nodes and not context.held_job(self):
@@ -115,11 +150,10 @@ class Check(rfm.RunOnlyRegressionTest):
         ]  # fmt: skip
         if held:
             launcher.append(f"--jobid={held.id}")
-        if step.nodelist or held or nodes < self.num_nodes:
-            # Which nodes is said here and not left to Slurm: the last look at a node's settings
-            # is in the last step that runs on it.
+        if step.node_numbers or held or nodes < self.num_nodes:
+            # Slurm must not choose the nodes: the last step on a node verifies its NIC settings.
             numbers = nic_proof.node_numbers(step, self.num_nodes)
-            names = ",".join(f"$SEATRIAL_NODE_{number}" for number in numbers)
+            names = ",".join(f"${NODE_VARIABLE}{number}" for number in numbers)
             launcher.append(f"--nodelist={names}")
         launcher += self.planned_transport.launcher
         wrapper = [*NODE_PYTHON, "run.py", step.name, networks]
@@ -131,7 +165,7 @@ class Check(rfm.RunOnlyRegressionTest):
         return [*launcher, *wrapper, "--", *step.command]
 
     def overcommit(self, step: Step) -> dict[str, str]:
-        """What makes waiting ranks sleep where a lab's nodes have more ranks than it has cores."""
+        """Variables that let waiting ranks sleep if a lab has more ranks than cores."""
         ranks = (step.nodes or self.num_nodes) * step.tasks_per_node
         cores = context.plan().lab_cores
         if cores is not None and ranks > cores:
@@ -139,15 +173,17 @@ class Check(rfm.RunOnlyRegressionTest):
         return {}
 
     def wire_up(self, step: Step) -> dict[str, str]:
-        """What lets a step's ranks start."""
+        """Variables for the start of a step's ranks."""
         held = context.held_job(self)
         nodes = len(held.nodes) if held else self.num_nodes
         launcher = self.planned_transport.launcher
         return wire_up.variables(launcher, step.nodes or self.num_nodes, nodes)
 
     def modules_of(self, step: Step) -> list[str]:
-        """The modules of a step's programs; none where its transport is no module either, for they
-        are found behind it."""
+        """The modules of a step's programs.
+
+        Empty if the transport has no module: the modules of programs are in its module path.
+        """
         if not self.current_environ.modules:
             return []
         return [package.module for package in packages_of(self, step) if package.module]
@@ -164,8 +200,8 @@ class Check(rfm.RunOnlyRegressionTest):
         for step in self.step_list:
             modules = self.modules_of(step)
             if modules and modules != loaded:
-                named = " ".join(quote(module) for module in modules)
-                self.prerun_cmds.append(f"module load {named} || exit 1")
+                names = " ".join(quote(module) for module in modules)
+                self.prerun_cmds.append(f"module load {names} || exit 1")
                 loaded = modules
             self.prerun_cmds += step.setup
             command = self.srun(step)
@@ -176,11 +212,11 @@ class Check(rfm.RunOnlyRegressionTest):
             self.prerun_cmds.append("seatrial_step " + " ".join(quote(word) for word in words))
         self.job.launcher = context.local_launcher()
 
-    # -- what came of it
+    # -- the results
 
     @sanity_function
     def assert_measured(self):
-        """Parse every step, prove its path, write evidence.json; fail where any of it failed."""
+        """Parse every step, prove its path, write evidence.json. Fails if a run is an error."""
         folder = Path(self.stagedir)
         steps = [collect(self, step, folder) for step in self.step_list]
         self.runs = write_evidence(self, steps, folder)
@@ -190,7 +226,7 @@ class Check(rfm.RunOnlyRegressionTest):
 
     @run_before("performance")
     def set_figures(self):
-        """Hand the figures to ReFrame, with the references that the site's requirements give."""
+        """Give the figures to ReFrame, with the references of the site's requirements."""
         several = len({run.case.variant for run in self.runs}) > 1
         references = {}
         for run in self.runs:
@@ -198,16 +234,18 @@ class Check(rfm.RunOnlyRegressionTest):
                 name = figure_name(run, metric, several)
                 value = sn.defer(metric.value)
                 self.perf_variables[name] = sn.make_performance_function(value, metric.unit)
-                reference = context.reference(run.case, metric)
+                # The site's requirements are for the site's settings.
+                changed = bool(self.own_settings)
+                reference = context.reference(run.case, metric, informative=changed)
                 if reference:
                     references[name] = reference
         self.reference = {"*": references}
 
 
 def allocation_variables(held: HeldJob, nodes: int) -> list[str]:
-    """Shell lines that stand in for Slurm's environment in a script that is no job of its own.
+    """Shell lines that set Slurm's variables in a script that is a part of a held job.
 
-    It uses the first ``nodes`` of the nodes that the trial holds.
+    The script uses the first ``nodes`` nodes of the job.
     """
     return [
         f"export SLURM_JOB_ID={shlex.quote(held.id)}",
@@ -216,13 +254,13 @@ def allocation_variables(held: HeldJob, nodes: int) -> list[str]:
 
 
 def figure_name(run: Run, metric: Metric, several: bool) -> str:
-    """ReFrame's name of a figure: variant.metric@location, without the parts that there are not."""
+    """ReFrame's name of a figure: variant.metric@location. ``several``: with the variant."""
     name = f"{run.case.variant}.{metric.metric}" if several else metric.metric
     return f"{name}@{metric.location}" if metric.location else name
 
 
 def quote(word: str) -> str:
-    """Quote for the shell, but let a variable of the job that a step refers to be expanded."""
-    if word.startswith("--nodelist=$SEATRIAL_NODE_"):
+    """Quote for the shell, except that the variables of the job's nodes are expanded."""
+    if word.startswith(f"--nodelist=${NODE_VARIABLE}"):
         return f'"{word}"'
     return shlex.quote(word)

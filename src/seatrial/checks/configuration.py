@@ -1,18 +1,19 @@
-"""ReFrame's configuration, derived from a plan: nobody writes it twice.
+"""ReFrame's configuration, derived from a plan.
 
 A partition of ReFrame is a Slurm partition under one NIC profile, an environment is a transport.
-Features are the names of the benchmarks that run there, so that a check selects with ``+imb`` and
-never names a system.
+The features are the names of the benchmarks, so a check selects with ``+imb`` and names no system.
 
-A job of a check asks for the profile by itself (``--constraint``). Where a trial holds nodes under
-a profile, its checks are not jobs but steps in that one job: their scripts run here, one after the
-other, and each ``srun`` names the job.
+The job of a check requests the profile (``--constraint``). If a trial holds a job for the profile,
+its checks are steps in that job: their scripts run on the host of the trial, one after the other,
+and each ``srun`` names the job.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+
+from reframe.core.settings import site_configuration
 
 from seatrial.base.paths import CHECKOUT
 from seatrial.plan.model import (
@@ -27,26 +28,28 @@ from seatrial.plan.model import (
 from seatrial.plan.resolve import plan_of
 
 CHECKS = CHECKOUT / "reframe-checks"
-# ReFrame slows its polling from the first to the last of these rates (Hz) by the decay factor at
-# each poll. Its own defaults leave gaps of up to 49 s; a poll costs one sacct (about 20 ms).
+# ReFrame's own format of performance logs, which other tools read.
+PERFLOG_HANDLERS = site_configuration["logging"][0]["handlers_perflog"]
+# Rates in Hz. ReFrame reduces the rate from max to min by the decay factor at each poll. With its
+# defaults two polls may be 49 s apart; a poll costs one sacct (about 20 ms).
 POLL_RATES = {"poll_rate_max": 5, "poll_rate_min": 2, "poll_rate_decay": 0.02}
 
 
 def settings(file: Path | str) -> dict[str, Any]:
     """The value of ``site_configuration`` for a site's ``site.yaml`` or a trial's ``plan.json``.
 
-    Raises InputError where the file is wrong, LabError where the stack is not there.
+    Raises InputError if the file is wrong, LabError if the stack is not installed.
     """
     path = Path(file).resolve()
     return configuration(plan_of(path), read_round(path.parent), path)
 
 
 def configuration(plan: Plan, round: Round | None, file: Path) -> dict[str, Any]:
-    """The same for a plan that was read from ``file``, and the trial's round, if there is one."""
+    """The same for a plan, which is in ``file``, and the round of the trial, if there is one."""
     system: dict[str, Any] = {
         "name": plan.site,
         "descr": plan.description or plan.site,
-        "hostnames": [plan.login or ".*"],
+        "hostnames": [".*"],
         "modules_system": plan.modules_system,
         "partitions": [
             _partition(plan, round, file, name, profile)
@@ -108,8 +111,11 @@ def _partition(
 def _environments(
     plan: Plan, round: Round | None, name: str, transport: PlannedTransport
 ) -> list[dict[str, Any]]:
-    """A transport on the interface of most profiles, and once more for the partitions of the
-    profiles that are measured on another: another network's, or a bond."""
+    """An environment for each interface of a transport.
+
+    The first is for the interface of the profile ``default``. The others are for the partitions of
+    profiles with another interface: that of another network, or a bond.
+    """
     usual, *others = transport.attachments
     environments = [_environment(plan, round, name, transport, usual)]
     for one in others:
@@ -131,7 +137,7 @@ def _environment(
         "features": [
             check for check in transport.benchmarks if round is None or round.selects(check, name)
         ],
-        # What the transport's module sets is here too: it must hold for the network under test.
+        # The module of the transport sets the same variables, perhaps for another network.
         "env_vars": [[key, value] for key, value in where.env.items()],
         "modules": transport.modules,
         "prepare_cmds": [f"module use {path}" for path in plan.modulepath if transport.modules],
@@ -154,15 +160,7 @@ def _logging(round: Round | None) -> dict[str, Any]:
             },
         ],
         "handlers_perflog": [
-            {
-                "type": "filelog",
-                "prefix": "%(check_system)s/%(check_partition)s",
-                "level": "info",
-                "basedir": f"{folder}/perflogs",
-                "format": "%(check_job_completion_time)s|%(version)s|%(check_display_name)s|"
-                "%(check_environ)s|%(check_jobid)s|%(check_result)s|%(check_perfvalues)s",
-                "append": True,
-            }
+            {**handler, "basedir": f"{folder}/perflogs"} for handler in PERFLOG_HANDLERS
         ],
     }
 
@@ -171,7 +169,7 @@ def _storage(plan: Plan, round: Round | None, file: Path) -> dict[str, Any]:
     storage: dict[str, Any] = {"enable": True, "backend": "sqlite"}
     folder = Path(round.database) if round else None
     if folder is None and file.name == PLAN_FILE and len(file.parents) > 3:
-        # After a trial, ReFrame finds the trial's sessions by the trial's own settings.
+        # After a trial, ReFrame finds the trial's sessions by the trial's settings.
         folder = file.parents[3] / DATABASE
     if folder is not None and folder.is_dir():
         storage["sqlite_db_file"] = f"{folder}/{plan.site}.sqlite"

@@ -1,4 +1,4 @@
-"""What a check may know of the trial that it runs in, fetched through ReFrame's runtime.
+"""The plan and the round that a check runs in, from ReFrame's runtime.
 
 The derived configuration (``seatrial.checks.configuration``) puts the path of the plan, or of the
 site, and the NIC profile into the partition's extras.
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import reframe.core.runtime as runtime
 from reframe.core.backends import getlauncher
+from reframe.core.exceptions import ConfigError
 
 from seatrial.benchmarks.benchmark import Job
 from seatrial.plan.model import HeldJob, Plan, PlannedProfile, PlannedTransport, Round, read_round
@@ -24,8 +25,9 @@ def _file() -> Path:
     for partition in runtime.runtime().system.partitions:
         if "plan" in partition.extras:
             return Path(partition.extras["plan"])
-    raise RuntimeError(
-        "these checks need a configuration derived from a site: reframe -C site-configs/<site>"
+    raise ConfigError(
+        "no system of the configuration is a Seatrial site: "
+        "reframe -C site-configs/<site>/settings.py"
     )
 
 
@@ -35,7 +37,7 @@ def plan() -> Plan:
 
 @cache
 def current_round() -> Round | None:
-    """What a trial runs now; None where ReFrame was started by itself."""
+    """The round of the trial that runs now; None if ReFrame was started without a trial."""
     return read_round(_file().parent)
 
 
@@ -46,7 +48,7 @@ def repeats() -> list[int]:
 
 
 def node_counts(benchmark: str) -> list[int]:
-    """The numbers of nodes that a benchmark is run on; empty where the site has none."""
+    """The numbers of nodes that a benchmark runs on; empty if the site does not have it."""
     settings = plan().benchmarks.get(benchmark)
     if settings is None:
         return []
@@ -54,8 +56,13 @@ def node_counts(benchmark: str) -> list[int]:
     return now.node_counts(benchmark, settings["nodes"]) if now else list(settings["nodes"])
 
 
+def variants(benchmark: str) -> list[tuple[str, ...]]:
+    """The variants of a benchmark, as the one value of a test's parameter."""
+    return [tuple(plan().benchmark(benchmark).variants())] if node_counts(benchmark) else []
+
+
 def nodelist(check) -> str:
-    """The nodes that a check must run on; empty: those that Slurm chooses."""
+    """The nodes that a check must run on; empty: Slurm chooses."""
     now = current_round()
     return now.nodelist(check.benchmark, check.transport, check.num_nodes) if now else ""
 
@@ -73,7 +80,7 @@ def transport(check) -> PlannedTransport:
 
 
 def held_job(check) -> HeldJob | None:
-    """The job that the trial holds for this partition; None: each check has its own."""
+    """The job that the trial holds for this partition; None: each check is a job."""
     now = current_round()
     return now.held(profile_name(check)) if now else None
 
@@ -93,7 +100,7 @@ def job(check) -> Job:
 
 
 def local_launcher():
-    """The launcher of the script's own last line, which only ends it: the steps call srun."""
+    """The launcher of the script's last line, which runs ``true``: the steps call srun."""
     return getlauncher("local")()
 
 
@@ -102,12 +109,14 @@ def _requirements() -> Requirements:
     return load_requirements(_file().with_name("requirements.yaml"))
 
 
-def reference(case: Case, metric: Metric) -> tuple | None:
-    """ReFrame's reference for a figure: (value, lower, upper, unit); None where none is required.
+def reference(case: Case, metric: Metric, informative: bool = False) -> tuple | None:
+    """ReFrame's reference for a figure: (value, lower, upper, unit); None: no requirement.
 
-    A requirement relative to another case can only be judged when the trial is complete
-    (``seatrial.results.judge``): ReFrame is given a reference without bounds for it.
+    A requirement relative to another case needs the complete trial (``seatrial.results.judge``);
+    ReFrame gets a reference without bounds.
     """
+    if informative:
+        return (0, None, None, metric.unit)
     rules = _requirements()
     absolute = rules.reframe_reference(case, metric.metric, metric.location)
     if absolute:

@@ -1,21 +1,19 @@
 """Byte counters of the nodes' interfaces, and the proof that the traffic took the right network.
 
-A snapshot is one JSON object per node, written on the node before and after a run::
+A snapshot is an object that the node-side wrapper records on a node before and after a run::
 
     {"node": "n1", "boot_id": "...", "time": 1.5,
      "interfaces": {"eth1": {"network": "test", "rx_bytes": 1, "tx_bytes": 2,
                              "rx_packets": 3, "tx_packets": 4, ...}},
      "interrupts": {"eth1": 123}}
 
-Further keys (mtu, driver ...) are kept but not used, save ``master``: an interface
-whose master (bond, bridge) is on the same network and in the snapshot is left
-out, for its bytes are the master's and would count twice. ``interrupts`` of an
-interface may be null or absent: the kernel attributes none to it.
+An interface with a ``master`` (bond, bridge) on the same network in the snapshot is left out: its
+bytes are those of the master and would count twice. ``interrupts`` of an interface may be null or
+absent: the kernel attributes none to it. Other keys (mtu, driver ...) are not used here.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,12 +35,8 @@ class Snapshot:
     interrupts: dict[str, int | None]
 
 
-def parse(text: str) -> Snapshot:
-    """Read one node's snapshot. Raises ParseError naming the node, interface and field."""
-    try:
-        data = json.loads(text)
-    except ValueError as error:
-        raise ParseError(f"expected one JSON object of counters: {error}") from None
+def parse(data: Any) -> Snapshot:
+    """Check one node's snapshot. Raises ParseError, which names the node, interface and field."""
     if not isinstance(data, dict):
         raise ParseError("expected one JSON object of counters")
     node = _text(data, "node", "snapshot")
@@ -72,8 +66,8 @@ def parse(text: str) -> Snapshot:
 def diff(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> list[Counters]:
     """After minus before, for every node and interface, in the order of ``before``.
 
-    Raises ParseError where a node or interface is missing on one side, a node was
-    restarted, an interface changed its network, or a counter went backwards.
+    Raises ParseError if a node or interface is missing on one side, a node was restarted, an
+    interface changed its network, or a counter decreased.
     """
     first, second = _by_node(before, "before"), _by_node(after, "after")
     if not first:
@@ -81,7 +75,7 @@ def diff(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> list[Counters
     for node in sorted(first.keys() ^ second.keys()):
         missing = "after" if node in first else "before"
         raise ParseError(f"{node}: no counters were taken {missing} the run")
-    found: list[Counters] = []
+    differences: list[Counters] = []
     for node, old in first.items():
         new = second[node]
         if old.boot_id != new.boot_id:
@@ -91,8 +85,8 @@ def diff(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> list[Counters
         for name in sorted(old.interfaces.keys() ^ new.interfaces.keys()):
             when = "after" if name in old.interfaces else "before"
             raise ParseError(f"{node}: interface {name} is missing {when} the run")
-        found += [_difference(node, name, old, new) for name in _countable(old)]
-    return found
+        differences += [_difference(node, name, old, new) for name in _countable(old)]
+    return differences
 
 
 def prove(
@@ -105,20 +99,19 @@ def prove(
 ) -> PathProof:
     """Whether every node carried the benchmark's volume on the network under test.
 
-    A node's volume is rx + tx bytes over all its interfaces on ``network``. It must
-    reach ``required_bytes`` x (1 - ``tolerance``) on every node in ``counters``. Else
-    ``reason`` names the first node that fell short and where its traffic went.
-    ``crossed`` with ``required_bytes`` 0 means only that nothing was to be proven,
-    and ``reason`` says so.
+    A node's volume is rx + tx bytes over all its interfaces on ``network``. It must be at least
+    ``required_bytes`` x (1 - ``tolerance``) on every node in ``counters``. Else ``reason`` names
+    the first node below that and the way of its traffic. With ``required_bytes`` 0 nothing is
+    proven, and ``reason`` says so.
 
-    Raises ValueError where ``required_bytes`` is negative or ``tolerance`` is not in [0, 1).
+    Raises ValueError if ``required_bytes`` is negative or ``tolerance`` is not in [0, 1).
     """
     if required_bytes < 0 or not 0 <= tolerance < 1:
         raise ValueError(f"required_bytes {required_bytes}, tolerance {tolerance}")
     need = required_bytes * (1 - tolerance)
     reason, crossed = "", bool(counters)
     if not counters:
-        reason = "no counters were taken, so nothing shows which way the traffic went"
+        reason = "no counters were taken: the path of the traffic is not known"
     elif required_bytes == 0:
         reason = f"{program} moves no volume that could prove a path"
     for node in dict.fromkeys(c.node for c in counters):
@@ -141,14 +134,14 @@ def prove(
 def _where(
     network: str, required_bytes: int, need: float, mine: list[Counters], program: str
 ) -> str:
-    """The rest of the sentence: what the network carried, and what did instead."""
+    """The end of the reason: the volume on the network, and where the rest went."""
     on = [c for c in mine if c.network == network]
     moved = f"the {_human(required_bytes)} that {program} moved"
     if on:
         names = " and ".join(c.interface for c in on)
         text = f"{names} carried {_human(_volume(on))} of {moved}"
     else:
-        text = f"it has no interface on the network {network}, which had to carry {moved}"
+        text = f"it has no interface on the network {network}, which must carry {moved}"
     others = [c for c in mine if c.network != network and c.interface != "lo"]
     other = max(others, key=lambda c: _volume([c]), default=None)
     lo = [c for c in mine if c.interface == "lo"]
@@ -193,7 +186,7 @@ def _difference(node: str, name: str, old: Snapshot, new: Snapshot) -> Counters:
 
 
 def _countable(snapshot: Snapshot) -> list[str]:
-    """Interfaces whose bytes are not also counted by their master."""
+    """The interfaces without a master that counts the same bytes."""
 
     def below_master(values: dict[str, Any]) -> bool:
         master = snapshot.interfaces.get(str(values.get("master")))
@@ -203,12 +196,12 @@ def _countable(snapshot: Snapshot) -> list[str]:
 
 
 def _by_node(snapshots: Iterable[Snapshot], when: str) -> dict[str, Snapshot]:
-    found: dict[str, Snapshot] = {}
-    for one in snapshots:
-        if one.node in found:
-            raise ParseError(f"{one.node}: counters were taken twice {when} the run")
-        found[one.node] = one
-    return found
+    nodes: dict[str, Snapshot] = {}
+    for snapshot in snapshots:
+        if snapshot.node in nodes:
+            raise ParseError(f"{snapshot.node}: counters were taken twice {when} the run")
+        nodes[snapshot.node] = snapshot
+    return nodes
 
 
 def _volume(counters: Iterable[Counters]) -> int:
@@ -218,7 +211,7 @@ def _volume(counters: Iterable[Counters]) -> int:
 def _text(data: dict[str, Any], key: str, where: str) -> str:
     value = data.get(key)
     if not isinstance(value, str) or not value:
-        raise ParseError(f"{where}: expected {key} as a text, found {value!r}")
+        raise ParseError(f"{where}: expected {key} as a string, found {value!r}")
     return value
 
 
@@ -228,7 +221,7 @@ def _count(value: Any, where: str) -> None:
 
 
 def _human(count: float) -> str:
-    """Bytes for people, in powers of ten: 559 MB, 13 KB."""
+    """Bytes in powers of ten: 559 MB, 13 KB."""
     for unit in ("B", "KB", "MB", "GB"):
         if count < 999.5:
             return f"{count:.0f} {unit}" if unit == "B" or count >= 9.95 else f"{count:.1f} {unit}"

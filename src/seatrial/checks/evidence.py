@@ -1,6 +1,7 @@
-"""From the files of a finished job to the ``run`` records of a trial.
+"""The ``run`` records of a trial, from the files of a finished job.
 
-Used by the checks, inside ReFrame's process. It parses and proves; it judges nothing.
+The checks call this in ReFrame's process. Here outputs are parsed and paths are proven; nothing is
+judged.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from seatrial.results.record import Case, Counters, Metric, PathProof, Run
 from seatrial.stack.model import Package
 
 EVIDENCE_FILE = "evidence.json"
-TIMED_OUT = 124, 137  # exit codes of timeout(1): its own, and after --kill-after
+TIMED_OUT = 124, 137  # exit codes of timeout(1): at the limit, and after --kill-after
 TAIL = 300
 
 
 @dataclass
 class StepEvidence:
-    """What one step left behind. ``reason`` is why it is an error, empty where it is none.
+    """The results of one step. ``reason``: why it is an error; empty: it is not.
 
     A step whose path is not proven has both ``parsed`` and a reason.
     """
@@ -46,9 +47,9 @@ class StepEvidence:
 
     @property
     def benchmark_s(self) -> float:
-        """Time of the program itself, by the node where it took longest; else of the whole step.
+        """Time of the program on the slowest node in s; of the whole step if that is not known.
 
-        The rest of the step is Slurm's start and end of it, and the look at the NICs' settings.
+        The rest of the step is its start and end by Slurm, and the verification of the NICs.
         """
         spans = [_span(node) for node in self.nodes]
         return max([span for span in spans if span is not None], default=self.seconds or 0.0)
@@ -60,34 +61,34 @@ class StepEvidence:
 
 def collect(check, step, folder: Path) -> StepEvidence:
     """Read one step's files, parse its output and prove its path."""
-    found = StepEvidence(step)
+    evidence = StepEvidence(step)
     line = step_line(folder, step.name)
     if line is None:
-        said = tail(folder, "rfm_job")
-        return found.fail("run", f"the job ended before step {step.name} did{said}")
+        text = tail(folder, "rfm_job")
+        return evidence.fail("run", f"the job ended before step {step.name} did{text}")
     begin, end, code, limit = line
-    found.began, found.seconds = begin, end - begin
-    found.nodes = node_files(folder, step.name)
-    if code in TIMED_OUT and found.seconds >= limit:
-        return found.fail("run", f"step {step.name} was ended after its limit of {limit:.0f} s")
+    evidence.began, evidence.seconds = begin, end - begin
+    evidence.nodes = node_files(folder, step.name)
+    if code in TIMED_OUT and evidence.seconds >= limit:
+        return evidence.fail("run", f"step {step.name} was ended after its limit of {limit:.0f} s")
     if code != 0:
-        how = ending(code, found.nodes)
-        return found.fail("run", f"step {step.name} {how}{tail(folder, step.name)}")
+        how = ending(code, evidence.nodes)
+        return evidence.fail("run", f"step {step.name} {how}{tail(folder, step.name)}")
     try:
-        found.parsed = check.parse(step, folder)
+        evidence.parsed = check.parse(step, folder)
     except ParseError as error:
-        return found.fail("sanity", f"step {step.name}: {error}{tail(folder, step.name)}")
+        return evidence.fail("sanity", f"step {step.name}: {error}{tail(folder, step.name)}")
     except OSError as error:
-        return found.fail("sanity", f"step {step.name}: its output cannot be read: {error}")
+        return evidence.fail("sanity", f"step {step.name}: its output cannot be read: {error}")
     if check.own_benchmark.proves_path and step.proves_path:
-        found.proof = prove(check, step, found, folder)
-        if not found.proof.crossed:
-            found.fail("path", f"step {step.name}: {found.proof.reason}")
-    return found
+        evidence.proof = prove(check, evidence, evidence.parsed.moved_bytes, folder)
+        if not evidence.proof.crossed:
+            evidence.fail("path", f"step {step.name}: {evidence.proof.reason}")
+    return evidence
 
 
 def _span(node: dict) -> float | None:
-    """Seconds from a node's look before the step's program to that after it."""
+    """Seconds between a node's readings before and after the step's program."""
     try:
         return max(0.0, float(node["after"]["time"]) - float(node["before"]["time"]))
     except (KeyError, TypeError, ValueError):
@@ -95,21 +96,19 @@ def _span(node: dict) -> float | None:
 
 
 def ending(code: int, nodes: list[dict]) -> str:
-    """How a step ended that failed: by the nodes' own account, else by srun's exit code.
+    """How a failed step ended: by the exit codes on its nodes, else by that of srun.
 
-    srun ends the other ranks when one fails, and may then report theirs: SIGTERM comes last.
+    When one rank fails, srun ends the others by SIGTERM and may report their code.
     """
     codes = {node["after"]["node"]: node.get("exit_code") for node in nodes}
-    bad = {name: one for name, one in codes.items() if isinstance(one, int) and one != 0}
-    first = [name for name, one in bad.items() if one not in (-signal.SIGTERM, 143)]
-    if first:
-        name = first[0]
-        return f"failed on {name}, where it {_how(bad[name])}"
+    for name, own in codes.items():
+        if isinstance(own, int) and own not in (0, -signal.SIGTERM, 143):
+            return f"failed on {name}, where it {_how(own)}"
     return _how(code)
 
 
 def _how(code: int) -> str:
-    """In words: an exit code as a shell sees it, or as Python's ``waitstatus_to_exitcode``."""
+    """An exit code of a shell, or of Python's ``waitstatus_to_exitcode``, in words."""
     try:
         return f"was ended by {signal.Signals(-code if code < 0 else code - 128).name}"
     except ValueError:
@@ -117,9 +116,9 @@ def _how(code: int) -> str:
 
 
 def step_line(folder: Path, name: str) -> tuple[float, float, int, float] | None:
-    """Begin and end (s since the epoch), exit code, limit (s) of a step; None: it never ended.
+    """Begin and end (s since the epoch), exit code, limit (s) of a step; None: it did not end.
 
-    A line that is cut off or garbled, as on a full disk, counts as none.
+    A damaged line, as on a full disk, is ignored.
     """
     try:
         text = (folder / "steps.tsv").read_text(errors="replace")
@@ -136,11 +135,11 @@ def step_line(folder: Path, name: str) -> tuple[float, float, int, float] | None
 
 
 def tail(folder: Path, name: str) -> str:
-    """The end of what a step (or the job's script) said, for a reason that helps.
+    """The last lines of the output of a step or of the job's script, for a reason.
 
-    What the program said comes before what Slurm says of its end.
+    Lines of Slurm are used only if there are no others.
     """
-    said: list[str] = []
+    last: list[str] = []
     for suffix in (".err", ".out"):
         with contextlib.suppress(OSError):
             text = (folder / f"{name}{suffix}").read_text(errors="replace")[-TAIL * 10 :]
@@ -148,28 +147,25 @@ def tail(folder: Path, name: str) -> str:
             own = [line for line in lines if not line.startswith(("srun: ", "slurmstepd"))]
             if own:
                 return ": ..." + " | ".join(own[-3:])[-TAIL:]
-            said = said or lines
-    return ": ..." + " | ".join(said[-3:])[-TAIL:] if said else ""
+            last = last or lines
+    return ": ..." + " | ".join(last[-3:])[-TAIL:] if last else ""
 
 
-def prove(check, step, found: StepEvidence, folder: Path) -> PathProof:
-    """Compare the counters of the nodes with the volume that the benchmark moved."""
-    assert found.parsed is not None
-    wanted = step.nodes or check.num_nodes
-    network = check.network
-    required = found.parsed.moved_bytes
-    if len(found.nodes) != wanted:
-        names = ", ".join(node["after"]["node"] for node in found.nodes) or "none"
+def prove(check, evidence: StepEvidence, required: int, folder: Path) -> PathProof:
+    """Compare the counters of the nodes with the required volume in bytes."""
+    step, nodes, network = evidence.step, evidence.nodes, check.network
+    expected = step.nodes or check.num_nodes
+    if len(nodes) != expected:
+        names = ", ".join(node["after"]["node"] for node in nodes) or "none"
         return PathProof(
             network=network, required_bytes=required, counters=[], crossed=False,
-            reason=f"ran on {len(found.nodes)} of {wanted} nodes (counters of: {names}): what "
-            "moved within a node, by shared memory or loopback, did not cross the network under "
-            "test",
+            reason=f"ran on {len(nodes)} of {expected} nodes (counters of: {names}): traffic "
+            "within a node, by shared memory or loopback, does not cross the network under test",
         )  # fmt: skip
     reported = reported_path(check, step, folder)
     try:
-        before = [counters.parse(json.dumps(node["before"])) for node in found.nodes]
-        after = [counters.parse(json.dumps(node["after"])) for node in found.nodes]
+        before = [counters.parse(node["before"]) for node in nodes]
+        after = [counters.parse(node["after"]) for node in nodes]
         counted = counters.diff(before, after)
     except ParseError as error:
         return PathProof(network=network, required_bytes=required, counters=[], crossed=False,
@@ -178,7 +174,7 @@ def prove(check, step, found: StepEvidence, folder: Path) -> PathProof:
 
 
 def reported_path(check, step, folder: Path) -> str:
-    """The line by which the MPI itself named its path; empty where it says nothing."""
+    """The line in which the MPI names its path; empty if there is none."""
     pattern = check.planned_transport.path_report
     if not pattern:
         return ""
@@ -194,12 +190,12 @@ def reported_path(check, step, folder: Path) -> str:
 def write_evidence(check, steps: list[StepEvidence], folder: Path) -> list[Run]:
     """One ``run`` record per variant, written to evidence.json; returns them."""
     runs = []
-    notes = nic_proof.notes(folder)
-    for variant in dict.fromkeys(found.step.variant for found in steps):
-        of_variant = [found for found in steps if found.step.variant == variant]
+    records = nic_proof.read_records(folder)
+    for variant in dict.fromkeys(evidence.step.variant for evidence in steps):
+        of_variant = [evidence for evidence in steps if evidence.step.variant == variant]
         run = make_run(check, variant, of_variant)
-        run.nic = nic_states(steps, nic_proof.states(notes))
-        run.nic_proofs = nic_proof.proofs(notes)
+        run.nic = nic_states(steps, nic_proof.states(records))
+        run.nic_proofs = nic_proof.proofs(records)
         hold_against_profile(run, check)
         runs.append(run)
     text = json.dumps([run.model_dump(mode="json", by_alias=True) for run in runs], indent=1)
@@ -208,10 +204,10 @@ def write_evidence(check, steps: list[StepEvidence], folder: Path) -> list[Run]:
 
 
 def hold_against_profile(run: Run, check) -> None:
-    """Make the run an error where a node had not, or does not show, its NIC profile's settings.
+    """Make the run an error if a node did not have, or did not record, the settings of its profile.
 
-    Wrong settings come before what else failed, since they may be its cause; a node that shows
-    nothing comes after it, since it is more likely its effect. Figures are dropped.
+    Wrong settings come before another error, because they may be its cause. A missing record comes
+    after it, because it may be its effect. The figures are dropped.
     """
     profile = run.case.profile
     wrong = nic_proof.fault(profile, run.nic_proofs)
@@ -223,7 +219,7 @@ def hold_against_profile(run: Run, check) -> None:
             for step in check.step_list
             for number in nic_proof.node_numbers(step, check.num_nodes)
         }
-        run.reason = nic_proof.lacking(profile, run.nic_proofs, len(numbers))
+        run.reason = nic_proof.missing(profile, run.nic_proofs, len(numbers))
         wrong = run.reason
     if wrong:
         run.outcome, run.phase = "error", "profile"
@@ -235,33 +231,33 @@ def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
         check=check.benchmark, variant=variant, transport=check.transport,
         profile=check.profile_name, nodes=check.num_nodes,
     )  # fmt: skip
-    failed = [found for found in steps if found.reason]
+    failed = [evidence for evidence in steps if evidence.reason]
     run = Run(case=case, repeat=check.repeat, outcome="error" if failed else "ran")
     if failed:
         run.phase = failed[0].phase
-        run.reason = "; ".join(found.reason for found in failed)
-    for found in steps:
-        if found.parsed is None:
+        run.reason = "; ".join(evidence.reason for evidence in failed)
+    for evidence in steps:
+        parsed = evidence.parsed
+        if parsed is None:
             continue
-        if not found.reason:
-            names = "-".join(node["after"]["node"] for node in found.nodes)
-            location = names if found.step.location == "nodes" else None
+        if not evidence.reason:
+            names = "-".join(node["after"]["node"] for node in evidence.nodes)
+            location = names if evidence.step.location == "nodes" else None
             run.metrics += [
-                replace(metric, location=metric.location or location)
-                for metric in found.parsed.metrics
+                replace(metric, location=metric.location or location) for metric in parsed.metrics
             ]
             run.curves += [
                 curve.model_copy(update={"name": f"{curve.name} {location}"}) if location else curve
-                for curve in found.parsed.curves
+                for curve in parsed.curves
             ]
-        run.facts.update(found.parsed.facts)
-        activity = activities.of_step(found.step.name, found.nodes, check.nodes_share_kernel)
+        run.facts.update(parsed.facts)
+        activity = activities.of_step(evidence.step.name, evidence.nodes, check.nodes_share_kernel)
         run.activity += activity
-        if check.own_benchmark.activity_metrics and not found.reason:
+        if check.own_benchmark.activity_metrics and not evidence.reason:
             run.metrics += activities.metrics(activity, check.interface)
     run.metrics = best_of(run.metrics)
-    run.path = combine([found.proof for found in steps if found.proof])
-    run.job.benchmark_s = sum(found.benchmark_s for found in steps)
+    run.path = combine([evidence.proof for evidence in steps if evidence.proof])
+    run.job.benchmark_s = sum(evidence.benchmark_s for evidence in steps)
     set_times(run, steps)
     run.versions = {
         **check.planned_transport.versions,
@@ -272,67 +268,67 @@ def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
 
 
 def packages_used(check, steps: list[StepEvidence]) -> dict[str, str]:
-    """Package name -> ``version/hash`` of Spack, of the packages whose files the steps ran."""
+    """Package name -> ``version/hash`` of the Spack packages whose programs the steps ran."""
     return {
         package.name: f"{package.version}/{package.hash}"
-        for found in steps
-        for package in packages_of(check, found.step)
+        for evidence in steps
+        for package in packages_of(check, evidence.step)
     }
 
 
 def packages_of(check, step) -> list[Package]:
-    """The packages of a Spack stack whose files a step's command names, each once."""
-    found = {
+    """The packages of a Spack stack whose files are in a step's command, each once."""
+    packages = {
         package.hash: package
         for package in check.planned_transport.packages.values()
         if any(word.startswith(package.prefix + "/") for word in step.command)
     }
-    return list(found.values())
+    return list(packages.values())
 
 
 def set_times(run: Run, steps: list[StepEvidence]) -> None:
-    """When the steps ran and where. Slurm's account of the job replaces it, if the job is theirs
-    alone."""
-    begins = [found.began for found in steps if found.began is not None]
+    """Set begin, end and nodes of the run. Slurm's accounting replaces them if the job has no other
+    runs."""
+    begins = [evidence.began for evidence in steps if evidence.began is not None]
     ends = [
-        found.began + found.seconds
-        for found in steps
-        if found.began is not None and found.seconds is not None
+        evidence.began + evidence.seconds
+        for evidence in steps
+        if evidence.began is not None and evidence.seconds is not None
     ]
     if begins:
         run.job.started = datetime.fromtimestamp(min(begins)).astimezone()
     if ends:
         run.job.ended = datetime.fromtimestamp(max(ends)).astimezone()
-    run.job.nodes = sorted({node["after"]["node"] for found in steps for node in found.nodes})
+    run.job.nodes = sorted({node["after"]["node"] for evidence in steps for node in evidence.nodes})
 
 
 def best_of(metrics: list[Metric]) -> list[Metric]:
-    """One figure for each metric and location: where a job took several, the best of them."""
-    found: dict[tuple[str, str | None], Metric] = {}
+    """One figure for each metric and location: the best if a job has several."""
+    best: dict[tuple[str, str | None], Metric] = {}
     for metric in metrics:
         key = (metric.metric, metric.location)
-        seen = found.get(key)
-        if seen is None or (metric.value > seen.value) == (metric.better == "higher"):
-            found[key] = metric
-    return list(found.values())
+        previous = best.get(key)
+        if previous is None or (metric.value > previous.value) == (metric.better == "higher"):
+            best[key] = metric
+    return list(best.values())
 
 
 def combine(proofs: Iterable[PathProof]) -> PathProof | None:
-    """The proof of several steps as one: volumes add up, and all must have crossed."""
+    """The proof of several steps: the sum of their volumes; all must have crossed."""
     proofs = list(proofs)
     if not proofs:
         return None
     total: dict[tuple[str, str], Counters] = {}
-    for one in (counter for proof in proofs for counter in proof.counters):
-        key = (one.node, one.interface)
+    for counted in (counter for proof in proofs for counter in proof.counters):
+        key = (counted.node, counted.interface)
         if key not in total:
-            total[key] = one.model_copy()
+            total[key] = counted.model_copy()
             continue
-        seen = total[key]
-        for name in ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets"):
-            setattr(seen, name, getattr(seen, name) + getattr(one, name))
-        if seen.interrupts is not None and one.interrupts is not None:
-            seen.interrupts += one.interrupts
+        own = total[key]
+        for name in counters.COUNTS:
+            setattr(own, name, getattr(own, name) + getattr(counted, name))
+        if own.interrupts is not None and counted.interrupts is not None:
+            own.interrupts += counted.interrupts
     return PathProof(
         network=proofs[0].network,
         required_bytes=sum(proof.required_bytes for proof in proofs),
@@ -349,13 +345,13 @@ STATE_FIELDS = ("network", "mtu", "driver", "version", "firmware", "bus")
 def nic_states(
     steps: list[StepEvidence], settings: dict[tuple[str, str, str], dict[str, Any]]
 ) -> dict[str, Any]:
-    """node -> interface -> before the first and after the last step: what it is, and how set.
+    """node -> interface -> before (the first step), after (the last) -> properties and settings.
 
-    ``settings`` are those in force by (node, interface, before or after).
+    ``settings``: the settings in force by (node, interface, before or after).
     """
     states: dict[str, Any] = {}
-    for found in steps:
-        for node in found.nodes:
+    for evidence in steps:
+        for node in evidence.nodes:
             for when in ("before", "after"):
                 for interface, data in node[when]["interfaces"].items():
                     entry = states.setdefault(node[when]["node"], {}).setdefault(interface, {})
@@ -371,15 +367,15 @@ def nic_states(
 
 
 def driver_versions(steps: list[StepEvidence]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for step in steps:
-        for node in step.nodes:
+    versions: dict[str, str] = {}
+    for evidence in steps:
+        for node in evidence.nodes:
             if node["after"].get("kernel"):
-                found["kernel"] = node["after"]["kernel"]
+                versions["kernel"] = node["after"]["kernel"]
             for interface, data in node["after"]["interfaces"].items():
                 name = " ".join(filter(None, (data.get("driver"), data.get("version"))))
                 if name:
-                    found[f"driver of {interface}"] = name
+                    versions[f"driver of {interface}"] = name
                 if data.get("firmware"):
-                    found[f"firmware of {interface}"] = data["firmware"]
-    return found
+                    versions[f"firmware of {interface}"] = data["firmware"]
+    return versions

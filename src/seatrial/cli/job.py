@@ -91,7 +91,7 @@ def _surroundings(name: str) -> Surroundings:
     modules = {}
     if stack:
         folder = Path(stack.prefix) / "modules"
-        modules = {found.stem: str(folder) for found in folder.glob("*.lua")}
+        modules = {module.stem: str(folder) for module in folder.glob("*.lua")}
     bounds = file.with_name("requirements.yaml")
     requirements = load_requirements(bounds) if bounds.is_file() else None
     return Surroundings(site, stack, modules, requirements)

@@ -82,27 +82,29 @@ def status(
     Example: seatrial lab status
     """
     name = _instance(site, instance)
-    found = adapter.status(name)
+    lab_status = adapter.status(name)
     if as_json:
-        typer.echo(json.dumps(found, indent=1))
+        typer.echo(json.dumps(lab_status, indent=1))
     else:
-        _print_status(found)
-    if found["state"] != "up":
+        _print_status(lab_status)
+    if lab_status["state"] != "up":
         raise typer.Exit(4)
 
 
-def _print_status(found: dict[str, Any]) -> None:
+def _print_status(lab_status: dict[str, Any]) -> None:
     console = Console()
-    console.print(f"lab {found['instance']}: {found['state']}", end="")
-    if not found["hosts"]:
+    console.print(f"lab {lab_status['instance']}: {lab_status['state']}", end="")
+    if not lab_status["hosts"]:
         console.print(" (seatrial lab up)")
-        others = [name for name in state.instances() if name != found["instance"]]
+        others = [name for name in state.instances() if name != lab_status["instance"]]
         if others:
             console.print(f"other instances: {', '.join(others)}")
         return
-    console.print(f" for {found['uptime_s']:.0f} s; {', '.join(found['versions'].values())}")
+    console.print(
+        f" for {lab_status['uptime_s']:.0f} s; {', '.join(lab_status['versions'].values())}"
+    )
     table = Table("node", "Slurm", "eth0 (management)", "eth1 (test)", "daemons")
-    for host in found["hosts"]:
+    for host in lab_status["hosts"]:
         shown = host["slurm_state"] or "-" if host["alive"] else "DEAD"
         table.add_row(
             host["name"],
@@ -112,7 +114,7 @@ def _print_status(found: dict[str, Any]) -> None:
             " ".join(host["daemons"]),
         )
     console.print(table)
-    for fault in found["faults"]:
+    for fault in lab_status["faults"]:
         console.print(f"planted fault: {fault['kind']} {fault['node']}: {fault['detail']}")
 
 

@@ -8,8 +8,7 @@ from typer.core import TyperGroup, TyperOption
 
 TEST = "Test a site"
 COMPARE = "Compare and judge"
-BUILD = "Build the software"
-OPERATE = "Operate nodes"
+OPERATE = "Build the software, operate nodes"
 JOBS = "Write jobs for users"
 LABS = "Use labs, test Seatrial"
 
@@ -17,7 +16,7 @@ LABS = "Use labs, test Seatrial"
 class Panels(TyperGroup):
     """A group that lists its commands under the titles of their ``rich_help_panel``.
 
-    Typer's own panels are boxes: with them, six groups do not fit on a screen of 25 lines.
+    Typer's own panels are boxes: with them, five groups do not fit on a screen of 25 lines.
     """
 
     def get_params(self, ctx: Any) -> Any:
@@ -31,7 +30,7 @@ class Panels(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         shown = [self.commands[name] for name in self.list_commands(ctx)]
         longest = max(len(str(one.name)) for one in shown)
-        for title in (TEST, COMPARE, BUILD, OPERATE, JOBS, LABS):
+        for title in (TEST, COMPARE, OPERATE, JOBS, LABS):
             formatter.write_heading(title)
             formatter.indent()
             formatter.write_dl(

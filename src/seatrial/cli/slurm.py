@@ -186,10 +186,10 @@ def check(
 
     Example: seatrial slurm check --site harbour
     """
-    found = _site(site)
-    lab = instance or found.name.replace("-", "_") if found.lab else None
+    loaded_site = _site(site)
+    lab = instance or loaded_site.name.replace("-", "_") if loaded_site.lab else None
     layout = lab_layout(lab) if lab else Layout(libexec, conf, slurm_conf)
-    policy = policy_of(found, layout)
+    policy = policy_of(loaded_site, layout)
     findings = check_slurm(lambda words: _scontrol(words, lab), policy, layout)
     for one in findings:
         out.print(f"{'ok   ' if one.good else 'wrong'} {one.sentence}", markup=False)

@@ -1,4 +1,4 @@
-"""``seatrial trial``, and the commands on its results: report, judge, verify, sign, baseline."""
+"""``seatrial trial``, and the commands on its results: report, judge, verify, baseline."""
 
 from __future__ import annotations
 
@@ -151,10 +151,10 @@ def newest(folder: Path | None) -> Path:
     """The folder given, or the newest trial. Raises InputError where there is none."""
     if folder:
         return folder
-    found = sorted(TRIALS.glob("*/results.jsonl"), key=lambda path: path.stat().st_mtime)
-    if not found:
+    results_files = sorted(TRIALS.glob("*/results.jsonl"), key=lambda path: path.stat().st_mtime)
+    if not results_files:
         raise InputError(f"{TRIALS} has no trial: run seatrial trial, or name a folder")
-    return found[-1].parent
+    return results_files[-1].parent
 
 
 def report(
@@ -218,8 +218,12 @@ def verify(
         list[Path] | None,
         typer.Option(metavar="PUB", help="A public key whose signature counts; may be repeated."),
     ] = None,
+    sign: Annotated[
+        Path | None,
+        typer.Option(metavar="KEY", help="First sign the trial; a private key of OpenSSH."),
+    ] = None,
 ) -> None:
-    """Say whether a trial's files are as when it ended, and who signed them.
+    """Check a trial's files against its SHA-256 sums, and signatures; or sign.
 
     Exit code 1: a file was changed, removed or added, or a signature is not good. With --signers or
     --key also 1: none of them signed, or a file is not signed.
@@ -233,6 +237,9 @@ def verify(
     if differences:
         out.print(f"{len(differences)} differences from {place / MANIFEST}", markup=False)
         raise typer.Exit(EXIT_REJECTED)
+    if sign:
+        with locked(place / LOCK_FILE, out.print):
+            signature.sign(place, sign)
     listed = manifest.read(place)
     out.print(f"{len(listed)} files are as in {place / MANIFEST}", markup=False)
     names = [path.name for path in place.iterdir() if manifest.SIGNATURE.fullmatch(path.name)]
@@ -250,22 +257,6 @@ def verify(
         elif not signers and not key:
             out.print("whose keys these are was not checked: give --signers or --key")
     raise typer.Exit(0 if good else EXIT_REJECTED)
-
-
-def sign(
-    key: Annotated[
-        Path, typer.Option(metavar="KEY", help="Private key of OpenSSH, or public key of an agent.")
-    ],
-    folder: TrialArgument = None,
-) -> None:
-    """Sign a trial as it is: its files and all verdicts so far.
-
-    Example: seatrial sign trials/lab-20261120-1200 --key ~/.ssh/id_ed25519
-    """
-    place = newest(folder)
-    with locked(place / LOCK_FILE, out.print):
-        file = signature.sign(place, key)
-    out.print(f"signed: {file}", markup=False)
 
 
 def baseline(

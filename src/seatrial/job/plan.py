@@ -24,7 +24,7 @@ from seatrial.job.choose import (
 from seatrial.job.request import Request, Surroundings
 from seatrial.job.template import Parameter, Template
 from seatrial.site.model import Site
-from seatrial.site.profiles import carrying, measured_on, nodes_of, resolved
+from seatrial.site.profiles import carrier_interfaces, measured_on, nodes_of, resolved
 from seatrial.stack.model import Transport
 from seatrial.stack.transports import TRANSPORTS
 
@@ -91,7 +91,7 @@ def plan(request: Request, around: Surroundings) -> Plan:
     _check_nodes(nodes, offered, site, partition, profile.name)
     own = site.transports.get(transport.name)
     network_name = measured_on(site, transport.name, profile.name)
-    carriers = carrying(site, profile.name)
+    carriers = carrier_interfaces(site, profile.name)
     if network_name not in carriers:
         raise InputError(
             f"transport {transport.name} uses network {network_name}, whose interface is in the "

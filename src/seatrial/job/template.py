@@ -18,7 +18,7 @@ from seatrial.base import yamlfile
 from seatrial.base.errors import InputError
 from seatrial.base.paths import CHECKOUT
 from seatrial.base.suggest import suggest
-from seatrial.base.yamlfile import Fault
+from seatrial.base.yamlfile import InvalidValue
 
 FOLDER = CHECKOUT / "slurm-templates" / "jobs"
 SUFFIX = ".sbatch.j2"
@@ -59,7 +59,7 @@ class Parameter(Model):
     @model_validator(mode="after")
     def _coherent(self) -> Parameter:
         if (self.type == "choice") != bool(self.choices):
-            raise Fault("choices belong to type choice", "give both or neither", "choices")
+            raise InvalidValue("choices belong to type choice", "give both or neither", "choices")
         return self
 
     def parse(self, name: str, text: str) -> Any:

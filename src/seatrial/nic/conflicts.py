@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from seatrial.base.suggest import Fault
+from seatrial.base.suggest import FieldProblem
 from seatrial.nic.flatten import Flat
 from seatrial.nic.inheritance import Resolved
 from seatrial.nic.node.settings import SWITCHED, of, switch_of
 
 
-def conflicts(profile: Resolved, network: str) -> Iterator[Fault]:
+def conflicts(profile: Resolved, network: str) -> Iterator[FieldProblem]:
     """The conflicts between the settings of one network's interface."""
     settings = profile.settings(network)
     yield from _hidden(profile, network, settings)
@@ -31,14 +31,14 @@ def field_of(profile: Resolved, network: str, key: str) -> str:
     return f"{at}.{group}" if group in own.model_fields_set else f"{at}.base"
 
 
-def _hidden(profile: Resolved, network: str, settings: Flat) -> Iterable[Fault]:
+def _hidden(profile: Resolved, network: str, settings: Flat) -> Iterable[FieldProblem]:
     """A fault for each switch that is on and hides values: at the first of them."""
     seen = set()
     for key in (key for key in SWITCHED if key in settings):
         switch = switch_of(key)
         if settings.get(switch) == "on" and switch not in seen:
             seen.add(switch)
-            yield Fault(
+            yield FieldProblem(
                 field_of(profile, network, key),
                 f"{_name(switch)} is on, so that {_name(key)} has no effect",
                 f"set {_name(switch)}: off, or {_name(key)}: null",
@@ -49,9 +49,9 @@ def _name(key: str) -> str:
     return key.partition(".")[2].replace("-", "_")
 
 
-def _flows(profile: Resolved, network: str, settings: Flat) -> Iterable[Fault]:
+def _flows(profile: Resolved, network: str, settings: Flat) -> Iterable[FieldProblem]:
     if settings.get("rps_flow_cnt") and settings.get("rps_cpus") == "none":
-        yield Fault(
+        yield FieldProblem(
             field_of(profile, network, "rps_flow_cnt"),
             "it has no effect while rps_cpus is none",
             "set rps_cpus, or rps_flow_cnt: null",

@@ -61,8 +61,8 @@ class Resolved:
         return {key: value for key, value in self._general().items() if of(key).of_node}
 
     def bond(self) -> dict | None:
-        found = self._general().get("bond")
-        return found if isinstance(found, dict) else None
+        bond = self._general().get("bond")
+        return bond if isinstance(bond, dict) else None
 
     def _general(self) -> Flat:
         flat: Flat = {}
@@ -76,9 +76,9 @@ def chain(name: str, profiles: Mapping[str, NicProfile]) -> list[tuple[str, NicP
 
     Raises NoSuchBase, Cycle, and KeyError where ``name`` itself is unknown.
     """
-    found = [(name, profiles[name])]
-    while base := found[-1][1].base:
-        names = [one for one, _ in found]
+    ancestors = [(name, profiles[name])]
+    while base := ancestors[-1][1].base:
+        names = [one for one, _ in ancestors]
         # A ready profile's base is a ready one: inside their file the prefix is left out.
         if names[-1].startswith(READY) and not base.startswith(READY):
             base = READY + base
@@ -90,8 +90,8 @@ def chain(name: str, profiles: Mapping[str, NicProfile]) -> list[tuple[str, NicP
             source, key = ready_profiles(), base[len(READY) :]
         if key not in source:
             raise NoSuchBase(names[-1], base)
-        found.append((base, source[key]))
-    return found[::-1]
+        ancestors.append((base, source[key]))
+    return ancestors[::-1]
 
 
 def resolve(name: str, profiles: Mapping[str, NicProfile]) -> Resolved:

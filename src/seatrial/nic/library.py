@@ -17,5 +17,5 @@ FILE = Path(__file__).with_name("profiles.yaml")
 @cache
 def ready_profiles() -> dict[str, NicProfile]:
     """All of them by name, in the order of the file. Raises InputError if the file is damaged."""
-    found, _ = yamlfile.load(FILE, ReadyProfiles)
-    return found.profiles
+    profiles, _ = yamlfile.load(FILE, ReadyProfiles)
+    return profiles.profiles

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from seatrial.base.fields import Model, Name, at_least, matching
-from seatrial.base.yamlfile import Fault
+from seatrial.base.fields import Model, Name, at_least, text_of
+from seatrial.base.yamlfile import InvalidValue
 from seatrial.nic.node.settings import BY_NAME, SETTINGS
 from seatrial.nic.schema import ProfileSettings, Settings
 
@@ -28,11 +28,11 @@ else:
 
 
 Feature = Annotated[
-    str, *matching(r"nic_[A-Za-z0-9_.=]+", "a feature of a profile",
+    str, *text_of(r"nic_[A-Za-z0-9_.=]+", "a feature of a profile",
                    "nic_, then letters, digits, _ . and = only: Slurm takes no others")
 ]  # fmt: skip
 Base = Annotated[
-    str, *matching(r"(ready:)?[a-z][a-z0-9_-]*", "a profile's name",
+    str, *text_of(r"(ready:)?[a-z][a-z0-9_-]*", "a profile's name",
                    "write for example ready:low-latency")
 ]  # fmt: skip
 
@@ -80,7 +80,9 @@ class NicProfile(ProfileSettings):
     @model_validator(mode="after")
     def _described(self) -> NicProfile:
         if not self.description and not self.base:
-            raise Fault("required, but not given", "say in a line what it is for", "description")
+            raise InvalidValue(
+                "required, but not given", "say in a line what it is for", "description"
+            )
         return self
 
     @property

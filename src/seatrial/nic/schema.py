@@ -20,9 +20,10 @@ from seatrial.base.fields import (
     Rate,
     Switch,
     at_least,
-    matching,
+    text_of,
 )
-from seatrial.base.yamlfile import Fault, nearest
+from seatrial.base.suggest import suggest
+from seatrial.base.yamlfile import InvalidValue
 from seatrial.nic.node import kinds
 from seatrial.nic.node.kinds import Form, Number, Takes
 from seatrial.nic.node.settings import BY_NAME, Setting
@@ -52,14 +53,14 @@ UNDASHED = ("loopback", "highdma")  # the kernel's only names of features withou
 def offload(name: str) -> str:
     """The name that ``ethtool -k`` prints for an offload, from it or a short name.
 
-    Raises Fault, a ValueError.
+    Raises InvalidValue, a ValueError.
     """
     if name in OFFLOADS:
         return OFFLOADS[name]
     if name in UNDASHED or re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", name):
         return name
     names = [*OFFLOADS, *UNDASHED]
-    raise Fault(f"unknown offload {name!r}", nearest(name, names), name)
+    raise InvalidValue(f"unknown offload {name!r}", suggest(name, names), name)
 
 
 def _offloads(given: dict[str, Switch | None]) -> dict[str, Switch | None]:
@@ -67,7 +68,9 @@ def _offloads(given: dict[str, Switch | None]) -> dict[str, Switch | None]:
     for name in given:
         long = offload(name)
         if long in seen:
-            raise Fault(f"{name} and {seen[long]} are one and the same", "keep one of them", name)
+            raise InvalidValue(
+                f"{name} and {seen[long]} are one and the same", "keep one of them", name
+            )
         seen[long] = name
     return given
 
@@ -75,7 +78,7 @@ def _offloads(given: dict[str, Switch | None]) -> dict[str, Switch | None]:
 def _private_flags(given: dict[str, Switch | None]) -> dict[str, Switch | None]:
     for name in given:
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+ -]{0,30}", name):
-            raise Fault(
+            raise InvalidValue(
                 f"{name!r} is not a flag's name",
                 "write it as ethtool --show-priv-flags prints it",
                 name,
@@ -86,16 +89,18 @@ def _private_flags(given: dict[str, Switch | None]) -> dict[str, Switch | None]:
 def _parameters(given: dict[str, str | int | bool]) -> dict[str, str | int | bool]:
     for name, value in given.items():
         if not re.fullmatch(r"[A-Za-z0-9_]+", name):
-            raise Fault(f"{name!r} is not a parameter's name", "see modinfo -p MODULE", name)
+            raise InvalidValue(f"{name!r} is not a parameter's name", "see modinfo -p MODULE", name)
         if isinstance(value, str) and not re.fullmatch(r"[A-Za-z0-9_.,:/+-]*", value):
-            raise Fault("blanks and quotes cannot be in a value", "write for example 0,0", name)
+            raise InvalidValue(
+                "blanks and quotes cannot be in a value", "write for example 0,0", name
+            )
     return given
 
 
 def _power_of_two(count: int | None) -> int | None:
     if count and count & (count - 1):
         # The kernel rounds up, and would read back another number than the one set.
-        raise Fault(f"{count} is not a power of two", f"write {1 << count.bit_length()}")
+        raise InvalidValue(f"{count} is not a power of two", f"write {1 << count.bit_length()}")
     return count
 
 
@@ -103,7 +108,7 @@ class Driver(Model):
     """Parameters that a kernel module takes only when it is loaded: it is reloaded."""
 
     module: Annotated[
-        str, *matching(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,54}", "a module", "see lsmod")
+        str, *text_of(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,54}", "a module", "see lsmod")
     ] = Field(examples=["e1000e"])
     parameters: Annotated[dict[str, str | int | bool], AfterValidator(_parameters)] = {}
     link_timeout_s: int = Field(

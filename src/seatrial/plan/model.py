@@ -1,11 +1,12 @@
-"""The shape of a plan, and of the round that ReFrame is to run of it.
+"""The models of a plan and of a round, which is the part of a plan that one ReFrame run executes.
 
 A trial writes both beside its ReFrame settings: ``plan.json`` once, ``round.json`` before each run
-of ReFrame. Holds data and look-ups; what a site means is decided in ``seatrial.plan.resolve``.
+of ReFrame. ``seatrial.plan.resolve`` makes a plan from a site.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -29,19 +30,20 @@ class Model(BaseModel):
 
 
 class PlannedPartition(Model):
-    """A Slurm partition: further sbatch options, and what it is."""
+    """A Slurm partition: its sbatch options and description."""
 
     options: list[str] = []
     description: str = ""
 
 
 class PlannedProfile(Model):
-    """A NIC profile: how a job asks for it, and what a job under it must find.
+    """A NIC profile: how a job requests it, and the state that a job under it verifies.
 
     ``feature`` is the Slurm node feature, empty for ``default``. ``declared`` is the state of the
     nodes' NICs (``seatrial.site.nic_policy.declared``). ``interfaces``: network -> the interface
-    that carries it. ``transports`` may run under it; ``benchmarks`` are those that the trial runs.
-    ``effects`` are sentences on where it has no effect.
+    that carries it. ``transports``: the transports that may run under it. ``benchmarks``: the
+    benchmarks that the trial runs under it. ``effects``: notes on transports that it does not
+    affect.
     """
 
     description: str = ""
@@ -63,7 +65,7 @@ class Attachment(Model):
 
 
 class PlannedTransport(Model):
-    """A transport: how Slurm starts it, its programs, and the benchmarks that run under it."""
+    """A transport: its srun options, its programs, and the benchmarks that run under it."""
 
     benchmarks: list[str]
     launcher: list[str] = []
@@ -76,7 +78,7 @@ class PlannedTransport(Model):
     attachments: list[Attachment]  # the first has the profile ``default``
 
     def under(self, profile: str) -> Attachment:
-        """Where its messages go under a profile. Raises KeyError for an unknown profile."""
+        """Its network and environment under a profile. Raises KeyError for an unknown profile."""
         for one in self.attachments:
             if profile in one.profiles:
                 return one
@@ -88,7 +90,6 @@ class Plan(Model):
 
     site: str
     description: str = ""
-    login: str = ""
     lab_cores: int | None = None  # processors that all nodes of a lab share; None: not a lab
     virtual_time: bool = False  # the nodes' clock counts instructions
     partitions: dict[str, PlannedPartition]
@@ -96,24 +97,27 @@ class Plan(Model):
     backend: Literal["slurm", "squeue"]
     options: list[str] = []  # sbatch options of every job
     jobs_in_queue: int = 64
-    own_interfaces: dict[str, str]  # network -> its own interface, whatever a profile makes of it
+    own_interfaces: dict[str, str]  # network -> its own interface, also if a bond replaces it
     profiles: dict[str, PlannedProfile]  # in the order of the site file
     transports: dict[str, PlannedTransport]
     benchmarks: dict[str, dict[str, Any]]  # name -> settings
     blas: dict[str, str] = {}  # library -> folder
     modules_system: str = "nomod"
     modulepath: list[str] = []
-    stack: dict[str, Any] = {}  # what a trial's record says of it
+    stack: dict[str, Any] = {}  # for the record of the trial
     repeats: int
     reruns: int
     time_limit_s: int
     cases: list[Case]
-    left_out: list[str] = []  # sentences on what the site wants and the stack cannot give
+    left_out: list[str] = []  # notes on benchmarks of the site that the stack does not have
 
-    def benchmark(self, name: str) -> Benchmark[Any]:
-        """A benchmark with the site's settings. Raises KeyError where the site has none."""
+    def benchmark(self, name: str, changed: Mapping[str, Any] | None = None) -> Benchmark[Any]:
+        """A benchmark with the site's settings, some of them ``changed``.
+
+        Raises KeyError where the site has none, ValidationError where a change is wrong.
+        """
         kind = registry()[name]
-        return kind(kind.Settings.model_validate(self.benchmarks[name]))
+        return kind(kind.Settings.model_validate({**self.benchmarks[name], **(changed or {})}))
 
     def partition_name(self, profile: str, partition: str = "") -> str:
         """ReFrame's name of a Slurm partition (the trial's) under a NIC profile."""
@@ -122,7 +126,7 @@ class Plan(Model):
 
 
 class CheckSelection(Model):
-    """What ReFrame is to run of a check. ``nodelists``: ``transport.nodes`` -> where."""
+    """The part of a check to run. ``nodelists``: ``transport.nodes`` -> the nodes to run on."""
 
     transports: list[str] = []
     nodes: list[int] = []
@@ -155,13 +159,13 @@ class Round(Model):
         return self.checks is None or transport in self._selection(check).transports
 
     def node_counts(self, check: str, usual: list[int]) -> list[int]:
-        """The numbers of nodes to run a check on."""
+        """The node counts that a check runs on."""
         if self.checks is None:
             return usual
         return [count for count in usual if count in self._selection(check).nodes]
 
     def nodelist(self, check: str, transport: str, nodes: int) -> str:
-        """The nodes that a check must run on; empty: those that Slurm chooses."""
+        """The nodes that a check must run on; empty: Slurm chooses."""
         return self._selection(check).nodelists.get(f"{transport}.{nodes}", "")
 
     def held(self, profile: str) -> HeldJob | None:
@@ -173,13 +177,13 @@ class Round(Model):
 
 
 def write(data: Plan | Round, file: Path) -> None:
-    """Write a plan or a round, whole or not at all. Raises OSError."""
+    """Write a plan or a round in one atomic step. Raises OSError."""
     write_whole(file, data.model_dump_json(indent=1) + "\n")
 
 
 @lru_cache(maxsize=4)
 def read_plan(file: Path) -> Plan:
-    """The plan that a trial wrote. Raises LabError where it cannot be read."""
+    """The plan that a trial wrote. Raises LabError if it cannot be read."""
     try:
         return Plan.model_validate_json(file.read_text())
     except (OSError, ValueError) as error:
@@ -187,7 +191,7 @@ def read_plan(file: Path) -> Plan:
 
 
 def read_round(folder: Path) -> Round | None:
-    """The round beside a plan; None where none is under way. Raises LabError."""
+    """The round beside a plan; None if no round runs. Raises LabError if it cannot be read."""
     file = folder / ROUND_FILE
     try:
         return Round.model_validate_json(file.read_text())

@@ -1,7 +1,7 @@
-"""From a site and its stack to a plan. Runs nothing.
+"""Makes the plan of a site and its stack. It runs nothing.
 
-What is planned and then does not run is an error in the verdict; so the cases are listed here and
-not taken from what ReFrame happens to find.
+The plan lists the cases, because ReFrame silently omits a test that it cannot run. A planned case
+that did not run is an error in the verdict.
 """
 
 from __future__ import annotations
@@ -29,20 +29,19 @@ from seatrial.site.effects import effects_of
 from seatrial.site.load import load_site
 from seatrial.site.model import Site
 from seatrial.site.nic_policy import declared
-from seatrial.site.profiles import carrying, measured_on, resolved, tried
+from seatrial.site.profiles import carrier_interfaces, is_tested, measured_on, resolved
 from seatrial.stack import Stack, load_stack
 
-NO_PROGRAM = "the stack has no program for it"
+NO_PROGRAM = "the stack has no program for it"  # for the user, after the name of a benchmark
 MODULES_SYSTEMS = {"lmod": "lmod", "tcl": "tmod4"}  # site's name -> ReFrame's
-#: ReFrame plans a site of its own, without a trial, once a process
-_PLANS: dict[Path, Plan] = {}
+_PLANS: dict[Path, Plan] = {}  # cache of ``plan_of`` for site.yaml
 
 
 def plan_trial(site_file: Path, selection: Selection) -> Plan:
     """The plan of a trial of a site.
 
-    Raises InputError for a wrong site or selection, or where nothing is left to run, LabError where
-    the stack is not there.
+    Raises InputError if the site or the selection is wrong or leaves no case, LabError if the stack
+    does not exist.
     """
     site = select(load_site(site_file), selection)
     plan = resolve(site, load_stack(site))
@@ -55,7 +54,8 @@ def plan_trial(site_file: Path, selection: Selection) -> Plan:
 def plan_of(file: Path) -> Plan:
     """The plan in a trial's ``plan.json``, or that of a site's ``site.yaml``.
 
-    Raises InputError where the file is wrong, LabError where the stack is not there.
+    Plain ReFrame plans a site without a trial. Raises InputError if the file is wrong, LabError if
+    the stack does not exist.
     """
     if file.name == PLAN_FILE:
         return read_plan(file)
@@ -66,14 +66,13 @@ def plan_of(file: Path) -> Plan:
 
 
 def resolve(site: Site, stack: Stack) -> Plan:
-    """The plan of all that the site asks for and the stack can give."""
+    """The plan of all cases that the site requests and the stack can run."""
     transports = {name: _transport(site, stack, name) for name in _names(site)}
     profiles = {name: _profile(site, name) for name in site.nic_profiles}
     benchmarks = site.benchmarks.enabled()
     return Plan(
         site=site.name,
         description=site.description,
-        login=site.login,
         lab_cores=site.lab.cores if site.lab else None,
         virtual_time=site.virtual,
         partitions={
@@ -105,7 +104,7 @@ def _names(site: Site) -> list[str]:
 
 
 def _modules_system(site: Site) -> str:
-    """ReFrame's name of what `module load` is; ``nomod`` where the stack has no modules."""
+    """ReFrame's name of the module system; ``nomod`` if the stack has no modules."""
     return MODULES_SYSTEMS[site.stack.modules] if site.stack.source == "spack" else "nomod"
 
 
@@ -115,8 +114,8 @@ def _profile(site: Site, name: str) -> PlannedProfile:
         description=resolved(site, name).description,
         feature="" if name == "default" else site.nic_profiles[name].feature or "",
         declared=declared(site, name),
-        interfaces=carrying(site, name),
-        transports=[one for one in _names(site) if tried(site, name, one)],
+        interfaces=carrier_interfaces(site, name),
+        transports=[one for one in _names(site) if is_tested(site, name, one)],
         benchmarks=[
             one.name
             for one in site.benchmarks.enabled()
@@ -146,22 +145,20 @@ def _transport(site: Site, stack: Stack, name: str) -> PlannedTransport:
 
 
 def _attachments(site: Site, stack: Stack, transport: str) -> list[Attachment]:
-    """One for each network and interface that the transport is measured on, the usual one first.
+    """One for each network and interface that the transport is measured on, the default's first.
 
-    A profile may name another network, or make a bond of it. A network that a profile's bond takes
-    away is not measured under it (``seatrial.site.validate_profiles``).
+    A profile may select another network, or replace its interface by a bond. If the bond takes the
+    network away, nothing is measured on it (``seatrial.site.validate_profiles``).
     """
     own = site.transports.get(transport)
-    places: dict[tuple[str, str], list[str]] = {}
-    for profile in ("default", *site.nic_profiles):
+    profiles_of: dict[tuple[str, str], list[str]] = {}
+    for profile in dict.fromkeys(("default", *site.nic_profiles)):
         network = measured_on(site, transport, profile)
         usual = site.networks[network].interface
-        interface = carrying(site, profile).get(network, usual)
-        profiles = places.setdefault((network, interface), [])
-        if profile not in profiles:
-            profiles.append(profile)
+        interface = carrier_interfaces(site, profile).get(network, usual)
+        profiles_of.setdefault((network, interface), []).append(profile)
     attachments = []
-    for (network, interface), profiles in places.items():
+    for (network, interface), profiles in profiles_of.items():
         env = stack.transport(transport, interface, site.networks[network].subnet).env
         env = {**env, **(own.env if own else {})}
         attachments.append(
@@ -171,7 +168,7 @@ def _attachments(site: Site, stack: Stack, transport: str) -> list[Attachment]:
 
 
 def _offered(benchmark: Benchmark[Any], stack: Stack, transport: str) -> bool:
-    """Whether a benchmark runs under a transport, and the stack has a program for it."""
+    """Whether a benchmark runs under a transport and the stack has its program."""
     pseudo = transport in (PLAIN_SOCKETS, NO_TRANSPORT)
     return bool(
         benchmark.transports([transport])
@@ -208,7 +205,7 @@ def _cases(
 
 
 def _left_out(site: Site, stack: Stack) -> Iterator[str]:
-    """Sentences on what the site wants and the stack cannot give."""
+    """Notes on the variants of the site's benchmarks that the stack cannot run."""
     transports = matching(site.trial.transports, site.transports)
     for benchmark in site.benchmarks.enabled():
         missing: dict[tuple[str, str], list[str]] = {}

@@ -1,4 +1,4 @@
-"""The part of a site that the user asks a trial for."""
+"""The part of a site's matrix that the user selects for a trial."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seatrial.site.model import Site
 
 @dataclass(frozen=True)
 class Selection:
-    """What the user asked for instead of all: glob patterns; empty means what the site says."""
+    """The options of the user: glob patterns and counts. Empty or None: the site's value."""
 
     checks: tuple[str, ...] = ()
     transports: tuple[str, ...] = ()
@@ -22,20 +22,17 @@ class Selection:
 
 
 def select(site: Site, selection: Selection) -> Site:
-    """The site cut down to the selection.
-
-    Raises InputError where a pattern matches nothing.
-    """
+    """The selected part of a site. Raises InputError if a pattern matches nothing."""
     names = [one.name for one in site.benchmarks.enabled()]
     transports = [*site.transports, PLAIN_SOCKETS, NO_TRANSPORT]
-    faults = [
+    problems = [
         *unmatched("--check", list(selection.checks), names),
         *unmatched("--transport", list(selection.transports), transports),
         *unmatched("--profile", list(selection.profiles), site.nic_profiles),
     ]
-    if faults:
-        raise InputError("; ".join(f"{f.field.rsplit('.', 1)[0]} {f.message} ({f.correction})"
-                                   for f in faults))  # fmt: skip
+    if problems:
+        raise InputError("; ".join(f"{one.field.rsplit('.', 1)[0]} {one.message} ({one.correction})"
+                                   for one in problems))  # fmt: skip
     own = site.trial
     trial = own.model_copy(
         update={

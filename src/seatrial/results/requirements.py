@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from seatrial.base import yamlfile
-from seatrial.base.yamlfile import Fault, Lines
+from seatrial.base.yamlfile import InvalidValue, Lines
 from seatrial.results.record import Case
 from seatrial.results.record import Requirement as RequirementRecord
 from seatrial.results.statistics import Statistic
@@ -94,7 +94,7 @@ class Other(Entry):
     def _one_run_is_one_case(self) -> Other:
         named = [k for k in (*_KEYS[:-1], "nodes") if getattr(self, k) is not None]
         if self.same_run and named:
-            raise Fault(
+            raise InvalidValue(
                 f"the same run is of the same case: '{named[0]}' cannot be given",
                 f"remove '{named[0]}', or 'same_run'",
                 named[0],
@@ -139,7 +139,7 @@ class Threshold(Entry):
     def _coherent(self) -> Threshold:
         faults = list(self._faults())
         if faults:
-            raise Fault.several(faults)
+            raise InvalidValue.several(faults)
         return self
 
     def _faults(self) -> Iterable[tuple[str, str, str]]:

@@ -1,8 +1,8 @@
-"""Sentences on profiles that do not affect a transport, for ``site check`` and a trial's notes.
+"""Notes on NIC profiles that do not affect a transport, for ``site check`` and for trials.
 
 A transport whose data path is verbs or libfabric is polled from user space. It uses no interrupts,
-no queues and no segmentation of the kernel, so that most settings have no effect on it. They still
-affect TCP and storage on the same card.
+queues or segmentation of the kernel, so most settings have no effect on it. They still affect TCP
+and storage on the same card.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from seatrial.base.names import PLAIN_SOCKETS
 from seatrial.nic.inheritance import Resolved
 from seatrial.nic.node.settings import BY_NAME, Setting, of
 from seatrial.site.model import Site
-from seatrial.site.profiles import measured_on, networks_set, resolved, tried
+from seatrial.site.profiles import is_tested, measured_on, networks_set, resolved
 
 
 def statements(site: Site) -> list[str]:
-    """The sentences on all profiles of the site, in the order of the file."""
+    """The notes on all profiles of the site, in the order of the file."""
     return [sentence for name in site.nic_profiles for sentence in effects_of(site, name)]
 
 
 def effects_of(site: Site, profile: str) -> list[str]:
-    """The sentences on one profile."""
+    """The notes on one profile."""
     return [] if profile == "default" else list(_of_profile(site, resolved(site, profile)))
 
 
 def _of_profile(site: Site, profile: Resolved) -> Iterator[str]:
     networks = networks_set(site, profile)
     for transport in (*site.transports, PLAIN_SOCKETS):
-        if not tried(site, profile.name, transport):
+        if not is_tested(site, profile.name, transport):
             continue
         network = measured_on(site, transport, profile.name)
         if network not in networks:
@@ -49,12 +49,14 @@ def _bypassed(
     site: Site, profile: Resolved, transport: str, network: str, path: str
 ) -> Iterator[str]:
     settings = _settings(profile, network)
-    rest = [one for one in settings if site.networks[network].fabric in one.data_paths]
-    idle = [one for one in settings if one not in rest]
+    effective = [one for one in settings if site.networks[network].fabric in one.data_paths]
+    idle = [one for one in settings if one not in effective]
     if idle:
-        only = f"only {_list(rest)} {'do' if _many(rest) else 'does'}" if rest else "nothing does"
+        only = "no setting does"
+        if effective:
+            only = f"only {_list(effective)} {'do' if _many(effective) else 'does'}"
         yield (
-            f"profile {profile.name}: {_list(idle)} {'do' if _many(idle) else 'does'} not reach "
+            f"profile {profile.name}: {_list(idle)} {'do' if _many(idle) else 'does'} not affect "
             f"transport {transport}, whose data path ({path}) is polled from user space; {only}"
         )
     if path in profile.ignored_by:
@@ -62,7 +64,7 @@ def _bypassed(
 
 
 def _settings(profile: Resolved, network: str) -> list[Setting]:
-    """What the profile sets of a network's interface, and of the node."""
+    """The settings that the profile gives to a network's interface and to the node."""
     keys = [*profile.settings(network), *profile.node_settings()]
     names = dict.fromkeys(of(key).name for key in keys)
     return [BY_NAME[name] for name in (*names, *(["bonding"] if profile.bond() else []))]

@@ -1,4 +1,4 @@
-"""Find and read a site: ``site-configs/<site>/site.yaml``."""
+"""Finds and reads a site's file: ``site-configs/<site>/site.yaml``."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from seatrial.base.errors import InputError, Problem
 from seatrial.base.paths import CHECKOUT
 from seatrial.base.suggest import suggest
 from seatrial.site.model import Site
-from seatrial.site.validate import disagreements
+from seatrial.site.validate import site_problems
 
 
 def configs_folder() -> Path:
-    """Where sites are looked for: $SEATRIAL_SITES, else ``site-configs`` of the checkout."""
+    """The folder of the sites: $SEATRIAL_SITES, else ``site-configs`` of the checkout."""
     return Path(os.environ.get("SEATRIAL_SITES") or CHECKOUT / "site-configs")
 
 
@@ -24,9 +24,9 @@ def site_names() -> list[str]:
 
 
 def site_file(name: str) -> Path:
-    """The file of the site called ``name``, which may also be a path to the file or its folder.
+    """The file of a site. ``name`` is its name, or a path to the file or to its folder.
 
-    Raises InputError where there is none.
+    Raises InputError if there is no such site.
     """
     given = Path(name)
     if given.suffix in (".yaml", ".yml") and given.is_file():
@@ -43,24 +43,17 @@ def site_file(name: str) -> Path:
 
 @lru_cache(maxsize=8)
 def load_site(file: Path) -> Site:
-    """Read and validate a site file.
+    """Read and validate a site file. Raises InputError with all problems of the file."""
+    return load_with_lines(file)[0]
 
-    Raises InputError with every fault found: file, line, field, and what would be right.
-    """
+
+def load_with_lines(file: Path) -> tuple[Site, yamlfile.Lines]:
+    """The same as ``load_site``, with the line numbers of the fields."""
     site, lines = yamlfile.load(file, Site)
-    faults = disagreements(site)
+    problems = [lines.problem(*problem) for problem in site_problems(site)]
     if site.name != file.parent.name:
-        wanted = f"the folder's name, {file.parent.name}"
-        problem = Problem(file, lines.of("name"), "name", f"{site.name!r} is not {wanted}",
-                          f"name: {file.parent.name}")  # fmt: skip
-        raise InputError([problem, *_problems(file, lines, faults)])
-    if faults:
-        raise InputError(_problems(file, lines, faults))
-    return site
-
-
-def _problems(file: Path, lines: yamlfile.Lines, faults: list) -> list[Problem]:
-    return [
-        Problem(file, lines.near(fault.field), fault.field, fault.message, fault.correction)
-        for fault in faults
-    ]
+        message = f"{site.name!r} is not the folder's name, {file.parent.name}"
+        problems.insert(0, lines.problem("name", message, f"name: {file.parent.name}"))
+    if problems:
+        raise InputError(problems)
+    return site, lines

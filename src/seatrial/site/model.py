@@ -1,7 +1,8 @@
-"""The shape of ``site-configs/<site>/site.yaml``: one cluster, as data.
+"""The model of ``site-configs/<site>/site.yaml``, which describes one cluster.
 
-Holds names, types and what must agree inside one file. It reads no file (see
-``seatrial.site.load``) and knows nothing of ReFrame (see ``seatrial.checks.configuration``).
+It has the names and types of the fields, and the rules inside one section. The rules between
+sections are in ``seatrial.site.validate``. It reads no file (see ``seatrial.site.load``) and does
+not depend on ReFrame (see ``seatrial.checks.configuration``).
 """
 
 from __future__ import annotations
@@ -12,45 +13,45 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from ClusterShell.NodeSet import NodeSet
 from pydantic import Field, PrivateAttr, create_model, model_validator
 
-from seatrial.base.fields import Address, Interface, Model, Name, NodeList, Subnet, matching
-from seatrial.base.yamlfile import Fault
+from seatrial.base.fields import Address, Interface, Model, Name, NodeList, Subnet, text_of
+from seatrial.base.yamlfile import InvalidValue
 from seatrial.benchmarks.benchmark import Benchmark
 from seatrial.benchmarks.registry import registry
 from seatrial.nic.profile import DataPath, NicProfile, default_feature
 
 AbsoluteFolder = Annotated[
-    str, *matching(r"/[^\0\n]*", "an absolute path", "write for example /opt/spack")
+    str, *text_of(r"/[^\0\n]*", "an absolute path", "write for example /opt/spack")
 ]
 DebianPackage = Annotated[
-    str, *matching(r"[a-z0-9][a-z0-9.+-]+", "a Debian package", "write for example mpich")
+    str, *text_of(r"[a-z0-9][a-z0-9.+-]+", "a Debian package", "write for example mpich")
 ]
 Pinned = Annotated[
-    str, *matching(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", "name==version", "as impi-rt==2021.19.0")
+    str, *text_of(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", "name==version", "as impi-rt==2021.19.0")
 ]
 
 
 class Network(Model):
-    """A network that the nodes share. Exactly those with role ``test`` are measured."""
+    """A network of the nodes. Only networks of role ``test`` are measured."""
 
     role: Literal["management", "test", "other"]
-    interface: Interface = Field(description="its interface on every node, e.g. eth1")
+    interface: Interface = Field(description="its interface on every node, for example eth1")
     subnet: Subnet
-    mtu: int = Field(default=1500, ge=68, le=65535, description="bytes, as the nodes boot")
+    mtu: int = Field(default=1500, ge=68, le=65535, description="bytes, after the nodes boot")
     switch_mtu: int | None = Field(
-        default=None, ge=68, le=65535, description="the largest that its switches carry"
+        default=None, ge=68, le=65535, description="largest MTU of its switches"
     )
     fabric: Literal["ethernet", "infiniband", "roce", "slingshot", "efa"] = "ethernet"
     description: str = ""
 
 
 class Nodes(Model):
-    """Nodes that are alike."""
+    """A group of equal nodes."""
 
     names: NodeList
     node_class: Name | None = Field(
-        default=None, alias="class", description="name for NIC profiles that fit only these nodes"
+        default=None, alias="class", description="a name, for profiles that fit only these nodes"
     )
-    cores: int = Field(ge=1, description="cores that Slurm may give to jobs")
+    cores: int = Field(ge=1, description="cores for jobs")
     memory_MiB: int = Field(default=1024, ge=64)
     description: str = ""
 
@@ -59,7 +60,7 @@ class Partition(Model):
     """A Slurm partition that trials may use."""
 
     nodes: NodeList
-    options: list[str] = Field(default=[], description="further sbatch options")
+    options: list[str] = Field(default=[], description="more sbatch options")
     description: str = ""
 
 
@@ -68,60 +69,60 @@ class Slurm(Model):
         default="slurm", description="ReFrame's scheduler: slurm needs accounting"
     )
     options: list[str] = Field(default=[], description="sbatch options of every job")
-    jobs_in_queue: int = Field(default=64, ge=1, description="how many jobs to submit at once")
+    jobs_in_queue: int = Field(default=64, ge=1, description="largest number of submitted jobs")
     config: list[str] = Field(default=[], description="lines for the lab's slurm.conf")
     licenses: dict[str, int] = Field(
-        default={}, description="Slurm licences of the lab; 0 stands for the machine's cores"
+        default={}, description="Slurm licenses of the lab; 0: one for each core of the machine"
     )
 
 
 class NicInstall(Model):
-    """Where the node side of NIC profiles has its things, the same on every node."""
+    """Paths of the node side of NIC profiles, the same on every node."""
 
     state_folder: str = Field(
         default="/var/lib/seatrial-nic",
         pattern=r"^/[A-Za-z0-9._%/-]+$",
-        description="local to the node, survives a reboot; %n is the node's short name",
+        description="local to the node and kept over a reboot; %n is the node's short name",
     )
     scontrol: str = Field(
         default="/usr/bin/scontrol",
         pattern=r"^/[A-Za-z0-9._/-]+$",
-        description="absolute path; by it the health check gives a reason when it drains a node",
+        description="absolute path; the health check drains nodes with it",
     )
     controllers: list[Address] = Field(
         default=[],
-        description="IP addresses of slurmctld's hosts: no interface on the way to them is set",
+        description="IP addresses of slurmctld's hosts; an interface to them is never changed",
     )
 
 
 class Transport(Model):
-    """What the site changes in a transport that the stack offers."""
+    """The site's changes of a transport of the stack."""
 
     description: str = ""
     network: Name | None = Field(default=None, description="a network of role test")
     data_path: DataPath = Field(
-        default="kernel", description="what moves its messages: the kernel's stack, or user space"
+        default="kernel", description="what moves its messages: the kernel, or user space"
     )
     env: dict[str, str] = {}
-    options: list[str] = Field(default=[], description="further srun options")
+    options: list[str] = Field(default=[], description="more srun options")
 
 
 class ChosenBenchmarks(Model):
-    """The benchmarks that a site runs: a key for each of the registry."""
+    """The benchmarks that a site runs, with a key for each benchmark of the registry."""
 
     _order: list[str] = PrivateAttr(default_factory=list)
 
     @model_validator(mode="wrap")
     @classmethod
     def _keep_order(cls, data: Any, handler: Any) -> Any:
-        """Keep the order of the file: it is the order of a trial's cases."""
-        made = handler(data)
+        """Keep the order of the file, which is the order of the cases."""
+        chosen = handler(data)
         if isinstance(data, dict):
-            made._order = list(data)
-        return made
+            chosen._order = list(data)
+        return chosen
 
     def enabled(self) -> list[Benchmark[Any]]:
-        """The benchmarks that the site has settings for, in the order of its file."""
+        """The benchmarks in the site's file, in their order."""
         names = [*dict.fromkeys([*self._order, *type(self).model_fields])]
         settings = {name: getattr(self, name, None) for name in names}
         return [registry()[name](one) for name, one in settings.items() if one is not None]
@@ -139,77 +140,77 @@ else:
 
 class TrialDefaults(Model):
     partition: Name | None = Field(
-        default=None, description="the partition that trials use, where the site has several"
+        default=None, description="partition of the trials, if the site has more than one"
     )
     repeats: int = Field(default=2, ge=1)
     reruns: int = Field(
         default=0,
         ge=0,
-        description="how many more times a case is run whose figures break a bound",
+        description="how often a case runs again if its figures break a bound",
     )
     profiles: list[str] = ["default"]
     transports: list[str] = ["*"]
     time_limit_s: int = Field(default=1800, ge=10, description="of the trial as a whole")
 
 
-#: cards that the virtual lab's emulated machine can have
+#: NIC models of the virtual lab's emulated machine
 NicModel = Literal["igb", "igb-vf", "e1000", "e1000e", "virtio-net", "vmxnet3"]
 
 
 class Lab(Model):
-    """Present only where Seatrial makes the cluster itself."""
+    """A cluster that Seatrial creates on this machine."""
 
     engine: Literal["native", "virtual"]
     accounting: bool = Field(default=True, description="slurmdbd and sacct; native only")
     nics: dict[Name, list[NicModel]] = Field(
         default={},
-        description="virtual: class of nodes -> model of their NIC on each test network in turn",
+        description="virtual: class of nodes -> NIC model on each test network, in their order",
     )
-    memory_MiB: int = Field(default=4096, ge=1024, description="virtual: of the guest as a whole")
+    memory_MiB: int = Field(default=4096, ge=1024, description="virtual: memory of the guest")
 
     @property
     def cores(self) -> int:
-        """How many processors all its nodes together have."""
+        """Number of processors that all nodes share."""
         return 1 if self.engine == "virtual" else os.cpu_count() or 1
 
     @model_validator(mode="after")
-    def _of_its_engine(self) -> Lab:
+    def _nics_need_virtual_engine(self) -> Lab:
         if self.engine == "native" and self.nics:
-            raise Fault("a native lab has no NICs to choose", "engine: virtual", "nics")
+            raise InvalidValue("a native lab has no NIC models", "engine: virtual", "nics")
         return self
 
 
 class Stack(Model):
-    """Where the MPI libraries and benchmarks are from. All but ``source`` is for Spack."""
+    """The source of the MPI libraries and benchmarks. Only Spack uses the other fields."""
 
     source: Literal["distribution", "spack"] = "distribution"
     environment: str | None = Field(
-        default=None, description="folder of spack.yaml, from this file's; none: spack"
+        default=None, description="folder of spack.yaml, relative to this file; default: spack"
     )
     root: AbsoluteFolder | None = Field(
-        default=None, description="a Spack that the site has; none: Seatrial clones its own"
+        default=None, description="the site's Spack; without it Seatrial clones Spack"
     )
     scopes: list[str] = Field(
-        default=[], description="further folders of Spack configuration, from this file's"
+        default=[], description="more folders of Spack configuration, relative to this file"
     )
     modules: Literal["lmod", "tcl"] = Field(
-        default="lmod", description="which of the two module trees `module load` is to find"
+        default="lmod", description="module tree for `module load`"
     )
     debian_packages: list[DebianPackage] = Field(
-        default=[], description="of a lab: what its external MPI libraries are installed from"
+        default=[], description="lab: Debian packages of its external MPI libraries"
     )
     pypi_packages: list[Pinned] = Field(
-        default=[], description="of a lab: the same from PyPI, name==version"
+        default=[], description="lab: PyPI packages of its external MPI libraries, name==version"
     )
 
     @model_validator(mode="after")
     def _only_for_spack(self) -> Stack:
-        """What only Spack reads is an error without it, not something quietly left out."""
+        """Fields that only Spack reads are errors for another source."""
         given = self.model_fields_set - {"source"}
         if self.source != "spack" and given:
-            raise Fault.several(
+            raise InvalidValue.several(
                 [
-                    (f"only a stack of Spack has {name}", "source: spack, or leave it out", name)
+                    (f"{name} is for a stack of Spack", f"source: spack, or remove {name}", name)
                     for name in sorted(given)
                 ]
             )
@@ -222,7 +223,6 @@ class Site(Model):
     schema_version: Literal[1] = Field(alias="schema")
     name: Name
     description: str = ""
-    login: str = Field(default="", description="host name pattern of the login nodes")
     lab: Lab | None = None
     stack: Stack = Stack()
     networks: dict[Name, Network]
@@ -237,7 +237,7 @@ class Site(Model):
 
     @model_validator(mode="after")
     def _features(self) -> Site:
-        """Each profile but default, which needs none, gets the feature that asks for it."""
+        """Set the Slurm feature of each profile except default, which needs none."""
         for name, profile in self.nic_profiles.items():
             if name != "default" and profile.feature is None:
                 profile.feature = default_feature(name)
@@ -252,7 +252,7 @@ class Site(Model):
 
     @property
     def trial_partition(self) -> str:
-        """The partition that trials use: the one chosen, or the only one there is."""
+        """The partition of the trials: the chosen one, or the only one."""
         return self.trial.partition or next(iter(self.partitions))
 
     @property
@@ -262,11 +262,11 @@ class Site(Model):
 
     @property
     def virtual(self) -> bool:
-        """Whether a virtual lab plays it, where the nodes' clock counts instructions."""
+        """Whether it is a virtual lab, in which the clock of the nodes counts instructions."""
         return self.lab is not None and self.lab.engine == "virtual"
 
     def network_of(self, transport: str) -> str:
-        """The network that a transport is tested on (its own, or the site's first of role test)."""
+        """The network of a transport: its own, or the first network of role test."""
         chosen = self.transports.get(transport)
         if chosen and chosen.network:
             return chosen.network

@@ -1,8 +1,8 @@
-"""The policy of the nodes: the site's profiles as JSON of flat settings, by node and interface.
+"""The policy of the nodes: the NIC profiles as JSON of flat settings, by node and interface.
 
-Nodes have neither this package nor YAML: the policy is all that they know of the site. ``declared``
-is the part for one profile, with which a job compares its nodes. Both depend on the site file
-alone; nothing here reads a node or writes a file.
+Nodes have no YAML parser and not this package, so they read the site from the policy. ``declared``
+is the part for one profile: a job compares its nodes with it. Both depend on the site file only.
+This module reads no node and writes no file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SCHEMA = 1
 
 
 def compile_policy(site: Site) -> dict[str, Any]:
-    """The policy file's content. The site must be without faults (``seatrial.site.load``)."""
+    """The content of the policy file, for a valid site (``seatrial.site.load``)."""
     policy: dict[str, Any] = {
         "schema": SCHEMA,
         "site": site.name,
@@ -40,14 +40,14 @@ def compile_policy(site: Site) -> dict[str, Any]:
 
 def declared(site: Site, profile: str) -> dict[str, Any]:
     """The state of the nodes that a profile declares. Raises KeyError for an unknown profile."""
-    found = resolved(site, profile)
-    flat = interfaces(site, found)
+    whole = resolved(site, profile)
+    flat = interfaces(site, whole)
     return {
         "profile": profile,
         "state_folder": site.nic.state_folder,
-        "nodes": {short(node): flat for node in nodes_of(site, found)},
-        "node": found.node_settings(),
-        "if_supported": _optional(found),
+        "nodes": {short(node): flat for node in nodes_of(site, whole)},
+        "node": whole.node_settings(),
+        "if_supported": _optional(whole),
         "tests": _tests(site),
     }
 
@@ -77,5 +77,5 @@ def _profile(site: Site, profile: Resolved) -> dict[str, Any]:
 
 
 def _optional(profile: Resolved) -> list[str]:
-    """First words of the keys of settings that are left out where a NIC lacks them."""
+    """Key groups of the settings that are skipped if a NIC does not support them."""
     return sorted({group_of(one.key) for one in SETTINGS if one.optional in profile.if_supported})

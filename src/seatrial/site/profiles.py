@@ -1,4 +1,4 @@
-"""A profile on a site: the networks, nodes and interfaces that it is for."""
+"""NIC profiles on a site: the networks, nodes, interfaces and transports of each profile."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from seatrial.site.model import Site
 
 
 def resolved(site: Site, profile: str) -> Resolved:
-    """A profile of the site with what it inherits. Raises as ``inheritance.chain`` does."""
+    """A profile of the site with all that it inherits. Raises NoSuchBase or Cycle."""
     return resolve(profile, site.nic_profiles)
 
 
 def networks_set(site: Site, profile: Resolved) -> list[str]:
-    """The networks of role test that the profile sets, in the order of the site file."""
+    """The networks of role test whose interfaces the profile sets, in the order of the site."""
     tests = site.test_networks
     return tests if profile.networks is None else [n for n in tests if n in profile.networks]
 
 
 def measured_on(site: Site, transport: str, profile: str) -> str:
-    """The network of role test that a transport is tried on under a profile.
+    """The network of role test on which a transport is measured under a profile.
 
-    The transport's own, where the site gives it one; else the first that the profile names, so
-    that a profile for one of several interfaces is measured there; else the site's first.
+    It is the network of the transport, if the site sets one. Else it is the first network that the
+    profile names, so that a profile for one interface is measured on it. Else it is the first
+    network of role test.
     """
     own = site.transports.get(transport)
     if not (own and own.network):
@@ -37,42 +38,45 @@ def measured_on(site: Site, transport: str, profile: str) -> str:
     return site.network_of(transport)
 
 
-def carrying(site: Site, profile: str) -> dict[str, str]:
-    """Network -> the interface that carries it under a profile, of all networks of the site.
+def carrier_interfaces(site: Site, profile: str) -> dict[str, str]:
+    """Network -> the interface that carries it under a profile, for all networks of the site.
 
-    That is a bond for the network of its first member, whose addresses it takes; the networks of
-    its other members are gone.
+    A bond takes the addresses of its first member and carries that member's network. The networks
+    of the other members have no interface.
     """
-    found = {name: network.interface for name, network in site.networks.items()}
+    carriers = {name: network.interface for name, network in site.networks.items()}
     bond = resolved(site, profile).bond()
     if bond:
         first, *others = bond["members"]
-        found = {
+        carriers = {
             network: bond["name"] if interface == first else interface
-            for network, interface in found.items()
+            for network, interface in carriers.items()
             if interface not in others
         }
-    return found
+    return carriers
 
 
 def interfaces(site: Site, profile: Resolved) -> dict[str, Flat]:
-    """Flat settings of each interface that the profile sets; a bond is at its first member."""
-    found = {}
+    """Interface -> flat settings, for each interface that the profile sets.
+
+    The bond belongs to its first member.
+    """
+    settings = {}
     for network in networks_set(site, profile):
-        found[site.networks[network].interface] = profile.settings(network)
+        settings[site.networks[network].interface] = profile.settings(network)
     bond = profile.bond()
-    if bond and bond["members"][0] in found:
-        found[bond["members"][0]]["bond"] = bond
-    return {name: flat for name, flat in found.items() if flat}
+    if bond and bond["members"][0] in settings:
+        settings[bond["members"][0]]["bond"] = bond
+    return {name: flat for name, flat in settings.items() if flat}
 
 
 def short(node: str) -> str:
-    """The name by which a node knows itself: up to the first dot."""
+    """The short name of a node: the part before the first dot."""
     return node.partition(".")[0]
 
 
 def nodes_of(site: Site, profile: Resolved) -> list[str]:
-    """Full names of the nodes that the profile is for, in the order of a node list."""
+    """Full names of the nodes that the profile fits, in the order of a node list."""
     names = NodeSet()
     for group in site.nodes:
         if profile.node_classes is None or group.node_class in profile.node_classes:
@@ -80,7 +84,7 @@ def nodes_of(site: Site, profile: Resolved) -> list[str]:
     return list(names)
 
 
-def tried(site: Site, profile: str, transport: str) -> bool:
-    """Whether a trial tries a transport under a profile; ``tcp`` and ``none`` are names too."""
+def is_tested(site: Site, profile: str, transport: str) -> bool:
+    """Whether a trial measures a transport (also ``tcp`` and ``none``) under a profile."""
     patterns = resolved(site, profile).transports
     return any(fnmatchcase(transport, pattern) for pattern in patterns)

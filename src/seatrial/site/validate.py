@@ -1,4 +1,8 @@
-"""What must agree between the parts of one site file, beyond the type of each field."""
+"""Rules between the sections of one site file.
+
+The rules on NIC profiles are in ``seatrial.site.validate_profiles``. What depends on the software
+stack is in ``seatrial.plan.validate``.
+"""
 
 from __future__ import annotations
 
@@ -7,80 +11,82 @@ from collections.abc import Iterable
 from ClusterShell.NodeSet import NodeSet
 
 from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
-from seatrial.base.suggest import Fault, suggest, unmatched
+from seatrial.base.suggest import FieldProblem, suggest, unmatched
 from seatrial.site.model import Site
-from seatrial.site.validate_profiles import profile_faults
+from seatrial.site.validate_profiles import profile_problems
 
 
-def disagreements(site: Site) -> list[Fault]:
-    """All contradictions in ``site``, in the order of the file's fields."""
+def site_problems(site: Site) -> list[FieldProblem]:
+    """All problems of a site, in the order of the sections of its file."""
     return [
         *_networks(site),
         *_partitions(site),
-        *profile_faults(site),
+        *profile_problems(site),
         *_transports(site),
         *_benchmarks(site),
         *_trial(site),
     ]
 
 
-def _networks(site: Site) -> Iterable[Fault]:
+def _networks(site: Site) -> Iterable[FieldProblem]:
     roles = [net.role for net in site.networks.values()]
     if "test" not in roles:
-        yield Fault("networks", "no network has the role test", "set role: test on one of them")
+        yield FieldProblem(
+            "networks", "no network has the role test", "set role: test on one of them"
+        )
     seen: dict[str, str] = {}
     for name, net in site.networks.items():
         if net.interface in seen:
-            yield Fault(
+            yield FieldProblem(
                 f"networks.{name}.interface",
                 f"{net.interface} is already the interface of {seen[net.interface]!r}",
-                "each network needs an interface of its own, or path proof cannot tell them apart",
+                "give each network its own interface: path proof counts bytes by interface",
             )
         seen[net.interface] = name
         if net.switch_mtu is not None and net.mtu > net.switch_mtu:
-            yield Fault(
+            yield FieldProblem(
                 f"networks.{name}.mtu",
-                f"{net.mtu} is more than the switches carry: switch_mtu is {net.switch_mtu}",
+                f"{net.mtu} is more than switch_mtu, {net.switch_mtu}",
                 f"at most {net.switch_mtu}",
             )
 
 
-def _partitions(site: Site) -> Iterable[Fault]:
+def _partitions(site: Site) -> Iterable[FieldProblem]:
     known = NodeSet.fromlist(site.node_names)
     for name, part in site.partitions.items():
         unknown = NodeSet(part.nodes) - known
         if unknown:
-            yield Fault(
+            yield FieldProblem(
                 f"partitions.{name}.nodes",
-                f"{unknown} is not among the nodes",
+                f"{unknown} is not in nodes",
                 f"nodes are {known}",
             )
 
 
-def _transports(site: Site) -> Iterable[Fault]:
+def _transports(site: Site) -> Iterable[FieldProblem]:
     for name, transport in site.transports.items():
         if name in (PLAIN_SOCKETS, NO_TRANSPORT):
-            yield Fault(
-                f"transports.{name}", "this name is taken", "it stands for runs without MPI"
+            yield FieldProblem(
+                f"transports.{name}", f"{name!r} is reserved for runs without MPI", "rename it"
             )
         if transport.network and transport.network not in site.networks:
-            yield Fault(
+            yield FieldProblem(
                 f"transports.{name}.network",
                 f"there is no network {transport.network!r}",
                 suggest(transport.network, site.networks),
             )
 
 
-def _benchmarks(site: Site) -> Iterable[Fault]:
+def _benchmarks(site: Site) -> Iterable[FieldProblem]:
     largest = max((len(NodeSet(part.nodes)) for part in site.partitions.values()), default=0)
     known = {*site.transports, PLAIN_SOCKETS, NO_TRANSPORT}
     for benchmark in site.benchmarks.enabled():
         field, settings = f"benchmarks.{benchmark.name}", benchmark.settings
         for index, count in enumerate(settings.nodes):
             if count > largest:
-                yield Fault(
+                yield FieldProblem(
                     f"{field}.nodes.{index}",
-                    f"{count} nodes are more than any partition has",
+                    f"{count} nodes are more than the largest partition has",
                     f"at most {largest}",
                 )
         for problem in benchmark.problems(site):
@@ -89,17 +95,19 @@ def _benchmarks(site: Site) -> Iterable[Fault]:
         yield from unmatched(f"{field}.profiles", settings.profiles, site.nic_profiles)
 
 
-def _trial(site: Site) -> Iterable[Fault]:
+def _trial(site: Site) -> Iterable[FieldProblem]:
     if site.trial.partition is None and len(site.partitions) > 1:
         names = ", ".join(site.partitions)
-        yield Fault(
+        yield FieldProblem(
             "trial.partition",
-            f"there are several partitions ({names}), and a trial uses one of them",
+            f"there are several partitions ({names}), but a trial uses one",
             f"add partition: {next(iter(site.partitions))}",
         )
     if site.trial.partition is not None and site.trial.partition not in site.partitions:
         message = f"there is no partition {site.trial.partition!r}"
-        yield Fault("trial.partition", message, suggest(site.trial.partition, site.partitions))
+        yield FieldProblem(
+            "trial.partition", message, suggest(site.trial.partition, site.partitions)
+        )
     yield from unmatched("trial.profiles", site.trial.profiles, site.nic_profiles)
     known = {*site.transports, PLAIN_SOCKETS, NO_TRANSPORT}
     yield from unmatched("trial.transports", site.trial.transports, known)

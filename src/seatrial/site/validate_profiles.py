@@ -1,7 +1,7 @@
-"""What must agree between a site's NIC profiles and the rest of its file.
+"""Rules between the NIC profiles of a site and the other sections of its file.
 
-Faults of a profile's own fields come from its model. Settings of one profile that contradict each
-other are in ``seatrial.nic.conflicts``.
+The model of a profile validates its fields. Conflicts between the settings of one profile are in
+``seatrial.nic.conflicts``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from ClusterShell.NodeSet import NodeSet
 
 from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
-from seatrial.base.suggest import Fault, suggest, unmatched
+from seatrial.base.suggest import FieldProblem, suggest, unmatched
 from seatrial.nic.conflicts import conflicts, field_of
 from seatrial.nic.flatten import Flat
 from seatrial.nic.inheritance import Cycle, NoSuchBase, Resolved
@@ -22,18 +22,20 @@ from seatrial.nic.profile import READY, NicProfile, default_feature
 from seatrial.site.model import Site
 from seatrial.site.profiles import (
     interfaces,
+    is_tested,
     measured_on,
     networks_set,
     nodes_of,
     resolved,
-    tried,
 )
 
 
-def profile_faults(site: Site) -> Iterator[Fault]:
-    """All faults of the site's NIC profiles, in the order of the file."""
+def profile_problems(site: Site) -> Iterator[FieldProblem]:
+    """All problems of the site's NIC profiles, in the order of the file."""
     if "default" not in site.nic_profiles:
-        yield Fault("nic_profiles", "there is no profile 'default'", "add it: the node as it boots")
+        yield FieldProblem(
+            "nic_profiles", "there is no profile 'default'", "add it: the node as it boots"
+        )
     yield from _features(site)
     for name, profile in site.nic_profiles.items():
         own = [*_names(site, name, profile)]
@@ -46,23 +48,23 @@ def profile_faults(site: Site) -> Iterator[Fault]:
         whole = resolved(site, name)
         yield from _fits(site, whole)
         if not _sets_something(site, whole):
-            # Figures under the name of settings that nobody made would be worse than none.
-            yield Fault(f"nic_profiles.{name}", "it sets nothing", "add settings, or a base")
-        yield from contradictions(site, whole)
+            # The figures of such a profile would be figures of the default.
+            yield FieldProblem(f"nic_profiles.{name}", "it sets nothing", "add settings, or a base")
+        yield from conflict_problems(site, whole)
 
 
-def _features(site: Site) -> Iterable[Fault]:
+def _features(site: Site) -> Iterable[FieldProblem]:
     seen = {default_feature("default"): "default"}
     for name, profile in site.nic_profiles.items():
         feature = profile.feature or default_feature(name)
         if name == "default" and feature != default_feature(name):
-            yield Fault(
+            yield FieldProblem(
                 "nic_profiles.default.feature",
                 f"the feature of default is {default_feature(name)}",
                 "leave it out",
             )
         elif name != "default" and feature in seen:
-            yield Fault(
+            yield FieldProblem(
                 f"nic_profiles.{name}.feature",
                 f"{feature} is already the feature of {seen[feature]!r}",
                 "give each profile a feature of its own",
@@ -70,17 +72,17 @@ def _features(site: Site) -> Iterable[Fault]:
         seen.setdefault(feature, name)
 
 
-def _default(profile: NicProfile) -> Iterable[Fault]:
+def _default(profile: NicProfile) -> Iterable[FieldProblem]:
     if profile.has_settings or profile.base not in (None, f"{READY}default"):
-        yield Fault(
+        yield FieldProblem(
             "nic_profiles.default",
-            "it is the node as it boots, and carries no settings",
-            "move the settings to a profile of another name",
+            "default is the state after boot, so it has no settings",
+            "move the settings to another profile",
         )
 
 
-def _names(site: Site, name: str, profile: NicProfile) -> Iterable[Fault]:
-    """Faults of names that the site does not have."""
+def _names(site: Site, name: str, profile: NicProfile) -> Iterable[FieldProblem]:
+    """Problems of names that do not exist in the site."""
     at = f"nic_profiles.{name}"
     for index, network in enumerate(profile.networks or []):
         yield from _network(site, network, f"{at}.networks.{index}")
@@ -88,36 +90,40 @@ def _names(site: Site, name: str, profile: NicProfile) -> Iterable[Fault]:
     for index, one in enumerate(profile.node_classes or []):
         if one not in classes:
             message = f"no nodes have the class {one!r}"
-            yield Fault(f"{at}.node_classes.{index}", message, suggest(one, classes))
+            yield FieldProblem(f"{at}.node_classes.{index}", message, suggest(one, classes))
     known = {*site.transports, PLAIN_SOCKETS, NO_TRANSPORT}
     yield from unmatched(f"{at}.transports", profile.transports or [], known)
     for network in profile.per_network or {}:
-        faults = [*_network(site, network, f"{at}.per_network.{network}")]
-        yield from faults
-        if not faults and profile.networks is not None and network not in profile.networks:
-            yield Fault(
+        problems = [*_network(site, network, f"{at}.per_network.{network}")]
+        yield from problems
+        if not problems and profile.networks is not None and network not in profile.networks:
+            yield FieldProblem(
                 f"{at}.per_network.{network}",
-                f"{network!r} is not among the profile's networks",
+                f"{network!r} is not in the profile's networks",
                 f"add it to {at}.networks",
             )
     ports = {site.networks[network].interface: network for network in site.test_networks}
     for index, member in enumerate(profile.bonding.members if profile.bonding else []):
         if member not in ports:
             message = f"{member} is not the interface of a network of role test"
-            yield Fault(f"{at}.bonding.members.{index}", message, suggest(member, ports))
+            yield FieldProblem(f"{at}.bonding.members.{index}", message, suggest(member, ports))
 
 
-def _network(site: Site, network: str, field: str) -> Iterable[Fault]:
+def _network(site: Site, network: str, field: str) -> Iterable[FieldProblem]:
     if network not in site.networks:
-        yield Fault(field, f"there is no network {network!r}", suggest(network, site.test_networks))
+        yield FieldProblem(
+            field, f"there is no network {network!r}", suggest(network, site.test_networks)
+        )
     elif site.networks[network].role != "test":
         role = site.networks[network].role
         correction = f"profiles set networks of role test: {', '.join(site.test_networks)}"
-        yield Fault(field, f"the role of {network} is {role}: it is never touched", correction)
+        yield FieldProblem(
+            field, f"the role of {network} is {role}: it is never touched", correction
+        )
 
 
-def _base(site: Site, name: str) -> Iterable[Fault]:
-    """A fault if the profile's own base is wrong; a wrong base of a base is reported there."""
+def _base(site: Site, name: str) -> Iterable[FieldProblem]:
+    """A problem if the profile's base is wrong. A base with a wrong base has its own problem."""
     field = f"nic_profiles.{name}.base"
     try:
         resolved(site, name)
@@ -129,12 +135,14 @@ def _base(site: Site, name: str) -> Iterable[Fault]:
             if bare in site.nic_profiles and bare != name:
                 hint = f"did you mean {bare!r}?"
             message = f"there is no profile {error.base!r}"
-            yield Fault(field, message, hint or suggest(error.base, known))
+            yield FieldProblem(field, message, hint or suggest(error.base, known))
         else:
-            yield Fault(field, f"its base cannot be used: {error}", "see there")
+            yield FieldProblem(field, f"its base is invalid: {error}", "correct that profile")
     except Cycle as error:
         line = " -> ".join(error.names)
-        yield Fault(field, f"it leads back to itself: {line}", "remove a base from the cycle")
+        yield FieldProblem(
+            field, f"it leads back to itself: {line}", "remove a base from the cycle"
+        )
 
 
 def ready_names() -> list[str]:
@@ -146,13 +154,15 @@ def _sets_something(site: Site, profile: Resolved) -> bool:
     return bool(any(per_interface) or profile.node_settings() or profile.bond())
 
 
-def _fits(site: Site, profile: Resolved) -> Iterable[Fault]:
-    """Faults of a profile without nodes or networks, or with too few nodes for a trial."""
+def _fits(site: Site, profile: Resolved) -> Iterable[FieldProblem]:
+    """Problems of a profile without nodes or networks, or with too few nodes for a trial."""
     at = f"nic_profiles.{profile.name}"
     if not networks_set(site, profile):
-        yield Fault(f"{at}.networks", "it fits no network of role test", "see its base")
+        yield FieldProblem(
+            f"{at}.networks", "it fits no network of role test", "set networks, here or in its base"
+        )
     if profile.node_classes is not None and not nodes_of(site, profile):
-        yield Fault(f"{at}.node_classes", "it fits no node of this site", "see its base")
+        yield FieldProblem(f"{at}.node_classes", "it fits no node of this site", "set node_classes")
         return
     partition = site.partitions.get(site.trial_partition)
     wanted = any(fnmatchcase(profile.name, pattern) for pattern in site.trial.profiles)
@@ -161,7 +171,7 @@ def _fits(site: Site, profile: Resolved) -> Iterable[Fault]:
     here = NodeSet(partition.nodes) & NodeSet.fromlist(nodes_of(site, profile))
     where = f"partition {site.trial_partition}"
     if not here:
-        yield Fault(f"{at}.node_classes", f"it fits no node of {where}, which trials use",
+        yield FieldProblem(f"{at}.node_classes", f"it fits no node of {where}, which trials use",
                     "take it out of trial.profiles, or choose another partition")  # fmt: skip
         return
     if len(here) == len(NodeSet(partition.nodes)):
@@ -170,16 +180,17 @@ def _fits(site: Site, profile: Resolved) -> Iterable[Fault]:
         if benchmark and any(fnmatchcase(profile.name, one) for one in benchmark.profiles):
             for index, count in enumerate(benchmark.nodes):
                 if count > len(here):
-                    yield Fault(
+                    yield FieldProblem(
                         f"benchmarks.{name}.nodes.{index}",
-                        f"{profile.name} fits only {len(here)} nodes of {where}, and this wants "
-                        f"{count}: its job would never start",
-                        f"name the profiles for it in benchmarks.{name}.profiles",
+                        f"{profile.name} fits only {len(here)} nodes of {where}, but the benchmark "
+                        f"needs {count}: its job would never start",
+                        f"at most {len(here)}, or leave {profile.name} out of "
+                        f"benchmarks.{name}.profiles",
                     )
 
 
-def contradictions(site: Site, profile: Resolved) -> Iterator[Fault]:
-    """All conflicts of one profile, each at the field to correct."""
+def conflict_problems(site: Site, profile: Resolved) -> Iterator[FieldProblem]:
+    """The conflicts of one profile, each at the field to correct."""
     for network in networks_set(site, profile):
         settings = profile.settings(network)
         yield from _mtu(site, profile, network, settings)
@@ -189,30 +200,31 @@ def contradictions(site: Site, profile: Resolved) -> Iterator[Fault]:
     yield from _drivers(site, profile)
 
 
-def _mtu(site: Site, profile: Resolved, network: str, settings: Flat) -> Iterable[Fault]:
+def _mtu(site: Site, profile: Resolved, network: str, settings: Flat) -> Iterable[FieldProblem]:
     largest, wanted = site.networks[network].switch_mtu, settings.get("mtu")
     if largest is not None and isinstance(wanted, int) and wanted > largest:
-        yield Fault(
+        yield FieldProblem(
             field_of(profile, network, "mtu"),
-            f"an MTU of {wanted} is more than the switches of network {network} carry: "
-            f"networks.{network}.switch_mtu is {largest}",
+            f"MTU {wanted} is more than networks.{network}.switch_mtu, {largest}",
             f"at most {largest}, or leave {network} out of its networks",
         )
 
 
-def _bond(site: Site, profile: Resolved) -> Iterable[Fault]:
+def _bond(site: Site, profile: Resolved) -> Iterable[FieldProblem]:
     bond: dict[str, Any] = profile.bond() or {}
     at = f"nic_profiles.{profile.name}"
     at = f"{at}.bonding" if "bonding" in profile.chain[-1].model_fields_set else f"{at}.base"
     members = bond["members"]
     if len(set(members)) < len(members):
-        yield Fault(at, "a member is named twice", "name each once")
+        yield FieldProblem(at, "a member is listed twice", "list each member once")
     if bond["name"] in {network.interface for network in site.networks.values()}:
-        yield Fault(at, f"{bond['name']} is already the interface of a network", "name: bond1")
+        yield FieldProblem(
+            at, f"{bond['name']} is already the interface of a network", "name: bond1"
+        )
     networks = {site.networks[name].interface: name for name in networks_set(site, profile)}
     outside = [member for member in members if member not in networks]
     if outside:
-        yield Fault(at, f"{outside[0]} is not an interface that this profile sets",
+        yield FieldProblem(at, f"{outside[0]} is not an interface that this profile sets",
                     "add its network to networks")  # fmt: skip
         return
     own = {member: profile.settings(networks[member]) for member in members}
@@ -220,28 +232,28 @@ def _bond(site: Site, profile: Resolved) -> Iterable[Fault]:
             for member, settings in own.items()}  # fmt: skip
     if len(set(mtus.values())) > 1:
         text = ", ".join(f"{member} {mtu}" for member, mtu in mtus.items())
-        yield Fault(at, f"its members differ in MTU: {text}", "give them the same mtu")
+        yield FieldProblem(at, f"its members differ in MTU: {text}", "give them the same mtu")
     yield from _lost(site, profile, bond, [networks[member] for member in members[1:]], at)
 
 
 def _lost(
     site: Site, profile: Resolved, bond: dict[str, Any], lost: list[str], at: str
-) -> Iterable[Fault]:
-    """The bond has the addresses of its first member: the networks of the others are gone."""
+) -> Iterable[FieldProblem]:
+    """A bond has the addresses of its first member only, so it takes away the other networks."""
     for transport in (*site.transports, PLAIN_SOCKETS):
         network = measured_on(site, transport, profile.name)
-        if tried(site, profile.name, transport) and network in lost:
-            yield Fault(
+        if is_tested(site, profile.name, transport) and network in lost:
+            yield FieldProblem(
                 at,
-                f"{bond['name']} has the addresses of {bond['members'][0]}, so that network "
-                f"{network} is gone, on which transport {transport} is tested",
+                f"{bond['name']} has the addresses of {bond['members'][0]}, so transport "
+                f"{transport} loses its network {network}",
                 f"leave {transport} out of the profile's transports, or put "
                 f"{site.networks[network].interface} first",
             )
 
 
-def _drivers(site: Site, profile: Resolved) -> Iterable[Fault]:
-    """A module has one set of parameters, however many interfaces it drives."""
+def _drivers(site: Site, profile: Resolved) -> Iterable[FieldProblem]:
+    """A module has one set of parameters for all its interfaces."""
     seen: dict[str, Any] = {}
     for interface, settings in interfaces(site, profile).items():
         driver = settings.get("driver")
@@ -249,8 +261,8 @@ def _drivers(site: Site, profile: Resolved) -> Iterable[Fault]:
             continue
         first = seen.setdefault(driver["module"], driver)
         if first["parameters"] != driver["parameters"]:
-            yield Fault(
+            yield FieldProblem(
                 f"nic_profiles.{profile.name}.per_network",
-                f"{driver['module']} would be loaded with two sets of parameters ({interface})",
-                "a module has one set: list a value for each card, for example 0,3",
+                f"{driver['module']} has two sets of parameters ({interface})",
+                "write one set, with a value for each card, for example 0,3",
             )

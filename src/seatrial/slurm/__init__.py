@@ -1,6 +1,6 @@
-"""The Slurm side of NIC profiles: the files of ``slurm-templates/`` made for one site.
+"""The Slurm side of NIC profiles: the files of ``slurm-templates/``, rendered for one site.
 
-``render`` makes their text, ``install`` puts them on a node or into an image, ``check`` compares
-a running Slurm with what they need, and ``lab`` gives the same files to a lab. What they do on a
-node is in ``seatrial.nic.node``; what a profile is, in ``seatrial.nic``.
+``render`` makes their text, ``install`` writes them to a node or an image, and ``check`` compares a
+running Slurm with what they need. The code that runs on a node is in ``seatrial.nic.node``, the
+profiles are in ``seatrial.nic``.
 """

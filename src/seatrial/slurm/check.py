@@ -1,6 +1,7 @@
-"""Whether a running Slurm is set up for a site's NIC profiles: what is missing, what to do.
+"""Checks whether a running Slurm is configured for a site's NIC profiles.
 
-Works on what ``scontrol show`` prints; asks nothing and changes nothing by itself.
+It reads the output of ``scontrol show``, names what is missing and how to correct it, and changes
+nothing.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from typing import Any
 from seatrial.slurm.layout import Layout
 from seatrial.slurm.render import node_features
 
-#: asks Slurm: the words after ``scontrol`` to what it printed
+#: arguments of ``scontrol`` -> its output
 Ask = Callable[[list[str]], str]
-#: what the node side itself may take: waiting for the node's lock, and for its job's processes
+#: longest time of the node side: it waits for the node's lock and for the processes of its job
 _LEAST_TIMEOUT_S = 60
 _INFINITE = 65534
 
 
 @dataclass(frozen=True)
 class Finding:
-    """``what`` was looked at, whether it is right, a sentence, and what to do where it is not."""
+    """The result of one check: the subject, whether it is right, a sentence, and the correction."""
 
     what: str
     good: bool
@@ -32,7 +33,7 @@ class Finding:
 
 
 def check(ask: Ask, policy: Mapping[str, Any], layout: Layout) -> list[Finding]:
-    """All findings for a running Slurm, good ones too."""
+    """All findings for a running Slurm, also the good ones."""
     config = parse_config(ask(["show", "config"]))
     return [
         *_scripts(config, layout),
@@ -47,49 +48,50 @@ def check(ask: Ask, policy: Mapping[str, Any], layout: Layout) -> list[Finding]:
 
 def parse_config(text: str) -> dict[str, str]:
     """Keys and values of ``scontrol show config``; a list such as ``Prolog[0]`` as one value."""
-    found: dict[str, str] = {}
+    config: dict[str, str] = {}
     for line in text.splitlines():
         match = re.match(r"\s*([A-Za-z]+)(?:\[\d+\])?\s*=\s*(.*?)\s*$", line)
         if match:
             key, value = match.groups()
-            found[key] = f"{found[key]} {value}" if key in found else value
-    return found
+            config[key] = f"{config[key]} {value}" if key in config else value
+    return config
 
 
 def parse_records(text: str) -> list[dict[str, str]]:
-    """Records of ``scontrol -o show``, one a line."""
+    """The records of ``scontrol -o show``, one per line."""
     lines = (re.findall(r"(\w+)=(\S*)", line) for line in text.splitlines())
     return [dict(pairs) for pairs in lines if pairs]
 
 
 def _include(layout: Layout) -> str:
-    return f"put at the end of slurm.conf: Include {layout.slurm_conf}"
+    return f"add at the end of slurm.conf: Include {layout.slurm_conf}"
 
 
 def _scripts(config: Mapping[str, str], layout: Layout) -> Iterator[Finding]:
     chains = {
-        "Prolog": "let its last line be: exec {ours}",
-        "Epilog": 'let it begin with: "{ours}" || exit',
+        "Prolog": "make its last line: exec {ours}",
+        "Epilog": 'make its first line: "{ours}" || exit',
     }
     for what, chain in chains.items():
         ours = f"{layout.libexec}/{what.lower()}"
-        # Both may be patterns.
-        named = config.get(what, "(null)").split()
-        if any(fnmatch.fnmatchcase(ours, one) for one in named):
+        # Slurm accepts glob patterns for both.
+        configured = config.get(what, "(null)").split()
+        if any(fnmatch.fnmatchcase(ours, one) for one in configured):
             yield Finding(what, True, f"{what} is {ours}")
-        elif named in ([], ["(null)"]):
+        elif configured in ([], ["(null)"]):
             yield Finding(what, False, f"there is no {what}", _include(layout))
         else:
             yield Finding(
                 what,
                 False,
-                f"{what} is {' '.join(named)}, not {ours}: Slurm runs ours only if yours calls it",
-                f"{chain.format(ours=ours)} (if it does so already, all is well)",
+                f"{what} is {' '.join(configured)}, not {ours}: Slurm runs ours only if yours "
+                "calls it",
+                f"{chain.format(ours=ours)} (no change is needed if it does so already)",
             )
     user = config.get("SlurmdUser", "root(0)")
     if not user.startswith("root("):
         yield Finding(
-            "SlurmdUser", False, f"slurmd is run by {user}, who may set no interface",
+            "SlurmdUser", False, f"slurmd runs as {user}, which may not configure interfaces",
             "SlurmdUser=root",
         )  # fmt: skip
 
@@ -97,13 +99,13 @@ def _scripts(config: Mapping[str, str], layout: Layout) -> Iterator[Finding]:
 def _flags(config: Mapping[str, str]) -> Iterator[Finding]:
     flags = {flag.lower() for flag in re.split(r"[,\s]+", config.get("PrologFlags", ""))}
     reasons = {
-        "Alloc": "a node without steps would run the Epilog and no Prolog",
-        "Contain": "a node could not tell whether the job that a profile belongs to still runs",
+        "Alloc": "a node without steps would run the Epilog but not the Prolog",
+        "Contain": "a node could not know whether the job of a profile still runs",
         "DeferBatch": "a batch script would start when the first node has its profile, not all",
     }
     missing = [flag for flag in reasons if flag.lower() not in flags]
     if "contain" in flags and "Alloc" in missing:
-        missing.remove("Alloc")  # implied
+        missing.remove("Alloc")  # Contain implies Alloc
     for flag in missing:
         yield Finding(
             "PrologFlags", False, f"PrologFlags has no {flag}: {reasons[flag]}",
@@ -114,14 +116,14 @@ def _flags(config: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _seconds(text: str) -> int | None:
-    """Seconds, or None where Slurm waits for ever."""
+    """Seconds, or None for no limit."""
     match = re.match(r"\d+", text)
     number = int(match[0]) if match else _INFINITE
     return None if number >= _INFINITE else number
 
 
 def _times(config: Mapping[str, str]) -> Iterator[Finding]:
-    # One setting, or since Slurm 24.05 one for each.
+    # Before Slurm 24.05 there is one setting for both.
     names = [n for n in ("PrologTimeout", "EpilogTimeout") if n in config] or [
         "PrologEpilogTimeout"
     ]
@@ -130,14 +132,14 @@ def _times(config: Mapping[str, str]) -> Iterator[Finding]:
         seconds = _seconds(config.get(name, ""))
         if seconds is None:
             yield Finding(
-                name, False, f"{name} is infinite: a driver that hangs would hold jobs for ever",
+                name, False, f"{name} is infinite: a driver that hangs would block jobs forever",
                 "PrologEpilogTimeout=120",
             )  # fmt: skip
         elif seconds < _LEAST_TIMEOUT_S:
             yield Finding(
                 name, False,
-                f"{name} is {seconds} s; the node side may take {_LEAST_TIMEOUT_S} s, and a Prolog "
-                "that is killed drains its node",
+                f"{name} is {seconds} s; the node side may take {_LEAST_TIMEOUT_S} s, and Slurm "
+                "drains a node whose Prolog is killed",
                 "PrologEpilogTimeout=120",
             )  # fmt: skip
         else:
@@ -147,8 +149,8 @@ def _times(config: Mapping[str, str]) -> Iterator[Finding]:
     if batch is not None and batch <= longest:
         yield Finding(
             "BatchStartTimeout", False,
-            f"BatchStartTimeout is {batch} s: a job is taken for missing while its Prolog, which "
-            f"may take {longest} s, still runs",
+            f"BatchStartTimeout is {batch} s: Slurm would treat a job as missing while its Prolog "
+            f"runs, which may take {longest} s",
             f"BatchStartTimeout={longest + 60}",
         )  # fmt: skip
     else:
@@ -161,8 +163,8 @@ def _health(config: Mapping[str, str], layout: Layout) -> Iterator[Finding]:
     if program == "(null)":
         yield Finding(
             "HealthCheckProgram", False,
-            "there is no HealthCheckProgram: what a dead job left is found only when the next job "
-            "with a profile comes, or slurmd is started",
+            "there is no HealthCheckProgram: the settings of a dead job stay until the next job "
+            "with a profile starts, or slurmd starts",
             _include(layout),
         )  # fmt: skip
         return
@@ -171,19 +173,20 @@ def _health(config: Mapping[str, str], layout: Layout) -> Iterator[Finding]:
     else:
         yield Finding(
             "HealthCheckProgram", False, f"HealthCheckProgram is {program}, not {ours}",
-            f"let it call {ours} (if it does so already, all is well)",
+            f"call {ours} in it (no change is needed if it does so already)",
         )  # fmt: skip
     interval = _seconds(config.get("HealthCheckInterval", "0"))
     if not interval:
         yield Finding(
-            "HealthCheckInterval", False, "HealthCheckInterval is 0: it runs only as slurmd starts",
+            "HealthCheckInterval", False,
+            "HealthCheckInterval is 0: the health check runs only when slurmd starts",
             f"HealthCheckInterval={layout.health_interval_s}",
         )  # fmt: skip
     states = config.get("HealthCheckNodeState", "ANY").upper()
     if not re.search(r"\bANY\b", states):
         yield Finding(
             "HealthCheckNodeState", False,
-            f"HealthCheckNodeState is {states}: nodes in other states are not looked at",
+            f"HealthCheckNodeState is {states}: nodes in other states are not checked",
             "HealthCheckNodeState=ANY",
         )  # fmt: skip
 
@@ -196,8 +199,8 @@ def _submission(config: Mapping[str, str], layout: Layout) -> Iterator[Finding]:
     wanted = "lua" if plugins == "(null)" else f"{plugins},lua"
     yield Finding(
         "JobSubmitPlugins", False,
-        f"JobSubmitPlugins is {plugins}: jobs with a profile are not made exclusive, so a second "
-        f"job can come to the node; {layout.job_submit} is not read",
+        f"JobSubmitPlugins is {plugins}, so Slurm does not read {layout.job_submit}: jobs with a "
+        "profile are not exclusive, and a second job may share their nodes",
         f"JobSubmitPlugins={wanted}",
     )  # fmt: skip
 
@@ -208,14 +211,14 @@ def _alone(config: Mapping[str, str], partitions: str) -> Iterator[Finding]:
             yield Finding(
                 "OverSubscribe", False,
                 f"partition {part.get('PartitionName')} has OverSubscribe={part['OverSubscribe']}: "
-                "no job is alone on its nodes there, so jobs with a profile are refused",
-                "OverSubscribe=NO or YES in that partition, or another one for such jobs",
+                "its nodes are always shared, so jobs with a profile are refused",
+                "OverSubscribe=NO or YES in that partition, or another partition for such jobs",
             )  # fmt: skip
     if re.search(r"GANG|SUSPEND", config.get("PreemptMode", "")):
         yield Finding(
             "PreemptMode", False,
-            f"PreemptMode is {config['PreemptMode']}: a suspended job keeps its profile, and the "
-            "Prolog of the job that takes its place refuses the node and so drains it",
+            f"PreemptMode is {config['PreemptMode']}: a suspended job keeps its profile, so the "
+            "Prolog of the next job refuses the node, and Slurm drains it",
             "PreemptMode=REQUEUE or CANCEL for partitions with profiles",
         )  # fmt: skip
 
@@ -231,7 +234,7 @@ def _features(nodes: str, policy: Mapping[str, Any]) -> Iterator[Finding]:
     for node, wanted in node_features(policy).items():
         if node not in has:
             yield Finding(
-                "nodes", False, f"Slurm has no node {node}, which the site file names",
+                "nodes", False, f"Slurm has no node {node}, but the site file has",
                 "correct nodes: in the site file, or slurm.conf",
             )  # fmt: skip
             continue
@@ -240,15 +243,15 @@ def _features(nodes: str, policy: Mapping[str, Any]) -> Iterator[Finding]:
         if missing:
             yield Finding(
                 "features", False,
-                f"{node} lacks {', '.join(missing)}: jobs with that profile never get it",
+                f"{node} lacks {', '.join(missing)}: jobs with that profile never run on it",
                 f"add to its NodeName line: Feature={','.join(wanted)}",
             )  # fmt: skip
         if extra:
             yield Finding(
                 "features", False,
                 f"{node} has {', '.join(extra)}, a profile that does not fit it: the Prolog of a "
-                "job that asks for it refuses the node and so drains it",
-                f"take it out of its NodeName line: Feature={','.join(wanted)}",
+                "job with this profile refuses the node, and Slurm drains it",
+                f"remove it from its NodeName line: Feature={','.join(wanted)}",
             )  # fmt: skip
         good += not missing and not extra
     if good:

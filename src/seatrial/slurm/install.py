@@ -1,8 +1,8 @@
-"""Putting the files of the Slurm side on this machine or into a node image, and taking them away.
+"""Installs the files of the Slurm side on this machine or in a node image, and removes them.
 
-Files that somebody else made are never replaced unasked. Each file changes in one move, and the
-node side's package as a whole, so that a Prolog that starts meanwhile finds the old or the new.
-Nothing here changes Slurm's own slurm.conf or starts anything.
+A file of another origin is only replaced with --force. Each file, and the package of the node side
+as a whole, is replaced in one atomic step, so a Prolog that starts meanwhile reads the old or the
+new version. This module does not change slurm.conf and starts no service.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _RENAME_EXCHANGE = 2
 
 @dataclass(frozen=True)
 class Step:
-    """One file, where it goes below the root, and how what is there differs from it."""
+    """One file, its path below the root, and the state of the file at that path."""
 
     file: File
     target: Path
@@ -37,7 +37,7 @@ class Step:
     old: str = ""
 
     def diff(self) -> str:
-        """What would change, as a unified diff; empty where nothing would."""
+        """The change as a unified diff; empty if the file is the same."""
         lines = difflib.unified_diff(
             self.old.splitlines(keepends=True), self.file.text.splitlines(keepends=True),
             f"{self.file.path} (installed)" if self.state != "new" else "/dev/null",
@@ -47,23 +47,25 @@ class Step:
 
 
 def plan(files: list[File], root: Path, layout: Layout, force: bool = False) -> list[Step]:
-    """What installing would do; changes nothing.
+    """The steps of an installation. Changes nothing.
 
-    A job_submit.lua of the site's own stays, and ours is put beside it. Raises InputError where
-    a folder of an image leads out of it.
+    A job_submit.lua of the site stays, and ours gets another name. Raises InputError if a symbolic
+    link leads out of the image.
     """
     steps = [_step(file, root, layout) for file in files]
-    found = []
+    planned = []
     for step in steps:
         if step.state == "foreign" and step.file.path == layout.job_submit and not force:
             beside = replace(
                 step.file,
                 path=layout.job_submit_beside,
-                purpose="to be asked by your own job_submit.lua",
+                purpose="for your job_submit.lua to call",
             )
             step = _step(beside, root, layout)
-        found.append(replace(step, state="changed") if force and step.state == "foreign" else step)
-    return found
+        if force and step.state == "foreign":
+            step = replace(step, state="changed")
+        planned.append(step)
+    return planned
 
 
 def _step(file: File, root: Path, layout: Layout) -> Step:
@@ -102,11 +104,12 @@ def _is_ours(target: Path, text: str, layout: Layout) -> bool:
 
 
 def install(steps: list[Step], layout: Layout) -> None:
-    """Do what a plan says. Raises InputError for files that are not ours, LabError, OSError."""
+    """Execute the steps. Raises InputError for files that are not ours, LabError, OSError."""
     foreign = [str(step.target) for step in steps if step.state == "foreign"]
     if foreign:
         raise InputError(
-            f"not installed by seatrial: {', '.join(foreign)}; move it away, or --force replaces it"
+            f"not installed by seatrial: {', '.join(foreign)}; move the file, or replace it with "
+            "--force"
         )
     _refuse_while_in_force(steps, layout)
     todo = [step for step in steps if step.state in ("new", "changed")]
@@ -122,7 +125,7 @@ def install(steps: list[Step], layout: Layout) -> None:
 
 
 def _refuse_while_in_force(steps: list[Step], layout: Layout) -> None:
-    """Raise InputError where a profile in force would be forgotten with its state folder."""
+    """Raise InputError if the state folder changes while a profile is in force."""
     for step in steps:
         if step.file.path == layout.policy and _is_ours(step.target, step.old, layout):
             old, new = json.loads(step.old), json.loads(step.file.text)
@@ -131,17 +134,17 @@ def _refuse_while_in_force(steps: list[Step], layout: Layout) -> None:
 
 
 def refuse_in_force(root: str, folder: str) -> None:
-    """Raise InputError if a NIC profile is in force on a node, which remembers it in ``folder``."""
+    """Raise InputError if the state folder of a node says that a NIC profile is in force."""
     pattern = f"{root}{folder}/journal*.json".replace("%n", "*")
     for file in Path("/").glob(pattern.lstrip("/")):
         raise InputError(
-            f"{file}: a NIC profile is in force, and would be forgotten: wait until its job has "
-            "ended, or seatrial-nic recover"
+            f"{file}: a NIC profile is in force, and the earlier settings would be lost: wait "
+            "until its job has ended, or run seatrial-nic recover"
         )
 
 
 def _has_more(package: list[Step]) -> bool:
-    """Whether modules of an earlier version are there that this one does not have."""
+    """Whether the installed package has modules that this version does not have."""
     names = {step.target.name for step in package}
     folders = {step.target.parent for step in package}
     return any(path.name not in names for folder in folders for path in folder.glob("*.py"))
@@ -153,7 +156,7 @@ def _write(target: Path, file: File) -> None:
 
 
 def _make_folder(folder: Path) -> None:
-    # Not by the caller's umask: jobs' users read the policy, slurmctld's user the script.
+    # Independent of the umask: the users of jobs read the policy, slurmctld's user the Lua script.
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     for path in reversed(missing):
         path.mkdir()
@@ -163,7 +166,7 @@ def _make_folder(folder: Path) -> None:
 def _install_package(steps: list[Step], layout: Layout) -> None:
     folder = steps[0].target.parent
     draft = folder.with_name(f".{folder.name}.seatrial-new")
-    shutil.rmtree(draft, ignore_errors=True)  # of one that was killed, or the version before
+    shutil.rmtree(draft, ignore_errors=True)  # from an installation that was killed
     _make_folder(draft)
     for step in steps:
         _write(draft / step.target.name, step.file)
@@ -176,9 +179,9 @@ def _install_package(steps: list[Step], layout: Layout) -> None:
 
 
 def _compile(folder: Path, layout: Layout) -> None:
-    """So that the node side starts fast also where it may not write. None is no error."""
+    """Compile the package, so that it starts fast from a read-only file system. Ignores errors."""
     command = [layout.python, "-m", "compileall", "-q", "-d", layout.package]
-    # Checked by content: an image that is copied without times stays valid. Python 3.6 has not it.
+    # Hash-based files stay valid in an image that is copied without times. Not in Python 3.6.
     for options in (["--invalidation-mode", "checked-hash"], []):
         try:
             answer = subprocess.run([*command, *options, str(folder)], capture_output=True)
@@ -189,7 +192,7 @@ def _compile(folder: Path, layout: Layout) -> None:
 
 
 def _exchange(one: Path, other: Path) -> None:
-    """Two folders change their names at once; where the file system cannot, in two moves."""
+    """Exchange two folders atomically, or in three renames if the file system cannot."""
     libc = ctypes.CDLL(None, use_errno=True)
     names = (os.fsencode(one), os.fsencode(other))
     try:
@@ -205,9 +208,9 @@ def _exchange(one: Path, other: Path) -> None:
 
 
 def remove(steps: list[Step], layout: Layout, dry_run: bool = False) -> list[Path]:
-    """Take away what is ours of a plan, with folders that this leaves empty; returns the files.
+    """Remove our files of a plan, and folders that are then empty. Returns the files.
 
-    What nodes remember (the state folder) stays: it may be needed to put something back.
+    The state folder stays, because it may be needed to restore settings.
     """
     ours = [step for step in steps if step.state in ("same", "changed") and step.target.exists()]
     for step in ours:

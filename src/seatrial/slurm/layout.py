@@ -1,4 +1,4 @@
-"""Where the files of the Slurm side lie on nodes and controller, and the times they work with."""
+"""The paths of the Slurm side's files on nodes and controller, and its time limits."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import PurePosixPath
 
 from seatrial.base.errors import InputError
 
-# They stand in shell, slurm.conf, a unit and Lua: no sign that means something in any of these.
+# The paths are used in shell, slurm.conf, a systemd unit and Lua: no character special in any.
 _FOLDER = re.compile(r"/[A-Za-z0-9._/-]*")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Absolute folders. Raises InputError for one that is not, or that needs quoting.
+    """Absolute paths of folders. Raises InputError for another path, or one that needs quoting.
 
-    ``libexec`` has the node side and Slurm's scripts, ``conf`` the policy, ``slurm`` is Slurm's
-    own (where slurm.conf is), ``units`` systemd's. ``python`` is the nodes' interpreter.
-    ``state`` replaces the site's state folder; ``%n`` in it is the node's short name. Times in s.
+    ``libexec``: the node side and Slurm's scripts. ``conf``: the policy. ``slurm``: the folder of
+    slurm.conf. ``units``: systemd's units. ``python``: the interpreter of the nodes. ``state``
+    replaces the site's state folder; ``%n`` in it is the node's short name. Times are in s.
     """
 
     libexec: str = "/usr/libexec/seatrial"
@@ -29,7 +29,7 @@ class Layout:
     python: str = "/usr/bin/python3"
     state: str | None = None
     health_interval_s: int = 60
-    # Beyond the 40 s that the node side waits for the lock, and two loads of a driver (60 s each).
+    # More than the 40 s of waiting for the lock and two loads of a driver of 60 s each.
     prolog_timeout_s: int = 240
     batch_start_timeout_s: int = 300
 
@@ -40,7 +40,7 @@ class Layout:
                 shape = value.replace("%n", "n") if each.name == "state" else value
                 if not _FOLDER.fullmatch(shape) or ".." in PurePosixPath(shape).parts:
                     raise InputError(
-                        f"{each.name} {value!r} is no absolute path of letters, digits and . _ -"
+                        f"{each.name} {value!r} is not an absolute path of letters, digits, . _ -"
                     )
 
     @property
@@ -54,7 +54,7 @@ class Layout:
 
     @property
     def package(self) -> str:
-        """The node side itself, a Python package."""
+        """The Python package of the node side."""
         return f"{self.libexec}/seatrial_nic"
 
     @property
@@ -67,7 +67,7 @@ class Layout:
 
     @property
     def job_submit_beside(self) -> str:
-        """Where ours goes when the site has its own job_submit.lua."""
+        """The path of ours if the site has its own job_submit.lua."""
         return f"{self.slurm}/job_submit_seatrial.lua"
 
     @property

@@ -1,7 +1,7 @@
-"""The text of every file of the Slurm side, from a site's policy. Pure but for reading templates.
+"""Renders the text of every file of the Slurm side from a site's policy.
 
-A template stops with an error where a value is missing, and quotes each value for the language
-that it stands in (``seatrial.base.templates``).
+A missing value is an error, and each value is quoted for the language of the file
+(``seatrial.base.templates``).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from seatrial.slurm.layout import Layout
 
 TEMPLATES = CHECKOUT / "slurm-templates"
 NODE_SIDE = Path(__file__).resolve().parents[1] / "nic" / "node"
-#: by which a later installation knows that a file may be replaced
+#: a later installation may replace files with this text
 MARKER = "Installed by seatrial slurm install: it replaces this file, so edits are lost."
-#: in the node side's package, for its modules are copied as they are
+#: file in the node side's package that has the marker, because the modules have none
 INSTALLED = ".installed"
 Where = Literal["nodes", "controller", "both"]
 _FEATURE = re.compile(r"[A-Za-z0-9_.=]+")
@@ -35,7 +35,7 @@ _FEATURE = re.compile(r"[A-Za-z0-9_.=]+")
 
 @dataclass(frozen=True)
 class File:
-    """One file of the installation: absolute path, text, mode, where it belongs and what for."""
+    """One file of the installation: absolute path, text, mode, machines and purpose."""
 
     path: str
     text: str
@@ -45,14 +45,14 @@ class File:
 
 
 def render(policy: Mapping[str, Any], layout: Layout) -> list[File]:
-    """All files for a policy (see ``seatrial.site.nic_policy``), the node side included.
+    """All files for a policy (see ``seatrial.site.nic_policy``), with the node side.
 
-    Raises InputError where the policy has a feature that Slurm does not take.
+    Raises InputError if a profile's feature is not valid in Slurm.
     """
     profiles = [(one["feature"], name) for name, one in policy["profiles"].items()]
     for feature, name in profiles:
         if not _FEATURE.fullmatch(feature):
-            raise InputError(f"NIC profile {name}: {feature!r} is no name of a Slurm feature")
+            raise InputError(f"NIC profile {name}: {feature!r} is not a valid Slurm feature")
     values = {
         "marker": MARKER,
         "site": policy["site"],
@@ -88,7 +88,7 @@ def render(policy: Mapping[str, Any], layout: Layout) -> list[File]:
             json.dumps(policy, indent=1, sort_keys=True) + "\n",
             0o644,
             "nodes",
-            "profiles of the site, as nodes read them",
+            "profiles of the site, for the nodes",
         ),
         made("prolog.j2", f"{libexec}/prolog", 0o755, "nodes", "Slurm's Prolog"),
         made("epilog.j2", f"{libexec}/epilog", 0o755, "nodes", "Slurm's Epilog"),
@@ -108,7 +108,7 @@ def render(policy: Mapping[str, Any], layout: Layout) -> list[File]:
 
 
 def node_side(layout: Layout) -> list[File]:
-    """The node side's own source, as it is."""
+    """The source files of the node side, unchanged."""
     texts = {INSTALLED: f"{MARKER}\n"}
     texts |= {str(path.relative_to(NODE_SIDE)): path.read_text() for path in _sources()}
     return [
@@ -122,7 +122,7 @@ def _sources() -> list[Path]:
 
 
 def node_features(policy: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """The Slurm features of each node, by its short name: of the profiles that fit it."""
+    """Short name of a node -> the Slurm features of the profiles that fit it."""
     return {
         node: tuple(
             one["feature"] for one in policy["profiles"].values() if node in one.get("nodes", ())
@@ -132,7 +132,7 @@ def node_features(policy: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 
 
 def folded(features: Mapping[str, tuple[str, ...]]) -> list[tuple[NodeSet, tuple[str, ...]]]:
-    """Nodes with the same features together, so that a large site has few lines."""
+    """Groups of nodes with the same features, so that a large site has few lines."""
     groups: dict[tuple[str, ...], NodeSet] = {}
     for node, names in features.items():
         groups.setdefault(names, NodeSet()).add(node)
@@ -140,7 +140,7 @@ def folded(features: Mapping[str, tuple[str, ...]]) -> list[tuple[NodeSet, tuple
 
 
 def find_state(folder: str) -> str:
-    """Lines of shell that set ``state`` to a state folder, without starting a program."""
+    """Lines of shell that set ``state`` to a state folder. They start no program."""
     if "%n" not in folder:
         return f"state={shlex.quote(folder)}"
     pieces = [shlex.quote(piece) if piece else "" for piece in folder.split("%n")]

@@ -8,10 +8,10 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict
 
 from seatrial.base import yamlfile
-from seatrial.base.fields import matching
+from seatrial.base.fields import text_of
 
 Commit = Annotated[
-    str, *matching(r"[0-9a-f]{40}", "a commit", "write all 40 digits of git rev-parse")
+    str, *text_of(r"[0-9a-f]{40}", "a commit", "write all 40 digits of git rev-parse")
 ]
 
 

@@ -1,9 +1,9 @@
-"""A job by which a trial holds nodes under one NIC profile, while its checks run as steps in it.
+"""The job that holds nodes under one NIC profile while the checks of a trial run as steps in it.
 
-The profile is switched once, and not once per check: Slurm's Prolog applies it when the job starts,
-the Epilog restores the nodes when the job is cancelled. This module starts, watches and ends the
-job. It sets no NIC and knows no benchmark. The job ends in every case: the trial cancels it, or its
-time limit ends it, or, after the trial was killed, the job ends itself when its lease runs out.
+The profile is applied once and not once per check: Slurm's Prolog applies it when the job starts,
+the Epilog restores the nodes when the trial cancels the job. This module starts, watches and ends
+the job. It sets no NIC and runs no benchmark. The job always ends: the trial cancels it, its time
+limit ends it, or, if the trial was killed, the job ends itself when its lease expires.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from seatrial.trial.machine import Machine
 from seatrial.trial.session import Session
 
 FOLDER = "allocations"
-POLL_S = (0.1, 2.0)  # of Slurm's queue: first and longest interval
+POLL_S = (0.1, 2.0)  # first and longest interval of queries to Slurm's queue
 RELEASE_S = 90  # wait for the Epilogs; after that Slurm continues them without the trial
 SETTLE_S = 10  # wait for the reason of a job's end
-RENEW_S = 5
-LEASE_S = 120  # the job ends itself after so long without a renewal
-#: The same in virtual time: the clock of idle nodes jumps ahead.
+RENEW_S = 5  # shortest interval of renewals of the lease
+LEASE_S = 120  # the job ends itself after this time without a renewal
+#: The lease in virtual time, where the clock of idle nodes jumps ahead.
 VIRTUAL_LEASE_S = 24 * 3600
 STEP_S = 15  # interval at which the job reads its lease
-#: reasons of a pending job that waiting does not change
-NEVER = (
+#: reasons of a pending job that do not change by waiting
+PERMANENT = (
     "BadConstraints", "InvalidAccount", "InvalidQOS", "JobHeldAdmin", "JobHeldUser",
     "JobLaunchFailure", "PartitionDown", "PartitionInactive", "PartitionNodeLimit",
     "PartitionTimeLimit", "AssocMaxWallDurationPerJobLimit", "QOSMaxWallDurationPerJobLimit",
     "requeued held", "launch failed",
 )  # fmt: skip
-#: reasons that only an operator can change, and how long the trial waits for that
+#: reasons that an operator can change, and how long the trial waits for it
 UNAVAILABLE = ("ReqNodeNotAvail", "DOWN, DRAINED")
 UNAVAILABLE_S = 20.0
 ALIVE = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING",
@@ -51,9 +51,9 @@ POLICY = "/etc/seatrial/nic.json"  # the site's profiles, on the nodes
 SCRIPT = """\
 #!/bin/bash
 # Holds nodes under NIC profile {profile} for the trial {trial}, which cancels it.
-# It ends itself when the trial is gone and no longer touches the lease.
+# It ends itself if the trial no longer renews the lease file.
 quiet=0
-while [ "$quiet" -lt {looks} ]; do
+while [ "$quiet" -lt {readings} ]; do
     sleep {step}
     now=$(stat -c %Y {lease})
     if [ "$now" = "$seen" ]; then quiet=$((quiet + 1)); else quiet=0; fi
@@ -65,8 +65,8 @@ exit 3
 
 
 @dataclass
-class Seen:
-    """A job as Slurm's queue shows it."""
+class QueueEntry:
+    """A job in Slurm's queue."""
 
     state: str
     reason: str = ""
@@ -75,10 +75,12 @@ class Seen:
 
 @dataclass
 class Allocation:
-    """The job and its fate.
+    """The job and its state.
 
     ``reason``: why the job did not start, or ended early. ``node_reasons``: the reasons that Slurm
     gives for nodes that are out of service. ``nodelist``: the nodes to use; empty: Slurm chooses.
+    ``waited_s``: time in the queue and in the Prologs, until the checks can run. ``released_s``:
+    time from the cancellation to the end of the Epilogs.
     """
 
     plan: Plan
@@ -99,7 +101,7 @@ class Allocation:
         return self.folder / f"{self.profile}.lease"
 
     def command(self, left_s: float) -> list[str]:
-        """The sbatch command of the job, with the rest of the trial as its time limit."""
+        """The sbatch command of the job. ``left_s``: the rest of the trial's time limit."""
         plan = self.plan
         own = [*plan.partitions[plan.partition].options, *plan.options]
         feature = plan.profiles[self.profile].feature
@@ -110,16 +112,16 @@ class Allocation:
             # and drains the node each time. A requeued job is held, and the trial cancels it.
             *([f"--constraint={feature}"] if feature else []), "--requeue",
             *([f"--nodelist={','.join(self.nodelist)}"] if self.nodelist else []),
-            # Whole minutes, rounded up: the trial itself ends the job.
+            # In whole minutes, rounded up: the trial ends the job earlier.
             f"--time={math.ceil(max(left_s, 0) / 60) + 1}",
             f"--chdir={self.folder}", f"--output={self.folder / self.profile}.out",
         ]  # fmt: skip
         if not any(option.startswith("--mem") for option in own):
-            command.append("--mem=0")  # all memory: the steps run one after the other
+            command.append("--mem=0")  # all memory for each step: they run one after another
         return [*command, *own, str(self.folder / f"{self.profile}.sh")]
 
     def submit(self, left_s: float) -> None:
-        """Submit the job. Raises OSError, or SeatrialError with Slurm's words."""
+        """Submit the job. Raises OSError, or SeatrialError with Slurm's message."""
         self.folder.mkdir(exist_ok=True)
         lease_s = VIRTUAL_LEASE_S if self.plan.virtual_time else LEASE_S
         script = self.folder / f"{self.profile}.sh"
@@ -127,7 +129,7 @@ class Allocation:
             SCRIPT.format(
                 profile=self.profile,
                 trial=self.folder.parent.name,
-                looks=math.ceil(lease_s / STEP_S),
+                readings=math.ceil(lease_s / STEP_S),
                 step=STEP_S,
                 lease=self.lease.name,
             )
@@ -136,21 +138,21 @@ class Allocation:
         self.machine.own(self.folder)
         answer = self.machine.run(self.command(left_s))
         if answer.returncode != 0:
-            words = " ".join((answer.stderr or answer.stdout).split())
-            raise SeatrialError(words.removeprefix("sbatch: error: ") or "sbatch failed")
+            message = " ".join((answer.stderr or answer.stdout).split())
+            raise SeatrialError(message.removeprefix("sbatch: error: ") or "sbatch failed")
         self.job = Job(
             id=answer.stdout.strip().split(";")[0], partition=self.plan.partition, held=True
         )
 
     def renew(self) -> None:
-        """Renew the lease, at most every ``RENEW_S``. A full disk does not prevent it."""
+        """Renew the lease, at most every ``RENEW_S``. This needs no disk space."""
         if time.monotonic() - self._renewed > RENEW_S:
             self._renewed = time.monotonic()
             with contextlib.suppress(OSError):
                 self.lease.touch()
 
-    def query(self) -> Seen | None:
-        """The job in Slurm's queue; None where Slurm does not answer."""
+    def query(self) -> QueueEntry | None:
+        """The job in Slurm's queue; None if Slurm does not answer."""
         try:
             answer = self.machine.run(
                 ["squeue", "--noheader", "--states=all", f"--jobs={self.job.id}",
@@ -164,61 +166,60 @@ class Allocation:
         words = line[0].split("|") if line else ["GONE"]
         state, reason, nodes = (*words, "", "")[:3]
         try:
-            return Seen(state, reason, list(NodeSet(nodes)) if nodes else [])
+            return QueueEntry(state, reason, list(NodeSet(nodes)) if nodes else [])
         except NodeSetException:
-            return Seen(state, reason)
+            return QueueEntry(state, reason)
 
     def wait(self, session: Session) -> None:
-        """Wait until the job runs and all its Prologs are done; else set ``reason``."""
+        """Wait until the job runs and all its Prologs have ended, or set ``reason``."""
         begun = time.monotonic()
         blocked_since = None
         reason = ""
-        for _ in turns():
+        for _ in polls():
             self.renew()
-            seen = self.query()
-            if seen and seen.state == "RUNNING" and seen.reason != "Prolog":
-                self.job.nodes = seen.nodes
+            entry = self.query()
+            if entry and entry.state == "RUNNING" and entry.reason != "Prolog":
+                self.job.nodes = entry.nodes
                 self.waited_s = time.monotonic() - begun
                 return
             why_stop = session.why_stop()
             if why_stop:
                 waiting = f" while its job waited ({reason})" if reason else ""
                 self.reason = f"{why_stop}{waiting}"
-            elif seen:
-                reason = seen.reason if seen.reason not in ("", "None") else seen.state
+            elif entry:
+                reason = entry.reason if entry.reason not in ("", "None") else entry.state
                 blocked = any(word in reason for word in UNAVAILABLE)
                 blocked_since = (blocked_since or time.monotonic()) if blocked else None
-                hopeless = any(word in reason for word in NEVER) or (
+                permanent = any(word in reason for word in PERMANENT) or (
                     blocked_since is not None and time.monotonic() - blocked_since > UNAVAILABLE_S
                 )
-                if seen.state not in ALIVE or hopeless:
-                    self.reason = (
-                        f"its job {self.job.id} did not start: {_state_words(seen, reason)}"
-                    )
+                if entry.state not in ALIVE or permanent:
+                    state = _state_and_reason(entry, reason)
+                    self.reason = f"its job {self.job.id} did not start: {state}"
                     self.read_node_reasons()
             if self.reason:
                 return
 
-    def _settled(self) -> Seen | None:
-        """The job in Slurm's queue once its nodes are done with it. While it is COMPLETING, Slurm
-        does not say why it ended."""
-        seen = None
-        for _ in turns(SETTLE_S):
-            seen = self.query()
-            if seen is None or seen.state != "COMPLETING":
+    def _settled(self) -> QueueEntry | None:
+        """The job in Slurm's queue after its Epilogs. In the state COMPLETING the reason of the end
+        is not known."""
+        entry = None
+        for _ in polls(SETTLE_S):
+            entry = self.query()
+            if entry is None or entry.state != "COMPLETING":
                 break
-        return seen
+        return entry
 
     def ended(self) -> str:
-        """Why the job ended although the trial needs it, in a sentence; empty while it runs."""
-        seen = self._settled()
-        if seen is None or seen.state == "RUNNING":
+        """Why the job ended before the trial cancelled it; empty while it runs."""
+        entry = self._settled()
+        if entry is None or entry.state == "RUNNING":
             return ""
         nodes = ",".join(self.job.nodes)
-        words = _state_words(seen, seen.reason)
-        if seen.state == "PENDING":
-            words = f"a node failed, and Slurm requeued it ({seen.reason})"
-        self.reason = f"its job {self.job.id} on {nodes} ended early: {words}"
+        state = _state_and_reason(entry, entry.reason)
+        if entry.state == "PENDING":
+            state = f"a node failed, and Slurm requeued it ({entry.reason})"
+        self.reason = f"its job {self.job.id} on {nodes} ended early: {state}"
         self.read_node_reasons()
         return self.why
 
@@ -228,10 +229,10 @@ class Allocation:
         return "; ".join([self.reason, *self.node_reasons]) if self.reason else ""
 
     def read_node_reasons(self) -> None:
-        """Note why nodes of the partition are out of service, if the job failed.
+        """Read why nodes of the partition are out of service, if the job failed.
 
-        At first Slurm says only "Prolog error". Later the health check of the node adds which
-        setting was refused, so a second call can give more.
+        First Slurm's reason is only "Prolog error". Later the health check of the node adds the
+        setting that was refused, so a second call can give a better reason.
         """
         if not self.reason:
             return
@@ -244,16 +245,16 @@ class Allocation:
         rows = [line.split("|", 2) for line in lines]
         bad = [row for row in rows if len(row) == 3 and row[2].strip() not in ("", "none")]
         self.node_reasons = [
-            f"{node} is {state}: {words.strip()}{self._left_on(node, words)}"
-            for node, state, words in bad
+            f"{node} is {state}: {reason.strip()}{self._reason_file(node, reason)}"
+            for node, state, reason in bad
         ]
 
-    def _left_on(self, node: str, words: str) -> str:
+    def _reason_file(self, node: str, reason: str) -> str:
         """The reason that the node side wrote on a node whose Prolog failed.
 
-        Empty where it cannot be read here: the state folder must be on a shared file system.
+        Empty if it cannot be read here: the state folder must be on a shared file system.
         """
-        if "Prolog" not in words:
+        if "Prolog" not in reason:
             return ""
         try:
             policy = json.loads(self.machine.run(["cat", POLICY]).stdout)
@@ -261,32 +262,32 @@ class Allocation:
             if "%n" not in folder:
                 return ""
             file = f"{folder.replace('%n', node.partition('.')[0])}/reason"
-            said = self.machine.run(["cat", file]).stdout.strip()
+            text = self.machine.run(["cat", file]).stdout
         except (OSError, ValueError, KeyError, subprocess.SubprocessError, SeatrialError):
             return ""
-        return f" ({' '.join(said.split())[:300]})" if said else ""
+        return f" ({' '.join(text.split())[:300]})" if text.strip() else ""
 
     def release(self) -> None:
-        """Cancel the job and wait until it is gone, its Epilogs included."""
+        """Cancel the job and wait until its Epilogs have ended."""
         if not self.job.id:
             return
         begun = time.monotonic()
         cancelled = False
-        for _ in turns(RELEASE_S):
+        for _ in polls(RELEASE_S):
             with contextlib.suppress(OSError, subprocess.SubprocessError, SeatrialError):
                 if not cancelled:
                     done = self.machine.run(["scancel", self.job.id])
                     cancelled = done.returncode == 0 or "Invalid job id" in done.stderr
-            seen = self.query()
-            if seen and seen.state not in ALIVE:
+            entry = self.query()
+            if entry and entry.state not in ALIVE:
                 self.released_s = time.monotonic() - begun
                 return
-        late = f"its job {self.job.id} was cancelled, but is not gone after {RELEASE_S} s"
+        late = f"its job {self.job.id} was cancelled, but did not end within {RELEASE_S} s"
         self.reason = f"{self.reason}; {late}" if self.reason else late
 
 
-def turns(seconds: float = math.inf) -> Iterator[None]:
-    """Yield for ``seconds``, at least once, with growing pauses between: for queries of Slurm."""
+def polls(seconds: float = math.inf) -> Iterator[None]:
+    """Yield for ``seconds``, at least once, with growing pauses between the turns."""
     end = time.monotonic() + seconds
     pause = POLL_S[0]
     yield
@@ -296,19 +297,18 @@ def turns(seconds: float = math.inf) -> Iterator[None]:
         yield
 
 
-def _state_words(seen: Seen, reason: str) -> str:
-    words = reason if reason not in ("", "None", seen.state) else ""
-    return f"{seen.state} ({words})" if words else seen.state
+def _state_and_reason(entry: QueueEntry, reason: str) -> str:
+    return entry.state if reason in ("", "None", entry.state) else f"{entry.state} ({reason})"
 
 
 @contextmanager
 def held(
     session: Session, profile: str, nodes: int, nodelist: Sequence[str] = ()
 ) -> Iterator[Allocation]:
-    """Hold ``nodes`` nodes under a NIC profile, and release them in every case.
+    """Hold ``nodes`` nodes under a NIC profile, and release them when the block ends.
 
-    ``nodelist``: which nodes; empty: Slurm chooses. If the nodes cannot be allocated, the
-    allocation's ``reason`` says why, and nothing is held.
+    ``nodelist``: the nodes to hold; empty: Slurm chooses. If the nodes cannot be allocated, no node
+    is held, and the allocation's ``reason`` says why.
     """
     folder = session.folder / f"{FOLDER}{session.suffix()}"
     allocation = Allocation(session.plan, session.machine, profile, nodes, folder, list(nodelist))

@@ -1,4 +1,4 @@
-"""Read what a run of ReFrame left, complete or not: one ``run`` record per case and repeat."""
+"""Reads the files of a ReFrame run, complete or not: one ``run`` record per case and repeat."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ class TestCase:
 
 
 def read_report(file: Path) -> list[TestCase]:
-    """The test cases of ReFrame's report; empty where ReFrame wrote none or a damaged one."""
+    """The test cases of ReFrame's report; empty if the report is missing or damaged."""
     try:
         report = json.loads(file.read_text(errors="replace"))
     except (OSError, ValueError):
         return []
-    found = []
+    tests = []
     for session in _entries(report, "runs"):
         for entry in _entries(session, "testcases"):
             stagedir = entry.get("stagedir")
-            found.append(
+            tests.append(
                 TestCase(
                     benchmark=entry.get("benchmark") or Path(entry.get("filename") or "").stem,
                     transport=entry.get("environ") or "",
@@ -63,13 +63,15 @@ def read_report(file: Path) -> list[TestCase]:
                     stagedir=Path(stagedir) if stagedir else None,
                 )
             )
-    return found
+    return tests
 
 
 def _entries(data: object, name: str) -> list[dict]:
-    """The objects in a list of an object; empty where either is something else."""
-    found = data.get(name) if isinstance(data, dict) else None
-    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+    """The objects in the list ``name`` of an object; empty if there is no such list."""
+    entries = data.get(name) if isinstance(data, dict) else None
+    if not isinstance(entries, list):
+        return []
+    return [entry for entry in entries if isinstance(entry, dict)]
 
 
 def _whole(value: object) -> int | None:
@@ -80,7 +82,7 @@ def _whole(value: object) -> int | None:
 
 
 def read_evidence(folder: Path) -> list[Run]:
-    """The runs that a check wrote into its stage folder; empty where it came to none."""
+    """The runs that a check wrote into its stage folder; empty if it wrote none."""
     try:
         return _RUNS.validate_json((folder / EVIDENCE_FILE).read_text(errors="replace"))
     except (OSError, ValidationError):
@@ -88,10 +90,9 @@ def read_evidence(folder: Path) -> list[Run]:
 
 
 def job_facts(ids: Iterable[str], run: Runner, first: bool = False) -> dict[str, Job]:
-    """Job id -> job as Slurm's accounting has it; empty where accounting does not answer.
+    """Job id -> the job in Slurm's accounting; empty if the accounting does not answer.
 
-    For a job that Slurm requeued: its last start, or its ``first``, in which the steps of the trial
-    ran.
+    Of a requeued job it is the last start, or the ``first``, in which the steps of the trial ran.
     """
     wanted = ",".join(sorted({one for one in ids if one}))
     if not wanted:
@@ -105,14 +106,16 @@ def job_facts(ids: Iterable[str], run: Runner, first: bool = False) -> dict[str,
 
 
 def parse_sacct(text: str, first: bool = False) -> dict[str, Job]:
-    """Job id -> Job from ``sacct -X -P -n -o`` of the fields above; other lines are passed over.
-    Of several lines for a job the last counts, or the ``first``."""
-    found: dict[str, Job] = {}
+    """Job id -> Job from the output of ``sacct -X -P -n -o`` with ``SACCT_FIELDS``.
+
+    Other lines are skipped. Of several lines of a job the last counts, or the ``first``.
+    """
+    jobs: dict[str, Job] = {}
     for line in text.splitlines():
         words = line.split("|")
-        if len(words) != 8 or (first and words[0] in found):
+        if len(words) != 8 or (first and words[0] in jobs):
             continue
-        found[words[0]] = Job(
+        jobs[words[0]] = Job(
             id=words[0],
             state=words[1].split(" ")[0],
             exit_code=_whole(words[2].split(":")[0]),
@@ -122,7 +125,7 @@ def parse_sacct(text: str, first: bool = False) -> dict[str, Job]:
             nodes=_expand(words[6]),
             partition=words[7],
         )
-    return found
+    return jobs
 
 
 def _expand(text: str) -> list[str]:
@@ -141,7 +144,7 @@ def _time(text: str) -> datetime | None:
         return None
 
 
-#: Slurm's states that explain by themselves why a case has no figures
+#: Slurm's states that explain why a case has no figures
 BAD_STATES = {
     "CANCELLED": "the job was cancelled",
     "FAILED": "the job failed",
@@ -154,7 +157,7 @@ BAD_STATES = {
 }
 
 #: accounting has whole seconds, and the clocks of two machines differ
-ABOUT_THEN = timedelta(seconds=3)
+CLOCK_TOLERANCE = timedelta(seconds=3)
 
 
 def collect(
@@ -168,13 +171,12 @@ def collect(
     held: Job | None = None,
     log: str = "reframe.log",
 ) -> list[Run]:
-    """The runs of ``cases``, all of one NIC profile, with the numbers ``repeats``; a planned one
-    that left nothing is an error.
+    """The runs of ``cases``, all of one NIC profile, with the numbers ``repeats``.
 
-    Moves each job's files to ``cases/<case>/r<repeat>/``. ``report`` is the name of ReFrame's
-    report on the profile. ``why_not`` says why the rest did not run, where that is known, and
-    ``phase`` where it failed. ``held`` is the one job that all ran in, where the trial held one,
-    ``log`` the name of ReFrame's log.
+    A planned run without files is an error. The files of each job are moved to
+    ``cases/<case>/r<repeat>/``. ``report`` and ``log``: the names of ReFrame's report and log of
+    the profile. ``why_not``: why the rest did not run, if known; ``phase``: where it failed.
+    ``held``: the job that the trial held for all cases, if any.
     """
     tests = read_report(folder / report)
     ids = [held.id] if held else [test.jobid for test in tests]
@@ -224,21 +226,21 @@ def collect(
 
 
 def account_of(held: Job, facts: dict[str, Job]) -> Job:
-    """The job that a trial held: Slurm's account of it, with what the trial knows."""
+    """The job that a trial held: Slurm's account, completed by what the trial knows."""
     job = facts.get(held.id, held)
     known = {"held": True, "partition": job.partition or held.partition}
     return job.model_copy(update={**known, "nodes": job.nodes or held.nodes})
 
 
 def with_own_job(job: Job, run: Run) -> Job:
-    """The job of a single case: Slurm's account, with the benchmark's own time."""
+    """The job of a single case: Slurm's account, with the time of the benchmark."""
     return job.model_copy(update={"benchmark_s": run.job.benchmark_s})
 
 
 def within_held_job(job: Job, run: Run) -> Job:
-    """The job that the trial held for several cases, with this case's own times and nodes.
+    """The job that the trial held for several cases, with the times and nodes of this case.
 
-    Slurm's state of it is left out: that it was cancelled, by the trial, says nothing of the case.
+    Slurm's state is left out: the trial cancels the job, so the state says nothing about the case.
     """
     mine = run.job
     return job.model_copy(
@@ -255,14 +257,14 @@ def failed(case: Case, test: TestCase, why_not: str = "", phase: str = "setup") 
     reason = test.reason or ("ReFrame skipped it" if test.result == "skip" else "")
     where = test.phase or "run"
     if test.result == "abort" and why_not:
-        reason = why_not  # says more than the exception by which ReFrame was stopped
+        reason = why_not  # more precise than the exception that stopped ReFrame
         where = where if phase == "setup" else phase
     reason = reason or "it left no evidence"
     return Run(case=case, outcome="error", phase=where, reason=reason.strip()[:500])
 
 
 def name_job_state(run: Run, test: TestCase) -> None:
-    """Put Slurm's state of the job first: it explains a missing file, not the reverse."""
+    """Put Slurm's state of the job before the reason: it explains a missing file."""
     state = BAD_STATES.get(run.job.state)
     if state and run.outcome == "error":
         nodes = ",".join(run.job.nodes)
@@ -272,19 +274,19 @@ def name_job_state(run: Run, test: TestCase) -> None:
         run.outcome, run.phase = "error", "run"
         run.reason = f"{state} (job {run.job.id})"
     elif run.outcome == "ran" and test.phase not in ("", "sanity", "performance", "cleanup"):
-        # A sanity error is of another variant of the same job: this one has figures of its own.
+        # A sanity error belongs to another variant of the same job: this one has figures.
         run.outcome, run.phase, run.reason = "error", test.phase, test.reason[:500]
 
 
 def name_lost_job(run: Run, job: Job, why: str) -> None:
     """Name the end of the held job as the cause of a run that failed at that time."""
-    before = run.job.ended and job.ended and run.job.ended < job.ended - ABOUT_THEN
+    before = run.job.ended and job.ended and run.job.ended < job.ended - CLOCK_TOLERANCE
     if run.outcome == "error" and run.phase in ("", "run", "sanity") and not before:
         run.phase, run.reason = "profile", f"{why}; {run.reason}"[:1000]
 
 
 def keep_evidence(folder: Path, test: TestCase, cases: list[Case]) -> str:
-    """Move a test's stage folder to its place among the evidence; returns it, relative."""
+    """Move the stage folder of a test to the evidence. Returns the relative path."""
     if not test.stagedir or not test.stagedir.is_dir() or not cases:
         return ""
     name = replace(cases[0], variant="").id
@@ -294,7 +296,7 @@ def keep_evidence(folder: Path, test: TestCase, cases: list[Case]) -> str:
         for leftover in ("run.py", "pair.py", "job.sh"):
             (test.stagedir / leftover).unlink(missing_ok=True)
         test.stagedir.rename(target)
-    except OSError:  # a full disk: it stays where it is
+    except OSError:  # for example a full disk
         target = test.stagedir
     return str(target.relative_to(folder)) if target.is_relative_to(folder) else str(target)
 

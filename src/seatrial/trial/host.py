@@ -1,4 +1,4 @@
-"""Facts of the machine and of this checkout, for a trial's provenance."""
+"""Facts about the machine and this checkout, for the record of a trial."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from seatrial.base.paths import CHECKOUT
 
 
 def version_with_commit() -> str:
-    """The version, with the commit and a + for uncommitted changes where git can tell."""
+    """The version. In a git checkout also the commit, with a + for uncommitted changes."""
     try:
-        found = subprocess.run(
+        described = subprocess.run(
             ["git", "-C", str(CHECKOUT), "describe", "--always", "--dirty=+", "--exclude=*"],
             capture_output=True, text=True, timeout=10,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return seatrial.__version__
-    commit = found.stdout.strip()
+    commit = described.stdout.strip()
     return f"{seatrial.__version__} ({commit})" if commit else seatrial.__version__
 
 

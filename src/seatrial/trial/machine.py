@@ -1,4 +1,4 @@
-"""Where a trial's commands run, and where its progress is shown."""
+"""Interfaces of the machine that runs a trial's commands, and of the display of its progress."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Machine(Protocol):
-    """Where commands of a trial run: the login node of a lab, or this machine."""
+    """Runs the commands of a trial: on the login node of a lab, or on this machine."""
 
     def popen(self, argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen: ...
     def run(self, argv: list[str]) -> subprocess.CompletedProcess: ...
@@ -19,7 +19,7 @@ class Machine(Protocol):
 
 
 class ThisMachine:
-    """The login node of a real cluster: commands run as they are, as the user."""
+    """The login node of a real cluster: commands run unchanged, as the user."""
 
     def popen(self, argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen:
         return subprocess.Popen(
@@ -28,7 +28,7 @@ class ThisMachine:
         )  # fmt: skip
 
     def run(self, argv: list[str]) -> subprocess.CompletedProcess:
-        # A session of its own: Ctrl-C is for the trial, which still needs the answer.
+        # In its own session: Ctrl-C must not end a command whose answer the trial needs.
         return subprocess.run(
             argv, capture_output=True, text=True, timeout=60, start_new_session=True
         )

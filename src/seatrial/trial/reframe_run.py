@@ -1,4 +1,4 @@
-"""One run of ReFrame within a trial: its command line, its output, its end."""
+"""One run of ReFrame in a trial: command line, environment, output and end."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from seatrial.trial.session import Session
 PROGRESS = re.compile(r"\[ +(OK|FAIL|ABORT|SKIP|RUN) +\] *(?:\( *(\d+)/(\d+)\))? *(.*)")
 STOP_S = 30  # time for ReFrame to cancel its jobs after Ctrl-C
 POLL_S = 0.2  # interval of checks for signals and the trial's time limit
-LMOD_PLACES = (
+LMOD_PATHS = (
     Path("/usr/share/lmod/lmod/libexec/lmod"),
     Path("/opt/apps/lmod/lmod/libexec/lmod"),
     Path("/usr/local/lmod/lmod/libexec/lmod"),
 )
-WATCH_S = 2.0  # interval of queries about the held job
+WATCH_S = 2.0  # interval of queries to Slurm
 
 
 @dataclass
 class Outcome:
     """How ReFrame ended.
 
-    ``why_not``: why the rest did not run, in a sentence, or empty. ``broken``: ReFrame ran nothing.
-    ``lost``: the cause is the job that held the nodes under the profile.
+    ``why_not``: why the rest did not run, or empty. ``broken``: ReFrame ran nothing. ``lost``: the
+    cause is the job that held the nodes under the profile. ``tail``: the last lines of output.
     """
 
     code: int | None = None
@@ -55,7 +55,7 @@ def report_file(session: Session, profile: str = "default") -> str:
 def reframe_command(
     plan: Plan, config: Path, checks: list[str], report: Path, profile: str = "default"
 ) -> list[str]:
-    """ReFrame's command line for a trial: all options that matter are visible here."""
+    """The command line of ReFrame."""
     command = [
         str(Path(sys.prefix) / "bin" / "reframe"),
         f"--config-file={config}", f"--system={plan.site}:{plan.partition_name(profile)}",
@@ -66,9 +66,9 @@ def reframe_command(
 
 
 def database_folder(folder: Path, machine: Machine) -> Path:
-    """Where ReFrame keeps its results database: one for all trials, so that they can be compared.
+    """The folder of ReFrame's results database, which all trials share for comparisons.
 
-    It stays with the user that jobs run as, for another trial may be writing to it.
+    The user of the jobs keeps it, because another trial may write to it at the same time.
     """
     database = folder.parent / DATABASE
     database.mkdir(exist_ok=True)
@@ -80,13 +80,13 @@ def variables(plan: Plan) -> dict[str, str]:
     """The environment of ReFrame."""
     env = {"RFM_IGNORE_REQNODENOTAVAIL": "1"}
     if plan.modules_system == "lmod" and "LMOD_CMD" not in os.environ:
-        # A login shell would have set it; a lab's commands start without one.
+        # A login shell sets LMOD_CMD, but the commands of a lab do not run in one.
         env["LMOD_CMD"] = str(find_lmod())
     return env
 
 
 def round_of(session: Session, profile: str, job: Job | None = None) -> Round:
-    """The round that runs the session's cases of a profile, in a job that the trial holds."""
+    """The round of the session's cases of a profile. ``job``: the job that the trial holds."""
     return Round(
         profile=profile,
         folder=str(session.folder),
@@ -99,7 +99,7 @@ def round_of(session: Session, profile: str, job: Job | None = None) -> Round:
 
 
 def selections(session: Session, profile: str) -> dict[str, CheckSelection]:
-    """Check -> the transports and numbers of nodes of its cases, and on which nodes they ran."""
+    """Check -> transports and node counts of its cases, and the nodes to run on."""
     checks: dict[str, CheckSelection] = {}
     for case in session.of_profile(profile):
         own = checks.setdefault(case.check, CheckSelection())
@@ -113,20 +113,22 @@ def selections(session: Session, profile: str) -> dict[str, CheckSelection]:
 
 
 def find_lmod() -> Path:
-    """Lmod's program, where distributions and Lmod's own installer put it. Raises LabError."""
-    for place in LMOD_PLACES:
-        if place.is_file():
-            return place
-    places = ", ".join(str(place) for place in LMOD_PLACES)
-    raise LabError(f"the stack's modules need Lmod, and $LMOD_CMD is not set nor is it in {places}")
+    """The program of Lmod, in the paths of distributions and of Lmod. Raises LabError."""
+    for path in LMOD_PATHS:
+        if path.is_file():
+            return path
+    paths = ", ".join(str(path) for path in LMOD_PATHS)
+    raise LabError(
+        f"the stack's modules need Lmod, but $LMOD_CMD is not set and Lmod is not in {paths}"
+    )
 
 
 def run_reframe(
     session: Session, profile: str = "default", allocation: Allocation | None = None
 ) -> Outcome:
-    """Run the cases of a profile to their end, to the trial's limit, or until a signal.
+    """Run the cases of a profile, until they end, the time limit of the trial, or a signal.
 
-    ``allocation``: the job that they run in; None: each check has a job of its own.
+    ``allocation``: the job that they run in; None: each check has its own job.
     """
     plan, folder = session.plan, session.folder
     checks = list(dict.fromkeys(case.check for case in session.of_profile(profile)))
@@ -142,7 +144,7 @@ def run_reframe(
     )
     reader.start()
     stopped = False
-    looked = time.monotonic()
+    queried = time.monotonic()
     while not stopped and outcome.code is None:
         try:
             outcome.code = process.wait(timeout=POLL_S)
@@ -150,17 +152,17 @@ def run_reframe(
             why = session.why_stop()
             if allocation and not why:
                 allocation.renew()
-                if time.monotonic() - looked > WATCH_S:
+                if time.monotonic() - queried > WATCH_S:
                     why = allocation.ended()
                     outcome.lost = bool(why)
-                    looked = time.monotonic()
+                    queried = time.monotonic()
             if why:
                 outcome.why_not = why
                 stopped = True
                 stop(process, session.progress, why)
     reader.join(timeout=5)
     if allocation and not stopped and (why := allocation.ended()):
-        # The job ended just before ReFrame did: that is the better explanation.
+        # The job ended just before ReFrame, so it is the cause.
         outcome.why_not, outcome.lost = why, True
     if outcome.code not in (0, 1, None):
         outcome.why_not = outcome.why_not or (
@@ -175,8 +177,8 @@ def run_reframe(
 
 
 def stop(process: subprocess.Popen, progress: Progress, why: str) -> None:
-    """Interrupt ReFrame, which cancels its jobs; kill it if it does not end."""
-    progress.said(f"{why}: cancelling the jobs, keeping what was measured")
+    """Interrupt ReFrame, which then cancels its jobs. Kill it if it does not end."""
+    progress.said(f"{why}: the jobs are cancelled, the figures measured so far are kept")
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGINT)
     try:
@@ -187,21 +189,21 @@ def stop(process: subprocess.Popen, progress: Progress, why: str) -> None:
 
 
 def follow(process: subprocess.Popen, session: Session, outcome: Outcome, file: Path) -> None:
-    """Keep ReFrame's output in a file, and show the progress that it reports."""
+    """Write ReFrame's output to a file, and show the progress that it reports."""
     assert process.stdout is not None
     try:
         with file.open("w") as kept:
             for line in process.stdout:
                 kept.write(line)
                 kept.flush()
-                _tell(line, session, outcome)
-    except OSError as error:  # a full disk must not block ReFrame on a full pipe
-        session.progress.said(f"cannot keep ReFrame's output: {error}")
+                _read_line(line, session, outcome)
+    except OSError as error:  # on a full disk the pipe must still be read, or ReFrame blocks
+        session.progress.said(f"cannot write ReFrame's output: {error}")
         for line in process.stdout:
-            _tell(line, session, outcome)
+            _read_line(line, session, outcome)
 
 
-def _tell(line: str, session: Session, outcome: Outcome) -> None:
+def _read_line(line: str, session: Session, outcome: Outcome) -> None:
     outcome.tail = [*outcome.tail[-30:], line.rstrip()]
     if line.startswith("WARNING: skipping test file"):
         outcome.why_not = line.strip().removeprefix("WARNING: ")

@@ -1,9 +1,8 @@
-"""Which cases a trial runs again, because what it measured of them breaks a bound.
+"""Selects the cases that a trial runs again because their figures break a bound.
 
-One figure in some hundred is beyond its bound by chance. Where that is so often that the trial of
-a large matrix rejects a healthy site, the site may ask for further runs (``trial.reruns``) of the
-cases that are not passed, and of those they are compared with. They are judged by all their runs:
-none is thrown away.
+About one figure in a hundred breaks its bound by chance, so a trial of a large matrix could reject
+a healthy site. With ``trial.reruns`` the cases that do not pass run again, together with the cases
+that they are compared with. All runs of a case together decide.
 """
 
 from __future__ import annotations
@@ -15,22 +14,25 @@ from seatrial.results.record import Case, Judgement, Run, Trial
 from seatrial.results.requirements import Requirements
 
 DOUBTFUL = ("fail", "inconclusive")
-#: Of ``worst`` and ``p99`` one sample alone decides: a further one confirms nothing.
+#: For ``worst`` and ``p99`` a single sample decides, so a rerun cannot change the verdict.
 STATISTICS = ("median", "majority", "best")
 
 
-def doubtful(
+def cases_to_rerun(
     trial: Trial, judgements: Sequence[Judgement], requirements: Requirements
 ) -> list[Case]:
-    """The trial's cases, in their order, whose figures fail or cannot be decided, where further
-    runs may still change that; with them those that are compared with such a case or it with them,
-    and all that run in the same job. Not those that ended in error: their verdict stands."""
+    """The cases to run again, in the order of the trial.
+
+    These are the cases with a figure that fails or is inconclusive and that a rerun may still
+    change, the cases that a requirement compares with them, and all cases of the same jobs. A case
+    in error does not run again.
+    """
     relative = {
         rule.id: rule.threshold.relative_to
         for rule in requirements.rules
         if rule.threshold.relative_to
     }
-    found = {
+    jobs = {
         _job(one.case) for one in judgements if one.verdict in DOUBTFUL and _is_open(one, trial)
     }
     pairs = {
@@ -38,11 +40,11 @@ def doubtful(
         for one in judgements
         if one.requirement and (other := relative.get(one.requirement.id))
     }
-    found |= {job for pair in pairs if found & set(pair) for job in pair}
-    found -= {_job(one.case) for one in judgements if one.verdict == "error" and not one.metric}
-    # ReFrame gets the transports and the numbers of nodes of a check, and runs all combinations.
-    sizes = {(check, profile, nodes) for check, profile, _, nodes in found}
-    transports = {(check, profile, transport) for check, profile, transport, _ in found}
+    jobs |= {job for pair in pairs if jobs & set(pair) for job in pair}
+    jobs -= {_job(one.case) for one in judgements if one.verdict == "error" and not one.metric}
+    # ReFrame gets the transports and the node counts of a check, and runs all combinations.
+    sizes = {(check, profile, nodes) for check, profile, _, nodes in jobs}
+    transports = {(check, profile, transport) for check, profile, transport, _ in jobs}
     return [
         case
         for case in trial.cases
@@ -52,8 +54,11 @@ def doubtful(
 
 
 def _is_open(one: Judgement, trial: Trial) -> bool:
-    """Whether further runs may change a verdict: not where most samples are beyond for good.
-    A quieter minute may decide what other programs have disturbed."""
+    """Whether reruns may change a verdict.
+
+    They cannot if too many samples break the bound. A figure that other programs disturbed may pass
+    when they end.
+    """
     if one.statistic not in STATISTICS or (one.lower is None and one.upper is None):
         return False
     if one.verdict == "inconclusive" and one.disturbed:
@@ -62,12 +67,12 @@ def _is_open(one: Judgement, trial: Trial) -> bool:
 
 
 def first_nodes(runs: Iterable[Run]) -> dict[Case, list[str]]:
-    """Case -> the nodes of its first run. A rerun must see the fault where it was seen first."""
-    found: dict[Case, list[str]] = {}
+    """Case -> the nodes of its first run. A rerun uses the same nodes, where the fault may be."""
+    nodes: dict[Case, list[str]] = {}
     for run in sorted(runs, key=lambda run: run.repeat):
         if run.job.nodes:
-            found.setdefault(run.case, run.job.nodes)
-    return found
+            nodes.setdefault(run.case, run.job.nodes)
+    return nodes
 
 
 def _job(case: Case) -> tuple[str, str, str, int]:

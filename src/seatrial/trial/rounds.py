@@ -1,8 +1,8 @@
-"""The rounds of a trial: one run of ReFrame for each NIC profile, one after the other.
+"""The rounds of a trial: one run of ReFrame for each NIC profile, one after another.
 
-The default profile needs no switch, so each of its checks has a Slurm job of its own. Every other
-profile is applied once, by one job that the trial holds while the checks run as steps in it.
-``seatrial.trial.collect`` reads what a round left.
+Under the default profile each check has its own Slurm job. Every other profile is applied once, by
+one job that the trial holds while the checks run as steps in it. ``seatrial.trial.collect`` reads
+the files of a round.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from seatrial.trial.session import Session
 
 @dataclass
 class Round:
-    """The outcome of the cases of one profile. ``allocation`` is None where no job was held."""
+    """The outcome of the cases of one profile. ``allocation`` is None if no job was held."""
 
     profile: str
     outcome: Outcome = field(default_factory=Outcome)
@@ -28,41 +28,42 @@ class Round:
 
     @property
     def why_not(self) -> str:
-        """Why cases did not run, in a sentence, or empty."""
+        """Why cases did not run, or empty."""
         if self.allocation and self.outcome.lost:
             return f"NIC profile {self.profile} was not in force: {self.allocation.why}"
         return self.outcome.why_not
 
     @property
     def phase(self) -> str:
-        """Where a case that did not run has failed."""
+        """The phase in which a case that did not run failed."""
         return "profile" if self.outcome.lost else "setup"
 
 
 def run_rounds(session: Session) -> Iterator[Round]:
-    """Run all cases, profile by profile, and yield each round when it is over.
+    """Run all cases, profile by profile, and yield each round when it ends.
 
-    After a signal, the trial's time limit or a ReFrame that runs nothing, the other rounds do not
-    run.
+    After a signal, at the trial's time limit, or if ReFrame runs nothing, the remaining rounds do
+    not run.
     """
     why_not = ""
     for profile in session.profiles:
         if why_not:
             yield Round(profile, Outcome(why_not=why_not))
             continue
-        # In virtual time, queries about jobs disturb the measurement: there the checks of the
-        # default profile run in a held job as well.
+        # In virtual time, queries about jobs disturb the measurement. So the checks of the default
+        # profile run in a held job, too.
         if profile == "default" and not session.plan.virtual_time:
-            found = Round(profile, run_reframe(session))
+            current = Round(profile, run_reframe(session))
         else:
-            found = under(session, profile)
+            current = run_in_held_job(session, profile)
         session.jobs_done += session.jobs_of(profile)
-        yield found
-        why_not = session.why_stop() or (found.outcome.why_not if found.outcome.broken else "")
+        yield current
+        outcome = current.outcome
+        why_not = session.why_stop() or (outcome.why_not if outcome.broken else "")
 
 
-def under(session: Session, profile: str) -> Round:
-    """Run the cases of a profile in one job, with as many nodes as the largest case needs."""
+def run_in_held_job(session: Session, profile: str) -> Round:
+    """Run the cases of a profile in one job that has the nodes of the largest case."""
     largest = max(session.of_profile(profile), key=lambda case: case.nodes)
     nodelist = session.nodelists.get(largest, [])
     with held(session, profile, largest.nodes, nodelist) as allocation:
@@ -80,8 +81,8 @@ def under(session: Session, profile: str) -> Round:
 
 
 def runs_of(session: Session, rounds: list[Round]) -> list[Run]:
-    """All runs of the trial in the order of the plan. A case that did not run is an error."""
-    found: dict[tuple[Case, int], Run] = {}
+    """All runs of the session in the order of the plan. A case that did not run is an error."""
+    by_case: dict[tuple[Case, int], Run] = {}
     for one in rounds:
         if one.allocation:
             one.allocation.read_node_reasons()
@@ -90,8 +91,8 @@ def runs_of(session: Session, rounds: list[Round]) -> list[Run]:
             session.machine.run, one.why_not, report_file(session, one.profile), one.phase,
             held_job(one), f"reframe{session.suffix(one.profile)}.log",
         )  # fmt: skip
-        found.update(((run.case, run.repeat), run) for run in runs)
-    return [found[case, repeat] for repeat in session.repeats for case in session.cases]
+        by_case.update(((run.case, run.repeat), run) for run in runs)
+    return [by_case[case, repeat] for repeat in session.repeats for case in session.cases]
 
 
 def held_job(one: Round) -> Job | None:
@@ -99,7 +100,7 @@ def held_job(one: Round) -> Job | None:
 
 
 def allocations(session: Session, rounds: list[Round], runs: list[Run]) -> dict[str, list]:
-    """The records of the jobs held, by profile, with Slurm's account of each."""
+    """Profile -> the records of its held jobs, with Slurm's account of each."""
     jobs = [job for one in rounds if (job := held_job(one))]
     facts = job_facts((job.id for job in jobs), session.machine.run, first=True)
     result: dict[str, list[AllocationRecord]] = {}

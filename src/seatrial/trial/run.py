@@ -1,7 +1,7 @@
-"""Run one trial of a site: ReFrame through Slurm, then evidence, judgement and report.
+"""Runs one trial of a site: ReFrame through Slurm, then the evidence and the judgement.
 
-After any interruption (Ctrl-C, a dead node, a full disk) the trial keeps what was measured, names
-what was not, and leaves no job and no lab behind.
+After an interruption (Ctrl-C, a dead node, a full disk) the trial keeps the figures, names the
+cases that did not run, and leaves no job and no lab.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from seatrial.results.requirements import Requirements, load_requirements
 from seatrial.results.verdict import conclude
 from seatrial.trial.host import host_facts, version_with_commit
 from seatrial.trial.machine import Machine, Progress
-from seatrial.trial.rerun import doubtful, first_nodes
+from seatrial.trial.rerun import cases_to_rerun, first_nodes
 from seatrial.trial.rounds import Round, allocations, run_rounds, runs_of
 from seatrial.trial.session import Session, noted_signals
 
@@ -41,16 +41,16 @@ from seatrial.checks.configuration import settings
 site_configuration = settings(Path(__file__).with_name("plan.json"))
 '''
 RESERVE_FILE = ".reserve"
-RESERVE_B = 1 << 20  # kept free, so that a disk that fills up still takes the results
+RESERVE_B = 1 << 20  # disk space for the results, reserved before the benchmarks run
 
 
 def run_trial(
     plan: Plan, site_file: Path, machine: Machine, progress: Progress, trials: Path
 ) -> Results:
-    """Run the trial that is planned for a site, and write its folder below ``trials``.
+    """Run the planned trial of a site, and write its folder below ``trials``.
 
-    Raises InputError where the site's requirements are wrong, LabError where ReFrame cannot start
-    or the results cannot be written.
+    Raises InputError if the site's requirements are wrong, LabError if ReFrame cannot start or the
+    results cannot be written.
     """
     requirements = load_requirements(site_file.with_name("requirements.yaml"))
     try:
@@ -75,7 +75,7 @@ def run_trial(
         write_results(folder / RESULTS_FILE, [trial])
         reserve(folder)
     except OSError as error:
-        raise LabError(f"the trial cannot begin: {error}") from None
+        raise LabError(f"the trial cannot start: {error}") from None
     with locked(folder / LOCK_FILE, progress.said), noted_signals() as signals:
         machine.own(folder)
         session = Session(
@@ -84,7 +84,7 @@ def run_trial(
         )  # fmt: skip
         progress.started(folder, len(plan.cases) * plan.repeats)
         try:
-            rounds = attempt(session, results)
+            rounds = run_cases(session, results)
             finish(results, requirements, folder)
             if not rounds[0].outcome.broken:
                 rerun(session, results, requirements)
@@ -100,7 +100,7 @@ def run_trial(
     return results
 
 
-def attempt(session: Session, results: Results) -> list[Round]:
+def run_cases(session: Session, results: Results) -> list[Round]:
     """Run the session's cases, and add their runs to the results."""
     rounds: list[Round] = []
     try:
@@ -117,14 +117,14 @@ def attempt(session: Session, results: Results) -> list[Round]:
 
 
 def rerun(session: Session, results: Results, requirements: Requirements) -> None:
-    """Run cases once more while not all their figures pass, as often as the site says.
+    """Run the cases again whose figures do not pass, up to ``reruns`` times.
 
-    The results are judged and written after each time, whatever becomes of what follows.
+    The results are judged and written after each rerun.
     """
     most = session.plan.reruns
     jobs = session.jobs
     for number in range(1, most + 1):
-        again = doubtful(results.trial, results.judgements, requirements)
+        again = cases_to_rerun(results.trial, results.judgements, requirements)
         if not again:
             return
         rounds: list[Round] = []
@@ -134,19 +134,19 @@ def rerun(session: Session, results: Results, requirements: Requirements) -> Non
             except OSError as error:
                 why_not = str(error)
         if not why_not:
-            are = "case is" if len(again) == 1 else "cases are"
+            cases = "case" if len(again) == 1 else "cases"
             session.progress.said(
-                f"{len(again)} {are} run again, since figures do not pass: "
-                f"{number} of at most {most}"
+                f"rerun {number} of at most {most}: {len(again)} {cases}, because figures do not "
+                "pass"
             )
             further = replace(
                 session, cases=again, rerun=number, jobs_before=jobs, jobs_done=jobs,
                 nodelists=first_nodes(results.runs),
             )  # fmt: skip
             jobs = further.jobs
-            rounds = attempt(further, results)
+            rounds = run_cases(further, results)
             if why_not := session.why_stop():
-                # What was cut off, or never begun, says nothing of the site.
+                # A rerun that was interrupted or did not start says nothing about the site.
                 results.runs = [
                     run
                     for run in results.runs
@@ -154,7 +154,7 @@ def rerun(session: Session, results: Results, requirements: Requirements) -> Non
                 ]
         if why_not:
             ids = ", ".join(case.id for case in again)
-            text = f"not run again as often as planned: {ids} ({why_not})"
+            text = f"fewer reruns than planned: {ids} ({why_not})"
             session.progress.said(text)
             results.trial.notes.append(text)
         finish(results, requirements, session.folder)
@@ -163,7 +163,7 @@ def rerun(session: Session, results: Results, requirements: Requirements) -> Non
 
 
 def profile_uses(plan: Plan) -> list[ProfileUse]:
-    """What each NIC profile of the cases sets, in the order of the site file."""
+    """The settings of each NIC profile of the cases, in the order of the site file."""
     return [
         ProfileUse(
             name=name,
@@ -173,39 +173,40 @@ def profile_uses(plan: Plan) -> list[ProfileUse]:
             settings={node: flat for node, flat in profile.declared["nodes"].items() if flat},
             node_settings=profile.declared["node"],
         )
-        for name, profile in tried(plan).items()
+        for name, profile in profiles_under_test(plan).items()
     ]
 
 
 def effects(plan: Plan) -> list[str]:
-    """Sentences on where the profiles of the trial have no effect, for its notes."""
-    return [text for profile in tried(plan).values() for text in profile.effects]
+    """Notes on transports that the profiles of the trial do not affect."""
+    return [text for profile in profiles_under_test(plan).values() for text in profile.effects]
 
 
-def tried(plan: Plan) -> dict[str, PlannedProfile]:
+def profiles_under_test(plan: Plan) -> dict[str, PlannedProfile]:
     """The NIC profiles that the plan has cases of."""
     names = {case.profile for case in plan.cases}
     return {name: profile for name, profile in plan.profiles.items() if name in names}
 
 
 def finish(results: Results, requirements: Requirements, folder: Path) -> None:
-    """Judge, conclude and write."""
+    """Judge the runs and write the results."""
     results.judgements = judge(results.trial, results.runs, requirements)
     verdict = conclude(results.trial, results.runs, results.judgements, requirements)
-    kept = trial_requirements(results)
+    copy = trial_requirements(results)
     trial = results.trial
     results.verdict = verdict.model_copy(
-        update=provenance(kept, str(kept.relative_to(folder)), trial.command, trial.seatrial)
+        update=provenance(copy, str(copy.relative_to(folder)), trial.command, trial.seatrial)
     )
     lines: list[Line] = [trial, *results.runs, *results.judgements, results.verdict]
     try:
         write_results(folder / RESULTS_FILE, lines)
     except OSError as error:
-        raise LabError(f"the verdict ({results.verdict.verdict}) cannot be kept: {error}") from None
+        word = results.verdict.verdict
+        raise LabError(f"the verdict ({word}) cannot be written: {error}") from None
 
 
 def reserve(folder: Path) -> None:
-    """Reserve space on the disk, which is freed before the results are written."""
+    """Reserve disk space for the results. It is freed before they are written."""
     with (folder / RESERVE_FILE).open("wb") as stream:
         os.posix_fallocate(stream.fileno(), 0, RESERVE_B)
 
@@ -225,9 +226,9 @@ def new_folder(trials: Path, site: str) -> Path:
 
 
 def write_config(folder: Path, plan: Plan, site_file: Path) -> Path:
-    """Write what the trial runs by into its folder, and returns ReFrame's settings.
+    """Write the plan and the site's files into the trial's folder. Returns ReFrame's settings file.
 
-    ``plan.json`` is what is run. The site's own files beside it are provenance.
+    The trial runs ``plan.json``. The site's files are copies for the record.
     """
     config = folder / "config" / plan.site
     config.mkdir(parents=True)
@@ -239,10 +240,10 @@ def write_config(folder: Path, plan: Plan, site_file: Path) -> Path:
 
 
 def cancel_leftovers(folder: Path, machine: Machine) -> None:
-    """Cancel the jobs of this trial that are left after ReFrame was killed or lost Slurm."""
+    """Cancel the remaining jobs of this trial, in case ReFrame was killed or lost Slurm."""
     with contextlib.suppress(OSError, subprocess.SubprocessError, SeatrialError):
-        found = machine.run(["squeue", "--me", "--noheader", "--format=%i|%Z"]).stdout
-        rows = [line.partition("|") for line in found.splitlines()]
+        queue = machine.run(["squeue", "--me", "--noheader", "--format=%i|%Z"]).stdout
+        rows = [line.partition("|") for line in queue.splitlines()]
         jobs = [job for job, _, work in rows if Path(work).is_relative_to(folder)]
         if jobs:
             machine.run(["scancel", *jobs])

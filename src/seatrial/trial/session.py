@@ -1,4 +1,4 @@
-"""What the ReFrame runs of one trial share: the plan, the trial's folder, and when to stop."""
+"""The state that the ReFrame runs of one trial share: plan, folder, signals and time limit."""
 
 from __future__ import annotations
 
@@ -49,18 +49,15 @@ class Session:
 
     @property
     def jobs(self) -> int:
-        """Number of job scripts of all cases. The variants of a check share one."""
+        """Number of job scripts of all cases. The variants of a check share a script."""
         return self.jobs_before + sum(self.jobs_of(profile) for profile in self.profiles)
 
     @property
     def profiles(self) -> list[str]:
         """The NIC profiles of the cases: the default first, then in the site's order."""
-        found = {case.profile for case in self.cases}
-        return sorted(found, key=lambda name: (name != "default", self._place(name)))
-
-    def _place(self, profile: str) -> int:
-        names = list(self.plan.profiles)
-        return names.index(profile) if profile in names else len(names)
+        used = {case.profile for case in self.cases}
+        names = ["default", *self.plan.profiles]
+        return [name for name in dict.fromkeys(names) if name in used]
 
     def of_profile(self, profile: str) -> list[Case]:
         return [case for case in self.cases if case.profile == profile]
@@ -70,7 +67,7 @@ class Session:
         return len(scripts) * len(self.repeats)
 
     def suffix(self, profile: str = "default") -> str:
-        """The part of a file name, in the trial's folder, that is of a profile's round."""
+        """The part of a file name that distinguishes the files of a profile's round."""
         again = f"-rerun{self.rerun}" if self.rerun else ""
         return again if profile == "default" else f"{again}-{profile}"
 
@@ -79,20 +76,20 @@ class Session:
         return self.deadline - time.monotonic()
 
     def why_stop(self) -> str:
-        """Why the trial must end now, in a sentence; empty while it may continue."""
+        """Why the trial must end now; empty while it may continue."""
         if self.signals:
             return f"the trial was interrupted by {self.signals[0]}"
         if self.left_s < 0:
-            return f"the trial ran into its limit of {self.plan.time_limit_s} s"
+            return f"the trial reached its time limit of {self.plan.time_limit_s} s"
         return ""
 
 
 @contextmanager
 def noted_signals() -> Iterator[list[str]]:
-    """Collect the names of signals that would end this process, instead of ending it.
+    """Collect the names of signals that would end this process, and ignore the signals.
 
-    Nothing that is being saved is cut off; whoever waits reads the list. Python delivers signals
-    to the main thread only: in another thread the list stays empty.
+    So no write is interrupted. Callers that wait must read the list. Python delivers signals to the
+    main thread only: in another thread the list stays empty.
     """
     noted: list[str] = []
     if threading.current_thread() is not threading.main_thread():

@@ -1,5 +1,5 @@
-"""The labs' software: what Debian and PyPI install, and the benchmarks built with it.
+"""The labs' software: packages of Debian and PyPI, and the benchmarks built with them.
 
-``provision`` brings a machine to that state. The software of a real site is Spack's
+``provision`` installs and builds it. It is not for real sites, where Spack builds the software
 (``seatrial.stack``).
 """

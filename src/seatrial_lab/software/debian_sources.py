@@ -1,4 +1,7 @@
-"""Upstream archives of Debian source packages, from the machine's own package sources."""
+"""Download upstream archives of Debian source packages from the machine's package sources.
+
+It changes neither the machine's package sources nor its package lists.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ ETC_APT = Path("/etc/apt")
 
 
 def required_stanzas(codename: str) -> list[str]:
-    """``source_stanzas`` of a suite that the machine must have. Raises LabError."""
+    """Return ``source_stanzas`` of a suite. Raises LabError if the machine has none."""
     stanzas = source_stanzas(codename)
     if not stanzas:
         raise LabError(f"no source of Debian {codename or '?'} is configured in {ETC_APT}")
@@ -23,7 +26,7 @@ def required_stanzas(codename: str) -> list[str]:
 
 
 def private_list_options(state: Path, stanzas: Sequence[str]) -> list[str]:
-    """Options of apt that give it these sources, and lists of their packages in ``state``."""
+    """Return options for apt to use these sources, with its package lists in ``state``."""
     for folder in (state / "lists" / "partial", state / "parts"):
         folder.mkdir(parents=True, exist_ok=True)
     (state / "parts" / "seatrial.sources").write_text("\n\n".join(stanzas) + "\n")
@@ -37,10 +40,10 @@ def private_list_options(state: Path, stanzas: Sequence[str]) -> list[str]:
 
 
 def download_sources(archives: Sequence[SourceArchive], codename: str, into: Path) -> list[Path]:
-    """The upstream archives of Debian source packages, in ``into``, each with its pinned hash.
+    """Download the upstream archives of Debian source packages to ``into``; return their paths.
 
-    The machine's own list of sources stays as it is: a private list is derived from it.
-    Raises LabError where a download fails or a hash differs.
+    apt uses a private list of sources, derived from the machine's list. Raises LabError if a
+    download fails or if the hash of a file is not the pinned hash.
     """
     state = into / "apt"
     options = private_list_options(state, required_stanzas(codename))
@@ -65,7 +68,7 @@ def _checked(archive: SourceArchive, folder: Path) -> Path:
 
 
 def source_stanzas(codename: str, etc: Path = ETC_APT) -> list[str]:
-    """The machine's sources of a Debian suite, as deb822 stanzas of type deb-src."""
+    """Return the machine's sources of a Debian suite, as deb822 stanzas of type deb-src."""
     stanzas: list[str] = []
     for file in sorted([etc / "sources.list", *(etc / "sources.list.d").glob("*")]):
         if file.suffix == ".sources":

@@ -1,4 +1,7 @@
-"""The description of a finished stack, put together from its data and the machine's packages."""
+"""The description of a finished stack, from its data and the machine's packages.
+
+This module builds nothing and writes only a cache of MPICH's versions.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from seatrial_lab.software import programs, pypi
 from seatrial_lab.software.packages import SOURCES, Release
 from seatrial_lab.software.steps import COMMS, steps
 
-# Asked in a process of its own, so that no foreign library is loaded into this one.
+# A program of its own, so that this process loads no foreign library.
 # fi_version(3): major in the upper 16 bits; ucp_get_version_string is of UCX's public API.
 _VERSION_QUERY = """
 import ctypes, json, sys
@@ -28,7 +31,10 @@ print(json.dumps([ucp.ucp_get_version_string().decode(), f"{fi >> 16}.{fi & 0xff
 
 
 def describe(prefix: Path, version: str, release: Release, installed: dict[str, str]) -> Stack:
-    """The stack in ``prefix``, on a machine with these Debian packages."""
+    """Return the description of the stack in ``prefix``.
+
+    ``installed`` maps the machine's Debian packages to their versions.
+    """
     versions = _versions(prefix, release, installed)
     blas = {
         name: Blas(
@@ -53,8 +59,8 @@ def describe(prefix: Path, version: str, release: Release, installed: dict[str, 
         "transports": {name: part.model_dump() for name, part in transports.items()},
         "blas_libraries": {name: library.model_dump() for name, library in blas.items()},
     }
-    made = [step.key for step in steps(prefix, release, installed)]
-    identity = digest([json.dumps(content, sort_keys=True), *made])
+    step_keys = [step.key for step in steps(prefix, release, installed)]
+    identity = digest([json.dumps(content, sort_keys=True), *step_keys])
     return Stack.model_validate({"id": identity, **content})
 
 
@@ -78,14 +84,14 @@ def _versions(prefix: Path, release: Release, installed: dict[str, str]) -> dict
 
 
 def _comms_version() -> str:
-    """The version that the source of comms gives itself."""
+    """Return the version in the source of comms."""
     match = re.search(r'^#define VERSION "(\S+)"', COMMS.read_text(), re.MULTILINE)
     assert match, COMMS
     return match[1]
 
 
 def _bundled_versions(prefix: Path) -> tuple[str, str]:
-    """Versions of the UCX and libfabric inside PyPI's MPICH; empty where it is not there."""
+    """Return the versions of UCX and libfabric in PyPI's MPICH; empty if it is missing."""
     folder = prefix / "mpich/lib/mpich"
     if not folder.is_dir():
         return "", ""
@@ -110,7 +116,7 @@ def _pins() -> dict[str, str]:
 
 
 def in_prefix(part: Transport, prefix: Path) -> Transport:
-    """A transport with the programs in ``prefix``, and what they need to run."""
+    """Return a transport with the commands and environment of the programs in ``prefix``."""
     words = {"prefix": str(prefix), "bench": f"{prefix}/bench/{part.family}"}
     env = {**programs.ENV.get(part.name, {}), **part.env}
     commands = programs.PROGRAMS.get(part.name) or programs.PROGRAMS[part.family]

@@ -1,7 +1,7 @@
-"""Lmod modulefiles of the transports, so that a user gets by ``module load`` what a check runs.
+"""Lmod modulefiles of the transports: ``module load`` sets the environment of a check.
 
-Written from the stack's own data. A module does not tie its transport to an interface: a
-site's description does that.
+Their content comes from the description of the stack. A module does not select the interface of
+its transport; a site's description selects it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ SEARCH_PATHS = ("LD_LIBRARY_PATH", "PYTHONPATH", "PATH", "FI_PROVIDER_PATH")
 
 
 def render(transport: Transport) -> str:
-    """The text of a transport's modulefile (Lua)."""
+    """Return the text of a transport's modulefile (Lua)."""
     settings = []
     paths = []
     for name, value in transport.env.items():
         if name in SEARCH_PATHS:
-            # prepend_path puts the last one first
+            # prepend_path puts the last folder first
             paths += [(name, folder) for folder in reversed(value.split(":"))]
         else:
             settings.append((name, _quoted(value)))
@@ -46,7 +46,7 @@ def render(transport: Transport) -> str:
 
 
 def write(stack: Stack, folder: Path) -> None:
-    """One modulefile per MPI transport; the folder is replaced."""
+    """Write one modulefile per MPI transport. The new folder replaces the old one."""
     partial = fresh(folder.with_name(folder.name + ".partial"))
     for name in stack.names():
         (partial / f"{name}.lua").write_text(render(stack.transports[name]))

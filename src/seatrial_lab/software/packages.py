@@ -1,7 +1,7 @@
 """The Debian packages of the labs, by release.
 
-A package that other releases lack or name differently appears under its release, so a new
-release is a new entry here and no code.
+A package that not all releases have, or that has different names, is listed under its release. A
+new release is a new entry here and needs no code.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COMMON = (
     "slurmdbd",
     "munge",
     "mariadb-server",
-    # MPI, and how Slurm starts it: Slurm opens libpmix.so by the name in the -dev package
+    # MPI and its start by Slurm: Slurm opens libpmix.so, a file of the -dev package
     "openmpi-bin",
     "libopenmpi-dev",
     "libpmix-dev",
@@ -38,7 +38,7 @@ COMMON = (
     "iproute2",
     "netbase",
     "kmod",  # loads the drivers of a virtual lab
-    # compilers and the machinery of the builds
+    # compilers and build tools
     "gcc",
     "g++",
     "gfortran",
@@ -59,7 +59,7 @@ class Release:
     packages: tuple[str, ...]
     #: BLAS name -> (package, folder below the multiarch library folder)
     blas: dict[str, tuple[str, str]]
-    #: what to report -> the package whose version says it
+    #: component -> the package that has its version
     versions: dict[str, str]
 
 
@@ -121,9 +121,9 @@ SOURCES = {
 
 
 def supported_release(file: Path = OS_RELEASE) -> tuple[str, Release]:
-    """This machine's Debian release, and its table.
+    """Return this machine's Debian version and its entry in RELEASES.
 
-    Raises LabError elsewhere, with the list of what would have to be there.
+    Raises LabError on another system, with the list of the packages that it would need.
     """
     system = os_release(file)
     version = system.get("VERSION_ID", "")
@@ -132,7 +132,7 @@ def supported_release(file: Path = OS_RELEASE) -> tuple[str, Release]:
         needed = " ".join(RELEASES[max(RELEASES)].packages)
         raise LabError(
             f"this is {name}; the stack can be provisioned on Debian {' and '.join(RELEASES)}. "
-            f"By hand it would need what Debian calls: {needed}"
+            f"A manual installation needs the equivalents of these Debian packages: {needed}"
         )
     if platform.machine() != "x86_64":
         raise LabError(

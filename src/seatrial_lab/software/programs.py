@@ -1,14 +1,14 @@
-"""The labs' programs: the command of each under each MPI, and what they need to run.
+"""The labs' programs: their commands under each MPI, and their environment.
 
-Data only. ``{prefix}`` is the folder of the labs' software, ``{bench}`` that of the programs built
-for one MPI ABI.
+Data only. ``{prefix}`` is the folder of the labs' software. ``{bench}`` is the folder of the
+programs built for one MPI ABI.
 """
 
 from __future__ import annotations
 
 from seatrial_lab.software.packages import SOURCES
 
-#: transports that PyPI and the distribution have no MPI for: MPICH's older device ch3
+#: transports without an MPI in PyPI and Debian; this one needs MPICH's older device ch3
 SPACK_ONLY = ("mpich-sock",)
 
 _PYTHON = {"PYTHONPATH": "{prefix}/python"}
@@ -17,10 +17,10 @@ _MPICH_ABI = {**_PYTHON, "MPI4PY_MPIABI": "mpich"}
 _MPICH = {
     **_MPICH_ABI,
     "LD_LIBRARY_PATH": "{prefix}/mpich/lib",
-    # its requests can be longer than Slurm's PMI server reads (pmi/shorter.c)
+    # MPICH's requests can be too long for Slurm's PMI server (pmi/shorter.c)
     "LD_PRELOAD": "{prefix}/pmi/shorter.so",
 }
-#: transport -> variables, beside those of ``seatrial.stack.transports``
+#: transport -> variables in addition to the variables of ``seatrial.stack.transports``
 ENV: dict[str, dict[str, str]] = {
     "openmpi-tcp": _OPENMPI,
     "openmpi-ucx": _OPENMPI,
@@ -35,7 +35,7 @@ ENV: dict[str, dict[str, str]] = {
     },
     "none": _OPENMPI,
 }
-#: transport -> folder of mpicc, where it is not the distribution's
+#: transport -> folder of mpicc, if it is not the distribution's mpicc
 COMPILERS = {"mpich-ucx": "{prefix}/mpich/bin", "mpich-ofi": "{prefix}/mpich/bin"}
 
 _OSU = ["/usr/bin/python3", "{prefix}/osu/run.py"]
@@ -52,7 +52,7 @@ _MPI = {
     "osu_bibw": [*_OSU, "bibw"],
     "osu_multi_lat": [*_OSU, "multi_lat", "-i", "1000", "-x", "100"],
 }
-#: family of a transport, else its name -> program -> command
+#: name or family of a transport -> program -> command; the name takes precedence
 PROGRAMS = {
     "openmpi": _MPI,
     "mpich": {**_MPI, "imb": ["{prefix}/intelmpi/bin/IMB-MPI1"]},
@@ -61,7 +61,7 @@ PROGRAMS = {
 }
 
 _NO_MBW_MR = {"osu_mbw_mr": "the OSU programs in Python have no mbw_mr; Spack builds the C program"}
-#: family -> benchmark -> why there is no program of it
+#: family -> benchmark -> the reason why it has no program
 LACKS = {
     "openmpi": {
         "imb": "IMB-MPI1 of PyPI is a binary of the MPICH ABI; Spack builds it for Open MPI",
@@ -70,7 +70,7 @@ LACKS = {
     "mpich": _NO_MBW_MR,
 }
 
-#: transport -> which versions a run of it involves
+#: transport -> the components whose versions a run records
 INVOLVED = {
     "openmpi-tcp": ("openmpi", "pmix"),
     "openmpi-ucx": ("openmpi", "pmix", "ucx"),
@@ -84,7 +84,7 @@ INVOLVED = {
 
 
 def origins(pins: dict[str, str]) -> dict[str, str]:
-    """Program -> where it is from. ``pins`` are the versions of PyPI's projects."""
+    """Return program -> its origin. ``pins`` are the versions of PyPI's projects."""
     return {
         "netpipe": f"NetPIPE {SOURCES['netpipe'].version}, Debian's source package netpipe, built "
         "for each MPI ABI",

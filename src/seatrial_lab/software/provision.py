@@ -1,7 +1,7 @@
 """Install and build the labs' software on a Debian machine.
 
-Installs Debian packages, fetches pinned files from PyPI, builds the benchmarks, and writes
-``stack.json`` and the modulefiles. Knows nothing of sites or of Slurm's configuration.
+``provision`` installs Debian packages, fetches pinned files from PyPI, builds the benchmarks, and
+writes ``stack.json`` and the modulefiles. It does not use sites or Slurm's configuration.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Plan:
-    """What a provisioning would do."""
+    """The actions that ``provision`` will execute."""
 
     prefix: Path
     distribution: str
     packages: list[str]
     """Debian packages that are missing"""
     pins: dict[str, str]
-    """PyPI project -> version, of what is to be fetched"""
+    """PyPI project -> version of the files to fetch"""
     steps: list[Step]
-    """downloads and builds that are missing or out of date"""
+    """missing or outdated downloads and builds"""
     current: bool
-    """whether ``stack.json`` describes what is there"""
+    """whether ``stack.json`` describes the present state"""
 
     @property
     def empty(self) -> bool:
         return not self.packages and not self.steps and self.current
 
     def lines(self) -> list[str]:
-        """A line for each thing to do."""
+        """Return one line of text for each action."""
         lines = []
         if self.packages:
             lines.append(f"install {len(self.packages)} Debian packages: {' '.join(self.packages)}")
@@ -63,7 +63,7 @@ class Plan:
 
 
 def plan(prefix: Path = PREFIX) -> Plan:
-    """What ``provision`` would do. Raises LabError on a system it cannot serve."""
+    """Return the actions of ``provision``. Raises LabError on an unsupported system."""
     version, release = supported_release()
     installed = machine.installed()
     missing = [name for name in release.packages if name not in installed]
@@ -89,10 +89,10 @@ def plan(prefix: Path = PREFIX) -> Plan:
 
 
 def provision(progress: Progress, prefix: Path = PREFIX) -> Stack:
-    """Make the stack, or what is missing of it, and return it.
+    """Install and build the missing parts of the stack. Return its description.
 
-    ``progress`` is called with a line of text before and after each long step. Needs root only
-    where Debian packages are missing. Raises LabError.
+    ``progress`` gets a line of text before and after each long step. Root is necessary only if
+    Debian packages are missing. Raises LabError.
     """
     wanted = plan(prefix)
     if wanted.empty:
@@ -102,7 +102,7 @@ def provision(progress: Progress, prefix: Path = PREFIX) -> Stack:
             "installing the Debian packages " + " ".join(wanted.packages),
         )
     prefix.mkdir(parents=True, exist_ok=True)
-    old_mask = os.umask(0o022)  # a normal user runs what is made here
+    old_mask = os.umask(0o022)  # ordinary users run these programs
     try:
         with locked(prefix / "lock", progress):
             return _provision(progress, prefix)
@@ -135,7 +135,7 @@ def _provision(progress: Progress, prefix: Path) -> Stack:
 
 
 def _compile_python(prefix: Path) -> None:
-    """Byte-compile mpi4py: nodes start it as a user who cannot write here."""
+    """Byte-compile mpi4py: the job user, who imports it, cannot write in ``prefix``."""
     for folder in ("python", "osu"):
         command = ["/usr/bin/python3", "-m", "compileall", "-q", str(prefix / folder)]
         subprocess.run(command, check=False, stdout=subprocess.DEVNULL)

@@ -1,4 +1,7 @@
-"""Pinned files from PyPI, by pip: wheels and source distributions, each with its sha256."""
+"""Download pinned files from PyPI with pip: wheels and source distributions, with sha256.
+
+It installs nothing into a Python.
+"""
 
 from __future__ import annotations
 
@@ -14,28 +17,28 @@ SOURCES = HERE / "pypi-sources.lock.txt"
 
 
 def pins(lock: Path) -> dict[str, str]:
-    """Name -> version, of a lock file."""
+    """Return name -> version of the projects in a lock file."""
     lines = [line.split()[0] for line in lock.read_text().splitlines() if line and line[0] != "#"]
     return dict(line.split("==") for line in lines)
 
 
 def requirement(lock: Path, name: str) -> str:
-    """The line of a lock file that pins a project."""
+    """Return the line of a lock file that pins a project."""
     return next(line for line in lock.read_text().splitlines() if line.startswith(f"{name}=="))
 
 
 def download_wheel(name: str, into: Path, python: str) -> Path:
-    """The pinned wheel of a project for CPython ``python`` such as 3.11. Raises LabError."""
+    """Return the pinned wheel of a project for CPython ``python``, e.g. 3.11. Raises LabError."""
     return _download(
         WHEELS, name, into, ["--only-binary", ":all:", "--python-version", python], "*.whl"
     )
 
 
 def download_source(name: str, into: Path) -> Path:
-    """The pinned source distribution of a project; nothing of it is built. Raises LabError.
+    """Return the pinned source distribution of a project, not built. Raises LabError.
 
-    pip insists on a source distribution's metadata and for that may install build tools into a
-    throw-away environment; what is kept is only the archive, whose hash is pinned.
+    pip reads the metadata of a source distribution and may install build tools into a temporary
+    environment for that. Only the archive is kept, and its hash is pinned.
     """
     return _download(SOURCES, name, into, ["--no-binary", name], "*.tar.gz")
 

@@ -1,7 +1,7 @@
-"""The steps of a provisioning after the Debian packages, each with what it depends on.
+"""The steps of ``provision`` after the Debian packages, each with a key for its inputs.
 
-A step is done again only when its key changes: the hash of its own data, of the files of this
-package that it uses, and of the Debian packages that it builds with.
+A step runs again only if its key changes. The key is a hash of the step's data, of the files of
+this package that it uses, and of the versions of the Debian packages that it builds with.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ HPCC_FILES = (build.SELECT, "hpcc/mpi3.h", "hpcc/Make.seatrial.j2")
 class Step:
     """A download or a build.
 
-    It is out of date where ``key`` changed or a file of ``makes`` is missing. ``do`` takes a folder
-    for temporary files and raises LabError. ``verb`` is ``fetch`` or ``build``.
+    A step is outdated if ``key`` has changed or a file of ``makes`` is missing. ``do`` takes a
+    folder for temporary files and raises LabError. ``verb`` is ``fetch`` or ``build``.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Step:
 
 
 def system_python() -> str:
-    """Version such as 3.11 of the Python that runs OSU's programs on the nodes."""
+    """Return the version, e.g. 3.11, of the Python that runs OSU's programs on the nodes."""
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     try:
         done = subprocess.run([SYSTEM_PYTHON, "-IS", "-c", code], capture_output=True, text=True)
@@ -52,7 +52,7 @@ def system_python() -> str:
 
 
 def steps(prefix: Path, release: Release, versions: dict[str, str]) -> list[Step]:
-    """All steps in order. ``versions`` are those of the installed Debian packages."""
+    """Return all steps in order. ``versions`` are the versions of installed Debian packages."""
     downloads = [replace(step, verb="fetch") for step in _downloads(prefix, release)]
     builds = [step for family in build.FAMILIES for step in _builds(prefix, family, versions)]
     return [*downloads, *builds, _osu(prefix), _pmi(prefix)]
@@ -175,7 +175,7 @@ def _files(*names: str | Path) -> str:
 
 
 def is_done(step: Step, stamps: Path) -> bool:
-    """Whether a step was finished with its present key and what it makes is still there."""
+    """Return whether a step is finished with its present key and its files exist."""
     try:
         stamp = (stamps / step.name).read_text()
     except OSError:
@@ -184,7 +184,7 @@ def is_done(step: Step, stamps: Path) -> bool:
 
 
 def carry_out(step: Step, stamps: Path, work: Path) -> None:
-    """Do a step and note that it is done. Raises LabError."""
+    """Execute a step and record its key. Raises LabError."""
     stamps.mkdir(parents=True, exist_ok=True)
     stamp = stamps / step.name
     stamp.unlink(missing_ok=True)

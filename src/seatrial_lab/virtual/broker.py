@@ -76,8 +76,8 @@ class Broker:
         self.qmp.sendall(b'{"execute": "qmp_capabilities"}\n')
         # The guest's init waits for this line (guest/init.sh).
         self.guest_line.sendall(given["go"].encode() + b"\n")
-        self.selector.register(self.guest_line, selectors.EVENT_READ, self.from_guest)
-        self.selector.register(self.qmp, selectors.EVENT_READ, self.from_qmp)
+        self.selector.register(self.guest_line, selectors.EVENT_READ, self.read_guest)
+        self.selector.register(self.qmp, selectors.EVENT_READ, self.read_qmp)
         socket_path = self.run / "broker.sock"
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(str(socket_path))
@@ -93,11 +93,11 @@ class Broker:
 
     # -- from the guest
 
-    def from_qmp(self, connection: socket.socket) -> None:
+    def read_qmp(self, connection: socket.socket) -> None:
         if not connection.recv(CHUNK):
             self.selector.unregister(connection)
 
-    def from_guest(self, guest_line: socket.socket) -> None:
+    def read_guest(self, guest_line: socket.socket) -> None:
         data = guest_line.recv(CHUNK)
         if not data:
             self.selector.unregister(guest_line)
@@ -135,9 +135,9 @@ class Broker:
     def accept(self, listener: socket.socket) -> None:
         connection, _ = listener.accept()
         client = Client(connection)
-        self.selector.register(connection, selectors.EVENT_READ, lambda _: self.from_client(client))
+        self.selector.register(connection, selectors.EVENT_READ, lambda _: self.read_client(client))
 
-    def from_client(self, client: Client) -> None:
+    def read_client(self, client: Client) -> None:
         try:
             data = client.connection.recv(CHUNK)
         except OSError:

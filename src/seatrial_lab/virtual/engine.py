@@ -103,7 +103,7 @@ class VirtualLab:
     def _start(self, progress: Progress) -> None:
         CACHE.mkdir(parents=True, exist_ok=True)
         with locked(CACHE):
-            base = packages.unpacked(CACHE, progress)
+            base = packages.provide(CACHE, progress)
             initramfs = image.initramfs(base, CACHE)
         progress("files")
         run = self.paths.run
@@ -111,7 +111,7 @@ class VirtualLab:
         config = plan.write(self.virtual_spec, programs())
         home = run / "home"
         home.mkdir()
-        plan.own_folder(home, self.spec)
+        plan.chown_to_job_user(home, self.spec)
         argv = qemu.command(self.virtual_spec, base, initramfs, run)
         env = packages.environment(base)
         name = snapshot.key(argv, run, (base.qemu_version, base.kernel_version, initramfs.name))

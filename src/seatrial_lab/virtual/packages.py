@@ -51,7 +51,7 @@ class Base:
         return self.qemu.parents[2]
 
 
-def unpacked(folder: Path, progress: Progress = lambda _: None) -> Base:
+def provide(folder: Path, progress: Progress = lambda _: None) -> Base:
     """Return QEMU, kernel and busybox below ``folder``; fetch missing ones. Raises LabError."""
     folder = folder.resolve()
     parts = {name: folder / name for name in ("qemu", "kernel", "busybox")}
@@ -214,7 +214,7 @@ def data_options(base: Base) -> list[str]:
     return [word for name in ("qemu", "seabios") for word in ("-L", str(share / name))]
 
 
-def probe(base: Base) -> str:
+def qemu_version_line(base: Base) -> str:
     """Return the first line of ``qemu --version``. Raises LabError if QEMU does not start."""
     answer = subprocess.run(
         [base.qemu, "--version"], env=environment(base), capture_output=True, text=True

@@ -193,6 +193,6 @@ def node_steps(lab: LabSpec, node: str) -> list[dict[str, Any]]:
     ]
 
 
-def own_folder(folder: Path, lab: LabSpec) -> None:
+def chown_to_job_user(folder: Path, lab: LabSpec) -> None:
     """Make the job user the owner of a folder."""
     os.chown(folder, lab.uid, lab.gid)

@@ -2,11 +2,10 @@
 
     python3 -IS pair.py STEP INTERFACE PORT SERVER... -- CLIENT...
 
-``{address}`` in the client's command is replaced by the server's IPv4 address on
-INTERFACE. The server's rank (0) writes that address into the working folder, which
-both nodes share; the client waits until the port accepts connections, so that a
-slow start is not mistaken for a broken network. A server that outlives its client
-by 5 s is ended.
+``{address}`` in the client's command is replaced by the IPv4 address of the server on INTERFACE.
+The server's rank (0) writes the address into the working folder, which both nodes share, when the
+server listens on the port. The client starts after that, so that a slow start of the server does
+not look like a broken network. A server that runs 5 s longer than its client is ended.
 """
 
 import contextlib
@@ -19,7 +18,7 @@ import sys
 import time
 
 SIOCGIFADDR = 0x8915
-#: generous: in a lab whose clock counts instructions it runs on while the host reads a file
+#: long, because the clock of the virtual lab advances fast while its host reads a file
 START_S = 120
 END_S = 5
 
@@ -31,9 +30,9 @@ def address_of(interface):
 
 
 def listening(port):
-    """Whether something on this node listens on the port (without connecting to it).
+    """Whether a program on this node listens on the port.
 
-    NPtcp serves one connection only: a trial connection would be taken for the client.
+    It does not connect: NPtcp serves only one connection.
     """
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with open(table) as stream:
@@ -47,11 +46,11 @@ def listening(port):
 def until(condition, seconds, what):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        found = condition()
-        if found:
-            return found
+        result = condition()
+        if result:
+            return result
         time.sleep(0.01)
-    sys.exit("pair.py: waited %d s in vain for %s" % (seconds, what))
+    sys.exit("pair.py: %s did not come within %d s" % (what, seconds))
 
 
 def publish(name, text):
@@ -61,12 +60,12 @@ def publish(name, text):
 
 
 def ended(pid):
-    """Whether a child has ended; it is left to be reaped."""
+    """Whether a child has ended. It is not reaped."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
 
-def note_wait(step, pid):
-    """Leave to run.py how long a child waited for a processor (ns), before it is reaped."""
+def record_wait(step, pid):
+    """Write how long an unreaped child waited for a processor (ns), for run.py."""
     with contextlib.suppress(OSError, IndexError), open("/proc/%d/schedstat" % pid) as stream:
         publish("%s.%s.waited" % (step, os.environ["SLURM_PROCID"]), stream.read().split()[1])
 
@@ -81,18 +80,18 @@ def content(name):
 
 def serve(command, interface, port, step):
     ready, done = step + ".address", step + ".done"
-    with open(ready.replace(".address", ".server"), "w") as said:
-        # Kept apart: what it says must not land in the client's table.
-        server = subprocess.Popen(command, stdout=said, stderr=said)
+    with open(step + ".server", "w") as output:
+        # The client's output must not have lines of the server.
+        server = subprocess.Popen(command, stdout=output, stderr=output)
     try:
         until(lambda: listening(port) or ended(server.pid), START_S, "the server's port")
         publish(ready, address_of(interface))
         until(lambda: content(done) or ended(server.pid), 3600, "the client's end")
-        note_wait(step, server.pid)
+        record_wait(step, server.pid)
         try:
             return server.wait(END_S)
         except subprocess.TimeoutExpired:
-            return 0  # the client has finished: iperf3 -s and the like serve on
+            return 0  # the client has finished; some servers (iperf3 -s) do not end
     finally:
         if server.poll() is None:
             server.kill()
@@ -110,7 +109,7 @@ def main(argv):
     try:
         client = subprocess.Popen(command)
         os.waitid(os.P_PID, client.pid, os.WEXITED | os.WNOWAIT)
-        note_wait(step, client.pid)
+        record_wait(step, client.pid)
         return client.wait()
     finally:
         publish(done, "done")

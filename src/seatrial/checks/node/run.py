@@ -1,15 +1,15 @@
-"""Node side: run one rank of a benchmark and note what the node's interfaces counted meanwhile.
+"""Node side: run one rank of a benchmark, and record the node's counters before and after it.
 
     python3 -IS run.py STEP NETWORK=INTERFACE[,...] [--maps WORD] [--nic FILE PACKAGE WHEN]
         -- PROGRAM [ARGUMENT ...]
 
-Only the Python standard library is used, since a node under test may have nothing
-else. The first rank of each node writes STEP.NODE.json into the working folder;
-every other rank becomes the program at once. The program's exit code is this one's.
+Only the Python standard library is used: a node under test may have nothing else. The first rank of
+each node writes STEP.NODE.json into the working folder; all other ranks only execute the program.
+The exit code is that of the program.
 
-With --nic the node's settings are compared with the NIC profile that FILE declares, by the
-node side of NIC profiles in the folder PACKAGE; WHEN is ``before``, ``after`` or ``both``. What
-comes of it is in nic-before.NODE.json (of the first time) and nic-after.NODE.json (of the last).
+With --nic the package PACKAGE (the node side of NIC profiles) compares the node's settings with the
+NIC profile in FILE; WHEN is ``before``, ``after`` or ``both``. The results are nic-before.NODE.json
+(of the first comparison) and nic-after.NODE.json (of the last).
 """
 
 import array
@@ -43,7 +43,7 @@ def read(path, default=""):
 
 
 def driver(sock, interface):
-    """Name, version and firmware of the interface's driver, as ``ethtool -i`` has them."""
+    """Name, version, firmware and bus of the interface's driver, as in ``ethtool -i``."""
     info = array.array("B", struct.pack("I", ETHTOOL_GDRVINFO) + bytes(512))
     request = struct.pack("16sP", interface.encode(), info.buffer_info()[0])
     try:
@@ -56,11 +56,10 @@ def driver(sock, interface):
 
 
 def irq_numbers(interface):
-    """The interrupt lines that the kernel gave to the interface's device; empty where it has none
-    of its own (veth, tap, a bond)."""
+    """The interrupt lines of the interface's device; empty if it has none (veth, tap, a bond)."""
     folder = os.path.realpath("%s/%s/device" % (NET, interface))
     if os.path.basename(folder).startswith("virtio"):
-        folder = os.path.dirname(folder)  # the lines are those of the card that it is on
+        folder = os.path.dirname(folder)  # the lines belong to the card
     try:
         return set(os.listdir(folder + "/msi_irqs"))
     except OSError:
@@ -69,23 +68,23 @@ def irq_numbers(interface):
 
 
 def interrupts(interface, table):
-    """Interrupts so far, by the lines of /proc/interrupts in ``table`` that are the interface's
-    or named after it; None where there are none. A bond has those of its members."""
+    """Interrupts of the interface since boot, from the lines of /proc/interrupts in ``table`` that
+    have its numbers or its name; None: there are no such lines. A bond has those of its members."""
     members = read("%s/%s/bonding/slaves" % (NET, interface)).split()
     if members:
         counts = [interrupts(member, table) for member in members]
         return None if None in counts else sum(counts)
     numbers = irq_numbers(interface)
-    total, found = 0, False
+    total = None
     for words in table:
         named = words[-1] == interface or words[-1].startswith((interface + "-", interface + ":"))
         if named or words[0][:-1] in numbers:
-            found = True
+            total = total or 0
             for word in words[1:]:
                 if not word.isdigit():
                     break
                 total += int(word)
-    return total if found else None
+    return total
 
 
 def cpu_times():
@@ -97,9 +96,10 @@ def cpu_times():
 
 
 def used_s():
-    """Processor time in seconds that the step's processes on this node have used so far, those
-    that have ended included: this one and its children, and what else the node's slurmstepd runs.
-    None where its other ranks cannot be seen.
+    """Processor time in seconds of the step's processes on this node, with those that have ended.
+
+    They are this process, its children, and all other processes of the node's slurmstepd. None if
+    the other ranks are not visible.
     """
     parent = os.getppid()
     if not read("/proc/%d/stat" % parent) or not os.path.exists("/proc/thread-self/children"):
@@ -110,9 +110,9 @@ def used_s():
 
 
 def ticks_below(pid, left_out):
-    """USER_HZ ticks of a process and its descendants, but for the one that is left out.
+    """USER_HZ ticks of a process and its descendants, without the one that is left out.
 
-    Children come first: one that ends meanwhile is then in the time of its parent.
+    Children are read first: if one ends meanwhile, the time of its parent has its time.
     """
     total, lists = 0, "/proc/%d/task" % pid
     for thread in os.listdir(lists) if os.path.isdir(lists) else ():
@@ -123,21 +123,23 @@ def ticks_below(pid, left_out):
 
 
 def waited_s(pid, step):
-    """How long in seconds a process that has ended waited for a processor, and those that it has
-    noted itself (pair.py). None where the kernel does not count it."""
+    """Seconds for which a process that has ended, and its child (pair.py), waited for a processor.
+
+    None if the kernel does not count them.
+    """
     numbers = read("/proc/%d/schedstat" % pid).split()
-    noted = read("%s.%s.waited" % (step, os.environ.get("SLURM_PROCID", "0")), "0")
-    return (int(numbers[1]) + int(noted)) / 1e9 if len(numbers) > 1 else None
+    of_child = read("%s.%s.waited" % (step, os.environ.get("SLURM_PROCID", "0")), "0")
+    return (int(numbers[1]) + int(of_child)) / 1e9 if len(numbers) > 1 else None
 
 
 def softirqs():
-    """Number of softirqs of each kind since boot, of all CPUs; empty where it is not known."""
-    found = {}
+    """Number of softirqs of each kind since boot, of all CPUs; empty if it is not known."""
+    counts = {}
     for line in read("/proc/softirqs").splitlines()[1:]:
         words = line.split()
         if words and words[0].endswith(":"):
-            found[words[0][:-1]] = sum(int(word) for word in words[1:] if word.isdigit())
-    return found
+            counts[words[0][:-1]] = sum(int(word) for word in words[1:] if word.isdigit())
+    return counts
 
 
 def snapshot(networks):
@@ -174,10 +176,10 @@ def snapshot(networks):
 
 
 def profile_evidence(declared, package, when):
-    """Note whether this node has the settings of the NIC profile that the file declares.
+    """Record whether this node has the settings of the NIC profile in the file ``declared``.
 
-    Whatever goes wrong is in the note: a look that fails must not end the benchmark, and must
-    not pass either.
+    All errors are recorded: a verification that fails must not end the benchmark, and must not
+    pass.
     """
     node = socket.gethostname().split(".")[0]
     name = "nic-%s.%s.json" % (when, node)
@@ -192,17 +194,18 @@ def profile_evidence(declared, package, when):
         finally:
             sys.path.remove(folder)
         with open(declared) as stream:
-            wanted = json.load(stream)
-        # Where the node's journal is, the node knows best: an installation can have moved it.
+            expected = json.load(stream)
+        # The installation on the node may have the journal in another folder.
         folder = json.loads(read(POLICY, "{}")).get("state_folder")
-        wanted["state_folder"] = folder or wanted["state_folder"]
-        slurms = os.environ.get("SLURMD_NODENAME", node).split(".")[0]
-        found = evidence.collect(wanted, slurms, os.environ.get("SLURM_JOB_ID"))
+        expected["state_folder"] = folder or expected["state_folder"]
+        node_name = os.environ.get("SLURMD_NODENAME", node).split(".")[0]
+        record = evidence.collect(expected, node_name, os.environ.get("SLURM_JOB_ID"))
     except Exception as error:
-        reason = "%s: its NIC state cannot be read: %s: %s" % (node, type(error).__name__, error)
-        found = {"ok": False, "reason": reason, "interfaces": {}}
-    found.update(node=node, when=when, seconds=time.monotonic() - start)
-    write_json(name, found)
+        reason = "%s: its NIC settings cannot be read: %s" % (node, type(error).__name__)
+        reason = "%s: %s" % (reason, error)
+        record = {"ok": False, "reason": reason, "interfaces": {}}
+    record.update(node=node, when=when, seconds=time.monotonic() - start)
+    write_json(name, record)
 
 
 def write_json(name, data):
@@ -212,12 +215,12 @@ def write_json(name, data):
 
 
 def mapped(pid, word):
-    """Files mapped by the process or its children whose name holds one of the words in ``word``,
-    which has commas between them."""
+    """Files that the process or its children have mapped and whose names contain one of the words
+    in ``word``, which are separated by commas."""
     files, parts = set(), word.split(",")
     pids = [str(pid), *read("/proc/%d/task/%d/children" % (pid, pid)).split()]
-    for one in pids:
-        for line in read("/proc/%s/maps" % one).splitlines():
+    for number in pids:
+        for line in read("/proc/%s/maps" % number).splitlines():
             words = line.split(None, 5)
             name = os.path.basename(words[5]) if len(words) == 6 else ""
             if any(part in name for part in parts):
@@ -226,9 +229,9 @@ def mapped(pid, word):
 
 
 def reports(step):
-    """Give each {report_file} and {report_fd} in the environment a file of this rank's own.
+    """Replace {report_file} and {report_fd} in the environment by a file of this rank.
 
-    By these the transports have the MPI name its path without disturbing the program's output.
+    There the MPI names its path without lines in the program's output.
     """
     name = "%s.%s.%s.report" % (
         step,
@@ -244,14 +247,13 @@ def reports(step):
 
 
 def forward(pid, number):
-    # A program that is gone has ended by itself, and its own exit code says more.
+    # A program that has already ended has its own exit code.
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
 
 
 def wait(pid, word):
-    """Wait until the child has ended, and leave it to be reaped; meanwhile look a few times which
-    libraries it has loaded."""
+    """Wait until the child has ended; it is not reaped. Returns the mapped files of ``word``."""
     files = []  # type: list[str]
     start = time.monotonic()
     if word:
@@ -278,7 +280,7 @@ def main(argv):
         os.execvp(command[0], command)
     if when in ("before", "both"):
         profile_evidence(declared, package, "before")
-    # Held back until they can be passed on: else the program would outlive this one.
+    # Blocked until they can be passed on: else the program may run longer than this process.
     passed_on = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, *passed_on})
     before = snapshot(networks)
@@ -297,9 +299,9 @@ def main(argv):
     waited = waited_s(pid, step)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     after = snapshot(networks)
-    found = {"step": step, "before": before, "after": after, "exit_code": code, "mapped": files}
-    found["waited_s"] = waited
-    write_json("%s.%s.json" % (step, after["node"]), found)
+    record = {"step": step, "before": before, "after": after, "exit_code": code, "mapped": files}
+    record["waited_s"] = waited
+    write_json("%s.%s.json" % (step, after["node"]), record)
     if when in ("after", "both"):
         profile_evidence(declared, package, "after")
     return 128 - code if code < 0 else code

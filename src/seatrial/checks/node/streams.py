@@ -2,11 +2,10 @@
 
     python3 -IS streams.py STEP INTERFACE[,...] PORT COUNT IPERF3... -- [OPTION ...]
 
-Stream i goes to the server's address on the interface of its turn, so that with as many interfaces
-as streams each has its own; an interface that is a member of a bond stands for the bond. The
-server's rank (0) writes which into STEP.streams.json; the client's writes each report to
-STEP.I.json, when each stream ended (in seconds of one clock) to STEP.ended.json, and ends with the
-first exit code that is not 0.
+The streams use the interfaces in turn: each goes to the server's address on its interface, or on
+the bond that the interface is a member of. The server's rank (0) writes the list of streams to
+STEP.streams.json. The client's rank writes each report to STEP.I.json and the ends of the streams
+(in seconds of one clock) to STEP.ended.json; its exit code is the first that is not 0.
 """
 
 import json
@@ -17,26 +16,26 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import pair  # (-I leaves this folder out of the path)
+import pair  # (with -I, Python does not add this folder to the path)
 
 NET = "/sys/class/net"
 
 
 def carrier(interface):
-    """The bond that the interface is a member of, else itself."""
+    """The bond that the interface is a member of; else the interface."""
     master = "%s/%s/master" % (NET, interface)
     return os.path.basename(os.path.realpath(master)) if os.path.exists(master) else interface
 
 
 def plan(interfaces, count, port):
-    """One stream each: through which interface and bond, to which address and port."""
-    found = []
+    """The streams: interface, interface or bond that carries it, address and port of the server."""
+    streams = []
     for number in range(count):
         interface = interfaces[number % len(interfaces)]
         through = carrier(interface)
-        found.append({"interface": interface, "through": through,
-                      "address": pair.address_of(through), "port": port + number})  # fmt: skip
-    return found
+        streams.append({"interface": interface, "through": through,
+                        "address": pair.address_of(through), "port": port + number})  # fmt: skip
+    return streams
 
 
 def serve(step, streams, program):
@@ -44,8 +43,8 @@ def serve(step, streams, program):
     try:
         for one in streams:
             options = ["-s", "-1", "-B", one["address"], "-p", str(one["port"])]
-            with open("%s.%d.server" % (step, one["port"]), "w") as said:
-                servers.append(subprocess.Popen([*program, *options], stdout=said, stderr=said))
+            with open("%s.%d.server" % (step, one["port"]), "w") as output:
+                servers.append(subprocess.Popen([*program, *options], stdout=output, stderr=output))
         for one, server in zip(streams, servers):  # noqa: B905 (strict= came with Python 3.10)
             ready = lambda: pair.listening(one["port"]) or server.poll() is not None  # noqa: B023, E731
             pair.until(ready, pair.START_S, "the server of port %d" % one["port"])
@@ -75,7 +74,7 @@ def send(step, program, options):
 
 
 def ends_of(clients):
-    """When each client ended, in seconds, in their order; waits for all."""
+    """Wait for all clients. Returns the end of each, in seconds of one clock, in their order."""
 
     def end(client):
         client.wait()

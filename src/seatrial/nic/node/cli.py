@@ -198,12 +198,12 @@ def _profile(policy: Policy, arguments: Arguments) -> Dict[str, Any]:
     if not arguments.profile:
         raise BadInput("%s needs --profile; known: %s"
                        % (arguments.verb, ", ".join(sorted(policy.profiles))))  # fmt: skip
-    found = dict(policy.profile(arguments.profile))
+    profile = dict(policy.profile(arguments.profile))
     if arguments.interfaces:
-        found["interfaces"] = {
-            name: found.get("interfaces", {}).get(name, {}) for name in arguments.interfaces
+        profile["interfaces"] = {
+            name: profile.get("interfaces", {}).get(name, {}) for name in arguments.interfaces
         }
-    return found
+    return profile
 
 
 def show_state(policy: Policy, arguments: Arguments) -> int:
@@ -236,25 +236,27 @@ def _in_force(policy: Policy) -> Optional[Dict[str, Any]]:
 def show_diff(policy: Policy, arguments: Arguments) -> int:
     profile = _profile(policy, arguments)
     nic = Nic()
-    found = {}
+    differences = {}
     for interface, settings in sorted(profile["interfaces"].items()):
         state = nic.read(interface)
         plain = {k: v for k, v in settings.items() if k not in ("driver", "bond")}
         target = values.spread(plain, state, nic.cpus())
-        found[interface] = values.differences(target, state)
+        differences[interface] = values.differences(target, state)
         if "driver" in settings:
             wanted = json.dumps(settings["driver"], sort_keys=True)
-            found[interface].append(values.Difference("driver", wanted, state.get("driver.module")))
+            differences[interface].append(
+                values.Difference("driver", wanted, state.get("driver.module"))
+            )
         if "bond" in settings and state.get("master") != settings["bond"]["name"]:
             name = settings["bond"]["name"]
-            found[interface].append(values.Difference("bond", name, state.get("master")))
-    found["node"] = values.differences(profile.get("node", {}), nic.read_node())
-    different = any(found.values())
+            differences[interface].append(values.Difference("bond", name, state.get("master")))
+    differences["node"] = values.differences(profile.get("node", {}), nic.read_node())
+    different = any(differences.values())
     if "json" in arguments.flags:
-        print(json.dumps({name: [one._asdict() for one in ones] for name, ones in found.items()},
-                         indent=1, sort_keys=True))  # fmt: skip
+        as_dicts = {name: [one._asdict() for one in ones] for name, ones in differences.items()}
+        print(json.dumps(as_dicts, indent=1, sort_keys=True))
     elif different:
-        print(show.difference_table(found))
+        print(show.difference_table(differences))
     else:
         print("%s: nothing differs" % arguments.profile)
     return 1 if different else 0
@@ -307,12 +309,14 @@ def verify(policy: Policy, arguments: Arguments) -> int:
         "if_supported": profile.get("if_supported", []),
         "tests": {policy.hostname: _chosen(policy, arguments)},
     }
-    found = collect(declared, policy.hostname)
+    evidence = collect(declared, policy.hostname)
     if "json" in arguments.flags:
-        print(json.dumps(found, indent=1, sort_keys=True))
+        print(json.dumps(evidence, indent=1, sort_keys=True))
     else:
-        print("NIC profile %s: %s" % (name, "as it must be" if found["ok"] else found["reason"]))
-    return 0 if found["ok"] else 1
+        print(
+            "NIC profile %s: %s" % (name, "as it must be" if evidence["ok"] else evidence["reason"])
+        )
+    return 0 if evidence["ok"] else 1
 
 
 def restore(policy: Policy, arguments: Arguments) -> int:

@@ -8,14 +8,14 @@ from .errors import Refused
 
 def cpu_set(text: str) -> Set[int]:
     """CPUs of a list such as ``0-3,8``. Raises ValueError."""
-    found: Set[int] = set()
+    cpus: Set[int] = set()
     for part in text.split(","):
         match = re.match(r"^([0-9]{1,5})(?:-([0-9]{1,5}))?\Z", part.strip())
         if not match or int(match.group(2) or match.group(1)) < int(match.group(1)):
             raise ValueError("%r is not a list of CPUs" % text)
         first, last = int(match.group(1)), int(match.group(2) or match.group(1))
-        found.update(range(first, last + 1))
-    return found
+        cpus.update(range(first, last + 1))
+    return cpus
 
 
 def cpu_mask(cpus: Any) -> str:

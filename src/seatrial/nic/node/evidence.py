@@ -19,12 +19,12 @@ def collect(
     """
     nic = nic or of_this_node(Nic(), owner.names())
     profile = declared["profile"]
-    found = {"profile": profile, "ok": False, "reason": "", "owner": None, "interfaces": {}}
+    evidence = {"profile": profile, "ok": False, "reason": "", "owner": None, "interfaces": {}}
     reasons: List[str] = []
     wanted = declared.get("nodes", {}).get(hostname)
     if wanted is None:
-        found["reason"] = "NIC profile %s is not for node %s" % (profile, hostname)
-        return found
+        evidence["reason"] = "NIC profile %s is not for node %s" % (profile, hostname)
+        return evidence
     for interface in declared.get("tests", {}).get(hostname, sorted(wanted)):
         try:
             state = nic.read(interface)
@@ -32,18 +32,18 @@ def collect(
         except NicError as error:
             reasons.append(str(error))
             continue
-        found["interfaces"][interface] = {"state": state, "differences": different}
-        reasons += ["%s %s is %s, not %s" % (interface, one["setting"], values.shown(one["found"]),
+        evidence["interfaces"][interface] = {"state": state, "differences": different}
+        reasons += ["%s %s is %s, not %s" % (interface, one["setting"], values.shown(one["actual"]),
                     one["wanted"]) for one in different]  # fmt: skip
     node = nic.read_node()
     for one in values.differences(declared.get("node", {}), node):
-        reasons.append("%s is %s, not %s" % (one.setting, values.shown(one.found), one.wanted))
-    reasons += _owned(declared, hostname, profile, job, found)
-    if profile == "default" and found["owner"] is None:
-        reasons += _drifted(declared, hostname, found["interfaces"])
-    found["ok"] = not reasons
-    found["reason"] = "; ".join(reasons)
-    return found
+        reasons.append("%s is %s, not %s" % (one.setting, values.shown(one.actual), one.wanted))
+    reasons += _owned(declared, hostname, profile, job, evidence)
+    if profile == "default" and evidence["owner"] is None:
+        reasons += _drifted(declared, hostname, evidence["interfaces"])
+    evidence["ok"] = not reasons
+    evidence["reason"] = "; ".join(reasons)
+    return evidence
 
 
 def _different(
@@ -52,52 +52,56 @@ def _different(
     optional = declared.get("if_supported", [])
     plain = {key: value for key, value in wanted.items() if key not in ("driver", "bond")}
     target = values.spread(plain, state, nic.cpus())
-    found = []
+    differences = []
     for one in values.differences(target, state):
-        if one.found is None and group_of(one.setting) in optional:
+        if one.actual is None and group_of(one.setting) in optional:
             continue
-        found.append({"setting": one.setting, "wanted": one.wanted, "found": one.found})
+        differences.append({"setting": one.setting, "wanted": one.wanted, "actual": one.actual})
     driver = wanted.get("driver")
     if driver:
         if state.get("driver.module") != driver["module"]:
-            found.append({"setting": "driver", "wanted": driver["module"],
-                          "found": state.get("driver.module")})  # fmt: skip
+            module = state.get("driver.module")
+            differences.append({"setting": "driver", "wanted": driver["module"], "actual": module})
         for name, value in driver.get("parameters", {}).items():
             now = state.get("driver.parameter." + name)
             # Many parameters can be given but not read: the journal is then the only evidence.
             if now is not None and str(now).split(",")[0] != str(value).split(",")[0]:
-                found.append({"setting": "driver.parameter." + name, "wanted": value, "found": now})
+                differences.append(
+                    {"setting": "driver.parameter." + name, "wanted": value, "actual": now}
+                )
     bond = wanted.get("bond")
     if bond and state.get("master") != bond["name"]:
-        found.append({"setting": "bond", "wanted": bond["name"], "found": state.get("master")})
-    return found
+        differences.append(
+            {"setting": "bond", "wanted": bond["name"], "actual": state.get("master")}
+        )
+    return differences
 
 
-def _drifted(declared: Dict[str, Any], hostname: str, found: Dict[str, Any]) -> List[str]:
+def _drifted(declared: Dict[str, Any], hostname: str, interfaces: Dict[str, Any]) -> List[str]:
     """Without a profile the interfaces must be as at boot, where the node has a record of that."""
     folder = declared.get("state_folder", "").replace("%n", hostname)
     baseline = Store(folder).baseline() if folder else None
     if not baseline or baseline["boot_id"] != owner.boot_id():
         return []
     reasons = []
-    for interface in sorted(found):
-        state = found[interface]["state"]
+    for interface in sorted(interfaces):
+        state = interfaces[interface]["state"]
         before = baseline["interfaces"].get(interface, state)
         for one in values.not_restored(before, state):
-            if one.found is None and one.setting.startswith("irq."):
+            if one.actual is None and one.setting.startswith("irq."):
                 continue  # not read on this node
-            found[interface]["differences"].append(
-                {"setting": one.setting, "wanted": one.wanted, "found": one.found}
+            interfaces[interface]["differences"].append(
+                {"setting": one.setting, "wanted": one.wanted, "actual": one.actual}
             )
             reasons.append(
                 "%s %s is %s, was %s at boot, and no profile owns that"
-                % (interface, one.setting, values.shown(one.found), values.shown(one.wanted))
+                % (interface, one.setting, values.shown(one.actual), values.shown(one.wanted))
             )
     return reasons
 
 
 def _owned(
-    declared: Dict[str, Any], hostname: str, profile: str, job: Any, found: Dict[str, Any]
+    declared: Dict[str, Any], hostname: str, profile: str, job: Any, evidence: Dict[str, Any]
 ) -> List[str]:
     """Sentences on what the journal lacks."""
     folder = declared.get("state_folder", "").replace("%n", hostname)
@@ -109,7 +113,7 @@ def _owned(
         if journal["boot_id"] != owner.boot_id():
             journal = None
         else:
-            found["owner"] = {key: journal[key] for key in ("job", "profile", "phase")}
+            evidence["owner"] = {key: journal[key] for key in ("job", "profile", "phase")}
     if journal is None:
         if profile == "default":
             return []

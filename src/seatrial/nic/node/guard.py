@@ -92,7 +92,7 @@ class Guard:
 
     def family(self, interface: str) -> Set[str]:
         """The interface and all that use it: bonds, bridges, VLANs."""
-        found = {interface}
+        family = {interface}
         new = [interface]
         while new:
             folder = self._path("/sys/class/net/" + new.pop())
@@ -102,24 +102,24 @@ class Guard:
                 continue
             for name in names:
                 above = name[len("upper_") :] if name.startswith("upper_") else ""
-                if above and above not in found:
-                    found.add(above)
+                if above and above not in family:
+                    family.add(above)
                     new.append(above)
-        return found
+        return family
 
     def default_routes(self) -> Set[str]:
         """Interfaces of the node's default routes, IPv4 and IPv6."""
-        found = set()
+        interfaces = set()
         for line in self._text("/proc/net/route").splitlines()[1:]:
             words = line.split()
             if len(words) > 7 and words[1] == words[7] == "00000000":
-                found.add(words[0])
+                interfaces.add(words[0])
         for line in self._text("/proc/net/ipv6_route").splitlines():
             words = line.split()
             # The kernel lists an unreachable default on lo for every namespace.
             if len(words) == 10 and words[0] == "0" * 32 and words[1] == "00" and words[9] != "lo":
-                found.add(words[9])
-        return found
+                interfaces.add(words[9])
+        return interfaces
 
     def slurm_interfaces(self, policy: Policy) -> Set[str]:
         """Interfaces of the routes to the policy's controllers, and of root's connections to one.
@@ -140,10 +140,10 @@ class Guard:
             if roots and _port(row[2]) in ports and _port(row[1]) not in listening:
                 local = row[1].partition(":")[0]
                 addresses.add(local[len(MAPPED) :] if local.startswith(MAPPED) else local)
-        found = self._interfaces_with(addresses) | self._interfaces_with_6(addresses)
+        interfaces = self._interfaces_with(addresses) | self._interfaces_with_6(addresses)
         for address in policy.data.get("controllers", []):
-            found.update(self.route_to(address))
-        return found
+            interfaces.update(self.route_to(address))
+        return interfaces
 
     def route_to(self, address: str) -> Set[str]:
         """The interface that leads to an address; none where there is no route."""
@@ -154,28 +154,28 @@ class Guard:
     def _interfaces_with_6(self, addresses: Set[str]) -> Set[str]:
         wanted = {b"".join(struct.pack(">I", number) for number in struct.unpack(
             "=4I", bytes.fromhex(one))) for one in addresses if len(one) == 32}  # fmt: skip
-        found = set()
+        interfaces = set()
         for line in self._text("/proc/net/if_inet6").splitlines():
             words = line.split()
             if len(words) == 6 and bytes.fromhex(words[0]) in wanted:
-                found.add(words[5])
-        return found - {"lo"}
+                interfaces.add(words[5])
+        return interfaces - {"lo"}
 
     def _interfaces_with(self, addresses: Set[str]) -> Set[str]:
         """Interfaces whose subnet holds one of these addresses, as /proc/net/tcp writes them."""
         numbers = [
             struct.unpack("=I", bytes.fromhex(one)[::-1])[0] for one in addresses if len(one) == 8
         ]
-        found = set()
+        interfaces = set()
         for line in self._text("/proc/net/route").splitlines()[1:]:
             words = line.split()
             if len(words) < 8 or words[7] == "00000000":
                 continue
             destination, mask = _number(words[1]), _number(words[7])
             if any(number & mask == destination for number in numbers):
-                found.add(words[0])
-        found.discard("lo")
-        return found
+                interfaces.add(words[0])
+        interfaces.discard("lo")
+        return interfaces
 
     def _check_driver(self, policy: Policy, driver: Dict[str, Any]) -> None:
         """All interfaces of a driver lose their link when it is reloaded."""

@@ -38,10 +38,10 @@ def _json(*argv: str) -> List[Dict[str, Any]]:
 def record(interface: str) -> Link:
     """Addresses, routes and state of an interface. Raises Refused where they cannot be read, or
     not be put back as they are."""
-    found = _json("address", "show", "dev", interface)
-    if not found:
+    devices = _json("address", "show", "dev", interface)
+    if not devices:
         raise Refused("there is no interface %s" % interface)
-    device = found[0]
+    device = devices[0]
     routes = []
     for family in ("-4", "-6"):
         routes += _routes(family, interface)
@@ -85,7 +85,7 @@ def _address(info: Dict[str, Any], interface: str) -> List[str]:
 
 
 def _routes(family: str, interface: str) -> List[List[str]]:
-    found = []
+    routes = []
     for route in _json(family, "route", "show", "table", "all"):
         if any(hop.get("dev") == interface for hop in route.get("nexthops", [])):
             raise Refused("%s has a part of the route to %s, which could not be restored"
@@ -93,8 +93,8 @@ def _routes(family: str, interface: str) -> List[List[str]]:
         # The kernel makes these itself, when the address and the link come back.
         made = route.get("protocol") in ("kernel", "ra") or route.get("table") == "local"
         if route.get("dev") == interface and not made:
-            found.append([family, *_route(route)])
-    return found
+            routes.append([family, *_route(route)])
+    return routes
 
 
 def _route(route: Dict[str, Any]) -> List[str]:
@@ -120,15 +120,15 @@ def above(interface: str) -> List[str]:
 
 def differences(then: Link, now: Link) -> List[str]:
     """Sentences on what a link has lost or gained."""
-    found = []
+    messages = []
     for key in ("up", "mac"):
         if then[key] != now[key]:
-            found.append("%s is %s, was %s" % (key, now[key], then[key]))
+            messages.append("%s is %s, was %s" % (key, now[key], then[key]))
     for one in _missing_from(then, now):
-        found.append("%s is gone" % one)
+        messages.append("%s is gone" % one)
     for one in _missing_from(now, then):
-        found.append("%s was not there" % one)
-    return found
+        messages.append("%s was not there" % one)
+    return messages
 
 
 def _missing_from(then: Link, now: Link) -> List[str]:

@@ -35,24 +35,24 @@ def _stat(pid: Any) -> Optional[Tuple[str, int, int]]:
 def is_alive(process: Optional[Process]) -> bool:
     if process is None:
         return False
-    found = _stat(process.pid)
-    return found is not None and found[2] == process.started
+    stat = _stat(process.pid)
+    return stat is not None and stat[2] == process.started
 
 
 def myself() -> Process:
     pid = os.getpid()
-    found = _stat("self")
-    return Process(pid, found[2] if found else 0)
+    stat = _stat("self")
+    return Process(pid, stat[2] if stat else 0)
 
 
 def slurmd_above() -> Optional[Process]:
     """The Slurm daemon that started this process, at once or through scripts; None: orphaned."""
     pid = os.getppid()
     for _ in range(64):
-        found = _stat(pid) if pid > 0 else None
-        if found is None:
+        stat = _stat(pid) if pid > 0 else None
+        if stat is None:
             return None
-        name, parent, started = found
+        name, parent, started = stat
         if name in SLURM_DAEMONS:
             return Process(pid, started)
         pid = parent
@@ -127,12 +127,12 @@ def has_steps(job: str) -> bool:
 
 def names() -> Dict[str, int]:
     """Names of root's processes, with the id of one of each."""
-    found: Dict[str, int] = {}
+    first_pids: Dict[str, int] = {}
     for pid in _pids():
         stat = _stat(pid)
         if stat and _of_root(pid):
-            found.setdefault(stat[0], int(pid))
-    return found
+            first_pids.setdefault(stat[0], int(pid))
+    return first_pids
 
 
 class World:

@@ -61,13 +61,13 @@ class Policy:
 
     def profile(self, name: str) -> Dict[str, Any]:
         """A profile that is for this node. Raises BadInput."""
-        found = self.profiles.get(name)
-        if found is None:
+        profile = self.profiles.get(name)
+        if profile is None:
             known = ", ".join(sorted(self.profiles)) or "none"
             raise BadInput("there is no NIC profile %r; known: %s" % (name[:64], known))
-        if name != "default" and self.hostname not in found.get("nodes", []):
+        if name != "default" and self.hostname not in profile.get("nodes", []):
             raise BadInput("NIC profile %s is not for node %s" % (name, self.hostname))
-        return found
+        return profile
 
 
 def short_hostname() -> str:

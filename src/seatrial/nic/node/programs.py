@@ -29,10 +29,10 @@ def find(name: str) -> str:
 
 def environment() -> Dict[str, str]:
     """Nothing of the caller's but where Slurm's configuration is, which slurmd itself says."""
-    found = dict(ENVIRONMENT)
+    variables = dict(ENVIRONMENT)
     if "SLURM_CONF" in os.environ:
-        found["SLURM_CONF"] = os.environ["SLURM_CONF"]
-    return found
+        variables["SLURM_CONF"] = os.environ["SLURM_CONF"]
+    return variables
 
 
 def run(argv: Sequence[str], timeout: float = TIMEOUT_S) -> Answer:

@@ -52,37 +52,37 @@ def value_of(text: str) -> Any:
 
 def coalescing(text: str) -> State:
     """``ethtool -c``: ``coalesce.<name>``; adaptive-rx and the like as on/off."""
-    found: State = {}
+    state: State = {}
     for line in text.splitlines():
         both = _TWO_SIDED.match(line.strip())
         if both:
             name = "adaptive" if both.group(1) == "Adaptive" else "cqe-mode"
-            found["coalesce.%s-rx" % name] = value_of(both.group(2))
-            found["coalesce.%s-tx" % name] = value_of(both.group(3))
+            state["coalesce.%s-rx" % name] = value_of(both.group(2))
+            state["coalesce.%s-tx" % name] = value_of(both.group(3))
             continue
         pair = _PAIR.match(line)
         if pair and pair.group(2) and " " not in pair.group(1):
             value = value_of(pair.group(2))
             if value is None or isinstance(value, int) or value in ("on", "off"):
                 key = "coalesce." + pair.group(1)
-                found[PRINTED_AS.get(key, key)] = value
-    return found
+                state[PRINTED_AS.get(key, key)] = value
+    return state
 
 
 def pause(text: str) -> State:
     """``ethtool -a``: ``pause.<name>``; not what the two ends of the cable have agreed on."""
-    found: State = {}
+    state: State = {}
     for line in text.splitlines():
         name, _, value = line.partition(":")
         key = {"Autonegotiate": "autoneg", "RX": "rx", "TX": "tx"}.get(name)
         if key and value.strip() in ("on", "off"):
-            found["pause." + key] = value.strip()
-    return found
+            state["pause." + key] = value.strip()
+    return state
 
 
 def current_part(text: str, group: str) -> State:
     """The second half of ``ethtool -g`` and ``-l``: the current values, not the maximums."""
-    found: State = {}
+    state: State = {}
     current = False
     for line in text.splitlines():
         if line.startswith("Current hardware settings"):
@@ -92,8 +92,8 @@ def current_part(text: str, group: str) -> State:
         if current and pair and pair.group(2):
             name = pair.group(1).strip().lower().replace(" ", "-")
             key = "%s.%s" % (group, name)
-            found[PRINTED_AS.get(key, key)] = value_of(pair.group(2))
-    return found
+            state[PRINTED_AS.get(key, key)] = value_of(pair.group(2))
+    return state
 
 
 def rings(text: str) -> State:
@@ -108,35 +108,35 @@ def channels(text: str) -> State:
 
 def features(text: str) -> State:
     """``ethtool -k``: on or off, or for instance ``off [requested on]`` where they part."""
-    found: State = {}
+    state: State = {}
     for line in text.splitlines():
         match = _FEATURE.match(line)
         if match:
             value = match.group(2)
             if match.group(5) and match.group(5) != value:
                 value += " [requested %s]" % match.group(5)
-            found["feature." + match.group(1)] = value
-    return found
+            state["feature." + match.group(1)] = value
+    return state
 
 
 def fixed_features(text: str) -> Dict[str, str]:
     """Features that the driver does not let anybody change, with their value."""
-    found = {}
+    fixed = {}
     for line in text.splitlines():
         match = _FEATURE.match(line)
         if match and match.group(3):
-            found["feature." + match.group(1)] = match.group(2)
-    return found
+            fixed["feature." + match.group(1)] = match.group(2)
+    return fixed
 
 
 def private_flags(text: str) -> State:
     """``ethtool --show-priv-flags``: a driver's own switches."""
-    found: State = {}
+    state: State = {}
     for line in text.splitlines():
         name, _, value = line.rpartition(":")
         if value.strip() in ("on", "off") and name.strip():
-            found["private." + name.strip()] = value.strip()
-    return found
+            state["private." + name.strip()] = value.strip()
+    return state
 
 
 def root_qdisc(text: str) -> State:
@@ -189,14 +189,14 @@ def queue_file(name: str) -> Reader:
     """A file of each queue: ``rps.rx-0``, ``rps.rx-1`` ... for the key ``rps.rx-``."""
 
     def read(interface: str, key: str) -> State:
-        found: State = {}
+        state: State = {}
         head, _, side = key.partition(".")
         folder = "%s/%s/queues" % (SYSFS, interface)
         for queue in names(folder):
             if queue.startswith(side):
                 there, text = programs.read_text("%s/%s/%s" % (folder, queue, name))
-                found["%s.%s" % (head, queue)] = text if there else None
-        return found
+                state["%s.%s" % (head, queue)] = text if there else None
+        return state
 
     return read
 
@@ -222,13 +222,13 @@ def sysctl(_: str, key: str) -> State:
 
 def irq_numbers(interface: str) -> list:
     """The interrupt lines of an interface: those of its device, else those named after it."""
-    found = names("%s/%s/device/msi_irqs" % (SYSFS, interface))
-    if not found:
+    numbers = names("%s/%s/device/msi_irqs" % (SYSFS, interface))
+    if not numbers:
         for line in programs.read_text(PROC + "/interrupts")[1].splitlines()[1:]:
             words = line.split()
             if words and words[0][:-1].isdigit() and _named_after(words[-1], interface):
-                found.append(words[0][:-1])
-    return sorted((one for one in found if one.isdigit()), key=int)
+                numbers.append(words[0][:-1])
+    return sorted((one for one in numbers if one.isdigit()), key=int)
 
 
 def _named_after(word: str, interface: str) -> bool:
@@ -240,11 +240,11 @@ def interrupts(interface: str, key: str) -> State:
 
     Not the kernel's number of the line: that is another one after a driver was reloaded.
     """
-    found: State = {}
+    state: State = {}
     for index, irq in enumerate(irq_numbers(interface)):
         there, text = programs.read_text(irq_file(irq))
-        found["%s%d" % (key, index)] = text if there else None
-    return found
+        state["%s%d" % (key, index)] = text if there else None
+    return state
 
 
 def irq_file(irq: str) -> str:
@@ -258,14 +258,14 @@ def driver(interface: str, key: str) -> State:
         module = os.path.basename(os.path.realpath(link)) if os.path.exists(link) else None
     except OSError:
         module = None
-    found: State = {key + "module": module}
+    state: State = {key + "module": module}
     if module:
         folder = "%s/%s/parameters" % (MODULES, module)
         for name in names(folder):
             there, text = programs.read_text("%s/%s" % (folder, name))
             if there:
-                found[key + "parameter." + name] = text
-    return found
+                state[key + "parameter." + name] = text
+    return state
 
 
 def _output(*argv: str) -> str:

@@ -318,11 +318,11 @@ class Session:
         if not baseline or baseline["boot_id"] != self.world.boot_id():
             self.accept()
             return "the interfaces' state was recorded"
-        found = self._node_left(baseline)
+        messages = self._node_left(baseline)
         for interface, before in sorted(baseline["interfaces"].items()):
-            found += self.work.remaining(interface, before, "at boot")
-        if found:
-            raise Unrestored(_drift_message(found))
+            messages += self.work.remaining(interface, before, "at boot")
+        if messages:
+            raise Unrestored(_drift_message(messages))
         return "no profile is in force; the interfaces are as at boot"
 
     def _baseline(self) -> Optional[Dict[str, Any]]:
@@ -339,7 +339,7 @@ class Session:
     def _node_left(self, baseline: Dict[str, Any]) -> List[str]:
         return [
             "%s is %s, was %s at boot"
-            % (one.setting, values.shown(one.found), values.shown(one.wanted))
+            % (one.setting, values.shown(one.actual), values.shown(one.wanted))
             for one in values.not_restored(baseline["node"], self.nic.read_node())
         ]
 
@@ -369,12 +369,12 @@ class Session:
         baseline = self._baseline()
         if not baseline or baseline["boot_id"] != self.world.boot_id():
             return
-        found = self._node_left(baseline)
+        messages = self._node_left(baseline)
         for interface in sorted(set(parts) & set(baseline["interfaces"])):
             then, now = baseline["interfaces"][interface], parts[interface]["before"]
-            found += describe(interface, values.not_restored(then, now), "at boot")
-        if found:
-            raise Refused(_drift_message(found))
+            messages += describe(interface, values.not_restored(then, now), "at boot")
+        if messages:
+            raise Refused(_drift_message(messages))
 
     def accept(self) -> None:
         """Record the present state as the state at boot."""
@@ -390,10 +390,10 @@ class Session:
         )
 
 
-def _drift_message(found: List[str]) -> str:
+def _drift_message(messages: List[str]) -> str:
     return (
         "no profile owns these settings: %s; restore them, or accept them with seatrial-nic accept"
-        % "; ".join(found)
+        % "; ".join(messages)
     )
 
 

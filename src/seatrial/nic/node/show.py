@@ -31,12 +31,12 @@ def state_table(
     rows = [["setting", *states]]
     hidden = 0
     for key in keys:
-        found = [state.get(key) for state in states.values()]
+        row = [state.get(key) for state in states.values()]
         idle = all(state.get(key) is None or key in fixed[name] for name, state in states.items())
         if idle and not everything and key not in ("egress_bit_s", "master"):
             hidden += 1
             continue
-        rows.append([key, *(_cell(key, value) for value in found)])
+        rows.append([key, *(_cell(key, value) for value in row)])
     text = columns(rows)
     if hidden:
         text += (
@@ -54,9 +54,9 @@ def _cell(key: str, value: Any) -> str:
     return shown(value)
 
 
-def difference_table(found: Dict[str, List[Difference]]) -> str:
+def difference_table(of_interface: Dict[str, List[Difference]]) -> str:
     rows = [["interface", "setting", "here", "profile"]]
-    for interface, differences in found.items():
+    for interface, differences in of_interface.items():
         for one in differences:
-            rows.append([interface, one.setting, _cell(one.setting, one.found), str(one.wanted)])
+            rows.append([interface, one.setting, _cell(one.setting, one.actual), str(one.wanted)])
     return columns(rows)

@@ -207,15 +207,15 @@ class Store:
         folder = self.path("tombstones")
         for name in os.listdir(folder):
             job, _, restart = name.partition(".")
-            found = self.tombstone(job, restart)
-            if found is None:
+            tombstone = self.tombstone(job, restart)
+            if tombstone is None:
                 continue
-            if found.at == float("inf"):  # damaged, or a draft whose writer was killed
+            if tombstone.at == float("inf"):  # damaged, or a draft whose writer was killed
                 with contextlib.suppress(OSError):
                     age = time.time() - os.stat(os.path.join(folder, name)).st_mtime
                     if age > TOMBSTONES_KEPT_S:
                         self.remove("tombstones/" + name)
-            elif found.boot_id != boot_id or now - found.at > TOMBSTONES_KEPT_S:
+            elif tombstone.boot_id != boot_id or now - tombstone.at > TOMBSTONES_KEPT_S:
                 self.remove("tombstones/" + name)
 
     # -- reason, baseline and history
@@ -266,8 +266,8 @@ class Store:
                 )
 
     def history(self) -> List[Dict[str, Any]]:
-        found = []
+        events = []
         for line in (self._read("history.jsonl") or "").splitlines():
             with contextlib.suppress(ValueError):
-                found.append(json.loads(line))
-        return found
+                events.append(json.loads(line))
+        return events

@@ -7,7 +7,7 @@ from . import settings
 from .settings import switch_of
 
 State = Dict[str, Any]
-Difference = NamedTuple("Difference", [("setting", str), ("wanted", Any), ("found", Any)])
+Difference = NamedTuple("Difference", [("setting", str), ("wanted", Any), ("actual", Any)])
 
 #: features that ethtool derives from others, which it prints below them
 DERIVED_FEATURES = frozenset(
@@ -17,9 +17,9 @@ DERIVED_FEATURES = frozenset(
 FOLLOWING = frozenset(("driver.module", "egress_bit_s"))
 
 
-def same(key: str, wanted: Any, found: Any, exact: bool) -> bool:
+def same(key: str, wanted: Any, actual: Any, exact: bool) -> bool:
     """Whether a setting is as wanted; ``exact`` also compares what was requested."""
-    return settings.of(key).same(wanted, found, exact)
+    return settings.of(key).same(wanted, actual, exact)
 
 
 def _moved(key: str, state: State) -> bool:
@@ -33,7 +33,7 @@ def differences(target: State, state: State, exact: bool = False) -> List[Differ
 
     A value behind a switch that is on in ``target`` has no effect, and is not compared.
     """
-    found = []
+    differing = []
     for key in sorted(target):
         wanted, now = target[key], state.get(key)
         if _moved(key, target):
@@ -41,15 +41,15 @@ def differences(target: State, state: State, exact: bool = False) -> List[Differ
         if now is None and not exact and settings.is_off(key, wanted):
             continue
         if not same(key, wanted, now, exact):
-            found.append(Difference(key, wanted, now))
-    return found
+            differing.append(Difference(key, wanted, now))
+    return differing
 
 
 def switches_to_turn_off(wanted: State, state: State) -> List[str]:
     """Switches that are on and hide values which ``wanted`` will change."""
-    found = {switch_of(key) for key in wanted if switch_of(key) and not _moved(key, wanted)}
-    found.update(key for key in settings.SWITCHES if wanted.get(key) == "off")
-    return sorted(key for key in found if state.get(key) == "on")
+    switches = {switch_of(key) for key in wanted if switch_of(key) and not _moved(key, wanted)}
+    switches.update(key for key in settings.SWITCHES if wanted.get(key) == "off")
+    return sorted(key for key in switches if state.get(key) == "on")
 
 
 def hidden_values(state: State, switches: List[str]) -> State:
@@ -72,22 +72,22 @@ def spread(wanted: State, state: State, cpus: List[int]) -> State:
 
     ``cpus`` are those of the node. Raises Refused for a CPU list without any of them.
     """
-    found: State = {}
+    by_queue: State = {}
     for key, value in wanted.items():
         setting = settings.of(key)
         keys = []
         if setting.spread:
             keys = [one for one in state if setting.has(one) and state[one] is not None]
         for index, one in enumerate(sorted(keys, key=_number)):
-            found[one] = setting.spread(key, value, index, cpus)  # type: ignore
+            by_queue[one] = setting.spread(key, value, index, cpus)  # type: ignore
         if not keys:
-            found[key] = value
-    return found
+            by_queue[key] = value
+    return by_queue
 
 
 def with_queues(state: State, wanted: State) -> State:
     """A state with the number of queues that ``wanted`` gives; values of new queues are empty."""
-    found = dict(state)
+    complete = dict(state)
     for side in ("rx", "tx"):
         names = ["channels." + side, "channels.combined"]
         if not any(name in wanted for name in names):
@@ -95,10 +95,10 @@ def with_queues(state: State, wanted: State) -> State:
         count = sum(int(wanted.get(name, state.get(name)) or 0) for name in names)
         for prefix in settings.queue_prefixes(side):
             for key in [key for key in state if key.startswith(prefix) and _number(key) >= count]:
-                del found[key]
-            for index in range(count if found.get(prefix + "0") is not None else 0):
-                found.setdefault(prefix + str(index), "")
-    return found
+                del complete[key]
+            for index in range(count if complete.get(prefix + "0") is not None else 0):
+                complete.setdefault(prefix + str(index), "")
+    return complete
 
 
 def _number(key: str) -> int:

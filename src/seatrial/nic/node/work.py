@@ -73,12 +73,12 @@ class Work:
 
     def _interfaces_losing_addresses(self, wanted: Dict[str, Dict[str, Any]]) -> Set[str]:
         """Interfaces that lose their addresses for a time: bond members, and all of a driver."""
-        found: Set[str] = set()
+        interfaces: Set[str] = set()
         for own in wanted.values():
-            found.update(own.get("bond", {}).get("members", []))
+            interfaces.update(own.get("bond", {}).get("members", []))
             if "driver" in own:
-                found.update(self.nic.interfaces_of(own["driver"]["module"]))
-        return found
+                interfaces.update(self.nic.interfaces_of(own["driver"]["module"]))
+        return interfaces
 
     def _refuse_stacked(self, interface: str) -> None:
         above = self.nic.above(interface)
@@ -130,7 +130,7 @@ class Work:
             if left:
                 raise SettingRefused(
                     "%s %s" % (interface, left[0].setting),
-                    "set to %s, found %s" % (left[0].wanted, values.shown(left[0].found)),
+                    "set to %s, is %s" % (left[0].wanted, values.shown(left[0].actual)),
                 )
         for action in changes.of_node(journal["node"]["wanted"], self.nic.read_node()):
             self.nic.perform(action)
@@ -141,13 +141,13 @@ class Work:
         """Settings of the kernel that a reload loses and the profile does not set: as they were."""
         given = {settings.of(key).name for key in wanted}
         there = self.nic.read(interface)
-        found = {}
+        kept_values = {}
         for key, value in before.items():
             setting = settings.of(key)
             kept = setting.kept_over_reload and setting.name not in given
             if kept and value is not None and there.get(key) is not None:
-                found[key] = value
-        return found
+                kept_values[key] = value
+        return kept_values
 
     def _see_hidden(
         self, interface: str, wanted: Dict[str, Any], part: Dict[str, Any], save: Callable[[], None]
@@ -232,7 +232,7 @@ class Work:
         node = journal["node"]["before"]
         self.perform_all(changes.of_node(node, self.nic.read_node()), said)
         for left in values.not_restored(node, self.nic.read_node()):
-            trouble.append("%s is %s, was %s" % (left.setting, left.found, left.wanted))
+            trouble.append("%s is %s, was %s" % (left.setting, left.actual, left.wanted))
         return trouble + said if trouble else []
 
     def undo_drivers_and_bonds(self, journal: Journal) -> List[Action]:
@@ -251,13 +251,13 @@ class Work:
         """Indices of the interfaces whose driver was reloaded since the journal was written.
 
         Each load gives new indices, also where no parameter can be read."""
-        found = {}
+        indices = {}
         for module in _drivers(parts):
             names = self._links_of(parts, module)
             now = {name: self.nic.identity(name)["ifindex"] for name in names}
             if any(now[name] != parts[name]["identity"]["ifindex"] for name in names):
-                found.update(now)
-        return found
+                indices.update(now)
+        return indices
 
     def _restore_link(self, interface: str, link: Dict[str, Any], said: List[str]) -> List[str]:
         """Sentences on addresses and routes that could not be restored."""
@@ -317,12 +317,12 @@ class Work:
                     said.append(str(error))
 
 
-def describe(interface: str, found: List[values.Difference], when: str) -> List[str]:
+def describe(interface: str, differences: List[values.Difference], when: str) -> List[str]:
     """``eth1: mtu is 1400, was 1500 at boot`` for each difference."""
     return [
         "%s: %s is %s, was %s %s"
-        % (interface, one.setting, values.shown(one.found), values.shown(one.wanted), when)
-        for one in found
+        % (interface, one.setting, values.shown(one.actual), values.shown(one.wanted), when)
+        for one in differences
     ]
 
 
@@ -342,12 +342,12 @@ def _mtu_of(bond: Dict[str, Any], parts: Dict[str, Any]) -> Any:
 
 def _drivers(parts: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
     """module -> driver setting; one reload for all interfaces of a module."""
-    found = {}
+    drivers = {}
     for _, part in sorted(parts.items()):
         driver = part["wanted"].get("driver")
         if driver:
-            found[driver["module"]] = driver
-    return found
+            drivers[driver["module"]] = driver
+    return drivers
 
 
 def _stands_for_missing(key: str, missing: List[str]) -> bool:

@@ -1,7 +1,7 @@
 #!/bin/sh
-# First program of the guest: loads the drivers, builds the root file system from the host's
-# own (read-only, with a layer in memory above it) and becomes the agent.
-# Between the two it waits for the host: a guest is saved there once and started from then on.
+# First program of the guest: load the drivers, build the root file system (an overlay of the host's
+# read-only file system and a tmpfs) and become the agent. After the drivers are loaded, init waits
+# for the host, which saves the guest in this state and later starts it from there (snapshot.py).
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
@@ -15,7 +15,7 @@ for name in /sys/class/virtio-ports/*/name; do
     line=/dev/${line##*/}
 done
 echo warm >"$line"
-# The end of the file: nobody is at the other end, yet or any more.
+# The read returns at once while the host is not connected to the line.
 until read -r seatrial_source seatrial_config <"$line"; do sleep 1; done
 fail() {
     echo "init: $1"

@@ -1,9 +1,9 @@
 #!/bin/sh
-# modprobe of a virtual lab's nodes: they share one kernel, so a NIC driver is loaded anew for all of
-# them at once. "-r" takes the driver off this node's cards only; loading waits until every node has
-# done so, and the first of them then loads it with the parameters that all must have asked for. So
-# a node sees what a node of its own would: its cards go, and come back as the parameters say.
-# Anything else is the real program's.
+# modprobe of a virtual lab's nodes. All nodes share one kernel, so they can only reload a NIC driver
+# together. "-r" unbinds the driver from this node's cards only. A load waits until every node has
+# unbound its cards; the first node then loads the driver, and all nodes must use the same
+# parameters. A node sees the same as a real node: its cards disappear and return with the new
+# parameters. All other calls go to the real modprobe.
 real=/usr/lib/seatrial/modprobe
 shared=/var/lib/seatrial/modules
 module=$1
@@ -35,7 +35,7 @@ tries=0
 while ls -d "$bus"/0000:* >/dev/null 2>&1; do
     tries=$((tries + 1))
     if [ "$tries" -gt 1200 ]; then
-        echo "modprobe: other nodes still use $module: all of its nodes must load it anew" >&2
+        echo "modprobe: other nodes still use $module: all of its nodes must reload it" >&2
         exit 1
     fi
     sleep 0.05

@@ -1,0 +1,124 @@
+"""Plain ReFrame on any host: what it lists, and what it says where something is wrong."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from seatrial.base.paths import CHECKOUT
+from trial_support import SMALL, make_site
+
+REFRAME = Path(sys.prefix) / "bin" / "reframe"
+CHECKS = CHECKOUT / "reframe-checks"
+
+Reframe = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def reframe(tmp_path: Path) -> Reframe:
+    """Run ReFrame with the settings of a site that has three benchmarks."""
+    benchmarks = {
+        "netpipe": SMALL["netpipe"],
+        "hpl": {**SMALL["hpl"], "blas": ["openblas", "blis"]},
+        "npb": {"kernels": ["is", "ep"], "problem_class": "S"},
+    }
+    site = make_site(tmp_path / "site", benchmarks, transports={"mpich-ofi": {}})
+
+    def run(*options: str, settings: Path | None = None) -> tuple[int, str]:
+        done = subprocess.run(
+            [REFRAME, "-C", settings or site.with_name("settings.py"), "-c", CHECKS, "--nocolor",
+             *options],
+            cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+        said = done.stdout + done.stderr
+        assert "Traceback" not in said
+        return done.returncode, said
+
+    return run
+
+
+@pytest.mark.stack
+def test_list_names_benchmarks_of_the_site_with_their_variants(reframe: Reframe) -> None:
+    code, said = reframe("-l")
+    assert code == 0
+    assert "WARNING" not in said
+    assert sorted(re.findall(r"^- (.*) /\w+$", said, re.MULTILINE)) == [
+        "HPL %repeat=0 %num_nodes=2 %blas=openblas+blis",
+        "NPB %repeat=0 %num_nodes=2 %kernels=is.S+ep.S",
+        "NetPIPE %repeat=0 %num_nodes=2",
+    ]
+
+
+@pytest.mark.stack
+def test_test_cases_name_profile_and_transport(reframe: Reframe) -> None:
+    code, said = reframe("-lC", "-n", "NetPIPE")
+    assert code == 0
+    assert re.findall(r"@(site\S+)$", said, re.MULTILINE) == [
+        "site:compute+mpich-ofi", "site:compute+tcp",
+    ]  # fmt: skip
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize(
+    ("tag", "checks"),
+    [("acceptance", "HPL NPB NetPIPE"), ("nightly", "NPB NetPIPE"), ("production", "NetPIPE"),
+     ("maintenance", "HPL NetPIPE")],
+)  # fmt: skip
+def test_tags(reframe: Reframe, tag: str, checks: str) -> None:
+    _, said = reframe("-l", "--tag", f"^{tag}$")
+    assert sorted(re.findall(r"^- (\w+)", said, re.MULTILINE)) == checks.split()
+
+
+@pytest.mark.stack
+def test_dry_run_writes_the_job_script(reframe: Reframe, tmp_path: Path) -> None:
+    options = ("--dry-run", "-n", "NetPIPE", "-p", "mpich-ofi", "--system=site:compute")
+    code, said = reframe(*options, "--prefix", str(tmp_path / "run"))
+    assert (code, "Ran 1/1 test case" in said) == (0, True), said
+    (script,) = (tmp_path / "run").rglob("rfm_job.sh")
+    assert "-u 1024" in script.read_text()
+
+
+@pytest.mark.stack
+def test_settings_of_a_benchmark_can_be_replaced(reframe: Reframe, tmp_path: Path) -> None:
+    options = ("--dry-run", "-n", "NetPIPE", "-p", "mpich-ofi", "--system=site:compute")
+    changed = ("-S", "NetPIPE.settings={max_bytes: 64, repetitions: 7}", "-S", "time_limit=7m")
+    code, said = reframe(*options, *changed, "--prefix", str(tmp_path / "run"))
+    assert code == 0, said
+    (script,) = (tmp_path / "run").rglob("rfm_job.sh")
+    assert "-u 64 -p 0 -n 7 " in script.read_text()
+    assert "--time=0:7:0" in script.read_text()
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("{max_bytes: many}", "max_bytes"),
+        ("{max_byte: 64}", "max_byte"),
+        ("[64]", "expected a mapping, as {max_bytes: 64}"),
+        ("{max_bytes", "settings='{max_bytes'"),
+    ],
+)
+def test_wrong_settings(reframe: Reframe, settings: str, message: str) -> None:
+    code, said = reframe(
+        "--dry-run", "-n", "NetPIPE", "-p", "mpich-ofi", "-S", f"NetPIPE.settings={settings}"
+    )
+    assert code == 1
+    assert message in said
+
+
+def test_configuration_without_a_site(reframe: Reframe, tmp_path: Path) -> None:
+    """No traceback, but the option that is missing."""
+    settings = tmp_path / "other.py"
+    settings.write_text(
+        "site_configuration = {'systems': [{'name': 'other', 'hostnames': ['.*'], 'partitions': "
+        "[{'name': 'p', 'scheduler': 'local', 'launcher': 'local', 'environs': ['builtin']}]}]}"
+    )
+    _, said = reframe("-l", settings=settings)
+    assert "reframe -C site-configs/<site>/settings.py" in said
+    assert "Found 0 check(s)" in said
