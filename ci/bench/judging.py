@@ -89,27 +89,31 @@ def made_up(figures: int, repeats: int) -> tuple[Trial, list[Run]]:
 
 
 def measure(folder: Path, answer: Any) -> None:
-    """Judge the trial in a folder, in this process; send the seconds of each part."""
+    """Judge the trial in a folder, in this process; send the processor time of each part, in s."""
     document, lines = yamlfile.loads(REQUIREMENTS, Document, "requirements.yaml")
     requirements = build(document, lines, Path("requirements.yaml"))
-    marks = [time.monotonic()]
+    marks = [time.process_time()]
 
     def mark() -> None:
-        marks.append(time.monotonic())
+        marks.append(time.process_time())
 
     results = read_results(folder)
     mark()
+    begin = time.monotonic()
     judgements = judge(results.trial, results.runs, requirements)
     mark()
     verdict = conclude(results.trial, results.runs, judgements, requirements)
     mark()
     write_results(folder / "judgement.jsonl", [*judgements, verdict])
     mark()
+    wall = time.monotonic() - begin
     parts = ("read", "judge", "conclude", "write")
     seconds = {p: b - a for p, a, b in zip(parts, marks, marks[1:], strict=False)}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     size = (folder / "judgement.jsonl").stat().st_size / 2**20
-    answer.send({"figures": len(judgements), **seconds, "peak_MiB": peak, "written_MiB": size})
+    answer.send(
+        {"figures": len(judgements), **seconds, "wall": wall, "peak_MiB": peak, "written_MiB": size}
+    )
 
 
 def measured(figures: int, repeats: int) -> dict[str, float]:
@@ -125,7 +129,7 @@ def measured(figures: int, repeats: int) -> dict[str, float]:
         there.close()
         found: dict[str, float] = here.recv()
         child.join()
-        found["total_s"] = sum(found[part] for part in ("judge", "conclude", "write"))
+        found["cpu"] = sum(found[part] for part in ("judge", "conclude", "write"))
         return found
 
 
@@ -137,26 +141,27 @@ def main(
     """Measure each size, and print the time and its growth."""
     rows = [measured(size, repeats) for size in figures or SIZES]
     table = Table(
-        "figures", "read, s", "judge, s", "conclude, s", "write, s", "all but read, s",
-        "us per figure", "growth", "peak, MiB", "written, MiB",
+        "figures", "read", "judge", "conclude", "write", "all but read", "us per figure", "growth",
+        "wall time, s", "peak, MiB", "written, MiB", title="Processor time of judging, s",
     )  # fmt: skip
     first = rows[0]
     for row in rows:
-        each = row["total_s"] / row["figures"]
-        growth = each / (first["total_s"] / first["figures"])
+        each = row["cpu"] / row["figures"]
+        growth = each / (first["cpu"] / first["figures"])
         table.add_row(
             f"{row['figures']:.0f}",
-            *(f"{row[part]:.2f}" for part in ("read", "judge", "conclude", "write", "total_s")),
-            f"{each * 1e6:.1f}", f"{growth:.2f}", f"{row['peak_MiB']:.0f}",
+            *(f"{row[part]:.2f}" for part in ("read", "judge", "conclude", "write", "cpu")),
+            f"{each * 1e6:.1f}", f"{growth:.2f}", f"{row['wall']:.1f}", f"{row['peak_MiB']:.0f}",
             f"{row['written_MiB']:.0f}",
         )  # fmt: skip
     out.print(table)
     out.print("growth: time per figure over that of the first row; 1 is linear")
+    out.print("wall time, without reading: the disk counts, and what else the machine does")
     if to:
         to.write_text(json.dumps(rows, indent=1) + "\n")
     last = rows[-1]
     if last["figures"] >= SIZES[-1]:
-        kept = last["total_s"] <= GOAL_S and last["peak_MiB"] <= GOAL_MIB
+        kept = last["wall"] <= GOAL_S and last["peak_MiB"] <= GOAL_MIB
         out.print(f"goal of {GOAL_S:.0f} s and {GOAL_MIB} MiB: {'kept' if kept else 'MISSED'}")
         raise typer.Exit(0 if kept else 1)
 

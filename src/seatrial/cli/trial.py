@@ -164,9 +164,9 @@ def report(
         typer.Option(help="Folder for the report; default: the trial's.", show_default=False),
     ] = None,
 ) -> None:
-    """Print the summary of a trial, and write its report if it has none.
+    """Print the summary of a trial, and write its report.
 
-    A report in the manifest of a trial is evidence, and stays. --output writes a new one elsewhere.
+    A report in the manifest stays as it is. --output writes a new one elsewhere.
 
     Example: seatrial report trials/lab-20261120-1200
     """
@@ -223,7 +223,7 @@ def verify(
         typer.Option(metavar="KEY", help="First sign the trial; a private key of OpenSSH."),
     ] = None,
 ) -> None:
-    """Check a trial's files against its SHA-256 sums, and signatures; or sign.
+    """Check or sign a trial: its SHA-256 sums and signatures.
 
     Exit code 1: a file was changed, removed or added, or a signature is not good. With --signers or
     --key also 1: none of them signed, or a file is not signed.
