@@ -21,7 +21,8 @@ from trial_maker import (
     verdict,
 )
 
-from seatrial.results.judge import judge
+from seatrial.results.figures import _Waits
+from seatrial.results.judge import _PlainPasses, judge
 from seatrial.results.record import Activity, Case
 from seatrial.results.verdict import conclude
 from seatrial.results.wording import number
@@ -678,3 +679,83 @@ def test_only_the_steps_of_a_place_count():
     assert {j.location: j.disturbed for j in found if j.disturbed} == {"n1-n3": 2}
     assert {j.location: j.verdict for j in found}["n1-n3"] == "inconclusive"
     assert [j.verdict for j in judge(trial(PAIRS), quiet, requirements(PEERS))].count("fail") == 1
+
+
+# --- what is judged quickly is judged alike ---------------------------------------------------
+
+
+VALUES = st.sampled_from([40.0, 50.0, 50.5, 51.0, 60.0, 99.0, 120.0])
+FORMS = {
+    "peers": "    basis: relative\n    peers: median\n    at_least: 0.8\n    at_most: 2.0\n",
+    "plain": "    basis: contract\n    source: t\n    at_most: 100\n    unit: us\n",
+    "reference": (
+        "    basis: contract\n    source: t\n    reference: 50\n    lower: -0.5\n    upper: 0.5\n"
+        "    unit: us\n"
+    ),
+}
+
+
+@given(
+    st.lists(st.lists(VALUES, min_size=1, max_size=6), min_size=1, max_size=7),
+    st.sampled_from(sorted(FORMS)),
+    st.sampled_from(["median", "best", "worst", "p99", "majority"]),
+    st.sampled_from(["lower", "higher"]),
+    st.integers(0, 1),
+)  # fmt: skip
+def test_figures_that_plainly_pass_are_judged_like_all_others(
+    of_links, form, statistic, better, reruns
+):
+    entry = (
+        f"\n  - select: {{check: links}}\n    metric: latency_us\n    statistic: {statistic}\n"
+        f"{FORMS[form]}"
+    )
+    runs = [
+        run(
+            PAIRS,
+            *(
+                metric(values[repeat], location=f"n{number}-n99", better=better)
+                for number, values in enumerate(of_links)
+                if repeat < len(values)
+            ),
+            repeat=repeat,
+        )
+        for repeat in range(max(map(len, of_links)))
+    ]
+    the_trial, reqs = trial(PAIRS, reruns=reruns), requirements(entry)
+    quickly = judge(the_trial, runs, reqs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_PlainPasses, "judgement", lambda self, figure: None)
+        assert judge(the_trial, runs, reqs) == quickly
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(["n1", "n2", "n3", "n4"]), st.integers(0, 90), min_size=1, max_size=4
+        ),
+        max_size=6,
+    ),
+    st.sets(st.sampled_from(["n1", "n2", "n3"]), max_size=2),
+    st.none() | st.just(0.25),
+)
+def test_the_wait_of_a_figure_is_that_of_the_steps_on_its_nodes(steps, nodes, measured_s):
+    activity = [
+        Activity(step=f"s{i}", node=node, seconds=1, others_percent=7, waited_percent=percent)
+        for i, step in enumerate(steps)
+        for node, percent in step.items()
+    ]
+    the_run = run(PAIRS, metric(1.0)).model_copy(update={"activity": activity})
+    longest = _Waits(the_run).longest(nodes, measured_s)
+    counted = [step for step in steps if nodes <= step.keys()]
+    waits = {
+        node: [step[node] for step in counted if node in step]
+        for node in nodes or {node for step in counted for node in step}
+    }
+    if not counted:
+        assert longest is None
+        return
+    means = {node: sum(values) / len(values) for node, values in waits.items()}
+    assert longest.percent == pytest.approx(max(means.values()))
+    assert means[longest.node] == pytest.approx(longest.percent)
+    assert longest.total == pytest.approx(sum(means.values()))
+    assert longest.part == (0.25 if measured_s is None else min(1.0, measured_s))
