@@ -71,7 +71,7 @@ def test_every_byte_of_the_manifest_counts(judged):
     try:
         for old, new in (
             (b"  cases", b" *cases"), (before[:64], before[:64].upper()), (b"  cases", b"   cases"),
-            (b"results.jsonl\n", b"results.jsonl\r\n"), (b"\n", b"\n\n"), (b"\n", b"\n# note\n"),
+            (b"results.jsonl\n", b"results.jsonl\r\n"), (before[:64], b"\\" + before[:64]), (b"\n", b"\n\n"), (b"\n", b"\n# note\n"),
         ):  # fmt: skip
             file.write_bytes(before.replace(old, new, 1))
             assert differences(judged), (old, new)
