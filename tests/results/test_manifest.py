@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trial_folder import judge, make_trial
 
 from seatrial.base.errors import InputError, LabError
 from seatrial.results import manifest, signature
 from seatrial.results.manifest import LOCK_FILE, MANIFEST
+from trial_folder import judge, make_trial
 
 openssh = pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen is missing")
 
@@ -71,7 +71,8 @@ def test_every_byte_of_the_manifest_counts(judged):
     try:
         for old, new in (
             (b"  cases", b" *cases"), (before[:64], before[:64].upper()), (b"  cases", b"   cases"),
-            (b"results.jsonl\n", b"results.jsonl\r\n"), (before[:64], b"\\" + before[:64]), (b"\n", b"\n\n"), (b"\n", b"\n# note\n"),
+            (b"results.jsonl\n", b"results.jsonl\r\n"), (before[:64], b"\\" + before[:64]),
+            (b"\n", b"\n\n"), (b"\n", b"\n# note\n"),
         ):  # fmt: skip
             file.write_bytes(before.replace(old, new, 1))
             assert differences(judged), (old, new)

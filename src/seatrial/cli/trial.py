@@ -134,9 +134,10 @@ def trial(
 def show(results: Results) -> None:
     """Write the report beside the results, add it to the manifest, and print the summary."""
     try:
-        files = write_all(results)
-        if (results.folder / MANIFEST).exists():
-            manifest.extend(results.folder, [str(f.relative_to(results.folder)) for f in files])
+        with locked(results.folder / LOCK_FILE, out.print):
+            files = write_all(results)
+            if (results.folder / MANIFEST).exists():
+                manifest.extend(results.folder, [str(f.relative_to(results.folder)) for f in files])
     except OSError as error:
         raise LabError(f"the results are kept, the report is not: {error}") from None
     terminal.print_summary(results, out)
