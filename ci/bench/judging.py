@@ -127,10 +127,10 @@ def measured(figures: int, repeats: int) -> dict[str, float]:
         child = multiprocessing.get_context("spawn").Process(target=measure, args=(folder, there))
         child.start()
         there.close()
-        found: dict[str, float] = here.recv()
+        row: dict[str, float] = here.recv()
         child.join()
-        found["cpu"] = sum(found[part] for part in ("judge", "conclude", "write"))
-        return found
+        row["cpu"] = sum(row[part] for part in ("judge", "conclude", "write"))
+        return row
 
 
 def main(

@@ -55,11 +55,11 @@ def test_every_change_of_one_byte_is_found(judged, data):
     after[at] ^= data.draw(st.integers(1, 255))
     try:
         file.write_bytes(bytes(after))
-        found = manifest.check(judged)
+        result = manifest.check(judged)
         name = str(file.relative_to(judged))
-        assert found
+        assert result
         if name != MANIFEST:
-            assert [(one.kind, one.name) for one in found] == [("changed", name)]
+            assert [(one.kind, one.name) for one in result] == [("changed", name)]
     finally:
         file.write_bytes(before)
 
@@ -178,8 +178,8 @@ def test_a_manifest_that_was_made_to_fit_is_found(folder, keys):
     (folder / MANIFEST).write_text(text)
     assert differences(folder) == []
     for allowed in (None, signers(keys, "buyer")):
-        (found,) = signature.check(folder, allowed)
-        assert "not one of this manifest" in found.fault
+        (one,) = signature.check(folder, allowed)
+        assert "not one of this manifest" in one.fault
 
 
 @openssh
@@ -187,11 +187,11 @@ def test_a_signature_holds_when_the_trial_is_judged_later(folder, keys):
     signature.sign(folder, keys / "buyer")
     lines = len(manifest.read(folder))
     judge(folder)
-    (found,) = signature.check(folder, signers(keys, "buyer"))
-    assert (found.fault, found.lines) == ("", lines)
+    (one,) = signature.check(folder, signers(keys, "buyer"))
+    assert (one.fault, one.lines) == ("", lines)
     now = len(manifest.read(folder))
     assert now > lines
-    assert f"the first {lines} of {now} files" in found.sentence(now)
+    assert f"the first {lines} of {now} files" in one.sentence(now)
 
 
 @openssh

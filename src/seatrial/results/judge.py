@@ -103,9 +103,9 @@ def _missing(figure: Figure, name: str) -> Judgement:
 class _Peers:
     """The figures of one metric of one case at all locations, for comparing each with the others.
 
-    What is asked for each of n locations is sorted once, and then read without the location itself:
-    one bad node among three spoils two of the three links, and the median of all links would be a
-    bad value. The answers are few: the median without one of n values is one of three numbers.
+    Each list of values is sorted once. The median of the other locations is then one of three
+    numbers. It leaves out the judged location: one bad node among three spoils two of the three
+    links, and the median of all links would be a bad value.
     """
 
     def __init__(self, figures: Sequence[Figure]):
@@ -185,9 +185,9 @@ class _Context(NamedTuple):
 class _PlainPasses:
     """The figures of one metric at locations, against one threshold, as far as they plainly pass.
 
-    Of a million figures nearly all do. For those, what ``_Comparison`` finds out about each by
-    itself is read from a few known limits: the median of all other locations is one of three
-    numbers, so is the median of their spreads. ``_Comparison`` decides everything else.
+    Nearly all of a million figures do. Their limits are few: the median of the other locations is
+    one of three numbers, and so is the median of their spreads. ``_Comparison`` computes the limits
+    once for each of these, and judges every figure that does not plainly pass.
     """
 
     def __init__(self, rule: Rule, context: _Context):

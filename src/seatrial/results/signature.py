@@ -1,9 +1,9 @@
 """Detached signatures of a trial's manifest, by keys of OpenSSH (``ssh-keygen -Y``).
 
 A signature covers the manifest as it was when it was made: its first lines, whose number is in the
-signature's name. Later judgements add lines behind them. ssh-keygen was chosen because OpenSSH is
-on every cluster and most people there have a key; minisign is nowhere by default, and gpg needs a
-keyring. The format is that of PROTOCOL.sshsig of OpenSSH (8.1, 2019).
+signature's name. Later judgements add lines behind them. The tool is ssh-keygen, because OpenSSH is
+on every cluster and most people there have a key. The format is that of PROTOCOL.sshsig of OpenSSH
+(8.1, 2019).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Signature:
     signer: str = ""  # the name of the key in the list of signers; empty without a list
 
     def sentence(self, lines: int) -> str:
-        """What was found, for a manifest with so many lines."""
+        """The result of the check; ``lines`` is the number of lines of the manifest."""
         who = f" of {self.signer}" if self.signer else ""
         key = f" with key {self.key}" if self.key else ""
         if self.fault:
@@ -71,7 +71,7 @@ def check(folder: Path, signers: Path | None = None, keys: Sequence[Path] = ()) 
     """Every signature in a trial's folder, by what it covers.
 
     ``signers`` is a list of allowed signers as in ssh-keygen(1), ``keys`` are public keys. Without
-    either, a signature is good whoever made it. Raises InputError if one of these files cannot be
+    either, any key is accepted. Raises InputError if one of these files cannot be
     used, LabError without ssh-keygen.
     """
     allowed = _text(signers) if signers else ""
@@ -85,7 +85,7 @@ def check(folder: Path, signers: Path | None = None, keys: Sequence[Path] = ()) 
 def _check(folder: Path, signers: Path | None) -> list[Signature]:
     rows = (folder / manifest.MANIFEST).read_bytes().splitlines(keepends=True)
     matches = filter(None, (manifest.SIGNATURE.fullmatch(f.name) for f in folder.iterdir()))
-    found = []
+    signatures = []
     for match in sorted(matches, key=lambda match: (int(match["lines"]), match[0])):
         lines = int(match["lines"])
         covered = b"".join(rows[:lines])
@@ -93,14 +93,14 @@ def _check(folder: Path, signers: Path | None) -> list[Signature]:
         done = _keygen("check-novalidate", "-s", name, data=covered)
         good = _KEY.search(done.stdout.decode(errors="replace"))
         if done.returncode or not good or lines > len(rows):
-            found.append(Signature(match[0], lines, "it is not one of this manifest"))
+            signatures.append(Signature(match[0], lines, "it is not one of this manifest"))
             continue
         key = f"{good[1]} {good[2]}"
         signer = fault = ""
         if signers:
             signer, fault = _signer(signers, name, covered)
-        found.append(Signature(match[0], lines, fault, key, signer))
-    return found
+        signatures.append(Signature(match[0], lines, fault, key, signer))
+    return signatures
 
 
 def _text(signers: Path) -> str:
