@@ -42,8 +42,8 @@ def judge_again(
 ) -> Results:
     """Judge the trial in ``folder`` once more; ``requirements`` defaults to those of the trial.
 
-    ``write_report`` writes the report on the results into a folder. The caller holds the trial's lock.
-    Raises InputError if the requirements are wrong or the results are not those that the
+    ``write_report`` writes the report on the results into a folder. The caller holds the trial's
+    lock. Raises InputError if the requirements are wrong or the results are not those that the
     trial wrote, LabError if the new judgement cannot be kept. The trial is then as before.
     """
     results = read_results(folder)
