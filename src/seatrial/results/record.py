@@ -116,7 +116,8 @@ class PathProof(Record):
     reported: str = ""
 
 
-class Activity(Record):
+@dataclass(slots=True, kw_only=True, config=_CONFIG)
+class Activity:
     """The interrupts and processor time of one node's kernel during one step.
 
     Percentages are of the time of one core, summed over all cores of the kernel, and may exceed
@@ -127,7 +128,7 @@ class Activity(Record):
     step: str
     node: str
     seconds: float  # between the readings
-    interrupts_per_s: dict[str, float | None] = {}  # by interface
+    interrupts_per_s: dict[str, float | None] = Field(default_factory=dict)  # by interface
     net_rx_per_s: float | None = None  # softirqs NET_RX, /proc/softirqs
     softirq_percent: float | None = None  # /proc/stat
     irq_percent: float | None = None
