@@ -8,14 +8,22 @@ from types import SimpleNamespace
 
 import pytest
 
+from seatrial.benchmarks.limits import Known, Latency, Rate
 from seatrial.benchmarks.parsing import Parsed, ParseError
 from seatrial.checks import evidence
+from seatrial.results.figures import is_valid
 from seatrial.results.record import Counters, Metric, PathProof
 from seatrial.stack.model import Package
 
 LINE = "net\t100.5\t103.0\t0\t60\n"
 STEP = SimpleNamespace(
-    name="net", nodes=2, variant="", location=None, proves_path=True, command=["net"]
+    name="net",
+    nodes=2,
+    variant="",
+    location=None,
+    proves_path=True,
+    command=["net"],
+    node_numbers=[],
 )
 
 
@@ -37,13 +45,21 @@ def node_file(folder, node, moved=1000, exit_code=0):
 class FakeCheck:
     """A check with the attributes that ``collect`` uses."""
 
-    own_benchmark = SimpleNamespace(proves_path=True)
+    own_benchmark = SimpleNamespace(proves_path=True, limits=(Latency("latency_us"),))
     num_nodes = 2
     network = "test"
     planned_transport = SimpleNamespace(path_report=r"^via ")
 
+    benchmark, transport, profile_name, repeat = "netpipe", "tcp", "default", 0
+    interface, nodes_share_kernel = "eth1", False
+    line_MB_s = 0.0
+
     def __init__(self, parse=None):
         self._parse = parse
+
+    def known(self, nodes):
+        lines = {"eth1": Rate(self.line_MB_s, "a slow line")} if self.line_MB_s else {}
+        return Known("eth1", lines)
 
     def parse(self, step, folder):
         if self._parse:
@@ -170,6 +186,34 @@ def test_output_that_cannot_be_parsed(job, error):
     assert str(error) in result.reason
 
 
+def test_an_impossible_figure_is_an_error_and_stays_in_the_record(job, monkeypatch):
+    monkeypatch.setattr(FakeCheck, "line_MB_s", 12.5)
+    monkeypatch.setattr(FakeCheck.own_benchmark, "activity_metrics", False, raising=False)
+    monkeypatch.setattr(FakeCheck.planned_transport, "versions", {}, raising=False)
+    monkeypatch.setattr(FakeCheck.planned_transport, "packages", {}, raising=False)
+    result = collected(job)
+    assert result.phase == "limit"
+    run = evidence.make_run(FakeCheck(), "", [result])
+    assert (run.outcome, run.phase) == ("error", "limit")
+    assert run.reason == (
+        "step net: latency_us is 1 us, below its physical limit of 5.755 us "
+        "(the time of a frame of 72 B at a slow line)"
+    )
+    (metric,) = run.metrics
+    assert (metric.value, metric.impossible) == (1, run.reason.removeprefix("step net: "))
+    assert not is_valid(run)
+
+
+def test_a_figure_without_a_limit_says_so_once(job, monkeypatch):
+    monkeypatch.setattr(FakeCheck.own_benchmark, "activity_metrics", False, raising=False)
+    monkeypatch.setattr(FakeCheck.planned_transport, "versions", {}, raising=False)
+    monkeypatch.setattr(FakeCheck.planned_transport, "packages", {}, raising=False)
+    run = evidence.make_run(FakeCheck(), "", [collected(job)])
+    assert run.outcome == "ran"
+    sentence = "no physical limit of latency_us: the line rate of eth1 is not known"
+    assert run.facts["not limited"] == [sentence]
+
+
 def proof(crossed=True, node="n1", volume=10, interrupts: int | None = 1, reported=""):
     counted = Counters(
         node=node, interface="eth1", network="test", rx_bytes=volume, tx_bytes=volume,
@@ -209,3 +253,37 @@ def test_hashes_of_the_packages_of_the_steps():
     check = SimpleNamespace(planned_transport=SimpleNamespace(packages=packages))
     step = SimpleNamespace(command=["/usr/bin/env", "A=1", "/opt/npb-1/bin/is.S.x"])
     assert evidence.packages_used(check, [evidence.StepEvidence(step)]) == {"npb": "1/abc"}
+
+
+def failed_steps(*pairs, passed=()):
+    """The evidence of steps between the numbered nodes; those of ``passed`` have no reason."""
+    return [
+        evidence.StepEvidence(STEP, [f"n{number}" for number in pair], reason=reason)
+        for group, reason in ((pairs, "failed"), (passed, ""))
+        for pair in group
+    ]
+
+
+@pytest.mark.parametrize(
+    ("steps", "sentence"),
+    [
+        (
+            failed_steps((1, 2), (1, 3), (1, 4), passed=[(2, 3), (2, 4), (3, 4)]),
+            "node n1 is common to all 3 failed steps",
+        ),
+        (failed_steps((1, 2), passed=[(2, 3)]), ""),  # either of two nodes
+        (failed_steps((1, 2), (1, 3), passed=[(1, 4)]), ""),  # n1 works elsewhere
+        (failed_steps((1, 2), (3, 4)), ""),
+        (failed_steps((), ()), ""),  # all nodes of the job
+    ],
+)
+def test_the_node_that_all_failed_steps_have(steps, sentence):
+    assert evidence.common_node(steps) == sentence
+
+
+def test_a_failed_step_names_the_nodes_that_it_selects(job):
+    (job / "job_nodes.txt").write_text("n7\nn8\nn9\n")
+    (job / "steps.tsv").write_text("net\t100.5\t160.6\t124\t60\n")
+    step = SimpleNamespace(**{**vars(STEP), "node_numbers": [0, 2]})
+    result = evidence.collect(FakeCheck(), step, job)
+    assert result.reason == "step net (n7, n9) was ended after its limit of 60 s"

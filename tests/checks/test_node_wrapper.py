@@ -437,3 +437,39 @@ def test_how_long_a_pair_waited_for_a_processor(folder):
     assert int((folder / "step.0.waited").read_text()) >= 0
     run(folder, "/bin/true", env={"SLURM_PROCID": "1"})
     assert noted(folder)["waited_s"] > 0.3
+
+
+# -- facts for physical limits
+
+
+@pytest.mark.parametrize(
+    ("text", "card", "expected"),
+    [("100000", True, 100_000), ("-1", True, None), (str(2**32 - 1), True, None), ("", True, None),
+     ("10000", False, None)],  # veth reports 10000 and carries more
+)  # fmt: skip
+def test_link_speed(wrapper, tmp_path, text, card, expected):
+    (tmp_path / "net" / "eth1").mkdir(parents=True)
+    (tmp_path / "net" / "eth1" / "speed").write_text(text + "\n")
+    if card:
+        (tmp_path / "net" / "eth1" / "device").mkdir()
+    assert wrapper.speed("eth1") == expected
+
+
+@pytest.mark.parametrize(
+    ("driver", "clock"), [("intel_pstate", 3_500_000), ("acpi-cpufreq", None), ("", None)]
+)
+def test_clock_with_turbo(wrapper, tmp_path, monkeypatch, driver, clock):
+    monkeypatch.setattr(wrapper, "CPUFREQ", str(tmp_path))
+    if driver:
+        (tmp_path / "scaling_driver").write_text(driver + "\n")
+    (tmp_path / "cpuinfo_max_freq").write_text("3500000\n")
+    processor = wrapper.processor()
+    assert processor["max_kHz"] == clock
+    assert set(processor["flags"]) <= set(wrapper.FLAGS)
+
+
+def test_a_record_has_the_facts_for_limits(folder):
+    run(folder, "/bin/true")
+    data = noted(folder)
+    assert data["after"]["interfaces"]["lo"]["speed_Mbit_s"] is None
+    assert "flags" in data["processor"]

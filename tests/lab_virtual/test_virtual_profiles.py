@@ -8,6 +8,7 @@ import pytest
 from virtual_support import figures, latency
 
 from seatrial_lab.virtual.engine import VirtualLab
+from trial_support import until
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 
@@ -43,6 +44,6 @@ def test_a_bond_is_wider_than_one_of_its_members(trial) -> None:
 
 
 def test_all_is_as_before(lab: VirtualLab, trial) -> None:
-    assert set(lab.node_states().values()) == {"idle"}
+    until(lambda: set(lab.node_states().values()) == {"idle"}, 20, "idle nodes")
     assert trial.after == trial.before
     assert "rx-usecs: 3\n" in trial.after["n1: ethtool -c eth1"]

@@ -139,6 +139,37 @@ def test_a_figure_in_only_some_runs_is_no_pass():
     assert "only 1 of the 2 valid runs" in found[0].explanation
 
 
+DOUBTFUL = replace(metric(99.0), doubt="DGEMM differs by 40 %")
+
+
+def test_a_figure_in_doubt_is_inconclusive():
+    for value in (30.0, 99.0):
+        figure = replace(metric(value), doubt="DGEMM differs by 40 %")
+        runs = [run(NETPIPE, figure), run(NETPIPE, figure, repeat=1)]
+        (judgement,) = judge(trial(NETPIPE), runs, requirements(CONTRACT))
+        assert (judgement.verdict, judgement.samples) == ("inconclusive", [value, value])
+        assert judgement.explanation.endswith("decides nothing: DGEMM differs by 40 %")
+
+
+def test_a_sample_in_doubt_does_not_count_beside_others():
+    runs = [run(NETPIPE, DOUBTFUL), *(run(NETPIPE, metric(30.0), repeat=i) for i in (1, 2))]
+    for order in (runs, runs[::-1]):
+        (judgement,) = judge(trial(NETPIPE), order, requirements(CONTRACT))
+        assert (judgement.verdict, judgement.samples) == ("pass", [30.0, 30.0])
+
+
+def test_an_impossible_figure_is_an_error_of_its_case():
+    bad = replace(metric(1.0), impossible="latency_us is 1 us, below its limit")
+    error = error_run(NETPIPE, "latency_us is 1 us, below its limit").model_copy(
+        update={"metrics": [bad], "phase": "limit"}
+    )
+    runs = [run(NETPIPE, metric(30.0)), error.model_copy(update={"repeat": 1})]
+    judgements = judge(trial(NETPIPE), runs, requirements(CONTRACT))
+    assert [(one.verdict, one.samples) for one in judgements] == [("error", []), ("pass", [30.0])]
+    assert "limit: latency_us is 1 us, below its limit" in judgements[0].explanation
+    assert verdict(trial(NETPIPE), runs, requirements(CONTRACT)).verdict == "incomplete"
+
+
 # --- ratios --------------------------------------------------------------------------------
 
 

@@ -432,9 +432,11 @@ def test_interrupted_while_waiting(site_of, lab, workplace, place):
     file = site_of("waiting", {"tcp_stream": {"seconds": 1}}, profiles=["jumbo"])
     lab.add_bind(workplace)
     other = lab.run(
-        ["sbatch", "--parsable", "-N4", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 300"],
+        ["sbatch", "--parsable", "-N4", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 900"],
         check=True,
     ).stdout.strip()
+    running = ["squeue", "-h", "-t", "R", "-j", other, "-o", "%i"]
+    until(lambda: lab.run(running, user="root").stdout.strip(), 20, "a job on all nodes")
 
     def stop():
         waiting = ["squeue", "-h", "-t", "PD", "-n", "seatrial-jumbo", "-o", "%i"]

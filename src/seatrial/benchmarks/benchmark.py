@@ -16,6 +16,7 @@ from pydantic import Field
 from seatrial.base.fields import Model
 from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
 from seatrial.base.suggest import FieldProblem
+from seatrial.benchmarks.limits import Limit
 from seatrial.benchmarks.parsing import Parsed
 
 PORT = 5700  # the first TCP port of a benchmark's own server
@@ -119,6 +120,8 @@ class Benchmark(Generic[S]):
     program: ClassVar[str] = ""
     #: the counters must show the volume that the benchmark reports
     proves_path: ClassVar[bool] = True
+    #: physical limits of the metrics
+    limits: ClassVar[tuple[Limit, ...]] = ()
     #: the interrupts and softirqs of a step are metrics, and not only recorded beside them
     activity_metrics: ClassVar[bool] = False
 

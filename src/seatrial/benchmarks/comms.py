@@ -18,6 +18,7 @@ from pydantic import Field
 from seatrial.base.fields import Size
 from seatrial.base.suggest import FieldProblem
 from seatrial.benchmarks.benchmark import Benchmark, Job, Settings, SiteFacts, Step, output
+from seatrial.benchmarks.limits import Bandwidth, Known, Latency, Limit
 from seatrial.benchmarks.parsing import (
     Parsed,
     ParseError,
@@ -31,7 +32,7 @@ from seatrial.benchmarks.parsing import (
     spread_of,
     whole,
 )
-from seatrial.results.record import Curve
+from seatrial.results.record import Curve, Metric
 
 RANKS = 2
 #: in the order of ``enum call`` in comms.c; ``recv_ready``: MPI_Recv of a message that has arrived
@@ -70,10 +71,30 @@ class CommsSettings(Settings):
     )
 
 
+class _RoundTrip(Limit):
+    """A round trip is an MPI_Send and an MPI_Recv: it cannot be shorter than one of them."""
+
+    def beyond(self, metric: Metric, parsed: Parsed, known: Known) -> str:
+        curves = {curve.name: curve.points for curve in parsed.curves[1:]}
+        for (size, half), *calls in zip(
+            parsed.curves[0].points,
+            *(curves[f"comms {call}_us rank 0"] for call in ("send", "recv")),
+            strict=True,
+        ):
+            longest = max(time for _, time in calls)
+            if 2 * half < longest:
+                return (
+                    f"a round trip of {size:.0f} B takes {2 * half:.6g} us, below its physical "
+                    f"limit of {longest:.6g} us (the MPI_Send or MPI_Recv that is a part of it)"
+                )
+        return ""
+
+
 class Comms(Benchmark[CommsSettings]):
     name = "comms"
     Settings = CommsSettings
     program = "comms"
+    limits = (Latency("latency_us"), Bandwidth("bandwidth_MB_s"), _RoundTrip("*"))
 
     def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
         smallest, largest = int(self.settings.min_bytes), int(self.settings.max_bytes)

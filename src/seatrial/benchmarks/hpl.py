@@ -1,13 +1,16 @@
 """HPL and, in the same job and with the same ranks, DGEMM, with each BLAS library.
 
-If the stack has ``xhpl``, it runs HPL, and ``hpcc`` runs DGEMM before it. Else ``hpcc`` runs both.
-``hpl_input`` writes the input, ``hpl_output`` and ``hpcc_output`` read the outputs.
+HPL is ``xhpl``, or ``hpcc`` if the stack does not have it. ``checks/node/dgemm.py`` measures DGEMM
+right before and right after HPL, by many calls of the same library on all ranks at once.
+``hpl_input`` writes the input of HPL, ``hpl_output`` and ``hpcc_output`` read the outputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import replace
+import json
+import math
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import Field
@@ -15,6 +18,7 @@ from pydantic import Field
 from seatrial.base.fields import Name
 from seatrial.benchmarks import hpcc_output, hpl_output
 from seatrial.benchmarks.benchmark import (
+    NODE_PYTHON,
     Benchmark,
     Job,
     Programs,
@@ -24,13 +28,23 @@ from seatrial.benchmarks.benchmark import (
     output,
 )
 from seatrial.benchmarks.hpl_input import grid, render
-from seatrial.benchmarks.parsing import Parsed, ParseError, higher
+from seatrial.benchmarks.limits import Known, Limit, Peak, above
+from seatrial.benchmarks.parsing import Parsed, ParseError, higher, lower
+from seatrial.results.judge import DISTURBED_PERCENT
+from seatrial.results.record import Metric
 
 #: the beginnings of the names of files that implement BLAS
 BLAS_FILES = (
     "libblas.so", "libopenblas", "libblis", "libatlas", "libtatlas", "libsatlas", "libacml",
 )  # fmt: skip
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS")
+#: DGEMM before and after HPL may differ by this many per cent, or its share decides nothing
+MOST_SPREAD = 10.0
+#: HPL may exceed DGEMM by this many per cent, because the rate of DGEMM depends on the shape of
+#: the matrices: HPL was 6 to 10 % above hpcc's DGEMM with five builds (docs/dev/benchmarks.md)
+SHAPE = 10.0
+#: order of the matrices at which DGEMM is at its full rate, for one thread
+FULL_RATE_ORDER = 1024
 
 
 class HPLSettings(Settings):
@@ -41,15 +55,34 @@ class HPLSettings(Settings):
     threads_per_rank: int = Field(default=1, ge=1)
 
 
+class _ShareOfDgemm(Limit):
+    """HPL is mostly DGEMM: it cannot be faster than the DGEMM of its ranks.
+
+    The tolerance is the spread of DGEMM and ``SHAPE``.
+    """
+
+    def beyond(self, metric: Metric, parsed: Parsed, known: Known) -> str:
+        most = most_share(parsed.value("dgemm_spread_percent"))
+        if metric.value <= most:
+            return ""
+        source = "the DGEMM of the same ranks, with its spread and"
+        return above(metric, most, f"{source} {SHAPE:g} % for the shape of the matrices")
+
+
 class HPL(Benchmark[HPLSettings]):
     name = "hpl"
     Settings = HPLSettings
+    limits = (
+        _ShareOfDgemm("hpl_percent_of_dgemm"),
+        Peak("hpl_GFLOPS", cores="cores"),
+        Peak("dgemm_GFLOPS", cores="threads"),
+    )
 
     def variants(self) -> list[str]:
         return list(self.settings.blas)
 
     def has_program(self, variant: str, programs: Programs, blas: Collection[str]) -> bool:
-        return variant in blas and commands(programs, variant) is not None
+        return variant in blas and command(programs, variant) is not None
 
     def lacks_library(self, variant: str, blas: Collection[str]) -> bool:
         return bool(blas) and variant not in blas
@@ -59,90 +92,214 @@ class HPL(Benchmark[HPLSettings]):
         return [step for blas in variants for step in self._steps_with(blas, job)]
 
     def _steps_with(self, blas: str, job: Job) -> list[Step]:
-        programs = commands(job.programs, blas)
-        assert programs is not None  # ``has_program``
-        if "xhpl" not in programs:
-            return [self._step(f"hpl-{blas}", "hpccinf.txt", programs["hpcc"], blas, job)]
-        dgemm = ["/usr/bin/env", "HPCC_TESTS=SingleDGEMM,StarDGEMM", *programs["hpcc"]]
         return [
-            self._step(f"dgemm-{blas}", "hpccinf.txt", dgemm, blas, job),
-            self._step(f"hpl-{blas}", "HPL.dat", programs["xhpl"], blas, job),
+            self._dgemm(f"dgemm-{blas}-before", blas, job),
+            self._hpl(blas, job),
+            self._dgemm(f"dgemm-{blas}-after", blas, job),
         ]
 
-    def _step(self, name: str, file: str, program: list[str], blas: str, job: Job) -> Step:
-        """A run in its own folder, which has the input file."""
+    def _hpl(self, blas: str, job: Job) -> Step:
+        """HPL in its own folder, which has the input file."""
         settings = self.settings
+        program = command(job.programs, blas)
+        assert program is not None  # ``has_program``
+        name, file = f"hpl-{blas}", "HPL.dat" if is_xhpl(job.programs, blas) else "hpccinf.txt"
         ranks = job.nodes * settings.ranks_per_node
         parameters = render(settings.size, settings.block, *grid(ranks))
-        env = dict.fromkeys(THREADS, str(settings.threads_per_rank))
+        env = self._threads()
         if program == job.programs.get("hpcc"):  # it takes the libblas.so.3 of the path
             path = job.env.get("LD_LIBRARY_PATH", "")
             env["LD_LIBRARY_PATH"] = f"{job.blas[blas]}:{path}".rstrip(":")
-        command = 'cd "$1" && shift && exec "$@"'
+        script = 'cd "$1" && shift && exec "$@"'
         return Step(
             name,
-            ["/bin/sh", "-c", command, "sh", name, *program],
+            ["/bin/sh", "-c", script, "sh", name, *program],
             variant=blas,
             tasks_per_node=settings.ranks_per_node,
             env=env,
             maps="blas,blis",
-            proves_path=not name.startswith("dgemm") and job.nodes > 1,
+            proves_path=job.nodes > 1,
             setup=[f"mkdir -p {name}", f"cat >{name}/{file} <<'EOF'\n{parameters}EOF"],
         )
 
+    def _dgemm(self, name: str, blas: str, job: Job) -> Step:
+        """DGEMM of all ranks.
+
+        The matrices are no larger than those of hpcc's DGEMM: three of them have the size of a
+        rank's part of HPL's matrix (``tstdgemm.c`` of HPC Challenge 1.5.0).
+        """
+        settings = self.settings
+        ranks = job.nodes * settings.ranks_per_node
+        most = FULL_RATE_ORDER * math.ceil(math.sqrt(settings.threads_per_rank))
+        order = max(1, min(most, int(settings.size / math.sqrt(3 * ranks))))
+        return Step(
+            name,
+            [*NODE_PYTHON, "dgemm.py", name, job.blas[blas], str(order)],
+            variant=blas,
+            tasks_per_node=settings.ranks_per_node,
+            env=self._threads(),
+            proves_path=False,
+        )
+
+    def _threads(self) -> dict[str, str]:
+        return dict.fromkeys(THREADS, str(self.settings.threads_per_rank))
+
     def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
-        parsed = self._figures(step, folder)
         if step.name.startswith("dgemm"):
-            return parsed  # the mapped BLAS is a metric of HPL's step
-        wanted = job.blas[step.variant]
-        loaded = mapped_blas(folder, (f"dgemm-{step.variant}", f"hpl-{step.variant}"))
-        matches = []
-        for node, files in loaded.items():
-            # 1 if all BLAS files that the node's rank has mapped are of the variant's library
-            match = bool(files) and all(is_below(file, wanted) for file in files)
-            metric = higher("blas_as_declared", float(match), "of 1")
-            matches.append(replace(metric, location=node))
-        facts = {"BLAS mapped": loaded, "BLAS wanted": wanted}
-        return replace(parsed, metrics=[*parsed.metrics, *matches], facts={**parsed.facts, **facts})
+            return Parsed(metrics=[])  # the figures of DGEMM are those of HPL's step
+        settings, blas = self.settings, step.variant
+        ranks = job.nodes * settings.ranks_per_node
+        if is_xhpl(job.programs, blas):
+            parsed = hpl_output.parse(output(step, folder))
+        else:
+            parsed = _without_dgemm(hpcc_output.parse(_summary(folder / step.name)))
+        dgemm = read_dgemm(folder, blas, ranks)
+        loaded = mapped_blas(folder, step.name)
+        return replace(
+            parsed,
+            metrics=[
+                *parsed.metrics,
+                *share_of_dgemm(parsed.value("hpl_GFLOPS"), ranks, dgemm, loaded),
+                *_as_declared(loaded, job.blas[blas]),
+            ],
+            facts={
+                **parsed.facts,
+                "cores": ranks * settings.threads_per_rank,
+                "threads": settings.threads_per_rank,
+                "dgemm_before_GFLOPS": dgemm.before,
+                "dgemm_after_GFLOPS": dgemm.after,
+                "dgemm_library": dgemm.libraries,
+                "BLAS mapped": loaded,
+                "BLAS wanted": job.blas[blas],
+            },
+        )
 
-    def _figures(self, step: Step, folder: Path) -> Parsed:
-        if "HPL.dat" in " ".join(step.setup):
-            dgemm = _summary(f"dgemm-{step.variant}", folder, hpcc_output.parse_dgemm)
-            return percent_of_dgemm(hpl_output.parse(output(step, folder)), dgemm)
-        dgemm_only = step.name.startswith("dgemm")
-        parser = hpcc_output.parse_dgemm if dgemm_only else hpcc_output.parse
-        return _summary(step.name, folder, parser)
 
-
-def commands(programs: Programs, blas: str) -> dict[str, list[str]] | None:
-    """Program (``xhpl``, ``hpcc``) -> command, with a BLAS library; None if the stack has none.
+def command(programs: Programs, blas: str) -> list[str] | None:
+    """The command of HPL with a BLAS library; None if the stack has none.
 
     The stack of a distribution has one hpcc for all BLAS libraries, that of Spack has one for each.
     """
-    if f"xhpl.{blas}" in programs and f"hpcc.{blas}" in programs:
-        return {kind: list(programs[f"{kind}.{blas}"]) for kind in ("xhpl", "hpcc")}
-    if f"hpcc.{blas}" in programs:
-        return {"hpcc": list(programs[f"hpcc.{blas}"])}
-    return {"hpcc": list(programs["hpcc"])} if "hpcc" in programs else None
+    for name in (f"xhpl.{blas}", f"hpcc.{blas}", "hpcc"):
+        if name in programs:
+            return list(programs[name])
+    return None
 
 
-def percent_of_dgemm(parsed: Parsed, dgemm: Parsed) -> Parsed:
-    """Add ``hpl_percent_of_dgemm``, the rate of HPL over that of all ranks' DGEMM in the job."""
-    ranks = parsed.facts["P"] * parsed.facts["Q"]
-    share = 100 * parsed.value("hpl_GFLOPS") / (ranks * dgemm.value("dgemm_GFLOPS"))
-    metric = higher("hpl_percent_of_dgemm", share, "percent")
-    return replace(parsed, metrics=[*parsed.metrics, metric])
+def is_xhpl(programs: Programs, blas: str) -> bool:
+    """Whether ``xhpl`` runs HPL; else ``hpcc`` does."""
+    return f"xhpl.{blas}" in programs
 
 
-def mapped_blas(folder: Path, steps: tuple[str, ...]) -> dict[str, list[str]]:
-    """Node -> the files that implement BLAS and that its ranks had mapped in the steps."""
-    loaded: dict[str, list[str]] = {}
-    for name in steps:
-        for record in node_files(folder, name):
-            files = loaded.setdefault(record["after"]["node"], [])
-            blas = [file for file in record["mapped"] if Path(file).name.startswith(BLAS_FILES)]
-            files += [file for file in blas if file not in files]
-    return loaded
+@dataclass(frozen=True)
+class Dgemm:
+    """The DGEMM of a job. ``before``, ``after`` HPL: the mean over the ranks of a rank's best call
+    in GFLOPS. ``waited``: the longest wait of a node for a processor, in per cent of the step."""
+
+    before: float
+    after: float
+    libraries: list[str]
+    waited: float
+
+    @property
+    def rate(self) -> float:
+        """GFLOPS of a rank. Other programs only reduce the rate, so it is the higher of the two."""
+        return max(self.before, self.after)
+
+    @property
+    def spread(self) -> float:
+        """The difference of the two, in per cent of the higher one."""
+        return 100 * abs(self.before - self.after) / self.rate
+
+
+def read_dgemm(folder: Path, blas: str, ranks: int) -> Dgemm:
+    """Read the files of ``dgemm.py`` of all ranks. Raises ParseError."""
+    best: dict[str, float] = {}
+    libraries: set[str] = set()
+    waits = [0.0]
+    for when in ("before", "after"):
+        step = f"dgemm-{blas}-{when}"
+        rates = []
+        for rank in range(ranks):
+            library, rate = _rank_dgemm(folder / f"{step}.{rank}.dgemm.json")
+            libraries.add(library)
+            rates.append(rate)
+        best[when] = sum(rates) / ranks
+        for record in node_files(folder, step):
+            seconds = record["after"].get("time", 0) - record["before"].get("time", 0)
+            if seconds > 0:
+                waits.append(100 * (record.get("waited_s") or 0) / seconds)
+    return Dgemm(best["before"], best["after"], sorted(libraries), max(waits))
+
+
+def _rank_dgemm(file: Path) -> tuple[str, float]:
+    """The library of a rank, and the best rate of its calls in GFLOPS."""
+    try:
+        data = json.loads(file.read_text())
+        calls = [rate for rates in data["GFLOPS"].values() for rate in rates]
+        library = data["library"]
+    except FileNotFoundError:
+        raise ParseError(f"{file.name} is missing: DGEMM did not end on all ranks") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ParseError(f"{file.name}: expected the rates of DGEMM as JSON: {error!r}") from None
+    good = all(isinstance(rate, float) and 0 < rate < math.inf for rate in calls)
+    if not calls or not good or not isinstance(library, str):
+        raise ParseError(f"{file.name}: expected a library and rates of DGEMM above zero")
+    return library, max(calls)
+
+
+def most_share(spread: float) -> float:
+    """The highest possible share of DGEMM in per cent, by the spread of DGEMM in per cent."""
+    return 100 + spread + SHAPE
+
+
+def share_of_dgemm(
+    hpl: float, ranks: int, dgemm: Dgemm, loaded: dict[str, list[str]]
+) -> list[Metric]:
+    """DGEMM, its spread, and HPL's share of it (``hpl`` in GFLOPS, all ranks together)."""
+    share = 100 * hpl / (ranks * dgemm.rate)
+    doubt = ""
+    mapped = {str(Path(file).resolve()) for files in loaded.values() for file in files}
+    others = [library for library in dgemm.libraries if library not in mapped]
+    if dgemm.spread > MOST_SPREAD:
+        doubt = (
+            f"DGEMM was {dgemm.before:.4g} GFLOPS before HPL and {dgemm.after:.4g} after it: they "
+            f"differ by {dgemm.spread:.3g} %, more than {MOST_SPREAD:g} %"
+        )
+    elif mapped and others:
+        doubt = f"DGEMM ran with {others[0]}, HPL with {', '.join(sorted(mapped))}"
+    elif share > most_share(dgemm.spread) and dgemm.waited > DISTURBED_PERCENT:
+        doubt = f"DGEMM waited for a processor for {dgemm.waited:.3g} % of its time"
+    return [
+        higher("dgemm_GFLOPS", dgemm.rate, "GFLOPS"),
+        lower("dgemm_spread_percent", dgemm.spread, "percent"),
+        replace(higher("hpl_percent_of_dgemm", share, "percent"), doubt=doubt),
+    ]
+
+
+def _as_declared(loaded: dict[str, list[str]], wanted: str) -> list[Metric]:
+    """1 for each node whose ranks have mapped only BLAS files of the wanted folder; else 0."""
+    return [
+        replace(
+            higher(
+                "blas_as_declared",
+                float(bool(files) and all(is_below(file, wanted) for file in files)),
+                "of 1",
+            ),
+            location=node,
+        )
+        for node, files in loaded.items()
+    ]
+
+
+def mapped_blas(folder: Path, step: str) -> dict[str, list[str]]:
+    """Node -> the files that implement BLAS and that its ranks had mapped in a step."""
+    return {
+        record["after"]["node"]: [
+            file for file in record["mapped"] if Path(file).name.startswith(BLAS_FILES)
+        ]
+        for record in node_files(folder, step)
+    }
 
 
 def is_below(library: str, folder: str) -> bool:
@@ -153,9 +310,18 @@ def is_below(library: str, folder: str) -> bool:
     )
 
 
-def _summary(step: str, folder: Path, parser: Callable[[str], Parsed]) -> Parsed:
+def _without_dgemm(parsed: Parsed) -> Parsed:
+    """hpcc's figures; its DGEMM, a single call, is a fact."""
+    own = ("dgemm_GFLOPS", "hpl_percent_of_dgemm")
+    return replace(
+        parsed,
+        metrics=[metric for metric in parsed.metrics if metric.metric not in own],
+        facts={**parsed.facts, "hpcc_dgemm_GFLOPS": parsed.value("dgemm_GFLOPS")},
+    )
+
+
+def _summary(folder: Path) -> str:
     try:
-        text = (folder / step / "hpccoutf.txt").read_text(errors="replace")
+        return (folder / "hpccoutf.txt").read_text(errors="replace")
     except FileNotFoundError:
         raise ParseError("hpcc wrote no hpccoutf.txt") from None
-    return parser(text)

@@ -29,6 +29,7 @@ from seatrial.benchmarks.benchmark import (
     Step,
     output,
 )
+from seatrial.benchmarks.limits import Bandwidth, Latency
 from seatrial.benchmarks.parsing import (
     Parsed,
     ParseError,
@@ -95,6 +96,17 @@ class IMB(Benchmark[IMBSettings]):
     name = "imb"
     Settings = IMBSettings
     program = "imb"
+    limits = (
+        Latency("*_latency_us"),
+        # Each process of these needs data of another before it can end a repetition.
+        Latency("barrier_us"),
+        Latency("allreduce_*_us"),
+        Latency("alltoall_*_us"),
+        Bandwidth("ping*_bandwidth_MB_s"),
+        # "Mbytes/sec" counts the messages of both directions.
+        Bandwidth("sendrecv_bandwidth_MB_s", directions=2),
+        Bandwidth("exchange_bandwidth_MB_s", directions=2, messages=2),
+    )
 
     def steps(self, job: Job) -> list[Step]:
         options = [

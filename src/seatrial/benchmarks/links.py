@@ -27,6 +27,7 @@ class Links(Benchmark[LinksSettings]):
     name = "links"
     Settings = LinksSettings
     pseudo_transport = PLAIN_SOCKETS
+    limits = netpipe.NetPIPE.limits
 
     def steps(self, job: Job) -> list[Step]:
         steps = []

@@ -30,6 +30,7 @@ from seatrial.benchmarks.benchmark import (
     Step,
     output,
 )
+from seatrial.benchmarks.limits import Latency
 from seatrial.benchmarks.parsing import (
     Parsed,
     ParseError,
@@ -78,6 +79,8 @@ class MPBench(Benchmark[MPBenchSettings]):
     """MPBench of LLCBench: point to point and collectives."""
 
     name = "mpbench"
+    # Not of the other modes: MPI_Send may return before the message has left the node.
+    limits = (Latency("latency_us"),)
     Settings = MPBenchSettings
     program = "mpbench"
 

@@ -36,6 +36,7 @@ from seatrial.benchmarks.benchmark import (
     Step,
     output_and_errors,
 )
+from seatrial.benchmarks.limits import Bandwidth, Latency
 from seatrial.benchmarks.parsing import (
     Parsed,
     ParseError,
@@ -84,6 +85,7 @@ class NetPIPE(Benchmark[NetPIPESettings]):
     name = "netpipe"
     Settings = NetPIPESettings
     program = "netpipe"
+    limits = (Latency("latency_us"), Bandwidth("bandwidth_MB_s"))
 
     def transports(self, names: Iterable[str]) -> list[str]:
         without = {NO_TRANSPORT} | (set() if self.settings.plain_sockets else {PLAIN_SOCKETS})

@@ -26,6 +26,7 @@ from seatrial.benchmarks.benchmark import (
     Step,
     output,
 )
+from seatrial.benchmarks.limits import Transfer
 from seatrial.benchmarks.parsing import (
     Parsed,
     ParseError,
@@ -57,6 +58,7 @@ class NPB(Benchmark[NPBSettings]):
     """NAS Parallel Benchmarks: from IS (communication-bound) to EP (compute-bound)."""
 
     name = "npb"
+    limits = (Transfer("time_s"),)
     Settings = NPBSettings
 
     def variants(self) -> list[str]:

@@ -29,6 +29,7 @@ from seatrial.benchmarks.benchmark import (
     Step,
     output,
 )
+from seatrial.benchmarks.limits import Bandwidth, Latency
 from seatrial.benchmarks.parsing import (
     Parsed,
     ParseError,
@@ -47,6 +48,7 @@ from seatrial.results.record import Curve, Metric
 
 PT2PT = 1 << 22  # default largest sizes, bytes
 COLLECTIVE = 1 << 20
+WINDOW = 64  # messages of a bandwidth test between two replies, the default of -W
 LARGE = 8192  # LARGE_MESSAGE_SIZE: beyond it there are fewer repetitions
 
 _C_TITLE = re.compile(r"# OSU MPI(?:-\w+)? (.+?) v(\d[\w.]*)\s*")
@@ -106,6 +108,11 @@ class OSU(Benchmark[OSUSettings]):
 
     name = "osu"
     Settings = OSUSettings
+    limits = (
+        Latency("*lat*_us"),
+        Bandwidth("bw_MB_s", messages=WINDOW),
+        Bandwidth("bibw_MB_s", directions=2, messages=WINDOW),
+    )
 
     def has_program(self, variant: str, programs: Programs, blas: Collection[str]) -> bool:
         return all(f"osu_{test}" in programs for test in self.settings.tests)
@@ -142,7 +149,7 @@ def parse(
     largest: int | None = None,
     smallest: int | None = None,
     iterations: tuple[int, int] | None = None,
-    window: int = 64,
+    window: int = WINDOW,
     processes: int = 2,
 ) -> Parsed:
     """Read one test.

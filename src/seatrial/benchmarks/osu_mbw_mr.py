@@ -15,6 +15,7 @@ from pydantic import Field
 from seatrial.base.fields import Size
 from seatrial.benchmarks import osu
 from seatrial.benchmarks.benchmark import Benchmark, Job, Settings, Step, output
+from seatrial.benchmarks.limits import Bandwidth
 from seatrial.benchmarks.parsing import Parsed, ParseError
 
 _HEADER = re.compile(r"# \[ pairs: (\d+) \] \[ window size: (\d+) \]", re.ASCII)
@@ -33,6 +34,8 @@ class MultiPair(Benchmark[MultiPairSettings]):
     name = "osu_mbw_mr"
     Settings = MultiPairSettings
     program = "osu_mbw_mr"
+    # The sum of all pairs, which share the interface.
+    limits = (Bandwidth("mbw_mr_MB_s"),)
 
     def steps(self, job: Job) -> list[Step]:
         settings = self.settings

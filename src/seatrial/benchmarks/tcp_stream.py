@@ -24,6 +24,7 @@ from seatrial.benchmarks.benchmark import (
     Step,
     output,
 )
+from seatrial.benchmarks.limits import StreamBandwidth
 from seatrial.benchmarks.parsing import Parsed, ParseError, higher, lower
 
 _READ = {"error", "start", "test_start", "protocol", "bidir", "reverse", "num_streams", "version"}
@@ -48,6 +49,7 @@ class TCPStream(Benchmark[TCPStreamSettings]):
     Settings = TCPStreamSettings
     pseudo_transport = PLAIN_SOCKETS
     activity_metrics = True
+    limits = (StreamBandwidth("bandwidth_MB_s"),)
 
     def steps(self, job: Job) -> list[Step]:
         settings = self.settings

@@ -18,8 +18,9 @@ from reframe.core.exceptions import ReframeSyntaxError
 from ruamel.yaml import YAML, YAMLError
 
 from seatrial.benchmarks.benchmark import NODE_PYTHON, Benchmark, Step
+from seatrial.benchmarks.limits import Known
 from seatrial.benchmarks.parsing import Parsed
-from seatrial.checks import context, nic_proof, wire_up
+from seatrial.checks import context, nic_proof, physics, wire_up
 from seatrial.checks.evidence import collect, packages_of, write_evidence
 from seatrial.plan.model import HeldJob, PlannedTransport
 from seatrial.results.record import Metric, Run
@@ -107,6 +108,10 @@ class Check(rfm.RunOnlyRegressionTest):
     def nodes_share_kernel(self) -> bool:
         """Whether all nodes are on one machine; each of them then shows all its processors."""
         return context.plan().lab_cores is not None
+
+    def known(self, nodes: list[dict[str, Any]]) -> Known:
+        """The facts of the run that physical limits are computed from."""
+        return physics.known(context.plan(), self.transport, self.profile_name, nodes)
 
     def parse(self, step: Step, folder: Path) -> Parsed:
         """The figures of one step, from the files in ``folder``. Raises ParseError."""

@@ -18,6 +18,7 @@ from typing import Any
 
 from seatrial.base.files import write_whole
 from seatrial.benchmarks.benchmark import node_files
+from seatrial.benchmarks.limits import mark, not_limited
 from seatrial.benchmarks.parsing import Parsed, ParseError
 from seatrial.checks import activity as activities
 from seatrial.checks import counters, nic_proof
@@ -33,10 +34,12 @@ TAIL = 300
 class StepEvidence:
     """The results of one step. ``reason``: why it is an error; empty: it is not.
 
-    A step whose path is not proven has both ``parsed`` and a reason.
+    A step whose path is not proven, or with a figure beyond its physical limit, has both ``parsed``
+    and a reason. ``not_limited``: sentences on metrics without a limit, because a fact is unknown.
     """
 
     step: Any
+    selected: list[str] = field(default_factory=list)  # the names of the nodes that it selects
     seconds: float | None = None
     began: float | None = None  # s since the epoch
     parsed: Parsed | None = None
@@ -44,6 +47,7 @@ class StepEvidence:
     reason: str = ""
     proof: PathProof | None = None
     nodes: list[dict] = field(default_factory=list)
+    not_limited: list[str] = field(default_factory=list)
 
     @property
     def benchmark_s(self) -> float:
@@ -61,30 +65,62 @@ class StepEvidence:
 
 def collect(check, step, folder: Path) -> StepEvidence:
     """Read one step's files, parse its output and prove its path."""
-    evidence = StepEvidence(step)
+    evidence = StepEvidence(step, selected_nodes(step, folder))
+    title = f"step {step.name}"
+    if evidence.selected:
+        title += f" ({', '.join(evidence.selected)})"
     line = step_line(folder, step.name)
     if line is None:
         text = tail(folder, "rfm_job")
-        return evidence.fail("run", f"the job ended before step {step.name} did{text}")
+        return evidence.fail("run", f"the job ended before {title} did{text}")
     begin, end, code, limit = line
     evidence.began, evidence.seconds = begin, end - begin
     evidence.nodes = node_files(folder, step.name)
     if code in TIMED_OUT and evidence.seconds >= limit:
-        return evidence.fail("run", f"step {step.name} was ended after its limit of {limit:.0f} s")
+        return evidence.fail("run", f"{title} was ended after its limit of {limit:.0f} s")
     if code != 0:
         how = ending(code, evidence.nodes)
-        return evidence.fail("run", f"step {step.name} {how}{tail(folder, step.name)}")
+        return evidence.fail("run", f"{title} {how}{tail(folder, step.name)}")
     try:
         evidence.parsed = check.parse(step, folder)
     except ParseError as error:
-        return evidence.fail("sanity", f"step {step.name}: {error}{tail(folder, step.name)}")
+        return evidence.fail("sanity", f"{title}: {error}{tail(folder, step.name)}")
     except OSError as error:
-        return evidence.fail("sanity", f"step {step.name}: its output cannot be read: {error}")
+        return evidence.fail("sanity", f"{title}: its output cannot be read: {error}")
     if check.own_benchmark.proves_path and step.proves_path:
         evidence.proof = prove(check, evidence, evidence.parsed.moved_bytes, folder)
         if not evidence.proof.crossed:
-            evidence.fail("path", f"step {step.name}: {evidence.proof.reason}")
+            return evidence.fail("path", f"{title}: {evidence.proof.reason}")
+    limits, known = check.own_benchmark.limits, check.known(evidence.nodes)
+    metrics = mark(evidence.parsed, limits, known)
+    evidence.parsed = replace(evidence.parsed, metrics=metrics)
+    evidence.not_limited = not_limited(limits, known)
+    reasons = dict.fromkeys(metric.impossible for metric in metrics if metric.impossible)
+    if reasons:
+        evidence.fail("limit", f"{title}: {'; '.join(reasons)}")
     return evidence
+
+
+def selected_nodes(step, folder: Path) -> list[str]:
+    """The names of the nodes that a step selects in its job; empty: all, or they are not known."""
+    try:
+        names = (folder / "job_nodes.txt").read_text(errors="replace").split()
+        return [names[number] for number in step.node_numbers]
+    except (OSError, IndexError):
+        return []
+
+
+def common_node(steps: list[StepEvidence]) -> str:
+    """A sentence on the one node that all failed steps have, and no other step; else empty."""
+    failed = [set(one.selected) for one in steps if one.reason]
+    others = [set(one.selected) for one in steps if not one.reason]
+    if len(failed) < 2 or not all(failed):
+        return ""
+    suspects = set.intersection(*failed).difference(*others)
+    if len(suspects) != 1:
+        return ""
+    (node,) = suspects
+    return f"node {node} is common to all {len(failed)} failed steps"
 
 
 def _span(node: dict) -> float | None:
@@ -235,12 +271,13 @@ def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
     run = Run(case=case, repeat=check.repeat, outcome="error" if failed else "ran")
     if failed:
         run.phase = failed[0].phase
-        run.reason = "; ".join(evidence.reason for evidence in failed)
+        reasons = [common_node(steps), *(evidence.reason for evidence in failed)]
+        run.reason = "; ".join(reason for reason in reasons if reason)
     for evidence in steps:
         parsed = evidence.parsed
         if parsed is None:
             continue
-        if not evidence.reason:
+        if evidence.phase in ("", "limit"):
             names = "-".join(node["after"]["node"] for node in evidence.nodes)
             location = names if evidence.step.location == "nodes" else None
             run.metrics += [
@@ -251,6 +288,8 @@ def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
                 for curve in parsed.curves
             ]
         run.facts.update(parsed.facts)
+        if evidence.not_limited:
+            run.facts["not limited"] = evidence.not_limited
         activity = activities.of_step(evidence.step.name, evidence.nodes, check.nodes_share_kernel)
         run.activity += activity
         if check.own_benchmark.activity_metrics and not evidence.reason:

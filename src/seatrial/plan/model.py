@@ -17,6 +17,7 @@ from seatrial.base.errors import LabError
 from seatrial.base.files import write_whole
 from seatrial.benchmarks.benchmark import Benchmark
 from seatrial.benchmarks.registry import registry
+from seatrial.nic.profile import DataPath
 from seatrial.results.record import Case
 from seatrial.stack.model import Package
 
@@ -70,6 +71,7 @@ class PlannedTransport(Model):
     benchmarks: list[str]
     launcher: list[str] = []
     path_report: str = ""
+    data_path: DataPath = "kernel"
     overcommit: dict[str, str] = {}
     programs: dict[str, list[str]] = {}
     versions: dict[str, str] = {}
@@ -98,6 +100,7 @@ class Plan(Model):
     options: list[str] = []  # sbatch options of every job
     jobs_in_queue: int = 64
     own_interfaces: dict[str, str]  # network -> its own interface, also if a bond replaces it
+    line_rates: dict[str, int] = {}  # network -> bit/s, of the networks whose rate the site has
     profiles: dict[str, PlannedProfile]  # in the order of the site file
     transports: dict[str, PlannedTransport]
     benchmarks: dict[str, dict[str, Any]]  # name -> settings

@@ -84,6 +84,11 @@ def resolve(site: Site, stack: Stack) -> Plan:
         options=site.slurm.options,
         jobs_in_queue=site.slurm.jobs_in_queue,
         own_interfaces={name: network.interface for name, network in site.networks.items()},
+        line_rates={
+            name: int(network.line_rate)
+            for name, network in site.networks.items()
+            if network.line_rate is not None
+        },
         profiles=profiles,
         transports=transports,
         benchmarks={one.name: one.settings.model_dump(mode="json") for one in benchmarks},
@@ -135,6 +140,7 @@ def _transport(site: Site, stack: Stack, name: str) -> PlannedTransport:
         ],
         launcher=[*part.launcher, *(own.options if own else [])],
         path_report=part.path_report,
+        data_path=own.data_path if own else "kernel",
         overcommit=part.overcommit,
         programs=part.programs,
         versions=part.versions,

@@ -223,8 +223,8 @@ def _excluded(
             return f"it fails the relative requirement at {at}, which a baseline would hide"
         if requirements.is_informative(group.case, group.metric, figure.location) and not rules:
             return "informative: it is not judged"
-        if figure.fault:
-            return figure.fault
+        if figure.fault or figure.doubt:
+            return figure.fault or figure.doubt
     if len({(figure.unit, figure.better) for figure in figures}) > 1:
         return "its unit or its better direction differs between the trials"
     if len(group.samples) < minimum:

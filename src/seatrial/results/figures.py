@@ -46,6 +46,8 @@ class Figure:
     runs: tuple[int, ...] = ()  # the number of the run of each sample
     known_waits: list[Wait | None] | None = None  # None: no wait of any sample is known
     fault: str = ""  # why the samples cannot be judged
+    doubt: str = ""  # why the samples decide nothing; each of them is in doubt
+    left_out: int = 0  # number of samples that are in doubt and not among ``samples``
     _median: float | None = None
     _spread: float | None = None
 
@@ -146,10 +148,15 @@ def valid_runs(runs: Iterable[Run]) -> list[Run]:
 
 
 def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
-    """The figures of all valid runs, each with its samples in the order of the repeats."""
+    """The figures of all valid runs, each with its samples in the order of the repeats.
+
+    A sample in doubt is left out if another run has one that is not.
+    """
     figures: Figures = {case: {} for case in all_cases(trial, runs)}
     locations = Locations(runs)
-    for number, run in enumerate(valid_runs(runs)):
+    ordered = valid_runs(runs)
+    certain = _certain(ordered)
+    for number, run in enumerate(ordered):
         own = figures[run.case]
         waits = _Waits(run)
         longer: dict[tuple[int, ...], tuple[int, ...]] = {}  # figures share these tuples
@@ -159,10 +166,16 @@ def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
             if alike is None:
                 alike = own[m.metric] = {}
             figure = alike.get(at)
+            leave_out = bool(m.doubt) and (run.case, m.metric, at) in certain
             if figure is None:
-                figure = alike[at] = Figure(run.case, m.metric, at, m.unit, m.better, [m.value])
-            else:
+                own_values = [] if leave_out else [m.value]
+                figure = alike[at] = Figure(run.case, m.metric, at, m.unit, m.better, own_values)
+            elif not leave_out:
                 figure.values.append(m.value)
+            if leave_out:
+                figure.left_out += 1
+                continue
+            figure.doubt = m.doubt
             figure.runs = longer.get(figure.runs) or longer.setdefault(
                 figure.runs, (*figure.runs, number)
             )
@@ -178,6 +191,16 @@ def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
             elif m.better != figure.better:
                 figure.fault = "lower is better in one run, higher in another"
     return figures
+
+
+def _certain(runs: Sequence[Run]) -> set[tuple[Case, str, str | None]]:
+    """The figures in doubt that another run has without doubt: case, metric, location."""
+    doubted = {(r.case, m.metric, m.location or None) for r in runs for m in r.metrics if m.doubt}
+    if not doubted:
+        return set()
+    return doubted & {
+        (r.case, m.metric, m.location or None) for r in runs for m in r.metrics if not m.doubt
+    }
 
 
 class _Sum(NamedTuple):

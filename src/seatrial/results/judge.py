@@ -207,7 +207,7 @@ class _PlainPasses:
 
     def judgement(self, figure: Figure) -> Judgement | None:
         """The judgement of a figure that plainly passes; None for any other."""
-        if not self.usable or figure.location is None or figure.fault:
+        if not self.usable or figure.location is None or figure.fault or figure.doubt:
             return None
         if self.unit and self.unit != figure.unit:
             return None
@@ -283,6 +283,9 @@ class _Comparison:
         fault = self._fault() or self._set_reference()
         if fault:
             return self._record("error", f"{self.name} cannot be judged: {fault}")
+        if self.figure.doubt:
+            text = f"{self.name} decides nothing: {self.figure.doubt}"
+            return self._record("inconclusive", text, value=self._value())
         if self.rule.threshold.peers and self.reference is None:
             text = f"{self.name} has no peers, which the {requirement(self.rule)} compares it with"
             return self._record("inconclusive", text, value=self._value())
@@ -292,7 +295,7 @@ class _Comparison:
             if verdict in verdicts:
                 text = self._explain(verdict, limits[verdicts.index(verdict)])
                 return self._record(verdict, text, limits)
-        reporting = len(set(self.figure.runs))
+        reporting = len(set(self.figure.runs)) + self.figure.left_out
         if self.figure.location is None and 0 < reporting < self.context.runs:
             text = f"only {reporting} of the {self.context.runs} valid runs reported it"
             return self._record("error", f"{self.name} cannot be passed: {text}", limits)

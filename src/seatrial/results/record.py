@@ -70,6 +70,8 @@ class Metric:
     location: str | None = None
     better: Literal["lower", "higher"]
     seconds: float | None = None  # duration of the measurement, if the benchmark reports it
+    impossible: str = ""  # the physical limit that the figure is beyond; its run is an error
+    doubt: str = ""  # why the figure decides nothing, such as an uncertain denominator
 
 
 class Curve(Record):
@@ -220,7 +222,7 @@ class Run(Record):
     case: Case
     repeat: int = 0
     outcome: Literal["ran", "error"]
-    phase: str = ""  # of an error: setup, submit, run, sanity, path, profile ...
+    phase: str = ""  # of an error: setup, submit, run, sanity, path, limit, profile ...
     reason: str = ""  # a sentence
     job: Job = Job()
     metrics: list[Metric] = []

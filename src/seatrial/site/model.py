@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from ClusterShell.NodeSet import NodeSet
 from pydantic import Field, PrivateAttr, create_model, model_validator
 
-from seatrial.base.fields import Address, Interface, Model, Name, NodeList, Subnet, text_of
+from seatrial.base.fields import (
+    Address,
+    Interface,
+    Model,
+    Name,
+    NodeList,
+    Rate,
+    Subnet,
+    text_of,
+)
 from seatrial.base.yamlfile import InvalidValue
 from seatrial.benchmarks.benchmark import Benchmark
 from seatrial.benchmarks.registry import registry
@@ -39,6 +48,12 @@ class Network(Model):
     mtu: int = Field(default=1500, ge=68, le=65535, description="bytes, after the nodes boot")
     switch_mtu: int | None = Field(
         default=None, ge=68, le=65535, description="largest MTU of its switches"
+    )
+    line_rate: Rate | None = Field(
+        default=None,
+        description="of one interface in each direction; a bandwidth above it is an error. Without "
+        "it, the link speed that a card reports",
+        examples=["100 Gbit/s"],
     )
     fabric: Literal["ethernet", "infiniband", "roce", "slingshot", "efa"] = "ethernet"
     description: str = ""

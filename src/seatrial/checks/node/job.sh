@@ -10,9 +10,10 @@ seatrial_step() {
     printf '%s\t%s\t%s\t%s\t%s\n' "$name" "$begin" "$EPOCHREALTIME" "$code" "$limit" >>steps.tsv
 }
 
-# The names of the job's nodes by number, for steps on selected nodes: $SEATRIAL_NODE_0 ...
+# The names of the job's nodes by number, for steps on selected nodes: $SEATRIAL_NODE_0 ..., and one
+# a line in job_nodes.txt.
 seatrial_number=0
-for seatrial_node in $(scontrol show hostnames "$SLURM_JOB_NODELIST"); do
+for seatrial_node in $(scontrol show hostnames "$SLURM_JOB_NODELIST" | tee job_nodes.txt); do
     declare -x "SEATRIAL_NODE_$seatrial_number=$seatrial_node"
     seatrial_number=$((seatrial_number + 1))
 done

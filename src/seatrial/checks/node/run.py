@@ -30,6 +30,10 @@ SIOCETHTOOL = 0x8946
 ETHTOOL_GDRVINFO = 0x3
 POLICY = "/etc/seatrial/nic.json"  # the site's profiles, on nodes that have the node side
 NET = "/sys/class/net"
+SPEED_UNKNOWN = 2**32 - 1  # SPEED_UNKNOWN of ethtool.h, -1, as some kernels print it
+CPUFREQ = "/sys/devices/system/cpu/cpu0/cpufreq"
+TURBO_DRIVERS = ("intel_pstate", "intel_cpufreq", "amd-pstate", "amd-pstate-epp")
+FLAGS = ("hypervisor", "sse2", "avx", "fma", "avx512f")
 COUNTERS = {"rx_bytes": 0, "rx_packets": 1, "tx_bytes": 8, "tx_packets": 9}  # of /proc/net/dev
 MAPS_AT_S = (0.05, 0.15, 0.4, 1.0, 2.0, 4.0)
 
@@ -53,6 +57,32 @@ def driver(sock, interface):
     data = info.tobytes()
     fields = (("driver", 4), ("version", 36), ("firmware", 68), ("bus", 100))
     return {name: data[at : at + 32].split(b"\0")[0].decode() for name, at in fields}
+
+
+def speed(interface):
+    """The link speed in Mbit/s; None if the driver reports none, or the interface has no card.
+
+    veth and tun report 10000 or 10, whatever they carry.
+    """
+    text = read("%s/%s/speed" % (NET, interface)).strip()
+    has_card = os.path.exists("%s/%s/device" % (NET, interface))
+    return int(text) if has_card and text.isdigit() and int(text) < SPEED_UNKNOWN else None
+
+
+def processor():
+    """Greatest clock of the first CPU in kHz, and the flags that decide its peak.
+
+    The clock is None if the frequency driver may leave out the turbo, as acpi-cpufreq does.
+    """
+    flags = set()  # type: set[str]
+    for line in read("/proc/cpuinfo").splitlines():
+        if line.startswith("flags"):
+            flags.update(line.partition(":")[2].split())
+            break
+    driver_name = read(CPUFREQ + "/scaling_driver").strip()
+    text = read(CPUFREQ + "/cpuinfo_max_freq").strip()
+    trusted = driver_name in TURBO_DRIVERS and text.isdigit()
+    return {"max_kHz": int(text) if trusted else None, "flags": sorted(flags.intersection(FLAGS))}
 
 
 def irq_numbers(interface):
@@ -157,6 +187,7 @@ def snapshot(networks):
             request = fcntl.ioctl(sock, SIOCGIFMTU, struct.pack("16si12x", interface.encode(), 0))
             entry.update(network=network, mtu=struct.unpack("16si12x", request)[1])
             entry.update(driver(sock, interface))
+            entry["speed_Mbit_s"] = speed(interface)
             state[interface] = entry
     lines = [line.split() for line in read("/proc/interrupts").splitlines()[1:]]
     table = [words for words in lines if words]
@@ -300,7 +331,7 @@ def main(argv):
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     after = snapshot(networks)
     record = {"step": step, "before": before, "after": after, "exit_code": code, "mapped": files}
-    record["waited_s"] = waited
+    record.update(waited_s=waited, processor=processor())
     write_json("%s.%s.json" % (step, after["node"]), record)
     if when in ("after", "both"):
         profile_evidence(declared, package, "after")

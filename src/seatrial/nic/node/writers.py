@@ -140,15 +140,18 @@ def default_discipline(interface: str, changed: State, target: State, state: Sta
     return [*actions, command("qdisc", "tc", "qdisc", "del", *root)]
 
 
-def shaper(interface: str, changed: State, target: State, state: State) -> List[Action]:
-    """tbf at the root: ``tc-tbf(8)``.
+def bucket_bytes(bit_s: int, mtu: int) -> int:
+    """The token bucket of a shaper: a quarter millisecond of its rate, and at least two frames.
 
-    The burst is what a quarter millisecond lets through, two frames at least: as much leaves at the
-    speed of the unshaped interface. tbf cuts larger segments of the TCP stack into frames.
+    As much leaves at the speed of the unshaped interface.
     """
+    return max(bit_s // 8 // 4000, 2 * mtu)
+
+
+def shaper(interface: str, changed: State, target: State, state: State) -> List[Action]:
+    """tbf at the root: ``tc-tbf(8)``. It cuts larger segments of the TCP stack into frames."""
     ((key, bit_s),) = changed.items()
-    mtu = target.get("mtu") or state.get("mtu") or 1500
-    burst = max(bit_s // 8 // 4000, 2 * mtu)
+    burst = bucket_bytes(bit_s, target.get("mtu") or state.get("mtu") or 1500)
     return [
         command(
             key, "tc", "qdisc", "replace", "dev", interface, "root", "tbf",
