@@ -285,11 +285,16 @@ class _Waits:
 
 def in_order(own: dict[str, dict[str | None, Figure]]) -> Iterator[list[Figure]]:
     """The figures of each metric of a case: the case as a whole, then n2 before n10."""
-    locations = {location for alike in own.values() for location in alike if location}
-    rank: dict[str | None, int] = {
-        location: number for number, location in enumerate(sorted(locations, key=natural), 1)
-    }
-    rank[None] = 0
+    locations = {location for alike in own.values() for location in alike}
+    order = sorted(locations, key=_by_name)
     del locations
     for metric in sorted(own):
-        yield sorted(own[metric].values(), key=lambda figure: rank[figure.location])
+        alike = own[metric]
+        if len(alike) > len(order) // 2:  # most metrics have the same locations
+            yield [alike[location] for location in order if location in alike]
+        else:
+            yield [alike[location] for location in sorted(alike, key=_by_name)]
+
+
+def _by_name(location: str | None) -> tuple[str | int, ...]:
+    return natural(location or "")

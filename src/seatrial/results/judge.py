@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from seatrial.base.collector import no_collections
+from seatrial.base.memory import no_collections
 from seatrial.results import statistics
 from seatrial.results.figures import (
     Figure,

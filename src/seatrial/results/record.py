@@ -17,6 +17,7 @@ per second, ``_B`` bytes, ``_GFLOPS`` 10^9 floating-point operations per second,
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,9 +26,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from seatrial.base.collector import no_collections
 from seatrial.base.errors import InputError, Problem
 from seatrial.base.files import replacing
+from seatrial.base.memory import no_collections, release_free_memory
 
 SCHEMA = 1
 RESULTS_FILE = "results.jsonl"
@@ -293,6 +294,9 @@ class Verdict(Record):
 Line = Trial | Run | Judgement | Verdict
 _LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="record")])
 _JUDGEMENT = TypeAdapter(Judgement)
+# Without the choice among all kinds, pydantic need not hold a long line as a tree.
+_ADAPTERS: dict[bytes, TypeAdapter[Any]] = {b"judgement": _JUDGEMENT, b"run": TypeAdapter(Run)}
+_KIND = re.compile(rb'\{"record":"(\w+)"')
 
 
 class Results(BaseModel):
@@ -355,13 +359,16 @@ def read_lines(path: Path) -> Iterator[Line]:
         for number, text in enumerate(stream, 1):
             if not text.strip():
                 continue
+            kind = _KIND.match(text)
+            adapter = _ADAPTERS.get(kind[1]) if kind else None
             try:
-                line = _LINE.validate_json(text)
+                line = (adapter or _LINE).validate_json(text)
             except ValidationError as error:
                 first = error.errors(include_url=False)[0]
                 if first["type"] == "union_tag_invalid":
                     continue  # a kind of a later version
-                field = ".".join(str(part) for part in first["loc"])
+                parts = [kind[1].decode()] if kind and adapter else []
+                field = ".".join([*parts, *map(str, first["loc"])])
                 unknown = first["type"] in ("extra_forbidden", "unexpected_keyword_argument")
                 what = "there is no such field" if unknown else first["msg"]
                 raise InputError([Problem(path, number, field, what)]) from None
@@ -412,6 +419,7 @@ def read_results(path: Path, number: int | None = None) -> Results:
                 verdicts.append(line)
             elif one == last:
                 judgements.append(line)
+    release_free_memory()
     if trial is None:
         raise InputError([Problem(file, 1, "record", "the file has no 'trial' line")])
     if last > 1 and (not verdicts or verdicts[-1].number != last):
