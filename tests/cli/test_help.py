@@ -58,7 +58,7 @@ def test_each_command_has_an_example_that_parses(words):
 def test_each_command_stands_under_a_title():
     text = help_of(())
     titles = (
-        panels.TEST, panels.COMPARE, panels.OPERATE, panels.JOBS, panels.LABS,
+        panels.TEST, panels.COMPARE, panels.BUILD, panels.OPERATE, panels.LABS,
     )  # fmt: skip
     found = [text.index(f"{title}:\n") for title in titles]
     assert found == sorted(found)

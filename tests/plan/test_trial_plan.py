@@ -88,8 +88,8 @@ def test_all_unknown_names_are_reported_at_once(site):
 
 def test_a_note_names_what_the_stack_lacks(site, stack):
     assert resolve(site, stack).left_out == [
-        "imb did not run under openmpi-ofi: the stack has no program for it",
-        "hpl did not run with atlas: not in the stack (known here: blis, openblas)",
+        "imb does not run under openmpi-ofi: the stack has no program for it",
+        "hpl does not run with atlas: not in the stack (known here: blis, openblas)",
     ]
     only = select(site, Selection(checks=("netpipe",)))
     assert resolve(only, stack).left_out == []
@@ -100,8 +100,8 @@ def test_the_note_has_the_reason_of_the_stack(site, stack):
     lacking.transports["openmpi-tcp"].programs.pop("imb")
     lacking.transports["openmpi-tcp"].lacks = {"imb": "its binary is of another ABI"}
     assert [text for text in resolve(site, lacking).left_out if text.startswith("imb")] == [
-        "imb did not run under openmpi-tcp: its binary is of another ABI",
-        "imb did not run under openmpi-ofi: the stack has no program for it",
+        "imb does not run under openmpi-tcp: its binary is of another ABI",
+        "imb does not run under openmpi-ofi: the stack has no program for it",
     ]
 
 
@@ -121,8 +121,8 @@ def test_a_stack_with_one_program_for_each_kernel_and_blas(site, stack):
     only = select(site, Selection(checks=("npb", "hpl")))
     assert [case.variant for case in resolve(only, stack).cases] == ["blis", "is.S"]
     notes = " ".join(resolve(only, stack).left_out)
-    assert "npb ep.S did not run under mpich-ofi: the stack has no program" in notes
-    assert "hpl openblas did not run under mpich-ofi" in notes
+    assert "npb ep.S does not run under mpich-ofi: the stack has no program" in notes
+    assert "hpl openblas does not run under mpich-ofi" in notes
 
 
 def test_a_plan_is_read_as_it_was_written(site, stack):

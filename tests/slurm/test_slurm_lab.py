@@ -114,7 +114,7 @@ def test_a_job_with_a_profile_is_alone(lab: Lab, held: list[str]) -> None:
     [
         (["-C", "nic_jumb"], "did you mean nic_jumbo?"),
         (["-C", "nic_jumbo&nic_few"], "one NIC profile, not nic_jumbo and nic_few"),
-        (["-C", "nic_jumbo|nic_few"], "alternatives (|)"),
+        (["-C", "nic_jumbo|nic_few"], "an alternative (|)"),
         (["-C", "[nic_jumbo*1]"], "number of nodes"),
         (["-C", "nic_jumbo&%n%s"], "has '%' in it"),
         (["--prefer", "nic_jumbo"], "--prefer"),

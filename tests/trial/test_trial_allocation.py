@@ -22,7 +22,7 @@ from seatrial.trial.collect import collect
 from seatrial.trial.machine import ThisMachine
 from seatrial.trial.reframe_run import reframe_command, report_file, round_of
 from seatrial.trial.rounds import run_rounds
-from seatrial.trial.session import Session
+from seatrial.trial.session import Session, TimeLimit
 from trial_support import SMALL, Silent, make_site
 
 JUMBO = {"jumbo": {"description": "j", "networks": ["test"], "mtu": 9000}}
@@ -87,7 +87,7 @@ def session(plan, tmp_path):
 
     def make(machine, left_s=60.0, signals=()):
         return Session(plan, tmp_path, tmp_path, machine, Silent(), [CASE], list(signals),
-                       time.monotonic() + left_s)  # fmt: skip
+                       TimeLimit(left_s))  # fmt: skip
 
     return make
 
@@ -175,15 +175,28 @@ def test_slurm_does_not_answer_for_a_while(session):
         assert own.ended() == ""  # nothing known is no reason to end
 
 
-@pytest.mark.parametrize(("left", "signals", "words"), [
-    (0.05, [], "reached its time limit of 1800 s while its job waited (Resources)"),
-    (60, ["Ctrl-C"], "interrupted by Ctrl-C"),
+@pytest.mark.parametrize(("left", "signals", "state", "words"), [
+    (2, [], "RUNNING|Prolog|n[1-2]", "time limit of 1800 s while its job waited (Prolog)"),
+    (60, ["Ctrl-C"], "PENDING|Resources|", "interrupted by Ctrl-C"),
 ])  # fmt: skip
-def test_trial_that_must_end_while_it_waits(session, left, signals, words):
-    slurm = Slurm("PENDING|Resources|\n")
+def test_trial_that_must_end_while_it_waits(session, left, signals, state, words):
+    slurm = Slurm(f"{state}\n")
     with held(session(slurm, left, signals), "jumbo", 2) as own:
         assert words in own.reason
     assert slurm.said("scancel")
+
+
+def test_time_in_the_queue_is_not_part_of_the_limit(session):
+    """The job waits longer than the limit, and has all of it when it runs."""
+    waits = ["PENDING|Resources|\n"] * 2500
+    trial = session(Slurm(*waits, "RUNNING|None|n[1-2]\n"), left_s=2)
+    with held(trial, "jumbo", 2) as own:
+        assert own.reason == ""
+        assert own.waited_s > 2
+        assert trial.limit.queued_s > 2
+        assert trial.why_stop() == ""
+        time.sleep(2)  # the clock runs again
+        assert "reached its time limit" in trial.why_stop()
 
 
 def test_job_that_does_not_end_is_reported(session):

@@ -17,6 +17,7 @@ import typer
 from seatrial.base.errors import EXIT_ACCEPTED, EXIT_INCOMPLETE, EXIT_REJECTED
 from seatrial.base.paths import CHECKOUT
 from seatrial.cli.trial import VERDICT_CODES, baseline, judge_again, report
+from seatrial.plan.model import read_plan
 from seatrial.plan.resolve import plan_trial
 from seatrial.plan.selection import Selection
 from seatrial.results.record import RESULTS_FILE, read_results, write_results
@@ -61,6 +62,19 @@ def test_healthy_lab_is_accepted(sound):
     planned = {case.id for case in sound.trial.cases}
     assert {run.case.id for run in sound.runs} == planned
     assert read_results(sound.folder).verdict == sound.verdict
+
+
+def test_metrics_are_those_that_the_benchmarks_declare(sound):
+    plan = read_plan(next(sound.folder.rglob("plan.json")))
+    for run in sound.runs:
+        declared = plan.benchmark(run.case.check).metrics()
+        for metric in run.metrics:
+            own = declared[metric.metric]
+            kind = "" if not metric.location else "link" if "-" in metric.location else "node"
+            assert (metric.unit, kind) == (own.unit, own.location), metric
+        missing = {name for name, one in declared.items() if not one.optional}
+        # veth has no interrupts
+        assert missing - {one.metric for one in run.metrics} <= {"interrupts_per_s"}
 
 
 @pytest.mark.parametrize("transport", MPI)

@@ -27,7 +27,7 @@ from seatrial.stack import load_stack
 from seatrial.trial import allocation
 from seatrial.trial.allocation import Allocation
 from seatrial.trial.run import run_trial
-from seatrial.trial.session import Session
+from seatrial.trial.session import TimeLimit
 from seatrial_lab.native import faults
 from seatrial_lab.native.machine import LabMachine
 from seatrial_lab.native.site import lab_spec
@@ -400,8 +400,8 @@ def test_trial_that_is_stopped(site_of, lab, workplace, how, place, monkeypatch)
                    profiles=["default", "jumbo", "multi-queue"], time_limit_s=3000)  # fmt: skip
     lab.add_bind(workplace)
     passed = [0.0]  # s, by which the trial's clock is fast
-    left_s = Session.left_s.fget
-    monkeypatch.setattr(Session, "left_s", property(lambda self: left_s(self) - passed[0]))
+    left_s = TimeLimit.left_s.fget
+    monkeypatch.setattr(TimeLimit, "left_s", property(lambda self: left_s(self) - passed[0]))
 
     def stop():
         until(lambda: held_job(lab, "jumbo"), START_S, "a step in the held job")
@@ -417,7 +417,7 @@ def test_trial_that_is_stopped(site_of, lab, workplace, how, place, monkeypatch)
         )
     assert all_jobs(lab) == []
     assert in_force(lab) == {}
-    word = "interrupted by Ctrl-C" if how == "signal" else "its limit of 3000 s"
+    word = "interrupted by Ctrl-C" if how == "signal" else "time limit of 3000 s"
     outcomes = {run.case.id: run for run in results.runs}
     assert outcomes["tcp_stream.tcp.default.2n"].outcome == "ran"
     for profile in ("jumbo", "multi-queue"):

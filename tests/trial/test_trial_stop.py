@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -17,7 +16,7 @@ from seatrial.trial import reframe_run as runner
 from seatrial.trial import run
 from seatrial.trial.machine import ThisMachine
 from seatrial.trial.reframe_run import report_file, run_reframe
-from seatrial.trial.session import Session
+from seatrial.trial.session import Session, TimeLimit
 from trial_support import Silent, make_site, until
 
 REPORT = "reframe-report.json"
@@ -58,7 +57,7 @@ def reframe(tmp_path, monkeypatch):
             progress,
             [case],
             noted,
-            time.monotonic() + limit,
+            TimeLimit(limit),
         )
         assert report_file(session) == REPORT
         return run_reframe(session), progress.lines
@@ -94,6 +93,32 @@ def test_limit_stops_it(reframe):
     assert outcome.why_not == "the trial reached its time limit of 1 s"
 
 
+def test_time_in_the_queue_is_not_part_of_the_limit(reframe, monkeypatch):
+    """Twenty queries find pending jobs only, which takes longer than the limit of 1 s."""
+    monkeypatch.setattr(runner, "QUEUE_S", 0.1)
+    queries = []
+
+    def jobs(folder, machine):
+        queries.append(folder)
+        return {"7": "PENDING", "8": "PENDING" if len(queries) < 20 else "RUNNING"}
+
+    monkeypatch.setattr(runner, "jobs_of", jobs)
+    outcome, _ = reframe(POLITE, limit=1)
+    assert len(queries) > 20
+    assert "reached its time limit of 1 s, not counting" in outcome.why_not
+
+
+def test_a_slurm_that_does_not_answer_does_not_stop_the_clock(reframe, monkeypatch):
+    monkeypatch.setattr(runner, "QUEUE_S", 0.05)
+
+    def jobs(folder, machine):
+        raise OSError("no Slurm")
+
+    monkeypatch.setattr(runner, "jobs_of", jobs)
+    outcome, _ = reframe(POLITE, limit=1)
+    assert outcome.why_not == "the trial reached its time limit of 1 s"
+
+
 def test_reframe_that_does_not_end_is_killed(reframe, monkeypatch):
     monkeypatch.setattr(runner, "STOP_S", 0.5)
     outcome, _ = reframe(RUDE, signals=["SIGTERM"])
@@ -107,7 +132,10 @@ def test_remaining_jobs_are_cancelled(tmp_path):
     class Slurm(ThisMachine):
         def run(self, argv):
             said.append(argv)
-            rows = f"7|{tmp_path}/t1/stage/a\n8|{tmp_path}/t10/stage/a\n9|{tmp_path}/t1/stage/b\n"
+            rows = (
+                f"7|RUNNING|{tmp_path}/t1/stage/a\n8|RUNNING|{tmp_path}/t10/stage/a\n"
+                f"9|PENDING|{tmp_path}/t1/stage/b\n"
+            )
             return subprocess.CompletedProcess(argv, 0, rows, "")
 
     run.cancel_leftovers(tmp_path / "t1", Slurm())

@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from pydantic import Field
 
@@ -101,6 +101,46 @@ class SiteFacts(Protocol):
         """The names of the networks of role ``test``."""
         ...
 
+    @property
+    def node_cores(self) -> int:
+        """The cores of the smallest node of the trials."""
+        ...
+
+    @property
+    def node_memory_MiB(self) -> int:
+        """The memory of the smallest node of the trials."""
+        ...
+
+
+def too_many_cores(field: str, cores: int, site: SiteFacts) -> Iterator[FieldProblem]:
+    """A problem of a field that needs more cores on a node than the site's nodes have."""
+    if cores > site.node_cores:
+        yield FieldProblem(
+            field,
+            f"it needs {cores} cores on each node, but nodes have {site.node_cores}",
+            f"at most {site.node_cores} cores for a node",
+        )
+
+
+class DeclaredMetric(NamedTuple):
+    """A metric that a benchmark reports: its unit, and the kind of location that it belongs to.
+
+    ``location`` empty: the metric belongs to the case as a whole. ``optional``: not every build of
+    the program reports it.
+    """
+
+    unit: str
+    location: Literal["", "node", "link"] = ""
+    optional: bool = False
+
+
+#: the metrics of ``activity_metrics``, which ``seatrial.checks.activity`` computes
+ACTIVITY_METRICS = {
+    "interrupts_per_s": DeclaredMetric("1/s", "node"),
+    "net_rx_per_s": DeclaredMetric("1/s", "node"),
+    "softirq_percent": DeclaredMetric("percent", "node"),
+    "irq_percent": DeclaredMetric("percent", "node"),
+}
 
 S = TypeVar("S", bound=Settings)
 
@@ -161,6 +201,10 @@ class Benchmark(Generic[S]):
         The names of fields begin below the benchmark's key: ``kernels.0``.
         """
         yield from ()
+
+    def metrics(self) -> dict[str, DeclaredMetric]:
+        """All metrics that a case can report with these settings, by name."""
+        raise NotImplementedError
 
     def steps(self, job: Job) -> list[Step]:
         """The steps of one job, in order."""

@@ -17,7 +17,15 @@ from pydantic import Field
 
 from seatrial.base.fields import Size
 from seatrial.base.suggest import FieldProblem
-from seatrial.benchmarks.benchmark import Benchmark, Job, Settings, SiteFacts, Step, output
+from seatrial.benchmarks.benchmark import (
+    Benchmark,
+    DeclaredMetric,
+    Job,
+    Settings,
+    SiteFacts,
+    Step,
+    output,
+)
 from seatrial.benchmarks.limits import Bandwidth, Known, Latency, Limit
 from seatrial.benchmarks.parsing import (
     Parsed,
@@ -118,6 +126,9 @@ class Comms(Benchmark[CommsSettings]):
 
     def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
         return parse(output(step, folder))
+
+    def metrics(self) -> dict[str, DeclaredMetric]:
+        return {"latency_us": DeclaredMetric("us"), "bandwidth_MB_s": DeclaredMetric("MB/s")}
 
 
 def schedule(smallest: int, largest: int, per_decade: int) -> list[int]:

@@ -9,23 +9,27 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import Field
 
 from seatrial.base.fields import Name
+from seatrial.base.suggest import FieldProblem
 from seatrial.benchmarks import hpcc_output, hpl_output
 from seatrial.benchmarks.benchmark import (
     NODE_PYTHON,
     Benchmark,
+    DeclaredMetric,
     Job,
     Programs,
     Settings,
+    SiteFacts,
     Step,
     node_files,
     output,
+    too_many_cores,
 )
 from seatrial.benchmarks.hpl_input import grid, render
 from seatrial.benchmarks.limits import Known, Limit, Peak, above
@@ -45,6 +49,18 @@ MOST_SPREAD = 10.0
 SHAPE = 10.0
 #: order of the matrices at which DGEMM is at its full rate, for one thread
 FULL_RATE_ORDER = 1024
+
+
+#: of the nodes' memory for the matrix (netlib.org/benchmark/hpl/faqs.html)
+MEMORY_FRACTION = 0.8
+METRICS = {
+    "hpl_GFLOPS": DeclaredMetric("GFLOPS"),
+    "dgemm_GFLOPS": DeclaredMetric("GFLOPS"),
+    "dgemm_spread_percent": DeclaredMetric("percent"),
+    "hpl_percent_of_dgemm": DeclaredMetric("percent"),
+    "stream_triad_GB_s": DeclaredMetric("GB/s", optional=True),
+    "blas_as_declared": DeclaredMetric("of 1", "node"),
+}
 
 
 class HPLSettings(Settings):
@@ -173,6 +189,24 @@ class HPL(Benchmark[HPLSettings]):
                 "BLAS wanted": job.blas[blas],
             },
         )
+
+    def metrics(self) -> dict[str, DeclaredMetric]:
+        return METRICS
+
+    def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
+        settings = self.settings
+        cores = settings.ranks_per_node * settings.threads_per_rank
+        yield from too_many_cores("ranks_per_node", cores, site)
+        fewest = min(settings.nodes)
+        matrix_MiB, memory_MiB = 8 * settings.size**2 >> 20, fewest * site.node_memory_MiB
+        if matrix_MiB > memory_MiB:
+            most = math.isqrt(int(MEMORY_FRACTION * memory_MiB) << 17)
+            yield FieldProblem(
+                "size",
+                f"the matrix of order {settings.size} has {matrix_MiB} MiB, but {fewest} "
+                f"{'node has' if fewest == 1 else 'nodes have'} {memory_MiB} MiB",
+                f"at most {most}, which is {MEMORY_FRACTION:.0%} of the memory",
+            )
 
 
 def command(programs: Programs, blas: str) -> list[str] | None:

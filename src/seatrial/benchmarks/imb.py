@@ -24,6 +24,7 @@ from pydantic import Field
 from seatrial.base.fields import Size
 from seatrial.benchmarks.benchmark import (
     Benchmark,
+    DeclaredMetric,
     Job,
     Settings,
     Step,
@@ -121,6 +122,27 @@ class IMB(Benchmark[IMBSettings]):
 
     def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
         return parse(output(step, folder))
+
+    def metrics(self) -> dict[str, DeclaredMetric]:
+        sizes = [0, *(2**i for i in range(int(math.log2(int(self.settings.max_bytes))) + 1))]
+        return declared(self.settings.benchmarks, sizes)
+
+
+def declared(benchmarks: Sequence[str], sizes: Sequence[int]) -> dict[str, DeclaredMetric]:
+    """The metrics of IMB's benchmarks with messages of these sizes (B)."""
+    metrics: dict[str, DeclaredMetric] = {}
+    for name in map(str.lower, benchmarks):
+        if name == "barrier":
+            metrics["barrier_us"] = DeclaredMetric("us")
+        elif name.startswith("ping") or name in ("sendrecv", "exchange"):
+            if name.startswith("ping"):
+                metrics[f"{name}_latency_us"] = DeclaredMetric("us")
+            metrics[f"{name}_bandwidth_MB_s"] = DeclaredMetric("MB/s")
+        else:
+            due = [size for size in sizes if size % 4 == 0] if "reduce" in name else sizes
+            for size in small_and_large(due):
+                metrics[f"{name}_{size}B_us"] = DeclaredMetric("us")
+    return metrics
 
 
 def parse(text: str, sizes: Sequence[int] | None = None) -> Parsed:

@@ -11,7 +11,15 @@ from pydantic import Field
 from seatrial.base.fields import Size
 from seatrial.base.names import PLAIN_SOCKETS
 from seatrial.benchmarks import netpipe
-from seatrial.benchmarks.benchmark import PORT, Benchmark, Job, Settings, Step, output_and_errors
+from seatrial.benchmarks.benchmark import (
+    PORT,
+    Benchmark,
+    DeclaredMetric,
+    Job,
+    Settings,
+    Step,
+    output_and_errors,
+)
 from seatrial.benchmarks.parsing import Parsed
 
 
@@ -43,3 +51,6 @@ class Links(Benchmark[LinksSettings]):
 
     def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
         return netpipe.parse(output_and_errors(step, folder), int(self.settings.max_bytes))
+
+    def metrics(self) -> dict[str, DeclaredMetric]:
+        return {name: one._replace(location="link") for name, one in netpipe.METRICS.items()}

@@ -24,6 +24,7 @@ from seatrial.base.fields import Size
 from seatrial.base.suggest import FieldProblem
 from seatrial.benchmarks.benchmark import (
     Benchmark,
+    DeclaredMetric,
     Job,
     Settings,
     SiteFacts,
@@ -121,6 +122,23 @@ class MPBench(Benchmark[MPBenchSettings]):
             repeats=settings.passes,
             ranks=job.nodes * step.tasks_per_node,
         )
+
+    def metrics(self) -> dict[str, DeclaredMetric]:
+        largest = int(self.settings.max_bytes)
+        metrics: dict[str, DeclaredMetric] = {}
+        for mode in self.settings.modes:
+            metrics |= declared(mode, largest)
+        return metrics
+
+
+def declared(mode: str, largest: int) -> dict[str, DeclaredMetric]:
+    """The metrics of a mode with messages of up to ``largest`` bytes."""
+    if mode in ("gap", "roundtrip"):
+        return {"gap_us" if mode == "gap" else "latency_us": DeclaredMetric("us")}
+    if mode in ("bandwidth", "bidirectional"):
+        return {f"{mode}_MB_s": DeclaredMetric("MB/s")}
+    sizes = small_and_large(list(_due(largest, 1)))
+    return {f"{mode}_{size}B_us": DeclaredMetric("us") for size in sizes}
 
 
 def parse(

@@ -31,6 +31,7 @@ from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
 from seatrial.benchmarks.benchmark import (
     PORT,
     Benchmark,
+    DeclaredMetric,
     Job,
     Settings,
     Step,
@@ -57,6 +58,11 @@ STOP_US = 1e6  # STOPTM
 TRIALS = 3
 MB_S_PER_MBPS = 2**20 / 8 / 1e6
 START = "Now starting the main loop"
+METRICS = {
+    "latency_us": DeclaredMetric("us"),
+    "bandwidth_MB_s": DeclaredMetric("MB/s"),
+    "n_half_B": DeclaredMetric("B"),
+}
 
 _ROW = re.compile(
     r"\s*(\d+):\s+(\d+) bytes\s+(\d+) times -->\s+(\S+) Mbps in\s+(\S+) usec\s*", re.ASCII
@@ -105,6 +111,9 @@ class NetPIPE(Benchmark[NetPIPESettings]):
 
     def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
         return parse(output_and_errors(step, folder), int(self.settings.max_bytes))
+
+    def metrics(self) -> dict[str, DeclaredMetric]:
+        return METRICS
 
 
 def parse(text: str, upper: int = DEFAULT_UPPER) -> Parsed:

@@ -10,7 +10,15 @@ from pydantic import Field
 
 from seatrial.base.names import NO_TRANSPORT
 from seatrial.benchmarks import npb
-from seatrial.benchmarks.benchmark import Benchmark, Job, Programs, Settings, Step, output
+from seatrial.benchmarks.benchmark import (
+    Benchmark,
+    DeclaredMetric,
+    Job,
+    Programs,
+    Settings,
+    Step,
+    output,
+)
 from seatrial.benchmarks.parsing import Parsed
 
 
@@ -43,3 +51,6 @@ class NodeCompute(Benchmark[NodeComputeSettings]):
 
     def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
         return npb.parse(output(step, folder))
+
+    def metrics(self) -> dict[str, DeclaredMetric]:
+        return {name: one._replace(location="node") for name, one in npb.METRICS.items()}

@@ -19,12 +19,14 @@ from pydantic import Field
 from seatrial.base.suggest import FieldProblem
 from seatrial.benchmarks.benchmark import (
     Benchmark,
+    DeclaredMetric,
     Job,
     Programs,
     Settings,
     SiteFacts,
     Step,
     output,
+    too_many_cores,
 )
 from seatrial.benchmarks.limits import Transfer
 from seatrial.benchmarks.parsing import (
@@ -46,6 +48,9 @@ _NEEDED = (
 )
 # Only SimGrid's EP prints this line, with this spelling.
 _SIMGRID_EP = "No. Gaussain Pairs ="
+
+
+METRICS = {"mops": DeclaredMetric("Mop/s"), "time_s": DeclaredMetric("s")}
 
 
 class NPBSettings(Settings):
@@ -71,6 +76,7 @@ class NPB(Benchmark[NPBSettings]):
         """BT and SP need a square number of ranks, IS, CG, MG and FT a power of two (README of
         NPB3.4-MPI)."""
         per_node = self.settings.ranks_per_node
+        yield from too_many_cores("ranks_per_node", per_node, site)
         for count in self.settings.nodes:
             ranks = count * per_node
             for index, kernel in enumerate(self.settings.kernels):
@@ -106,6 +112,9 @@ class NPB(Benchmark[NPBSettings]):
 
     def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
         return parse(output(step, folder))
+
+    def metrics(self) -> dict[str, DeclaredMetric]:
+        return METRICS
 
 
 def command(programs: Programs, variant: str, ranks: int) -> list[str] | None:

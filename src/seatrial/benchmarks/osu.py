@@ -13,7 +13,7 @@ here.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -21,13 +21,17 @@ from typing import Literal
 from pydantic import Field
 
 from seatrial.base.fields import Size
+from seatrial.base.suggest import FieldProblem
 from seatrial.benchmarks.benchmark import (
     Benchmark,
+    DeclaredMetric,
     Job,
     Programs,
     Settings,
+    SiteFacts,
     Step,
     output,
+    too_many_cores,
 )
 from seatrial.benchmarks.limits import Bandwidth, Latency
 from seatrial.benchmarks.parsing import (
@@ -141,6 +145,31 @@ class OSU(Benchmark[OSUSettings]):
             iterations=(settings.iterations, max(2, settings.iterations // 10)),
             processes=2 * step.tasks_per_node,
         )
+
+    def metrics(self) -> dict[str, DeclaredMetric]:
+        largest = int(self.settings.max_bytes)
+        return {
+            name: one
+            for test in self.settings.tests
+            for name, one in declared(test, largest).items()
+        }
+
+    def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
+        if "multi_lat" in self.settings.tests:
+            yield from too_many_cores("pairs", self.settings.pairs, site)
+
+
+def declared(test: str, largest: int) -> dict[str, DeclaredMetric]:
+    """The metrics of a test with messages of up to ``largest`` bytes, a power of two."""
+    if test == "latency":
+        return {"latency_us": DeclaredMetric("us")}
+    if test in ("multi_lat", "barrier"):
+        return {f"{test}_us": DeclaredMetric("us")}
+    if test in _BANDWIDTHS:
+        rate = {"mbw_mr_messages_per_s": DeclaredMetric("1/s")} if test == "mbw_mr" else {}
+        return {f"{test}_MB_s": DeclaredMetric("MB/s"), **rate}
+    sizes = [2**i for i in range(largest.bit_length())]
+    return {f"{test}_{size}B_us": DeclaredMetric("us") for size in small_and_large(sizes)}
 
 
 def parse(

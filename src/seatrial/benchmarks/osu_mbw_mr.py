@@ -7,14 +7,25 @@ lab, which are in Python, have no such test. ``osu.parse`` reads the table.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from pydantic import Field
 
 from seatrial.base.fields import Size
+from seatrial.base.suggest import FieldProblem
 from seatrial.benchmarks import osu
-from seatrial.benchmarks.benchmark import Benchmark, Job, Settings, Step, output
+from seatrial.benchmarks.benchmark import (
+    Benchmark,
+    DeclaredMetric,
+    Job,
+    Settings,
+    SiteFacts,
+    Step,
+    output,
+    too_many_cores,
+)
 from seatrial.benchmarks.limits import Bandwidth
 from seatrial.benchmarks.parsing import Parsed, ParseError
 
@@ -48,6 +59,12 @@ class MultiPair(Benchmark[MultiPairSettings]):
 
     def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
         return parse(output(step, folder), self.settings)
+
+    def metrics(self) -> dict[str, DeclaredMetric]:
+        return osu.declared("mbw_mr", int(self.settings.max_bytes))
+
+    def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
+        yield from too_many_cores("pairs", self.settings.pairs, site)
 
 
 def parse(text: str, settings: MultiPairSettings) -> Parsed:

@@ -17,8 +17,10 @@ from pydantic import Field
 from seatrial.base.fields import Size
 from seatrial.base.names import PLAIN_SOCKETS
 from seatrial.benchmarks.benchmark import (
+    ACTIVITY_METRICS,
     PORT,
     Benchmark,
+    DeclaredMetric,
     Job,
     Settings,
     Step,
@@ -64,6 +66,14 @@ class TCPStream(Benchmark[TCPStreamSettings]):
 
     def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
         return parse(output(step, folder))
+
+    def metrics(self) -> dict[str, DeclaredMetric]:
+        return {
+            "bandwidth_MB_s": DeclaredMetric("MB/s"),
+            "cpu_sender_percent": DeclaredMetric("percent"),
+            "cpu_receiver_percent": DeclaredMetric("percent"),
+            **ACTIVITY_METRICS,
+        }
 
 
 def parse(text: str) -> Parsed:

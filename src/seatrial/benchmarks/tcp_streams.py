@@ -23,6 +23,7 @@ from seatrial.benchmarks.benchmark import (
     NODE_PYTHON,
     PORT,
     Benchmark,
+    DeclaredMetric,
     Job,
     Settings,
     SiteFacts,
@@ -92,6 +93,12 @@ class TCPStreams(Benchmark[TCPStreamsSettings]):
             (folder / f"{step.name}.ended.json").read_text(errors="replace"),
             job.interface,
         )
+
+    def metrics(self) -> dict[str, DeclaredMetric]:
+        return {
+            "bandwidth_MB_s": DeclaredMetric("MB/s"),
+            "slowest_stream_MB_s": DeclaredMetric("MB/s"),
+        }
 
 
 def parse(plan: str, reports: Sequence[str], ended: str, interface: str) -> Parsed:

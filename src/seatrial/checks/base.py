@@ -22,12 +22,11 @@ from seatrial.benchmarks.limits import Known
 from seatrial.benchmarks.parsing import Parsed
 from seatrial.checks import context, nic_proof, physics, wire_up
 from seatrial.checks.evidence import collect, packages_of, write_evidence
-from seatrial.plan.model import HeldJob, PlannedTransport
+from seatrial.plan.model import HeldJob, PlannedTransport, job_limit_s
 from seatrial.results.record import Metric, Run
 
 NODE_FILES = Path(__file__).parent / "node"
 NODE_VARIABLE = "SEATRIAL_NODE_"  # of node/job.sh, with the number of a node: its name
-MARGIN_S = 30  # a job's time limit minus the sum of its steps' limits
 
 
 def site_test(cls: Any) -> Any:
@@ -134,7 +133,7 @@ class Check(rfm.RunOnlyRegressionTest):
         self.num_tasks_per_node = tasks
         self.num_cpus_per_task = 1
         if self.time_limit is None:  # type: ignore[has-type]
-            self.time_limit = len(steps) * self.step_limit_s + MARGIN_S
+            self.time_limit = job_limit_s(len(steps), self.step_limit_s)
         self.job.options += [f"--nice={100 * self.repeat}", *plan.options]
         nodes = context.nodelist(self)
         if nodes and not context.held_job(self):

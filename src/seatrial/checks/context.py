@@ -87,16 +87,7 @@ def held_job(check) -> HeldJob | None:
 
 def job(check) -> Job:
     """The job of a check, as its benchmark sees it."""
-    where = transport(check).under(profile_name(check))
-    return Job(
-        nodes=check.num_nodes,
-        transport=check.current_environ.name,
-        programs=transport(check).programs,
-        interface=where.interface,
-        own_interfaces=plan().own_interfaces,
-        blas=plan().blas,
-        env=where.env,
-    )
+    return plan().job(check.current_environ.name, profile_name(check), check.num_nodes)
 
 
 def local_launcher():

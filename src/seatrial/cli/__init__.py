@@ -14,7 +14,7 @@ from rich.console import Console
 
 import seatrial
 from seatrial.base.errors import EXIT_BAD_INPUT, InputError, SeatrialError
-from seatrial.cli import job, lab, nic, panels, site, slurm, stack, test, trial
+from seatrial.cli import job, lab, nic, panels, plan, site, slurm, stack, test, trial
 
 EPILOG = "Exit codes: 0 accept or done, 1 reject, 2 incomplete, 3 bad input, 4 lab or Slurm failed."
 app = typer.Typer(
@@ -26,15 +26,16 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("trial", epilog=EPILOG, rich_help_panel=panels.TEST)(trial.trial)
+app.command("plan", rich_help_panel=panels.TEST)(plan.plan)
 app.add_typer(site.app, name="site", rich_help_panel=panels.TEST)
 app.command("judge", epilog=EPILOG, rich_help_panel=panels.COMPARE)(trial.judge_again)
 app.command("verify", rich_help_panel=panels.COMPARE)(trial.verify)
 app.command("baseline", rich_help_panel=panels.COMPARE)(trial.baseline)
 app.command("report", epilog=EPILOG, rich_help_panel=panels.COMPARE)(trial.report)
-app.add_typer(stack.app, name="stack", rich_help_panel=panels.OPERATE)
+app.add_typer(stack.app, name="stack", rich_help_panel=panels.BUILD)
 app.add_typer(slurm.app, name="slurm", rich_help_panel=panels.OPERATE)
 app.add_typer(nic.app, name="nic", rich_help_panel=panels.OPERATE)
-app.add_typer(job.app, name="job", rich_help_panel=panels.JOBS)
+app.add_typer(job.app, name="job", rich_help_panel=panels.BUILD)
 app.add_typer(lab.app, name="lab", rich_help_panel=panels.LABS)
 app.command("test", context_settings={"ignore_unknown_options": True}, rich_help_panel=panels.LABS)(
     test.test

@@ -8,15 +8,15 @@ from typer.core import TyperGroup, TyperOption
 
 TEST = "Test a site"
 COMPARE = "Compare and judge"
-OPERATE = "Build the software, operate nodes"
-JOBS = "Write jobs for users"
+BUILD = "Build software, write jobs"
+OPERATE = "Operate nodes"
 LABS = "Use labs, test Seatrial"
 
 
 class Panels(TyperGroup):
     """A group that lists its commands under the titles of their ``rich_help_panel``.
 
-    Typer's own panels are boxes: with them, five groups do not fit on a screen of 25 lines.
+    Typer's own panels are boxes: with them, the groups do not fit on a screen of 25 lines.
     """
 
     def get_params(self, ctx: Any) -> Any:
@@ -27,10 +27,14 @@ class Panels(TyperGroup):
                 one.hidden = True
         return params
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        super().format_help(ctx, formatter)
+        formatter.buffer = ["".join(formatter.buffer).replace("\n\n", "\n")]  # no blank lines
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         shown = [self.commands[name] for name in self.list_commands(ctx)]
         longest = max(len(str(one.name)) for one in shown)
-        for title in (TEST, COMPARE, OPERATE, JOBS, LABS):
+        for title in (TEST, COMPARE, BUILD, OPERATE, LABS):
             formatter.write_heading(title)
             formatter.indent()
             formatter.write_dl(

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from seatrial.base.errors import InputError, Problem
-from seatrial.results.requirements import load_requirements
-from seatrial.site.effects import statements
+from seatrial.cli.plan import count, print_contracts
+from seatrial.plan.check import CheckedSite, check_site
 from seatrial.site.load import configs_folder, load_site, site_file, site_names
 from seatrial.site.model import Site
 from seatrial.site.new import write_starting_point
@@ -46,29 +46,27 @@ def check(
         list[str] | None, typer.Argument(help="Sites or paths of their files; default: all.")
     ] = None,
 ) -> None:
-    """Print all errors of a site's files: file, line, field and correction.
+    """Check a site's files against each other, and list what each contract judges.
+
+    Prints each error with file, line, field and correction. Runs nothing.
 
     Example: seatrial site check harbour
     """
     problems: list[Problem] = []
+    checked: dict[str, CheckedSite] = {}
     names = sites or site_names()
     for name in names:
         try:
-            file = site_file(name)
-            load_site(file)
-        except InputError as error:
-            problems += error.problems
-            continue
-        try:
-            load_requirements(file.with_name("requirements.yaml"))
+            checked[name] = check_site(site_file(name))
         except InputError as error:
             problems += error.problems
     if problems:
         raise InputError(problems)
-    out.print(f"{', '.join(names)}: no errors")
-    for name in names:
-        for sentence in statements(load_site(site_file(name))):
-            out.print(f"{name}: note: {sentence}")
+    for name, one in checked.items():
+        out.print(f"{name}: no errors, {count(len(one.plan.cases), 'case')}")
+        for sentence in [*([one.stack_missing] if one.stack_missing else []), *one.notes]:
+            out.print(f"{name}: note: {sentence}", markup=False)
+        print_contracts(one, prefix=f"{name}: ")
 
 
 @app.command()

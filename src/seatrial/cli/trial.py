@@ -15,14 +15,22 @@ from seatrial.base.errors import EXIT_ACCEPTED, EXIT_INCOMPLETE, EXIT_REJECTED, 
 from seatrial.base.lock import locked
 from seatrial.base.paths import CHECKOUT
 from seatrial.cli.provision import lab_for, provision_lab
+from seatrial.cli.selection import (
+    CheckOption,
+    ProfileOption,
+    RepeatsOption,
+    RerunsOption,
+    SiteOption,
+    TransportOption,
+)
+from seatrial.plan.check import check_site
 from seatrial.plan.resolve import plan_trial
-from seatrial.plan.selection import Selection, select
+from seatrial.plan.selection import Selection
 from seatrial.report import REPORT_FILE, terminal, write_all
 from seatrial.results import later, manifest, signature
 from seatrial.results.baseline import make_baseline
 from seatrial.results.manifest import LOCK_FILE, MANIFEST
 from seatrial.results.record import RESULTS_FILE, Results, read_results
-from seatrial.results.requirements import load_requirements
 from seatrial.site.load import load_site, site_file
 from seatrial.trial.host import version_with_commit
 from seatrial.trial.run import run_trial
@@ -32,7 +40,6 @@ out = Console(highlight=False, soft_wrap=True)
 VERDICT_CODES = {"accept": EXIT_ACCEPTED, "reject": EXIT_REJECTED, "incomplete": EXIT_INCOMPLETE}
 TRIALS = CHECKOUT / "trials"
 
-SiteOption = Annotated[str, typer.Option("--site", "-s", help="A site, or a path to its file.")]
 TrialArgument = Annotated[
     Path | None, typer.Argument(help="Folder of a trial; default: the newest.")
 ]
@@ -82,24 +89,11 @@ class Bar:
 
 def trial(
     site: SiteOption = "lab",
-    check: Annotated[
-        list[str] | None, typer.Option("--check", "-c", metavar="GLOB", help="Only these checks.")
-    ] = None,
-    transport: Annotated[
-        list[str] | None,
-        typer.Option("--transport", "-t", metavar="GLOB", help="Only these transports."),
-    ] = None,
-    profile: Annotated[
-        list[str] | None,
-        typer.Option("--profile", "-p", metavar="GLOB", help="Only these NIC profiles."),
-    ] = None,
-    repeats: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Runs of each case; default: site.yaml.")
-    ] = None,
-    reruns: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", help="Reruns of a case that fails; default: site.yaml."),
-    ] = None,
+    check: CheckOption = None,
+    transport: TransportOption = None,
+    profile: ProfileOption = None,
+    repeats: RepeatsOption = None,
+    reruns: RerunsOption = None,
     output: Annotated[
         Path, typer.Option(help="Folder for trials; default: trials/.", show_default=False)
     ] = TRIALS,
@@ -119,8 +113,7 @@ def trial(
     selection = Selection(
         tuple(check or ()), tuple(transport or ()), tuple(profile or ()), repeats, reruns
     )
-    select(description, selection)
-    load_requirements(file.with_name("requirements.yaml"))
+    check_site(file, selection)
     if description.lab:
         check_root()
         provision_lab(required=True)

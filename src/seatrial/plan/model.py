@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from seatrial.base.errors import LabError
 from seatrial.base.files import write_whole
-from seatrial.benchmarks.benchmark import Benchmark
+from seatrial.benchmarks.benchmark import Benchmark, Job
 from seatrial.benchmarks.registry import registry
 from seatrial.nic.profile import DataPath
 from seatrial.results.record import Case
@@ -24,6 +24,15 @@ from seatrial.stack.model import Package
 PLAN_FILE = "plan.json"
 ROUND_FILE = "round.json"
 DATABASE = "reframe"  # folder of ReFrame's results, beside the folders of the trials
+
+
+#: of a job's time limit over the sum of the limits of its steps, in s
+MARGIN_S = 30
+
+
+def job_limit_s(steps: int, step_limit_s: int) -> int:
+    """The time limit of a job with a number of steps, in s."""
+    return steps * step_limit_s + MARGIN_S
 
 
 class Model(BaseModel):
@@ -121,6 +130,20 @@ class Plan(Model):
         """
         kind = registry()[name]
         return kind(kind.Settings.model_validate({**self.benchmarks[name], **(changed or {})}))
+
+    def job(self, transport: str, profile: str, nodes: int) -> Job:
+        """A job as its benchmark sees it. Raises KeyError for an unknown transport or profile."""
+        part = self.transports[transport]
+        attachment = part.under(profile)
+        return Job(
+            nodes=nodes,
+            transport=transport,
+            programs=part.programs,
+            interface=attachment.interface,
+            own_interfaces=self.own_interfaces,
+            blas=self.blas,
+            env=attachment.env,
+        )
 
     def partition_name(self, profile: str, partition: str = "") -> str:
         """ReFrame's name of a Slurm partition (the trial's) under a NIC profile."""

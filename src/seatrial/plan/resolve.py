@@ -45,10 +45,15 @@ def plan_trial(site_file: Path, selection: Selection) -> Plan:
     """
     site = select(load_site(site_file), selection)
     plan = resolve(site, load_stack(site))
+    require_cases(plan)
+    return plan
+
+
+def require_cases(plan: Plan) -> None:
+    """Raise InputError if a plan has no case."""
     if not plan.cases:
         nothing = "nothing to run: the selection, the site and the stack share no case"
         raise InputError("; ".join([nothing, *plan.left_out]))
-    return plan
 
 
 def plan_of(file: Path) -> Plan:
@@ -228,8 +233,8 @@ def _left_out(site: Site, stack: Stack) -> Iterator[str]:
                     missing.setdefault((variant, reason), []).append(transport)
         for (variant, reason), without in missing.items():
             what = f"{benchmark.name} {variant}".strip()
-            yield f"{what} did not run under {', '.join(without)}: {reason}"
+            yield f"{what} does not run under {', '.join(without)}: {reason}"
         if absent:
             hint = suggest(next(iter(absent)), stack.blas())
             names = ", ".join(absent)
-            yield f"{benchmark.name} did not run with {names}: not in the stack ({hint})"
+            yield f"{benchmark.name} does not run with {names}: not in the stack ({hint})"

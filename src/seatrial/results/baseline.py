@@ -36,13 +36,12 @@ from seatrial.results import statistics
 from seatrial.results.figures import Figure, collect
 from seatrial.results.judge import judge
 from seatrial.results.record import Case, Results
-from seatrial.results.requirements import Document, Requirements, Threshold, build
+from seatrial.results.requirements import WIDEST, Document, Requirements, Threshold, build
 from seatrial.results.wording import number
 
 SIGMAS = 3.5
 FLOOR = 0.05
 MINIMUM = 3
-WIDEST = 1.0  # as a fraction of the reference: a wider bound would be useless
 ANY = "?*"
 NAMED_CASES = 3  # that a line of the summary names
 _NEW_FILE = "schema: 1\n\nrequirements:\n"

@@ -30,6 +30,8 @@ from seatrial.results.statistics import Statistic
 SCHEMA = 1
 Patterns = str | list[str]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+#: widest bound of a reference, as a fraction: a wider one decides nothing
+WIDEST = 1.0
 _KEYS = ("check", "variant", "transport", "profile", "location")
 
 
@@ -223,6 +225,14 @@ class Rule:
     file: str  # the file's name, without its folder: records must not name a machine's paths
     line: int
     statistic: Statistic
+
+    @property
+    def select(self) -> Select:
+        return self.threshold.select
+
+    @property
+    def metric(self) -> str:
+        return self.threshold.metric
 
     @property
     def id(self) -> str:

@@ -165,7 +165,9 @@ class TrialDefaults(Model):
     )
     profiles: list[str] = ["default"]
     transports: list[str] = ["*"]
-    time_limit_s: int = Field(default=1800, ge=10, description="of the trial as a whole")
+    time_limit_s: int = Field(
+        default=1800, ge=10, description="of the whole trial, without the time in Slurm's queue"
+    )
 
 
 #: NIC models of the virtual lab's emulated machine
@@ -269,6 +271,23 @@ class Site(Model):
     def trial_partition(self) -> str:
         """The partition of the trials: the chosen one, or the only one."""
         return self.trial.partition or next(iter(self.partitions))
+
+    @property
+    def _trial_groups(self) -> list[Nodes]:
+        """The groups of nodes of the partition of the trials."""
+        partition = self.partitions.get(self.trial_partition)
+        nodes = NodeSet(partition.nodes) if partition else NodeSet()
+        return [group for group in self.nodes if NodeSet(group.names) & nodes] or self.nodes
+
+    @property
+    def node_cores(self) -> int:
+        """The cores of the smallest node of the trials."""
+        return min(group.cores for group in self._trial_groups)
+
+    @property
+    def node_memory_MiB(self) -> int:
+        """The memory of the smallest node of the trials."""
+        return min(group.memory_MiB for group in self._trial_groups)
 
     @property
     def test_networks(self) -> list[str]:

@@ -7,6 +7,8 @@ stack is in ``seatrial.plan.validate``.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from ipaddress import ip_network
+from itertools import combinations
 
 from ClusterShell.NodeSet import NodeSet
 
@@ -20,6 +22,7 @@ def site_problems(site: Site) -> list[FieldProblem]:
     """All problems of a site, in the order of the sections of its file."""
     return [
         *_networks(site),
+        *_subnets(site),
         *_partitions(site),
         *profile_problems(site),
         *_transports(site),
@@ -48,6 +51,28 @@ def _networks(site: Site) -> Iterable[FieldProblem]:
                 f"networks.{name}.mtu",
                 f"{net.mtu} is more than switch_mtu, {net.switch_mtu}",
                 f"at most {net.switch_mtu}",
+            )
+
+
+def _subnets(site: Site) -> Iterable[FieldProblem]:
+    """Subnets that overlap, or that have fewer addresses than the site has nodes."""
+    subnets = {name: ip_network(net.subnet, strict=False) for name, net in site.networks.items()}
+    for (first, one), (second, other) in combinations(subnets.items(), 2):
+        if one.overlaps(other):
+            yield FieldProblem(
+                f"networks.{second}.subnet",
+                f"{other} overlaps {one} of network {first!r}",
+                "give each network its own subnet: a node chooses the interface by the subnet",
+            )
+    nodes = len(site.node_names)
+    for name, subnet in subnets.items():
+        hosts = subnet.num_addresses - (2 if subnet.version == 4 else 0)
+        if hosts < nodes:
+            longest = subnet.max_prefixlen - (nodes + 1).bit_length()
+            yield FieldProblem(
+                f"networks.{name}.subnet",
+                f"{subnet} has {max(hosts, 0)} addresses for {nodes} nodes",
+                f"a prefix of /{longest} or shorter",
             )
 
 

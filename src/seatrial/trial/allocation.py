@@ -101,7 +101,10 @@ class Allocation:
         return self.folder / f"{self.profile}.lease"
 
     def command(self, left_s: float) -> list[str]:
-        """The sbatch command of the job. ``left_s``: the rest of the trial's time limit."""
+        """The sbatch command of the job. ``left_s``: the rest of the trial's time limit.
+
+        Slurm counts a job's time limit from its start, so the time in the queue is not part of it.
+        """
         plan = self.plan
         own = [*plan.partitions[plan.partition].options, *plan.options]
         feature = plan.profiles[self.profile].feature
@@ -178,6 +181,7 @@ class Allocation:
         for _ in polls():
             self.renew()
             entry = self.query()
+            session.limit.note(entry is not None and entry.state == "PENDING")
             if entry and entry.state == "RUNNING" and entry.reason != "Prolog":
                 self.job.nodes = entry.nodes
                 self.waited_s = time.monotonic() - begun
@@ -198,6 +202,7 @@ class Allocation:
                     self.reason = f"its job {self.job.id} did not start: {state}"
                     self.read_node_reasons()
             if self.reason:
+                session.limit.note(False)
                 return
 
     def _settled(self) -> QueueEntry | None:
@@ -314,7 +319,7 @@ def held(
     allocation = Allocation(session.plan, session.machine, profile, nodes, folder, list(nodelist))
     try:
         try:
-            allocation.submit(session.left_s)
+            allocation.submit(session.limit.left_s)
         except (OSError, subprocess.SubprocessError, SeatrialError) as error:
             allocation.reason = f"its job could not be submitted: {error}"
         else:

@@ -41,6 +41,16 @@ class ThisMachine:
         return []
 
 
+def jobs_of(folder: Path, machine: Machine) -> dict[str, str]:
+    """Job id -> state of the jobs in Slurm's queue that work below a trial's folder.
+
+    Raises OSError, SubprocessError or SeatrialError if Slurm does not answer.
+    """
+    answer = machine.run(["squeue", "--me", "--noheader", "--format=%i|%T|%Z"])
+    rows = [line.split("|", 2) for line in answer.stdout.splitlines()]
+    return {row[0]: row[1] for row in rows if len(row) == 3 and Path(row[2]).is_relative_to(folder)}
+
+
 class Progress(Protocol):
     """Shows the progress of a trial."""
 

@@ -13,12 +13,12 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from seatrial.base.errors import LabError
+from seatrial.base.errors import LabError, SeatrialError
 from seatrial.checks.configuration import CHECKS
 from seatrial.plan.model import DATABASE, ROUND_FILE, CheckSelection, HeldJob, Plan, Round, write
 from seatrial.results.record import Job
 from seatrial.trial.allocation import Allocation
-from seatrial.trial.machine import Machine, Progress
+from seatrial.trial.machine import Machine, Progress, jobs_of
 from seatrial.trial.session import Session
 
 PROGRESS = re.compile(r"\[ +(OK|FAIL|ABORT|SKIP|RUN) +\] *(?:\( *(\d+)/(\d+)\))? *(.*)")
@@ -29,7 +29,8 @@ LMOD_PATHS = (
     Path("/opt/apps/lmod/lmod/libexec/lmod"),
     Path("/usr/local/lmod/lmod/libexec/lmod"),
 )
-WATCH_S = 2.0  # interval of queries to Slurm
+WATCH_S = 2.0  # interval of queries about the held job
+QUEUE_S = 10.0  # interval of queries whether all jobs of the trial wait in the queue
 
 
 @dataclass
@@ -150,16 +151,22 @@ def run_reframe(
             outcome.code = process.wait(timeout=POLL_S)
         except subprocess.TimeoutExpired:
             why = session.why_stop()
+            since_query_s = time.monotonic() - queried
             if allocation and not why:
                 allocation.renew()
-                if time.monotonic() - queried > WATCH_S:
+                if since_query_s > WATCH_S:
                     why = allocation.ended()
                     outcome.lost = bool(why)
                     queried = time.monotonic()
+            elif not allocation and since_query_s > QUEUE_S:
+                session.limit.note(only_pending(session))
+                queried = time.monotonic()
             if why:
                 outcome.why_not = why
                 stopped = True
                 stop(process, session.progress, why)
+    if not allocation:
+        session.limit.note(False)
     reader.join(timeout=5)
     if allocation and not stopped and (why := allocation.ended()):
         # The job ended just before ReFrame, so it is the cause.
@@ -174,6 +181,16 @@ def run_reframe(
     if outcome.broken:
         outcome.why_not = outcome.why_not or f"ReFrame did not run: {' | '.join(outcome.tail[-3:])}"
     return outcome
+
+
+def only_pending(session: Session) -> bool:
+    """Whether the trial has jobs and all wait in the queue. False if Slurm does not answer: then
+    the time limit must still end the trial."""
+    try:
+        states = set(jobs_of(session.folder, session.machine).values())
+    except (OSError, subprocess.SubprocessError, SeatrialError):
+        return False
+    return states == {"PENDING"}
 
 
 def stop(process: subprocess.Popen, progress: Progress, why: str) -> None:

@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,10 +26,10 @@ from seatrial.results.record import RESULTS_FILE, Line, ProfileUse, Results, Tri
 from seatrial.results.requirements import Requirements, load_requirements
 from seatrial.results.verdict import conclude
 from seatrial.trial.host import host_facts, version_with_commit
-from seatrial.trial.machine import Machine, Progress
+from seatrial.trial.machine import Machine, Progress, jobs_of
 from seatrial.trial.rerun import cases_to_rerun, first_nodes
 from seatrial.trial.rounds import Round, allocations, run_rounds, runs_of
-from seatrial.trial.session import Session, noted_signals
+from seatrial.trial.session import Session, TimeLimit, noted_signals
 
 SETTINGS = '''"""ReFrame's configuration of this trial."""
 
@@ -80,7 +79,7 @@ def run_trial(
         machine.own(folder)
         session = Session(
             plan, folder, config, machine, progress, plan.cases, signals,
-            deadline=time.monotonic() + plan.time_limit_s,
+            TimeLimit(plan.time_limit_s),
         )  # fmt: skip
         progress.started(folder, len(plan.cases) * plan.repeats)
         try:
@@ -242,8 +241,5 @@ def write_config(folder: Path, plan: Plan, site_file: Path) -> Path:
 def cancel_leftovers(folder: Path, machine: Machine) -> None:
     """Cancel the remaining jobs of this trial, in case ReFrame was killed or lost Slurm."""
     with contextlib.suppress(OSError, subprocess.SubprocessError, SeatrialError):
-        queue = machine.run(["squeue", "--me", "--noheader", "--format=%i|%Z"]).stdout
-        rows = [line.partition("|") for line in queue.splitlines()]
-        jobs = [job for job, _, work in rows if Path(work).is_relative_to(folder)]
-        if jobs:
+        if jobs := jobs_of(folder, machine):
             machine.run(["scancel", *jobs])

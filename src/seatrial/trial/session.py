@@ -19,8 +19,38 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass
+class TimeLimit:
+    """The time limit of a trial. The time in which all its jobs wait in the queue does not count.
+
+    ``seconds``: the limit. The callers that query Slurm report whether the jobs wait.
+    """
+
+    seconds: float
+    started: float = field(default_factory=time.monotonic)
+    _queued_s: float = 0.0
+    _waits_since: float | None = None
+
+    def note(self, waiting: bool) -> None:
+        """Note the result of a query: whether the trial has jobs, and all are pending."""
+        now = time.monotonic()
+        if self._waits_since is not None:
+            self._queued_s += now - self._waits_since
+        self._waits_since = now if waiting else None
+
+    @property
+    def queued_s(self) -> float:
+        """Time in the queue up to now."""
+        waits = 0.0 if self._waits_since is None else time.monotonic() - self._waits_since
+        return self._queued_s + waits
+
+    @property
+    def left_s(self) -> float:
+        return self.seconds - (time.monotonic() - self.started - self.queued_s)
+
+
+@dataclass
 class Session:
-    """One trial while it runs. ``deadline`` is in seconds of ``time.monotonic``.
+    """One trial while it runs. Its reruns share ``limit``.
 
     ``rerun`` is 0 for the planned repeats, and 1, 2 ... for the reruns of cases whose figures broke
     a bound.
@@ -33,7 +63,7 @@ class Session:
     progress: Progress
     cases: list[Case] = field(default_factory=list)
     signals: list[str] = field(default_factory=list)
-    deadline: float = 0.0
+    limit: TimeLimit = field(default_factory=lambda: TimeLimit(0.0))
     jobs_before: int = 0  # of the sessions before this one
     jobs_done: int = 0  # of earlier ReFrame runs
     rerun: int = 0
@@ -71,16 +101,14 @@ class Session:
         again = f"-rerun{self.rerun}" if self.rerun else ""
         return again if profile == "default" else f"{again}-{profile}"
 
-    @property
-    def left_s(self) -> float:
-        return self.deadline - time.monotonic()
-
     def why_stop(self) -> str:
         """Why the trial must end now; empty while it may continue."""
         if self.signals:
             return f"the trial was interrupted by {self.signals[0]}"
-        if self.left_s < 0:
-            return f"the trial reached its time limit of {self.plan.time_limit_s} s"
+        if self.limit.left_s < 0:
+            queued = round(self.limit.queued_s)
+            besides = f", not counting {queued} s in the queue" if queued else ""
+            return f"the trial reached its time limit of {self.plan.time_limit_s} s{besides}"
         return ""
 
 

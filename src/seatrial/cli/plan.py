@@ -1,0 +1,189 @@
+"""``seatrial plan``: the cases, jobs, time and contracts of a trial, without running it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from seatrial.base.paths import CHECKOUT
+from seatrial.cli.selection import (
+    CheckOption,
+    ProfileOption,
+    RepeatsOption,
+    RerunsOption,
+    SiteOption,
+    TransportOption,
+)
+from seatrial.plan.check import CheckedSite, abbreviated, check_site
+from seatrial.plan.estimate import Earlier, PlannedJob, expect, jobs_of, read_earlier
+from seatrial.plan.resolve import require_cases
+from seatrial.plan.selection import Selection
+from seatrial.site.load import site_file
+
+out = Console(highlight=False, soft_wrap=True, markup=False)
+
+
+def plan(
+    site: SiteOption = "lab",
+    check: CheckOption = None,
+    transport: TransportOption = None,
+    profile: ProfileOption = None,
+    repeats: RepeatsOption = None,
+    reruns: RerunsOption = None,
+    output: Annotated[
+        Path, typer.Option(help="Folder of earlier trials; default: trials/.", show_default=False)
+    ] = CHECKOUT / "trials",
+) -> None:
+    """Show the jobs, time and contracts of a trial, without running it.
+
+    Example: seatrial plan --site harbour --check netpipe --repeats 1
+    """
+    selection = Selection(
+        tuple(check or ()), tuple(transport or ()), tuple(profile or ()), repeats, reruns
+    )
+    checked = check_site(site_file(site), selection)
+    require_cases(checked.plan)
+    jobs = jobs_of(checked.plan)
+    earlier = read_earlier(output, checked.plan.site)
+    expect(jobs, earlier)
+    print_scope(checked)
+    print_jobs(checked, jobs)
+    print_time(checked, jobs, earlier)
+    out.print()
+    print_contracts(checked)
+    print_missing(checked)
+
+
+def print_scope(checked: CheckedSite) -> None:
+    """The size of the matrix, and what is left out of it."""
+    plan = checked.plan
+    runs = len(plan.cases) * plan.repeats
+    reruns = f", up to {plan.reruns} reruns of a case that breaks a bound" if plan.reruns else ""
+    out.print(
+        f"site {plan.site}, partition {plan.partition}: {count(len(plan.cases), 'case')}, "
+        f"{count(runs, 'run')} with {plan.repeats} of each{reruns}"
+    )
+    if checked.stack_missing:
+        out.print(f"note: {checked.stack_missing}; this plan assumes a stack with every program")
+    for note in plan.left_out:
+        out.print(f"note: {note}")
+
+
+def print_jobs(checked: CheckedSite, jobs: list[PlannedJob]) -> None:
+    """A line for each NIC profile."""
+    repeats = checked.plan.repeats
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("NIC profile")
+    for heading in ("cases", "jobs", "nodes", "expected node hours", "at most"):
+        table.add_column(heading, justify="right")
+    rows: list[tuple[str, int, int, int, float, float]] = []
+    for profile, own in by_profile(jobs).items():
+        held = profile != "default" or checked.plan.virtual_time
+        nodes = max(job.nodes for job in own)
+        width = {job.key: nodes if held else job.nodes for job in own}
+        expected = sum(width[job.key] * job.seconds for job in own) * repeats / 3600
+        limit = sum(width[job.key] * job.limit_s for job in own) * repeats / 3600
+        cases = sum(case.profile == profile for case in checked.plan.cases)
+        rows.append((profile, cases, 1 if held else len(own) * repeats, nodes, expected, limit))
+    _, all_cases, counts, widths, hours, limits = zip(*rows, strict=True)
+    total = ("total", sum(all_cases), sum(counts), max(widths), sum(hours), sum(limits))
+    for name, cases, submitted, nodes, expected, limit in (*rows, total):
+        table.add_row(
+            name, str(cases), str(submitted), str(nodes), f"{expected:.2f}", f"{limit:.2f}"
+        )
+    out.print()
+    out.print(table)
+
+
+def by_profile(jobs: list[PlannedJob]) -> dict[str, list[PlannedJob]]:
+    groups: dict[str, list[PlannedJob]] = defaultdict(list)
+    for job in jobs:
+        groups[job.profile].append(job)
+    return dict(sorted(groups.items(), key=lambda group: group[0] != "default"))
+
+
+def print_time(checked: CheckedSite, jobs: list[PlannedJob], earlier: Earlier) -> None:
+    """Expected wall time with its source, and the limits."""
+    plan = checked.plan
+    measured = [job for job in jobs if job.expected_s is not None]
+    known = sum(job.seconds for job in measured) * plan.repeats * earlier.overhead
+    unknown = sum(job.limit_s for job in jobs if job.expected_s is None) * plan.repeats
+    limit = sum(job.limit_s for job in jobs) * plan.repeats
+    out.print()
+    if measured:
+        trials = f"{count(len(earlier.trials), 'earlier trial')}, newest {earlier.trials[0]}"
+        source = f"from {trials}, with the time in the queue as there"
+        if len(measured) < len(jobs):
+            source += f"; {len(jobs) - len(measured)} of {len(jobs)} jobs were in none of them"
+            source += f" and may add {duration(unknown)}"
+        out.print(f"expected time  {duration(known)}, {source}")
+    else:
+        out.print(
+            f"expected time  at most {duration(limit)}, from the limits: no trial of this site in "
+            "the folder has these jobs"
+        )
+    out.print(f"job limits     {duration(limit)}, one job after another, without reruns")
+    out.print(
+        f"trial limit    {duration(plan.time_limit_s)} (trial.time_limit_s), without the time in "
+        "Slurm's queue"
+    )
+    if known > plan.time_limit_s:
+        out.print("warning: the expected time is longer than trial.time_limit_s")
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def duration(seconds: float) -> str:
+    """A duration in the two largest units."""
+    if seconds < 60:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def print_contracts(checked: CheckedSite, prefix: str = "") -> None:
+    """The cases that each contract judges, and the contracts that judge none."""
+    contracts = checked.contracts
+    if not contracts:
+        out.print(f"{prefix}no contracts in requirements.yaml")
+        return
+    out.print()
+    tested = sum(bool(checked.judged[rule.id]) for rule in contracts)
+    out.print(f"{prefix}{tested} of {len(contracts)} contracts judge a case of this plan:")
+    for rule in contracts:
+        cases = checked.judged[rule.id]
+        t = rule.threshold
+        out.print(f"  {rule.id} ({t.source}): {t.metric} {rule.text()}")
+        if cases:
+            out.print(f"    {count(len(cases), 'case')}: {abbreviated(cases)}")
+        else:
+            out.print(f"    not tested: {checked.untested[rule.id]}")
+
+
+def print_missing(checked: CheckedSite) -> None:
+    """Metrics without a requirement, which make a trial incomplete."""
+    requirements = checked.requirements
+    missing: dict[tuple[str, str], int] = defaultdict(int)
+    for case, name, location in checked.figures():
+        if not requirements.applying(case, name, location) and not requirements.is_informative(
+            case, name, location
+        ):
+            missing[case.check, name] += 1
+    if not missing:
+        return
+    named = [f"{name} of {check} ({count})" for (check, name), count in missing.items()]
+    more = f" and {len(named) - 8} more" if len(named) > 8 else ""
+    out.print()
+    out.print(
+        "without a requirement, so the trial is incomplete (number of cases): "
+        f"{', '.join(named[:8])}{more}"
+    )

@@ -1,0 +1,27 @@
+"""Options that select a part of a site's matrix, for ``trial`` and ``plan``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+SiteOption = Annotated[str, typer.Option("--site", "-s", help="A site, or a path to its file.")]
+CheckOption = Annotated[
+    list[str] | None, typer.Option("--check", "-c", metavar="GLOB", help="Only these checks.")
+]
+TransportOption = Annotated[
+    list[str] | None,
+    typer.Option("--transport", "-t", metavar="GLOB", help="Only these transports."),
+]
+ProfileOption = Annotated[
+    list[str] | None,
+    typer.Option("--profile", "-p", metavar="GLOB", help="Only these NIC profiles."),
+]
+RepeatsOption = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Runs of each case; default: site.yaml.")
+]
+RerunsOption = Annotated[
+    int | None,
+    typer.Option(min=0, metavar="N", help="Reruns of a case that fails; default: site.yaml."),
+]

@@ -1,0 +1,156 @@
+"""Checks the files of a site together: site.yaml, requirements.yaml and the software stack.
+
+Used before a trial and by ``seatrial site check``. It runs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ClusterShell.NodeSet import NodeSet
+
+from seatrial.base.errors import InputError, LabError, Problem
+from seatrial.base.suggest import suggest
+from seatrial.base.yamlfile import Lines
+from seatrial.plan.model import Plan
+from seatrial.plan.requirements import Matrix, judged, problems
+from seatrial.plan.resolve import resolve
+from seatrial.plan.selection import Selection, select
+from seatrial.results.record import Case
+from seatrial.results.requirements import Requirements, Rule, load_requirements
+from seatrial.site.effects import statements
+from seatrial.site.load import load_with_lines
+from seatrial.site.model import Site
+from seatrial.site.profiles import short
+from seatrial.stack import Stack, load_stack
+from seatrial.stack.complete import complete_stack
+from seatrial.stack.transports import TRANSPORTS
+
+
+@dataclass
+class CheckedSite:
+    """A site whose files are right, and the plan of a trial of it.
+
+    ``stack_missing``: why the stack could not be read; then the plan assumes that it has every
+    program. ``judged``: contract id -> the cases of the plan that it judges. ``untested``: id of a
+    contract without a case -> the reason.
+    """
+
+    site: Site
+    plan: Plan
+    requirements: Requirements
+    matrix: Matrix
+    stack_missing: str = ""
+    judged: dict[str, list[Case]] = field(default_factory=dict)
+    untested: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def figures(self) -> Iterator[tuple[Case, str, str | None]]:
+        """Case, metric and a location of each figure that the plan's cases report.
+
+        Of the locations of a metric the first stands for all.
+        """
+        for case in self.plan.cases:
+            for name, declared in self.matrix.metrics[case.check].items():
+                if declared.optional:
+                    continue
+                yield case, name, self.matrix.locations(declared)[0] or None
+
+    @property
+    def contracts(self) -> list[Rule]:
+        return [one for one in self.requirements.rules if one.threshold.basis == "contract"]
+
+
+def check_site(file: Path, selection: Selection | None = None) -> CheckedSite:
+    """Check a site's files, and plan a trial of the selection.
+
+    Raises InputError with all problems of both files, or if the selection is wrong.
+    """
+    errors: list[Problem] = []
+    site, requirements = None, None
+    try:
+        site, lines = load_with_lines(file)
+    except InputError as error:
+        errors += error.problems
+    try:
+        requirements = load_requirements(file.with_name("requirements.yaml"))
+    except InputError as error:
+        errors += error.problems
+    if site is None or requirements is None:
+        raise InputError(errors)
+    stack, missing = _stack(site)
+    errors += _transports(site, lines, stack)
+    every = select(site, Selection(profiles=("*",), transports=("*",)))
+    complete = complete_stack(site.transports, _blas(site))
+    matrix = Matrix.of(resolve(every, complete), _nodes(site))
+    errors += problems(requirements, matrix)
+    if errors:
+        raise InputError(errors)
+    selected = select(site, selection or Selection())
+    plan = resolve(selected, stack or complete)
+    checked = CheckedSite(
+        site, plan, requirements, matrix, missing, judged(requirements, plan, matrix),
+        notes=[*plan.left_out, *statements(site)],
+    )  # fmt: skip
+    _explain_untested(checked, resolve(selected, complete), resolve(site, complete))
+    return checked
+
+
+def _explain_untested(checked: CheckedSite, selected: Plan, default: Plan) -> None:
+    """Find out why contracts judge no case of the plan.
+
+    ``selected``, ``default``: the plans with a complete stack, with the user's selection and
+    without.
+    """
+    with_stack = judged(checked.requirements, selected, checked.matrix)
+    without_selection = judged(checked.requirements, default, checked.matrix)
+    possible = judged(checked.requirements, checked.matrix, checked.matrix)
+    for id, cases in checked.judged.items():
+        if cases:
+            continue
+        if with_stack[id]:
+            reason = f"the stack has no program for {abbreviated(with_stack[id])}"
+        elif without_selection[id]:
+            reason = "the selection leaves out its cases"
+        else:
+            reason = "trial.profiles and trial.transports leave out its cases"
+            for key in ("profile", "transport"):
+                names = set(checked.matrix.values(key, possible[id]))
+                if not names & set(checked.matrix.values(key, default.cases)):
+                    reason = f"trial.{key}s leaves out {', '.join(sorted(names))}"
+        checked.untested[id] = reason
+
+
+def _stack(site: Site) -> tuple[Stack | None, str]:
+    try:
+        return load_stack(site), ""
+    except LabError as error:
+        return None, str(error)
+
+
+def _transports(site: Site, lines: Lines, stack: Stack | None) -> Iterator[Problem]:
+    """Transports that the stack, or every stack, lacks."""
+    known = list(stack.transports if stack else TRANSPORTS)
+    for name in site.transports:
+        if name not in known:
+            message = f"{'the' if stack else 'a'} stack has no transport {name!r}"
+            yield lines.problem(f"transports.{name}", message, suggest(name, known))
+
+
+def _blas(site: Site) -> list[str]:
+    hpl = getattr(site.benchmarks, "hpl", None)
+    return list(hpl.blas) if hpl else []
+
+
+def _nodes(site: Site) -> list[str]:
+    """Short names of the nodes of the trials."""
+    return [short(node) for node in NodeSet(site.partitions[site.trial_partition].nodes)]
+
+
+def abbreviated(cases: list[Case], most: int = 3) -> str:
+    """The ids of some cases, and how many more there are."""
+    ids = ", ".join(case.id for case in cases[:most])
+    rest = len(cases) - most
+    return f"{ids} and {rest} more" if rest > 0 else ids

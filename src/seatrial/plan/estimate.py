@@ -1,0 +1,136 @@
+"""The jobs of a plan, their limits, and the time that they are expected to take.
+
+The expected time is computed from the results of earlier trials of the site. A job that no earlier
+trial ran counts with its limit. Reruns are not part of any figure here.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from seatrial.base.errors import InputError
+from seatrial.plan.model import Plan, job_limit_s
+from seatrial.results.record import RESULTS_FILE, Case, Run, Trial, Verdict, read_lines
+
+MOST_TRIALS = 5  # earlier trials that are read, the newest first
+Key = tuple[str, str, str, int]
+
+
+@dataclass
+class PlannedJob:
+    """One job of a plan, or one part of the job that holds nodes under a NIC profile.
+
+    ``steps``: number of steps. ``limit_s``: limit of the job. ``expected_s``: median duration in
+    earlier trials; None: no earlier trial ran it.
+    """
+
+    check: str
+    transport: str
+    profile: str
+    nodes: int
+    steps: int
+    limit_s: int
+    expected_s: float | None = None
+
+    @property
+    def key(self) -> Key:
+        return self.check, self.transport, self.profile, self.nodes
+
+    @property
+    def seconds(self) -> float:
+        """The expected duration, else the limit."""
+        return self.limit_s if self.expected_s is None else self.expected_s
+
+
+@dataclass
+class Earlier:
+    """Durations in earlier trials of a site.
+
+    ``durations``: job -> its durations in s. ``overhead``: duration of a trial over the sum of the
+    durations of its jobs. It is below 1 if jobs run at the same time, and includes the start of
+    ReFrame and the waiting in the queue.
+    """
+
+    trials: list[str] = field(default_factory=list)
+    durations: dict[Key, list[float]] = field(default_factory=lambda: defaultdict(list))
+    overheads: list[float] = field(default_factory=list)
+
+    @property
+    def overhead(self) -> float:
+        return median(self.overheads) if self.overheads else 1.0
+
+
+def jobs_of(plan: Plan) -> list[PlannedJob]:
+    """The jobs of one repeat, in the order of the plan. The variants of a check share a job."""
+    jobs: dict[Key, PlannedJob] = {}
+    for case in plan.cases:
+        key = _key(case)
+        if key not in jobs:
+            benchmark = plan.benchmark(case.check)
+            steps = len(benchmark.steps(plan.job(case.transport, case.profile, case.nodes)))
+            limit_s = job_limit_s(steps, benchmark.settings.time_limit_s)
+            jobs[key] = PlannedJob(*key, steps, limit_s)
+    return list(jobs.values())
+
+
+def expect(jobs: Iterable[PlannedJob], earlier: Earlier) -> None:
+    """Set the expected durations of jobs that earlier trials ran."""
+    for job in jobs:
+        durations = earlier.durations.get(job.key)
+        job.expected_s = median(durations) if durations else None
+
+
+def read_earlier(trials: Path, site: str) -> Earlier:
+    """The newest trials of a site in a folder. A trial whose results cannot be read is left out."""
+    earlier = Earlier()
+    files = sorted(
+        trials.glob(f"*/{RESULTS_FILE}"), key=lambda file: file.stat().st_mtime, reverse=True
+    )
+    for file in files:
+        if len(earlier.trials) == MOST_TRIALS:
+            break
+        if file.parent.name.startswith(f"{site}-"):
+            _read(file, site, earlier)
+    return earlier
+
+
+def _read(file: Path, site: str, earlier: Earlier) -> None:
+    trial: Trial | None = None
+    verdict: Verdict | None = None
+    spans: dict[tuple[Key, int], list[Run]] = defaultdict(list)
+    try:
+        for line in read_lines(file):
+            if isinstance(line, Trial):
+                trial = line
+                if trial.site != site:
+                    return
+            elif isinstance(line, Run) and line.outcome == "ran":
+                spans[_key(line.case), line.repeat].append(line)
+            elif isinstance(line, Verdict):
+                verdict = line
+    except InputError:
+        return
+    durations = [(key, duration) for (key, _), runs in spans.items() if (duration := _span(runs))]
+    if trial is None or not durations:
+        return
+    earlier.trials.append(trial.trial)
+    for key, duration in durations:
+        earlier.durations[key].append(duration)
+    whole = sum(duration for _, duration in durations)
+    if verdict:
+        earlier.overheads.append((verdict.ended - trial.started).total_seconds() / whole)
+
+
+def _span(runs: list[Run]) -> float:
+    """Time from the first start to the last end of a job's variants in s; 0 if it is not known."""
+    starts = [run.job.started for run in runs if run.job.started]
+    ends = [run.job.ended for run in runs if run.job.ended]
+    return (max(ends) - min(starts)).total_seconds() if starts and ends else 0.0
+
+
+def _key(case: Case) -> Key:
+    return case.check, case.transport, case.profile, case.nodes

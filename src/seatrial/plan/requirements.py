@@ -1,0 +1,366 @@
+"""Checks the requirements of a site against its plan, without running anything.
+
+A requirement is wrong if no case of the site's matrix can meet its selection, if its benchmark does
+not report the metric in that unit, or if its bound cannot decide anything. ``judged`` lists the
+cases that each contract judges. The rules of one entry alone are in
+``seatrial.results.requirements``; what a trial did not measure is in ``seatrial.results.judge``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+from seatrial.base.errors import Problem
+from seatrial.base.suggest import matching, suggest
+from seatrial.benchmarks.benchmark import DeclaredMetric
+from seatrial.benchmarks.registry import registry
+from seatrial.plan.model import Plan
+from seatrial.results.record import Case
+from seatrial.results.requirements import (
+    WIDEST,
+    Informative,
+    Patterns,
+    Requirements,
+    Rule,
+    Select,
+    Threshold,
+    fits,
+)
+
+#: A ratio beyond this, or below its reciprocal, is no bound.
+WIDEST_RATIO = 1000.0
+KEYS = ("check", "variant", "transport", "profile", "nodes")
+
+
+@dataclass
+class Matrix:
+    """All cases that a trial of a site can have, with the metrics of each check.
+
+    ``nodes``: short names of the nodes that cases may run on.
+    """
+
+    cases: list[Case]
+    metrics: Mapping[str, Mapping[str, DeclaredMetric]]
+    nodes: list[str]
+
+    @classmethod
+    def of(cls, plan: Plan, nodes: Iterable[str]) -> Matrix:
+        """The matrix of a plan that leaves nothing out."""
+        metrics = {name: plan.benchmark(name).metrics() for name in plan.benchmarks}
+        return cls(plan.cases, metrics, sorted(nodes))
+
+    def values(self, key: str, cases: Iterable[Case] | None = None) -> list[str]:
+        """The values of a key of the cases, each once."""
+        chosen = self.cases if cases is None else cases
+        return list(dict.fromkeys(str(getattr(case, key)) for case in chosen))
+
+    def locations(self, metric: DeclaredMetric) -> list[str]:
+        """The names of the locations at which a metric can be measured."""
+        if metric.location == "node":
+            return self.nodes
+        return self.links if metric.location == "link" else [""]
+
+    @cached_property
+    def links(self) -> list[str]:
+        """A link is named by its nodes in alphabetical order."""
+        return [f"{one}-{other}" for one, other in combinations(self.nodes, 2)]
+
+    def figures(
+        self, select: Select, metric: Patterns, peers: bool = False
+    ) -> Iterator[tuple[Case, str, DeclaredMetric]]:
+        """Each selected case with each of its metrics that the patterns match.
+
+        A metric whose locations the selection excludes is left out.
+        """
+        places: dict[tuple[str, str], bool] = {}
+        for case in self.cases:
+            if not select.matches_case(case):
+                continue
+            for name, declared in self.metrics[case.check].items():
+                if not fits(metric, name) or (peers and not declared.location):
+                    continue
+                key = (case.check, name)
+                if key not in places:
+                    places[key] = select.location is None or any(
+                        fits(select.location, one) for one in self.locations(declared)
+                    )
+                if places[key]:
+                    yield case, name, declared
+
+
+def problems(requirements: Requirements, matrix: Matrix) -> list[Problem]:
+    """All problems of the requirements of a site, in the order of the file."""
+    lines = requirements.lines
+    assert lines is not None, "requirements from a file have lines"
+    entries: list[tuple[str, Rule | Informative]] = [
+        *((f"requirements.{i}", rule) for i, rule in enumerate(requirements.rules)),
+        *((f"informative.{i}", entry) for i, entry in enumerate(requirements.informative)),
+    ]
+    return [
+        lines.problem(f"{at}.{field}", message, correction)
+        for at, entry in entries
+        for field, message, correction in _entry(entry, requirements, matrix)
+    ]
+
+
+def judged(
+    requirements: Requirements, plan: Plan | Matrix, matrix: Matrix
+) -> dict[str, list[Case]]:
+    """Contract id -> the cases of a plan that it judges, in their order."""
+    planned = Matrix(plan.cases, matrix.metrics, matrix.nodes)
+    return {
+        rule.id: list(
+            dict.fromkeys(
+                case
+                for case, _, _ in planned.figures(
+                    rule.threshold.select, rule.threshold.metric, bool(rule.threshold.peers)
+                )
+            )
+        )
+        for rule in requirements.rules
+        if rule.threshold.basis == "contract"
+    }
+
+
+#: field below an entry, message and correction of each problem
+FieldProblems = Iterator[tuple[str, str, str]]
+
+
+def _entry(entry: Rule | Informative, requirements: Requirements, matrix: Matrix) -> FieldProblems:
+    rule = entry if isinstance(entry, Rule) else None
+    select, metric = entry.select, entry.metric
+    if rule:
+        yield from _bound(rule.threshold)
+    contract = rule is not None and rule.threshold.basis == "contract"
+    if not contract and _is_of_another_benchmark(select, matrix):
+        return
+    wrong = [*_selection(select, matrix)] or [*_metric(select, metric, matrix)]
+    yield from wrong
+    if rule and not wrong:
+        yield from _unit(rule.threshold, matrix)
+        yield from _compared(rule, requirements, matrix)
+
+
+def _is_of_another_benchmark(select: Select, matrix: Matrix) -> bool:
+    """Whether an entry names benchmarks that the site does not run, and no other check.
+
+    A site keeps such entries if it leaves a benchmark out for a while. A contract must be judged.
+    """
+    checks = [select.check] if isinstance(select.check, str) else select.check or []
+    others = set(registry()) - set(matrix.values("check"))
+    return bool(checks) and others.issuperset(checks)
+
+
+# -- the selection
+
+
+def _selection(select: Select, matrix: Matrix) -> FieldProblems:
+    """Patterns that match no case, alone or together."""
+    wrong = False
+    for key in KEYS:
+        names = matrix.values(key)
+        for field, pattern in _patterns(key, getattr(select, key)):
+            if not matching([pattern], names):
+                wrong = True
+                yield f"select.{field}", *_no_match(key, pattern, names)
+    if wrong:
+        return
+    cases = matrix.cases
+    for number, key in enumerate(KEYS):
+        patterns = [pattern for _, pattern in _patterns(key, getattr(select, key))]
+        if not patterns:
+            continue
+        here = matrix.values(key, cases)
+        cases = [case for case in cases if matching(patterns, [str(getattr(case, key))])]
+        if not cases:
+            chosen = " and ".join(
+                f"{one} {_text(getattr(select, one))}"
+                for one in KEYS[:number]
+                if getattr(select, one) is not None
+            )
+            yield (
+                f"select.{key}",
+                f"no case of {chosen} has {key} {_text(patterns)}",
+                f"such cases have {key} {_text(here)}",
+            )
+            return
+
+
+def _patterns(key: str, given: Any) -> Iterator[tuple[str, str]]:
+    """Field below ``select`` and pattern, for each pattern of a key."""
+    if isinstance(given, list):
+        yield from ((f"{key}.{i}", str(one)) for i, one in enumerate(given))
+    elif given is not None:
+        yield key, str(given)
+
+
+def _no_match(key: str, pattern: str, names: list[str]) -> tuple[str, str]:
+    """Message and correction for a pattern that matches no case."""
+    what = {"profile": "NIC profile", "nodes": "number of nodes"}.get(key, key)
+    if key == "check" and pattern in registry():
+        return (
+            f"the site does not run benchmark {pattern!r}",
+            "add it to benchmarks: in site.yaml, or remove the requirement",
+        )
+    return (
+        f"{pattern!r} matches no {what} of the site's cases",
+        suggest(pattern, (name for name in names if name)),
+    )
+
+
+def _text(given: Any) -> str:
+    return " or ".join(repr(str(one)) for one in (given if isinstance(given, list) else [given]))
+
+
+# -- the metric, its location and unit
+
+
+def _metric(select: Select, metric: Patterns, matrix: Matrix) -> FieldProblems:
+    cases = [case for case in matrix.cases if select.matches_case(case)]
+    checks = matrix.values("check", cases)
+    lists = {check: list(matrix.metrics[check]) for check in checks}
+    names = [name for check in checks for name in lists[check]]
+    several = isinstance(metric, list)
+    wrong = False
+    for field, pattern in _patterns("metric", metric):
+        if not matching([pattern], names):
+            wrong = True
+            where = checks[0] if len(checks) == 1 else "the selected checks"
+            yield field, f"{pattern!r} is not a metric of {where}", suggest(pattern, set(names))
+    if wrong:
+        return
+    # A requirement of named checks must find its metric in each of them.
+    open_check = select.check in (None, "*")
+    lacking = [check for check in checks if not any(fits(metric, name) for name in lists[check])]
+    if lacking and not open_check and not several:
+        yield (
+            "select.check",
+            f"check {lacking[0]!r} has no metric {metric!r}",
+            f"leave it out of the selection; its metrics: {', '.join(lists[lacking[0]])}",
+        )
+    elif select.location is not None and not any(matrix.figures(select, metric)):
+        declared = [
+            one
+            for check in checks
+            for name, one in matrix.metrics[check].items()
+            if fits(metric, name)
+        ]
+        known = list(dict.fromkeys(name for one in declared for name in matrix.locations(one)))
+        correction = "remove location: the metric belongs to the case as a whole"
+        if known != [""]:
+            correction = _suggest_location(str(select.location), known)
+        yield (
+            "select.location",
+            f"{_text(select.location)} is not a location of {_text(metric)}",
+            correction,
+        )
+
+
+def _suggest_location(location: str, known: list[str]) -> str:
+    """The same link by its other name, or the nearest of the first names."""
+    nodes = sorted(location.split("-"))
+    same = next((name for name in known if sorted(name.split("-")) == nodes), None)
+    return suggest(same or location, known[:1000] if same is None else [same])
+
+
+def _unit(t: Threshold, matrix: Matrix) -> FieldProblems:
+    if not t.unit:
+        return
+    units = {name: one.unit for _, name, one in matrix.figures(t.select, t.metric)}
+    wrong = [name for name, unit in units.items() if unit != t.unit]
+    if wrong:
+        unit = units[wrong[0]]
+        yield "unit", f"{wrong[0]} is measured in {unit}, not in {t.unit}", f"unit: {unit}"
+
+
+# -- the bound
+
+
+def _bound(t: Threshold) -> FieldProblems:
+    """Bounds that cannot fail, or that a person hardly meant."""
+    if t.upper is not None and t.reference and t.upper > WIDEST:
+        yield (
+            "upper",
+            f"{t.upper:g} allows {t.upper:+.0%} over the reference",
+            f"write {t.upper:g} % as {t.upper / 100:g}, or use at_most for a wide bound",
+        )
+    if t.lower is not None and t.reference and t.lower == -1:
+        yield "lower", "-1 allows any figure above zero", "write 5 % below as -0.05"
+    if t.form == "plain" and t.at_least == 0 and t.at_most is None:
+        yield "at_least", "every figure is at least 0", "write the least acceptable figure"
+    if t.form in ("relative", "peers"):
+        for name, far in (
+            ("at_most", t.at_most is not None and t.at_most > WIDEST_RATIO),
+            ("at_least", t.at_least is not None and t.at_least < 1 / WIDEST_RATIO),
+        ):
+            if far:
+                value = getattr(t, name)
+                yield (
+                    name,
+                    f"{value:g} times the other figure is no bound",
+                    f"a ratio from {1 / WIDEST_RATIO:g} to {WIDEST_RATIO:g}",
+                )
+
+
+# -- the figure that a ratio is taken of
+
+
+def _compared(rule: Rule, requirements: Requirements, matrix: Matrix) -> FieldProblems:
+    """A case or metric to compare with that does not exist, where the rule applies."""
+    t = rule.threshold
+    of = t.relative_to
+    if of is None:
+        return
+    known = set(matrix.cases)
+    for case, name, declared in matrix.figures(t.select, t.metric):
+        problem = _comparison(rule, case, name, declared, known, matrix)
+        location = matrix.locations(declared)[0] or None
+        if problem and rule in requirements.applying(case, name, location):
+            yield problem
+            return
+
+
+def _comparison(
+    rule: Rule,
+    case: Case,
+    name: str,
+    declared: DeclaredMetric,
+    known: set[Case],
+    matrix: Matrix,
+) -> tuple[str, str, str] | None:
+    """The problem of a requirement that compares a metric of a case; None if there is none."""
+    of = rule.threshold.relative_to
+    assert of is not None
+    other = of.case(case)
+    if other not in known:
+        return "relative_to", *_no_case(rule, case, other, matrix)
+    metrics = matrix.metrics[other.check]
+    if of.metric not in metrics:
+        message = f"{of.metric!r} is not a metric of {other.check}"
+        return "relative_to.metric", message, suggest(of.metric, metrics)
+    unit = metrics[of.metric].unit
+    if unit != declared.unit:
+        message = f"{of.metric} is measured in {unit}, and {name} in {declared.unit}"
+        return "relative_to.metric", message, "compare metrics of the same unit"
+    names = matrix.locations(metrics[of.metric])
+    if of.location and of.location not in names:
+        message = f"{of.location!r} is not a location of {of.metric} of {other.check}"
+        return "relative_to.location", message, _suggest_location(of.location, names)
+    return None
+
+
+def _no_case(rule: Rule, case: Case, other: Case, matrix: Matrix) -> tuple[str, str]:
+    of = rule.threshold.relative_to
+    for key in KEYS:
+        value = getattr(of, key)
+        if value is not None and str(value) not in matrix.values(key):
+            message, correction = _no_match(key, str(value), matrix.values(key))
+            return f"{key}: {message}", correction
+    return (
+        f"{case.id} is compared with {other.id}, which is not a case of the site",
+        "narrow the selection, or compare with another case",
+    )

@@ -1,0 +1,93 @@
+"""``seatrial plan`` and ``seatrial site check`` as a user meets them."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from plan_support import bare_stack
+from seatrial.cli import main
+from trial_support import make_site
+
+REQUIREMENTS = """\
+schema: 1
+requirements:
+  - {select: {check: tcp_stream}, metric: bandwidth_MB_s, basis: contract, source: line 4,
+     at_least: 100, unit: MB/s}
+  - {select: {check: netpipe}, metric: latency_us, basis: contract, source: line 5,
+     at_most: 9, unit: us}
+informative:
+  - {select: {check: tcp_stream}, metric: ["*_per_s", softirq_percent, irq_percent], reason: r}
+"""
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    stack = bare_stack().model_copy(update={"prefix": str(tmp_path)})
+    stack.transports["tcp"].programs = {"nptcp": ["nptcp"], "iperf3": ["iperf3"]}
+    stack.save()
+    monkeypatch.setenv("SEATRIAL_STACK", str(tmp_path))
+    return make_site(
+        tmp_path / "site", {"netpipe": {}, "tcp_stream": {}}, REQUIREMENTS,
+        {"mpich-ofi": {}}, repeats=3, time_limit_s=600,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    """The command line in this process: (exit code, standard output, standard error)."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["seatrial", *(str(word) for word in words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        return ended.value.code, printed.out, printed.err
+
+    return run
+
+
+def test_a_plan(call, site, tmp_path):
+    code, text, _ = call("plan", "--site", site, "--output", tmp_path / "none")
+    assert code == 0
+    assert "3 cases, 9 runs with 3 of each" in text
+    assert "expected time  at most" in text
+    assert "trial limit    10 min" in text
+    assert "2 of 2 contracts judge a case of this plan" in text
+    assert "requirements.yaml:5 (line 5): latency_us at most 9 us" in text
+    assert "2 cases: netpipe.mpich-ofi.default.2n, netpipe.tcp.default.2n" in text
+    assert "without a requirement" in text
+    assert "cpu_sender_percent of tcp_stream (1)" in text
+    assert "softirq_percent" not in text
+
+
+def test_a_plan_of_a_selection(call, site, tmp_path):
+    words = ("--check", "tcp_*", "--repeats", "1", "--output", tmp_path / "none")
+    code, text, _ = call("plan", "--site", site, *words)
+    assert code == 0
+    assert "1 case, 1 run with" in text
+    assert "1 of 2 contracts" in text
+    assert "not tested: the selection leaves out its cases" in text
+
+
+def test_nothing_to_plan(call, site):
+    code, _, error = call("plan", "--site", site, "-c", "tcp_stream", "-t", "mpich-ofi")
+    assert code == 3
+    assert "nothing to run" in error
+
+
+def test_a_trial_refuses_wrong_requirements(call, site):
+    file = site.with_name("requirements.yaml")
+    file.write_text(REQUIREMENTS.replace("latency_us", "latncy_us"))
+    for words in (("trial", "--site", site), ("plan", "--site", site), ("site", "check", site)):
+        code, _, error = call(*words)
+        assert code == 3
+        assert f"{file}:5: requirements.1.metric: 'latncy_us' is not a metric of netpipe" in error
+
+
+def test_site_check_lists_what_contracts_judge(call, site):
+    code, text, _ = call("site", "check", site)
+    assert code == 0
+    assert "no errors, 3 cases" in text
+    assert "1 case: tcp_stream.tcp.default.2n" in text

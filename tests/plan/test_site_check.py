@@ -1,0 +1,209 @@
+"""Requirements held against the plan of their site: each error with line, field and correction."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plan_support import bare_stack
+from seatrial.base.errors import InputError, Problem
+from seatrial.benchmarks.registry import registry
+from seatrial.plan.check import CheckedSite, check_site
+from seatrial.plan.selection import Selection
+from seatrial.site.load import load_site
+from seatrial.stack.complete import complete_stack
+from trial_support import make_site
+
+BENCHMARKS = {
+    "netpipe": {},
+    "imb": {"max_bytes": 1024, "profiles": ["default"]},
+    "hpl": {"blas": ["openblas"], "profiles": ["default"], "size": 1000},
+    "tcp_stream": {},
+    "links": {"nodes": [4]},
+    "node_compute": {"nodes": [4]},
+}
+JUMBO = {"jumbo": {"description": "j", "networks": ["test"], "mtu": 9000}}
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch):
+    """``make(requirements, **trial)``: the file of a small site whose stack is there."""
+    folder = tmp_path / "stack"
+    folder.mkdir()
+    bare_stack().model_copy(update={"prefix": str(folder)}).save()
+    monkeypatch.setenv("SEATRIAL_STACK", str(folder))
+
+    def site(requirements: str, transports=("mpich-ofi", "openmpi-ofi"), **trial) -> Path:
+        load_site.cache_clear()
+        return make_site(
+            tmp_path / "site", BENCHMARKS, requirements, {name: {} for name in transports}, JUMBO,
+            **trial,
+        )  # fmt: skip
+
+    return site
+
+
+def entries(*texts: str) -> str:
+    return "schema: 1\nrequirements:\n" + "".join(f"  - {{{text}}}\n" for text in texts)
+
+
+def contract(select: str, metric: str = "latency_us", bound: str = "at_most: 9, unit: us") -> str:
+    return f"select: {{{select}}}, metric: {metric}, basis: contract, source: t, {bound}"
+
+
+def relative(select: str, to: str, metric: str = "latency_us", bound: str = "at_most: 9") -> str:
+    return (
+        f"select: {{{select}}}, metric: {metric}, basis: relative, relative_to: {{{to}}}, {bound}"
+    )
+
+
+def problems(file: Path) -> list[Problem]:
+    with pytest.raises(InputError) as error:
+        check_site(file)
+    return error.value.problems
+
+
+WRONG = [
+    (contract("check: netpip"), "select.check", "'netpip' matches no check", "'netpipe'"),
+    (contract("check: mpbench"), "select.check", "does not run benchmark 'mpbench'", "site.yaml"),
+    (contract("check: netpipe, profile: jumb"), "select.profile", "no NIC profile", "'jumbo'"),
+    (contract("check: netpipe, profile: [default, 'j?']"), "select.profile.1", "'j?'",
+     "default, jumbo"),
+    (contract("check: netpipe, transport: mpich-off"), "select.transport", "", "'mpich-ofi'"),
+    (contract("check: netpipe, nodes: 8"), "select.nodes", "'8' matches no number", "2, 4"),
+    (contract("check: hpl, variant: mkl"), "select.variant", "'mkl'", "openblas"),
+    (contract("check: tcp_stream, transport: mpich-ofi"), "select.transport",
+     "no case of check 'tcp_stream' has transport 'mpich-ofi'", "transport 'tcp'"),
+    (contract("check: netpipe", "latncy_us"), "metric", "not a metric of netpipe", "'latency_us'"),
+    (contract("check: netpipe", "'*_GFLOPS'"), "metric", "not a metric", "latency_us"),
+    (contract("check: 'n*'"), "select.check", "check 'node_compute' has no metric", "mops"),
+    (contract("check: imb", "pingpong_latency_us", "at_most: 9, unit: MB/s"), "unit",
+     "measured in us, not in MB/s", "unit: us"),
+    (contract("check: links, location: n1-n5"), "select.location", "'n1-n5'", "'n1-n"),
+    (contract("check: links, location: n2-n1"), "select.location", "'n2-n1'", "'n1-n2'"),
+    (contract("check: netpipe, location: n1"), "select.location", "", "case as a whole"),
+    (contract("check: netpipe", bound="reference: 9, upper: 10, unit: us"), "upper",
+     "10 allows +1000%", "as 0.1"),
+    (contract("check: netpipe", "bandwidth_MB_s", "reference: 9, lower: -1, unit: MB/s"), "lower",
+     "any figure", "-0.05"),
+    (contract("check: netpipe", "bandwidth_MB_s", "at_least: 0, unit: MB/s"), "at_least",
+     "at least 0", "least acceptable"),
+    (relative("check: imb", "check: netpipe, transport: tpc, metric: latency_us",
+              "pingpong_latency_us"), "relative_to", "'tpc' matches no transport", "'tcp'"),
+    (relative("check: imb", "check: netpipe, metric: latncy_us", "pingpong_latency_us"),
+     "relative_to.metric", "not a metric of netpipe", "'latency_us'"),
+    (relative("check: imb", "check: netpipe, metric: bandwidth_MB_s", "pingpong_latency_us"),
+     "relative_to.metric", "in MB/s, and pingpong_latency_us in us", "same unit"),
+    (relative("check: tcp_stream", "check: imb, metric: pingpong_bandwidth_MB_s",
+              "bandwidth_MB_s"), "relative_to", "imb.tcp.default.2n, which is not a case", ""),
+    (relative("check: netpipe", "check: links, nodes: 4, location: n1-n9, transport: tcp, "
+              "metric: latency_us"), "relative_to.location", "'n1-n9'", "'n1-n"),
+    (relative("check: netpipe", "transport: tcp, metric: latency_us", bound="at_most: 5000"),
+     "at_most", "5000 times", "1000"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("entry", "field", "message", "correction"), WRONG)
+def test_a_wrong_requirement(make, entry, field, message, correction):
+    good = contract("check: netpipe", bound="reference: 9, upper: 0.1, unit: us")
+    (problem,) = problems(make(entries(good, entry)))
+    assert (problem.line, problem.field) == (4, f"requirements.1.{field}")
+    assert str(problem.file).endswith("requirements.yaml")
+    assert message in problem.message
+    assert correction in problem.correction
+
+
+def test_informative_entries_are_checked_too(make):
+    text = "schema: 1\ninformative:\n  - {select: {check: hpl}, metric: [mops], reason: r}\n"
+    (problem,) = problems(make(text))
+    assert (problem.line, problem.field) == (3, "informative.0.metric.0")
+
+
+def test_only_a_contract_needs_its_benchmark(make):
+    """Other entries of a benchmark that the site does not run may stay in the file."""
+    other = relative("check: mpbench", "check: netpipe, metric: latency_us")
+    assert check_site(make(entries(other))).judged == {}
+    text = "schema: 1\ninformative:\n  - {select: {check: osu}, metric: xyz, reason: r}\n"
+    assert check_site(make(text)).judged == {}
+
+
+def test_errors_of_both_files_come_together(make):
+    file = make(entries("select: {check: netpipe}, metric: latency_us, basis: contract"))
+    file.write_text(file.read_text().replace("role: management", "role: mgmt"))
+    assert {Path(one.file).name for one in problems(file)} == {"site.yaml", "requirements.yaml"}
+
+
+def test_a_transport_that_the_stack_lacks(make):
+    (problem,) = problems(make(entries(), transports=("mpich-ofi", "mpich-ofx")))
+    assert problem.field == "transports.mpich-ofx"
+    assert problem.message == "the stack has no transport 'mpich-ofx'"
+    assert "'mpich-ofi'" in problem.correction
+    assert problem.line
+
+
+def test_without_a_stack_every_program_is_assumed(make, monkeypatch):
+    file = make(entries(contract("check: imb, transport: openmpi-ofi", "pingpong_latency_us")))
+    monkeypatch.setenv("SEATRIAL_STACK", "/nonexistent")
+    checked = check_site(file)
+    assert "there is no stack" in checked.stack_missing
+    assert [case.id for case in checked.judged["requirements.yaml:3"]] == [
+        "imb.openmpi-ofi.default.2n"
+    ]
+    (problem,) = problems(make(entries(), transports=("mpich-ofx",)))
+    assert problem.message == "a stack has no transport 'mpich-ofx'"
+
+
+def test_the_cases_of_each_contract(make):
+    checked = check_site(make(CONTRACTS))
+    assert {id: [case.id for case in cases] for id, cases in checked.judged.items()} == {
+        "requirements.yaml:3": [
+            "netpipe.mpich-ofi.default.2n",
+            "netpipe.openmpi-ofi.default.2n",
+            "netpipe.tcp.default.2n",
+        ],
+        "requirements.yaml:4": ["links.tcp.default.4n"],
+        "requirements.yaml:5": [],
+        "requirements.yaml:6": [],
+    }
+    assert checked.untested == {
+        "requirements.yaml:5": "trial.profiles leaves out jumbo",
+        "requirements.yaml:6": "the stack has no program for imb.openmpi-ofi.default.2n",
+    }
+
+
+CONTRACTS = entries(
+    contract("check: netpipe"),
+    contract("check: links, location: n1-n2"),
+    contract("check: netpipe, profile: jumbo"),
+    contract("check: imb, transport: openmpi-ofi", "pingpong_latency_us"),
+)
+
+
+def test_a_selection_leaves_contracts_untested(make):
+    checked = check_site(make(CONTRACTS), Selection(checks=("netpipe",), profiles=("jumbo",)))
+    assert [case.profile for case in checked.judged["requirements.yaml:5"]] == ["jumbo"] * 3
+    assert checked.untested["requirements.yaml:4"] == "the selection leaves out its cases"
+
+
+def test_figures_without_a_requirement(make):
+    checked: CheckedSite = check_site(make(entries(contract("check: netpipe"))))
+    metrics = {(case.check, name, location) for case, name, location in checked.figures()}
+    assert ("links", "bandwidth_MB_s", "n1-n2") in metrics
+    assert ("node_compute", "mops", "n1") in metrics
+    assert ("imb", "allreduce_1024B_us", None) in metrics
+
+
+@pytest.mark.parametrize("name", registry())
+def test_a_complete_stack_has_the_programs_of_every_benchmark(name):
+    kind = registry()[name]
+    settings = kind.Settings(**({"networks": ["test"]} if name == "tcp_streams" else {}))
+    benchmark = kind(settings)
+    stack = complete_stack(["mpich-ofi"], ["atlas", "blis", "openblas"])
+    transport = benchmark.pseudo_transport or "mpich-ofi"
+    programs = stack.programs(transport)
+    assert all(
+        benchmark.has_program(variant, programs, stack.blas())
+        or transport == "tcp"  # its benchmarks name their programs in their steps
+        for variant in benchmark.variants()
+    )
