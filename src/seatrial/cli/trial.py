@@ -27,6 +27,7 @@ from seatrial.plan.check import check_site
 from seatrial.plan.resolve import plan_trial
 from seatrial.plan.selection import Selection
 from seatrial.report import REPORT_FILE, terminal, write_all
+from seatrial.report.text import plural
 from seatrial.results import later, manifest, signature
 from seatrial.results.baseline import make_baseline
 from seatrial.results.manifest import LOCK_FILE, MANIFEST
@@ -229,7 +230,7 @@ def verify(
     for difference in differences:
         out.print(str(difference), markup=False)
     if differences:
-        out.print(f"{len(differences)} differences from {place / MANIFEST}", markup=False)
+        out.print(f"{plural(len(differences), 'difference')} from {place / MANIFEST}", markup=False)
         raise typer.Exit(EXIT_REJECTED)
     if sign:
         with locked(place / LOCK_FILE, out.print):
