@@ -36,7 +36,6 @@ from seatrial.results.record import (
     Metric,
     NicProof,
     PathProof,
-    Requirement,
     Results,
     Run,
     Trial,
@@ -191,7 +190,7 @@ def _judged(run: Run) -> Iterator[Judgement]:
         (rule.threshold.select.check, rule.threshold.metric): rule
         for rule in requirements().contract
     }
-    applied = {key: Requirement(**rule.record().model_dump()) for key, rule in rules.items()}
+    applied = {key: rule.record for key, rule in rules.items()}
     for metric in run.metrics:
         key = (run.case.check, metric.metric)
         if key not in rules:
@@ -200,7 +199,7 @@ def _judged(run: Run) -> Iterator[Judgement]:
         beyond = (upper is not None and metric.value > float(upper)) or (
             lower is not None and metric.value < float(lower)
         )
-        yield Judgement.model_construct(
+        yield Judgement(
             case=run.case,
             metric=metric.metric,
             location=metric.location,

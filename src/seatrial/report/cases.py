@@ -72,11 +72,11 @@ def flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
         yield name, plain(value)
 
 
-def evidence_link(run: Run, folder: Path) -> Link | None:
-    """The link to a run's folder of raw files."""
+def evidence_link(run: Run, folder: Path, base: str = ".") -> Link | None:
+    """The link to a run's folder of raw files. ``base`` leads from the page to the trial."""
     if not run.evidence:
         return None
-    href = relative_href(run.evidence)
+    href = relative_href(run.evidence, base)
     if href is None:
         return Link(run.evidence, None, "outside the trial's folder, so not linked")
     if not _is_dir(folder / run.evidence):
@@ -91,19 +91,19 @@ def _is_dir(path: Path) -> bool:
         return False
 
 
-def raw_files(run: Run, folder: Path) -> list[Link]:
+def raw_files(run: Run, folder: Path, base: str = ".") -> list[Link]:
     """The files of a run's evidence: at most `_MAX_FILES`, and a note with the number of others."""
-    link = evidence_link(run, folder)
+    link = evidence_link(run, folder, base)
     if link is None or link.href is None or link.note:
         return []
     names: list[str] = []
-    base = folder / run.evidence
-    for root, folders, files in os.walk(base):  # does not follow links out of the folder
+    evidence = folder / run.evidence
+    for root, folders, files in os.walk(evidence):  # does not follow links out of the folder
         folders.sort()
-        names += [(Path(root) / name).relative_to(base).as_posix() for name in sorted(files)]
+        names += [(Path(root) / name).relative_to(evidence).as_posix() for name in sorted(files)]
     links = []
     for name in names[:_MAX_FILES]:
-        links.append(Link(name, relative_href(f"{run.evidence.rstrip('/')}/{name}")))
+        links.append(Link(name, relative_href(f"{run.evidence.rstrip('/')}/{name}", base)))
     if len(names) > _MAX_FILES:
         links.append(Link(f"and {len(names) - _MAX_FILES} more in the folder", None))
     return links

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import os
 import shlex
 from collections import Counter
 from functools import cache
@@ -41,13 +42,14 @@ _OPEN_FINDINGS = 15
 
 
 def write_html(results: Results, path: Path) -> None:
-    """Write ``path`` atomically. Links to evidence are relative to ``results.folder``."""
-    write_whole(path, render(results).encode(errors="replace"))
+    """Write ``path`` atomically. Links to evidence are relative to its folder."""
+    base = os.path.relpath(results.folder, path.parent)
+    write_whole(path, render(results, base).encode(errors="replace"))
 
 
-def render(results: Results) -> str:
-    """The page as text."""
-    return _environment().get_template("report.html.j2").render(_context(results))
+def render(results: Results, base: str = ".") -> str:
+    """The page as text. ``base`` leads from its folder to that of the trial."""
+    return _environment().get_template("report.html.j2").render(_context(results, base))
 
 
 def _finalize(value: Any) -> Any:
@@ -97,7 +99,7 @@ def _plotly() -> tuple[str, str]:
     return base64.b64encode(packed).decode(), _hash(source)
 
 
-def _context(results: Results) -> dict[str, Any]:
+def _context(results: Results, base: str) -> dict[str, Any]:
     views = summary.gather(results)
     keys = figures.keys_of(views)
     links, nodes = locations.by_location(results.runs)
@@ -133,6 +135,7 @@ def _context(results: Results) -> dict[str, Any]:
         "trial": results.trial,
         "command": shlex.join(results.trial.command),
         "head": summary.headline(results, views),
+        "verdicts": summary.verdict_history(results),
         "views": views,
         "anchors": anchors,
         "findings": [(f, *summary.finding_link(f, results, views)) for f in findings],
@@ -164,10 +167,10 @@ def _context(results: Results) -> dict[str, Any]:
         "bound": text.bound,
         "check_name": text.check_name,
         "evidence": {
-            case: [cases.evidence_link(run, results.folder) for run in view.runs]
+            case: [cases.evidence_link(run, results.folder, base) for run in view.runs]
             for case, view in views.items()
         },
-        "raw_files": lambda run: cases.raw_files(run, results.folder),
+        "raw_files": lambda run: cases.raw_files(run, results.folder, base),
         "nic_states": lambda run: cases.nic_states(run, usual, declared),
         "profile_views": profiles.profile_views(results),
         "costs": profiles.cost_table(results),

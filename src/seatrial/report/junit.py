@@ -15,7 +15,7 @@ from pathlib import Path
 from seatrial.base.files import write_whole
 from seatrial.report import contract
 from seatrial.report.judgements import Listing, listing
-from seatrial.report.summary import CaseView, Headline, gather, headline
+from seatrial.report.summary import CaseView, Headline, gather, headline, verdict_history
 from seatrial.report.text import bound, clean, comparable, number, quantity
 from seatrial.results.record import Judgement, Results
 
@@ -75,6 +75,8 @@ def _suite(check: str, results: Results, head: Headline) -> ET.Element:
         "stack": str(results.trial.stack.get("source", "")),
         "why": head.why,
     }
+    history = verdict_history(results)
+    facts |= {f"verdict {number}": text for number, text in enumerate(history, 1)}
     for name, value in facts.items():
         ET.SubElement(properties, "property", {"name": name, "value": clean(value)})
     return suite

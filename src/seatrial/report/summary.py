@@ -6,6 +6,7 @@ The verdict is the one in the records. An interrupted trial has none and is show
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -18,7 +19,7 @@ from seatrial.report.text import (
     between,
     bound,
     check_name,
-    comparable,
+    moment,
     plural,
     quantity,
 )
@@ -155,8 +156,6 @@ def headline(results: Results, views: dict[Case, CaseView]) -> Headline:
     notrun = sum(not view.runs and not view.judgements for view in views.values())
     verdict = results.verdict
     if verdict is None:
-        ends = [comparable(run.job.ended) for run in results.runs if run.job.ended]
-        ended = max(ends, default=None)
         ran = sum(bool(view.runs) for view in views.values())
         key, word = "incomplete", "INCOMPLETE"
         why = (
@@ -164,7 +163,7 @@ def headline(results: Results, views: dict[Case, CaseView]) -> Headline:
             f"had run, with {plural(total, 'judgement')}."
         )
     else:
-        ended, key, word = verdict.ended, verdict.verdict, _word(verdict)
+        key, word = verdict.verdict, _word(verdict)
         bad = [f"{counts[k]} {_HAPPENED[k]}" for k in counts if k != "pass"]
         if notrun:
             bad.append(f"{plural(notrun, 'planned case')} did not run")
@@ -186,8 +185,8 @@ def headline(results: Results, views: dict[Case, CaseView]) -> Headline:
         contract = in_words(verdict.clauses)
         why += f" Contract of {contract}." if contract else ""
         why += f" Only a part was tested ({verdict.scope})." if verdict.scope else ""
-    took = between(results.trial.started, ended)
-    return Headline(key, word, why, ended, took, counts)
+    took = between(results.trial.started, results.ended)
+    return Headline(key, word, why, results.ended, took, counts)
 
 
 def _word(verdict: Verdict) -> str:
@@ -208,6 +207,24 @@ def _waived(results: Results) -> int:
         for j in results.judgements
         if j.requirement and j.verdict in ("fail", "inconclusive")
     )
+
+
+def verdict_history(results: Results) -> list[str]:
+    """A sentence on each verdict of the trial, if there are several: which, when, by whom."""
+    if len(results.verdicts) < 2 and (not results.verdict or results.verdict.number == 1):
+        return []
+    sentences = []
+    for one in results.verdicts:
+        kind = "the trial's own" if one.number == 1 else "judged later"
+        here = ", shown here" if one is results.verdict else ""
+        text = f"Verdict {one.number} ({kind}{here}): {one.verdict.upper()}"
+        text += f", {moment(one.judged or one.ended)}"
+        text += f", by {one.user}" if one.user else ""
+        text += f", with {shlex.join(one.command)}" if one.command else ""
+        if one.requirements:
+            text += f", requirements {one.requirements} (SHA-256 {one.requirements_sha256})"
+        sentences.append(text)
+    return sentences
 
 
 def finding_link(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from seatrial.report import REPORT_FILE, contract
-from seatrial.report.summary import Matrix, gather, headline, matrix, slowest
+from seatrial.report.summary import Matrix, gather, headline, matrix, slowest, verdict_history
 from seatrial.report.text import STATUSES, check_name, clean, duration
 from seatrial.results.record import Results
 
@@ -40,8 +41,10 @@ class _Printer:
         self.console.print(self.text(value, style), highlight=False, soft_wrap=self.plain)
 
 
-def print_summary(results: Results, console: Console) -> None:
+def print_summary(results: Results, console: Console, page: Path | None = None) -> None:
     """Print verdict, findings, matrix, slowest case and the path of the report.
+
+    ``page`` is the report; by default the one in the trial's folder.
 
     Plain ASCII without colour if the console is not a terminal or cannot encode more.
     """
@@ -50,6 +53,8 @@ def print_summary(results: Results, console: Console) -> None:
     head = headline(results, views)
     out.say(f"{head.word}  {results.trial.site}  {results.trial.trial}", _COLOURS[head.key])
     out.say(head.why)
+    for sentence in verdict_history(results):
+        out.say(sentence)
     _print_contract(contract.rows(results), out)
     findings = results.verdict.findings if results.verdict else []
     if findings:
@@ -78,7 +83,7 @@ def print_summary(results: Results, console: Console) -> None:
         slowness = f"; slowest: {name}, {duration(slow.seconds)}"
     out.say(f"took {duration(head.took)}{slowness}")
     # A path is neither wrapped nor converted to ASCII, so that it can be copied.
-    path = clean(str(results.folder / REPORT_FILE))
+    path = clean(str(page or results.output / REPORT_FILE))
     console.print(Text(f"report: {path}"), soft_wrap=True, highlight=False)
 
 

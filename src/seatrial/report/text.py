@@ -181,11 +181,14 @@ def slugs(names: Iterable[str]) -> list[str]:
     return result
 
 
-def relative_href(path: str) -> str | None:
-    """A link to ``path``, relative to the report; None if the path leaves the trial's folder.
+def relative_href(path: str, base: str = ".") -> str | None:
+    """A link to ``path`` in the trial's folder; None if the path leaves it.
+
+    ``base`` leads from the report to the trial's folder.
 
     The leading ``./`` keeps a path such as ``javascript:x`` from being a URL of its own.
     """
     if not path or path.startswith("/") or "\\" in path or ".." in path.split("/"):
         return None
-    return "./" + quote(path, safe="/", errors="replace")
+    lead = "" if base == "." else quote(base, safe="/", errors="replace") + "/"
+    return f"./{lead}{quote(path, safe='/', errors='replace')}"

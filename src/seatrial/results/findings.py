@@ -255,7 +255,7 @@ def _unconfirmed(trial: Trial, runs: Sequence[Run], passed: Iterable[Judgement])
     valid = valid_runs(runs)
     notes: dict[Hashable, list[str]] = defaultdict(list)
     for j in passed:
-        numbers = [n for n, _ in figures[j.case][j.metric, j.location].samples]
+        numbers = [n for n, _ in figures[j.case][j.metric][j.location].samples]
         beyond = set(out_of_bounds(j))
         reruns = {n for n in numbers if trial.is_rerun(valid[n])}
         broken = [(n, x) for n, x in zip(numbers, j.samples, strict=True) if x in beyond]

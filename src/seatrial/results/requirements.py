@@ -14,10 +14,11 @@ equally specific entries the last one applies.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -325,11 +326,18 @@ class Rule:
         return self.threshold.select.weight() + _weight(self.threshold.metric)
 
     def applies(self, case: Case, metric: str, location: str | None) -> bool:
+        in_case = self.threshold.select.matches_case(case)
+        return in_case and self.is_for(metric) and self.is_at(location)
+
+    def is_for(self, metric: str) -> bool:
+        return fits(self.threshold.metric, metric)
+
+    def is_at(self, location: str | None) -> bool:
         if self.threshold.peers and not location:  # the case as a whole has no peers
             return False
-        t = self.threshold
-        return t.select.matches(case, location) and fits(t.metric, metric)
+        return fits(self.threshold.select.location, location or "")
 
+    @cached_property
     def record(self) -> RequirementRecord:
         return RequirementRecord(id=self.id, basis=self.threshold.basis, text=self.text())
 
@@ -375,17 +383,20 @@ class Requirements:
 
     def applying(self, case: Case, metric: str, location: str | None = None) -> list[Rule]:
         """The rules that apply: all contracts, then the most specific of the others."""
-        matching = self.matching(case, metric, location)
-        contracts = [rule for rule in matching if rule.threshold.basis == "contract"]
-        others = [rule for rule in matching if rule.threshold.basis != "contract"]
-        # max() returns the first of equals; reversed, that is the last in the file.
-        winner = max(reversed(others), key=lambda rule: rule.weight, default=None)
-        return contracts + ([winner] if winner else [])
+        return self.of(case, metric).applying(location)
 
     def is_informative(self, case: Case, metric: str, location: str | None = None) -> bool:
-        return any(
-            entry.select.matches(case, location) and fits(entry.metric, metric)
-            for entry in self.informative
+        return self.of(case, metric).is_informative(location)
+
+    def of(self, case: Case, metric: str) -> MetricRequirements:
+        """What applies to one metric of one case, for many locations."""
+        return MetricRequirements(
+            [r for r in self.rules if r.threshold.select.matches_case(case) and r.is_for(metric)],
+            [
+                entry
+                for entry in self.informative
+                if entry.select.matches_case(case) and fits(entry.metric, metric)
+            ],
         )
 
     def reframe_reference(
@@ -408,6 +419,45 @@ class Requirements:
             reversed(rules), key=lambda rule: (rank.get(rule.threshold.basis, 0), rule.weight)
         )
         return _reframe(best.threshold)
+
+
+class MetricRequirements:
+    """The rules and the informative entries that select one metric of one case.
+
+    Few of them name locations, so most answers are the same for all locations.
+    """
+
+    def __init__(self, rules: Sequence[Rule], informative: Sequence[Informative]):
+        self._rules, self._informative = rules, informative
+        self._has_locations = any(
+            one.location is not None
+            for one in [*(r.threshold.select for r in rules), *(i.select for i in informative)]
+        )
+        self._known: dict[bool, tuple[list[Rule], bool]] = {}  # by whether there is a location
+
+    def applying(self, location: str | None) -> list[Rule]:
+        """The rules that apply: all contracts, then the most specific of the others."""
+        return self._at(location)[0]
+
+    def is_informative(self, location: str | None) -> bool:
+        return self._at(location)[1]
+
+    def _at(self, location: str | None) -> tuple[list[Rule], bool]:
+        if self._has_locations:
+            return self._find(location)
+        known = self._known.get(bool(location))
+        if known is None:
+            known = self._known[bool(location)] = self._find(location)
+        return known
+
+    def _find(self, location: str | None) -> tuple[list[Rule], bool]:
+        matching = [rule for rule in self._rules if rule.is_at(location)]
+        contracts = [rule for rule in matching if rule.threshold.basis == "contract"]
+        others = [rule for rule in matching if rule.threshold.basis != "contract"]
+        # max() returns the first of equals; reversed, that is the last in the file.
+        winner = max(reversed(others), key=lambda rule: rule.weight, default=None)
+        informative = any(fits(i.select.location, location or "") for i in self._informative)
+        return contracts + ([winner] if winner else []), informative
 
 
 def load_requirements(path: Path | str) -> Requirements:
