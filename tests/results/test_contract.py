@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -131,7 +132,7 @@ def test_an_accepted_part_says_of_what_and_lists_the_clauses_that_were_not_teste
 
 
 def test_a_clause_of_which_the_selection_leaves_out_cases_is_met_in_part():
-    jumbo = NETPIPE.model_copy(update={"profile": "jumbo"})
+    jumbo = replace(NETPIPE, profile="jumbo")
     (clause,) = concluded(partial(jumbo), runs_of(NETPIPE, [30, 30, 30])).clauses
     assert (clause.status, clause.cases, clause.outside) == ("met in part", 1, 1)
 
