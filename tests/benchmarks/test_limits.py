@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -142,13 +143,13 @@ def test_a_shaped_stream_never_breaks_its_limit(
     bucket = bucket_bytes(int(rate * 8e6), 1500)
     moved = rate * seconds * efficiency + queued * (rate * SHAPER_QUEUE_MS / 1000 + bucket / 1e6)
     metric = higher("bandwidth_MB_s", moved / seconds * 0.9999, "MB/s")
-    parsed = Parsed(metrics=[metric.model_copy(update={"seconds": seconds})])
+    parsed = Parsed(metrics=[replace(metric, seconds=seconds)])
     known = Known("eth1", {}, {"eth1": Rate(rate, "x", bucket)})
     assert reasons("tcp_stream", parsed, known) == []
 
 
 def test_a_stream_above_the_egress_rate() -> None:
-    metric = higher("bandwidth_MB_s", 140, "MB/s").model_copy(update={"seconds": 1.0})
+    metric = replace(higher("bandwidth_MB_s", 140, "MB/s"), seconds=1.0)
     (reason,) = reasons("tcp_stream", Parsed(metrics=[metric]), SHAPED)
     assert "the egress rate of profile gigabit, with 6.28 MB of its bucket and queue" in reason
 

@@ -8,7 +8,7 @@ from plan_support import MPI, bare_stack
 from seatrial.base.errors import InputError
 from seatrial.checks.configuration import configuration
 from seatrial.plan.model import Plan
-from seatrial.plan.resolve import resolve
+from seatrial.plan.resolve import plan_trial, resolve
 from seatrial.plan.selection import Selection, select
 from seatrial.site.load import load_site
 from trial_support import make_site
@@ -128,3 +128,15 @@ def test_a_stack_with_one_program_for_each_kernel_and_blas(site, stack):
 def test_a_plan_is_read_as_it_was_written(site, stack):
     plan = resolve(site, stack)
     assert Plan.model_validate_json(plan.model_dump_json()) == plan
+
+
+def test_a_selection_is_in_the_plan_with_the_cases_that_it_leaves_out(tmp_path, monkeypatch):
+    file = make_site(tmp_path / "site", {"netpipe": {}, "tcp_stream": {}})
+    monkeypatch.setattr("seatrial.plan.resolve.load_stack", lambda site: bare_stack())
+    whole = plan_trial(file, Selection())
+    assert (whole.selection, whole.outside) == ({}, [])
+    part = plan_trial(file, Selection(checks=("netp*",), repeats=1))
+    assert part.selection == {"--check": ["netp*"]}
+    assert {case.check for case in part.cases} == {"netpipe"}
+    assert {case.check for case in part.outside} == {"tcp_stream"}
+    assert set(whole.cases) == {*part.cases, *part.outside}

@@ -13,6 +13,7 @@ import math
 import random
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -535,18 +536,17 @@ def incomplete(repeats: int = 2) -> Results:
     judgements = []
     for judgement in _judge(runs, None):
         if judgement.case.check == "osu" and judgement.case.profile == "lowlat":
-            judgement = judgement.model_copy(
-                update={
-                    "verdict": "missing",
-                    "requirement": None,
-                    "lower": None,
-                    "upper": None,
-                    "explanation": f"{judgement.case.id}: no requirement for {judgement.metric}",
-                }
+            judgement = replace(
+                judgement,
+                verdict="missing",
+                requirement=None,
+                lower=None,
+                upper=None,
+                explanation=f"{judgement.case.id}: no requirement for {judgement.metric}",
             )
         elif judgement.case.id == "npb-is.S.openmpi-ucx.lowlat.4n":
-            judgement = judgement.model_copy(
-                update={"verdict": "inconclusive", "explanation": "the spread covers the bound"}
+            judgement = replace(
+                judgement, verdict="inconclusive", explanation="the spread covers the bound"
             )
         judgements.append(judgement)
     for run in runs:
@@ -610,7 +610,7 @@ def wide() -> Results:
     judgements = _judge(maker.runs, None)
     for i in range(0, len(judgements), 37):
         kind = ("fail", "error", "missing", "inconclusive")[i // 37 % 4]
-        judgements[i] = judgements[i].model_copy(update={"verdict": kind})
+        judgements[i] = replace(judgements[i], verdict=kind)
     return _results(maker.runs, judgements, "reject", ["many"], _planned(maker.runs), [], 1)
 
 

@@ -10,9 +10,9 @@ import pytest
 import synthetic
 from lxml import html
 
+from seatrial.report.curves import curve_figures
 from seatrial.report.figures import (
     cpu_figures,
-    curve_figures,
     hpl_figures,
     interrupt_rates,
     keys_of,
@@ -168,7 +168,7 @@ def test_a_browser_draws_every_figure_and_opens_what_a_link_leads_to(written, br
     lines = dom.xpath("//div[@data-figure='curve-0']//*[contains(@class, 'scatterlayer')]/*")
     assert len(lines) >= 2 * 7 * 3  # band and line of 7 transports under 3 profiles
     assert dom.xpath("string(//*[@id='filter-count'])") == "341 of 341 shown"
-    assert len(dom.xpath("//table[@id='judgement-table']//th/button")) == 10
+    assert len(dom.xpath("//table[contains(@class, 'judgements')]//th/button")) == 10
     assert dom.xpath("//*[@id='no-figures'][@hidden]")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import synthetic
@@ -145,7 +146,7 @@ def test_long_state_shows_what_matters():
     """What the profile sets, and what is not as under the default profile; the rest is counted."""
     many = {f"feature.x{i}": "off" for i in range(40)}
     usual = run(nic={"n1": {"eth1": {"before": {"mtu": 1500, **many}}}})
-    usual.case = STREAM.model_copy(update={"profile": "default"})
+    usual.case = replace(STREAM, profile="default")
     state = {"mtu": 9000, "driver": "veth", **many, "feature.x7": "on"}
     other = run(nic={"n1": {"eth1": {"before": state, "after": state}}})
     (shown,), _ = nic_states(other, usual_states([usual]), declared_settings(results()))

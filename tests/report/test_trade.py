@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from seatrial.report.figures import DASHES, curve_figures, keys_of
+from seatrial.report.curves import curve_figures
+from seatrial.report.figures import DASHES, keys_of
 from seatrial.report.trade import trade_figures
 from seatrial.results.record import Case, Curve, Metric, PathProof, Run
 

@@ -100,7 +100,7 @@ def test_only_a_contract_means_no_change_at_all(tmp_path):
 
 def test_an_older_baseline_is_replaced_where_it_stands(tmp_path):
     path = tmp_path / "requirements.yaml"
-    write(path, imb_results(30, 30, 30), results(PAIRS, [7, 7, 7]))
+    write(path, imb_results(30, 30, 30), results(PAIRS, [7, 7, 7], name="t2"))
     text = path.read_text().replace(
         "  - select: {check: links", "  # pairs\n  - select: {check: links"
     )
@@ -157,17 +157,21 @@ def skipped(tmp_path, *given_results, **kwargs):
 
 
 def test_what_is_refused(tmp_path):
-    assert "2 samples are too few" in skipped(tmp_path, imb_results(1, 1))
+    assert "2 samples, 1 more is needed" in skipped(tmp_path, imb_results(1, 1))
     assert skipped(tmp_path, imb_results(1, 1), allow_few=True) == ""
     assert (
         skipped(tmp_path, imb_results(1), imb_results(1, name="b"), imb_results(1, name="c")) == ""
     )
     assert "too noisy" in skipped(tmp_path, imb_results(1, 50, 100))
     assert "below zero" in skipped(tmp_path, imb_results(-1, -1, -1))
-    assert "differs" in skipped(tmp_path, imb_results(1, 1, 1), imb_results(1, 1, 1, unit="ms"))
+    assert "differs" in skipped(
+        tmp_path, imb_results(1, 1, 1), imb_results(1, 1, 1, name="b", unit="ms")
+    )
     assert "not a finite number" in skipped(tmp_path, imb_results(1, 1, float("nan")))
     with pytest.raises(InputError, match="at least one"):
         make_baseline([], tmp_path / "r.yaml")
+    with pytest.raises(InputError, match="t1 is named twice"):
+        make_baseline([imb_results(1, 1), imb_results(1, 1)], tmp_path / "r.yaml")
     other = imb_results(1, 1, 1)
     other.trial.site = "elsewhere"
     with pytest.raises(InputError, match="different sites"):

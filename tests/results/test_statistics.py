@@ -7,9 +7,12 @@ from hypothesis import strategies as st
 
 from seatrial.results.statistics import (
     Limit,
-    chance_of_all,
+    chance_of_breaking,
     decide,
+    is_clear,
+    median,
     median_interval,
+    median_without,
     quantile,
     spread,
     summarize,
@@ -151,11 +154,33 @@ def test_worsening_a_sample_never_turns_fail_into_pass(values, data, bound, widt
     assert not (before == "fail" and after == "pass")
 
 
-def test_chance_that_all_samples_of_a_sound_place_break_a_bound():
-    never = [(0, 4)] * 5
-    assert chance_of_all(4, never) == pytest.approx((1 / 6) ** 4)
-    assert chance_of_all(2, [(0, 2)] * 5) == pytest.approx((1 / 4) ** 2)
-    # a bad node spoils some of the others too, and the median location is not one of them
-    assert chance_of_all(4, [*never[:3], (4, 4), (4, 4)]) == chance_of_all(4, never)
-    assert chance_of_all(4, [(4, 4)] * 3) == pytest.approx((5 / 6) ** 4)
-    assert chance_of_all(4, []) == 1
+@given(st.lists(st.floats(-1e9, 1e9), min_size=2, max_size=9), st.data())
+def test_median_without_one_of_the_samples(values, data):
+    one = data.draw(st.integers(0, len(values) - 1))
+    assert median_without(sorted(values), values[one]) == median(values[:one] + values[one + 1 :])
+
+
+def test_chance_of_a_next_sample_beyond_a_bound():
+    assert chance_of_breaking(0, 4) == pytest.approx(1 / 6)
+    assert chance_of_breaking(4, 4) == pytest.approx(5 / 6)
+    assert chance_of_breaking(0, 0) == 0.5
+
+
+@given(
+    samples,
+    st.floats(0.1, 1e6),
+    st.floats(0, 3),
+    st.floats(0, 1e5),
+    st.floats(0, 1e5),
+    st.sampled_from(["most", "least"]),
+    st.sampled_from(["median", "best", "worst", "p99", "majority"]),
+    st.sampled_from(["lower", "higher"]),
+)
+def test_what_is_clear_is_what_decide_passes(
+    values, bound, width, sigma, error, side, statistic, better
+):
+    limit = Limit(side, bound, (width or 1) * bound, sigma, error)
+    value = summarize(values, statistic, better)
+    assert limit.includes(values) == all(limit.excess(x) <= 0 for x in values)
+    if limit.includes(values) and is_clear(value, spread(values) or 0.0, limit):
+        assert decide(values, limit, statistic, better) == "pass"

@@ -319,8 +319,8 @@ def test_a_round_reaches_reframe_by_its_file(plan, tmp_path):
 
 
 def test_progress_counts_over_all_rounds(plan, tmp_path):
-    stream = CASE.model_copy(update={"profile": "default"})
-    cases = [CASE, stream, stream.model_copy(update={"check": "links", "nodes": 4})]
+    stream = replace(CASE, profile="default")
+    cases = [CASE, stream, replace(stream, check="links", nodes=4)]
     trial = Session(plan, tmp_path, tmp_path, ThisMachine(), Silent(), cases)
     assert trial.profiles == ["default", "jumbo"]
     assert (trial.jobs, trial.jobs_of("default"), trial.jobs_of("jumbo")) == (3, 2, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -89,19 +90,18 @@ def test_no_rerun_if_it_cannot_change_the_verdict(again, by_id):
     assert again(judgement(tcp), judgement(tcp, "error", "")) == []
     assert again(judgement(tcp, samples=[50, 30])) == [tcp.id]
     assert again(judgement(tcp, samples=[50, 51])) == []  # two of at most three
-    best = {"update": {"statistic": "best"}}
-    assert again(judgement(tcp).model_copy(**best)) == [tcp.id]
-    assert again(judgement(tcp, samples=[50, 51]).model_copy(**best)) == []
+    assert again(replace(judgement(tcp), statistic="best")) == [tcp.id]
+    assert again(replace(judgement(tcp, samples=[50, 51]), statistic="best")) == []
     for statistic in ("worst", "p99"):
-        assert again(judgement(tcp).model_copy(update={"statistic": statistic})) == []
-    assert again(judgement(tcp, "inconclusive").model_copy(update={"upper": None})) == []
+        assert again(replace(judgement(tcp), statistic=statistic)) == []
+    assert again(replace(judgement(tcp, "inconclusive"), upper=None)) == []
 
 
 def test_disturbed_cases_run_again_up_to_the_limit(again, by_id):
     tcp = by_id["netpipe.tcp.default.2n"]
-    load = {"update": {"disturbed": 2}}
-    assert again(judgement(tcp, "inconclusive", samples=[50, 51]).model_copy(**load)) == [tcp.id]
-    assert again(judgement(tcp, "fail", samples=[50, 51]).model_copy(**load)) == []
+    doubt = judgement(tcp, "inconclusive", samples=[50, 51])
+    assert again(replace(doubt, disturbed=2)) == [tcp.id]
+    assert again(replace(judgement(tcp, "fail", samples=[50, 51]), disturbed=2)) == []
 
 
 def test_cases_that_are_compared_run_again_too(again, by_id):

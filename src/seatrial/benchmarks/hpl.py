@@ -307,18 +307,21 @@ def share_of_dgemm(
     return [
         higher("dgemm_GFLOPS", dgemm.rate, "GFLOPS"),
         lower("dgemm_spread_percent", dgemm.spread, "percent"),
-        higher("hpl_percent_of_dgemm", share, "percent").model_copy(update={"doubt": doubt}),
+        replace(higher("hpl_percent_of_dgemm", share, "percent"), doubt=doubt),
     ]
 
 
 def _as_declared(loaded: dict[str, list[str]], wanted: str) -> list[Metric]:
     """1 for each node whose ranks have mapped only BLAS files of the wanted folder; else 0."""
     return [
-        higher(
-            "blas_as_declared",
-            float(bool(files) and all(is_below(file, wanted) for file in files)),
-            "of 1",
-        ).model_copy(update={"location": node})
+        replace(
+            higher(
+                "blas_as_declared",
+                float(bool(files) and all(is_below(file, wanted) for file in files)),
+                "of 1",
+            ),
+            location=node,
+        )
         for node, files in loaded.items()
     ]
 

@@ -9,7 +9,7 @@ requirements of a site.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from seatrial.benchmarks.parsing import Parsed
@@ -90,7 +90,7 @@ class Bandwidth(Limit):
             most = self.directions * shaper.value * sent / (sent - shaper.bucket)
             if rate > most:
                 source = f"{shaper.source}{both}, at {size:.0f} B, bucket of {shaper.bucket} B"
-                return above(metric.model_copy(update={"value": rate}), most, source)
+                return above(replace(metric, value=rate), most, source)
         return ""
 
     def unknown(self, known: Known) -> str:
@@ -223,9 +223,7 @@ def mark(parsed: Parsed, limits: Sequence[Limit], known: Known) -> list[Metric]:
     return [
         metric
         if metric.doubt
-        else metric.model_copy(
-            update={"impossible": "; ".join(_reasons(metric, parsed, limits, known))}
-        )
+        else replace(metric, impossible="; ".join(_reasons(metric, parsed, limits, known)))
         for metric in parsed.metrics
     ]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -194,7 +195,7 @@ def parse(text: str) -> Parsed:
         raise ParseError("the run was too short to be timed: use a larger class", time_line)
     rate = higher("mops", mops, "Mop/s")
     return Parsed(
-        metrics=[rate.model_copy(update={"seconds": time}), lower("time_s", time, "s")],
+        metrics=[replace(rate, seconds=time), lower("time_s", time, "s")],
         facts=facts,
         moved_bytes=_volume(name, size, iterations, processes),
     )

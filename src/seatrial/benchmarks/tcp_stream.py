@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,7 @@ def parse(text: str) -> Parsed:
         facts["retransmits"] = int(_number(sent, "retransmits"))
     return Parsed(
         metrics=[
-            higher("bandwidth_MB_s", rate / 8e6, "MB/s").model_copy(update={"seconds": seconds}),
+            replace(higher("bandwidth_MB_s", rate / 8e6, "MB/s"), seconds=seconds),
             lower("cpu_sender_percent", sender, "percent"),
             lower("cpu_receiver_percent", receiver, "percent"),
         ],

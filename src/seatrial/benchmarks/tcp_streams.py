@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -128,11 +129,11 @@ def parse(plan: str, reports: Sequence[str], ended: str, interface: str) -> Pars
     for stream, report in zip(streams, parsed, strict=True):
         if stream["through"] == interface:
             moved += report.moved_bytes
-    seconds = {"seconds": min(float(report.facts["seconds"]) for report in parsed)}
+    seconds = min(float(report.facts["seconds"]) for report in parsed)
     return Parsed(
         metrics=[
-            higher("bandwidth_MB_s", sum(rates), "MB/s").model_copy(update=seconds),
-            higher("slowest_stream_MB_s", min(rates), "MB/s").model_copy(update=seconds),
+            replace(higher("bandwidth_MB_s", sum(rates), "MB/s"), seconds=seconds),
+            replace(higher("slowest_stream_MB_s", min(rates), "MB/s"), seconds=seconds),
         ],
         facts={
             "through": [stream["through"] for stream in streams],

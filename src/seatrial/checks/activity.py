@@ -6,6 +6,7 @@ the processor time of the benchmark, which some benchmarks report.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from seatrial.benchmarks.parsing import lower
@@ -76,7 +77,7 @@ def metrics(activities: list[Activity], interface: str) -> list[Metric]:
     ``interface``: the interface under test; the interrupts of others are left out.
     """
     return [
-        lower(name, value, unit).model_copy(update={"location": one.node})
+        replace(lower(name, value, unit), location=one.node)
         for one in activities
         for name, value, unit in (
             ("interrupts_per_s", one.interrupts_per_s.get(interface), "1/s"),

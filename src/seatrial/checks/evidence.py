@@ -281,8 +281,7 @@ def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
             names = "-".join(node["after"]["node"] for node in evidence.nodes)
             location = names if evidence.step.location == "nodes" else None
             run.metrics += [
-                metric.model_copy(update={"location": metric.location or location})
-                for metric in parsed.metrics
+                replace(metric, location=metric.location or location) for metric in parsed.metrics
             ]
             run.curves += [
                 curve.model_copy(update={"name": f"{curve.name} {location}"}) if location else curve

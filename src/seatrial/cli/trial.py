@@ -1,8 +1,9 @@
-"""``seatrial trial``, and the commands that read its results: report, judge, baseline."""
+"""``seatrial trial``, and the commands on its results: report, judge, verify, baseline."""
 
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from seatrial.base.errors import EXIT_ACCEPTED, EXIT_INCOMPLETE, EXIT_REJECTED, InputError, LabError
+from seatrial.base.lock import locked
 from seatrial.base.paths import CHECKOUT
 from seatrial.cli.provision import lab_for, provision_lab
 from seatrial.cli.selection import (
@@ -24,17 +26,25 @@ from seatrial.cli.selection import (
 from seatrial.plan.check import check_site
 from seatrial.plan.resolve import plan_trial
 from seatrial.plan.selection import Selection
-from seatrial.report import terminal, write_all
+from seatrial.report import REPORT_FILE, terminal, write_all
+from seatrial.report.text import plural
+from seatrial.results import later, manifest, signature
 from seatrial.results.baseline import make_baseline
-from seatrial.results.record import Results, read_results
-from seatrial.results.requirements import load_requirements
+from seatrial.results.manifest import LOCK_FILE, MANIFEST
+from seatrial.results.record import RESULTS_FILE, Results, read_results
 from seatrial.site.load import load_site, site_file
-from seatrial.trial.run import finish, run_trial
+from seatrial.trial.host import version_with_commit
+from seatrial.trial.run import run_trial
 from seatrial_lab.common.programs import check_root
 
 out = Console(highlight=False, soft_wrap=True)
 VERDICT_CODES = {"accept": EXIT_ACCEPTED, "reject": EXIT_REJECTED, "incomplete": EXIT_INCOMPLETE}
 TRIALS = CHECKOUT / "trials"
+
+TrialArgument = Annotated[
+    Path | None, typer.Argument(help="Folder of a trial; default: the newest.")
+]
+
 
 PARAMETER = re.compile(r"%(\w+)=(\d+)")
 
@@ -112,17 +122,24 @@ def trial(
     with lab_for(description, file, output, keep_lab) as machine, Bar() as bar:
         results = run_trial(plan, file, machine, bar, output)
     show(results)
-    assert results.verdict
-    raise typer.Exit(VERDICT_CODES[results.verdict.verdict])
+    raise typer.Exit(verdict_code(results))
 
 
 def show(results: Results) -> None:
-    """Write the report beside the results, and the summary to the terminal."""
+    """Write the report beside the results, add it to the manifest, and print the summary."""
     try:
-        write_all(results)
+        with locked(results.folder / LOCK_FILE, out.print):
+            files = write_all(results)
+            if (results.folder / MANIFEST).exists():
+                manifest.extend(results.folder, [str(f.relative_to(results.folder)) for f in files])
     except OSError as error:
         raise LabError(f"the results are kept, the report is not: {error}") from None
     terminal.print_summary(results, out)
+
+
+def verdict_code(results: Results) -> int:
+    """The exit code of the verdict; a trial that was interrupted before it is incomplete."""
+    return VERDICT_CODES[results.verdict.verdict] if results.verdict else EXIT_INCOMPLETE
 
 
 def newest(folder: Path | None) -> Path:
@@ -136,41 +153,111 @@ def newest(folder: Path | None) -> Path:
 
 
 def report(
-    folder: Annotated[
-        Path | None, typer.Argument(help="Folder of a trial; default: the newest.")
+    folder: TrialArgument = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the report; default: the trial's.", show_default=False),
     ] = None,
 ) -> None:
-    """Print the summary of a trial, and write its report again.
+    """Print the summary of a trial, and write its report.
+
+    A report in the manifest stays as it is. --output writes a new one elsewhere.
 
     Example: seatrial report trials/lab-20261120-1200
     """
-    show(read_results(newest(folder)))
+    results = read_results(newest(folder))
+    own = str((results.output / REPORT_FILE).relative_to(results.folder))
+    has_manifest = (results.folder / MANIFEST).exists()
+    if output:
+        output.mkdir(parents=True, exist_ok=True)
+        write_all(results, output)
+        terminal.print_summary(results, out, output / REPORT_FILE)
+    elif has_manifest and own in manifest.read(results.folder):
+        terminal.print_summary(results, out)
+    else:
+        show(results)
+    raise typer.Exit(verdict_code(results))
 
 
 def judge_again(
-    folder: Annotated[
-        Path | None, typer.Argument(help="Folder of a trial; default: the newest.")
-    ] = None,
+    folder: TrialArgument = None,
     requirements: Annotated[
         Path | None, typer.Option(help="File; default: the requirements of the trial.")
     ] = None,
 ) -> None:
-    """Judge a trial again, against its own or other requirements.
+    """Judge a trial again, against its own or other requirements. Earlier verdicts stay.
 
     Example: seatrial judge --requirements site-configs/harbour/requirements.yaml
     """
-    results = read_results(newest(folder))
-    kept = results.folder / "config" / results.trial.site / "requirements.yaml"
-    ended = results.verdict.ended if results.verdict else None
-    finish(results, load_requirements(requirements or kept), results.folder, ended)
-    show(results)
-    assert results.verdict
-    raise typer.Exit(VERDICT_CODES[results.verdict.verdict])
+    trial_folder = newest(folder)
+    if not (trial_folder / RESULTS_FILE).is_file():
+        read_results(trial_folder)  # raises
+        trial_folder = trial_folder.parent
+    command, version = ["seatrial", *sys.argv[1:]], version_with_commit()
+    try:
+        with locked(trial_folder / LOCK_FILE, out.print):
+            results = later.judge_again(trial_folder, requirements, command, version, write_all)
+    except OSError as error:
+        raise LabError(f"the trial cannot be judged: {error}") from None
+    terminal.print_summary(results, out)
+    raise typer.Exit(verdict_code(results))
+
+
+def verify(
+    folder: TrialArgument = None,
+    signers: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Whose signatures count: allowed signers of OpenSSH."),
+    ] = None,
+    key: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="PUB", help="A public key whose signature counts; may be repeated."),
+    ] = None,
+    sign: Annotated[
+        Path | None,
+        typer.Option(metavar="KEY", help="First sign the trial; a private key of OpenSSH."),
+    ] = None,
+) -> None:
+    """Check or sign a trial: its SHA-256 sums and signatures.
+
+    Exit code 1: a file was changed, removed or added, or a signature is not good. With --signers or
+    --key also 1: none of them signed, or a file is not signed.
+
+    Example: seatrial verify trials/lab-20261120-1200 --signers allowed_signers
+    """
+    place = newest(folder)
+    differences = manifest.check(place)
+    for difference in differences:
+        out.print(str(difference), markup=False)
+    if differences:
+        out.print(f"{plural(len(differences), 'difference')} from {place / MANIFEST}", markup=False)
+        raise typer.Exit(EXIT_REJECTED)
+    if sign:
+        with locked(place / LOCK_FILE, out.print):
+            signature.sign(place, sign)
+    listed = manifest.read(place)
+    out.print(f"{len(listed)} files are as in {place / MANIFEST}", markup=False)
+    names = [path.name for path in place.iterdir() if manifest.SIGNATURE.fullmatch(path.name)]
+    good = True
+    if names or signers or key:
+        signatures = signature.check(place, signers, key or ())
+        for one in signatures:
+            out.print(one.sentence(len(listed)), markup=False)
+        covered = max((one.lines for one in signatures if not one.fault), default=0)
+        good = all(not one.fault for one in signatures)
+        if (signers or key) and covered < len(listed):
+            good = False
+            for name in list(listed)[covered:] if covered else ["any file"]:
+                out.print(f"not signed: {name}", markup=False)
+        elif not signers and not key:
+            out.print("whose keys these are was not checked: give --signers or --key")
+    raise typer.Exit(0 if good else EXIT_REJECTED)
 
 
 def baseline(
     folders: Annotated[
-        list[Path] | None, typer.Argument(help="Folders of trials; default: the newest.")
+        list[Path] | None,
+        typer.Argument(help="Folders of trials, whose samples are pooled; default: the newest."),
     ] = None,
     site: SiteOption = "lab",
     write: Annotated[
@@ -179,11 +266,17 @@ def baseline(
 ) -> None:
     """Write requirements from the figures of trials. Contracts stay as they are.
 
-    Example: seatrial baseline --site harbour trials/harbour-20261120-1200
+    Each figure needs three samples: name several trials, such as those of three nights. Exit code 2
+    means that nothing was written.
+
+    Example: seatrial baseline --site harbour trials/harbour-*
     """
     results = [read_results(folder) for folder in folders or [newest(None)]]
     existing = site_file(site).with_name("requirements.yaml")
     made = make_baseline(results, existing)
-    made.write(write)
-    for change in made.changes:
-        out.print(str(change), markup=False)
+    for line in made.summary():
+        out.print(line, markup=False)
+    if not made.written:
+        out.print("nothing was written")
+        raise typer.Exit(EXIT_INCOMPLETE)
+    out.print(f"{len(made.written)} entries in {made.write(write)}", markup=False)

@@ -121,6 +121,8 @@ class Plan(Model):
     reruns: int
     time_limit_s: int
     cases: list[Case]
+    selection: dict[str, list[str]] = {}  # option -> patterns of the user
+    outside: list[Case] = []  # cases of the site that the selection leaves out
     left_out: list[str] = []  # notes on benchmarks of the site that the stack does not have
 
     def benchmark(self, name: str, changed: Mapping[str, Any] | None = None) -> Benchmark[Any]:

@@ -43,9 +43,14 @@ def plan_trial(site_file: Path, selection: Selection) -> Plan:
     Raises InputError if the site or the selection is wrong or leaves no case, LabError if the stack
     does not exist.
     """
-    site = select(load_site(site_file), selection)
-    plan = resolve(site, load_stack(site))
+    whole = load_site(site_file)
+    site, stack = select(whole, selection), load_stack(whole)
+    plan = resolve(site, stack)
     require_cases(plan)
+    plan.selection = selection.patterns()
+    if plan.selection:
+        cases = set(plan.cases)
+        plan.outside = [case for case in resolve(whole, stack).cases if case not in cases]
     return plan
 
 

@@ -20,6 +20,13 @@ class Selection:
     repeats: int | None = None
     reruns: int | None = None
 
+    def patterns(self) -> dict[str, list[str]]:
+        """Option -> patterns, of the options that choose a part of the site's matrix."""
+        options = {
+            "--check": self.checks, "--transport": self.transports, "--profile": self.profiles
+        }  # fmt: skip
+        return {option: list(patterns) for option, patterns in options.items() if patterns}
+
 
 def select(site: Site, selection: Selection) -> Site:
     """The selected part of a site. Raises InputError if a pattern matches nothing."""

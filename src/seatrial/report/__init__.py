@@ -14,13 +14,17 @@ REPORT_FILE = "report.html"
 JUNIT_FILE = "junit.xml"
 
 
-def write_all(results: Results) -> tuple[Path, Path]:
-    """Write report.html and junit.xml beside results.jsonl; return their paths in that order."""
+def write_all(results: Results, folder: Path | None = None) -> tuple[Path, Path]:
+    """Write report.html and junit.xml; return their paths in that order.
+
+    Without ``folder``: beside results.jsonl, or into the folder of a later judgement.
+    """
     # Imported here because most commands import this package and write no report.
     from seatrial.report.html import write_html
     from seatrial.report.junit import write_junit
 
-    page, junit = results.folder / REPORT_FILE, results.folder / JUNIT_FILE
+    folder = folder or results.output
+    page, junit = folder / REPORT_FILE, folder / JUNIT_FILE
     write_html(results, page)
     write_junit(results, junit)
     return page, junit

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator
+import statistics
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from seatrial.report.figures import interrupt_rates, spread_text
 from seatrial.report.summary import CaseView
@@ -16,6 +17,8 @@ from seatrial.report.text import number, quantity, relative_href
 from seatrial.results.record import Run
 
 _MAX_FILES = 50
+MAX_ROWS = 24  # rows of a table with one for each node or location
+T = TypeVar("T")
 _PHASES = ("before", "during", "after")
 
 
@@ -41,6 +44,14 @@ class NicState:
     left_changed: bool  # the state after differs from the state before
 
 
+def first_rows(rows: Sequence[T], is_bad: Callable[[T], bool]) -> tuple[list[T], int]:
+    """The bad rows and then the first of the others, at most `MAX_ROWS`; the number left out."""
+    if len(rows) <= MAX_ROWS:
+        return list(rows), 0
+    ranked = sorted(range(len(rows)), key=lambda index: (not is_bad(rows[index]), index))
+    return [rows[index] for index in sorted(ranked[:MAX_ROWS])], len(rows) - MAX_ROWS
+
+
 def plain(value: Any) -> str:
     """A value of a free-form record as text."""
     if isinstance(value, str):
@@ -61,11 +72,11 @@ def flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
         yield name, plain(value)
 
 
-def evidence_link(run: Run, folder: Path) -> Link | None:
-    """The link to a run's folder of raw files."""
+def evidence_link(run: Run, folder: Path, base: str = ".") -> Link | None:
+    """The link to a run's folder of raw files. ``base`` leads from the page to the trial."""
     if not run.evidence:
         return None
-    href = relative_href(run.evidence)
+    href = relative_href(run.evidence, base)
     if href is None:
         return Link(run.evidence, None, "outside the trial's folder, so not linked")
     if not _is_dir(folder / run.evidence):
@@ -80,19 +91,19 @@ def _is_dir(path: Path) -> bool:
         return False
 
 
-def raw_files(run: Run, folder: Path) -> list[Link]:
+def raw_files(run: Run, folder: Path, base: str = ".") -> list[Link]:
     """The files of a run's evidence: at most `_MAX_FILES`, and a note with the number of others."""
-    link = evidence_link(run, folder)
+    link = evidence_link(run, folder, base)
     if link is None or link.href is None or link.note:
         return []
     names: list[str] = []
-    base = folder / run.evidence
-    for root, folders, files in os.walk(base):  # does not follow links out of the folder
+    evidence = folder / run.evidence
+    for root, folders, files in os.walk(evidence):  # does not follow links out of the folder
         folders.sort()
-        names += [(Path(root) / name).relative_to(base).as_posix() for name in sorted(files)]
+        names += [(Path(root) / name).relative_to(evidence).as_posix() for name in sorted(files)]
     links = []
     for name in names[:_MAX_FILES]:
-        links.append(Link(name, relative_href(f"{run.evidence.rstrip('/')}/{name}")))
+        links.append(Link(name, relative_href(f"{run.evidence.rstrip('/')}/{name}", base)))
     if len(names) > _MAX_FILES:
         links.append(Link(f"and {len(names) - _MAX_FILES} more in the folder", None))
     return links
@@ -211,31 +222,52 @@ class MetricRow:
     anchor: str
 
 
-def metric_rows(view: CaseView) -> list[MetricRow]:
-    """All figures of the case over its runs, judged or not."""
-    values: dict[tuple[str, str | None, str], list[float]] = {}
+def metric_rows(view: CaseView, shown: Collection[int]) -> list[MetricRow]:
+    """All figures of the case over its runs, judged or not.
+
+    Of a metric at many locations, those that did not pass and a row over all. ``shown`` are the
+    judgements that the page has, and thus a link to.
+    """
+    values: dict[tuple[str, str], dict[str | None, list[float]]] = {}
     for run in view.runs:
         for metric in run.metrics:
-            key = (metric.metric, metric.location, metric.unit)
-            values.setdefault(key, []).append(metric.value)
+            of_metric = values.setdefault((metric.metric, metric.unit), {})
+            of_metric.setdefault(metric.location, []).append(metric.value)
     judged = {(j.metric, j.location): (index, j.verdict) for index, j in view.judgements}
     rows = []
-    for (metric_name, location, unit), numbers in values.items():
-        index, verdict = judged.get((metric_name, location), (None, ""))
-        good = [v for v in numbers if math.isfinite(v)]
-        middle = (
-            f"{spread_text(good)} {unit}"
-            if len(good) == len(numbers)
-            else "some are not finite numbers"
-        )
-        rows.append(
-            MetricRow(
-                metric_name,
-                location or "",
-                middle if len(numbers) > 1 else quantity(numbers[0], unit),
-                ", ".join(number(v) for v in numbers),
-                verdict,
-                "" if index is None else f"j{index}",
+    for (name, unit), by_location in values.items():
+        locations: Collection[str | None] = by_location
+        if len(by_location) > MAX_ROWS:
+            locations = [
+                location
+                for location in by_location
+                if judged.get((name, location), (0, "pass"))[1] != "pass"
+            ][:MAX_ROWS]
+            rows.append(_over_all(name, unit, by_location))
+        for location in locations:
+            index, verdict = judged.get((name, location), (-1, ""))
+            numbers = by_location[location]
+            anchor = f"j{index}" if index in shown else ""
+            rows.append(
+                MetricRow(
+                    name,
+                    location or "",
+                    quantity(numbers[0], unit) if len(numbers) == 1 else _spread(numbers, unit),
+                    ", ".join(number(v) for v in numbers),
+                    verdict,
+                    anchor,
+                )
             )
-        )
     return rows
+
+
+def _over_all(name: str, unit: str, by_location: dict[str | None, list[float]]) -> MetricRow:
+    medians = [statistics.median(v) for v in by_location.values()]
+    where = f"all {len(by_location)} locations"
+    return MetricRow(name, where, _spread(medians, unit), "", "", "")
+
+
+def _spread(numbers: list[float], unit: str) -> str:
+    if all(map(math.isfinite, numbers)):
+        return f"{spread_text(numbers)} {unit}"
+    return "some are not finite numbers"

@@ -1,8 +1,9 @@
-"""The charts of report.html as Plotly specifications (``data`` and ``layout``), with tables.
+"""What the charts of report.html have in common, and those of bars and marks.
 
-Specifications are plain dictionaries, because ``plotly.graph_objects`` takes a second to import;
-the tests check them against Plotly's schema. Every chart has a table of its numbers, for readers
-without JavaScript.
+A chart is a Plotly specification (``data`` and ``layout``) with a table of its numbers, for readers
+without JavaScript. Specifications are plain dictionaries, because ``plotly.graph_objects`` takes a
+second to import; the tests check them against Plotly's schema. Charts over message size are in
+``seatrial.report.curves``.
 """
 
 from __future__ import annotations
@@ -10,18 +11,21 @@ from __future__ import annotations
 import html
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from seatrial.report.text import check_name, clean, message_size, number
+from seatrial.report.text import check_name, clean, number
+from seatrial.results.locations import natural
 from seatrial.results.record import Case, Run
 
 # The colours of Okabe and Ito, which colour-blind readers can distinguish, plus black and grey.
 PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", "#000000", "#7f7f7f"]
 DASHES = ["solid", "dash", "dot", "longdash", "dashdot", "longdashdot"]
+LINES = 8  # of a panel: as many as there are colours
 MARKERS = ["circle", "square", "diamond", "triangle-up", "x", "star", "cross", "triangle-down"]
 
+BARS = 64  # nodes of a figure; of more, those farthest from the median are drawn
 _NAMED = "<extra>%{fullData.name}</extra>"  # a hover's side box, with the trace's name
 
 
@@ -45,34 +49,60 @@ class Figure:
     wide: bool = False
 
 
+Style = tuple[str, str, str]  # colour, dash, marker
+
+
 @dataclass
 class Keys:
     """The colour of each transport and the dash of each profile, the same in every figure.
 
-    Readers can distinguish few dashes. If a trial has more profiles than dashes, the profiles
-    have colours and the transports have dashes.
+    Readers can distinguish few lines. A figure of more than ``LINES`` has several panels, and each
+    line of a panel differs from the others in colour, dash and marker. If a trial has more
+    profiles than dashes, the profiles have the colours.
     """
 
     transports: list[str]
     profiles: list[str]
     colours: dict[str, str] = field(init=False)
-    dashes: dict[str, str] = field(init=False)
-    markers: dict[str, str] = field(init=False)
-    many: bool = field(init=False)  # profiles have colours, transports have dashes
-
-    def line(self, case: Case, profiles: Sequence[str]) -> tuple[str, str]:
-        """Colour and dash of a case's line in a figure that shows these profiles."""
-        if not self.many:
-            return self.colours[case.transport], self.dashes[case.profile]
-        number = list(profiles).index(case.profile)
-        dash = DASHES[self.transports.index(case.transport) % len(DASHES)]
-        return PALETTE[number % len(PALETTE)], dash
+    many: bool = field(init=False)  # profiles have colours
 
     def __post_init__(self) -> None:
         self.colours = {t: PALETTE[i % len(PALETTE)] for i, t in enumerate(self.transports)}
-        self.dashes = {p: DASHES[i % len(DASHES)] for i, p in enumerate(self.profiles)}
         self.many = len(self.profiles) > len(DASHES)
-        self.markers = {p: MARKERS[i % len(MARKERS)] for i, p in enumerate(self.profiles)}
+
+    def marker(self, profile: str) -> str:
+        return MARKERS[self.profiles.index(profile) % len(MARKERS)]
+
+    def panels(self, cases: Sequence[Case]) -> list[tuple[str, list[Case]]]:
+        """The lines of a figure in panels of at most ``LINES`` each, with a title each."""
+        if len(cases) <= LINES:
+            return [("", list(cases))]
+        parts: dict[str, list[Case]] = {}
+        for case in cases:
+            parts.setdefault(case.transport if self.many else case.profile, []).append(case)
+        return [
+            (name, members[start : start + LINES])
+            for name, members in parts.items()
+            for start in range(0, len(members), LINES)
+        ]
+
+    def style(self, case: Case, panel: Sequence[Case]) -> Style:
+        """Colour, dash and marker of a line among those of its panel."""
+        transport, profile = (
+            self.transports.index(case.transport),
+            self.profiles.index(case.profile),
+        )
+        one_transport = len({one.transport for one in panel}) == 1
+        one_profile = len({one.profile for one in panel}) == 1
+        colour = profile if (self.many or one_transport) and not one_profile else transport
+        other = colour if one_transport or one_profile else transport + profile - colour
+        if one_transport and self.many:
+            colour = other = list(panel).index(case)
+        return (
+            PALETTE[colour % len(PALETTE)],
+            DASHES[other % len(DASHES)],
+            MARKERS[other % len(MARKERS)],
+        )
 
 
 def keys_of(cases: Iterable[Case]) -> Keys:
@@ -93,8 +123,16 @@ def axes(x: dict[str, Any], y: dict[str, Any], **more: Any) -> dict[str, Any]:
         "xaxis": {**axis, **x},
         "yaxis": {**axis, **y},
         "font": {"family": "system-ui, sans-serif", "size": 13, "color": "#1a222c"},
-        "margin": {"l": 64, "r": 24, "t": 36, "b": 56},
-        "legend": {"orientation": "h", "y": -0.2, "yanchor": "top", "x": 0},
+        "margin": {"l": 64, "r": 24, "t": 36, "b": 84},
+        # At the bottom of the figure, whatever its height: paper has other heights.
+        "legend": {
+            "orientation": "h",
+            "yref": "container",
+            "y": 0,
+            "yanchor": "bottom",
+            "x": 0,
+            "traceorder": "normal",
+        },
         "paper_bgcolor": "#ffffff",
         "plot_bgcolor": "#ffffff",
         "hovermode": "closest",
@@ -131,9 +169,6 @@ def spread_text(values: Sequence[float]) -> str:
     return middle if low == high else f"{middle} ({low} to {high})"
 
 
-# --- curves ---------------------------------------------------------------------------------
-
-
 def network_and_driver(run: Run) -> str:
     """The network under test and its driver on record, such as ``igb (driver igb)``."""
     network = run.path.network if run.path else "?"
@@ -148,164 +183,6 @@ def network_and_driver(run: Run) -> str:
         and state["before"].get("driver")
     }
     return f"{network} (driver {', '.join(sorted(drivers))})" if drivers else network
-
-
-def curve_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
-    """One figure per check, number of nodes and curve, with a line per transport and profile.
-
-    Both axes are logarithmic, so points that are not positive and finite are omitted; the caption
-    gives their number.
-    """
-    groups: dict[tuple[Any, ...], dict[Case, dict[float, list[float]]]] = {}
-    dropped: dict[tuple[Any, ...], int] = {}
-    for run in runs:
-        for curve in run.curves:
-            # Many profiles belong to several interfaces: each interface has a figure of its own.
-            network = network_and_driver(run) if keys.many else ""
-            key = (
-                *(network, run.case.check, run.case.variant, run.case.nodes, curve.name),
-                *(curve.y_name, curve.y_unit, curve.x_name, curve.x_unit),
-            )
-            line = groups.setdefault(key, {}).setdefault(run.case, {})
-            for x, y in curve.points:
-                if math.isfinite(x) and math.isfinite(y) and x > 0 and y > 0:
-                    line.setdefault(x, []).append(y)
-                else:
-                    dropped[key] = dropped.get(key, 0) + 1
-    figures = []
-    for index, (key, lines) in enumerate(groups.items()):
-        lines = {case: points for case, points in lines.items() if points}
-        if lines:
-            figures.append(_curve_figure(f"curve-{index}", key, lines, dropped.get(key, 0), keys))
-    return figures
-
-
-def _curve_figure(
-    id: str,
-    key: tuple[Any, ...],
-    lines: dict[Case, dict[float, list[float]]],
-    dropped: int,
-    keys: Keys,
-) -> Figure:
-    network, check, variant, nodes, name, y_name, y_unit, x_name, x_unit = key
-    data: list[dict[str, Any]] = []
-    seen: set[str] = set()
-    profiles = list(dict.fromkeys(case.profile for case in lines))
-    for case, points in lines.items():
-        named = case.profile if keys.many else case.transport
-        style = keys.line(case, profiles)
-        data += _line(
-            case, dict(sorted(points.items())), y_unit, keys, style, "" if named in seen else named
-        )
-        seen.add(named)
-    if len(profiles) > 1 and not keys.many:
-        # Entries of the legend only, for the dashes. Those of the transports show the colours.
-        data += [
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "x": [None],
-                "y": [None],
-                "name": label(f"profile {profile}"),
-                "line": {"color": "#5b6673", "dash": keys.dashes[profile]},
-                "marker": {"symbol": keys.markers[profile], "size": 6},
-                "legendgroup": label(f"profile {profile}"),
-                "hoverinfo": "skip",
-            }
-            for profile in profiles
-        ]
-    sizes = sorted({x for points in lines.values() for x in points})
-    x_axis: dict[str, Any] = {"type": "log", **titled(f"{x_name} ({x_unit})")}
-    if x_unit == "B":
-        ticks = [4**k for k in range(0, 20) if sizes[0] <= 4**k <= sizes[-1]]
-        x_axis |= {"tickvals": ticks, "ticktext": [message_size(tick) for tick in ticks]}
-    y_axis: dict[str, Any] = {"type": "log", **titled(f"{y_name} ({y_unit})")}
-    ys = [y for points in lines.values() for values in points.values() for y in values]
-    # Within two decades, ticks at the powers of ten only would leave an axis with one label.
-    if max(ys) > 100 * min(ys):
-        y_axis |= {"dtick": 1, "minor": {"showgrid": True, "gridcolor": "#f1f3f6"}}
-    else:
-        y_axis |= log_ticks(ys)
-    label_of = {case: f"{case.transport} {case.profile}" for case in lines}
-    rows = [
-        [message_size(x) if x_unit == "B" else number(x)]
-        + [spread_text(points.get(x, [])) for points in lines.values()]
-        for x in sizes
-    ]
-    where = " ".join(part for part in (network, check, variant) if part)
-    where += f" {name}" if name not in (check, variant) else ""
-    repeats = max(len(values) for points in lines.values() for values in points.values())
-    caption = (
-        "Median over the repeats; the band is the range from minimum to maximum."
-        if repeats > 1
-        else ""
-    )
-    if dropped:
-        caption += f" {dropped} points that are not positive numbers are omitted."
-    return Figure(
-        id,
-        f"{where}, {nodes} nodes: {y_name} over {x_name}",
-        caption.strip(),
-        data,
-        axes(x_axis, y_axis),
-        Table([f"{x_name} ({x_unit})", *(f"{label_of[c]} ({y_unit})" for c in lines)], rows),
-        height=440 + 20 * ((len(seen) + (0 if keys.many else len(profiles))) // 4),
-    )
-
-
-def _line(
-    case: Case,
-    points: dict[float, list[float]],
-    unit: str,
-    keys: Keys,
-    style: tuple[str, str],
-    entry: str,
-) -> list[dict[str, Any]]:
-    """A line and, if there are repeats, the band behind it.
-
-    ``style`` is its colour and dash, ``entry`` its name in the legend, "" for no entry.
-    """
-    colour, dash = style
-    xs = list(points)
-    low, high = [min(v) for v in points.values()], [max(v) for v in points.values()]
-    name = label(f"{case.transport}, {case.profile}")
-    common = {
-        "type": "scatter",
-        "legendgroup": label(case.profile if keys.many else case.transport),
-        "meta": keys.profiles.index(case.profile),  # the profile filter of the page uses it
-    }
-    traces: list[dict[str, Any]] = []
-    if any(len(values) > 1 for values in points.values()):
-        traces.append(
-            {
-                **common,
-                "x": xs + xs[::-1],
-                "y": high + low[::-1],
-                "fill": "toself",
-                "fillcolor": colour,
-                "opacity": 0.18,
-                "mode": "none",
-                "hoverinfo": "skip",
-                "showlegend": False,
-            }
-        )
-    traces.append(
-        {
-            **common,
-            "mode": "lines+markers",
-            "x": xs,
-            "y": [statistics.median(v) for v in points.values()],
-            "customdata": [list(pair) for pair in zip(low, high, strict=True)],
-            "name": label(entry or case.transport),
-            "showlegend": bool(entry),
-            "line": {"color": colour, "dash": dash, "width": 2},
-            "marker": {"symbol": keys.markers[case.profile], "size": 5},
-            "hovertemplate": f"%{{x:,}}: %{{y:.4g}} {label(unit)}"
-            "<br>%{customdata[0]:.4g} to %{customdata[1]:.4g}"
-            f"<extra>{name}</extra>",
-        }
-    )
-    return traces
 
 
 # --- bars -----------------------------------------------------------------------------------
@@ -324,8 +201,10 @@ def samples(runs: Iterable[Run], check: str | None = None) -> dict[Case, dict[st
     return values
 
 
-def _error_bars(values: list[list[float]]) -> dict[str, Any]:
-    middle = [statistics.median(v) for v in values]
+def _error_bars(values: list[list[float]], middle: Sequence[float] | None = None) -> dict[str, Any]:
+    """Bars from minimum to maximum about ``middle``, by default the medians."""
+    if middle is None:
+        middle = [statistics.median(v) for v in values]
     return {
         "type": "data",
         "symmetric": False,
@@ -387,6 +266,9 @@ def hpl_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
                     {"type": "multicategory" if several else "category", **titled("BLAS")},
                     {"rangemode": "tozero", **titled("HPL (GFLOPS)")},
                     barmode="group",
+                    # Under the axis it would lie on the two rows of labels.
+                    legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+                    margin={"l": 64, "r": 24, "t": 60, "b": 56},
                 ),
                 Table(["BLAS", "transport", "profile", *names], rows),
                 wide=True,
@@ -405,7 +287,7 @@ def cpu_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
         cases = {case: m for case, m in measured.items() if m.get(metric)}
         if not cases:
             continue
-        marks = [keys.markers[case.profile] + ("-open" if hollow else "") for case in cases]
+        marks = [keys.marker(case.profile) + ("-open" if hollow else "") for case in cases]
         data.append(
             {
                 "type": "scatter",
@@ -556,20 +438,29 @@ def _softirq_figure(runs: list[Run]) -> list[Figure]:
 
 def node_figures(
     values: dict[tuple[str, str, str], dict[Case, dict[str, list[float]]]],
-    failed: set[tuple[Case, str, str]],
+    failed: Collection[tuple[Case, str, str]],
     keys: Keys,
+    judged: Mapping[tuple[Case, str, str], float] | None = None,
 ) -> list[Figure]:
     """Bars per node. ``values`` is by (check, metric, unit), then case, then node.
 
-    A bar whose judgement failed is hatched and labelled, because colour stands for the transport.
+    ``judged`` are the values of the judgements by (case, metric, node): a bar shows that value,
+    so that it is the one of the finding; without a judgement it shows the median. A bar whose
+    judgement failed is hatched and labelled, because colour stands for the transport.
     """
     figures = []
     for index, ((_, metric, unit), cases) in enumerate(values.items()):
         data, rows = [], []
         first = next(iter(cases))
         variants = len({case.variant for case in cases}) > 1
-        for case, nodes in cases.items():
-            bad = [(case, metric, node) in failed for node in nodes]
+        most = max(len(nodes) for nodes in cases.values())
+        for case, all_nodes in cases.items():
+            height = {
+                node: (judged or {}).get((case, metric, node), statistics.median(v))
+                for node, v in all_nodes.items()
+            }
+            bad = {node for node in all_nodes if (case, metric, node) in failed}
+            nodes = {node: all_nodes[node] for node in _shown_nodes(height, bad)}
             name = f"{case.transport}, {case.profile}"
             name = f"{case.variant}, {name}" if variants and case.variant else name
             data.append(
@@ -577,16 +468,19 @@ def node_figures(
                     "type": "bar",
                     "name": label(name),
                     "x": [label(node) for node in nodes],
-                    "y": [statistics.median(v) for v in nodes.values()],
-                    "error_y": _error_bars(list(nodes.values())),
-                    "text": ["✗ fail" if b else "" for b in bad],
+                    "y": [height[node] for node in nodes],
+                    "error_y": _error_bars(list(nodes.values()), [height[node] for node in nodes]),
+                    "text": ["✗ fail" if node in bad else "" for node in nodes],
                     "textposition": "outside",
                     "textfont": {"color": "#a61b1b"},
                     "cliponaxis": False,
                     "marker": {
-                        "color": ["#b3261e" if b else keys.colours[case.transport] for b in bad],
+                        "color": [
+                            "#b3261e" if node in bad else keys.colours[case.transport]
+                            for node in nodes
+                        ],
                         "pattern": {
-                            "shape": ["/" if b else "" for b in bad],
+                            "shape": ["/" if node in bad else "" for node in nodes],
                             "fillmode": "overlay",
                             "fgcolor": "#ffffff",
                             "solidity": 0.25,
@@ -596,21 +490,35 @@ def node_figures(
                 }
             )
             rows += [[node, name, spread_text(v)] for node, v in nodes.items()]
+            if len(nodes) < len(all_nodes):
+                rows.append([f"all {len(all_nodes)}", name, spread_text(list(height.values()))])
+        some = f" The {BARS} of {most} nodes farthest from the median." if most > BARS else ""
         figures.append(
             Figure(
                 f"nodes-{index}",
                 f"{first.check if variants else check_name(first)}: {metric} per node",
-                "Failed nodes are hatched. Error bars: minimum and maximum over the repeats.",
+                "Failed nodes are hatched. Error bars: minimum and maximum over the repeats."
+                + some,
                 data,
                 axes(
                     {"type": "category", **titled("node")},
                     {"rangemode": "tozero", **titled(f"{metric} ({unit})")},
                     barmode="group",
-                    bargap=_gap(max(len(nodes) for nodes in cases.values())),
+                    bargap=_gap(min(BARS, most)),
                     showlegend=len(data) > 1,
                 ),
                 Table(["node", "case", f"{metric} ({unit})"], rows),
                 height=420 if len(data) > 1 else 340,
+                wide=most > 16,
             )
         )
     return figures
+
+
+def _shown_nodes(height: Mapping[str, float], bad: Collection[str]) -> list[str]:
+    """All nodes; of many, those that failed and those farthest from the median."""
+    if len(height) <= BARS:
+        return list(height)
+    middle = statistics.median(height.values())
+    ranked = sorted(height, key=lambda node: (node not in bad, -abs(height[node] - middle)))
+    return sorted(ranked[:BARS], key=natural)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import os
 import shlex
 from collections import Counter
 from functools import cache
@@ -22,21 +23,33 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
 from seatrial.base.files import write_whole
-from seatrial.report import cases, figures, locations, profiles, summary, text, trade
-from seatrial.results.record import Judgement, Results
+from seatrial.report import (
+    cases,
+    contract,
+    curves,
+    figures,
+    judgements,
+    locations,
+    profiles,
+    summary,
+    text,
+    trade,
+)
+from seatrial.results.record import Results
 
 _OPEN_MAPS = 4  # link maps that are open; the others are folded
 _OPEN_FINDINGS = 15
 
 
 def write_html(results: Results, path: Path) -> None:
-    """Write ``path`` atomically. Links to evidence are relative to ``results.folder``."""
-    write_whole(path, render(results).encode(errors="replace"))
+    """Write ``path`` atomically. Links to evidence are relative to its folder."""
+    base = os.path.relpath(results.folder, path.parent)
+    write_whole(path, render(results, base).encode(errors="replace"))
 
 
-def render(results: Results) -> str:
-    """The page as text."""
-    return _environment().get_template("report.html.j2").render(_context(results))
+def render(results: Results, base: str = ".") -> str:
+    """The page as text. ``base`` leads from its folder to that of the trial."""
+    return _environment().get_template("report.html.j2").render(_context(results, base))
 
 
 def _finalize(value: Any) -> Any:
@@ -86,7 +99,7 @@ def _plotly() -> tuple[str, str]:
     return base64.b64encode(packed).decode(), _hash(source)
 
 
-def _context(results: Results) -> dict[str, Any]:
+def _context(results: Results, base: str) -> dict[str, Any]:
     views = summary.gather(results)
     keys = figures.keys_of(views)
     links, nodes = locations.by_location(results.runs)
@@ -95,11 +108,21 @@ def _context(results: Results) -> dict[str, Any]:
     failed = {
         (j.case, j.metric, j.location or "") for j in results.judgements if j.verdict == "fail"
     }
-    curves = figures.curve_figures(results.runs, keys)
+    judged = {
+        (j.case, j.metric, j.location): j.value
+        for j in results.judgements
+        if j.location and j.value is not None
+    }
+    clauses = contract.rows(results)
+    listed = judgements.listing(
+        results, {row.judgement for row in clauses if row.judgement is not None}
+    )
+    lines = curves.curve_figures(results.runs, keys)
+    of_locations = curves.location_figures(results.runs, {(c, place) for c, _, place in failed})
     hpl = figures.hpl_figures(results.runs, keys)
     cpu = [*trade.trade_figures(results.runs), *figures.cpu_figures(results.runs, keys)]
-    per_node = figures.node_figures(nodes, failed, keys)
-    drawn = {figure.id: figure for figure in [*curves, *hpl, *cpu, *per_node]}
+    per_node = figures.node_figures(nodes, failed, keys, judged)
+    drawn = {f.id: f for f in [*lines, *of_locations, *hpl, *cpu, *per_node]}
     spec = {
         "figures": {f.id: {"data": f.data, "layout": f.layout} for f in drawn.values()},
         "profiles": keys.profiles,
@@ -112,13 +135,18 @@ def _context(results: Results) -> dict[str, Any]:
         "trial": results.trial,
         "command": shlex.join(results.trial.command),
         "head": summary.headline(results, views),
+        "verdicts": summary.verdict_history(results),
         "views": views,
         "anchors": anchors,
-        "findings": [(f, summary.finding_case(f, views)) for f in findings],
+        "findings": [(f, *summary.finding_link(f, results, views)) for f in findings],
         "matrix": summary.matrix(views),
         "case_counts": Counter(view.status.key for view in views.values()),
         "statuses": text.STATUSES,
-        "curves": curves,
+        "contract": clauses,
+        "contract_words": contract.in_words([row.clause for row in clauses]),
+        "digest": contract.digest(results.folder) if clauses else "",
+        "curves": lines,
+        "of_locations": of_locations,
         "hpl": hpl,
         "cpu": cpu,
         "per_node": per_node,
@@ -129,33 +157,33 @@ def _context(results: Results) -> dict[str, Any]:
         "dense": locations.DENSE,
         "level_names": locations.LEVEL_NAMES,
         "open_findings": _OPEN_FINDINGS,
-        "judgements": _judgement_rows(results),
+        "listed": listed,
+        "total": len(results.judgements),
+        "folded": text.folded,
+        "first_rows": cases.first_rows,
+        "not_enough": lambda row: not row.enough,
+        "not_ok": lambda proof: not proof.ok,
+        "left_changed": lambda state: state.left_changed,
         "bound": text.bound,
         "check_name": text.check_name,
         "evidence": {
-            case: [cases.evidence_link(run, results.folder) for run in view.runs]
+            case: [cases.evidence_link(run, results.folder, base) for run in view.runs]
             for case, view in views.items()
         },
-        "raw_files": lambda run: cases.raw_files(run, results.folder),
+        "raw_files": lambda run: cases.raw_files(run, results.folder, base),
         "nic_states": lambda run: cases.nic_states(run, usual, declared),
         "profile_views": profiles.profile_views(results),
         "costs": profiles.cost_table(results),
         "cost_names": list(profiles.COSTS.values()),
         "activity_rows": profiles.activity_rows,
         "counted": cases.counted,
-        "metric_rows": cases.metric_rows,
+        "metric_rows": lambda view: cases.metric_rows(view, listed.shown),
         "spec": htmlsafe_json_dumps(_finite(spec), separators=(",", ":"), allow_nan=False),
         "script": script,
         "style": _script("style.css.j2"),
         "plotly": Markup(packed),
         "script_hashes": f"{_hash(script)} {plotly_hash}".strip(),
     }
-
-
-def _judgement_rows(results: Results) -> list[tuple[int, Judgement]]:
-    """Worst first, each with its index in the records, which is its anchor."""
-    rows = list(enumerate(results.judgements))
-    return sorted(rows, key=lambda row: text.SEVERITY[row[1].verdict])
 
 
 def _finite(value: Any) -> Any:

@@ -8,18 +8,26 @@ the plain median would hide it.
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
 import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from seatrial.report.picture import data_uri
 from seatrial.report.summary import CaseView
-from seatrial.report.text import number
+from seatrial.report.text import SEVERITY, number
 from seatrial.results.locations import Locations, natural
 from seatrial.results.record import Case, Run
+from seatrial.results.statistics import quantile
 
 DENSE = 12  # a map of more nodes is set in small type, with three digits
+PICTURE = 48  # a map of more nodes is a picture
+SQUARES = 1024  # in a row of a picture
+WORST = 20  # links and nodes that are listed beside a picture
+#: Colours of the levels, from good to bad.
+LEVEL_COLOURS = ("#eaf3f8", "#fdeed2", "#fbd18b", "#f3a64c", "#c4521c", "#7d1d0d")
 #: By what factor a cell must be worse than the reference to reach level 1, 2, 3, 4, 5.
 LEVELS = (1.1, 1.2, 1.4, 1.8, 2.5)
 #: The range of each level, for the legend.
@@ -43,15 +51,23 @@ class Cell:
 
 @dataclass
 class LinkMap:
+    """Links node by node. Of more than ``PICTURE`` nodes, ``rows`` are those of the worst nodes
+    with the median only, and ``picture`` has a square for each link."""
+
     case: Case
     metric: str
     unit: str
     better: str
     nodes: list[str]
+    links: int
     reference: float
     rows: list[tuple[str, list[Cell | None], Cell]]  # node, cells, median over the node's links
     worst: str  # a sentence
     failed: int
+    statistic: str  # of the values: that of the judgements
+    quantiles: list[tuple[str, str]]  # name and value, over all links
+    picture: str = ""  # a data: URI
+    worst_links: list[tuple[str, Cell]] = field(default_factory=list)
 
 
 def by_location(runs: Iterable[Run]) -> tuple[LinkSamples, NodeSamples]:
@@ -80,48 +96,114 @@ def by_location(runs: Iterable[Run]) -> tuple[LinkSamples, NodeSamples]:
 
 
 def link_maps(links: LinkSamples, views: dict[Case, CaseView]) -> list[LinkMap]:
-    """One map per case and metric; maps with failed links first."""
-    maps = []
-    for (case, metric, unit, better), samples in links.items():
-        names = sorted({node for ends in samples for node in ends}, key=natural)
-        values = {ends: statistics.median(v) for ends, v in samples.items()}
-        by_name = {"-".join(ends): ends for ends in samples}
-        judged: dict[str, tuple[int, str]] = {}
-        for index, judgement in views[case].judgements:
-            if judgement.metric != metric or not judgement.location:
-                continue
-            judged[judgement.location] = index, judgement.verdict
-            # The value of the finding: another statistic would give the link a second value.
-            value = judgement.value
-            if judgement.location in by_name and value is not None and math.isfinite(value):
-                values[by_name[judgement.location]] = value
-        reference = _reference(list(values.values()), better)
-        of_node: dict[str, list[float]] = {name: [] for name in names}
-        for ends, value in values.items():
-            for node in ends:
-                of_node[node].append(value)
-        medians = {node: statistics.median(v) for node, v in of_node.items()}
-        factors = {node: _factor(value, reference, better) for node, value in medians.items()}
-        digits = number if len(names) <= DENSE else "{:.3g}".format
-        rows: list[tuple[str, list[Cell | None], Cell]] = []
-        for a in names:
-            cells: list[Cell | None] = []
-            for b in names:
-                # A link measured in one direction stands on both sides of the diagonal.
-                ends = (a, b) if (a, b) in values else (b, a)
-                if a == b or ends not in values:
-                    cells.append(None)
-                    continue
-                index, verdict = judged.get("-".join(ends), (-1, ""))
-                level = _level(_factor(values[ends], reference, better))
-                anchor = "" if index < 0 else f"j{index}"
-                cells.append(Cell(digits(values[ends]), level, verdict == "fail", anchor))
-            rows.append((a, cells, Cell(digits(medians[a]), _level(factors[a]), False, "")))
-        failed = sum(verdict == "fail" for _, verdict in judged.values())
-        worst = _worst(values, factors, reference, unit, better)
-        maps.append(LinkMap(case, metric, unit, better, names, reference, rows, worst, failed))
+    """One map per case and metric; maps with failed links first.
+
+    The values are those of the judgements, and so of the findings; of links that were not judged,
+    the median.
+    """
+    maps = [
+        _link_map(case, metric, unit, better, samples, views[case])
+        for (case, metric, unit, better), samples in links.items()
+    ]
     maps.sort(key=lambda m: not m.failed)
     return maps
+
+
+def _link_map(
+    case: Case,
+    metric: str,
+    unit: str,
+    better: str,
+    samples: dict[tuple[str, str], list[float]],
+    view: CaseView,
+) -> LinkMap:
+    names = sorted({node for ends in samples for node in ends}, key=natural)
+    values = {ends: statistics.median(v) for ends, v in samples.items()}
+    by_name = {"-".join(ends): ends for ends in samples}
+    judged: dict[str, tuple[int, str]] = {}
+    statistic = "median"
+    for index, judgement in view.judgements:
+        if judgement.metric != metric or not judgement.location:
+            continue
+        # Several requirements may judge a link: the map shows the worst verdict.
+        before = judged.get(judgement.location)
+        if before and SEVERITY[before[1]] <= SEVERITY[judgement.verdict]:
+            continue
+        judged[judgement.location] = index, judgement.verdict
+        value = judgement.value
+        if judgement.location in by_name and value is not None and math.isfinite(value):
+            values[by_name[judgement.location]] = value
+            statistic = judgement.statistic
+    reference = _reference(list(values.values()), better)
+    of_node: dict[str, list[float]] = {name: [] for name in names}
+    for ends, value in values.items():
+        for node in ends:
+            of_node[node].append(value)
+    medians = {node: statistics.median(v) for node, v in of_node.items()}
+    factors = {node: _factor(value, reference, better) for node, value in medians.items()}
+    digits = "{:.3g}".format if DENSE < len(names) <= PICTURE else number
+
+    def cell(ends: tuple[str, str]) -> Cell:
+        index, verdict = judged.get("-".join(ends), (-1, ""))
+        level = _level(_factor(values[ends], reference, better))
+        anchor = "" if index < 0 else f"j{index}"
+        return Cell(digits(values[ends]), level, verdict == "fail", anchor)
+
+    def own(node: str) -> Cell:
+        return Cell(digits(medians[node]), _level(factors[node]), False, "")
+
+    made = LinkMap(
+        case=case,
+        metric=metric,
+        unit=unit,
+        better=better,
+        nodes=names,
+        links=len(values),
+        reference=reference,
+        rows=[],
+        worst=_worst(values, factors, reference, unit, better),
+        failed=sum(verdict == "fail" for _, verdict in judged.values()),
+        statistic=statistic,
+        quantiles=_quantiles(list(values.values())),
+    )
+    if len(names) <= PICTURE:
+        for a in names:
+            # A link measured in one direction stands on both sides of the diagonal.
+            found = ((a, b) if (a, b) in values else (b, a) for b in names)
+            cells = [cell(ends) if ends in values else None for ends in found]
+            made.rows.append((a, cells, own(a)))
+        return made
+    made.picture = _picture(names, values, reference, better)
+    bad_nodes = sorted(names, key=lambda node: -factors[node])[:WORST]
+    made.rows = [(node, [], own(node)) for node in bad_nodes]
+    failed = {by_name[name] for name, (_, v) in judged.items() if v == "fail" and name in by_name}
+    ranked = heapq.nsmallest(
+        WORST, values, key=lambda e: (e not in failed, -_factor(values[e], reference, better))
+    )
+    made.worst_links = [("-".join(ends), cell(ends)) for ends in ranked]
+    return made
+
+
+def _picture(
+    names: list[str], values: dict[tuple[str, str], float], reference: float, better: str
+) -> str:
+    """A square per link, in the order of ``names``; the worst of several if there are too many."""
+    step = math.ceil(len(names) / SQUARES)
+    at = {name: index // step for index, name in enumerate(names)}
+    size = math.ceil(len(names) / step)
+    rows = [bytearray(size) for _ in range(size)]  # 0: no link
+    for (a, b), value in values.items():
+        level = 1 + _level(_factor(value, reference, better))
+        x, y = at[a], at[b]
+        rows[x][y] = max(rows[x][y], level)
+        rows[y][x] = max(rows[y][x], level)
+    return data_uri([bytes(row) for row in rows], ("#c9d1d9", *LEVEL_COLOURS))
+
+
+def _quantiles(values: list[float]) -> list[tuple[str, str]]:
+    names = (("minimum", 0.0), ("1 %", 0.01), ("median", 0.5), ("99 %", 0.99), ("maximum", 1.0))
+    ordered = sorted(values)
+    return [(name, number(quantile(ordered, fraction))) for name, fraction in names]
 
 
 def _reference(values: list[float], better: str) -> float:

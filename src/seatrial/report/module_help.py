@@ -37,7 +37,7 @@ def texts(results: Results) -> dict[str, str]:
     figures = collect(results.trial, results.runs)
     shown: dict[str, list[Figure]] = defaultdict(list)
     for case, each in figures.items():
-        for figure in each.values():
+        for figure in (figure for alike in each.values() for figure in alike.values()):
             listed = (figure.metric, case.check) in SHOWN and case.nodes == NODES
             if listed and figure.location is None and figure.samples and not figure.fault:
                 shown[case.transport].append(figure)

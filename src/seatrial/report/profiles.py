@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seatrial.report.figures import spread_text
-from seatrial.report.text import duration, number, plural
+from seatrial.report.text import duration, folded, number, plural
+from seatrial.results.locations import natural
 from seatrial.results.record import Allocation, ProfileUse, Results, Run
 
 #: metrics of the cost of a profile: they have a table of their own and no figure per node
@@ -66,7 +67,8 @@ def _view(use: ProfileUse, runs: list[Run]) -> ProfileView:
     view.runs = len(runs)
     proofs = [proof for run in runs for proof in run.nic_proofs]
     view.verifications, view.passed = len(proofs), sum(proof.ok for proof in proofs)
-    view.nodes = sorted({proof.node for proof in proofs} | {n for r in runs for n in r.job.nodes})
+    nodes = {proof.node for proof in proofs} | {n for r in runs for n in r.job.nodes}
+    view.nodes = sorted(nodes, key=natural)
     bad = {proof.node for proof in proofs if not proof.ok}
     seen = {proof.node for proof in proofs}
     view.verified = [node for node in view.nodes if node in seen - bad]
@@ -86,7 +88,7 @@ def settings_text(use: ProfileUse) -> list[str]:
             same[interface, _flat(settings)].append(node)
     texts = []
     for (interface, text), nodes in same.items():
-        where = "" if len(nodes) == len(use.settings) else f" on {', '.join(nodes)}"
+        where = "" if len(nodes) == len(use.settings) else f" on {folded(nodes)}"
         texts.append(f"{interface}{where}: {text}")
     if use.node_settings:
         texts.append(f"node: {_flat(use.node_settings)}")

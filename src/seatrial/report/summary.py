@@ -6,10 +6,12 @@ The verdict is the one in the records. An interrupted trial has none and is show
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from seatrial.report.contract import in_words
 from seatrial.report.text import (
     SEVERITY,
     STATUSES,
@@ -17,11 +19,11 @@ from seatrial.report.text import (
     between,
     bound,
     check_name,
-    comparable,
+    moment,
     plural,
     quantity,
 )
-from seatrial.results.record import Case, Judgement, Results, Run
+from seatrial.results.record import Case, Judgement, Results, Run, Verdict
 
 
 @dataclass
@@ -130,7 +132,7 @@ class Headline:
     """The verdict in one word and one sentence."""
 
     key: str  # accept, reject, incomplete
-    word: str
+    word: str  # such as ACCEPT, ACCEPT OF PART
     why: str
     ended: datetime | None
     took: timedelta | None
@@ -154,33 +156,86 @@ def headline(results: Results, views: dict[Case, CaseView]) -> Headline:
     notrun = sum(not view.runs and not view.judgements for view in views.values())
     verdict = results.verdict
     if verdict is None:
-        ends = [comparable(run.job.ended) for run in results.runs if run.job.ended]
-        ended = max(ends, default=None)
         ran = sum(bool(view.runs) for view in views.values())
+        key, word = "incomplete", "INCOMPLETE"
         why = (
             f"The trial was interrupted before its verdict: {ran} of {plural(len(views), 'case')} "
             f"had run, with {plural(total, 'judgement')}."
         )
-        key = "incomplete"
     else:
-        ended, key = verdict.ended, verdict.verdict
+        key, word = verdict.verdict, _word(verdict)
         bad = [f"{counts[k]} {_HAPPENED[k]}" for k in counts if k != "pass"]
         if notrun:
             bad.append(f"{plural(notrun, 'planned case')} did not run")
-        if key == "accept":
-            why = f"All {plural(total, 'judgement')} passed." if not bad else ""
-        elif key == "reject":
-            why = f"Of {plural(total, 'judgement')}, {', '.join(bad) or 'none is bad'}."
+        waived = _waived(results)
+        holes = sum(clause.hole for clause in verdict.clauses)
+        if key == "incomplete" and holes and not bad:
+            why = f"{plural(total, 'judgement')} passed; {plural(holes, 'clause')} not tested."
+        elif key != "accept":
+            why = f"Of {plural(total, 'judgement')}, {', '.join(bad) or 'none is bad'}"
+            rule = "; a trial is accepted only if every judgement passed."
+            why += "." if key == "reject" else rule
+        elif not bad:
+            why = f"All {plural(total, 'judgement')} passed."
+        elif waived == total - counts.get("pass", 0) and not notrun:
+            why = f"Of {plural(total, 'judgement')}, {', '.join(bad)}, all of waived clauses."
         else:
-            why = (
-                f"Of {plural(total, 'judgement')}, {', '.join(bad) or 'none is bad'}; "
-                "a trial is accepted only if every judgement passed."
-            )
-        if key == "accept" and bad:
             # The report shows the recorded verdict, and must not hide the contradiction.
             why = f"The recorded verdict is accept, but of the judgements {', '.join(bad)}."
-    took = between(results.trial.started, ended)
-    return Headline(key, key.upper(), why, ended, took, counts)
+        contract = in_words(verdict.clauses)
+        why += f" Contract of {contract}." if contract else ""
+        why += f" Only a part was tested ({verdict.scope})." if verdict.scope else ""
+    took = between(results.trial.started, results.ended)
+    return Headline(key, word, why, results.ended, took, counts)
+
+
+def _word(verdict: Verdict) -> str:
+    """The verdict in capitals. An acceptance names its limits."""
+    if verdict.verdict != "accept":
+        return verdict.verdict.upper()
+    part = " OF PART" if verdict.scope else ""
+    waived = any(clause.status == "waived" for clause in verdict.clauses)
+    return f"ACCEPT{part}{' WITH WAIVERS' if waived else ''}"
+
+
+def _waived(results: Results) -> int:
+    """The number of judgements that failed or were inconclusive on a waived clause."""
+    assert results.verdict is not None
+    waived = {(c.id, c.required) for c in results.verdict.clauses if c.status == "waived"}
+    return sum(
+        (j.requirement.id, j.requirement.text) in waived
+        for j in results.judgements
+        if j.requirement and j.verdict in ("fail", "inconclusive")
+    )
+
+
+def verdict_history(results: Results) -> list[str]:
+    """A sentence on each verdict of the trial, if there are several: which, when, by whom."""
+    if len(results.verdicts) < 2 and (not results.verdict or results.verdict.number == 1):
+        return []
+    sentences = []
+    for one in results.verdicts:
+        kind = "the trial's own" if one.number == 1 else "judged later"
+        here = ", shown here" if one is results.verdict else ""
+        text = f"Verdict {one.number} ({kind}{here}): {one.verdict.upper()}"
+        text += f", {moment(one.judged or one.ended)}"
+        text += f", by {one.user}" if one.user else ""
+        text += f", with {shlex.join(one.command)}" if one.command else ""
+        if one.requirements:
+            text += f", requirements {one.requirements} (SHA-256 {one.requirements_sha256})"
+        sentences.append(text)
+    return sentences
+
+
+def finding_link(
+    finding: str, results: Results, views: dict[Case, CaseView]
+) -> tuple[str, CaseView | None]:
+    """The section that a finding is about, and the case, if it is about one."""
+    view = next((view for view in views.values() if view.case.id in finding), None)
+    clauses = results.verdict.clauses if results.verdict else []
+    if view is None and any(f"({clause.id})" in finding for clause in clauses):
+        return "contract", None
+    return "judgements", finding_case(finding, views)
 
 
 def finding_case(finding: str, views: dict[Case, CaseView]) -> CaseView | None:

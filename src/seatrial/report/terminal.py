@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from seatrial.report import REPORT_FILE
-from seatrial.report.summary import Matrix, gather, headline, matrix, slowest
+from seatrial.report import REPORT_FILE, contract
+from seatrial.report.summary import Matrix, gather, headline, matrix, slowest, verdict_history
 from seatrial.report.text import STATUSES, check_name, clean, duration
 from seatrial.results.record import Results
 
 _COLOURS = {"accept": "bold green", "reject": "bold red", "incomplete": "bold yellow"}
 _MAX_FINDINGS = 12
+_MAX_CLAUSES = 12
+_ASCII = (("·", "-"), ("–", "-"), ("≤", "<="), ("≥", ">="))
 _KEYS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -29,7 +32,7 @@ class _Printer:
     def text(self, value: str, style: str = "") -> Text:
         value = clean(value)
         if self.plain:
-            for special, substitute in (("·", "-"), ("–", "-"), ("≤", "<="), ("≥", ">=")):
+            for special, substitute in _ASCII:
                 value = value.replace(special, substitute)
             return Text(value.encode("ascii", "replace").decode())
         return Text(value, style)
@@ -38,8 +41,10 @@ class _Printer:
         self.console.print(self.text(value, style), highlight=False, soft_wrap=self.plain)
 
 
-def print_summary(results: Results, console: Console) -> None:
+def print_summary(results: Results, console: Console, page: Path | None = None) -> None:
     """Print verdict, findings, matrix, slowest case and the path of the report.
+
+    ``page`` is the report; by default the one in the trial's folder.
 
     Plain ASCII without colour if the console is not a terminal or cannot encode more.
     """
@@ -48,6 +53,9 @@ def print_summary(results: Results, console: Console) -> None:
     head = headline(results, views)
     out.say(f"{head.word}  {results.trial.site}  {results.trial.trial}", _COLOURS[head.key])
     out.say(head.why)
+    for sentence in verdict_history(results):
+        out.say(sentence)
+    _print_contract(contract.rows(results), out)
     findings = results.verdict.findings if results.verdict else []
     if findings:
         out.say()
@@ -75,8 +83,27 @@ def print_summary(results: Results, console: Console) -> None:
         slowness = f"; slowest: {name}, {duration(slow.seconds)}"
     out.say(f"took {duration(head.took)}{slowness}")
     # A path is neither wrapped nor converted to ASCII, so that it can be copied.
-    path = clean(str(results.folder / REPORT_FILE))
+    path = clean(str(page or results.output / REPORT_FILE))
     console.print(Text(f"report: {path}"), soft_wrap=True, highlight=False)
+
+
+def _print_contract(rows: list[contract.Row], out: _Printer) -> None:
+    """One line for each clause; of many clauses, those that are met are only counted."""
+    if not rows:
+        return
+    out.say()
+    shown = [row for row in rows if row.clause.status != "met" or len(rows) <= _MAX_CLAUSES]
+    for row in shown:
+        clause = row.clause
+        symbol = row.status.ascii if out.plain else row.status.symbol
+        text = f"{symbol} {row.status.word}: {clause.source}: {clause.metric} {clause.required}"
+        if clause.value is not None:
+            text += f", measured {row.measured} (margin {row.margin})"
+        if clause.hole:
+            text += f" ({clause.reason})"
+        out.say(text, row.status.colour)
+    if len(shown) < len(rows):
+        out.say(f"{len(rows) - len(shown)} more clauses are met")
 
 
 def _fit(whole: Matrix, width: int) -> list[Matrix]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
@@ -49,6 +49,18 @@ STATUSES = {
         Status("pass", "pass", "✓", ".", "green", "every figure is within its bounds"),
     )
 }
+# Of the clauses of a contract, in the order in which a reader needs them.
+CLAUSE_STATUSES = {
+    status.word: status
+    for status in (
+        Status("fail", "not met", "✗", "X", "bold red", "a figure breaks the clause"),
+        Status("notrun", "not tested", "○", "o", "yellow", "no figure decides on the clause"),
+        Status("inconclusive", "inconclusive", "≈", "~", "yellow", "noise hides the answer"),
+        Status("missing", "waived", "⚑", "W", "yellow", "not met, and not insisted on"),
+        Status("unjudged", "met in part", "◐", ":", "yellow", "met in the cases of the selection"),
+        Status("pass", "met", "✓", ".", "green", "every figure meets the clause"),
+    )
+}
 SEVERITY = {key: rank for rank, key in enumerate(STATUSES)}
 
 # Control characters: XML forbids them, a terminal executes them, HTML does not show them.
@@ -70,14 +82,18 @@ def quantity(value: float | None, unit: str) -> str:
 
 def bound(judgement: Judgement) -> str:
     """The allowed range in words."""
-    low, high, unit = judgement.lower, judgement.upper, judgement.unit
+    return sided(judgement.lower, judgement.upper, judgement.unit)
+
+
+def sided(low: float | None, high: float | None, unit: str, none: str = "–") -> str:
+    """A range that may be open on one side, with its unit; ``none`` if it has no limit."""
     if low is not None and high is not None:
         return f"{number(low)} to {quantity(high, unit)}"
     if high is not None:
         return f"≤ {quantity(high, unit)}"
     if low is not None:
         return f"≥ {quantity(low, unit)}"
-    return "–"
+    return none
 
 
 def moment(when: datetime | None) -> str:
@@ -128,6 +144,28 @@ def message_size(size: float) -> str:
     return number(size)
 
 
+def folded(names: Sequence[str]) -> str:
+    """Names of nodes, with runs of numbers as ranges: ``n1, n[3-1024]``."""
+    parts: list[list[str]] = []  # first and last name of each run
+    for name in names:
+        match = re.fullmatch(r"(.*?)([0-9]{1,18})", name, re.DOTALL)
+        if parts and match:
+            before = re.fullmatch(r"(.*?)([0-9]{1,18})", parts[-1][1], re.DOTALL)
+            width = len(match[2]) if match[2].startswith("0") else 0
+            following = before and f"{before[1]}{int(before[2]) + 1:0{width}}"
+            if following == name:
+                parts[-1][1] = name
+                continue
+        parts.append([name, name])
+    texts = []
+    for first, last in parts:
+        stem = re.sub("[0-9]+$", "", first)
+        texts.append(
+            first if first == last else f"{stem}[{first[len(stem) :]}-{last[len(stem) :]}]"
+        )
+    return ", ".join(texts)
+
+
 def slugs(names: Iterable[str]) -> list[str]:
     """One fragment identifier per name, readable and unique within the list."""
     taken: set[str] = set()
@@ -143,11 +181,14 @@ def slugs(names: Iterable[str]) -> list[str]:
     return result
 
 
-def relative_href(path: str) -> str | None:
-    """A link to ``path``, relative to the report; None if the path leaves the trial's folder.
+def relative_href(path: str, base: str = ".") -> str | None:
+    """A link to ``path`` in the trial's folder; None if the path leaves it.
+
+    ``base`` leads from the report to the trial's folder.
 
     The leading ``./`` keeps a path such as ``javascript:x`` from being a URL of its own.
     """
     if not path or path.startswith("/") or "\\" in path or ".." in path.split("/"):
         return None
-    return "./" + quote(path, safe="/", errors="replace")
+    lead = "" if base == "." else quote(base, safe="/", errors="replace") + "/"
+    return f"./{lead}{quote(path, safe='/', errors='replace')}"

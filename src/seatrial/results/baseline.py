@@ -43,6 +43,7 @@ SIGMAS = 3.5
 FLOOR = 0.05
 MINIMUM = 3
 ANY = "?*"
+NAMED_CASES = 3  # that a line of the summary names
 _NEW_FILE = "schema: 1\n\nrequirements:\n"
 _PLAIN = re.compile(r"(?!(?:null|true|false|yes|no|on|off)$)[A-Za-z][\w.%/-]*", re.IGNORECASE)
 
@@ -70,6 +71,28 @@ class Baseline:
     text: str
     changes: list[Change]
     before: str | None  # the text it was made from; None if there was no file
+
+    @property
+    def written(self) -> list[Change]:
+        """The changes that add or replace an entry."""
+        return [change for change in self.changes if change.action != "skipped"]
+
+    def summary(self) -> list[str]:
+        """A line for each new entry, and one for all figures that were skipped for one reason."""
+        lines = [str(change) for change in self.written]
+        reasons: dict[str, list[Change]] = {}
+        for change in self.changes:
+            if change.action == "skipped":
+                reasons.setdefault(change.message, []).append(change)
+        for reason, skipped in reasons.items():
+            cases = list(dict.fromkeys(change.case.id for change in skipped))
+            names = ", ".join(cases[:NAMED_CASES])
+            if len(cases) > NAMED_CASES:
+                names += f" and {len(cases) - NAMED_CASES} more"
+            count = f"{len(skipped)} figure{'' if len(skipped) == 1 else 's'}"
+            of = f"{len(cases)} case{'' if len(cases) == 1 else 's'}"
+            lines.append(f"skipped {count} of {of}: {reason} ({names})")
+        return lines
 
     def write(self, to: Path | None = None) -> Path:
         """Write the file atomically, to ``to`` or else ``path``. Returns the file written.
@@ -152,6 +175,10 @@ def _check_origin(results: Sequence[Results]) -> None:
         raise InputError("a baseline needs the results of at least one trial")
     if len(sites) > 1:
         raise InputError(f"the trials are of different sites: {', '.join(sites)}")
+    names = [(result.trial.trial, result.trial.started) for result in results]
+    twice = sorted({name for name, started in names if names.count((name, started)) > 1})
+    if twice:
+        raise InputError(f"its samples would count twice: {', '.join(twice)} is named twice")
 
 
 def _read(file: Path) -> str:
@@ -169,7 +196,8 @@ def _groups(results: Sequence[Results], locations: str) -> list[_Group]:
     for result in results:
         planned = [run for run in result.runs if not result.trial.is_rerun(run)]
         for case, own in collect(result.trial, planned).items():
-            for (metric, location), figure in own.items():
+            for figure in (figure for alike in own.values() for figure in alike.values()):
+                metric, location = figure.metric, figure.location
                 where = ANY if location and locations == "pooled" else location
                 group = groups.setdefault((case, metric, where), _Group(case, metric, where))
                 group.figures.append((result.trial.trial, figure))
@@ -199,7 +227,9 @@ def _excluded(
     if len({(figure.unit, figure.better) for figure in figures}) > 1:
         return "its unit or its better direction differs between the trials"
     if len(group.samples) < minimum:
-        return f"{len(group.samples)} samples are too few, {minimum} are needed"
+        has, lacks = len(group.samples), minimum - len(group.samples)
+        more = f"{lacks} more {'is' if lacks == 1 else 'are'} needed; name further trials"
+        return f"{has} sample{'' if has == 1 else 's'}, {more}"
     return ""
 
 

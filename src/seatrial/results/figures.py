@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple
 
 from seatrial.results import statistics
@@ -20,7 +21,6 @@ from seatrial.results.statistics import Better
 #: Fraction of its step in which a figure is measured, if the benchmark does not report it; the
 #: rest is the start and the end of the step, and other figures.
 PART_OF_STEP = 0.25
-Key = tuple[str, str | None]  # metric, location
 
 
 class Wait(NamedTuple):
@@ -33,7 +33,7 @@ class Wait(NamedTuple):
     part: float  # fraction of the steps' time in which the figure was measured
 
 
-@dataclass
+@dataclass(slots=True)
 class Figure:
     """All samples of one metric of one case at one location, over the valid runs."""
 
@@ -42,22 +42,40 @@ class Figure:
     location: str | None
     unit: str
     better: Better
-    samples: list[tuple[int, float]] = field(default_factory=list)  # number of the run, value
-    waits: list[Wait | None] = field(default_factory=list)  # for each sample; None: unknown
+    values: list[float]
+    runs: tuple[int, ...] = ()  # the number of the run of each sample
+    known_waits: list[Wait | None] | None = None  # None: no wait of any sample is known
     fault: str = ""  # why the samples cannot be judged
     doubt: str = ""  # why the samples decide nothing; each of them is in doubt
     left_out: int = 0  # number of samples that are in doubt and not among ``samples``
+    _median: float | None = None
+    _spread: float | None = None
 
     @property
-    def values(self) -> list[float]:
-        return [value for _, value in self.samples]
+    def samples(self) -> list[tuple[int, float]]:
+        """Number of the run and value of each sample."""
+        return list(zip(self.runs, self.values, strict=True))
+
+    @property
+    def waits(self) -> Sequence[Wait | None]:
+        """The longest wait for a processor of each sample; None: unknown."""
+        return self.known_waits or [None] * len(self.values)
 
     @property
     def median(self) -> float:
-        return statistics.median(self.values)
+        if self._median is None:
+            self._median = statistics.median(self.values)
+        return self._median
+
+    @property
+    def spread(self) -> float | None:
+        """Robust standard deviation of the samples; None for a single one."""
+        if self._spread is None and len(self.values) > 1:
+            self._spread = statistics.spread(self.values)
+        return self._spread
 
 
-Figures = dict[Case, dict[Key, Figure]]
+Figures = dict[Case, dict[str, dict[str | None, Figure]]]  # case, metric, location
 
 
 def is_valid(run: Run) -> bool:
@@ -74,7 +92,7 @@ def all_cases(trial: Trial, runs: Iterable[Run]) -> list[Case]:
 def case_errors(trial: Trial, runs: Sequence[Run]) -> dict[Case, str]:
     """A sentence for each case that did not run as declared."""
     runs_of: dict[Case, list[Run]] = defaultdict(list)
-    for run in sorted(runs, key=_run_order):
+    for run in _in_order(runs):
         runs_of[run.case].append(run)
     errors = {}
     for case in all_cases(trial, runs):
@@ -107,15 +125,26 @@ def _reason(run: Run) -> str:
     return f"{phase}{run.reason or 'no reason recorded'}"
 
 
-def _run_order(run: Run) -> tuple[int, str, str, str]:
-    """Sort key of runs, independent of their order in the records."""
-    figures = [(m.metric, m.location, m.value) for m in run.metrics]
-    return run.repeat, run.job.id, run.evidence, f"{run.outcome}{run.reason}{figures}"
+def _in_order(runs: Iterable[Run]) -> list[Run]:
+    """The runs in an order that does not depend on their order in the records."""
+
+    def name(run: Run) -> tuple[int, str, str]:
+        return run.repeat, run.job.id, run.evidence
+
+    def content(run: Run) -> str:
+        figures = [(m.metric, m.location, m.value) for m in run.metrics]
+        return f"{run.outcome}{run.reason}{figures}"
+
+    ordered: list[Run] = []
+    for _, group in groupby(sorted(runs, key=name), name):
+        twins = list(group)
+        ordered += sorted(twins, key=content) if len(twins) > 1 else twins
+    return ordered
 
 
 def valid_runs(runs: Iterable[Run]) -> list[Run]:
     """The runs whose figures count, in the order by which ``collect`` numbers them."""
-    return sorted(filter(is_valid, runs), key=_run_order)
+    return _in_order(filter(is_valid, runs))
 
 
 def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
@@ -125,24 +154,36 @@ def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
     """
     figures: Figures = {case: {} for case in all_cases(trial, runs)}
     locations = Locations(runs)
-    certain = {
-        (run.case, (m.metric, m.location or None))
-        for run in valid_runs(runs)
-        for m in run.metrics
-        if not m.doubt
-    }
-    for number, run in enumerate(valid_runs(runs)):
+    ordered = valid_runs(runs)
+    certain = _certain(ordered)
+    for number, run in enumerate(ordered):
+        own = figures[run.case]
+        waits = _Waits(run)
+        longer: dict[tuple[int, ...], tuple[int, ...]] = {}  # figures share these tuples
         for m in run.metrics:
-            key = (m.metric, m.location or None)
-            figure = figures[run.case].setdefault(
-                key, Figure(run.case, *key, unit=m.unit, better=m.better)
-            )
-            if m.doubt and (run.case, key) in certain:
+            at = m.location or None
+            alike = own.get(m.metric)
+            if alike is None:
+                alike = own[m.metric] = {}
+            figure = alike.get(at)
+            leave_out = bool(m.doubt) and (run.case, m.metric, at) in certain
+            if figure is None:
+                own_values = [] if leave_out else [m.value]
+                figure = alike[at] = Figure(run.case, m.metric, at, m.unit, m.better, own_values)
+            elif not leave_out:
+                figure.values.append(m.value)
+            if leave_out:
                 figure.left_out += 1
                 continue
-            figure.samples.append((number, m.value))
-            figure.waits.append(longest_wait(run, locations.nodes_of(m.location), m.seconds))
             figure.doubt = m.doubt
+            figure.runs = longer.get(figure.runs) or longer.setdefault(
+                figure.runs, (*figure.runs, number)
+            )
+            if waits.known and figure.known_waits is None:
+                figure.known_waits = [None] * (len(figure.values) - 1)
+            if figure.known_waits is not None:
+                wait = waits.longest(locations.nodes_of(m.location), m.seconds)
+                figure.known_waits.append(wait)
             if not math.isfinite(m.value):
                 figure.fault = f"a sample is {m.value}, which is not a finite number"
             elif m.unit != figure.unit:
@@ -152,37 +193,108 @@ def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
     return figures
 
 
-def longest_wait(run: Run, nodes: Iterable[str], measured_s: float | None) -> Wait | None:
-    """The longest wait for a processor on the given nodes, for a figure measured ``measured_s`` s.
+def _certain(runs: Sequence[Run]) -> set[tuple[Case, str, str | None]]:
+    """The figures in doubt that another run has without doubt: case, metric, location."""
+    doubted = {(r.case, m.metric, m.location or None) for r in runs for m in r.metrics if m.doubt}
+    if not doubted:
+        return set()
+    return doubted & {
+        (r.case, m.metric, m.location or None) for r in runs for m in r.metrics if not m.doubt
+    }
 
-    It covers the run's steps that ran on all the nodes, or every step on all of its nodes if none
-    are given. None if no wait is on record.
+
+class _Sum(NamedTuple):
+    """The activity of one node in several steps."""
+
+    seconds: float = 0.0
+    waited: float = 0.0  # per cent times seconds
+    others: float = 0.0
+    steps: int = 0
+
+    def plus(self, one: Activity) -> _Sum:
+        return _Sum(
+            self.seconds + one.seconds,
+            self.waited + (one.waited_percent or 0.0) * one.seconds,
+            self.others + (one.others_percent or 0.0) * one.seconds,
+            self.steps + 1,
+        )
+
+
+class _Waits:
+    """How long the steps of one run waited for a processor.
+
+    Steps are summed up by the nodes that they ran on: a run that measures each link has as many
+    steps as links, and each of its figures belongs to a few of them.
     """
-    steps: dict[str, dict[str, Activity]] = defaultdict(dict)
-    for activity in run.activity:
-        if activity.waited_percent is not None:
-            steps[activity.step][activity.node] = activity
-    wanted = set(nodes)
-    by_node: dict[str, list[Activity]] = defaultdict(list)
-    for of_step in steps.values():
-        if wanted <= of_step.keys():
-            for node in wanted or of_step:
-                by_node[node].append(of_step[node])
-    waits = []
-    for node, activities in by_node.items():
-        seconds = sum(a.seconds for a in activities)
-        waited = sum((a.waited_percent or 0.0) * a.seconds for a in activities)
-        others = sum((a.others_percent or 0.0) * a.seconds for a in activities)
-        part = PART_OF_STEP
-        if measured_s is not None:
-            part = min(1.0, measured_s * len(activities) / seconds)
-        waits.append(Wait(waited / seconds, node, others / seconds, 0.0, part))
-    if not waits:
-        return None
-    return max(waits)._replace(total=sum(wait.percent for wait in waits))
+
+    def __init__(self, run: Run):
+        steps: dict[str, dict[str, Activity]] = defaultdict(dict)
+        for activity in run.activity:
+            if activity.waited_percent is not None:
+                steps[activity.step][activity.node] = activity
+        self.known = bool(steps)
+        #: nodes of steps -> the sum for each of the nodes
+        self.groups: dict[frozenset[str], dict[str, _Sum]] = {}
+        #: node, number of nodes -> the groups of so many nodes that it is one of
+        self.groups_of: dict[tuple[str, int], list[frozenset[str]]] = defaultdict(list)
+        for of_step in steps.values():
+            nodes = frozenset(of_step)
+            if nodes not in self.groups:
+                self.groups[nodes] = dict.fromkeys(of_step, _Sum())
+                for node in nodes:
+                    self.groups_of[node, len(nodes)].append(nodes)
+            sums = self.groups[nodes]
+            for node, activity in of_step.items():
+                sums[node] = sums[node].plus(activity)
+        self.sizes = sorted({len(nodes) for nodes in self.groups})
+
+    def _groups_on(self, wanted: frozenset[str]) -> Iterable[frozenset[str]]:
+        """The groups of steps that ran on all the wanted nodes; every group if none is wanted."""
+        if not wanted:
+            return self.groups
+        groups = [wanted] if wanted in self.groups else []
+        anyone = next(iter(wanted))
+        for size in self.sizes:
+            if size > len(wanted):
+                groups += [nodes for nodes in self.groups_of[anyone, size] if wanted <= nodes]
+        return groups
+
+    def longest(self, nodes: Iterable[str], measured_s: float | None) -> Wait | None:
+        """The longest wait for a processor on the nodes, for a figure measured ``measured_s`` s.
+
+        It covers the run's steps that ran on all the nodes, or every step on all of its nodes if
+        none are given. None if no wait is on record.
+        """
+        wanted = frozenset(nodes)
+        by_node: dict[str, list[_Sum]] = defaultdict(list)
+        for group in self._groups_on(wanted):
+            sums_of = self.groups[group]
+            for node in sorted(wanted) or sums_of:
+                by_node[node].append(sums_of[node])
+        waits = []
+        for node, sums in by_node.items():
+            seconds, waited, others, steps = (sum(column) for column in zip(*sums, strict=True))
+            part = PART_OF_STEP
+            if measured_s is not None:
+                part = min(1.0, measured_s * steps / seconds)
+            waits.append(Wait(waited / seconds, node, others / seconds, 0.0, part))
+        if not waits:
+            return None
+        return max(waits)._replace(total=sum(wait.percent for wait in waits))
 
 
-def key_order(key: Key) -> tuple[str, bool, tuple[tuple[int, int, str], ...]]:
-    """Sort key: by metric, the case as a whole before its locations, n2 before n10."""
-    metric, location = key
-    return metric, location is not None, natural(location or "")
+def in_order(own: dict[str, dict[str | None, Figure]]) -> Iterator[list[Figure]]:
+    """The figures of each metric of a case: the case as a whole, then n2 before n10."""
+    locations = {location for alike in own.values() for location in alike}
+    order = sorted(locations, key=_by_name)
+    del locations
+    for metric in sorted(own):
+        alike = own[metric]
+        if len(alike) > len(order) // 2:  # most metrics have the same locations
+            yield [alike[location] for location in order if location in alike]
+        else:
+            yield [alike[location] for location in sorted(alike, key=_by_name)]
+
+
+def _by_name(location: str | None) -> tuple[str | int, ...]:
+    return natural(location or "")

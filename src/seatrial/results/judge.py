@@ -7,25 +7,25 @@ judgements in ``seatrial.results.verdict``.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from seatrial.base.memory import no_collections
 from seatrial.results import statistics
 from seatrial.results.figures import (
     Figure,
     Figures,
-    Key,
     Wait,
     case_errors,
     collect,
+    in_order,
     is_valid,
-    key_order,
 )
 from seatrial.results.locations import Locations
 from seatrial.results.record import Judgement, Run, Trial
-from seatrial.results.requirements import Requirements, Rule, fits
-from seatrial.results.statistics import Limit
+from seatrial.results.requirements import Requirements, Rule
+from seatrial.results.statistics import Limit, Statistic
 from seatrial.results.wording import Explanation, number, requirement
 
 #: A shorter wait for a processor, in per cent of a step's time, explains nothing: the daemons of
@@ -41,72 +41,243 @@ class Reference(NamedTuple):
 
     samples: list[float]
     value: float
-    name: str
+    name: str = ""  # empty: the median of the peers
     waits: Sequence[Wait | None] = ()  # for each sample of that figure
 
 
+@no_collections()
 def judge(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> list[Judgement]:
     """One judgement for each figure and each threshold that applies to it.
 
     In addition one for each case that did not run as declared, for each figure without a
     threshold (``missing``), and for each threshold whose figure was not measured. The order
-    of ``runs`` does not matter.
+    of ``runs`` does not matter. The time is proportional to the number of figures.
     """
     figures = collect(trial, runs)
     errors = case_errors(trial, runs)
     locations = Locations(runs)
+    valid = Counter(run.case for run in runs if is_valid(run))
     judgements: list[Judgement] = []
     for case, own in figures.items():
         if case in errors:
             judgements.append(
                 Judgement(case=case, metric="", verdict="error", explanation=errors[case])
             )
-        valid = sum(run.case == case and is_valid(run) for run in runs)
-        for key in sorted(own, key=key_order):
-            judgements += _judge_figure(own[key], requirements, figures, locations, valid, trial)
-    return judgements + _not_measured(runs, requirements, figures)
+        for alike in in_order(own):
+            thresholds = requirements.of(case, alike[0].metric)
+            context = _Context(trial, figures, _Peers(alike), locations, valid[case])
+            plain: dict[int, _PlainPasses] = {}  # by the identity of the rule
+            for figure in alike:
+                rules = thresholds.applying(figure.location)
+                for rule in rules:
+                    if id(rule) not in plain:
+                        plain[id(rule)] = _PlainPasses(rule, context)
+                    judgements.append(
+                        plain[id(rule)].judgement(figure)
+                        or _Comparison(figure, rule, context).judgement()
+                    )
+                if not rules and not thresholds.is_informative(figure.location):
+                    judgements.append(_missing(figure, _name(figure, locations)))
+    judgements += _not_measured(runs, requirements, figures)
+    return judgements
 
 
-def _judge_figure(
-    figure: Figure,
-    requirements: Requirements,
-    figures: Figures,
-    locations: Locations,
-    runs: int,
-    trial: Trial,
-) -> list[Judgement]:
-    rules = requirements.applying(figure.case, figure.metric, figure.location)
-    name = f"{figure.case.id}: {figure.metric}{locations.on(figure.location)}"
-    if rules:
-        return [_Comparison(figure, name, rule, figures, runs, trial).judgement() for rule in rules]
-    if requirements.is_informative(figure.case, figure.metric, figure.location):
-        return []
-    return [
-        Judgement(
+def _name(figure: Figure, locations: Locations) -> str:
+    return f"{figure.case.id}: {figure.metric}{locations.on(figure.location)}"
+
+
+def _missing(figure: Figure, name: str) -> Judgement:
+    return Judgement(
+        case=figure.case,
+        metric=figure.metric,
+        location=figure.location,
+        verdict="missing",
+        unit=figure.unit,
+        samples=figure.values,
+        value=figure.median if not figure.fault else None,
+        spread=figure.spread if not figure.fault else None,
+        explanation=f"{name} was measured, but no requirement applies to it",
+    )
+
+
+class _Peers:
+    """The figures of one metric of one case at all locations, for comparing each with the others.
+
+    Each list of values is sorted once. The median of the other locations is then one of three
+    numbers. It leaves out the judged location: one bad node among three spoils two of the three
+    links, and the median of all links would be a bad value.
+    """
+
+    def __init__(self, figures: Sequence[Figure]):
+        self.figures = [f for f in figures if f.location is not None and not f.fault]
+        self.count = len(self.figures) - 1  # the others of each
+        self._samples = sum(len(f.values) for f in self.figures)
+        self._typical: dict[str, list[float]] = {}  # sorted, by statistic
+        self._spreads: list[float] = []
+        self._chances: dict[Limit, list[float]] = {}
+
+    def typical(self, figure: Figure, statistic: Statistic) -> float:
+        """Median of the other locations' typical values; there must be one."""
+        return statistics.median_without(
+            self.typical_values(statistic), _typical(figure, statistic)
+        )
+
+    def typical_values(self, statistic: Statistic) -> list[float]:
+        """All locations' typical values, sorted."""
+        if statistic not in self._typical:
+            self._typical[statistic] = sorted(_typical(f, statistic) for f in self.figures)
+        return self._typical[statistic]
+
+    def spreads(self) -> list[float]:
+        """All locations' robust standard deviations, sorted."""
+        if not self._spreads:
+            self._spreads = sorted(f.spread or 0.0 for f in self.figures)
+        return self._spreads
+
+    def noise(self, figure: Figure) -> tuple[float, float]:
+        """Median of the robust standard deviations at the other locations, and the error of the
+        median of all their samples. A difference between locations is the signal; noise is the
+        scatter at one location."""
+        sigma = statistics.median_without(self.spreads(), figure.spread or 0.0)
+        return sigma, statistics.median_error(sigma, self._samples - len(figure.values))
+
+    def chance(self, figure: Figure, limit: Limit) -> float:
+        """Probability that all samples of a sound location break the limit.
+
+        Each sample breaks it by chance as often as those of the median location. 1 if there is no
+        other location.
+        """
+        if not self.count:
+            return 1.0
+        if limit not in self._chances:
+            self._chances[limit] = sorted(_chance(f, limit) for f in self.figures)
+        one = statistics.median_without(self._chances[limit], _chance(figure, limit))
+        return one ** len(figure.values)
+
+
+def _typical(figure: Figure, statistic: Statistic) -> float:
+    """The value of another figure that a bound is taken of: its median.
+
+    For ``best`` it is its best sample. A disturbance only makes a run worse. A requirement that
+    takes the least disturbed of its own samples takes the other metric's likewise, and the scatter
+    of the disturbed samples says nothing.
+    """
+    if statistic == "best":
+        return statistics.summarize(figure.values, "best", figure.better)
+    return figure.median
+
+
+def _chance(figure: Figure, limit: Limit) -> float:
+    broken = sum(limit.excess(x) > 0 for x in figure.values)
+    return statistics.chance_of_breaking(broken, len(figure.values))
+
+
+class _Context(NamedTuple):
+    """What the figures of one metric of one case are judged by, besides their requirements."""
+
+    trial: Trial
+    figures: Figures
+    peers: _Peers
+    locations: Locations
+    runs: int  # how many runs of the case are valid
+
+
+class _PlainPasses:
+    """The figures of one metric at locations, against one threshold, as far as they plainly pass.
+
+    Nearly all of a million figures do. Their limits are few: the median of the other locations is
+    one of three numbers, and so is the median of their spreads. ``_Comparison`` computes the limits
+    once for each of these, and judges every figure that does not plainly pass.
+    """
+
+    def __init__(self, rule: Rule, context: _Context):
+        self.rule, self.context = rule, context
+        self.record, self.unit = rule.record, rule.threshold.unit
+        self.statistic = rule.statistic
+        self.by_median = rule.statistic in ("median", "majority")
+        self.known: dict[tuple[int, ...], tuple[float | None, list[Limit]]] = {}
+        self.middles = self.spreads = (0.0, 0.0)  # of the sorted typical values and spreads
+        peers, self.form = context.peers, rule.threshold.form
+        self.usable = self.form in ("plain", "reference") or (self.form == "peers" and peers.count)
+        if self.usable and self.form == "peers":
+            half = peers.count // 2
+            typical, spreads = peers.typical_values(rule.statistic), peers.spreads()
+            self.middles = typical[max(0, half - 1)], typical[half]
+            self.spreads = spreads[max(0, half - 1)], spreads[half]
+
+    def judgement(self, figure: Figure) -> Judgement | None:
+        """The judgement of a figure that plainly passes; None for any other."""
+        if not self.usable or figure.location is None or figure.fault or figure.doubt:
+            return None
+        if self.unit and self.unit != figure.unit:
+            return None
+        values, spread = figure.values, figure.spread
+        if self.by_median:
+            value = figure.median
+        else:
+            value = statistics.summarize(values, self.statistic, figure.better)
+        reference, limits = self._limits(figure, value, spread or 0.0)
+        if not limits:
+            return None
+        lower = upper = None
+        for limit in limits:
+            if limit.side == "most":
+                upper = limit.bound
+            else:
+                lower = limit.bound
+            if not (limit.includes(values) and statistics.is_clear(value, spread or 0.0, limit)):
+                return None
+        return Judgement(
             case=figure.case,
             metric=figure.metric,
             location=figure.location,
-            verdict="missing",
+            verdict="pass",
+            value=value,
             unit=figure.unit,
-            samples=figure.values,
-            value=figure.median if not figure.fault else None,
-            spread=statistics.spread(figure.values) if not figure.fault else None,
-            explanation=f"{name} was measured, but no requirement applies to it",
+            statistic=self.statistic,
+            samples=values,
+            spread=spread,
+            reference=reference,
+            lower=lower,
+            upper=upper,
+            requirement=self.record,
+            explanation="",
         )
-    ]
+
+    def _limits(
+        self, figure: Figure, value: float, spread: float
+    ) -> tuple[float | None, list[Limit]]:
+        """The reference and the limits of a figure; no limits where there can be none."""
+        key: tuple[int, ...] = ()
+        if self.form == "peers":
+            # On which side of the middles it lies decides what the median of the others is.
+            typical = figure.median if self.statistic in ("worst", "p99") else value
+            low, high = self.middles
+            below, above = self.spreads
+            key = (
+                len(figure.values),
+                typical > low,
+                typical > high,
+                spread > below,
+                spread > above,
+            )
+        known = self.known.get(key)
+        if known is None:
+            known = self.known[key] = _Comparison(figure, self.rule, self.context).limits()
+        return known
 
 
 class _Comparison:
     """One figure against one threshold."""
 
-    def __init__(
-        self, figure: Figure, name: str, rule: Rule, figures: Figures, runs: int, trial: Trial
-    ):
-        self.figure, self.name, self.rule, self.figures = figure, name, rule, figures
-        self.runs = runs  # how many runs of the case are valid
-        self.trial = trial
+    def __init__(self, figure: Figure, rule: Rule, context: _Context):
+        self.figure, self.rule, self.context = figure, rule, context
         self.samples = figure.values
         self.reference: Reference | None = None
+
+    @property
+    def name(self) -> str:
+        return _name(self.figure, self.context.locations)
 
     def judgement(self) -> Judgement:
         fault = self._fault() or self._set_reference()
@@ -124,11 +295,20 @@ class _Comparison:
             if verdict in verdicts:
                 text = self._explain(verdict, limits[verdicts.index(verdict)])
                 return self._record(verdict, text, limits)
-        reporting = len({run for run, _ in self.figure.samples}) + self.figure.left_out
-        if self.figure.location is None and 0 < reporting < self.runs:
-            text = f"only {reporting} of the {self.runs} valid runs reported it"
+        reporting = len(set(self.figure.runs)) + self.figure.left_out
+        if self.figure.location is None and 0 < reporting < self.context.runs:
+            text = f"only {reporting} of the {self.context.runs} valid runs reported it"
             return self._record("error", f"{self.name} cannot be passed: {text}", limits)
-        return self._record("pass", self._explanation().within(limits), limits)
+        is_within = all(limit.includes(self.samples) for limit in limits)
+        text = "" if is_within else self._explanation().within(limits)
+        return self._record("pass", text, limits)
+
+    def limits(self) -> tuple[float | None, list[Limit]]:
+        """The reference and the limits; no limits if the figure cannot be judged."""
+        if self._fault() or self._set_reference():
+            return None, []
+        reference = self.reference.value if self.reference else self.rule.threshold.reference
+        return reference, self._limits()
 
     def _fault(self) -> str:
         unit = self.rule.threshold.unit
@@ -145,33 +325,24 @@ class _Comparison:
         """Set ``reference`` for the two relative forms. Returns why it cannot be set, or ""."""
         form = self.rule.threshold.form
         if form == "peers":
-            # Without the judged location itself: one bad node among three spoils two of the three
-            # links, and the median of all links would be a bad value.
-            medians = [self._typical(peer) for peer in self._peers()]
-            if medians and (middle := statistics.median(medians)) <= 0:
+            if not self.context.peers.count:
+                return ""
+            middle = self.context.peers.typical(self.figure, self.rule.statistic)
+            if middle <= 0:
                 return f"the median of the other locations is {middle:g}, and must be above zero"
-            if medians:
-                self.reference = Reference([middle], middle, f"the median of {len(medians)} others")
+            self.reference = Reference([middle], middle)
             return ""
         return self._set_other_metric() if form == "relative" else ""
-
-    def _peers(self) -> Iterator[Figure]:
-        """The same metric at the other locations."""
-        for (metric, location), figure in self.figures[self.figure.case].items():
-            if metric != self.figure.metric or location in (None, self.figure.location):
-                continue
-            if not figure.fault:
-                yield figure
 
     def _set_other_metric(self) -> str:
         of = self.rule.threshold.relative_to
         assert of is not None
         case = of.case(self.figure.case)
-        candidates = self.figures.get(case, {})
+        candidates = self.context.figures.get(case, {}).get(of.metric, {})
         location = of.location if of.location is not None else self.figure.location
-        other = candidates.get((of.metric, location or None))
+        other = candidates.get(location or None)
         if other is None and of.location is None:
-            other = candidates.get((of.metric, None))
+            other = candidates.get(None)
         name = f"{of.metric} of {'the same run' if of.same_run else case.id}"
         comparison = f"the {requirement(self.rule)} compares it with {name}, which"
         if other is None:
@@ -185,22 +356,11 @@ class _Comparison:
         if of.same_run:
             return self._pair_by_run(other, name)
         if self.rule.statistic == "best":
-            best = self._typical(other)
+            best = _typical(other, "best")
             self.reference = Reference([best], best, name, other.waits)
         else:
             self.reference = Reference(other.values, other.median, name, other.waits)
         return ""
-
-    def _typical(self, other: Figure) -> float:
-        """The value of the other figure that the bound is taken of: its median.
-
-        For ``best`` it is its best sample. A disturbance only makes a run worse. A requirement
-        that takes the least disturbed of its own samples takes the other metric's likewise, and
-        the scatter of the disturbed samples says nothing.
-        """
-        if self.rule.statistic == "best":
-            return statistics.summarize(other.values, "best", other.better)
-        return other.median
 
     def _pair_by_run(self, other: Figure, name: str) -> str:
         """Scale each sample to the median of the other metric, run by run.
@@ -259,13 +419,7 @@ class _Comparison:
         if not self.rule.threshold.peers:
             sigma = statistics.spread(self.reference.samples) or 0.0
             return sigma, statistics.median_error(sigma, len(self.reference.samples))
-        # A difference between locations is the signal; noise is the scatter at one location.
-        noise = [
-            (statistics.spread(peer.values) or 0.0, len(peer.values)) for peer in self._peers()
-        ]
-        sigma = statistics.median([s for s, _ in noise])
-        samples = sum(n for _, n in noise)
-        return sigma, statistics.median_error(sigma, samples)
+        return self.context.peers.noise(self.figure)
 
     def _verdicts(self, limits: list[Limit]) -> list[str]:
         verdicts: list[str] = [self._verdict(limit) for limit in limits]
@@ -285,7 +439,7 @@ class _Comparison:
         verdict = statistics.decide(self.samples, limit, self.rule.statistic, self.figure.better)
         if verdict == "fail" and self._is_excused(limit):
             return "inconclusive"
-        if verdict == "pass" and self.rule.statistic == "best" and self.trial.reruns:
+        if verdict == "pass" and self.rule.statistic == "best" and self.context.trial.reruns:
             broken = [limit.excess(x) > 0 for x in self.samples]
             within = broken.count(False)
             if any(broken) and within < max(2, 1 + sum(broken) - sum(self._disturbed(limit))):
@@ -326,20 +480,25 @@ class _Comparison:
         """Whether every sample breaks the bound, too often to be chance, beside the peers'."""
         if not self.rule.threshold.peers or any(limit.excess(x) <= 0 for x in self.samples):
             return False
-        peers = [
-            (sum(limit.excess(x) > 0 for x in peer.values), len(peer.values))
-            for peer in self._peers()
-        ]
-        return statistics.chance_of_all(len(self.samples), peers) <= CHANCE
+        return self.context.peers.chance(self.figure, limit) <= CHANCE
 
     def _value(self) -> float:
+        if self.samples is self.figure.values and self.rule.statistic == "median":
+            return self.figure.median
         return statistics.summarize(self.samples, self.rule.statistic, self.figure.better)
+
+    def _spread(self) -> float | None:
+        if self.samples is self.figure.values:
+            return self.figure.spread
+        return statistics.spread(self.samples)
 
     # The record.
 
     def _explanation(self) -> Explanation:
-        reference = (self.reference.name, self.reference.value) if self.reference else None
-        unit = self.figure.unit
+        reference, unit = None, self.figure.unit
+        if self.reference:
+            name = self.reference.name or f"the median of {self.context.peers.count} others"
+            reference = (name, self.reference.value)
         return Explanation(self.name, unit, self.samples, self._value(), self.rule, reference)
 
     def _explain(self, verdict: str, limit: Limit) -> str:
@@ -373,7 +532,15 @@ class _Comparison:
         limits: Sequence[Limit] = (),
         value: float | None = None,
     ) -> Judgement:
-        bounds = {limit.side: limit.bound for limit in limits}
+        lower = upper = None
+        disturbed = 0
+        for limit in limits:
+            if limit.side == "least":
+                lower = limit.bound
+            else:
+                upper = limit.bound
+            if not limit.includes(self.samples):
+                disturbed = max(disturbed, sum(self._disturbed(limit)))
         reference = self.reference.value if self.reference else self.rule.threshold.reference
         return Judgement(
             case=self.figure.case,
@@ -384,12 +551,12 @@ class _Comparison:
             unit=self.figure.unit,
             statistic=self.rule.statistic,
             samples=self.samples,
-            disturbed=max((sum(self._disturbed(limit)) for limit in limits), default=0),
-            spread=None if self.figure.fault else statistics.spread(self.samples),
+            disturbed=disturbed,
+            spread=None if self.figure.fault else self._spread(),
             reference=reference,
-            lower=bounds.get("least"),
-            upper=bounds.get("most"),
-            requirement=self.rule.record(),
+            lower=lower,
+            upper=upper,
+            requirement=self.rule.record,
             explanation=explanation,
         )
 
@@ -430,12 +597,7 @@ def _not_measured(
     for rule in requirements.rules:
         t = rule.threshold
         cases = [case for case in figures if t.select.matches_case(case) and case in valid]
-        lacking = [
-            case
-            for case in cases
-            if not any(rule.applies(case, *key) for key in figures[case])
-            if not (t.peers and any(_is_whole_case(rule, key) for key in figures[case]))
-        ]
+        lacking = [case for case in cases if not _has_figure(rule, figures[case])]
         if t.select.check in (None, "*") and len(lacking) < len(cases):
             continue
         where = f" on location '{t.select.location}'" if t.select.location else ""
@@ -448,12 +610,18 @@ def _not_measured(
                     verdict="error",
                     unit=t.unit or "",
                     statistic=rule.statistic,
-                    requirement=rule.record(),
+                    requirement=rule.record,
                     explanation=f"{text} (the {rule.kind}); its selection may be too wide",
                 )
             )
     return judgements
 
 
-def _is_whole_case(rule: Rule, key: Key) -> bool:
-    return key[1] is None and fits(rule.threshold.metric, key[0])
+def _has_figure(rule: Rule, own: dict[str, dict[str | None, Figure]]) -> bool:
+    """Whether a rule that selects the case applies to a figure of it. Peers are not asked of the
+    case as a whole, which is no reason to miss them."""
+    return any(
+        any(map(rule.is_at, alike)) or (rule.threshold.peers and None in alike)
+        for metric, alike in own.items()
+        if rule.is_for(metric)
+    )

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 from seatrial.results.record import Run
 
+_NUMBER = re.compile("([0-9]{1,18})")
+
 
 class Locations:
     """Distinguishes nodes from links. Node names may contain the ``-`` that joins a link."""
@@ -48,11 +50,12 @@ class Locations:
         return f" on {'link' if self.ends(location) else 'node'} {location}"
 
 
-def natural(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Sort key that puts n2 before n10.
+def natural(name: str) -> tuple[str | int, ...]:
+    """Sort key that puts n2 before n10: text and numbers in turn.
 
     Only ASCII digits count as numbers, at most 18 in a row: ``int`` refuses some characters that
     ``str.isdigit`` accepts, and very long numbers.
     """
-    parts = re.findall("[0-9]{1,18}|[^0-9]", name)
-    return tuple((0, int(p), "") if "0" <= p[0] <= "9" else (1, 0, p) for p in parts)
+    parts: list[str | int] = [*_NUMBER.split(name)]
+    parts[1::2] = map(int, parts[1::2])
+    return tuple(parts)

@@ -1,8 +1,13 @@
 """The records of a trial: one JSON Lines file, ``results.jsonl``, schema version 1.
 
 The lines are, in this order: one ``trial``, a ``run`` for each run of a case, the ``judgement``
-lines, and one ``verdict``. A reader skips unknown kinds of lines. A change of the meaning of a
-field needs a new ``SCHEMA``. This module defines, reads and writes the lines.
+lines, and one ``verdict``. The file is not changed when the trial has ended. A later judgement has
+a file of its own, ``judgements/2/judgement.jsonl`` and so on, with its ``judgement`` lines and its
+``verdict``. A reader skips unknown kinds of lines. A change of the meaning of a field needs a new
+``SCHEMA``. This module defines, reads and writes the lines.
+
+The records of which a trial may have a million are dataclasses with slots: as pydantic models they
+take three times the memory, and eight times as long to make.
 
 Units are those of the field's names: ``_us`` microseconds, ``_MB_s`` 10^6 bytes
 per second, ``_B`` bytes, ``_GFLOPS`` 10^9 floating-point operations per second,
@@ -11,28 +16,34 @@ per second, ``_B`` bytes, ``_GFLOPS`` 10^9 floating-point operations per second,
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 
 from seatrial.base.errors import InputError, Problem
 from seatrial.base.files import replacing
+from seatrial.base.memory import no_collections, release_free_memory
 
 SCHEMA = 1
 RESULTS_FILE = "results.jsonl"
+JUDGEMENTS_FOLDER = "judgements"  # of later judgements, each in a folder with its number
+JUDGEMENT_FILE = "judgement.jsonl"
+_CONFIG = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
 
 
 class Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
+    model_config = _CONFIG
 
 
-class Case(Record):
+@dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
+class Case:
     """check x variant x profile x transport x nodes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     check: str  # netpipe, imb, osu, hpl, npb, tcp_stream, links, nodes ...
     variant: str = ""  # distinguishes the cases of a check: "atlas", "is.S", ""
@@ -47,7 +58,8 @@ class Case(Record):
         return f"{check}.{self.transport}.{self.profile}.{self.nodes}n"
 
 
-class Metric(Record):
+@dataclass(slots=True, kw_only=True, config=_CONFIG)
+class Metric:
     """One figure of one run.
 
     ``location`` is a node (``n3``), a link (``n1-n2``) or None for the case as a whole.
@@ -107,7 +119,8 @@ class PathProof(Record):
     reported: str = ""
 
 
-class Activity(Record):
+@dataclass(slots=True, kw_only=True, config=_CONFIG)
+class Activity:
     """The interrupts and processor time of one node's kernel during one step.
 
     Percentages are of the time of one core, summed over all cores of the kernel, and may exceed
@@ -118,7 +131,7 @@ class Activity(Record):
     step: str
     node: str
     seconds: float  # between the readings
-    interrupts_per_s: dict[str, float | None] = {}  # by interface
+    interrupts_per_s: dict[str, float | None] = Field(default_factory=dict)  # by interface
     net_rx_per_s: float | None = None  # softirqs NET_RX, /proc/softirqs
     softirq_percent: float | None = None  # /proc/stat
     irq_percent: float | None = None
@@ -195,6 +208,9 @@ class Trial(Record):
     repeats: int = 1
     reruns: int = 0  # greatest number of reruns of a case that broke a bound
     cases: list[Case] = []  # all planned cases: a case without a run below did not run
+    # Option -> patterns by which the user chose a part of the site's matrix, and what it left out.
+    selection: dict[str, list[str]] = {}
+    outside: list[Case] = []
     notes: list[str] = []  # limits of the stack, planted faults ...
     profiles: list[ProfileUse] = []
 
@@ -224,7 +240,8 @@ class Run(Record):
     evidence: str = ""  # folder of raw files, relative to results.jsonl
 
 
-class Requirement(Record):
+@dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
+class Requirement:
     """A threshold that was applied (see ``seatrial.results.requirements`` for the file)."""
 
     id: str  # "file:line" of where it is written
@@ -232,8 +249,14 @@ class Requirement(Record):
     text: str  # such as "at most 3.0 x latency_us of netpipe.tcp"
 
 
-class Judgement(Record):
-    """The verdict on one metric of one case (at one location)."""
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Judgement:
+    """The verdict on one metric of one case (at one location).
+
+    Its fields are validated when it is read, and not when the judge makes it.
+    """
+
+    __pydantic_config__ = _CONFIG
 
     record: Literal["judgement"] = "judgement"
     case: Case
@@ -243,82 +266,170 @@ class Judgement(Record):
     value: float | None = None  # the statistic over the samples
     unit: str = ""
     statistic: str = "median"
-    samples: list[float] = []
+    samples: list[float] = dataclasses.field(default_factory=list)
     disturbed: int = 0  # number of samples that break a bound, perhaps by a wait for a processor
     spread: float | None = None  # robust standard deviation of the samples, in ``unit``
     reference: float | None = None
     lower: float | None = None  # least allowed value, in ``unit``; None: unbounded
     upper: float | None = None
     requirement: Requirement | None = None
-    explanation: str  # a complete sentence
+    # A complete sentence; empty for a pass of which every sample is within the bounds.
+    explanation: str
+
+
+class Waiver(Record):
+    """The buyer does not insist on a clause of the contract until a date."""
+
+    id: str  # "file:line" of where it is written
+    by: str
+    reason: str
+    expires: date  # its last day
+
+
+class Clause(Record):
+    """One requirement of the contract, and the conclusion on it.
+
+    ``value``, ``spread``, ``lower``, ``upper`` (in ``unit``), ``case`` and ``location`` are those
+    of the worst of its judgements; None where nothing was judged.
+    """
+
+    id: str  # "file:line" of where it is written
+    source: str
+    selects: str  # such as "check netpipe, profile default"
+    metric: str
+    required: str  # the bound in words
+    statistic: str
+    status: Literal["met", "met in part", "not met", "inconclusive", "not tested", "waived"]
+    reason: str = ""  # of any status but met, a sentence
+    hole: bool = False  # not tested, by no choice of the user: the trial is incomplete
+    cases: int = 0  # number of cases of the trial that it selects
+    outside: int = 0  # number of cases that it selects and the trial's selection leaves out
+    judgements: int = 0
+    failed: int = 0  # number of these that failed
+    value: float | None = None
+    unit: str = ""
+    spread: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+    margin: float | None = None  # distance to the bound, a fraction of the bound; below 0: beyond
+    case: Case | None = None
+    location: str | None = None
+    waiver: Waiver | None = None  # in force or expired
 
 
 class Verdict(Record):
+    """The verdict of one judgement of a trial: the trial's own, or a later one."""
+
     record: Literal["verdict"] = "verdict"
     verdict: Literal["accept", "reject", "incomplete"]
     counts: dict[str, int]  # of judgements, by verdict
     findings: list[str]  # the sentences to read first
-    ended: datetime
+    clauses: list[Clause] = []  # the contract, in the order of the requirements file
+    scope: str = ""  # the part of the site's matrix that the verdict is of; "": all of it
+    ended: datetime  # of the trial, also if it was judged later
+    number: int = 1  # 1: the trial's own; a later judgement is in judgements/<number>/
+    judged: datetime | None = None
+    user: str = ""
+    command: list[str] = []
+    seatrial: str = ""  # version, with the commit where known
+    requirements: str = ""  # the copy that was judged by, relative to the trial's folder
+    requirements_sha256: str = ""
 
 
-Line = Annotated[Trial | Run | Judgement | Verdict, Field(discriminator="record")]
-_LINE: TypeAdapter[Trial | Run | Judgement | Verdict] = TypeAdapter(Line)
-KINDS = {"trial", "run", "judgement", "verdict"}
+Line = Trial | Run | Judgement | Verdict
+_LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="record")])
+_JUDGEMENT = TypeAdapter(Judgement)
+# Without the choice among all kinds, pydantic need not hold a long line as a tree.
+_ADAPTERS: dict[bytes, TypeAdapter[Any]] = {b"judgement": _JUDGEMENT, b"run": TypeAdapter(Run)}
+_KIND = re.compile(rb'\{"record":"(\w+)"')
 
 
 class Results(BaseModel):
-    """A ``results.jsonl`` in memory. ``verdict`` is None for an interrupted trial."""
+    """A trial's folder in memory. ``verdict`` is None for an interrupted trial.
+
+    ``judgements`` and ``verdict`` are of one judgement of the trial, the last unless another was
+    asked for. Of the judgements before it only the verdicts are held.
+    """
 
     trial: Trial
     runs: list[Run] = []
     judgements: list[Judgement] = []
     verdict: Verdict | None = None
+    earlier: list[Verdict] = []
     folder: Path = Path()
 
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """All verdicts up to ``verdict``, in their order. Number 1 is the trial's own."""
+        return [*self.earlier, *([self.verdict] if self.verdict else [])]
 
-def dump_line(line: Record) -> str:
-    """One line of the file, without the newline."""
-    return line.model_dump_json(by_alias=True, exclude_defaults=False)
+    @property
+    def ended(self) -> datetime | None:
+        """The end of the trial. Without a verdict of its own: the end of its last job."""
+        if self.verdicts:
+            return self.verdicts[0].ended
+        ends = [run.job.ended for run in self.runs if run.job.ended]
+        return max((end.replace(tzinfo=end.tzinfo or UTC) for end in ends), default=None)
+
+    @property
+    def output(self) -> Path:
+        """The folder of the report on ``verdict``."""
+        return judgement_folder(self.folder, self.verdict.number if self.verdict else 1)
 
 
-def write_results(path: Path, lines: Iterable[Record]) -> None:
-    """Write the file atomically."""
+def judgement_folder(trial: Path, number: int) -> Path:
+    """Where a judgement of a trial is kept: number 1 in the trial's own folder."""
+    return trial if number == 1 else trial / JUDGEMENTS_FOLDER / str(number)
+
+
+def write_results(path: Path, lines: Iterable[Line]) -> None:
+    """Write the file atomically. Raises OSError."""
     with replacing(path) as stream:
         for line in lines:
-            stream.write(f"{dump_line(line)}\n".encode())
+            if isinstance(line, Judgement):
+                text = _JUDGEMENT.dump_json(line)
+            else:
+                text = line.model_dump_json(by_alias=True).encode()
+            stream.write(text + b"\n")
 
 
-def read_lines(path: Path) -> Iterator[Trial | Run | Judgement | Verdict]:
-    """Yield the lines of a file.
+def read_lines(path: Path) -> Iterator[Line]:
+    """Yield the lines of a file, one in memory at a time.
 
     Raises InputError with file and line if a line does not match the schema.
     """
-    import json
-
-    with path.open(encoding="utf-8") as stream:
+    cases: dict[Case, Case] = {}
+    requirements: dict[Requirement, Requirement] = {}
+    with path.open("rb") as stream:
         for number, text in enumerate(stream, 1):
             if not text.strip():
                 continue
+            kind = _KIND.match(text)
+            adapter = _ADAPTERS.get(kind[1]) if kind else None
             try:
-                data = json.loads(text)
-            except ValueError as error:
-                raise InputError(
-                    [Problem(path, number, "", f"not a line of JSON: {error}")]
-                ) from None
-            if isinstance(data, dict) and data.get("record") not in KINDS and "record" in data:
-                continue
-            try:
-                yield _LINE.validate_python(data)
+                line = (adapter or _LINE).validate_json(text)
             except ValidationError as error:
-                first = error.errors()[0]
-                field = ".".join(str(part) for part in first["loc"])
-                raise InputError([Problem(path, number, field, first["msg"])]) from None
+                first = error.errors(include_url=False)[0]
+                if first["type"] == "union_tag_invalid":
+                    continue  # a kind of a later version
+                parts = [kind[1].decode()] if kind and adapter else []
+                field = ".".join([*parts, *map(str, first["loc"])])
+                unknown = first["type"] in ("extra_forbidden", "unexpected_keyword_argument")
+                what = "there is no such field" if unknown else first["msg"]
+                raise InputError([Problem(path, number, field, what)]) from None
+            if isinstance(line, Judgement):  # a million lines share a few cases
+                line.case = cases.setdefault(line.case, line.case)
+                if line.requirement:
+                    line.requirement = requirements.setdefault(line.requirement, line.requirement)
+            yield line
 
 
-def read_results(path: Path) -> Results:
-    """Read a run folder or its ``results.jsonl``.
+@no_collections()
+def read_results(path: Path, number: int | None = None) -> Results:
+    """Read a trial's folder, or its ``results.jsonl`` without the later judgements.
 
-    Raises InputError if the file is missing, is damaged, or has no ``trial`` line.
+    ``number`` is the judgement to read; the last by default. Raises InputError if a file is
+    missing or damaged, if there is no ``trial`` line, or no such judgement.
     """
     file = path / RESULTS_FILE if path.is_dir() else path
     if not file.is_file():
@@ -333,21 +444,39 @@ def read_results(path: Path) -> Results:
                 )
             ]
         )
+    later = later_judgements(path) if path.is_dir() else []
+    last = max([1, *later]) if number is None else number
+    if last not in (1, *later):
+        text = f"there is no judgement {last}"
+        raise InputError([Problem(file, None, "", text, f"the last is {max([1, *later])}")])
     trial: Trial | None = None
     runs: list[Run] = []
     judgements: list[Judgement] = []
-    verdict: Verdict | None = None
-    for line in read_lines(file):
-        if isinstance(line, Trial):
-            trial = line
-        elif isinstance(line, Run):
-            runs.append(line)
-        elif isinstance(line, Judgement):
-            judgements.append(line)
-        else:
-            verdict = line
+    verdicts: list[Verdict] = []
+    for one in (1, *(one for one in later if one <= last)):
+        own = file if one == 1 else judgement_folder(path, one) / JUDGEMENT_FILE
+        for line in read_lines(own):
+            if isinstance(line, Trial):
+                trial = line
+            elif isinstance(line, Run):
+                runs.append(line)
+            elif isinstance(line, Verdict):
+                verdicts.append(line)
+            elif one == last:
+                judgements.append(line)
+    release_free_memory()
     if trial is None:
         raise InputError([Problem(file, 1, "record", "the file has no 'trial' line")])
+    if last > 1 and (not verdicts or verdicts[-1].number != last):
+        file = judgement_folder(path, last) / JUDGEMENT_FILE
+        raise InputError([Problem(file, None, "record", f"it has no 'verdict' line number {last}")])
     return Results(
-        trial=trial, runs=runs, judgements=judgements, verdict=verdict, folder=file.parent
-    )
+        trial=trial, runs=runs, judgements=judgements, folder=file.parent,
+        verdict=verdicts[-1] if verdicts else None, earlier=verdicts[:-1],
+    )  # fmt: skip
+
+
+def later_judgements(folder: Path) -> list[int]:
+    """The numbers of a trial's later judgements, ascending."""
+    names = [path.parent.name for path in folder.glob(f"{JUDGEMENTS_FOLDER}/*/{JUDGEMENT_FILE}")]
+    return sorted(int(name) for name in names if name.isdecimal() and int(name) > 1)

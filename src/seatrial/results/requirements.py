@@ -4,6 +4,8 @@ Each entry selects cases (glob patterns), names a metric and gives a bound in on
 a fraction about a ``reference``, absolute, ``relative_to`` another metric of the same trial, or
 relative to the metric's ``peers``. ``seatrial.results.judge`` compares figures with the bounds.
 
+A contract is a clause. A waiver names one clause by its ``source``.
+
 To a figure apply all contracts that match, and the most specific of the other entries (baseline,
 relative). An exact word counts more than a list of words, a list more than a pattern, a pattern
 more than nothing or ``*``; the weights of the selection's keys and of the metric are added. Of
@@ -12,18 +14,22 @@ equally specific entries the last one applies.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import date
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from seatrial.base import yamlfile
+from seatrial.base.suggest import suggest
 from seatrial.base.yamlfile import InvalidValue, Lines
 from seatrial.results.record import Case
 from seatrial.results.record import Requirement as RequirementRecord
+from seatrial.results.record import Waiver as WaiverRecord
 from seatrial.results.statistics import Statistic
 
 SCHEMA = 1
@@ -59,6 +65,16 @@ class Select(Entry):
 
     def matches(self, case: Case, location: str | None) -> bool:
         return self.matches_case(case) and fits(self.location, location or "")
+
+    def text(self) -> str:
+        """The selection for people: ``check netpipe, profile default``."""
+        words = []
+        for key in (*_KEYS[:-1], "nodes", "location"):
+            value = getattr(self, key)
+            if value is not None:
+                several = value if isinstance(value, list) else [value]
+                words.append(f"{key} {' or '.join(map(str, several)) or 'none'}")
+        return ", ".join(words) or "every case"
 
     def weight(self) -> int:
         nodes = 0 if self.nodes is None else 3 if isinstance(self.nodes, int) else 2
@@ -197,6 +213,23 @@ class Informative(Entry):
     reason: str = Field(min_length=1, examples=['"context for hpl_GFLOPS"'])
 
 
+class Waiver(Entry):
+    """The buyer does not insist on a clause until a date. A waiver turns nothing into a pass."""
+
+    clause: str = Field(min_length=1, examples=['"tender 2026-17, annex B, line 4"'])
+    metric: str | None = Field(None, examples=["latency_us"])
+    by: str = Field(min_length=1, examples=['"J. Doe, University of X"'])
+    reason: str = Field(min_length=1, examples=['"switch firmware 4.2 is due in March"'])
+    expires: date = Field(examples=["2027-03-31"])
+
+    def names(self, threshold: Threshold) -> bool:
+        return (
+            threshold.basis == "contract"
+            and threshold.source == self.clause
+            and self.metric in (None, threshold.metric)
+        )
+
+
 class Defaults(Entry):
     statistic: Statistic = "median"
 
@@ -206,6 +239,46 @@ class Document(Entry):
     defaults: Defaults = Defaults()
     requirements: list[Threshold] = []
     informative: list[Informative] = []
+    waivers: list[Waiver] = []
+
+    @model_validator(mode="after")
+    def _waivers_name_clauses(self) -> Document:
+        faults = list(self._waiver_faults())
+        if faults:
+            raise InvalidValue.several(faults)
+        return self
+
+    def _waiver_faults(self) -> Iterable[tuple[str, str, str]]:
+        sources = [t.source for t in self.requirements if t.basis == "contract"]
+        seen: dict[int, int] = {}
+        for number, waiver in enumerate(self.waivers):
+            where = f"waivers.{number}.clause"
+            named = [i for i, t in enumerate(self.requirements) if waiver.names(t)]
+            if not named and waiver.clause in sources:
+                metrics = [t.metric for t in self.requirements if t.source == waiver.clause]
+                yield (
+                    f"no contract with this source has the metric {waiver.metric!r}",
+                    suggest(waiver.metric, metrics),
+                    f"waivers.{number}.metric",
+                )
+            elif not named:
+                text = f"no contract has the source {waiver.clause!r}"
+                yield text, suggest(waiver.clause, sources), where
+            elif len(named) > 1:
+                metrics = [self.requirements[i].metric for i in named]
+                distinct = len(set(metrics)) == len(metrics)
+                yield (
+                    f"{len(named)} contracts have this source, and a waiver is of one",
+                    f"add for example 'metric: {metrics[0]}'"
+                    if distinct
+                    else "give each of these contracts a source of its own",
+                    where,
+                )
+            elif named[0] in seen:
+                text = f"the clause has a waiver already: waivers.{seen[named[0]]}"
+                yield text, "keep one of the two", where
+            else:
+                seen[named[0]] = number
 
     @model_validator(mode="before")
     @classmethod
@@ -238,6 +311,11 @@ class Rule:
         return f"{self.file}:{self.line}"
 
     @property
+    def key(self) -> tuple[str, str]:
+        """Identifies the rule in its file and in the judgements: several may share a line."""
+        return self.id, self.text()
+
+    @property
     def kind(self) -> str:
         """The basis, for use in a sentence."""
         basis = self.threshold.basis
@@ -248,11 +326,18 @@ class Rule:
         return self.threshold.select.weight() + _weight(self.threshold.metric)
 
     def applies(self, case: Case, metric: str, location: str | None) -> bool:
+        in_case = self.threshold.select.matches_case(case)
+        return in_case and self.is_for(metric) and self.is_at(location)
+
+    def is_for(self, metric: str) -> bool:
+        return fits(self.threshold.metric, metric)
+
+    def is_at(self, location: str | None) -> bool:
         if self.threshold.peers and not location:  # the case as a whole has no peers
             return False
-        t = self.threshold
-        return t.select.matches(case, location) and fits(t.metric, metric)
+        return fits(self.threshold.select.location, location or "")
 
+    @cached_property
     def record(self) -> RequirementRecord:
         return RequirementRecord(id=self.id, basis=self.threshold.basis, text=self.text())
 
@@ -285,6 +370,12 @@ class Requirements:
     default_statistic: Statistic = "median"
     file: Path | None = None
     lines: Lines | None = None
+    waivers: dict[tuple[str, str], WaiverRecord] = field(default_factory=dict)  # by Rule.key
+
+    @property
+    def contract(self) -> list[Rule]:
+        """The clauses, in the order of the file."""
+        return [rule for rule in self.rules if rule.threshold.basis == "contract"]
 
     def matching(self, case: Case, metric: str, location: str | None = None) -> list[Rule]:
         """All rules whose selection matches, in the order of the file."""
@@ -292,17 +383,20 @@ class Requirements:
 
     def applying(self, case: Case, metric: str, location: str | None = None) -> list[Rule]:
         """The rules that apply: all contracts, then the most specific of the others."""
-        matching = self.matching(case, metric, location)
-        contracts = [rule for rule in matching if rule.threshold.basis == "contract"]
-        others = [rule for rule in matching if rule.threshold.basis != "contract"]
-        # max() returns the first of equals; reversed, that is the last in the file.
-        winner = max(reversed(others), key=lambda rule: rule.weight, default=None)
-        return contracts + ([winner] if winner else [])
+        return self.of(case, metric).applying(location)
 
     def is_informative(self, case: Case, metric: str, location: str | None = None) -> bool:
-        return any(
-            entry.select.matches(case, location) and fits(entry.metric, metric)
-            for entry in self.informative
+        return self.of(case, metric).is_informative(location)
+
+    def of(self, case: Case, metric: str) -> MetricRequirements:
+        """What applies to one metric of one case, for many locations."""
+        return MetricRequirements(
+            [r for r in self.rules if r.threshold.select.matches_case(case) and r.is_for(metric)],
+            [
+                entry
+                for entry in self.informative
+                if entry.select.matches_case(case) and fits(entry.metric, metric)
+            ],
         )
 
     def reframe_reference(
@@ -327,6 +421,45 @@ class Requirements:
         return _reframe(best.threshold)
 
 
+class MetricRequirements:
+    """The rules and the informative entries that select one metric of one case.
+
+    Few of them name locations, so most answers are the same for all locations.
+    """
+
+    def __init__(self, rules: Sequence[Rule], informative: Sequence[Informative]):
+        self._rules, self._informative = rules, informative
+        self._has_locations = any(
+            one.location is not None
+            for one in [*(r.threshold.select for r in rules), *(i.select for i in informative)]
+        )
+        self._known: dict[bool, tuple[list[Rule], bool]] = {}  # by whether there is a location
+
+    def applying(self, location: str | None) -> list[Rule]:
+        """The rules that apply: all contracts, then the most specific of the others."""
+        return self._at(location)[0]
+
+    def is_informative(self, location: str | None) -> bool:
+        return self._at(location)[1]
+
+    def _at(self, location: str | None) -> tuple[list[Rule], bool]:
+        if self._has_locations:
+            return self._find(location)
+        known = self._known.get(bool(location))
+        if known is None:
+            known = self._known[bool(location)] = self._find(location)
+        return known
+
+    def _find(self, location: str | None) -> tuple[list[Rule], bool]:
+        matching = [rule for rule in self._rules if rule.is_at(location)]
+        contracts = [rule for rule in matching if rule.threshold.basis == "contract"]
+        others = [rule for rule in matching if rule.threshold.basis != "contract"]
+        # max() returns the first of equals; reversed, that is the last in the file.
+        winner = max(reversed(others), key=lambda rule: rule.weight, default=None)
+        informative = any(fits(i.select.location, location or "") for i in self._informative)
+        return contracts + ([winner] if winner else []), informative
+
+
 def load_requirements(path: Path | str) -> Requirements:
     """Read ``requirements.yaml``. Raises InputError with all errors of the file."""
     document, lines = yamlfile.load(path, Document)
@@ -339,7 +472,18 @@ def build(document: Document, lines: Lines, file: Path) -> Requirements:
         Rule(t, file.name, lines.of(("requirements", i)) or 0, t.statistic or default)
         for i, t in enumerate(document.requirements)
     )
-    return Requirements(rules, tuple(document.informative), default, file, lines)
+    waivers = {
+        rule.key: WaiverRecord(
+            id=f"{file.name}:{lines.of(('waivers', i)) or 0}",
+            by=waiver.by,
+            reason=waiver.reason,
+            expires=waiver.expires,
+        )
+        for i, waiver in enumerate(document.waivers)
+        for rule in rules
+        if waiver.names(rule.threshold)
+    }
+    return Requirements(rules, tuple(document.informative), default, file, lines, waivers)
 
 
 def fits(patterns: Patterns | None, text: str) -> bool:

@@ -8,7 +8,6 @@ means.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -28,7 +27,22 @@ _MAD = {4: 1.363, 5: 1.206, 6: 1.200, 7: 1.140, 8: 1.129, 9: 1.107}
 
 def median(samples: Sequence[float]) -> float:
     """Middle sample, or the mean of the two middle ones. ValueError if there is none."""
-    return float(statistics.median(samples))
+    ordered, half = sorted(samples), len(samples) // 2
+    if not ordered:
+        raise ValueError("no samples")
+    return float(ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2)
+
+
+def median_without(ordered: Sequence[float], one: float) -> float:
+    """Median of sorted samples without ``one`` of them. ValueError if no other is left."""
+    half, odd = divmod(len(ordered) - 1, 2)
+    if half + odd < 1:
+        raise ValueError("no samples")
+
+    def other(index: int) -> float:
+        return ordered[index if one > ordered[index] else index + 1]
+
+    return float(other(half) if odd else (other(half - 1) + other(half)) / 2)
 
 
 def quantile(samples: Sequence[float], fraction: float) -> float:
@@ -104,16 +118,12 @@ def median_interval(
     return (ordered[k - 1], ordered[n - k]) if k else None
 
 
-def chance_of_all(n: int, others: Sequence[tuple[int, int]]) -> float:
-    """Probability that all of ``n`` samples of a sound location break a bound.
+def chance_of_breaking(broken: int, samples: int) -> float:
+    """Probability that the next sample breaks a bound that ``broken`` of ``samples`` broke.
 
-    ``others`` are the other locations' (samples that break it, samples). Each sample breaks it by
-    chance as often as those of the median location: (broken + 1) / (samples + 2), Laplace's rule of
-    succession. 1 if there is no other location.
+    Laplace's rule of succession.
     """
-    if not others:
-        return 1.0
-    return median([(broken + 1) / (samples + 2) for broken, samples in others]) ** n
+    return (broken + 1) / (samples + 2)
 
 
 @dataclass(frozen=True)
@@ -139,6 +149,22 @@ class Limit:
         distance = x - bound if self.side == "most" else bound - x
         # reference * (1 + fraction) is not exact: a value on the bound is within.
         return distance if abs(distance) > ROUNDING * abs(bound) else 0.0
+
+    def includes(self, samples: Sequence[float]) -> bool:
+        """Whether all samples are within the bound."""
+        return self.excess(max(samples) if self.side == "most" else min(samples)) <= 0
+
+
+def is_clear(value: float, spread: float, limit: Limit) -> bool:
+    """Whether samples that are all within a bound pass without ``decide``.
+
+    ``value`` is their statistic. ``decide`` then says ``pass``, whatever the statistic is: the
+    tests below are its rules 5 and 6 with larger standard deviations.
+    """
+    distance = abs(value - limit.bound)
+    if limit.sigma and distance < spread + limit.error:
+        return False
+    return spread + limit.sigma <= max(limit.width, distance)
 
 
 def decide(

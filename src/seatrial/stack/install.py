@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from seatrial.base.errors import LabError
+from seatrial.base.lock import locked
 from seatrial.base.run import run
 from seatrial.stack.files import fresh, replace
-from seatrial.stack.lock import locked
 from seatrial.stack.paths import Paths
 from seatrial.stack.pins import Pins, Repository
 

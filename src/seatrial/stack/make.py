@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from seatrial.base.lock import locked
 from seatrial.site.model import Site
 from seatrial.stack import (
     build,
@@ -18,7 +19,6 @@ from seatrial.stack import (
 )
 from seatrial.stack.build import Outcome
 from seatrial.stack.files import digest
-from seatrial.stack.lock import locked
 from seatrial.stack.model import FILE, Stack
 from seatrial.stack.paths import Paths, site_paths
 

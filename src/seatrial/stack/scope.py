@@ -16,11 +16,11 @@ from ruamel.yaml import YAML
 
 from seatrial.base.errors import LabError
 from seatrial.base.files import replacing, write_whole
+from seatrial.base.lock import locked
 from seatrial.base.paths import CHECKOUT
 from seatrial.base.run import run
 from seatrial.site.model import Stack
 from seatrial.stack import apt, externals, install, machine
-from seatrial.stack.lock import locked
 from seatrial.stack.paths import Paths
 
 #: Spack's name of a build tool that is taken from the distribution -> its program

@@ -7,7 +7,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -289,7 +289,7 @@ def keep_evidence(folder: Path, test: TestCase, cases: list[Case]) -> str:
     """Move the stage folder of a test to the evidence. Returns the relative path."""
     if not test.stagedir or not test.stagedir.is_dir() or not cases:
         return ""
-    name = cases[0].model_copy(update={"variant": ""}).id
+    name = replace(cases[0], variant="").id
     target = folder / "cases" / name / f"r{test.repeat or 0}"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -16,9 +16,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from seatrial.base.errors import LabError, SeatrialError
+from seatrial.base.lock import locked
 from seatrial.plan.model import PLAN_FILE, ROUND_FILE, Plan, PlannedProfile, write
+from seatrial.results import manifest
 from seatrial.results.judge import judge
-from seatrial.results.record import RESULTS_FILE, ProfileUse, Results, Trial, write_results
+from seatrial.results.later import provenance, trial_requirements
+from seatrial.results.manifest import LOCK_FILE
+from seatrial.results.record import RESULTS_FILE, Line, ProfileUse, Results, Trial, write_results
 from seatrial.results.requirements import Requirements, load_requirements
 from seatrial.results.verdict import conclude
 from seatrial.trial.host import host_facts, version_with_commit
@@ -63,6 +67,8 @@ def run_trial(
             repeats=plan.repeats,
             reruns=plan.reruns,
             cases=plan.cases,
+            selection=plan.selection,
+            outside=plan.outside,
             notes=[*plan.left_out, *machine.notes(), *effects(plan)],
             profiles=profile_uses(plan),
         )
@@ -71,7 +77,7 @@ def run_trial(
         reserve(folder)
     except OSError as error:
         raise LabError(f"the trial cannot start: {error}") from None
-    with noted_signals() as signals:
+    with locked(folder / LOCK_FILE, progress.said), noted_signals() as signals:
         machine.own(folder)
         session = Session(
             plan, folder, config, machine, progress, plan.cases, signals,
@@ -86,6 +92,10 @@ def run_trial(
         finally:
             config.with_name(ROUND_FILE).unlink(missing_ok=True)
             machine.disown(folder)
+        try:
+            manifest.extend(folder, manifest.files(folder))
+        except OSError as error:
+            raise LabError(f"the results are kept, their manifest is not: {error}") from None
     if rounds[0].outcome.broken:
         raise LabError("ReFrame did not run:\n" + "\n".join(rounds[0].outcome.tail[-15:]))
     return results
@@ -179,20 +189,21 @@ def profiles_under_test(plan: Plan) -> dict[str, PlannedProfile]:
     return {name: profile for name, profile in plan.profiles.items() if name in names}
 
 
-def finish(
-    results: Results, requirements: Requirements, folder: Path, ended: datetime | None = None
-) -> None:
-    """Judge the runs and write the results. ``ended``: the end of a trial that is judged again."""
+def finish(results: Results, requirements: Requirements, folder: Path) -> None:
+    """Judge the runs and write the results."""
     results.judgements = judge(results.trial, results.runs, requirements)
-    results.verdict = conclude(
-        results.trial, results.runs, results.judgements, requirements, ended=ended
+    verdict = conclude(results.trial, results.runs, results.judgements, requirements)
+    copy = trial_requirements(results)
+    trial = results.trial
+    results.verdict = verdict.model_copy(
+        update=provenance(copy, str(copy.relative_to(folder)), trial.command, trial.seatrial)
     )
-    lines = [results.trial, *results.runs, *results.judgements, results.verdict]
+    lines: list[Line] = [trial, *results.runs, *results.judgements, results.verdict]
     try:
         write_results(folder / RESULTS_FILE, lines)
     except OSError as error:
-        verdict = results.verdict.verdict
-        raise LabError(f"the verdict ({verdict}) cannot be written: {error}") from None
+        word = results.verdict.verdict
+        raise LabError(f"the verdict ({word}) cannot be written: {error}") from None
 
 
 def reserve(folder: Path) -> None:

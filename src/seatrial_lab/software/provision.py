@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.base.errors import LabError
+from seatrial.base.lock import locked
 from seatrial.stack import PREFIX, apt, machine
-from seatrial.stack.lock import locked
 from seatrial.stack.model import FILE, Stack, read
 from seatrial_lab.software import modules, pypi
 from seatrial_lab.software.describe import describe

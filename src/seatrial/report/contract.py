@@ -1,0 +1,115 @@
+"""The contract table for all formats: its rows, and its counts in words."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial.report.text import CLAUSE_STATUSES, Status, number, plural, quantity, sided
+from seatrial.results.record import RESULTS_FILE, Clause, Judgement, Results
+
+
+@dataclass(frozen=True)
+class Row:
+    """One clause, as it is shown."""
+
+    clause: Clause
+    status: Status
+    bound: str  # the worst figure's, in its unit; "" if the required text says the same
+    measured: str
+    worst_of: str  # "worst of 12 figures, at n1-n3 of links.tcp.default.4n"
+    spread: str
+    margin: str
+    note: str
+    judgement: int | None  # index of the worst judgement in the results
+
+
+def rows(results: Results) -> list[Row]:
+    """The clauses in the order of the requirements file."""
+    if results.verdict is None:
+        return []
+    indices = _indices(results)
+    return [_row(clause, indices.get(_key(clause))) for clause in results.verdict.clauses]
+
+
+def in_words(clauses: list[Clause]) -> str:
+    """``4 clauses: 1 not met, 3 met``; "" if there is none."""
+    if not clauses:
+        return ""
+    counts: Counter[str] = Counter(clause.status for clause in clauses)
+    parts = [f"{counts[word]} {word}" for word in CLAUSE_STATUSES if counts[word]]
+    return f"{plural(len(clauses), 'clause')}: {', '.join(parts)}"
+
+
+def digest(folder: Path) -> str:
+    """SHA-256 of results.jsonl in hexadecimal; "" if the file does not exist."""
+    try:
+        with (folder / RESULTS_FILE).open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError:
+        return ""
+
+
+def _row(clause: Clause, judgement: int | None) -> Row:
+    relative = " x " in clause.required  # its bound was measured, too
+    worst_of = f"{clause.statistic} of its repeats"
+    if clause.judgements > 1:
+        worst_of = f"{clause.statistic}, worst of {clause.judgements} figures"
+    if clause.case is not None:
+        location = f"{clause.location} of " if clause.location else ""
+        worst_of += f", {location}{clause.case.id}"
+    return Row(
+        clause=clause,
+        status=CLAUSE_STATUSES[clause.status],
+        bound=sided(clause.lower, clause.upper, clause.unit, "") if relative else "",
+        measured=quantity(clause.value, clause.unit),
+        worst_of=worst_of if clause.value is not None else "",
+        spread="–"
+        if clause.spread is None
+        else f"{number(clause.spread, 2)} {clause.unit}".rstrip(),
+        margin=_margin(clause.margin),
+        note=_note(clause),
+        judgement=judgement,
+    )
+
+
+def _margin(fraction: float | None) -> str:
+    if fraction is None:
+        return "–"
+    return f"{'+' if fraction > 0 else ''}{number(100 * fraction, 3)} %"
+
+
+def _note(clause: Clause) -> str:
+    parts = []
+    if clause.failed and clause.judgements > 1:
+        parts.append(f"{clause.failed} of {clause.judgements} figures break it")
+    if clause.status in ("not tested", "met in part"):  # the others have a judgement to follow
+        parts.append(clause.reason)
+    if waiver := clause.waiver:
+        verb = "waived" if clause.status == "waived" else "a waiver is on record,"
+        parts.append(f"{verb} by {waiver.by} until {waiver.expires}: {waiver.reason}")
+    return "; ".join(parts)
+
+
+def _key(clause: Clause) -> tuple[object, ...]:
+    return clause.id, clause.required, clause.case, clause.location, clause.value
+
+
+def _indices(results: Results) -> dict[tuple[object, ...], int]:
+    """Where the worst judgement of each clause is in the results."""
+    assert results.verdict is not None
+    wanted = {_key(clause) for clause in results.verdict.clauses}
+    indices: dict[tuple[object, ...], int] = {}
+    for index, j in enumerate(results.judgements):
+        if j.requirement is None or j.requirement.basis != "contract":
+            continue
+        if (key := _judged(j)) in wanted:
+            indices.setdefault(key, index)
+    return indices
+
+
+def _judged(j: Judgement) -> tuple[object, ...]:
+    assert j.requirement is not None
+    return j.requirement.id, j.requirement.text, j.case, j.location, j.value

@@ -1,0 +1,152 @@
+"""The contract table: for each clause, what was required, what was measured, and the conclusion.
+
+A clause is a requirement of basis ``contract``. This module draws a conclusion from judgements; it
+judges no figure (``seatrial.results.judge``), and does not conclude on the trial
+(``seatrial.results.verdict``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from seatrial.results.record import Case, Clause, Judgement, Trial, Waiver
+from seatrial.results.requirements import Requirements, Rule
+
+NO_CASE = "no case of the site's matrix matches its selection"
+NO_FIGURE = "no figure of its cases was judged"
+NOT_SELECTED = "the trial's selection leaves out all its cases"
+RANKS = {"fail": 0, "error": 1, "missing": 2, "inconclusive": 3, "pass": 4}
+
+
+def margin(judgement: Judgement) -> float | None:
+    """Distance from the value to the nearest bound, as a fraction of the bound.
+
+    Negative if the value breaks the bound. For a bound of zero, the distance in the figure's unit.
+    None if there is no value or no bound.
+    """
+    if judgement.value is None:
+        return None
+    margins = []
+    if judgement.upper is not None:
+        margins.append((judgement.upper - judgement.value) / (abs(judgement.upper) or 1.0))
+    if judgement.lower is not None:
+        margins.append((judgement.value - judgement.lower) / (abs(judgement.lower) or 1.0))
+    return min(margins, default=None)
+
+
+def severity(judgement: Judgement) -> tuple[int, float]:
+    """Sort key: fail, error, missing, inconclusive, pass; then the smallest margin first."""
+    distance = margin(judgement)
+    return RANKS[judgement.verdict], float("inf") if distance is None else distance
+
+
+@dataclass
+class _Tally:
+    """What the judgements of one clause come to."""
+
+    judgements: int = 0
+    failed: int = 0
+    errors: int = 0
+    worst: Judgement | None = None
+
+    def add(self, judgement: Judgement) -> None:
+        self.judgements += 1
+        self.failed += judgement.verdict == "fail"
+        self.errors += judgement.verdict == "error"
+        if self.worst is None or severity(judgement) < severity(self.worst):
+            self.worst = judgement
+
+
+def clauses(
+    trial: Trial,
+    cases: Sequence[Case],
+    errors: Collection[Case],
+    judgements: Iterable[Judgement],
+    requirements: Requirements,
+    today: date,
+) -> list[Clause]:
+    """The clauses of the contract, in the order of the requirements file.
+
+    ``cases`` are those of the trial, ``errors`` those that did not run as declared. A waiver is in
+    force until the end of its last day; ``today`` is the day of the judgement.
+    """
+    tallies = {rule.key: _Tally() for rule in requirements.contract}
+    for judgement in judgements:
+        applied = judgement.requirement
+        if applied is not None and (tally := tallies.get((applied.id, applied.text))):
+            tally.add(judgement)
+    return [
+        _clause(trial, cases, errors, rule, tallies[rule.key], requirements, today)
+        for rule in requirements.contract
+    ]
+
+
+def _clause(
+    trial: Trial,
+    cases: Sequence[Case],
+    errors: Collection[Case],
+    rule: Rule,
+    tally: _Tally,
+    requirements: Requirements,
+    today: date,
+) -> Clause:
+    t = rule.threshold
+    selected = [case for case in cases if t.select.matches_case(case)]
+    waiver = requirements.waivers.get(rule.key)
+    clause = Clause(
+        id=rule.id,
+        source=t.source,
+        selects=t.select.text(),
+        metric=t.metric,
+        required=rule.text(),
+        statistic=rule.statistic,
+        status="met",
+        cases=len(selected),
+        outside=sum(t.select.matches_case(case) for case in trial.outside),
+        judgements=tally.judgements,
+        failed=tally.failed,
+        unit=t.unit or "",
+        waiver=waiver,
+    )
+    if worst := tally.worst:
+        clause.value, clause.unit = worst.value, worst.unit
+        clause.spread, clause.lower, clause.upper = worst.spread, worst.lower, worst.upper
+        clause.margin, clause.case, clause.location = margin(worst), worst.case, worst.location
+    failed_cases = [case for case in selected if case in errors]
+    if worst and worst.verdict == "fail":
+        clause.status, clause.reason = "not met", worst.explanation
+    elif worst is None and not selected and clause.outside:
+        clause.status, clause.reason = "not tested", NOT_SELECTED
+    elif worst is None or worst.verdict == "error" or failed_cases:
+        clause.status, clause.hole = "not tested", True
+        clause.reason = _why_not_tested(selected, failed_cases, tally)
+    elif worst.verdict == "inconclusive":
+        clause.status, clause.reason = "inconclusive", worst.explanation
+    elif clause.outside:
+        clause.status = "met in part"
+        clause.reason = (
+            f"the trial's selection leaves out {clause.outside} of its "
+            f"{clause.outside + clause.cases} cases"
+        )
+    if is_in_force(waiver, today) and clause.status in ("not met", "inconclusive"):
+        clause.status = "waived"
+    return clause
+
+
+def is_in_force(waiver: Waiver | None, today: date) -> bool:
+    return waiver is not None and today <= waiver.expires
+
+
+def _why_not_tested(selected: list[Case], failed: list[Case], tally: _Tally) -> str:
+    if not selected:
+        return NO_CASE
+    if failed:
+        names = failed[0].id if len(failed) == 1 else f"{failed[0].id} and others"
+        return f"{len(failed)} of its {len(selected)} cases did not run as declared ({names})"
+    if tally.worst is None:
+        return NO_FIGURE
+    if tally.errors == 1:
+        return tally.worst.explanation
+    return f"{tally.errors} of its figures cannot be judged, such as: {tally.worst.explanation}"

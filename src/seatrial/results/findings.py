@@ -1,0 +1,306 @@
+"""The findings of a trial: the sentences to read first, one for each cause.
+
+Clauses of the contract that were not tested come first. Figures that break the same requirement
+are one finding with their number and range; the sentence on each is in its judgement.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from datetime import date
+
+from seatrial.results.contract import is_in_force, margin
+from seatrial.results.figures import collect, valid_runs
+from seatrial.results.judge import out_of_bounds
+from seatrial.results.locations import Locations
+from seatrial.results.record import Case, Clause, Judgement, Run, Trial
+from seatrial.results.requirements import Requirements
+from seatrial.results.wording import number
+
+MAX_NAMED = 6  # cases, locations or requirements that a sentence lists one by one
+_BASES = ("contract", "baseline", "relative")
+Group = list[Judgement]
+
+
+def findings(
+    trial: Trial,
+    runs: Sequence[Run],
+    judgements: Sequence[Judgement],
+    errors: Mapping[Case, str],
+    contract: Sequence[Clause],
+    today: date,
+) -> list[str]:
+    """Findings on clauses, then on common nodes, failures, errors, doubts, and notes."""
+    waived = {(clause.id, clause.required) for clause in contract if clause.status == "waived"}
+    holes = {(clause.id, clause.required) for clause in contract if clause.hole}
+    by_verdict: dict[str, list[Judgement]] = defaultdict(list)
+    for judgement in judgements:
+        applied = judgement.requirement
+        clause = (applied.id, applied.text) if applied else None
+        if clause in waived and judgement.verdict in ("fail", "inconclusive"):
+            continue  # the finding on the waiver has it
+        if clause in holes and judgement.verdict == "error":
+            continue  # the finding on the clause has it
+        by_verdict[judgement.verdict].append(judgement)
+    of_cases = set(errors.values())
+    doubts = [
+        j
+        for verdict in ("error", "inconclusive")
+        for j in by_verdict[verdict]
+        if j.explanation not in of_cases
+    ]
+    sentences = [
+        *_not_tested(contract),
+        *_expired(contract, today),
+        *_common_nodes(by_verdict["fail"], judgements, Locations(runs)),
+        *map(_one_or_many, _ordered(_groups(by_verdict["fail"]))),
+        *_case_errors(errors),
+        *map(_one_or_many, _groups(doubts)),
+        *_missing(by_verdict["missing"]),
+        *([] if judgements else [f"{trial.trial}: nothing was judged"]),
+        *_waived(contract),
+        *_not_selected(trial, contract),
+        *_unconfirmed(trial, runs, by_verdict["pass"]),
+    ]
+    return list(dict.fromkeys(sentences))
+
+
+# --- the contract ---------------------------------------------------------------------------
+
+
+def _name(clause: Clause) -> str:
+    return f"{clause.source} ({clause.id})"
+
+
+def _not_tested(contract: Iterable[Clause]) -> list[str]:
+    """One for each reason. All the clauses are named."""
+    by_reason: dict[str, list[Clause]] = defaultdict(list)
+    for clause in contract:
+        if clause.hole:
+            by_reason[clause.reason].append(clause)
+    sentences = []
+    for reason, members in by_reason.items():
+        if len(members) == 1:
+            (clause,) = members
+            sentences.append(
+                f"a clause of the contract was not tested: {_name(clause)}, {clause.metric} "
+                f"{clause.required}, {clause.selects}: {reason}"
+            )
+        else:
+            names = ", ".join(map(_name, members))
+            sentences.append(
+                f"{len(members)} clauses of the contract were not tested: {reason}: {names}"
+            )
+    return sentences
+
+
+def _expired(contract: Iterable[Clause], today: date) -> list[str]:
+    return [
+        f"the waiver ({waiver.id}) of {_name(clause)} by {waiver.by} expired on {waiver.expires}: "
+        f"the clause counts as {clause.status}"
+        for clause in contract
+        if (waiver := clause.waiver)
+        if clause.status in ("not met", "inconclusive") and not is_in_force(waiver, today)
+    ]
+
+
+def _waived(contract: Iterable[Clause]) -> list[str]:
+    return [
+        f"{_name(clause)} is waived by {clause.waiver.by} until {clause.waiver.expires} "
+        f"({clause.waiver.reason}); without the waiver it is not met: {clause.reason}"
+        for clause in contract
+        if clause.status == "waived" and clause.waiver
+    ]
+
+
+def _not_selected(trial: Trial, contract: Iterable[Clause]) -> list[str]:
+    left = [c for c in contract if c.outside and c.status in ("not tested", "met in part")]
+    left = [clause for clause in left if not clause.hole]
+    if not left:
+        return []
+    clauses = "clause was" if len(left) == 1 else "clauses were"
+    why = f"because of the trial's selection ({selection_text(trial)})"
+    names = ", ".join(map(_name, left))
+    return [f"note: {len(left)} {clauses} not tested, or not in all cases, {why}: {names}"]
+
+
+def selection_text(trial: Trial) -> str:
+    """``--check netpipe --profile default``, as the user gave it."""
+    return " ".join(
+        f"{option} {pattern}" for option, values in trial.selection.items() for pattern in values
+    )
+
+
+def unmatched(requirements: Requirements, cases: Sequence[Case]) -> list[str]:
+    """A note on the requirements, other than contracts, that select none of the cases.
+
+    ``cases`` are those of the trial and those that its selection leaves out.
+    """
+    left = [
+        rule
+        for rule in requirements.rules
+        if rule.threshold.basis != "contract"
+        if not any(rule.threshold.select.matches_case(case) for case in cases)
+    ]
+    if not left:
+        return []
+    if len(left) == 1:
+        (rule,) = left
+        what = f"the {rule.kind} {rule.id} ({rule.threshold.metric}: {rule.text()}) selects"
+        return [f"note: {what} no case of this trial and was not judged"]
+    names = _some([rule.id for rule in left])
+    return [
+        f"note: {len(left)} requirements ({names}) select no case of this trial and were not judged"
+    ]
+
+
+# --- judgements of one cause ----------------------------------------------------------------
+
+
+def _groups(judgements: Iterable[Judgement]) -> list[Group]:
+    """By verdict, requirement and metric, in the order in which they first occur."""
+    groups: dict[Hashable, Group] = {}
+    for j in judgements:
+        applied = (j.requirement.id, j.requirement.text) if j.requirement else None
+        key = (j.verdict, applied, j.metric if applied else j.explanation)
+        groups.setdefault(key, []).append(j)
+    return list(groups.values())
+
+
+def _ordered(groups: list[Group]) -> list[Group]:
+    """Contracts before baselines before relative requirements, then the worst violation first."""
+    return sorted(groups, key=lambda group: (_basis(group[0]), min(map(_distance, group))))
+
+
+def _basis(j: Judgement) -> int:
+    return _BASES.index(j.requirement.basis if j.requirement else "relative")
+
+
+def _distance(j: Judgement) -> float:
+    distance = margin(j)
+    return 0.0 if distance is None else distance
+
+
+def _one_or_many(group: Group) -> str:
+    first = min(group, key=_distance)
+    if len(group) == 1:
+        return first.explanation
+    verb = {"fail": "break", "error": "cannot be judged by"}.get(
+        first.verdict, "are inconclusive by"
+    )
+    values = [j.value for j in group if j.value is not None]
+    span = f" from {number(min(values))} to {number(max(values))} {first.unit}" if values else ""
+    return (
+        f"{len(group)} figures {verb} {_source(first)}: {first.metric}{span.rstrip()} "
+        f"{_where(group)}; the worst: {first.explanation}"
+    )
+
+
+def _source(j: Judgement) -> str:
+    if j.requirement is None:
+        return "no requirement"
+    kind = "relative requirement" if j.requirement.basis == "relative" else j.requirement.basis
+    return f"the {kind} ({j.requirement.id}: {j.requirement.text})"
+
+
+def _where(group: Group) -> str:
+    """``of links.tcp.default.4n on n1-n3, n2-n3``, or ``in 4 cases (...)``."""
+    cases = list(dict.fromkeys(j.case.id for j in group))
+    if len(cases) > 1:
+        return f"in {len(cases)} cases ({_some(cases)})"
+    locations = list(dict.fromkeys(j.location for j in group if j.location))
+    return f"of {cases[0]}" + (f" on {_some(locations)}" if locations else "")
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names, and the number of the others."""
+    if len(names) <= MAX_NAMED:
+        return ", ".join(names)
+    return f"{', '.join(names[: MAX_NAMED - 1])} and {len(names) - MAX_NAMED + 1} more"
+
+
+def _case_errors(errors: Mapping[Case, str]) -> list[str]:
+    """One for each reason: the sentences differ in the name of the case only."""
+    by_reason: dict[str, list[Case]] = defaultdict(list)
+    for case, sentence in errors.items():
+        by_reason[sentence.removeprefix(case.id)].append(case)
+    return [
+        errors[cases[0]]
+        if len(cases) == 1
+        else f"{len(cases)} cases ({_some([case.id for case in cases])}), each{reason}"
+        for reason, cases in by_reason.items()
+    ]
+
+
+def _missing(judgements: Iterable[Judgement]) -> list[str]:
+    metrics: dict[Case, dict[str, None]] = defaultdict(dict)
+    for j in judgements:
+        metrics[j.case][j.metric] = None
+    cases: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for case, names in metrics.items():
+        cases[tuple(names)].append(case.id)
+    return [
+        f"{ids[0] if len(ids) == 1 else f'{len(ids)} cases ({_some(ids)})'}: "
+        f"no requirement applies to {', '.join(names)}"
+        for names, ids in cases.items()
+    ]
+
+
+def _unconfirmed(trial: Trial, runs: Sequence[Run], passed: Iterable[Judgement]) -> list[str]:
+    """Notes on figures that broke a bound at first, and passed with the reruns of their case."""
+    if not any(map(trial.is_rerun, runs)):
+        return []
+    figures = collect(trial, runs)
+    valid = valid_runs(runs)
+    notes: dict[Hashable, list[str]] = defaultdict(list)
+    for j in passed:
+        numbers = [n for n, _ in figures[j.case][j.metric][j.location].samples]
+        beyond = set(out_of_bounds(j))
+        reruns = {n for n in numbers if trial.is_rerun(valid[n])}
+        broken = [(n, x) for n, x in zip(numbers, j.samples, strict=True) if x in beyond]
+        first = [x for n, x in broken if n not in reruns]
+        if not first or not reruns:
+            continue
+        within = reruns - {n for n, _ in broken}
+        values = ", ".join(f"{number(x)} {j.unit}".strip() for x in first)
+        notes[j.requirement.id if j.requirement else "", j.metric].append(
+            f"{values} broke a bound, and {len(within)} of {len(reruns)} reruns did not: "
+            f"{j.explanation}"
+        )
+    return [
+        f"note: {texts[0]}"
+        if len(texts) == 1
+        else f"note: {len(texts)} figures broke a bound at first and not in most reruns, such as: "
+        f"{texts[0]}"
+        for texts in notes.values()
+    ]
+
+
+def _common_nodes(
+    fails: Sequence[Judgement], judgements: Sequence[Judgement], locations: Locations
+) -> list[str]:
+    """For each metric whose failing links all share one node: that node."""
+    links: dict[tuple[Case, str], dict[str, None]] = defaultdict(dict)
+    for j in fails:
+        if j.location and locations.ends(j.location):
+            links[j.case, j.metric][j.location] = None
+    sentences = []
+    for (case, metric), failing in links.items():
+        common = set.intersection(*(set(locations.ends(link)) for link in failing))
+        if len(failing) < 2 or len(common) != 1:
+            continue
+        (node,) = common
+        links_of_node = {
+            j.location
+            for j in judgements
+            if (j.case, j.metric) == (case, metric)
+            and j.location
+            and node in locations.ends(j.location)
+        }
+        sentences.append(
+            f"node {node} is common to all {len(failing)} failing links of {case.id}: {metric} "
+            f"({_some(list(failing))}; {len(failing)} of the {len(links_of_node)} links of {node}):"
+            f" check this node, its cable and its switch port first"
+        )
+    return sentences

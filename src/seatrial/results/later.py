@@ -1,0 +1,145 @@
+"""A later judgement of a trial: a new record beside the earlier ones, which stay as they are.
+
+Its folder, ``judgements/2`` and so on, holds a copy of the requirements, the judgements and the
+verdict, and the report. It appears complete, with its lines in the manifest, or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from seatrial.base.errors import InputError, LabError, Problem
+from seatrial.results import manifest
+from seatrial.results.judge import judge
+from seatrial.results.record import (
+    JUDGEMENT_FILE,
+    RESULTS_FILE,
+    Results,
+    judgement_folder,
+    later_judgements,
+    read_results,
+    write_results,
+)
+from seatrial.results.requirements import load_requirements
+from seatrial.results.verdict import conclude
+
+REQUIREMENTS_FILE = "requirements.yaml"
+
+
+def judge_again(
+    folder: Path,
+    requirements: Path | None,
+    command: Sequence[str],
+    version: str,
+    write_report: Callable[[Results, Path], object],
+) -> Results:
+    """Judge the trial in ``folder`` once more; ``requirements`` defaults to those of the trial.
+
+    ``write_report`` writes the report on the results into a folder. The caller holds the trial's
+    lock. Raises InputError if the requirements are wrong or the results are not those that the
+    trial wrote, LabError if the new judgement cannot be kept. The trial is then as before.
+    """
+    results = read_results(folder)
+    given = requirements or trial_requirements(results)
+    _check_unchanged(folder)
+    load_requirements(given)  # the errors name the file that the user gave
+    number = max([1, *later_judgements(folder)]) + 1
+    target = judgement_folder(folder, number)
+    draft = target.with_name(f".{number}.draft")
+    ended = results.ended or results.trial.started
+    try:
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        copy = draft / REQUIREMENTS_FILE
+        shutil.copyfile(given, copy)
+        rules = load_requirements(copy)
+        judgements = judge(results.trial, results.runs, rules)
+        verdict = conclude(results.trial, results.runs, judgements, rules, ended=ended)
+        known_as = target.relative_to(folder) / REQUIREMENTS_FILE
+        update = {"number": number, **provenance(copy, str(known_as), command, version)}
+        later = Results(
+            trial=results.trial, runs=results.runs, judgements=judgements, folder=folder,
+            verdict=verdict.model_copy(update=update), earlier=results.verdicts,
+        )  # fmt: skip
+        assert later.verdict
+        write_results(draft / JUDGEMENT_FILE, [*judgements, later.verdict])
+        write_report(later, draft)
+        _publish(folder, draft, target)
+    except OSError as error:
+        raise LabError(f"the judgement cannot be kept, the trial is as before: {error}") from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            draft.parent.rmdir()  # if nothing else is in it
+    return later
+
+
+def trial_requirements(results: Results) -> Path:
+    """The requirements that the trial was run with."""
+    return results.folder / "config" / results.trial.site / REQUIREMENTS_FILE
+
+
+def provenance(
+    requirements: Path, known_as: str, command: Sequence[str], version: str
+) -> dict[str, Any]:
+    """The fields of a verdict that say who judged, when, with what, and by which requirements.
+
+    ``known_as`` is the name of the copy, relative to the trial's folder.
+    """
+    return {
+        "judged": datetime.now(UTC),
+        "user": user(),
+        "command": list(command),
+        "seatrial": version,
+        "requirements": known_as,
+        "requirements_sha256": manifest.sha256(requirements),
+    }
+
+
+def user() -> str:
+    """The user of this process; with sudo, also the user who called it."""
+    number = os.getuid()
+    try:
+        name = pwd.getpwuid(number).pw_name
+    except KeyError:
+        name = str(number)
+    caller = os.environ.get("SUDO_USER", "")
+    return f"{name} (sudo of {caller})" if caller and caller != name else name
+
+
+def _check_unchanged(folder: Path) -> None:
+    """A trial whose measurements were changed is not judged."""
+    if not (folder / manifest.MANIFEST).exists():
+        return
+    listed = manifest.read(folder)
+    if listed.get(RESULTS_FILE) != manifest.sha256(folder / RESULTS_FILE):
+        text = "it was changed since the manifest was written: a changed trial is not judged"
+        correction = "'seatrial verify' names all that was changed"
+        raise InputError([Problem(folder / RESULTS_FILE, None, "", text, correction)])
+
+
+def _publish(folder: Path, draft: Path, target: Path) -> None:
+    """Put the draft in its place, and its sums into the manifest: both or neither."""
+    hidden = str(draft.relative_to(folder))
+    known = [] if (folder / manifest.MANIFEST).exists() else manifest.files(folder)
+    sums = manifest.sums_of(folder, (name for name in known if not name.startswith(f"{hidden}/")))
+    short = target.relative_to(folder)
+    sums |= {str(short / name): sum for name, sum in manifest.sums_of(draft, _all(draft)).items()}
+    try:
+        with manifest.extending(folder, sums):
+            draft.rename(target)
+    except BaseException:
+        if target.exists() and not draft.exists():
+            target.rename(draft)
+        raise
+
+
+def _all(folder: Path) -> list[str]:
+    return [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()]

@@ -1,0 +1,156 @@
+"""Detached signatures of a trial's manifest, by keys of OpenSSH (``ssh-keygen -Y``).
+
+A signature covers the manifest as it was when it was made: its first lines, whose number is in the
+signature's name. Later judgements add lines behind them. The tool is ssh-keygen, because OpenSSH is
+on every cluster and most people there have a key. The format is that of PROTOCOL.sshsig of OpenSSH
+(8.1, 2019).
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial.base.errors import InputError, LabError, Problem
+from seatrial.base.files import write_whole
+from seatrial.results import manifest
+
+NAMESPACE = "seatrial"  # a signature made for another purpose is none of a trial
+_KEY = re.compile(r'Good "\S+" signature .*?with (\S+) key (SHA256:\S+)')
+
+
+@dataclass(frozen=True)
+class Signature:
+    """One signature beside a manifest, as far as it was checked."""
+
+    file: str
+    lines: int  # so many lines of the manifest are signed
+    fault: str = ""  # why it is not good; empty if it is
+    key: str = ""  # type and fingerprint, such as "ED25519 SHA256:..."
+    signer: str = ""  # the name of the key in the list of signers; empty without a list
+
+    def sentence(self, lines: int) -> str:
+        """The result of the check; ``lines`` is the number of lines of the manifest."""
+        who = f" of {self.signer}" if self.signer else ""
+        key = f" with key {self.key}" if self.key else ""
+        if self.fault:
+            return f"signature {self.file}{key} is not good: {self.fault}"
+        part = "all files" if self.lines == lines else f"the first {self.lines} of {lines} files"
+        return f"good signature{who}{key} on {part} ({self.file})"
+
+
+def sign(folder: Path, key: Path) -> Path:
+    """Sign the manifest as it is; returns the new file.
+
+    ``key`` is a private key of OpenSSH, or a public key whose private key an agent has.
+    Raises InputError if a file of the trial is not as in the manifest or the key cannot be used,
+    LabError without ssh-keygen.
+    """
+    if differences := manifest.check(folder):
+        problems = [Problem(folder / one.name, None, "", one.kind) for one in differences]
+        raise InputError([*problems, Problem(folder, None, "", "a changed trial is not signed")])
+    if not key.is_file():
+        raise InputError([Problem(key, None, "", "no such key", "name a private key of OpenSSH")])
+    data = (folder / manifest.MANIFEST).read_bytes()
+    done = _keygen("sign", "-f", str(key), data=data)
+    if done.returncode:
+        raise InputError([Problem(key, None, "", f"cannot sign: {_said(done)}")])
+    lines = data.count(b"\n")
+    names = (f"{lines}{f'-{n}' if n > 1 else ''}" for n in range(1, 1000))
+    files = (folder / f"{manifest.MANIFEST}.{name}.sig" for name in names)
+    file = next(file for file in files if not file.exists())
+    write_whole(file, done.stdout)
+    return file
+
+
+def check(folder: Path, signers: Path | None = None, keys: Sequence[Path] = ()) -> list[Signature]:
+    """Every signature in a trial's folder, by what it covers.
+
+    ``signers`` is a list of allowed signers as in ssh-keygen(1), ``keys`` are public keys. Without
+    either, any key is accepted. Raises InputError if one of these files cannot be
+    used, LabError without ssh-keygen.
+    """
+    allowed = _text(signers) if signers else ""
+    allowed += "".join(_entry(key) for key in keys)
+    with tempfile.NamedTemporaryFile("w", prefix="signers-") as stream:
+        stream.write(allowed)
+        stream.flush()
+        return _check(folder, Path(stream.name) if allowed else None)
+
+
+def _check(folder: Path, signers: Path | None) -> list[Signature]:
+    rows = (folder / manifest.MANIFEST).read_bytes().splitlines(keepends=True)
+    matches = filter(None, (manifest.SIGNATURE.fullmatch(f.name) for f in folder.iterdir()))
+    signatures = []
+    for match in sorted(matches, key=lambda match: (int(match["lines"]), match[0])):
+        lines = int(match["lines"])
+        covered = b"".join(rows[:lines])
+        name = str(folder / match[0])
+        done = _keygen("check-novalidate", "-s", name, data=covered)
+        good = _KEY.search(done.stdout.decode(errors="replace"))
+        if done.returncode or not good or lines > len(rows):
+            signatures.append(Signature(match[0], lines, "it is not one of this manifest"))
+            continue
+        key = f"{good[1]} {good[2]}"
+        signer = fault = ""
+        if signers:
+            signer, fault = _signer(signers, name, covered)
+        signatures.append(Signature(match[0], lines, fault, key, signer))
+    return signatures
+
+
+def _text(signers: Path) -> str:
+    correction = "write lines such as: buyer@example.org ssh-ed25519 AAAA..."
+    try:
+        text = signers.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            [Problem(signers, None, "", f"cannot be read: {error}", correction)]
+        ) from None
+    if not text.strip():
+        raise InputError([Problem(signers, None, "", "the list of signers is empty", correction)])
+    return f"{text}\n"
+
+
+def _entry(key: Path) -> str:
+    """The line of a list of signers for a public key."""
+    words = key.read_text(errors="replace").split() if key.is_file() else []
+    if len(words) < 2 or "PRIVATE" in words:
+        text = "not a public key of OpenSSH"
+        raise InputError([Problem(key, None, "", text, "name the file that ends in .pub")])
+    return f"{words[2] if len(words) > 2 else key.name} {words[0]} {words[1]}\n"
+
+
+def _signer(signers: Path, signature: str, covered: bytes) -> tuple[str, str]:
+    """The name in the list, and why the signature is not good by it, if so."""
+    done = _keygen("find-principals", "-s", signature, "-f", str(signers))
+    names = done.stdout.decode(errors="replace").split("\n")[0].split(",")
+    if done.returncode or not names[0]:
+        return "", "its key is not one of the signers'"
+    done = _keygen("verify", "-s", signature, "-f", str(signers), "-I", names[0], data=covered)
+    return names[0], "" if not done.returncode else _said(done)
+
+
+def _keygen(verb: str, *words: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    namespace = [] if verb == "find-principals" else ["-n", NAMESPACE]
+    try:
+        # A terminal stays open to it, for the passphrase of a key.
+        return subprocess.run(
+            ["ssh-keygen", "-Y", verb, *namespace, *words],
+            input=data, capture_output=True, check=False,
+        )  # fmt: skip
+    except FileNotFoundError:
+        raise LabError(
+            "ssh-keygen is missing: signatures need OpenSSH 8.1 or later "
+            "(openssh-client of Debian, openssh of RHEL)"
+        ) from None
+
+
+def _said(done: subprocess.CompletedProcess[bytes]) -> str:
+    return (
+        done.stderr.decode(errors="replace").strip() or f"ssh-keygen ended with {done.returncode}"
+    )

@@ -1,0 +1,153 @@
+"""The commands on a trial's results as a user meets them: exit codes, and what they print."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from seatrial.cli import main
+from seatrial.results import manifest
+from seatrial.results.manifest import LOCK_FILE, MANIFEST
+from seatrial.results.record import read_results
+from trial_folder import content, make_trial, requirements_text
+
+
+@pytest.fixture
+def here(monkeypatch, capsys):
+    """The command line in this process: (exit code, output, standard error) of some words."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["seatrial", *(str(word) for word in words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return ended.value.code, said.out, said.err
+
+    return run
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return make_trial(tmp_path / "t1")
+
+
+def start(*words) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-m", "seatrial", *(str(word) for word in words)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+def test_report_and_junit_show_both_verdicts_and_say_which_is_which(here, folder, tmp_path):
+    looser = tmp_path / "looser.yaml"
+    looser.write_text(requirements_text(40))
+    code, said, _ = here("judge", folder, "--requirements", looser)
+    assert code == 0
+    assert "Verdict 1 (the trial's own): REJECT" in said
+    assert "Verdict 2 (judged later, shown here): ACCEPT" in said
+    page = (folder / "judgements/2/report.html").read_text()
+    assert "(the trial&#39;s own): REJECT" in page
+    assert "(judged later, shown here): ACCEPT" in page
+    junit = (folder / "judgements/2/junit.xml").read_text()
+    assert "(the trial's own): REJECT" in junit
+    assert manifest.check(folder) == []
+
+
+def test_report_ends_with_the_code_of_the_verdict(here, folder, tmp_path):
+    assert here("report", folder)[0] == 1
+    assert manifest.check(folder) == []  # the report was added to the manifest
+    assert "report.html" in manifest.read(folder)
+    before = content(folder)
+    assert here("report", folder)[0] == 1
+    assert content(folder) == before  # and is not written again
+    code, said, _ = here("report", folder, "--output", tmp_path / "again")
+    assert code == 1
+    assert str(tmp_path / "again" / "report.html") in said
+    assert (tmp_path / "again" / "junit.xml").exists()
+    assert content(folder) == before
+    rows = (folder / "results.jsonl").read_text().splitlines(keepends=True)
+    cut = tmp_path / "cut"
+    cut.mkdir()
+    (cut / "results.jsonl").write_text("".join(rows[:3]))
+    assert here("report", cut)[0] == 2
+
+
+def test_verify_names_what_was_changed(here, folder):
+    code, said, _ = here("verify", folder)
+    assert code == 0
+    assert "files are as in" in said
+    (folder / "results.jsonl").write_text("{}\n")
+    code, said, _ = here("verify", folder)
+    assert code == 1
+    assert "changed: results.jsonl" in said
+    (folder / MANIFEST).unlink()
+    code, _, error = here("verify", folder)
+    assert code == 3
+    assert "there is no manifest" in error
+
+
+@pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen is missing")
+def test_sign_and_verify(here, folder, tmp_path):
+    for name in ("buyer", "other"):
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / name], check=True
+        )
+    buyer, other = tmp_path / "buyer.pub", tmp_path / "other.pub"
+    code, said, _ = here("verify", folder, "--key", buyer)
+    assert (code, "not signed" in said) == (1, True)
+    assert here("verify", folder, "--sign", tmp_path / "buyer")[0] == 0
+    code, said, _ = here("verify", folder)
+    assert (code, "whose keys these are was not checked" in said) == (0, True)
+    assert here("verify", folder, "--key", buyer)[0] == 0
+    signers = tmp_path / "signers"
+    signers.write_text(f"buyer@example.org {buyer.read_text()}")
+    code, said, _ = here("verify", folder, "--signers", signers)
+    assert (code, "good signature of buyer@example.org" in said) == (0, True)
+    code, said, _ = here("verify", folder, "--key", other)
+    assert (code, "its key is not one of the signers'" in said) == (1, True)
+    here("judge", folder)
+    code, said, _ = here("verify", folder, "--key", buyer)
+    assert code == 1
+    assert "good signature" in said
+    assert "not signed: judgements/2/judgement.jsonl" in said
+    assert here("verify", folder, "--sign", tmp_path / "buyer", "--key", buyer)[0] == 0
+    (folder / "results.jsonl").write_text("{}")
+    assert here("verify", folder, "--sign", tmp_path / "buyer")[0] == 1
+    assert len(list(folder.glob("*.sig"))) == 2
+
+
+def test_two_judges_at_once_lose_nothing(folder):
+    with (folder / LOCK_FILE).open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        judges = [start("judge", folder) for _ in range(2)]
+        assert [judge.stdout.readline() for judge in judges] == [
+            f"waiting for another process that holds {folder / LOCK_FILE}\n"
+        ] * 2
+        assert read_results(folder).verdict.number == 1
+    assert [(judge.communicate()[0] and judge.returncode) for judge in judges] == [1, 1]
+    assert [v.number for v in read_results(folder).verdicts] == [1, 2, 3]
+    assert manifest.check(folder) == []
+
+
+def test_baseline_pools_trials_and_says_what_is_lacking(here, tmp_path):
+    site = tmp_path / "site"
+    site.mkdir()
+    file = site / "site.yaml"
+    file.touch()  # only the requirements beside it count
+    nights = [make_trial(tmp_path / f"n{i}", values=(30 + i, 30.1), name=f"n{i}") for i in range(3)]
+    (site / "requirements.yaml").write_text("schema: 1\nrequirements: []\n")
+    code, said, _ = here("baseline", nights[0], "--site", file)
+    assert code == 2
+    lacking = "skipped 1 figure of 1 case: 2 samples, 1 more is needed; name further trials"
+    assert said.splitlines() == [f"{lacking} (netpipe.tcp.default.2n)", "nothing was written"]
+    assert (site / "requirements.yaml").read_text() == "schema: 1\nrequirements: []\n"
+    code, said, _ = here("baseline", *nights, "--site", file)
+    assert code == 0
+    assert "(6 samples of 3 trials)" in said
+    assert "6 samples of 3 trials" in (site / "requirements.yaml").read_text()
+    code, _, error = here("baseline", nights[0], nights[0], "--site", file)
+    assert (code, "n0 is named twice" in error) == (3, True)

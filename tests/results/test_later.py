@@ -1,0 +1,191 @@
+"""A later judgement stands beside the earlier ones: nothing that was written changes."""
+
+import contextlib
+import errno
+import os
+import shutil
+import subprocess
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from seatrial.base.errors import InputError, LabError
+from seatrial.results import manifest
+from seatrial.results.manifest import MANIFEST
+from seatrial.results.record import read_lines, read_results
+from trial_folder import COMMAND, content, judge, make_trial, requirements_text
+
+
+def looser(folder, at_most=40.0):
+    file = folder / "looser.yaml"
+    file.write_text(requirements_text(at_most))
+    return file
+
+
+def test_the_first_verdict_stays(tmp_path):
+    folder = make_trial(tmp_path / "t")
+    before = content(folder)
+    first = read_results(folder)
+    judge(folder, looser(tmp_path))
+    now = content(folder)
+    assert {name: now[name] for name in before if name != MANIFEST} == {
+        name: text for name, text in before.items() if name != MANIFEST
+    }
+    assert now[MANIFEST].startswith(before[MANIFEST])
+    results = read_results(folder)
+    assert [(v.number, v.verdict) for v in results.verdicts] == [(1, "reject"), (2, "accept")]
+    assert results.verdicts[0] == first.verdict
+    assert [j.verdict for j in results.judgements] == ["pass"]
+    assert results.verdict.ended == results.ended == first.verdict.ended
+    assert read_results(folder, 1) == first
+    assert read_results(folder / "results.jsonl") == first
+    with pytest.raises(InputError, match="there is no judgement 3"):
+        read_results(folder, 3)
+
+
+def test_a_judgement_says_by_whom_and_by_which_requirements(tmp_path):
+    folder = make_trial(tmp_path / "t")
+    given_file = looser(tmp_path)
+    judge(folder, given_file)
+    first, later = read_results(folder).verdicts
+    copy = folder / later.requirements
+    assert copy.read_bytes() == given_file.read_bytes()
+    assert later.requirements_sha256 == manifest.sha256(copy)
+    assert later.command == COMMAND
+    assert later.user == first.user != ""
+    assert later.judged > first.judged
+    assert first.requirements == "config/lab/requirements.yaml"
+    assert first.requirements_sha256 == manifest.sha256(folder / first.requirements)
+
+
+def test_a_trial_without_a_verdict_keeps_its_end(tmp_path):
+    """It was killed: it has neither a verdict nor a manifest, and gets both by being judged."""
+    folder = make_trial(tmp_path / "t")
+    rows = (folder / "results.jsonl").read_text().splitlines(keepends=True)
+    (folder / "results.jsonl").write_text("".join(rows[:3]))
+    (folder / MANIFEST).unlink()
+    results = judge(folder)
+    assert results.verdict.ended == results.trial.started
+    assert [v.number for v in read_results(folder).verdicts] == [2]
+    assert manifest.check(folder) == []
+
+
+@given(st.lists(st.floats(1, 100), min_size=1, max_size=3))
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_no_judgement_changes_what_was_written(tmp_path_factory, bounds):
+    folder = make_trial(tmp_path_factory.mktemp("trial") / "t")
+    for number, bound in enumerate(bounds, 2):
+        before = content(folder)
+        judge(folder, looser(folder.parent, bound))
+        after = content(folder)
+        lines = before.pop(MANIFEST)
+        assert before.items() <= after.items()
+        assert after[MANIFEST].startswith(lines)
+        assert manifest.check(folder) == []
+        assert read_results(folder).verdict.number == number
+
+
+def test_changed_measurements_are_not_judged(tmp_path):
+    folder = make_trial(tmp_path / "t")
+    file = folder / "results.jsonl"
+    file.write_text(file.read_text().replace("30.1", "10.1"))
+    before = content(folder)
+    with pytest.raises(InputError, match=r"results\.jsonl: it was changed"):
+        judge(folder)
+    assert content(folder) == before
+
+
+def test_wrong_requirements_leave_the_trial_as_it_was(tmp_path):
+    folder = make_trial(tmp_path / "t")
+    wrong = looser(tmp_path)
+    wrong.write_text(wrong.read_text().replace("at_most", "at_mots"))
+    before = content(folder)
+    with pytest.raises(InputError, match=r"looser\.yaml:3"):
+        judge(folder, wrong)
+    assert content(folder) == before
+
+
+def test_a_disk_that_is_full_at_any_write_leaves_the_trial_as_it_was(tmp_path, monkeypatch):
+    folder = make_trial(tmp_path / "t")
+    before = content(folder)
+    real_fsync, real_copy = os.fsync, shutil.copyfile
+    left = 0
+
+    def take(call, *args):
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return call(*args)
+
+    monkeypatch.setattr(os, "fsync", lambda fd: take(real_fsync, fd))
+    monkeypatch.setattr(shutil, "copyfile", lambda a, b: take(real_copy, a, b))
+    # The copy, the judgements, and the manifest before and after the folder has its name.
+    for room in range(4):
+        left = room
+        with pytest.raises(LabError, match="No space left"):
+            judge(folder)
+        assert content(folder) == before
+    left = 4
+    judge(folder)
+    assert read_results(folder).verdict.number == 2
+    assert manifest.check(folder) == []
+
+
+@pytest.mark.root
+def test_a_disk_that_is_full(tmp_path):
+    place = tmp_path / "small"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", place], check=True)
+    try:
+        folder = make_trial(place / "t")
+        filler = place / "filler"
+        with filler.open("wb", buffering=0) as stream, contextlib.suppress(OSError):
+            while stream.write(bytes(4096)):
+                pass
+        assert os.statvfs(place).f_bavail == 0
+        before = content(folder)
+        with pytest.raises(LabError, match=r"the trial is as before.*No space left"):
+            judge(folder)
+        assert content(folder) == before
+        filler.unlink()
+        assert judge(folder).verdict.number == 2
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+def test_a_report_that_cannot_be_made_leaves_the_trial_as_it_was(tmp_path):
+    folder = make_trial(tmp_path / "t")
+    before = content(folder)
+
+    def fail(results, place):
+        (place / "report.html").write_text("half")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        judge(folder, report=fail)
+    assert content(folder) == before
+
+
+def test_a_damaged_line_among_a_million_is_named(tmp_path):
+    folder = make_trial(tmp_path / "t")
+    rows = (folder / "results.jsonl").read_bytes().splitlines(keepends=True)
+    judgement = (
+        b'{"record":"judgement","case":{"check":"a","transport":"b","nodes":2},"metric":"m",'
+        b'"verdict":"pass","explanation":""}\n'
+    )
+    file = tmp_path / "results.jsonl"
+    with file.open("wb") as stream:
+        stream.write(rows[0] + judgement * 900_000)
+        stream.write(judgement.replace(b"nodes", b"n\xffdes") + judgement * 99_998)
+    with pytest.raises(InputError) as error:
+        for _ in read_lines(file):
+            pass
+    assert error.value.problems[0].line == 900_002
+    for old, new, field in ((b'"m"', b"5", "metric"), (b"pass", b"good", "verdict")):
+        file.write_bytes(rows[0] + judgement.replace(old, new))
+        with pytest.raises(InputError, match=rf"results\.jsonl:2: judgement\.{field}"):
+            read_results(file)

@@ -1,0 +1,49 @@
+"""The packages of ``seatrial`` import one another in one direction."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seatrial.base.paths import CHECKOUT
+
+SOURCE = CHECKOUT / "src"
+#: a package imports only those before it
+ORDER = (
+    "base", "nic", "results", "benchmarks", "site", "stack", "plan", "slurm", "checks", "trial",
+    "report", "job", "cli",
+)  # fmt: skip
+
+
+def imported(file: Path) -> Iterator[list[str]]:
+    """The modules of ``seatrial`` and ``seatrial_lab`` that a file imports, in parts."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        names = []
+        if isinstance(node, ast.ImportFrom):
+            if node.level:  # relative: within the package, as on the nodes
+                continue
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        for name in names:
+            if name.partition(".")[0] in ("seatrial", "seatrial_lab"):
+                yield name.split(".")
+
+
+def test_the_order_names_all_packages() -> None:
+    packages = {path.parent.name for path in (SOURCE / "seatrial").glob("*/__init__.py")}
+    assert packages == set(ORDER)
+
+
+@pytest.mark.parametrize("package", ORDER)
+def test_a_package_imports_only_those_before_it(package: str) -> None:
+    allowed = ORDER[: ORDER.index(package) + 1]
+    for file in (SOURCE / "seatrial" / package).rglob("*.py"):
+        for top, *rest in imported(file):
+            if top == "seatrial_lab":
+                assert package == "cli", f"{file} imports {top}"
+            elif rest and rest[0] in ORDER:
+                assert rest[0] in allowed, f"{file} imports {top}.{rest[0]}"
