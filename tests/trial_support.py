@@ -85,9 +85,6 @@ class Silent:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def started(self, folder: Path, cases: int) -> None:
-        self.lines.append(f"started {cases}")
-
     def line(self, word: str, done: int, total: int, name: str) -> None:
         self.lines.append(f"{word} {done}/{total} {name}")
 

@@ -52,8 +52,6 @@ class Stopwatch:
     def _now(self) -> Cost:
         return Cost(time.monotonic(), cpu_s(self.lab))
 
-    def started(self, folder: Path, cases: int) -> None: ...
-
     def line(self, word: str, done: int, total: int, name: str) -> None:
         if not total:  # it begins; what was before it is not its own
             return

@@ -49,7 +49,7 @@ def test_it_says_what_matters():
     assert any(line.startswith("- n3: every link") for line in lines)
     [pairs] = [line for line in lines if line.startswith("links - 4 nodes")]
     assert pairs.split()[-1] == "X"
-    assert "took 1 h 17 min; slowest: hpl" in text
+    assert "the trial took 1 h 17 min, without its set-up; slowest: hpl" in text
 
 
 def test_a_trial_that_was_cut_off_is_not_green():

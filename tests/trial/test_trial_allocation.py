@@ -293,10 +293,10 @@ def test_reframe_runs_a_case_again_that_broke_a_bound(plan, tmp_path):
     """With a number of its own, under its transport only, beside what the first run left."""
     trial = Session(plan, tmp_path, tmp_path, ThisMachine(), Silent(), [CASE])
     names = [report_file(trial, "jumbo"), report_file(trial)]
-    again = replace(trial, rerun=2, jobs_before=trial.jobs)
+    again = replace(trial, rerun=2)
     names += [report_file(again, "jumbo"), report_file(again)]
     assert len(set(names)) == 4
-    assert (list(trial.repeats), list(again.repeats), again.jobs) == ([0], [2], 2)
+    assert (list(trial.repeats), list(again.repeats), again.jobs) == ([0], [2], 1)
     current = round_of(again, "jumbo")
     made = configuration(plan, current, tmp_path / "plan.json")
     features = {env["name"]: env["features"] for env in made["environments"]}

@@ -23,6 +23,7 @@ from seatrial.plan.check import CheckedSite, abbreviated, check_site
 from seatrial.plan.estimate import Earlier, PlannedJob, expect, jobs_of, read_earlier
 from seatrial.plan.resolve import require_cases
 from seatrial.plan.selection import Selection
+from seatrial.results.wording import plural
 from seatrial.site.load import site_file
 
 out = Console(highlight=False, soft_wrap=True, markup=False)
@@ -65,8 +66,8 @@ def print_scope(checked: CheckedSite) -> None:
     runs = len(plan.cases) * plan.repeats
     reruns = f", up to {plan.reruns} reruns of a case that breaks a bound" if plan.reruns else ""
     out.print(
-        f"site {plan.site}, partition {plan.partition}: {count(len(plan.cases), 'case')}, "
-        f"{count(runs, 'run')} with {plan.repeats} of each{reruns}"
+        f"site {plan.site}, partition {plan.partition}: {plural(len(plan.cases), 'case')}, "
+        f"{plural(runs, 'run')} with {plan.repeats} of each{reruns}"
     )
     if checked.stack_missing:
         out.print(f"note: {checked.stack_missing}; this plan assumes a stack with every program")
@@ -116,7 +117,7 @@ def print_time(checked: CheckedSite, jobs: list[PlannedJob], earlier: Earlier) -
     limit = sum(job.limit_s for job in jobs) * plan.repeats
     out.print()
     if measured:
-        trials = f"{count(len(earlier.trials), 'earlier trial')}, newest {earlier.trials[0]}"
+        trials = f"{plural(len(earlier.trials), 'earlier trial')}, newest {earlier.trials[0]}"
         source = f"from {trials}, with the time in the queue as there"
         if len(measured) < len(jobs):
             source += f"; {len(jobs) - len(measured)} of {len(jobs)} jobs were in none of them"
@@ -134,10 +135,6 @@ def print_time(checked: CheckedSite, jobs: list[PlannedJob], earlier: Earlier) -
     )
     if known > plan.time_limit_s:
         out.print("warning: the expected time is longer than trial.time_limit_s")
-
-
-def count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def duration(seconds: float) -> str:
@@ -164,7 +161,7 @@ def print_contracts(checked: CheckedSite, prefix: str = "") -> None:
         t = rule.threshold
         out.print(f"  {rule.id} ({t.source}): {t.metric} {rule.text()}")
         if cases:
-            out.print(f"    {count(len(cases), 'case')}: {abbreviated(cases)}")
+            out.print(f"    {plural(len(cases), 'case')}: {abbreviated(cases)}")
         else:
             out.print(f"    not tested: {checked.untested[rule.id]}")
 

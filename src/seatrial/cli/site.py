@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from seatrial.base.errors import InputError, Problem
-from seatrial.cli.plan import count, print_contracts
+from seatrial.cli.plan import print_contracts
 from seatrial.plan.check import CheckedSite, check_site
+from seatrial.results.wording import plural
 from seatrial.site.load import configs_folder, load_site, site_file, site_names
 from seatrial.site.model import Site
 from seatrial.site.new import write_starting_point
@@ -68,7 +69,7 @@ def check(
     if problems:
         raise InputError(problems)
     for name, one in checked.items():
-        out.print(f"{name}: no errors, {count(len(one.plan.cases), 'case')}")
+        out.print(f"{name}: no errors, {plural(len(one.plan.cases), 'case')}")
         for sentence in [*([one.stack_missing] if one.stack_missing else []), *one.notes]:
             out.print(f"{name}: note: {sentence}", markup=False)
         print_contracts(one, prefix=f"{name}: ")

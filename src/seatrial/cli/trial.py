@@ -24,14 +24,15 @@ from seatrial.cli.selection import (
     TransportOption,
 )
 from seatrial.plan.check import check_site
+from seatrial.plan.model import Plan
 from seatrial.plan.resolve import plan_trial
 from seatrial.plan.selection import Selection
 from seatrial.report import REPORT_FILE, terminal, write_all
-from seatrial.report.text import plural
 from seatrial.results import later, manifest, signature
 from seatrial.results.baseline import make_baseline
 from seatrial.results.manifest import LOCK_FILE, MANIFEST
 from seatrial.results.record import RESULTS_FILE, Results, read_results
+from seatrial.results.wording import plural
 from seatrial.site.load import load_site, site_file
 from seatrial.trial.host import version_with_commit
 from seatrial.trial.run import run_trial
@@ -46,13 +47,35 @@ TrialArgument = Annotated[
 ]
 
 
-PARAMETER = re.compile(r"%(\w+)=(\d+)")
+#: one of ReFrame's test cases: NetPIPE %repeat=0 %num_nodes=2 /1a2b3c4d @lab:compute+openmpi-tcp
+TEST = re.compile(r"(\w+) .*%repeat=(\d+) %num_nodes=(\d+) .*@\w[\w-]*:([\w-]+)\+([\w-]+)")
+#: ReFrame's word for the end of a test -> what it says. The verdict comes from all figures at the end.
+RESULTS = {"OK": "ran", "FAIL": "failed in ReFrame", "ABORT": "aborted", "SKIP": "skipped"}
+
+
+def test_name(plan: Plan, name: str) -> str:
+    """A test case of ReFrame in the words of the plan, with the variants that it runs."""
+    match = TEST.match(name)
+    if not match:
+        return name
+    short, repeat, nodes, partition, transport = match.groups()
+    by_partition = {plan.partition_name(profile): profile for profile in plan.profiles}
+    profile = by_partition.get(partition, partition)
+    variants = [
+        case.variant
+        for case in plan.cases
+        if case.check.replace("_", "") == short.lower() and case.variant
+        if (case.transport, case.profile, case.nodes) == (transport, profile, int(nodes))
+    ]
+    check = f"{short} ({', '.join(variants)})" if variants else short
+    return f"{check}, {transport}, {profile}, {nodes} nodes, repeat {int(repeat) + 1}"
 
 
 class Bar:
     """Progress of a trial on the terminal; plain lines where it is not one."""
 
-    def __init__(self) -> None:
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
         self.bar = Progress(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
             TimeElapsedColumn(), console=out, disable=not out.is_terminal,
@@ -66,23 +89,14 @@ class Bar:
     def __exit__(self, *_: object) -> None:
         self.bar.stop()
 
-    def started(self, folder: Path, cases: int) -> None:
-        self.said(f"{cases} runs of cases, several in a job; evidence goes to {folder}")
-
     def line(self, word: str, done: int, total: int, name: str) -> None:
-        # such as: NetPIPE %repeat=0 %num_nodes=2 /1a2b3c4d @lab:compute+openmpi-tcp
-        short, parameters = name.split(" ")[0], dict(PARAMETER.findall(name))
-        where = name.rsplit("+", 1)[-1].split(" ")[0] if "+" in name else ""
-        if "repeat" in parameters:
-            where += f", repeat {int(parameters['repeat']) + 1}"
+        text = test_name(self.plan, name)
         if total:
             self.bar.update(self.task, completed=done, total=total)
-        # ReFrame's FAIL may be a figure that its references reject or do not know: the judge
-        # decides later, so this shows only that the check is done.
         if out.is_terminal:
-            self.bar.update(self.task, description=f"{short} {where}"[:60])
+            self.bar.update(self.task, description=text[:60])
         elif total:
-            out.print(f"  {done}/{total} {short} {where}", markup=False)
+            out.print(f"  {done}/{total} {text}: {RESULTS.get(word, word)}", markup=False)
 
     def said(self, text: str) -> None:
         out.print(text)
@@ -119,7 +133,7 @@ def trial(
         check_root()
         provision_lab(required=True)
     plan = plan_trial(file, selection)
-    with lab_for(description, file, output, keep_lab) as machine, Bar() as bar:
+    with lab_for(description, file, output, keep_lab) as machine, Bar(plan) as bar:
         results = run_trial(plan, file, machine, bar, output)
     show(results)
     raise typer.Exit(verdict_code(results))

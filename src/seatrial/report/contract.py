@@ -7,8 +7,9 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.report.text import CLAUSE_STATUSES, Status, number, plural, quantity, sided
+from seatrial.report.text import CLAUSE_STATUSES, Status, number, quantity, sided
 from seatrial.results.record import RESULTS_FILE, Clause, Judgement, Results
+from seatrial.results.wording import plural
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ import heapq
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from seatrial.report.text import number, plural
+from seatrial.report.text import number
 from seatrial.results.contract import severity
 from seatrial.results.record import Case, Judgement, Results
+from seatrial.results.wording import plural
 
 LISTED = 1500  # judgements that a page lists at most, apart from those that it must
 Row = tuple[int, Judgement]  # index in the results, which is the anchor

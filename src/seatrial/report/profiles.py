@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seatrial.report.figures import spread_text
-from seatrial.report.text import duration, folded, number, plural
+from seatrial.report.text import duration, folded, number
 from seatrial.results.locations import natural
 from seatrial.results.record import Allocation, ProfileUse, Results, Run
+from seatrial.results.wording import plural
 
 #: metrics of the cost of a profile: they have a table of their own and no figure per node
 COSTS = {

@@ -20,10 +20,10 @@ from seatrial.report.text import (
     bound,
     check_name,
     moment,
-    plural,
     quantity,
 )
 from seatrial.results.record import Case, Judgement, Results, Run, Verdict
+from seatrial.results.wording import plural
 
 
 @dataclass

@@ -57,12 +57,8 @@ def print_summary(results: Results, console: Console, page: Path | None = None) 
         out.say(sentence)
     _print_contract(contract.rows(results), out)
     findings = results.verdict.findings if results.verdict else []
-    if findings:
-        out.say()
-        for finding in findings[:_MAX_FINDINGS]:
-            out.say(f"{'-' if out.plain else '•'} {finding}")
-        if len(findings) > _MAX_FINDINGS:
-            out.say(f"  and {len(findings) - _MAX_FINDINGS} more, in the report")
+    notes = [finding for finding in findings if finding.startswith("note: ")]
+    _print_findings([finding for finding in findings if finding not in notes], out)
     if views:
         out.say()
         for part in _fit(matrix(views), console.width):
@@ -74,6 +70,7 @@ def print_summary(results: Results, console: Console, page: Path | None = None) 
             if status.key in used
         ]
         out.say("  ".join([*legend, "blank: not planned"]))
+    _print_findings(notes, out)
     out.say()
     slow = slowest(views)
     slowness = ""
@@ -81,10 +78,20 @@ def print_summary(results: Results, console: Console, page: Path | None = None) 
         case = slow.case
         name = f"{check_name(case)}, {case.transport}, {case.profile}"
         slowness = f"; slowest: {name}, {duration(slow.seconds)}"
-    out.say(f"took {duration(head.took)}{slowness}")
+    out.say(f"the trial took {duration(head.took)}, without its set-up{slowness}")
     # A path is neither wrapped nor converted to ASCII, so that it can be copied.
     path = clean(str(page or results.output / REPORT_FILE))
     console.print(Text(f"report: {path}"), soft_wrap=True, highlight=False)
+
+
+def _print_findings(sentences: list[str], out: _Printer) -> None:
+    if not sentences:
+        return
+    out.say()
+    for sentence in sentences[:_MAX_FINDINGS]:
+        out.say(f"{'-' if out.plain else '•'} {sentence}")
+    if len(sentences) > _MAX_FINDINGS:
+        out.say(f"  and {len(sentences) - _MAX_FINDINGS} more, in the report")
 
 
 def _print_contract(rows: list[contract.Row], out: _Printer) -> None:

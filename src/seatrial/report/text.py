@@ -111,11 +111,6 @@ def between(start: datetime | None, end: datetime | None) -> timedelta | None:
     return comparable(end) - comparable(start) if start and end else None
 
 
-def plural(count: int, word: str) -> str:
-    """``1 node`` or ``2 nodes``."""
-    return f"{count} {word}{'' if count == 1 else 's'}"
-
-
 def duration(span: timedelta | float | None) -> str:
     """``2 h 05 min``, ``3 min 20 s``, ``12.5 s``; a float is in seconds."""
     if span is None:

@@ -280,7 +280,11 @@ class _Comparison:
         return _name(self.figure, self.context.locations)
 
     def judgement(self) -> Judgement:
-        fault = self._fault() or self._set_reference()
+        fault = self._fault()
+        if not fault and (absent := self._absent_case()):
+            text = f"{self.name} decides nothing: {absent}"
+            return self._record("inconclusive", text, value=self._value())
+        fault = fault or self._set_reference()
         if fault:
             return self._record("error", f"{self.name} cannot be judged: {fault}")
         if self.figure.doubt:
@@ -333,6 +337,23 @@ class _Comparison:
             self.reference = Reference([middle], middle)
             return ""
         return self._set_other_metric() if form == "relative" else ""
+
+    def _absent_case(self) -> str:
+        """Why a relative bound decides nothing if the trial has no case to compare with."""
+        of, trial = self.rule.threshold.relative_to, self.context.trial
+        case = of.case(self.figure.case) if of else None
+        if of is None or case is None or case in trial.cases or case in self.context.figures:
+            return ""
+        options = [
+            f"--{part} {getattr(case, part)}"
+            for part in ("check", "transport", "profile")
+            if getattr(case, part) not in {getattr(one, part) for one in trial.cases}
+        ]
+        remedy = f" (add {' '.join(options)})" if options else ""
+        return (
+            f"the {requirement(self.rule)} compares it with {of.metric} of {case.id}, which this "
+            f"trial did not measure{remedy}"
+        )
 
     def _set_other_metric(self) -> str:
         of = self.rule.threshold.relative_to

@@ -44,6 +44,11 @@ def distinct(value: float, *others: float) -> list[str]:
     return texts
 
 
+def plural(count: int, word: str) -> str:
+    """``1 node`` or ``2 nodes``."""
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
 def requirement(rule: Rule) -> str:
     """Such as ``contract (requirements.yaml:12)``."""
     return f"{rule.kind} ({rule.id})"

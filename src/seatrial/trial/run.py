@@ -25,6 +25,7 @@ from seatrial.results.manifest import LOCK_FILE
 from seatrial.results.record import RESULTS_FILE, Line, ProfileUse, Results, Trial, write_results
 from seatrial.results.requirements import Requirements, load_requirements
 from seatrial.results.verdict import conclude
+from seatrial.results.wording import plural
 from seatrial.trial.host import host_facts, version_with_commit
 from seatrial.trial.machine import Machine, Progress, jobs_of
 from seatrial.trial.rerun import cases_to_rerun, first_nodes
@@ -83,7 +84,12 @@ def run_trial(
             plan, folder, config, machine, progress, plan.cases, signals,
             TimeLimit(plan.time_limit_s),
         )  # fmt: skip
-        progress.started(folder, len(plan.cases) * plan.repeats)
+        cases = plural(len(plan.cases), "case")
+        progress.said(
+            f"{cases}, {plural(len(plan.cases) * plan.repeats, 'run')}, in "
+            f"{plural(session.jobs, 'test')} of ReFrame: a test runs all variants of a check"
+        )
+        progress.said(f"evidence goes to {folder}")
         try:
             rounds = run_cases(session, results)
             finish(results, requirements, folder)
@@ -123,7 +129,6 @@ def rerun(session: Session, results: Results, requirements: Requirements) -> Non
     The results are judged and written after each rerun.
     """
     most = session.plan.reruns
-    jobs = session.jobs
     for number in range(1, most + 1):
         again = cases_to_rerun(results.trial, results.judgements, requirements)
         if not again:
@@ -135,16 +140,15 @@ def rerun(session: Session, results: Results, requirements: Requirements) -> Non
             except OSError as error:
                 why_not = str(error)
         if not why_not:
-            cases = "case" if len(again) == 1 else "cases"
-            session.progress.said(
-                f"rerun {number} of at most {most}: {len(again)} {cases}, because figures do not "
-                "pass"
-            )
             further = replace(
-                session, cases=again, rerun=number, jobs_before=jobs, jobs_done=jobs,
+                session, cases=again, rerun=number, jobs_done=0,
                 nodelists=first_nodes(results.runs),
             )  # fmt: skip
-            jobs = further.jobs
+            session.progress.said(
+                f"rerun {number} of at most {most}: {plural(len(again), 'case')} with figures "
+                "outside their bounds, and those they are compared with, in "
+                f"{plural(further.jobs, 'test')}"
+            )
             rounds = run_cases(further, results)
             if why_not := session.why_stop():
                 # A rerun that was interrupted or did not start says nothing about the site.

@@ -64,7 +64,6 @@ class Session:
     cases: list[Case] = field(default_factory=list)
     signals: list[str] = field(default_factory=list)
     limit: TimeLimit = field(default_factory=lambda: TimeLimit(0.0))
-    jobs_before: int = 0  # of the sessions before this one
     jobs_done: int = 0  # of earlier ReFrame runs
     rerun: int = 0
     nodelists: dict[Case, list[str]] = field(default_factory=dict)  # nodes that a case must run on
@@ -79,8 +78,8 @@ class Session:
 
     @property
     def jobs(self) -> int:
-        """Number of job scripts of all cases. The variants of a check share a script."""
-        return self.jobs_before + sum(self.jobs_of(profile) for profile in self.profiles)
+        """Number of ReFrame's test cases. The variants of a check share one."""
+        return sum(self.jobs_of(profile) for profile in self.profiles)
 
     @property
     def profiles(self) -> list[str]:
