@@ -13,8 +13,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from plan_support import bare_stack
 from seatrial.base.paths import CHECKOUT
 from seatrial.cli import main
+from seatrial.cli.trial import Bar
+from seatrial.plan.resolve import resolve
 from seatrial.results.record import (
     Case,
     Metric,
@@ -24,6 +27,7 @@ from seatrial.results.record import (
     read_results,
     write_results,
 )
+from seatrial.site.load import load_site
 from seatrial_lab.common.spec import LabSpec
 from seatrial_lab.native.engine import Lab
 from trial_support import SMALL, false_stack, make_site, traces, until
@@ -127,6 +131,34 @@ def test_wrong_words(here, words, what):
     assert code == 3, said
     assert what in said
     assert traces(INSTANCE) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("NPB %repeat=1 %num_nodes=2 /3c21beec @site:compute_jumbo+mpich-ofi",
+         "NPB (is.S, ep.S), mpich-ofi, jumbo, 2 nodes, repeat 2"),
+        ("TCPStream %repeat=0 %num_nodes=2 /c17dc637 @site:compute+tcp",
+         "TCPStream, tcp, default, 2 nodes, repeat 1"),
+        ("another text", "another text"),
+    ],
+)  # fmt: skip
+def test_progress_is_in_the_words_of_the_plan(tmp_path, capsys, name, text):
+    """ReFrame's partition and class are the plan's profile and check; a test has its variants."""
+    benchmarks = {"npb": {"kernels": ["is", "ep"], "problem_class": "S"}, "tcp_stream": {}}
+    file = make_site(
+        tmp_path / "site", benchmarks, transports={"mpich-ofi": {}}, profiles=["default", "jumbo"],
+        nic_profiles={"jumbo": {"description": "j", "networks": ["test"], "mtu": 9000}},
+    )  # fmt: skip
+    plan = resolve(load_site(file), bare_stack())
+    bar = Bar(plan)
+    bar.line("RUN", 0, 0, name)
+    bar.line("OK", 3, 12, name)
+    bar.line("FAIL", 4, 12, name)
+    assert capsys.readouterr().out.splitlines() == [
+        f"  3/12 {text}: ran",
+        f"  4/12 {text}: failed in ReFrame",
+    ]
 
 
 @pytest.mark.parametrize("verb", ["report", "judge", "baseline"])

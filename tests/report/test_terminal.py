@@ -52,6 +52,14 @@ def test_it_says_what_matters():
     assert "the trial took 1 h 17 min, without its set-up; slowest: hpl" in text
 
 
+def test_notes_come_after_the_matrix():
+    results = synthetic.rejected()
+    results.verdict.findings.insert(0, "note: a note")
+    text = show(results)
+    assert text.index("- n3: every link") < text.index("blank: not planned")
+    assert text.index("blank: not planned") < text.index("- note: a note") < text.index("took")
+
+
 def test_a_trial_that_was_cut_off_is_not_green():
     text = show(synthetic.cut_off(), terminal=True)
     assert "INCOMPLETE" in text

@@ -110,13 +110,22 @@ def test_the_folder_and_the_name_must_agree(changed):
 
 def test_starting_point_is_valid_and_commented(tmp_path):
     folder = write_starting_point(tmp_path / "harbour", "harbour", "node[01-16]", "ens1f0")
-    assert load_site(folder / "site.yaml").networks["test"].interface == "ens1f0"
+    site = load_site(folder / "site.yaml")
+    assert site.networks["test"].interface == "ens1f0"
+    assert site.benchmarks.links.nodes == site.benchmarks.node_compute.nodes == [16]
     assert (folder / "site.yaml").read_text().count("#") > 8
     profiles = compile_policy(load_site(folder / "site.yaml"))["profiles"]
     assert {"default", "low-latency"} < set(profiles)
     assert profiles["bulk"]["interfaces"]["ens1f0"]["coalesce.rx-usecs"] == 100
     with pytest.raises(InputError, match="exists already"):
         write_starting_point(folder, "harbour", "n1", "eth1")
+
+
+def test_links_of_a_large_site_are_those_of_some_nodes(tmp_path):
+    """All pairs of 64 nodes, one after the other, take hours: the guide has the step for them."""
+    folder = write_starting_point(tmp_path / "harbour", "harbour", "node[001-100]", "eth1")
+    benchmarks = load_site(folder / "site.yaml").benchmarks
+    assert (benchmarks.links.nodes, benchmarks.node_compute.nodes) == ([16], [64])
 
 
 @pytest.mark.parametrize(

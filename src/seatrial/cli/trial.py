@@ -49,7 +49,7 @@ TrialArgument = Annotated[
 
 #: one of ReFrame's test cases: NetPIPE %repeat=0 %num_nodes=2 /1a2b3c4d @lab:compute+openmpi-tcp
 TEST = re.compile(r"(\w+) .*%repeat=(\d+) %num_nodes=(\d+) .*@\w[\w-]*:([\w-]+)\+([\w-]+)")
-#: ReFrame's word for the end of a test -> what it says. The verdict comes from all figures at the end.
+#: ReFrame's word for the end of a test -> what it says. The verdict is of all figures, at the end.
 RESULTS = {"OK": "ran", "FAIL": "failed in ReFrame", "ABORT": "aborted", "SKIP": "skipped"}
 
 

@@ -67,8 +67,10 @@ def _notes() -> Iterable[str]:
     for daemons, names in rivals.items():
         if daemons:
             services = " or ".join(daemons)
-            yield f"- A node on which {services} would undo one of these refuses the profile, and "
-            yield f"  names the service: {', '.join(names)}."
+            rule = (
+                f"A node on which {services} would undo one of these settings refuses the profile"
+            )
+            yield f"- {rule} and names the service: {', '.join(names)}."
     yield f"- Cannot stand in `per_network`: {_named(lambda one: not one.per_network)}."
     words: dict[str, list[str]] = {}
     for one in BY_NAME.values():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ClusterShell.NodeSet import NodeSet
 from pydantic import TypeAdapter, ValidationError
 
 from seatrial.base import yamlfile
@@ -33,7 +34,7 @@ def write_starting_point(folder: Path, name: str, nodes: str, interface: str) ->
     try:
         for file in FILES:
             text = templates.get_template(f"{file}.j2").render(
-                name=name, nodes=nodes, interface=interface
+                name=name, nodes=nodes, count=len(NodeSet(nodes)), interface=interface
             )
             (folder / file).write_text(text)
         try:
