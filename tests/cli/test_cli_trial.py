@@ -193,6 +193,19 @@ def test_a_trial_that_is_judged_again_keeps_its_end(here, tmp_path):
     assert (judged.verdict, judged.ended) == ("accept", ended)
 
 
+def test_the_site_is_checked_before_anything_is_built(here, tmp_path, monkeypatch):
+    monkeypatch.setenv("SEATRIAL_STACK", str(tmp_path))  # no stack yet
+    monkeypatch.setattr(
+        "seatrial.cli.trial.provision_lab", lambda required: pytest.fail("it was built first")
+    )
+    file = make_site(
+        tmp_path / "site", {"netpipe": SMALL["netpipe"]}, transports={"mpich-sock": {}}
+    )
+    code, said = here("trial", "--site", file)
+    assert code == 3
+    assert "has no transport 'mpich-sock'" in said
+
+
 def test_no_stack_is_exit_code_4(here, site, tmp_path, monkeypatch):
     monkeypatch.setenv("SEATRIAL_STACK", str(tmp_path))
     code, said = here("trial", "--site", site)

@@ -20,6 +20,7 @@ from seatrial.slurm.check import check as check_slurm
 from seatrial.slurm.layout import Layout
 from seatrial.slurm.policy import policy_of
 from seatrial.slurm.render import render
+from seatrial_lab.common.paths import instance_of
 from seatrial_lab.common.slurm_files import lab_layout
 
 app = typer.Typer(
@@ -190,7 +191,7 @@ def check(
     Example: seatrial slurm check --site harbour
     """
     loaded_site = _site(site)
-    lab = instance or loaded_site.name.replace("-", "_") if loaded_site.lab else None
+    lab = instance_of(loaded_site.name, instance) if loaded_site.lab else None
     layout = lab_layout(lab) if lab else Layout(libexec, conf, slurm_conf)
     policy = policy_of(loaded_site, layout)
     findings = check_slurm(lambda words: _scontrol(words, lab), policy, layout)
