@@ -206,6 +206,12 @@ def test_a_waived_clause_is_no_pass_and_shows_the_failed_figure():
     assert "latency_us is 60 us" in finding
 
 
+def test_a_waiver_of_an_inconclusive_clause_says_so():
+    result = concluded(trial(NETPIPE), runs_of(NETPIPE, [20, 32, 60]), rest=WAIVER)
+    assert statuses(result) == ["waived"]
+    assert "without the waiver it is inconclusive: " in result.findings[0]
+
+
 def test_a_waiver_out_of_date_leaves_the_clause_failed_and_is_named():
     result = concluded(trial(NETPIPE), runs_of(NETPIPE, [60, 60, 60]), rest=WAIVER, judged=NEXT_DAY)
     assert (result.verdict, statuses(result)) == ("reject", ["not met"])
