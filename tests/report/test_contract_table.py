@@ -56,6 +56,18 @@ def page():
     return html.document_fromstring(render(with_clauses(ALL, "reject")))
 
 
+def test_the_signatures_of_a_later_verdict_name_its_requirements_and_the_first_stays_of_part():
+    results = with_clauses([MET], "reject", scope="--check imb: 1 of 9 cases")
+    first = results.verdict.model_copy(update={"verdict": "accept"})
+    digest, name = "12ab" * 16, "judgements/2/requirements.yaml"
+    later = {"number": 2, "requirements": name, "requirements_sha256": digest}
+    changed = {"verdict": results.verdict.model_copy(update=later), "earlier": [first]}
+    text = words(html.document_fromstring(render(results.model_copy(update=changed))))
+    assert f"verdict 2, by {name} with SHA-256 {digest}, on the figures in results.jsonl" in text
+    assert "recorded in results.jsonl" not in text
+    assert "Verdict 1 (the trial's own): ACCEPT OF PART" in text
+
+
 def test_the_table_leads_the_report_and_ends_in_lines_for_signatures(page):
     headings = [heading.get("id") for heading in page.xpath("//h2")]
     assert headings[0] == "contract"

@@ -82,6 +82,44 @@ def test_a_contract_that_selects_nothing_makes_the_trial_incomplete_and_is_the_f
     assert f"check {entries}" in result.findings[0]
 
 
+@pytest.mark.parametrize(
+    ("select", "named"),
+    [
+        ("check: [netpipe, netpip]", "check 'netpip'"),
+        ("check: netpipe, profile: [default, jumboo]", "profile 'jumboo'"),
+        ("check: netpipe, transport: [tcp, 'mpich-*']", "transport 'mpich-*'"),
+        ("check: netpipe, nodes: [2, 64]", "nodes '64'"),
+        ("check: links, location: [n1-n2, n1-n9]", "location 'n1-n9'"),
+    ],
+)
+def test_a_clause_of_which_a_part_selects_nothing_is_not_tested(select, named):
+    entries = (
+        f"\n  - {{select: {{{select}}}, metric: latency_us, basis: contract, source: tender 7, "
+        "at_most: 50, unit: us}\n"
+    )
+    runs = [*runs_of(NETPIPE, [30, 30]), *runs_of(PAIRS, [30, 30], location="n1-n2")]
+    rest = 'informative:\n  - {select: {}, metric: "*", reason: a test}\n'
+    result = concluded(trial(NETPIPE, PAIRS), runs, entries, rest)
+    (clause,) = result.clauses
+    assert (result.verdict, clause.status, clause.hole) == ("incomplete", "not tested", True)
+    assert named in clause.reason
+    assert named in result.findings[0]
+
+
+def test_clauses_that_share_a_line_are_told_apart():
+    """A file of JSON may be one line."""
+    waiver = f"waivers: [{{clause: A, by: b, reason: r, expires: {LAST_DAY.date()}}}]"
+    clauses = ", ".join(
+        f"{{select: {{check: {check}}}, metric: latency_us, basis: contract, source: {source}, "
+        "at_most: 20, unit: us}"
+        for check, source in (("netpipe", "A"), ("imb", "B"), ("hpl", "C"))
+    )
+    runs = [*runs_of(NETPIPE, [30, 30]), *runs_of(IMB, [30, 30])]
+    result = concluded(trial(NETPIPE, IMB), runs, f" [{clauses}]", waiver)
+    assert statuses(result) == ["waived", "not met", "not tested"]
+    assert result.verdict == "reject"
+
+
 def test_sixty_clauses_that_were_not_tested_are_all_named_in_the_first_finding():
     entries = CONTRACT.replace("check: netpipe", "check: imb")
     failing = [error_run(NETPIPE)]
@@ -166,6 +204,12 @@ def test_a_waived_clause_is_no_pass_and_shows_the_failed_figure():
     (finding,) = result.findings
     assert "is waived by J. Doe, University of X until 2026-08-31" in finding
     assert "latency_us is 60 us" in finding
+
+
+def test_a_waiver_of_an_inconclusive_clause_says_so():
+    result = concluded(trial(NETPIPE), runs_of(NETPIPE, [20, 32, 60]), rest=WAIVER)
+    assert statuses(result) == ["waived"]
+    assert "without the waiver it is inconclusive: " in result.findings[0]
 
 
 def test_a_waiver_out_of_date_leaves_the_clause_failed_and_is_named():

@@ -98,6 +98,31 @@ def test_changed_measurements_are_not_judged(tmp_path):
     assert content(folder) == before
 
 
+def test_changed_requirements_of_the_trial_are_not_its_own(tmp_path):
+    folder = make_trial(tmp_path / "t")
+    own = folder / "config" / "lab" / "requirements.yaml"
+    own.write_text(requirements_text(40))
+    with pytest.raises(InputError, match=r"requirements\.yaml: it was changed"):
+        judge(folder)
+    assert judge(folder, own).verdict.number == 2
+
+
+def test_a_trial_with_a_changed_later_judgement_is_not_judged(tmp_path):
+    folder = make_trial(tmp_path / "t")
+    judge(folder, looser(tmp_path))
+    file = folder / "judgements" / "2" / "judgement.jsonl"
+    file.write_text(file.read_text().replace("accept", "reject"))
+    with pytest.raises(InputError, match=r"2/judgement\.jsonl: it was changed"):
+        judge(folder)
+
+
+def test_a_folder_that_is_not_a_judgement_is_not_read(tmp_path):
+    folder = make_trial(tmp_path / "t")
+    judge(folder, looser(tmp_path))
+    (folder / "judgements" / "2").rename(folder / "judgements" / "02")
+    assert read_results(folder).verdict.number == 1
+
+
 def test_wrong_requirements_leave_the_trial_as_it_was(tmp_path):
     folder = make_trial(tmp_path / "t")
     wrong = looser(tmp_path)

@@ -142,6 +142,7 @@ def _entry(entry: Rule | Informative, requirements: Requirements, matrix: Matrix
     yield from wrong
     if rule and not wrong:
         yield from _unit(rule.threshold, matrix)
+        yield from _peers(rule.threshold, matrix)
         yield from _compared(rule, requirements, matrix)
 
 
@@ -242,22 +243,18 @@ def _metric(select: Select, metric: Patterns, matrix: Matrix) -> FieldProblems:
             f"check {lacking[0]!r} has no metric {metric!r}",
             f"leave it out of the selection; its metrics: {', '.join(lists[lacking[0]])}",
         )
-    elif select.location is not None and not any(matrix.figures(select, metric)):
-        declared = [
-            one
-            for check in checks
-            for name, one in matrix.metrics[check].items()
-            if fits(metric, name)
-        ]
-        known = list(dict.fromkeys(name for one in declared for name in matrix.locations(one)))
-        correction = "remove location: the metric belongs to the case as a whole"
-        if known != [""]:
-            correction = _suggest_location(str(select.location), known)
-        yield (
-            "select.location",
-            f"{_text(select.location)} is not a location of {_text(metric)}",
-            correction,
-        )
+        return
+    declared = [
+        one for check in checks for name, one in matrix.metrics[check].items() if fits(metric, name)
+    ]
+    known = list(dict.fromkeys(name for one in declared for name in matrix.locations(one)))
+    for field, pattern in _patterns("location", select.location):
+        if not any(fits(pattern, name) for name in known):
+            correction = "remove location: the metric belongs to the case as a whole"
+            if known != [""]:
+                correction = _suggest_location(pattern, known)
+            message = f"{pattern!r} is not a location of {_text(metric)}"
+            yield f"select.{field}", message, correction
 
 
 def _suggest_location(location: str, known: list[str]) -> str:
@@ -277,6 +274,12 @@ def _unit(t: Threshold, matrix: Matrix) -> FieldProblems:
         yield "unit", f"{wrong[0]} is measured in {unit}, not in {t.unit}", f"unit: {unit}"
 
 
+def _peers(t: Threshold, matrix: Matrix) -> FieldProblems:
+    if t.peers and not any(matrix.figures(t.select, t.metric, peers=True)):
+        message = f"{t.metric!r} belongs to the case as a whole, which has no peers"
+        yield "peers", message, "remove peers, and use relative_to or a plain bound"
+
+
 # -- the bound
 
 
@@ -290,8 +293,11 @@ def _bound(t: Threshold) -> FieldProblems:
         )
     if t.lower is not None and t.reference and t.lower == -1:
         yield "lower", "-1 allows any figure above zero", "write 5 % below as -0.05"
-    if t.form == "plain" and t.at_least == 0 and t.at_most is None:
-        yield "at_least", "every figure is at least 0", "write the least acceptable figure"
+    if t.form == "plain" and t.at_least is not None and t.at_least <= 0 and t.at_most is None:
+        message = f"every figure is at least {t.at_least:g}"
+        yield "at_least", message, "write the least acceptable figure"
+    if t.reference == 0 and t.lower is not None and t.upper is None:
+        yield "reference", "every figure is at least 0", "write the least acceptable figure"
     if t.form in ("relative", "peers"):
         for name, far in (
             ("at_most", t.at_most is not None and t.at_most > WIDEST_RATIO),
@@ -316,7 +322,12 @@ def _compared(rule: Rule, requirements: Requirements, matrix: Matrix) -> FieldPr
     if of is None:
         return
     known = set(matrix.cases)
-    for case, name, declared in matrix.figures(t.select, t.metric):
+    figures = list(matrix.figures(t.select, t.metric))
+    if of.location is None and all((of.case(c), of.metric) == (c, name) for c, name, _ in figures):
+        message = f"{t.metric} is compared with itself"
+        yield "relative_to", message, "compare it with another case or metric"
+        return
+    for case, name, declared in figures:
         problem = _comparison(rule, case, name, declared, known, matrix)
         location = matrix.locations(declared)[0] or None
         if problem and rule in requirements.applying(case, name, location):

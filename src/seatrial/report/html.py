@@ -145,6 +145,7 @@ def _context(results: Results, base: str) -> dict[str, Any]:
         "contract": clauses,
         "contract_words": contract.in_words([row.clause for row in clauses]),
         "digest": contract.digest(results.folder) if clauses else "",
+        "later": results.verdict if results.verdict and results.verdict.number > 1 else None,
         "curves": lines,
         "of_locations": of_locations,
         "hpl": hpl,

@@ -217,7 +217,7 @@ def verdict_history(results: Results) -> list[str]:
     for one in results.verdicts:
         kind = "the trial's own" if one.number == 1 else "judged later"
         here = ", shown here" if one is results.verdict else ""
-        text = f"Verdict {one.number} ({kind}{here}): {one.verdict.upper()}"
+        text = f"Verdict {one.number} ({kind}{here}): {_word(one)}"
         text += f", {moment(one.judged or one.ended)}"
         text += f", by {one.user}" if one.user else ""
         text += f", with {shlex.join(one.command)}" if one.command else ""

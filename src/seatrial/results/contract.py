@@ -8,11 +8,11 @@ judges no figure (``seatrial.results.judge``), and does not conclude on the tria
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 
 from seatrial.results.record import Case, Clause, Judgement, Trial, Waiver
-from seatrial.results.requirements import Requirements, Rule
+from seatrial.results.requirements import Requirements, Rule, Select, fits
 
 NO_CASE = "no case of the site's matrix matches its selection"
 NO_FIGURE = "no figure of its cases was judged"
@@ -50,6 +50,7 @@ class _Tally:
     failed: int = 0
     errors: int = 0
     worst: Judgement | None = None
+    locations: set[str] = field(default_factory=set)
 
     def add(self, judgement: Judgement) -> None:
         self.judgements += 1
@@ -57,6 +58,8 @@ class _Tally:
         self.errors += judgement.verdict == "error"
         if self.worst is None or severity(judgement) < severity(self.worst):
             self.worst = judgement
+        if judgement.verdict != "error":
+            self.locations.add(judgement.location or "")
 
 
 def clauses(
@@ -122,6 +125,8 @@ def _clause(
     elif worst is None or worst.verdict == "error" or failed_cases:
         clause.status, clause.hole = "not tested", True
         clause.reason = _why_not_tested(selected, failed_cases, tally)
+    elif void := _void_part(t.select, [*cases, *trial.outside], tally, bool(clause.outside)):
+        clause.status, clause.hole, clause.reason = "not tested", True, void
     elif worst.verdict == "inconclusive":
         clause.status, clause.reason = "inconclusive", worst.explanation
     elif clause.outside:
@@ -133,6 +138,22 @@ def _clause(
     if is_in_force(waiver, today) and clause.status in ("not met", "inconclusive"):
         clause.status = "waived"
     return clause
+
+
+def _void_part(select: Select, cases: Sequence[Case], tally: _Tally, is_partial: bool) -> str:
+    """The first pattern of a list that selects nothing, in a sentence; "" if each selects.
+
+    A clause of which a part was not tested is not met by the other parts. In a partial trial the
+    locations of the other cases are not known.
+    """
+    for key, pattern, one in select.each():
+        if key != "location" and not any(map(one.matches_case, cases)):
+            return f"no case of the site's matrix matches {key} {pattern!r} of its selection"
+        if key != "location" or is_partial:
+            continue
+        if not any(fits(pattern, location) for location in tally.locations):
+            return f"no figure of its cases was judged on location {pattern!r}"
+    return ""
 
 
 def is_in_force(waiver: Waiver | None, today: date) -> bool:

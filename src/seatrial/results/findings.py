@@ -108,7 +108,8 @@ def _expired(contract: Iterable[Clause], today: date) -> list[str]:
 def _waived(contract: Iterable[Clause]) -> list[str]:
     return [
         f"{_name(clause)} is waived by {clause.waiver.by} until {clause.waiver.expires} "
-        f"({clause.waiver.reason}); without the waiver it is not met: {clause.reason}"
+        f"({clause.waiver.reason}); without the waiver it is "
+        f"{'not met' if clause.failed else 'inconclusive'}: {clause.reason}"
         for clause in contract
         if clause.status == "waived" and clause.waiver
     ]

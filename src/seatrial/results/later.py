@@ -48,7 +48,7 @@ def judge_again(
     """
     results = read_results(folder)
     given = requirements or trial_requirements(results)
-    _check_unchanged(folder)
+    _check_unchanged(results, given if requirements is None else None)
     load_requirements(given)  # the errors name the file that the user gave
     number = max([1, *later_judgements(folder)]) + 1
     target = judgement_folder(folder, number)
@@ -114,15 +114,25 @@ def user() -> str:
     return f"{name} (sudo of {caller})" if caller and caller != name else name
 
 
-def _check_unchanged(folder: Path) -> None:
-    """A trial whose measurements were changed is not judged."""
+def _check_unchanged(results: Results, own: Path | None) -> None:
+    """A trial whose measurements or earlier judgements were changed is not judged.
+
+    ``own`` are the requirements of the trial, if they are those to judge by: changed ones are a
+    matter of ``--requirements``.
+    """
+    folder = results.folder
     if not (folder / manifest.MANIFEST).exists():
         return
     listed = manifest.read(folder)
-    if listed.get(RESULTS_FILE) != manifest.sha256(folder / RESULTS_FILE):
-        text = "it was changed since the manifest was written: a changed trial is not judged"
-        correction = "'seatrial verify' names all that was changed"
-        raise InputError([Problem(folder / RESULTS_FILE, None, "", text, correction)])
+    later = [judgement_folder(folder, n) / JUDGEMENT_FILE for n in later_judgements(folder)]
+    problems = []
+    for file in (folder / RESULTS_FILE, *later, *([own] if own else [])):
+        if listed.get(str(file.relative_to(folder))) != manifest.sha256(file):
+            text = "it was changed since the manifest was written: a changed trial is not judged"
+            correction = "'seatrial verify' names all that was changed"
+            problems.append(Problem(file, None, "", text, correction))
+    if problems:
+        raise InputError(problems)
 
 
 def _publish(folder: Path, draft: Path, target: Path) -> None:

@@ -479,4 +479,4 @@ def read_results(path: Path, number: int | None = None) -> Results:
 def later_judgements(folder: Path) -> list[int]:
     """The numbers of a trial's later judgements, ascending."""
     names = [path.parent.name for path in folder.glob(f"{JUDGEMENTS_FOLDER}/*/{JUDGEMENT_FILE}")]
-    return sorted(int(name) for name in names if name.isdecimal() and int(name) > 1)
+    return sorted(int(name) for name in names if re.fullmatch(r"[1-9][0-9]*", name) and name != "1")

@@ -14,6 +14,7 @@ equally specific entries the last one applies.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -75,6 +76,13 @@ class Select(Entry):
                 several = value if isinstance(value, list) else [value]
                 words.append(f"{key} {' or '.join(map(str, several)) or 'none'}")
         return ", ".join(words) or "every case"
+
+    def each(self) -> Iterable[tuple[str, str, Select]]:
+        """Key, pattern and the selection with only this one, for each pattern of a list."""
+        for key in (*_KEYS, "nodes"):
+            several = getattr(self, key)
+            if isinstance(several, list):
+                yield from ((key, str(one), self.model_copy(update={key: one})) for one in several)
 
     def weight(self) -> int:
         nodes = 0 if self.nodes is None else 3 if isinstance(self.nodes, int) else 2
@@ -297,6 +305,7 @@ class Rule:
     file: str  # the file's name, without its folder: records must not name a machine's paths
     line: int
     statistic: Statistic
+    entry: int = 1  # of the entries that begin in this line, as in a file of JSON
 
     @property
     def select(self) -> Select:
@@ -308,11 +317,13 @@ class Rule:
 
     @property
     def id(self) -> str:
-        return f"{self.file}:{self.line}"
+        """Name in records; no two rules of a file have the same."""
+        more = f"({self.entry})" if self.entry > 1 else ""
+        return f"{self.file}:{self.line}{more}"
 
     @property
     def key(self) -> tuple[str, str]:
-        """Identifies the rule in its file and in the judgements: several may share a line."""
+        """Identifies the rule in its file and in the judgements."""
         return self.id, self.text()
 
     @property
@@ -468,10 +479,12 @@ def load_requirements(path: Path | str) -> Requirements:
 
 def build(document: Document, lines: Lines, file: Path) -> Requirements:
     default = document.defaults.statistic
-    rules = tuple(
-        Rule(t, file.name, lines.of(("requirements", i)) or 0, t.statistic or default)
-        for i, t in enumerate(document.requirements)
-    )
+    entries = Counter[int]()
+    rules = []
+    for i, t in enumerate(document.requirements):
+        line = lines.of(("requirements", i)) or 0
+        entries[line] += 1
+        rules.append(Rule(t, file.name, line, t.statistic or default, entries[line]))
     waivers = {
         rule.key: WaiverRecord(
             id=f"{file.name}:{lines.of(('waivers', i)) or 0}",
@@ -483,7 +496,7 @@ def build(document: Document, lines: Lines, file: Path) -> Requirements:
         for rule in rules
         if waiver.names(rule.threshold)
     }
-    return Requirements(rules, tuple(document.informative), default, file, lines, waivers)
+    return Requirements(tuple(rules), tuple(document.informative), default, file, lines, waivers)
 
 
 def fits(patterns: Patterns | None, text: str) -> bool:
