@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +14,14 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from seatrial.base.errors import EXIT_ACCEPTED, EXIT_INCOMPLETE, EXIT_REJECTED, InputError, LabError
+from seatrial.base.errors import (
+    EXIT_ACCEPTED,
+    EXIT_INCOMPLETE,
+    EXIT_REJECTED,
+    InputError,
+    LabError,
+    Problem,
+)
 from seatrial.base.lock import locked
 from seatrial.base.paths import CHECKOUT
 from seatrial.cli.provision import lab_for, provision_lab
@@ -32,6 +42,7 @@ from seatrial.results import later, manifest, signature
 from seatrial.results.baseline import make_baseline
 from seatrial.results.manifest import LOCK_FILE, MANIFEST
 from seatrial.results.record import RESULTS_FILE, Results, read_results
+from seatrial.results.verdict import contradiction
 from seatrial.results.wording import plural
 from seatrial.site.load import load_site, site_file
 from seatrial.trial.host import version_with_commit
@@ -135,20 +146,39 @@ def trial(
     plan = plan_trial(file, selection)
     with lab_for(description, file, output, keep_lab) as machine, Bar(plan) as bar:
         results = run_trial(plan, file, machine, bar, output)
-    show(results)
+    with held(results.folder):
+        keep_report(results)
+    terminal.print_summary(results, out)
     raise typer.Exit(verdict_code(results))
 
 
-def show(results: Results) -> None:
-    """Write the report beside the results, add it to the manifest, and print the summary."""
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold the lock of a trial. Nothing changes in a folder that cannot be written, as in an
+    archive."""
+    file = folder / LOCK_FILE
+    if os.access(file if file.exists() else folder, os.W_OK):
+        with locked(file, out.print):
+            yield
+    else:
+        yield
+
+
+def keep_report(results: Results) -> None:
+    """Write the report beside the results and add it to the manifest, unless it is there.
+
+    The caller holds the trial's lock.
+    """
+    has_manifest = (results.folder / MANIFEST).exists()
+    own = str((results.output / REPORT_FILE).relative_to(results.folder))
+    if has_manifest and own in manifest.read(results.folder):
+        return
     try:
-        with locked(results.folder / LOCK_FILE, out.print):
-            files = write_all(results)
-            if (results.folder / MANIFEST).exists():
-                manifest.extend(results.folder, [str(f.relative_to(results.folder)) for f in files])
+        files = write_all(results)
+        if has_manifest:
+            manifest.extend(results.folder, [str(f.relative_to(results.folder)) for f in files])
     except OSError as error:
         raise LabError(f"the results are kept, the report is not: {error}") from None
-    terminal.print_summary(results, out)
 
 
 def verdict_code(results: Results) -> int:
@@ -166,6 +196,15 @@ def newest(folder: Path | None) -> Path:
     return results_files[-1].parent
 
 
+def trial_folder(named: Path) -> Path:
+    """The folder of a trial that is named by itself or by its results. Raises InputError."""
+    folder = named.parent if named.name == RESULTS_FILE else named
+    if not (folder / RESULTS_FILE).is_file():
+        text, correction = "no such results file", "name a trial's folder, or its results.jsonl"
+        raise InputError([Problem(folder / RESULTS_FILE, None, "", text, correction)])
+    return folder
+
+
 def report(
     folder: TrialArgument = None,
     output: Annotated[
@@ -175,21 +214,26 @@ def report(
 ) -> None:
     """Print the summary of a trial, and write its report.
 
-    A report in the manifest stays as it is. --output writes a new one elsewhere.
+    A report in the manifest stays as it is. --output writes a new one elsewhere. A trial whose
+    results or judgements are not as in its manifest is bad input: see seatrial verify.
 
     Example: seatrial report trials/lab-20261120-1200
     """
-    results = read_results(newest(folder))
-    own = str((results.output / REPORT_FILE).relative_to(results.folder))
-    has_manifest = (results.folder / MANIFEST).exists()
-    if output:
-        output.mkdir(parents=True, exist_ok=True)
-        write_all(results, output)
-        terminal.print_summary(results, out, output / REPORT_FILE)
-    elif has_manifest and own in manifest.read(results.folder):
-        terminal.print_summary(results, out)
-    else:
-        show(results)
+    named = newest(folder)
+    with held(trial_folder(named)):
+        # A running trial holds the lock, and writes other results and a manifest before it ends.
+        later.check_unchanged(trial_folder(named))
+        results = read_results(named)
+        if why := contradiction(results):
+            text = f"the recorded verdict is accept, but the records contradict it: {why}"
+            correction = "'seatrial judge' judges the figures again"
+            raise InputError([Problem(results.folder, None, "verdict", text, correction)])
+        if output:
+            output.mkdir(parents=True, exist_ok=True)
+            write_all(results, output)
+        else:
+            keep_report(results)
+    terminal.print_summary(results, out, output / REPORT_FILE if output else None)
     raise typer.Exit(verdict_code(results))
 
 
@@ -203,14 +247,11 @@ def judge_again(
 
     Example: seatrial judge --requirements site-configs/harbour/requirements.yaml
     """
-    trial_folder = newest(folder)
-    if not (trial_folder / RESULTS_FILE).is_file():
-        read_results(trial_folder)  # raises
-        trial_folder = trial_folder.parent
+    place = trial_folder(newest(folder))
     command, version = ["seatrial", *sys.argv[1:]], version_with_commit()
     try:
-        with locked(trial_folder / LOCK_FILE, out.print):
-            results = later.judge_again(trial_folder, requirements, command, version, write_all)
+        with locked(place / LOCK_FILE, out.print):
+            results = later.judge_again(place, requirements, command, version, write_all)
     except OSError as error:
         raise LabError(f"the trial cannot be judged: {error}") from None
     terminal.print_summary(results, out)

@@ -47,6 +47,7 @@ def plan_trial(site_file: Path, selection: Selection) -> Plan:
     site, stack = select(whole, selection), load_stack(whole)
     plan = resolve(site, stack)
     require_cases(plan)
+    plan.site_repeats = whole.trial.repeats
     plan.selection = selection.patterns()
     if plan.selection:
         cases = set(plan.cases)

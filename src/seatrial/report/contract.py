@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from dataclasses import dataclass
+from datetime import UTC, date
 from pathlib import Path
 
 from seatrial.report.text import CLAUSE_STATUSES, Status, number, quantity, sided
+from seatrial.results.contract import is_in_force
 from seatrial.results.record import RESULTS_FILE, Clause, Judgement, Results
 from seatrial.results.wording import plural
 
@@ -32,7 +34,8 @@ def rows(results: Results) -> list[Row]:
     if results.verdict is None:
         return []
     indices = _indices(results)
-    return [_row(clause, indices.get(_key(clause))) for clause in results.verdict.clauses]
+    day = (results.verdict.judged or results.verdict.ended).astimezone(UTC).date()
+    return [_row(clause, indices.get(_key(clause)), day) for clause in results.verdict.clauses]
 
 
 def in_words(clauses: list[Clause]) -> str:
@@ -53,7 +56,7 @@ def digest(folder: Path) -> str:
         return ""
 
 
-def _row(clause: Clause, judgement: int | None) -> Row:
+def _row(clause: Clause, judgement: int | None, day: date) -> Row:
     relative = " x " in clause.required  # its bound was measured, too
     worst_of = f"{clause.statistic} of its repeats"
     if clause.judgements > 1:
@@ -71,7 +74,7 @@ def _row(clause: Clause, judgement: int | None) -> Row:
         if clause.spread is None
         else f"{number(clause.spread, 2)} {clause.unit}".rstrip(),
         margin=_margin(clause.margin),
-        note=_note(clause),
+        note=_note(clause, day),
         judgement=judgement,
     )
 
@@ -82,15 +85,21 @@ def _margin(fraction: float | None) -> str:
     return f"{'+' if fraction > 0 else ''}{number(100 * fraction, 3)} %"
 
 
-def _note(clause: Clause) -> str:
+def _note(clause: Clause, day: date) -> str:
     parts = []
     if clause.failed and clause.judgements > 1:
         parts.append(f"{clause.failed} of {clause.judgements} figures break it")
     if clause.status in ("not tested", "met in part"):  # the others have a judgement to follow
         parts.append(clause.reason)
     if waiver := clause.waiver:
-        verb = "waived" if clause.status == "waived" else "a waiver is on record,"
-        parts.append(f"{verb} by {waiver.by} until {waiver.expires}: {waiver.reason}")
+        until = f"until {waiver.expires}"
+        if clause.status == "waived":
+            verb = "waived"
+        elif is_in_force(waiver, day):
+            verb = "a waiver is on record,"
+        else:
+            verb, until = "a waiver", f"expired on {waiver.expires}"
+        parts.append(f"{verb} by {waiver.by} {until}: {waiver.reason}")
     return "; ".join(parts)
 
 

@@ -21,6 +21,9 @@ from seatrial.results.statistics import Better
 #: Fraction of its step in which a figure is measured, if the benchmark does not report it; the
 #: rest is the start and the end of the step, and other figures.
 PART_OF_STEP = 0.25
+#: Units of times, rates and sizes, of which a value that is not above zero was not measured.
+#: Percentages and counts (``percent``, ``1/s``) can be zero.
+POSITIVE_UNITS = frozenset({"us", "s", "B", "MB/s", "GB/s", "GFLOPS", "Mop/s"})
 
 
 class Wait(NamedTuple):
@@ -186,6 +189,8 @@ def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
                 figure.known_waits.append(wait)
             if not math.isfinite(m.value):
                 figure.fault = f"a sample is {m.value}, which is not a finite number"
+            elif m.value <= 0 and m.unit in POSITIVE_UNITS:
+                figure.fault = f"a sample is {m.value:g} {m.unit}, and must be above zero"
             elif m.unit != figure.unit:
                 figure.fault = f"its unit is '{figure.unit}' in one run and '{m.unit}' in another"
             elif m.better != figure.better:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from seatrial.results import manifest
 from seatrial.results.judge import judge
 from seatrial.results.record import (
     JUDGEMENT_FILE,
+    JUDGEMENTS_FOLDER,
     RESULTS_FILE,
     Results,
     judgement_folder,
@@ -31,6 +33,7 @@ from seatrial.results.requirements import load_requirements
 from seatrial.results.verdict import conclude
 
 REQUIREMENTS_FILE = "requirements.yaml"
+_JUDGEMENT_NAME = re.compile(rf"{JUDGEMENTS_FOLDER}/[1-9][0-9]*/{re.escape(JUDGEMENT_FILE)}")
 
 
 def judge_again(
@@ -48,7 +51,7 @@ def judge_again(
     """
     results = read_results(folder)
     given = requirements or trial_requirements(results)
-    _check_unchanged(results, given if requirements is None else None)
+    check_unchanged(folder, given if requirements is None else None)
     load_requirements(given)  # the errors name the file that the user gave
     number = max([1, *later_judgements(folder)]) + 1
     target = judgement_folder(folder, number)
@@ -114,23 +117,34 @@ def user() -> str:
     return f"{name} (sudo of {caller})" if caller and caller != name else name
 
 
-def _check_unchanged(results: Results, own: Path | None) -> None:
-    """A trial whose measurements or earlier judgements were changed is not judged.
+def check_unchanged(folder: Path, own: Path | None = None) -> None:
+    """Compare the measurements and the judgements of a trial with its manifest, if it has one.
 
     ``own`` are the requirements of the trial, if they are those to judge by: changed ones are a
-    matter of ``--requirements``.
+    matter of ``--requirements``. Raises InputError with all files that were changed, added or
+    removed: such a trial is neither judged nor reported.
     """
-    folder = results.folder
     if not (folder / manifest.MANIFEST).exists():
         return
     listed = manifest.read(folder)
     later = [judgement_folder(folder, n) / JUDGEMENT_FILE for n in later_judgements(folder)]
+    names = [str(file.relative_to(folder)) for file in (folder / RESULTS_FILE, *later)]
+    names += [name for name in listed if _JUDGEMENT_NAME.fullmatch(name) and name not in names]
+    names += [str(own.relative_to(folder))] if own else []
     problems = []
-    for file in (folder / RESULTS_FILE, *later, *([own] if own else [])):
-        if listed.get(str(file.relative_to(folder))) != manifest.sha256(file):
-            text = "it was changed since the manifest was written: a changed trial is not judged"
-            correction = "'seatrial verify' names all that was changed"
-            problems.append(Problem(file, None, "", text, correction))
+    for name in names:
+        file = folder / name
+        if not file.is_file():
+            what = "removed"
+        elif name not in listed:
+            what = "added"
+        elif manifest.sha256(file) != listed[name]:
+            what = "changed"
+        else:
+            continue
+        text = f"it was {what} since the manifest was written: such a trial is not evidence"
+        correction = "'seatrial verify' names all that was changed"
+        problems.append(Problem(file, None, "", text, correction))
     if problems:
         raise InputError(problems)
 

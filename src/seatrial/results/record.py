@@ -3,8 +3,9 @@
 The lines are, in this order: one ``trial``, a ``run`` for each run of a case, the ``judgement``
 lines, and one ``verdict``. The file is not changed when the trial has ended. A later judgement has
 a file of its own, ``judgements/2/judgement.jsonl`` and so on, with its ``judgement`` lines and its
-``verdict``. A reader skips unknown kinds of lines. A change of the meaning of a field needs a new
-``SCHEMA``. This module defines, reads and writes the lines.
+``verdict``. A reader skips unknown kinds of lines only if the ``trial`` line has a newer schema. A
+change of the meaning of a field needs a new ``SCHEMA``. This module defines, reads and writes the
+lines.
 
 The records of which a trial may have a million are dataclasses with slots: as pydantic models they
 take three times the memory, and eight times as long to make.
@@ -29,6 +30,7 @@ from pydantic.dataclasses import dataclass
 from seatrial.base.errors import InputError, Problem
 from seatrial.base.files import replacing
 from seatrial.base.memory import no_collections, release_free_memory
+from seatrial.base.suggest import suggest
 
 SCHEMA = 1
 RESULTS_FILE = "results.jsonl"
@@ -206,6 +208,8 @@ class Trial(Record):
     stack: dict[str, Any] = {}  # source ("distribution" or "spack"), id, versions
     host: dict[str, Any] = {}  # kernel, cpu, cores, memory, operating system
     repeats: int = 1
+    # The site's number of repeats, which the user can change. None: an older version ran it.
+    site_repeats: int | None = None
     reruns: int = 0  # greatest number of reruns of a case that broke a bound
     cases: list[Case] = []  # all planned cases: a case without a run below did not run
     # Option -> patterns by which the user chose a part of the site's matrix, and what it left out.
@@ -342,6 +346,7 @@ _JUDGEMENT = TypeAdapter(Judgement)
 # Without the choice among all kinds, pydantic need not hold a long line as a tree.
 _ADAPTERS: dict[bytes, TypeAdapter[Any]] = {b"judgement": _JUDGEMENT, b"run": TypeAdapter(Run)}
 _KIND = re.compile(rb'\{"record":"(\w+)"')
+_KINDS = ("trial", "run", "judgement", "verdict")
 
 
 class Results(BaseModel):
@@ -396,14 +401,15 @@ def write_results(path: Path, lines: Iterable[Line]) -> None:
 def read_lines(path: Path) -> Iterator[Line]:
     """Yield the lines of a file, one in memory at a time.
 
-    Raises InputError with file and line if a line does not match the schema.
+    Raises InputError with file and line if a line does not match the schema, or if it is a second
+    ``trial`` or ``verdict``.
     """
+    schema = SCHEMA
+    first_of: dict[str, int] = {}  # kind -> line, of the kinds that a file has once
     cases: dict[Case, Case] = {}
     requirements: dict[Requirement, Requirement] = {}
     with path.open("rb") as stream:
         for number, text in enumerate(stream, 1):
-            if not text.strip():
-                continue
             kind = _KIND.match(text)
             adapter = _ADAPTERS.get(kind[1]) if kind else None
             try:
@@ -411,12 +417,27 @@ def read_lines(path: Path) -> Iterator[Line]:
             except ValidationError as error:
                 first = error.errors(include_url=False)[0]
                 if first["type"] == "union_tag_invalid":
-                    continue  # a kind of a later version
+                    if schema > SCHEMA:
+                        continue  # a kind of a later version
+                    tag = first["ctx"]["tag"]
+                    what = f"there is no record of the kind {tag!r}"
+                    raise InputError(
+                        [Problem(path, number, "record", what, suggest(tag, _KINDS))]
+                    ) from None
+                if not text.strip():
+                    raise InputError([Problem(path, number, "", "the line is empty")]) from None
                 parts = [kind[1].decode()] if kind and adapter else []
                 field = ".".join([*parts, *map(str, first["loc"])])
                 unknown = first["type"] in ("extra_forbidden", "unexpected_keyword_argument")
                 what = "there is no such field" if unknown else first["msg"]
                 raise InputError([Problem(path, number, field, what)]) from None
+            if isinstance(line, Trial):
+                schema = line.schema_version
+            if isinstance(line, (Trial, Verdict)):
+                if before := first_of.get(line.record):
+                    what = f"a second '{line.record}' line: the first is line {before}"
+                    raise InputError([Problem(path, number, "record", what, "a file has one")])
+                first_of[line.record] = number
             if isinstance(line, Judgement):  # a million lines share a few cases
                 line.case = cases.setdefault(line.case, line.case)
                 if line.requirement:

@@ -23,7 +23,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
 
 from seatrial.base import yamlfile
 from seatrial.base.suggest import suggest
@@ -39,6 +46,22 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 #: widest bound of a reference, as a fraction: a wider one decides nothing
 WIDEST = 1.0
 _KEYS = ("check", "variant", "transport", "profile", "location")
+
+
+def _no_number(value: Any) -> Any:
+    """Reject a number for a date: pydantic reads it as seconds since 1970."""
+    if isinstance(value, (int, float)) or (isinstance(value, str) and value.strip().isdigit()):
+        raise InvalidValue("a number is not a date", "write for example 2027-03-31")
+    return value
+
+
+def _words(text: str) -> str:
+    if not text.strip():
+        raise InvalidValue("it is empty", "write a name or a sentence")
+    return text
+
+
+Words = Annotated[str, AfterValidator(_words)]
 
 
 class Entry(BaseModel):
@@ -226,9 +249,9 @@ class Waiver(Entry):
 
     clause: str = Field(min_length=1, examples=['"tender 2026-17, annex B, line 4"'])
     metric: str | None = Field(None, examples=["latency_us"])
-    by: str = Field(min_length=1, examples=['"J. Doe, University of X"'])
-    reason: str = Field(min_length=1, examples=['"switch firmware 4.2 is due in March"'])
-    expires: date = Field(examples=["2027-03-31"])
+    by: Words = Field(examples=['"J. Doe, University of X"'])
+    reason: Words = Field(examples=['"switch firmware 4.2 is due in March"'])
+    expires: Annotated[date, BeforeValidator(_no_number)] = Field(examples=["2027-03-31"])
 
     def names(self, threshold: Threshold) -> bool:
         return (

@@ -30,7 +30,7 @@ def median(samples: Sequence[float]) -> float:
     ordered, half = sorted(samples), len(samples) // 2
     if not ordered:
         raise ValueError("no samples")
-    return float(ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2)
+    return float(ordered[half] if len(ordered) % 2 else _mean(ordered[half - 1], ordered[half]))
 
 
 def median_without(ordered: Sequence[float], one: float) -> float:
@@ -42,7 +42,12 @@ def median_without(ordered: Sequence[float], one: float) -> float:
     def other(index: int) -> float:
         return ordered[index if one > ordered[index] else index + 1]
 
-    return float(other(half) if odd else (other(half - 1) + other(half)) / 2)
+    return float(other(half) if odd else _mean(other(half - 1), other(half)))
+
+
+def _mean(a: float, b: float) -> float:
+    """Halved first: the sum of two finite values can be infinite."""
+    return a / 2 + b / 2
 
 
 def quantile(samples: Sequence[float], fraction: float) -> float:

@@ -9,10 +9,12 @@ from typing import Literal
 from seatrial.results.contract import clauses
 from seatrial.results.figures import all_cases, case_errors
 from seatrial.results.findings import findings, selection_text, unmatched
-from seatrial.results.record import Judgement, Run, Trial, Verdict
+from seatrial.results.record import Judgement, Results, Run, Trial, Verdict
 from seatrial.results.requirements import Requirements
+from seatrial.results.wording import plural
 
 VERDICTS = ("pass", "fail", "error", "missing", "inconclusive")
+EXCUSABLE = ("fail", "inconclusive")  # by a waiver
 
 
 def conclude(
@@ -46,7 +48,7 @@ def conclude(
         counts[judgement.verdict] += 1
         applied = judgement.requirement
         if applied is not None and (applied.id, applied.text) in waived:
-            excused[judgement.verdict] += judgement.verdict in ("fail", "inconclusive")
+            excused[judgement.verdict] += judgement.verdict in EXCUSABLE
     verdict: Literal["accept", "reject", "incomplete"] = "accept"
     good = counts["pass"] + sum(excused.values())
     if counts["fail"] > excused["fail"] or any(clause.status == "not met" for clause in contract):
@@ -71,7 +73,32 @@ def conclude(
 
 def _scope(trial: Trial) -> str:
     """The part of the site's matrix that was tested; "" if it is all of it."""
-    if not trial.outside:
+    parts = []
+    if trial.outside:
+        cases, whole = len(trial.cases), len(trial.cases) + len(trial.outside)
+        parts.append(f"{selection_text(trial)}: {cases} of {whole} cases".removeprefix(": "))
+    if trial.site_repeats and trial.repeats < trial.site_repeats:
+        parts.append(f"{trial.repeats} of {plural(trial.site_repeats, 'repeat')}")
+    return ", ".join(parts)
+
+
+def contradiction(results: Results) -> str:
+    """Why a recorded acceptance cannot be that of its records; "" if it can.
+
+    A verdict that ``conclude`` makes is never contradicted. A file can be edited.
+    """
+    verdict = results.verdict
+    if verdict is None or verdict.verdict != "accept":
         return ""
-    cases, whole = len(trial.cases), len(trial.cases) + len(trial.outside)
-    return f"{selection_text(trial)}: {cases} of {whole} cases".removeprefix(": ")
+    waived = {(one.id, one.required) for one in verdict.clauses if one.status == "waived"}
+    bad = dict.fromkeys(VERDICTS[1:], 0)
+    for judgement in results.judgements:
+        applied = judgement.requirement
+        excused = applied is not None and (applied.id, applied.text) in waived
+        if judgement.verdict in bad:
+            bad[judgement.verdict] += not (excused and judgement.verdict in EXCUSABLE)
+    parts = [f"{plural(count, 'judgement')}: {word}" for word, count in bad.items() if count]
+    open_clauses = [c for c in verdict.clauses if c.hole or c.status in ("not met", "inconclusive")]
+    parts += [f"{c.source} ({c.id}): {c.status}" for c in open_clauses]
+    parts += case_errors(results.trial, results.runs).values()
+    return "; ".join(parts) if results.judgements else "nothing was judged"

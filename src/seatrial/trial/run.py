@@ -66,6 +66,7 @@ def run_trial(
             stack=plan.stack,
             host=host_facts(),
             repeats=plan.repeats,
+            site_repeats=plan.site_repeats,
             reruns=plan.reruns,
             cases=plan.cases,
             selection=plan.selection,
