@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from seatrial.cli import main
+from seatrial.report import write_all
 from seatrial.results import manifest
 from seatrial.results.manifest import LOCK_FILE, MANIFEST
 from seatrial.results.record import read_results
+from seatrial.results.requirements import load_requirements
+from seatrial.trial.run import finish
 from trial_folder import content, make_trial, requirements_text
 
 
@@ -74,6 +79,97 @@ def test_report_ends_with_the_code_of_the_verdict(here, folder, tmp_path):
     cut.mkdir()
     (cut / "results.jsonl").write_text("".join(rows[:3]))
     assert here("report", cut)[0] == 2
+
+
+def forged(file, *replaced):
+    """Change a file of results as an editor does."""
+    text = file.read_text()
+    for old, new in replaced:
+        assert old in text
+        text = text.replace(old, new)
+    file.write_text(text)
+
+
+def test_a_report_is_of_results_as_in_the_manifest(here, folder, tmp_path):
+    looser = tmp_path / "looser.yaml"
+    looser.write_text(requirements_text(40))
+    other = make_trial(tmp_path / "other")
+    assert here("judge", other, "--requirements", looser)[0] == 0
+    shutil.copytree(other / "judgements", folder / "judgements")
+    for more in ([], ["--output", tmp_path / "page"]):
+        code, said, error = here("report", folder, *more)
+        assert (code, said) == (3, "")
+        assert "judgements/2/judgement.jsonl: it was added since the manifest was written" in error
+        assert "seatrial verify" in error
+    assert not (tmp_path / "page").exists()
+    shutil.rmtree(folder / "judgements")
+    assert here("report", folder)[0] == 1
+    forged(folder / "results.jsonl", ('"verdict":"reject"', '"verdict":"accept"'))
+    for named in (folder, folder / "results.jsonl"):
+        code, said, error = here("report", named)
+        assert (code, said) == (3, "")
+        assert "results.jsonl: it was changed since the manifest was written" in error
+    shutil.rmtree(other / "judgements")
+    code, _, error = here("report", other)
+    assert code == 3
+    assert "judgements/2/judgement.jsonl: it was removed since" in error
+
+
+@pytest.mark.parametrize(
+    ("replaced", "why"),
+    [
+        ([], "1 judgement: fail; tender 7 (requirements.yaml:3): not met"),
+        ([('"verdict":"fail"', '"verdict":"pass"')], "tender 7 (requirements.yaml:3): not met"),
+        ([('"status":"not met"', '"status":"met"')], "1 judgement: fail"),
+        ([('"outcome":"ran"', '"outcome":"error"'), ('"status":"not met"', '"status":"met"'),
+          ('"verdict":"fail"', '"verdict":"pass"')], "2 of 2 runs failed"),
+    ],
+)  # fmt: skip
+def test_an_acceptance_that_the_records_contradict_is_not_reported(here, folder, replaced, why):
+    (folder / MANIFEST).unlink()
+    change = ('"record":"verdict","verdict":"reject"', '"record":"verdict","verdict":"accept"')
+    forged(folder / "results.jsonl", change, *replaced)
+    code, said, error = here("report", folder)
+    assert (code, said) == (3, "")
+    assert "the recorded verdict is accept, but the records contradict it" in error
+    assert why in " ".join(error.split())
+    assert not (folder / "report.html").exists()
+
+
+def test_a_report_during_a_trial_is_of_what_the_trial_ends_with(folder):
+    """It waits for the trial, whose reruns write other results, and whose end a manifest."""
+    (folder / MANIFEST).unlink()
+    results = read_results(folder)
+    with (folder / LOCK_FILE).open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        reporting = start("report", folder)
+        assert "waiting for another process" in reporting.stdout.readline()
+        rules = folder / "config" / "lab" / "requirements.yaml"
+        rules.write_text(requirements_text(40))
+        finish(results, load_requirements(rules), folder)
+        manifest.extend(folder, [*manifest.files(folder), *map(str, make_pages(results))])
+    said = reporting.communicate()[0]
+    assert (reporting.returncode, "ACCEPT" in said) == (0, True)
+    assert manifest.check(folder) == []
+
+
+def make_pages(results):
+    """The report as a trial writes it at its end; the names relative to its folder."""
+    return [path.relative_to(results.folder) for path in write_all(results)]
+
+
+def test_a_report_of_an_archive_that_cannot_be_written_goes_elsewhere(
+    here, folder, tmp_path, monkeypatch
+):
+    real = os.access
+
+    def access(path, *args, **kwargs):
+        return not Path(path).is_relative_to(folder) and real(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "access", access)
+    assert here("report", folder, "--output", tmp_path / "page")[0] == 1
+    assert (tmp_path / "page" / "report.html").exists()
+    assert not (folder / LOCK_FILE).exists()
 
 
 def test_verify_names_what_was_changed(here, folder):

@@ -135,8 +135,10 @@ def test_a_selection_is_in_the_plan_with_the_cases_that_it_leaves_out(tmp_path, 
     monkeypatch.setattr("seatrial.plan.resolve.load_stack", lambda site: bare_stack())
     whole = plan_trial(file, Selection())
     assert (whole.selection, whole.outside) == ({}, [])
-    part = plan_trial(file, Selection(checks=("netp*",), repeats=1))
+    assert whole.repeats == whole.site_repeats == 1
+    part = plan_trial(file, Selection(checks=("netp*",), repeats=2))
     assert part.selection == {"--check": ["netp*"]}
+    assert (part.repeats, part.site_repeats) == (2, 1)
     assert {case.check for case in part.cases} == {"netpipe"}
     assert {case.check for case in part.outside} == {"tcp_stream"}
     assert set(whole.cases) == {*part.cases, *part.outside}

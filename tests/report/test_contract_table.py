@@ -6,7 +6,7 @@ import io
 import shutil
 import subprocess
 import sys
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from lxml import etree, html
 from rich.console import Console
 
 from seatrial.base.paths import CHECKOUT
+from seatrial.report.contract import rows
 from seatrial.report.html import render, write_html
 from seatrial.report.junit import write_junit
 from seatrial.report.terminal import print_summary
@@ -45,6 +46,17 @@ def with_clauses(clauses, verdict="accept", scope=""):
     results = synthetic.one_node()
     changed = {"clauses": clauses, "verdict": verdict, "scope": scope}
     return results.model_copy(update={"verdict": results.verdict.model_copy(update=changed)})
+
+
+def test_an_expired_waiver_is_called_so():
+    failed = clause("not met", value=44, upper=33, waiver=WAIVER)
+    results = with_clauses([failed], "reject")
+    for judged, text in (
+        (datetime(2031, 4, 1, 23, 59, tzinfo=UTC), "a waiver is on record, by J. Doe until 2031-"),
+        (datetime(2031, 4, 2, tzinfo=UTC), "a waiver by J. Doe expired on 2031-04-01: firmware"),
+    ):
+        results.verdict = results.verdict.model_copy(update={"judged": judged})
+        assert text in rows(results)[0].note
 
 
 def words(element) -> str:

@@ -163,7 +163,8 @@ def test_what_is_refused(tmp_path):
         skipped(tmp_path, imb_results(1), imb_results(1, name="b"), imb_results(1, name="c")) == ""
     )
     assert "too noisy" in skipped(tmp_path, imb_results(1, 50, 100))
-    assert "below zero" in skipped(tmp_path, imb_results(-1, -1, -1))
+    assert "must be above zero" in skipped(tmp_path, imb_results(-1, -1, -1))
+    assert "below zero" in skipped(tmp_path, imb_results(-1, -1, -1, unit="percent"))
     assert "differs" in skipped(
         tmp_path, imb_results(1, 1, 1), imb_results(1, 1, 1, name="b", unit="ms")
     )

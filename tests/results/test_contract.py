@@ -206,6 +206,16 @@ def test_a_waived_clause_is_no_pass_and_shows_the_failed_figure():
     assert "latency_us is 60 us" in finding
 
 
+def test_fewer_repeats_than_the_site_has_are_a_part():
+    runs = runs_of(NETPIPE, [30])
+    result = concluded(trial(NETPIPE, repeats=1, site_repeats=2), runs)
+    assert (result.verdict, result.scope) == ("accept", "1 of 2 repeats")
+    both = partial(IMB).model_copy(update={"site_repeats": 3})
+    assert concluded(both, runs).scope == "--check netpipe: 1 of 2 cases, 1 of 3 repeats"
+    for site_repeats in (None, 1):
+        assert concluded(trial(NETPIPE, repeats=1, site_repeats=site_repeats), runs).scope == ""
+
+
 def test_a_waiver_of_an_inconclusive_clause_says_so():
     result = concluded(trial(NETPIPE), runs_of(NETPIPE, [20, 32, 60]), rest=WAIVER)
     assert statuses(result) == ["waived"]
@@ -282,6 +292,23 @@ def test_a_waiver_needs_name_reason_and_date(field):
 
 def test_the_date_of_a_waiver_is_a_date():
     assert "waivers.0.expires" in problem(WAIVER.replace("2026-08-31", "soon"))
+
+
+@pytest.mark.parametrize("number", ["1806451200", "'1806451200'", "2027", "1.5"])
+def test_a_number_is_not_a_date(number):
+    assert "requirements.yaml:16: waivers.0.expires: a number is not a date" in problem(
+        WAIVER.replace("2026-08-31", number)
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "line", "value"), [("by", 14, "J. Doe, University of X"),
+                                 ("reason", 15, "firmware 4.2 is due in March")]
+)  # fmt: skip
+def test_a_waiver_with_a_blank_name_or_reason_is_an_error(field, line, value):
+    assert f"requirements.yaml:{line}: waivers.0.{field}: it is empty" in problem(
+        WAIVER.replace(value, '"  "')
+    )
 
 
 # --- margins --------------------------------------------------------------------------------

@@ -21,7 +21,8 @@ from trial_maker import (
     verdict,
 )
 
-from seatrial.results.figures import _Waits
+from seatrial.benchmarks.registry import registry
+from seatrial.results.figures import POSITIVE_UNITS, _Waits
 from seatrial.results.judge import _PlainPasses, judge
 from seatrial.results.record import Activity, Case
 from seatrial.results.verdict import conclude
@@ -657,7 +658,9 @@ def test_waits_of_several_nodes_may_follow_each_other():
 def test_no_wait_explains_a_zero(value, expected):
     """Such as another BLAS library than the declared one."""
     least = CONTRACT.replace("    reference: 30.0\n    upper: 0.10\n", "    at_least: 1\n")
-    runs = [disturbed(r, {"n1": 90}) for r in runs_of(NETPIPE, [value] * 2, better="higher")]
+    least = least.replace("unit: us", "unit: of 1")
+    given_runs = runs_of(NETPIPE, [value] * 2, better="higher", unit="of 1")
+    runs = [disturbed(r, {"n1": 90}) for r in given_runs]
     assert verdicts(judge(trial(NETPIPE), runs, requirements(least))) == [expected]
 
 
@@ -817,3 +820,29 @@ def test_the_wait_of_a_figure_is_that_of_the_steps_on_its_nodes(steps, nodes, me
     assert means[longest.node] == pytest.approx(longest.percent)
     assert longest.total == pytest.approx(sum(means.values()))
     assert longest.part == (0.25 if measured_s is None else min(1.0, measured_s))
+
+
+@pytest.mark.parametrize("value", [0.0, -0.0, -3.0])
+@pytest.mark.parametrize("unit", ["us", "s", "MB/s", "GB/s", "GFLOPS", "Mop/s", "percent", "1/s"])
+def test_a_time_or_rate_that_is_not_above_zero_was_not_measured(value, unit):
+    better = "lower" if unit in ("us", "s", "percent", "1/s") else "higher"
+    bound = "at_most: 40" if better == "lower" else "at_least: -5"
+    entries = CONTRACT.replace("    reference: 30.0\n    upper: 0.10\n", f"    {bound}\n")
+    entries = entries.replace("unit: us", f"unit: {unit}")
+    runs = runs_of(NETPIPE, [30, value, 30], unit=unit, better=better)
+    the_trial, rules = trial(NETPIPE, repeats=3), requirements(entries)
+    (judgement,) = judge(the_trial, runs, rules)
+    result = conclude(the_trial, runs, [judgement], rules)
+    if unit in ("percent", "1/s"):
+        assert result.verdict == "accept"
+    else:
+        assert (result.verdict, judgement.verdict) == ("incomplete", "error")
+        assert f"a sample is {value:g} {unit}, and must be above zero" in judgement.explanation
+
+
+def test_each_rate_or_time_that_a_benchmark_declares_is_held_above_zero():
+    known = POSITIVE_UNITS | {"percent", "1/s", "of 1"}
+    for name, kind in registry().items():
+        settings = {"networks": ["a", "b"]} if name == "tcp_streams" else {}
+        units = {one.unit for one in kind(kind.Settings(**settings)).metrics().values()}
+        assert units <= known, name

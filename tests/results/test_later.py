@@ -214,3 +214,36 @@ def test_a_damaged_line_among_a_million_is_named(tmp_path):
         file.write_bytes(rows[0] + judgement.replace(old, new))
         with pytest.raises(InputError, match=rf"results\.jsonl:2: judgement\.{field}"):
             read_results(file)
+
+
+def line_error(file, text) -> str:
+    file.write_text(text)
+    with pytest.raises(InputError) as error:
+        read_results(file)
+    (problem,) = error.value.problems
+    return str(problem).removeprefix(str(file))
+
+
+def test_an_unknown_kind_of_line_is_an_error_unless_the_schema_is_newer(tmp_path):
+    folder = make_trial(tmp_path / "t")
+    text = (folder / "results.jsonl").read_text()
+    file = tmp_path / "results.jsonl"
+    misspelt = text.replace('"record":"judgement"', '"record":"judgment"')
+    assert line_error(file, misspelt) == (
+        ":4: record: there is no record of the kind 'judgment' (did you mean 'judgement'?)"
+    )
+    assert line_error(file, text.replace("\n", "\n\n", 1)) == ":2: the line is empty"
+    file.write_text(misspelt.replace('"schema":1', '"schema":2'))
+    assert read_results(file).judgements == []
+
+
+def test_a_second_verdict_or_trial_line_is_an_error(tmp_path):
+    folder = make_trial(tmp_path / "t")
+    text = (folder / "results.jsonl").read_text()
+    rows = text.splitlines(keepends=True)
+    file = tmp_path / "results.jsonl"
+    second = text + rows[-1].replace("reject", "accept")
+    assert line_error(file, second) == (
+        ":6: record: a second 'verdict' line: the first is line 5 (a file has one)"
+    )
+    assert ":6: record: a second 'trial' line" in line_error(file, text + rows[0])

@@ -184,3 +184,9 @@ def test_what_is_clear_is_what_decide_passes(
     assert limit.includes(values) == all(limit.excess(x) <= 0 for x in values)
     if limit.includes(values) and is_clear(value, spread(values) or 0.0, limit):
         assert decide(values, limit, statistic, better) == "pass"
+
+
+def test_the_median_of_huge_values_is_finite():
+    huge = 1.7e308
+    assert median([huge, huge]) == huge
+    assert median_without([1.0, huge, huge], 1.0) == huge
