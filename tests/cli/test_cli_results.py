@@ -163,8 +163,9 @@ def test_a_report_of_an_archive_that_cannot_be_written_goes_elsewhere(
 ):
     real = os.access
 
-    def access(path, *args, **kwargs):
-        return not Path(path).is_relative_to(folder) and real(path, *args, **kwargs)
+    def access(path, mode, **kwargs):
+        of_folder = Path(path).is_relative_to(folder)
+        return not (of_folder and mode == os.W_OK) and real(path, mode, **kwargs)
 
     monkeypatch.setattr(os, "access", access)
     assert here("report", folder, "--output", tmp_path / "page")[0] == 1
