@@ -99,6 +99,9 @@ def test_the_note_has_the_reason_of_the_stack(site, stack):
     lacking = stack.model_copy(deep=True)
     lacking.transports["openmpi-tcp"].programs.pop("imb")
     lacking.transports["openmpi-tcp"].lacks = {"imb": "its binary is of another ABI"}
+    imb = {case.transport for case in resolve(site, lacking).lacking if case.check == "imb"}
+    assert imb == {"openmpi-tcp", "openmpi-ofi"}
+    assert not set(resolve(site, lacking).lacking) & set(resolve(site, lacking).cases)
     assert [text for text in resolve(site, lacking).left_out if text.startswith("imb")] == [
         "imb does not run under openmpi-tcp: its binary is of another ABI",
         "imb does not run under openmpi-ofi: the stack has no program for it",

@@ -216,6 +216,21 @@ def test_fewer_repeats_than_the_site_has_are_a_part():
         assert concluded(trial(NETPIPE, repeats=1, site_repeats=site_repeats), runs).scope == ""
 
 
+def test_a_clause_of_cases_that_the_stack_lacks_is_met_in_part():
+    glob = CONTRACT.replace("check: netpipe", "check: 'n*'")
+    lacks = [replace(NETPIPE, transport="openmpi-tcp"), replace(NETPIPE, transport="mpich")]
+    result = concluded(trial(NETPIPE, lacking=lacks), runs_of(NETPIPE, [30, 30, 30]), glob)
+    (clause,) = result.clauses
+    assert (result.verdict, clause.status, clause.lacking) == ("accept", "met in part", 2)
+    reason = "of its 3 cases the stack cannot run 2 (netpipe.openmpi-tcp.default.2n and others)"
+    assert clause.reason == reason
+    assert result.findings == [f"note: tender 7 (requirements.yaml:3) is met in part: {reason}"]
+    failed = concluded(trial(NETPIPE, lacking=lacks), runs_of(NETPIPE, [60, 60, 60]), glob)
+    assert statuses(failed) == ["not met"]
+    other = concluded(trial(NETPIPE, lacking=[IMB]), runs_of(NETPIPE, [30, 30, 30]), glob)
+    assert statuses(other) == ["met"]
+
+
 def test_a_waiver_of_an_inconclusive_clause_says_so():
     result = concluded(trial(NETPIPE), runs_of(NETPIPE, [20, 32, 60]), rest=WAIVER)
     assert statuses(result) == ["waived"]

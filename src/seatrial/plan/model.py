@@ -124,6 +124,7 @@ class Plan(Model):
     cases: list[Case]
     selection: dict[str, list[str]] = {}  # option -> patterns of the user
     outside: list[Case] = []  # cases of the site that the selection leaves out
+    lacking: list[Case] = []  # cases of the site that the stack cannot run
     left_out: list[str] = []  # notes on benchmarks of the site that the stack does not have
 
     def benchmark(self, name: str, changed: Mapping[str, Any] | None = None) -> Benchmark[Any]:

@@ -111,6 +111,7 @@ def resolve(site: Site, stack: Stack) -> Plan:
         reruns=site.trial.reruns,
         time_limit_s=site.trial.time_limit_s,
         cases=list(_cases(benchmarks, transports, profiles, stack)),
+        lacking=list(_lacking(site, stack, profiles)),
         left_out=list(_left_out(site, stack)),
     )
 
@@ -210,24 +211,48 @@ def _cases(
             if benchmark.name not in part.benchmarks:
                 continue
             variants = _available(benchmark, stack, transport)
-            for profile, one in profiles.items():
-                if benchmark.name not in one.benchmarks or transport not in one.transports:
-                    continue
-                for nodes in benchmark.settings.nodes:
-                    for variant in variants:
-                        yield Case(
-                            check=benchmark.name, variant=variant, transport=transport,
-                            profile=profile, nodes=nodes,
-                        )  # fmt: skip
+            yield from _cases_of(benchmark, transport, variants, profiles)
+
+
+def _cases_of(
+    benchmark: Benchmark[Any],
+    transport: str,
+    variants: list[str],
+    profiles: dict[str, PlannedProfile],
+) -> Iterator[Case]:
+    """The cases of some variants under one transport."""
+    for profile, one in profiles.items():
+        if benchmark.name not in one.benchmarks or transport not in one.transports:
+            continue
+        for nodes in benchmark.settings.nodes:
+            for variant in variants:
+                yield Case(
+                    check=benchmark.name, variant=variant, transport=transport,
+                    profile=profile, nodes=nodes,
+                )  # fmt: skip
+
+
+def _lacking(site: Site, stack: Stack, profiles: dict[str, PlannedProfile]) -> Iterator[Case]:
+    """The cases that the site requests and the stack cannot run."""
+    for benchmark in site.benchmarks.enabled():
+        for transport in _requested(site, benchmark):
+            available = _available(benchmark, stack, transport)
+            variants = [one for one in benchmark.variants() if one not in available]
+            yield from _cases_of(benchmark, transport, variants, profiles)
+
+
+def _requested(site: Site, benchmark: Benchmark[Any]) -> list[str]:
+    """The MPI transports under which the site requests a benchmark."""
+    selected = matching(site.trial.transports, site.transports)
+    return benchmark.transports(matching(benchmark.settings.transports, selected))
 
 
 def _left_out(site: Site, stack: Stack) -> Iterator[str]:
     """Notes on the variants of the site's benchmarks that the stack cannot run."""
-    transports = matching(site.trial.transports, site.transports)
     for benchmark in site.benchmarks.enabled():
         missing: dict[tuple[str, str], list[str]] = {}
         absent: dict[str, None] = {}
-        for transport in benchmark.transports(matching(benchmark.settings.transports, transports)):
+        for transport in _requested(site, benchmark):
             available = _available(benchmark, stack, transport)
             reason = stack.transports[transport].lacks.get(benchmark.name, NO_PROGRAM)
             for variant in benchmark.variants():

@@ -57,7 +57,7 @@ CLAUSE_STATUSES = {
         Status("notrun", "not tested", "○", "o", "yellow", "no figure decides on the clause"),
         Status("inconclusive", "inconclusive", "≈", "~", "yellow", "noise hides the answer"),
         Status("missing", "waived", "⚑", "W", "yellow", "not met, and not insisted on"),
-        Status("unjudged", "met in part", "◐", ":", "yellow", "met in the cases of the selection"),
+        Status("unjudged", "met in part", "◐", ":", "yellow", "met in the cases that ran"),
         Status("pass", "met", "✓", ".", "green", "every figure meets the clause"),
     )
 }

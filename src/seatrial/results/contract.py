@@ -13,6 +13,7 @@ from datetime import date
 
 from seatrial.results.record import Case, Clause, Judgement, Trial, Waiver
 from seatrial.results.requirements import Requirements, Rule, Select, fits
+from seatrial.results.wording import plural
 
 NO_CASE = "no case of the site's matrix matches its selection"
 NO_FIGURE = "no figure of its cases was judged"
@@ -97,6 +98,7 @@ def _clause(
 ) -> Clause:
     t = rule.threshold
     selected = [case for case in cases if t.select.matches_case(case)]
+    lacking = [case for case in trial.lacking if t.select.matches_case(case)]
     waiver = requirements.waivers.get(rule.key)
     clause = Clause(
         id=rule.id,
@@ -108,6 +110,7 @@ def _clause(
         status="met",
         cases=len(selected),
         outside=sum(t.select.matches_case(case) for case in trial.outside),
+        lacking=len(lacking),
         judgements=tally.judgements,
         failed=tally.failed,
         unit=t.unit or "",
@@ -129,12 +132,16 @@ def _clause(
         clause.status, clause.hole, clause.reason = "not tested", True, void
     elif worst.verdict == "inconclusive":
         clause.status, clause.reason = "inconclusive", worst.explanation
-    elif clause.outside:
+    elif clause.outside or lacking:
         clause.status = "met in part"
-        clause.reason = (
-            f"the trial's selection leaves out {clause.outside} of its "
-            f"{clause.outside + clause.cases} cases"
-        )
+        whole = clause.outside + clause.cases + clause.lacking
+        reasons = []
+        if clause.outside:
+            reasons.append(f"the trial's selection leaves out {clause.outside}")
+        if lacking:
+            names = f"{lacking[0].id}{' and others' if len(lacking) > 1 else ''}"
+            reasons.append(f"the stack cannot run {clause.lacking} ({names})")
+        clause.reason = f"of its {plural(whole, 'case')} {', and '.join(reasons)}"
     if is_in_force(waiver, today) and clause.status in ("not met", "inconclusive"):
         clause.status = "waived"
     return clause

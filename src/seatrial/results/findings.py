@@ -61,6 +61,7 @@ def findings(
         *([] if judgements else [f"{trial.trial}: nothing was judged"]),
         *_waived(contract),
         *_not_selected(trial, contract),
+        *_not_in_stack(contract),
         *_unconfirmed(trial, runs, by_verdict["pass"]),
     ]
     return list(dict.fromkeys(sentences))
@@ -124,6 +125,14 @@ def _not_selected(trial: Trial, contract: Iterable[Clause]) -> list[str]:
     why = f"because of the trial's selection ({selection_text(trial)})"
     names = ", ".join(map(_name, left))
     return [f"note: {len(left)} {clauses} not tested, or not in all cases, {why}: {names}"]
+
+
+def _not_in_stack(contract: Iterable[Clause]) -> list[str]:
+    return [
+        f"note: {_name(clause)} is met in part: {clause.reason}"
+        for clause in contract
+        if clause.lacking and clause.status == "met in part"
+    ]
 
 
 def selection_text(trial: Trial) -> str:

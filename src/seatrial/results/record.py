@@ -215,6 +215,7 @@ class Trial(Record):
     # Option -> patterns by which the user chose a part of the site's matrix, and what it left out.
     selection: dict[str, list[str]] = {}
     outside: list[Case] = []
+    lacking: list[Case] = []  # cases of the site for which the stack has no program or library
     notes: list[str] = []  # limits of the stack, planted faults ...
     profiles: list[ProfileUse] = []
 
@@ -308,6 +309,7 @@ class Clause(Record):
     hole: bool = False  # not tested, by no choice of the user: the trial is incomplete
     cases: int = 0  # number of cases of the trial that it selects
     outside: int = 0  # number of cases that it selects and the trial's selection leaves out
+    lacking: int = 0  # number of cases that it selects and the stack cannot run
     judgements: int = 0
     failed: int = 0  # number of these that failed
     value: float | None = None

@@ -71,6 +71,7 @@ def run_trial(
             cases=plan.cases,
             selection=plan.selection,
             outside=plan.outside,
+            lacking=plan.lacking,
             notes=[*plan.left_out, *machine.notes(), *effects(plan)],
             profiles=profile_uses(plan),
         )
