@@ -43,6 +43,7 @@ from trial_support import (
     make_site,
     meanwhile,
     until,
+    wait_for_idle_nodes,
 )
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
@@ -385,6 +386,7 @@ def test_node_that_dies_in_a_held_job(attempt, site_of, lab, place, monkeypatch)
     assert (run.outcome, run.phase) == ("error", "profile"), run
     assert re.search("NODE_FAIL|NodeDown|a node failed", run.reason)
     until(lambda: not in_force(lab), 30, "nodes without a profile")
+    wait_for_idle_nodes(lab)
 
 
 @pytest.mark.parametrize("how", ["signal", "limit"])
@@ -431,6 +433,7 @@ def test_interrupted_while_waiting(site_of, lab, workplace, place):
     """The nodes are busy with somebody else's job: the trial's own is not left in the queue."""
     file = site_of("waiting", {"tcp_stream": {"seconds": 1}}, profiles=["jumbo"])
     lab.add_bind(workplace)
+    wait_for_idle_nodes(lab)
     other = lab.run(
         ["sbatch", "--parsable", "-N4", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 900"],
         check=True,
