@@ -28,6 +28,7 @@ from seatrial.trial import allocation
 from seatrial.trial.allocation import Allocation
 from seatrial.trial.run import run_trial
 from seatrial.trial.session import TimeLimit
+from seatrial_lab.common.paths import LabPaths
 from seatrial_lab.native import faults
 from seatrial_lab.native.machine import LabMachine
 from seatrial_lab.native.site import lab_spec
@@ -128,8 +129,11 @@ def nic_state(lab):
 
 
 def resume(lab):
-    """Put drained nodes back into service."""
+    """Put drained nodes back into service, as an operator does: without `recover`, the health check
+    drains the node once more with the reason that it has not reported yet."""
+    nic = f"{LabPaths(lab.spec.instance).data}/libexec/seatrial-nic"
     for node in NODES:
+        lab.run([nic, "recover"], user="root", node=node, check=True)
         change = ["scontrol", "update", f"nodename={node}", "state=resume"]
         lab.run(change, user="root")
     until(lambda: set(lab.node_states().values()) <= {"idle"}, 30, "idle nodes")
