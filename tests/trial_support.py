@@ -179,6 +179,22 @@ def until(condition: Callable[[], Any], timeout: float, what: str) -> Any:
     raise AssertionError(f"not in {timeout} s: {what}")
 
 
+def wait_for_idle_nodes(lab: Lab) -> None:
+    """Until all nodes can take a job; else the error names states and jobs."""
+
+    def shown(*command: str) -> str:
+        return lab.run([*command], user="root").stdout
+
+    def is_idle() -> bool:
+        return set(shown("sinfo", "-h", "-N", "-o", "%T").split()) == {"idle"}
+
+    try:
+        until(is_idle, 20, "all nodes idle")
+    except AssertionError as error:
+        jobs = shown("squeue", "-h", "-o", "%i %j %T %r")
+        raise AssertionError(f"{error}\n{shown('sinfo', '-N', '-o', '%N %T %E')}{jobs}") from None
+
+
 def traces(instance: str, mounts_below: Iterable[str] = ()) -> list[str]:
     """What is called after a lab on this machine: namespaces, mounts, folders."""
     name = f"seatrial-{instance}-"

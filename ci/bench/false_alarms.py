@@ -160,7 +160,7 @@ class Campaign:
         """Until a job has a running step besides its batch script."""
         while child.poll() is None:
             steps = self.lab.run(["squeue", "-h", "-s", "-o", "%i"], user="root").stdout.split()
-            if any(step.endswith(".0") for step in steps):
+            if any(step.rpartition(".")[2].isdigit() for step in steps):
                 return
             time.sleep(0.1)
         raise SystemExit((self.folder / "last.out").read_text())

@@ -20,6 +20,7 @@ from seatrial.cli.trial import VERDICT_CODES, baseline, judge_again, report
 from seatrial.plan.model import read_plan
 from seatrial.plan.resolve import plan_trial
 from seatrial.plan.selection import Selection
+from seatrial.results.manifest import MANIFEST
 from seatrial.results.record import RESULTS_FILE, read_results, write_results
 from seatrial.results.requirements import load_requirements
 from seatrial.stack import load_stack
@@ -167,9 +168,10 @@ def test_judge_again_and_report(sound, tmp_path, text, code):
             judge_again(sound.folder, rules(tmp_path, text))
         assert ended.value.exit_code == code
         assert VERDICT_CODES[read_results(sound.folder).verdict.verdict] == code
-        (sound.folder / "report.html").unlink()
-        report(sound.folder)
-        assert (sound.folder / "report.html").stat().st_size > 10_000
+        with pytest.raises(typer.Exit) as ended:
+            report(sound.folder, tmp_path / "report")
+        assert ended.value.exit_code == code
+        assert (tmp_path / "report" / "report.html").stat().st_size > 10_000
         assert len(read_results(sound.folder).runs) == len(sound.runs)  # figures are untouched
     finally:
         with pytest.raises(typer.Exit):
@@ -221,6 +223,7 @@ def steady(results):
             metric.value = first[metric.metric] * (1 + 0.01 * run.repeat)
     lines = [results.trial, *results.runs, *results.judgements, results.verdict]
     write_results(results.folder / RESULTS_FILE, lines)
+    (results.folder / MANIFEST).unlink()  # a changed trial would not be judged
 
 
 def test_plain_reframe_runs_without_our_command_line(trial_lab, workplace):

@@ -28,6 +28,7 @@ from seatrial.trial import allocation
 from seatrial.trial.allocation import Allocation
 from seatrial.trial.run import run_trial
 from seatrial.trial.session import TimeLimit
+from seatrial_lab.common.paths import LabPaths
 from seatrial_lab.native import faults
 from seatrial_lab.native.machine import LabMachine
 from seatrial_lab.native.site import lab_spec
@@ -43,6 +44,7 @@ from trial_support import (
     make_site,
     meanwhile,
     until,
+    wait_for_idle_nodes,
 )
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
@@ -127,8 +129,11 @@ def nic_state(lab):
 
 
 def resume(lab):
-    """Put drained nodes back into service."""
+    """Put drained nodes back into service, as an operator does: without `recover`, the health check
+    drains the node once more with the reason that it has not reported yet."""
+    nic = f"{LabPaths(lab.spec.instance).data}/libexec/seatrial-nic"
     for node in NODES:
+        lab.run([nic, "recover"], user="root", node=node, check=True)
         change = ["scontrol", "update", f"nodename={node}", "state=resume"]
         lab.run(change, user="root")
     until(lambda: set(lab.node_states().values()) <= {"idle"}, 30, "idle nodes")
@@ -385,6 +390,7 @@ def test_node_that_dies_in_a_held_job(attempt, site_of, lab, place, monkeypatch)
     assert (run.outcome, run.phase) == ("error", "profile"), run
     assert re.search("NODE_FAIL|NodeDown|a node failed", run.reason)
     until(lambda: not in_force(lab), 30, "nodes without a profile")
+    wait_for_idle_nodes(lab)
 
 
 @pytest.mark.parametrize("how", ["signal", "limit"])
@@ -431,6 +437,7 @@ def test_interrupted_while_waiting(site_of, lab, workplace, place):
     """The nodes are busy with somebody else's job: the trial's own is not left in the queue."""
     file = site_of("waiting", {"tcp_stream": {"seconds": 1}}, profiles=["jumbo"])
     lab.add_bind(workplace)
+    wait_for_idle_nodes(lab)
     other = lab.run(
         ["sbatch", "--parsable", "-N4", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 900"],
         check=True,
