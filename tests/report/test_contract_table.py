@@ -102,7 +102,7 @@ def test_a_row_has_clause_required_measured_spread_margin_and_conclusion(page):
     assert first[1] == "latency_us at most 33 us"
     assert first[2].startswith("30.25 us")
     assert first[3:] == ["0.12 us", "+8.33 %", "✓ met"]
-    assert second[4:] == ["-21.2 %", "✗ not met7 of 60 figures break it"]
+    assert second[4:] == ["-21.2 %", "✗ not met7 of 60 figures failed"]
     assert void[2:5] == ["–", "–", "–"]
     assert "not tested" in void[5]
     assert "no case of the site's matrix matches" in void[5]

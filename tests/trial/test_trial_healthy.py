@@ -155,8 +155,9 @@ INFORMATIVE = 'informative:\n  - {select: {}, metric: "*", reason: a test}\n'
             EXIT_ACCEPTED,
         ),
         (
-            "requirements:\n  - {select: {check: netpipe}, metric: latency_us, basis: contract, "
-            "source: t, at_most: 0.0001, unit: us}\n" + INFORMATIVE,
+            # A figure that no load can excuse.
+            "requirements:\n  - {select: {check: hpl}, metric: blas_as_declared, basis: contract, "
+            "source: t, at_most: 0, unit: of 1}\n" + INFORMATIVE,
             EXIT_REJECTED,
         ),
         ("requirements: []\n", EXIT_INCOMPLETE),

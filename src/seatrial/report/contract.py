@@ -60,7 +60,8 @@ def _row(clause: Clause, judgement: int | None, day: date) -> Row:
     relative = " x " in clause.required  # its bound was measured, too
     worst_of = f"{clause.statistic} of its repeats"
     if clause.judgements > 1:
-        worst_of = f"{clause.statistic}, worst of {clause.judgements} figures"
+        of = f"{clause.failed} failed" if clause.failed else f"{clause.judgements}"
+        worst_of = f"{clause.statistic}, worst of {of} figures"
     if clause.case is not None:
         location = f"{clause.location} of " if clause.location else ""
         worst_of += f", {location}{clause.case.id}"
@@ -88,9 +89,12 @@ def _margin(fraction: float | None) -> str:
 def _note(clause: Clause, day: date) -> str:
     parts = []
     if clause.failed and clause.judgements > 1:
-        parts.append(f"{clause.failed} of {clause.judgements} figures break it")
+        parts.append(f"{clause.failed} of {clause.judgements} figures failed")
     if clause.status in ("not tested", "met in part"):  # the others have a judgement to follow
         parts.append(clause.reason)
+    elif clause.outside:
+        cases = plural(clause.outside + clause.cases, "case")
+        parts.append(f"the trial's selection leaves out {clause.outside} of its {cases}")
     if waiver := clause.waiver:
         until = f"until {waiver.expires}"
         if clause.status == "waived":

@@ -117,7 +117,7 @@ def _waived(contract: Iterable[Clause]) -> list[str]:
 
 
 def _not_selected(trial: Trial, contract: Iterable[Clause]) -> list[str]:
-    left = [c for c in contract if c.outside and c.status in ("not tested", "met in part")]
+    left = [clause for clause in contract if clause.outside]
     left = [clause for clause in left if not clause.hole]
     if not left:
         return []
