@@ -306,3 +306,27 @@ def test_launcher_needs_python_with_venv(tmp_path):
     assert done.stderr.startswith("seatrial: ")
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "venv").exists()
+
+
+@pytest.mark.parametrize("kind", ["another checkout's", "no virtual environment"])
+def test_launcher_leaves_a_foreign_folder_as_it_is(tmp_path, kind):
+    venv = tmp_path / "venv"
+    if kind == "another checkout's":
+        link = venv / "lib" / "python3.11" / "site-packages" / "seatrial-src.pth"
+        link.parent.mkdir(parents=True)
+        (venv / "pyvenv.cfg").touch()
+        (tmp_path / "other" / "src").mkdir(parents=True)
+        link.write_text(f"{tmp_path}/other/src\n")
+        message = f"{venv} runs the source in {tmp_path}/other/src: set SEATRIAL_VENV"
+    else:
+        venv.mkdir()
+        (venv / "letter").touch()
+        message = f"{venv} is not a virtual environment, and its files would be lost"
+    before = sorted(venv.rglob("*"))
+    done = subprocess.run(
+        ["/bin/sh", CHECKOUT / "seatrial", "--version"], capture_output=True, text=True,
+        env={**os.environ, "SEATRIAL_VENV": str(venv)}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 4
+    assert message in done.stderr
+    assert sorted(venv.rglob("*")) == before
