@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 from plan_support import bare_stack
-from seatrial.cli import main
 from trial_support import make_site
 
 REQUIREMENTS = """\
@@ -34,22 +31,8 @@ def site(tmp_path, monkeypatch):
     )  # fmt: skip
 
 
-@pytest.fixture
-def call(monkeypatch, capsys):
-    """The command line in this process: (exit code, standard output, standard error)."""
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["seatrial", *(str(word) for word in words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        return ended.value.code, printed.out, printed.err
-
-    return run
-
-
-def test_a_plan(call, site, tmp_path):
-    code, text, _ = call("plan", "--site", site, "--output", tmp_path / "none")
+def test_a_plan(here, site, tmp_path):
+    code, text, _ = here("plan", "--site", site, "--output", tmp_path / "none")
     assert code == 0
     assert "3 cases, 9 runs with 3 of each" in text
     assert "expected time  at most" in text
@@ -62,32 +45,32 @@ def test_a_plan(call, site, tmp_path):
     assert "softirq_percent" not in text
 
 
-def test_a_plan_of_a_selection(call, site, tmp_path):
+def test_a_plan_of_a_selection(here, site, tmp_path):
     words = ("--check", "tcp_*", "--repeats", "1", "--output", tmp_path / "none")
-    code, text, _ = call("plan", "--site", site, *words)
+    code, text, _ = here("plan", "--site", site, *words)
     assert code == 0
     assert "1 case, 1 run with" in text
     assert "1 of 2 contracts" in text
     assert "not tested: the selection leaves out its cases" in text
 
 
-def test_nothing_to_plan(call, site):
-    code, _, error = call("plan", "--site", site, "-c", "tcp_stream", "-t", "mpich-ofi")
+def test_nothing_to_plan(here, site):
+    code, _, error = here("plan", "--site", site, "-c", "tcp_stream", "-t", "mpich-ofi")
     assert code == 3
     assert "nothing to run" in error
 
 
-def test_a_trial_refuses_wrong_requirements(call, site):
+def test_a_trial_refuses_wrong_requirements(here, site):
     file = site.with_name("requirements.yaml")
     file.write_text(REQUIREMENTS.replace("latency_us", "latncy_us"))
     for words in (("trial", "--site", site), ("plan", "--site", site), ("site", "check", site)):
-        code, _, error = call(*words)
+        code, _, error = here(*words)
         assert code == 3
         assert f"{file}:5: requirements.1.metric: 'latncy_us' is not a metric of netpipe" in error
 
 
-def test_site_check_lists_what_contracts_judge(call, site):
-    code, text, _ = call("site", "check", site)
+def test_site_check_lists_what_contracts_judge(here, site):
+    code, text, _ = here("site", "check", site)
     assert code == 0
     assert "no errors, 3 cases" in text
     assert "1 case: tcp_stream.tcp.default.2n" in text

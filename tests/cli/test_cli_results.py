@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.cli import main
 from seatrial.report import write_all
 from seatrial.results import manifest
 from seatrial.results.manifest import LOCK_FILE, MANIFEST
@@ -19,20 +18,6 @@ from seatrial.results.record import read_results
 from seatrial.results.requirements import load_requirements
 from seatrial.trial.run import finish
 from trial_folder import content, make_trial, requirements_text
-
-
-@pytest.fixture
-def here(monkeypatch, capsys):
-    """The command line in this process: (exit code, output, standard error) of some words."""
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["seatrial", *(str(word) for word in words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        return ended.value.code, said.out, said.err
-
-    return run
 
 
 @pytest.fixture

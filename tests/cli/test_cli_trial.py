@@ -15,7 +15,6 @@ import pytest
 
 from plan_support import bare_stack
 from seatrial.base.paths import CHECKOUT
-from seatrial.cli import main
 from seatrial.cli.trial import Bar
 from seatrial.plan.resolve import resolve
 from seatrial.results.record import (
@@ -47,18 +46,9 @@ def call(*words, **env) -> subprocess.CompletedProcess:
     )  # fmt: skip
 
 
-@pytest.fixture
-def here(monkeypatch, capsys):
-    """The command line in this process: (exit code, standard error) of some words."""
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["seatrial", *(str(word) for word in words)])
-        monkeypatch.setenv("SEATRIAL_LAB_INSTANCE", INSTANCE)
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return ended.value.code, capsys.readouterr().err
-
-    return run
+@pytest.fixture(autouse=True)
+def own_instance(monkeypatch):
+    monkeypatch.setenv("SEATRIAL_LAB_INSTANCE", INSTANCE)
 
 
 @pytest.fixture
@@ -104,7 +94,7 @@ def bad_site(folder, old, new):
 )
 def test_wrong_site_file(here, tmp_path, old, new, where, what):
     file = bad_site(tmp_path, old, new)
-    code, said = here("trial", "--site", file)
+    code, _, said = here("trial", "--site", file)
     assert code == 3
     assert str(file) + ":" in said
     assert where in said
@@ -127,7 +117,7 @@ def test_wrong_site_file(here, tmp_path, old, new, where, what):
 @pytest.mark.stack
 @pytest.mark.root
 def test_wrong_words(here, words, what):
-    code, said = here("trial", *words)
+    code, _, said = here("trial", *words)
     assert code == 3, said
     assert what in said
     assert traces(INSTANCE) == []
@@ -163,14 +153,14 @@ def test_progress_is_in_the_words_of_the_plan(tmp_path, capsys, name, text):
 
 @pytest.mark.parametrize("verb", ["report", "judge", "baseline"])
 def test_folder_that_is_no_trial(here, tmp_path, verb):
-    code, said = here(verb, tmp_path)
+    code, _, said = here(verb, tmp_path)
     assert code == 3
     assert "no such results file" in said
 
 
 def test_damaged_results(here, tmp_path):
     (tmp_path / "results.jsonl").write_text('{"record": "trial"')
-    code, said = here("judge", tmp_path)
+    code, _, said = here("judge", tmp_path)
     assert code == 3
     assert "results.jsonl:1" in said
 
@@ -201,14 +191,14 @@ def test_the_site_is_checked_before_anything_is_built(here, tmp_path, monkeypatc
     file = make_site(
         tmp_path / "site", {"netpipe": SMALL["netpipe"]}, transports={"mpich-sock": {}}
     )
-    code, said = here("trial", "--site", file)
+    code, _, said = here("trial", "--site", file)
     assert code == 3
     assert "has no transport 'mpich-sock'" in said
 
 
 def test_no_stack_is_exit_code_4(here, site, tmp_path, monkeypatch):
     monkeypatch.setenv("SEATRIAL_STACK", str(tmp_path))
-    code, said = here("trial", "--site", site)
+    code, _, said = here("trial", "--site", site)
     assert code == 4
     assert "there is no stack" in said
     assert traces(INSTANCE) == []

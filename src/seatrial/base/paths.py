@@ -5,5 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[3]
+#: where trials are written, unless the command names another folder
+TRIALS = CHECKOUT / "trials"
 #: for the PYTHONPATH of a program that runs outside the virtual environment
 SOURCE = CHECKOUT / "src"

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from seatrial.base.paths import CHECKOUT
+from seatrial.base.paths import TRIALS
 from seatrial.cli.selection import (
     CheckOption,
     ProfileOption,
@@ -18,11 +18,11 @@ from seatrial.cli.selection import (
     RerunsOption,
     SiteOption,
     TransportOption,
+    selection_of,
 )
 from seatrial.plan.check import CheckedSite, abbreviated, check_site
 from seatrial.plan.estimate import Earlier, PlannedJob, expect, jobs_of, read_earlier
 from seatrial.plan.resolve import require_cases
-from seatrial.plan.selection import Selection
 from seatrial.results.wording import plural
 from seatrial.site.load import site_file
 
@@ -38,15 +38,13 @@ def plan(
     reruns: RerunsOption = None,
     output: Annotated[
         Path, typer.Option(help="Folder of earlier trials; default: trials/.", show_default=False)
-    ] = CHECKOUT / "trials",
+    ] = TRIALS,
 ) -> None:
     """Show the jobs, time and contracts of a trial, without running it.
 
     Example: seatrial plan --site harbour --check netpipe --repeats 1
     """
-    selection = Selection(
-        tuple(check or ()), tuple(transport or ()), tuple(profile or ()), repeats, reruns
-    )
+    selection = selection_of(check, transport, profile, repeats, reruns)
     checked = check_site(site_file(site), selection)
     require_cases(checked.plan)
     jobs = jobs_of(checked.plan)

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from seatrial.plan.selection import Selection
+
 SiteOption = Annotated[str, typer.Option("--site", "-s", help="A site, or a path to its file.")]
 CheckOption = Annotated[
     list[str] | None, typer.Option("--check", "-c", metavar="GLOB", help="Only these checks.")
@@ -25,3 +27,16 @@ RerunsOption = Annotated[
     int | None,
     typer.Option(min=0, metavar="N", help="Reruns of a case that fails; default: site.yaml."),
 ]
+
+
+def selection_of(
+    check: list[str] | None,
+    transport: list[str] | None,
+    profile: list[str] | None,
+    repeats: int | None,
+    reruns: int | None,
+) -> Selection:
+    """The selection of these options."""
+    return Selection(
+        tuple(check or ()), tuple(transport or ()), tuple(profile or ()), repeats, reruns
+    )

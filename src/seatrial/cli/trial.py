@@ -23,7 +23,7 @@ from seatrial.base.errors import (
     Problem,
 )
 from seatrial.base.lock import locked
-from seatrial.base.paths import CHECKOUT
+from seatrial.base.paths import TRIALS
 from seatrial.cli.provision import lab_for, provision_lab
 from seatrial.cli.selection import (
     CheckOption,
@@ -32,11 +32,11 @@ from seatrial.cli.selection import (
     RerunsOption,
     SiteOption,
     TransportOption,
+    selection_of,
 )
 from seatrial.plan.check import check_site
 from seatrial.plan.model import Plan
 from seatrial.plan.resolve import plan_trial
-from seatrial.plan.selection import Selection
 from seatrial.report import REPORT_FILE, terminal, write_all
 from seatrial.results import later, manifest, signature
 from seatrial.results.baseline import make_baseline
@@ -44,14 +44,13 @@ from seatrial.results.manifest import LOCK_FILE, MANIFEST
 from seatrial.results.record import RESULTS_FILE, Results, read_results
 from seatrial.results.verdict import contradiction
 from seatrial.results.wording import plural
-from seatrial.site.load import load_site, site_file
+from seatrial.site.load import site_file
 from seatrial.trial.host import version_with_commit
 from seatrial.trial.run import run_trial
 from seatrial_lab.common.programs import check_root
 
 out = Console(highlight=False, soft_wrap=True)
 VERDICT_CODES = {"accept": EXIT_ACCEPTED, "reject": EXIT_REJECTED, "incomplete": EXIT_INCOMPLETE}
-TRIALS = CHECKOUT / "trials"
 
 TrialArgument = Annotated[
     Path | None, typer.Argument(help="Folder of a trial; default: the newest.")
@@ -135,11 +134,8 @@ def trial(
     Example: seatrial trial --site harbour --check netpipe -t 'openmpi-*'
     """
     file = site_file(site)
-    description = load_site(file)
-    selection = Selection(
-        tuple(check or ()), tuple(transport or ()), tuple(profile or ()), repeats, reruns
-    )
-    check_site(file, selection)
+    selection = selection_of(check, transport, profile, repeats, reruns)
+    description = check_site(file, selection).site
     if description.lab:
         check_root()
         provision_lab(required=True)
