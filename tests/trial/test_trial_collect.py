@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from datetime import UTC, datetime
 
@@ -10,6 +11,7 @@ import pytest
 
 from seatrial.base.errors import LabError
 from seatrial.results.record import Case, Job, Metric, Run
+from seatrial.trial import collect as collecting
 from seatrial.trial.collect import collect, job_facts, parse_sacct, read_report
 
 #: as Slurm 22.05 prints it (sacct -X -P -n -o jobid,state,exitcode,submit,start,end,nodelist,...)
@@ -152,7 +154,7 @@ def test_damaged_report(left, tmp_path, text):
     """The figures of a check that finished are kept, even where ReFrame's report is not."""
     folder = left("netpipe", [Run(case=NETPIPE, outcome="ran", metrics=[metric()])])
     (tmp_path / "reframe-report.json").write_text(text)
-    assert all(test.stagedir is None for test in read_report(tmp_path / "reframe-report.json"))
+    assert all(test.stagedir is None for test in read_report(tmp_path))
     first, second = gather(tmp_path, [NETPIPE, EP], why="the trial was interrupted")
     assert first.outcome == "ran"
     assert first.evidence == str(folder.relative_to(tmp_path))
@@ -223,6 +225,73 @@ def test_cleanup_that_failed_is_not_hidden(left, tmp_path):
          fail_reason="timed out")  # fmt: skip
     (run,) = gather(tmp_path, [NETPIPE])
     assert (run.outcome, run.reason) == ("error", "timed out")
+
+
+def test_a_report_that_names_other_folders(left, tmp_path):
+    """What is not below the trial's stage folder is neither read nor moved."""
+    foreign = tmp_path.with_name(f"{tmp_path.name}-foreign")
+    foreign.mkdir()
+    text = json.dumps(
+        [Run(case=NETPIPE, outcome="ran", metrics=[metric()]).model_dump(mode="json")]
+    )
+    (foreign / "evidence.json").write_text(text)
+    (tmp_path / "stage").mkdir()
+    (tmp_path / "stage" / "tree").symlink_to(foreign.parent)
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "evidence.json").write_text(text)
+    named = [
+        foreign,
+        f"{tmp_path}/stage/../../{foreign.name}",
+        f"{tmp_path}/stage/tree/{foreign.name}",
+        f"{tmp_path}/stage/tree",
+        tmp_path / "config",
+        tmp_path / "stage",
+        tmp_path,
+        "/",
+    ]
+    for repeat, folder in enumerate(named):
+        left("netpipe", stage=False, stagedir=str(folder), repeat=repeat)
+    runs = gather(tmp_path, [NETPIPE], repeats=len(named))
+    assert [(run.outcome, run.metrics) for run in runs] == [("error", [])] * len(named)
+    assert [path.name for path in foreign.iterdir()] == ["evidence.json"]
+    assert not list(tmp_path.glob("cases/*/r*/evidence.json"))
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link", "too large"])
+def test_evidence_that_is_no_file_of_the_check(left, tmp_path, monkeypatch, kind):
+    """It neither blocks nor leads elsewhere."""
+    runs = [Run(case=NETPIPE, outcome="ran", metrics=[metric()])]
+    folder = left("netpipe", runs)
+    evidence = folder / "evidence.json"
+    if kind == "too large":
+        monkeypatch.setattr(collecting, "LIMIT_B", evidence.stat().st_size - 1)
+        report = tmp_path / "reframe-report.json"
+        report.write_text(json.dumps(json.loads(report.read_text()), separators=(",", ":")))
+    else:
+        evidence.rename(tmp_path / "elsewhere")
+    if kind == "fifo":
+        os.mkfifo(evidence)
+    elif kind == "link":
+        evidence.symlink_to(tmp_path / "elsewhere")
+    (run,) = gather(tmp_path, [NETPIPE])
+    assert (run.outcome, run.reason) == ("error", "it left no evidence")
+
+
+def test_a_helper_is_removed_from_the_evidence_and_not_from_where_it_leads(left, tmp_path):
+    folder = left("netpipe", [Run(case=NETPIPE, outcome="ran", metrics=[metric()])])
+    (folder / "run.py").unlink()
+    (tmp_path / "program").write_text("kept")
+    (folder / "run.py").symlink_to(tmp_path / "program")
+    (run,) = gather(tmp_path, [NETPIPE])
+    assert run.outcome == "ran"
+    assert (tmp_path / "program").read_text() == "kept"
+
+
+def test_the_evidence_becomes_the_trials_own(left, tmp_path):
+    taken = []
+    left("netpipe", [Run(case=NETPIPE, outcome="ran", metrics=[metric()])])
+    (run,) = collect(tmp_path, [NETPIPE], range(1), slurm, take=taken.append)
+    assert taken == [tmp_path / run.evidence]
 
 
 def test_repeats(left, tmp_path):

@@ -1,8 +1,11 @@
-"""Atomic writes of files: complete or not at all."""
+"""Atomic writes of files, complete or not at all, and reading what somebody else may change."""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,8 +36,10 @@ def replacing(
     raises an error, ``file`` keeps its content and the temporary file is removed. Raises OSError.
     """
     draft = file.with_name(f".{file.name}.{os.getpid()}.draft")
+    draft.unlink(missing_ok=True)  # of a process that was killed
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        # O_EXCL: never into a file, a link or a FIFO of somebody who may write to the folder.
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as stream:
             yield stream
             stream.flush()
@@ -47,3 +52,54 @@ def replacing(
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def folder_below(root: Path, relative: Path) -> Iterator[int]:
+    """The descriptor of the folder ``relative`` below ``root``, for arguments such as ``dir_fd``.
+
+    No symbolic link below ``root`` is followed, also if somebody exchanges folders meanwhile.
+    Raises OSError if there is no such folder, ValueError if ``relative`` leads out of ``root``.
+    """
+    if relative.is_absolute() or ".." in relative.parts:
+        raise ValueError(f"{relative} is not below {root}")
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    descriptor = os.open(root, flags)
+    try:
+        for name in relative.parts:
+            inner = os.open(name, flags | os.O_NOFOLLOW, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = inner
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def read_below(root: Path, relative: Path, limit: int) -> bytes:
+    """The content of the regular file ``relative`` below ``root``, of at most ``limit`` bytes.
+
+    No symbolic link below ``root`` is followed, and a FIFO does not block. Raises OSError, and
+    ValueError if ``relative`` leads out of ``root``.
+    """
+    with folder_below(root, relative.parent) as folder:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(relative.name, flags, dir_fd=folder)
+    with os.fdopen(descriptor, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(root / relative))
+        content = stream.read(limit + 1)
+        if len(content) > limit:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(root / relative))
+        return content
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a file, or a folder with its content, if it is there. It follows no symbolic link.
+
+    The program rm also removes what is too deep for Python's recursion. Raises OSError.
+    """
+    done = subprocess.run(
+        ["rm", "-rf", "--one-file-system", "--", str(path)], capture_output=True, text=True
+    )
+    if done.returncode:
+        raise OSError(done.stderr.strip() or f"{path} cannot be removed")

@@ -100,6 +100,11 @@ class Allocation:
     def lease(self) -> Path:
         return self.folder / f"{self.profile}.lease"
 
+    @property
+    def output(self) -> Path:
+        """What the job prints. The other files in the folder are the trial's."""
+        return self.folder / f"{self.profile}.out"
+
     def command(self, left_s: float) -> list[str]:
         """The sbatch command of the job. ``left_s``: the rest of the trial's time limit.
 
@@ -117,7 +122,7 @@ class Allocation:
             *([f"--nodelist={','.join(self.nodelist)}"] if self.nodelist else []),
             # In whole minutes, rounded up: the trial ends the job earlier.
             f"--time={math.ceil(max(left_s, 0) / 60) + 1}",
-            f"--chdir={self.folder}", f"--output={self.folder / self.profile}.out",
+            f"--chdir={self.folder}", f"--output={self.output}",
         ]  # fmt: skip
         if not any(option.startswith("--mem") for option in own):
             command.append("--mem=0")  # all memory for each step: they run one after another
@@ -137,8 +142,9 @@ class Allocation:
                 lease=self.lease.name,
             )
         )
+        self.output.touch()
+        self.machine.give(self.output)
         self.renew()
-        self.machine.own(self.folder)
         answer = self.machine.run(self.command(left_s))
         if answer.returncode != 0:
             message = " ".join((answer.stderr or answer.stdout).split())

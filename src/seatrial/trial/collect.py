@@ -1,10 +1,15 @@
-"""Reads the files of a ReFrame run, complete or not: one ``run`` record per case and repeat."""
+"""Reads the files of a ReFrame run, complete or not: one ``run`` record per case and repeat.
+
+The job user of a lab wrote these files, and root reads them: only regular files of limited size,
+only below the trial's folder, and through no symbolic link.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import shutil
+import os
+import stat
 import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -14,18 +19,24 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from seatrial.base.errors import SeatrialError
+from seatrial.base.files import folder_below, read_below, remove_tree
 from seatrial.checks.evidence import EVIDENCE_FILE
 from seatrial.results.record import Case, Job, Run
 
 REPORT_FILE = "reframe-report.json"
 SACCT_FIELDS = "jobid,state,exitcode,submit,start,end,nodelist,partition"
+STAGE = "stage"
+STAGE_DEPTH = 4  # a stage folder is stage/SYSTEM/PARTITION/ENVIRONMENT/CHECK
+LIMIT_B = 128 << 20  # largest file that is read; a report has about 7 kB for each test case
+HELPERS = ("run.py", "pair.py", "job.sh")  # the same in each job: not kept
 _RUNS = TypeAdapter(list[Run])
 Runner = Callable[[list[str]], subprocess.CompletedProcess]
+Take = Callable[[Path], None]
 
 
 @dataclass(frozen=True)
 class TestCase:
-    """One test case of ReFrame's report."""
+    """One test case of ReFrame's report. ``stagedir`` is relative to the trial's folder."""
 
     benchmark: str
     transport: str
@@ -39,31 +50,44 @@ class TestCase:
     stagedir: Path | None
 
 
-def read_report(file: Path) -> list[TestCase]:
-    """The test cases of ReFrame's report; empty if the report is missing or damaged."""
+def read_report(folder: Path, name: str = REPORT_FILE) -> list[TestCase]:
+    """The test cases of the report ``name`` of ReFrame; empty if it is missing or damaged."""
     try:
-        report = json.loads(file.read_text(errors="replace"))
-    except (OSError, ValueError):
+        report = json.loads(read_below(folder, Path(name), LIMIT_B).decode(errors="replace"))
+    except (OSError, ValueError, RecursionError):
         return []
     tests = []
     for session in _entries(report, "runs"):
         for entry in _entries(session, "testcases"):
-            stagedir = entry.get("stagedir")
             tests.append(
                 TestCase(
-                    benchmark=entry.get("benchmark") or Path(entry.get("filename") or "").stem,
-                    transport=entry.get("environ") or "",
-                    partition=entry.get("partition") or "",
+                    benchmark=_text(entry, "benchmark") or Path(_text(entry, "filename")).stem,
+                    transport=_text(entry, "environ"),
+                    partition=_text(entry, "partition"),
                     nodes=_whole(entry.get("num_nodes")),
                     repeat=_whole(entry.get("repeat")),
                     jobid=str(entry.get("jobid") or ""),
-                    result=entry.get("result") or "",
-                    phase=entry.get("fail_phase") or "",
-                    reason=entry.get("fail_reason") or "",
-                    stagedir=Path(stagedir) if stagedir else None,
+                    result=_text(entry, "result"),
+                    phase=_text(entry, "fail_phase"),
+                    reason=_text(entry, "fail_reason"),
+                    stagedir=_stage_folder(folder, _text(entry, "stagedir")),
                 )
             )
     return tests
+
+
+def _text(entry: dict, name: str) -> str:
+    value = entry.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _stage_folder(folder: Path, named: str) -> Path | None:
+    """The path of a stage folder relative to the trial's folder; None if it is not one of its."""
+    for root in (folder, folder.resolve()):
+        parts = Path(named).parts[len(root.parts) :]
+        if Path(named).is_relative_to(root) and parts[:1] == (STAGE,) and ".." not in parts:
+            return Path(*parts) if len(parts) > 1 else None
+    return None
 
 
 def _entries(data: object, name: str) -> list[dict]:
@@ -81,12 +105,29 @@ def _whole(value: object) -> int | None:
         return None
 
 
-def read_evidence(folder: Path) -> list[Run]:
+def read_evidence(folder: Path, stage: Path) -> list[Run]:
     """The runs that a check wrote into its stage folder; empty if it wrote none."""
     try:
-        return _RUNS.validate_json((folder / EVIDENCE_FILE).read_text(errors="replace"))
+        return _RUNS.validate_json(read_below(folder, stage / EVIDENCE_FILE, LIMIT_B))
     except (OSError, ValidationError):
         return []
+
+
+def stage_folders(folder: Path) -> list[Path]:
+    """The stage folders in a trial's folder, in the order of their names."""
+    folders = [Path(STAGE)]
+    for _ in range(STAGE_DEPTH):
+        folders = [inner for outer in folders for inner in _folders_in(folder, outer)]
+    return folders
+
+
+def _folders_in(root: Path, relative: Path) -> list[Path]:
+    try:
+        with folder_below(root, relative) as descriptor, os.scandir(descriptor) as entries:
+            names = [each.name for each in entries if each.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+    return [relative / name for name in sorted(names)]
 
 
 def job_facts(ids: Iterable[str], run: Runner, first: bool = False) -> dict[str, Job]:
@@ -170,15 +211,17 @@ def collect(
     phase: str = "setup",
     held: Job | None = None,
     log: str = "reframe.log",
+    take: Take = lambda _: None,
 ) -> list[Run]:
     """The runs of ``cases``, all of one NIC profile, with the numbers ``repeats``.
 
     A planned run without files is an error. The files of each job are moved to
     ``cases/<case>/r<repeat>/``. ``report`` and ``log``: the names of ReFrame's report and log of
     the profile. ``why_not``: why the rest did not run, if known; ``phase``: where it failed.
-    ``held``: the job that the trial held for all cases, if any.
+    ``held``: the job that the trial held for all cases, if any. ``take`` makes the evidence the
+    trial's own (see ``Machine``).
     """
-    tests = read_report(folder / report)
+    tests = read_report(folder, report)
     ids = [held.id] if held else [test.jobid for test in tests]
     jobs = job_facts(ids, run, first=held is not None)
     runs: dict[tuple[Case, int], Run] = {}
@@ -190,10 +233,9 @@ def collect(
             and case.transport == test.transport
             and (test.nodes is None or case.nodes == test.nodes)
         ]
-        written = (
-            {entry.case: entry for entry in read_evidence(test.stagedir)} if test.stagedir else {}
-        )
-        kept = keep_evidence(folder, test, wanted)
+        entries = read_evidence(folder, test.stagedir) if test.stagedir else []
+        written = {entry.case: entry for entry in entries}
+        kept = keep_evidence(folder, test, wanted, take)
         id = held.id if held else test.jobid
         job = account_of(held, jobs) if held else jobs.get(id, Job(id=id))
         for case in wanted:
@@ -205,10 +247,10 @@ def collect(
             if held and phase == "profile":
                 name_lost_job(entry, job, why_not)
             runs[case, entry.repeat] = entry
-    for orphan in sorted(folder.glob("stage/**/" + EVIDENCE_FILE)):
-        for entry in read_evidence(orphan.parent):
+    for orphan in stage_folders(folder):
+        for entry in read_evidence(folder, orphan):
             if (entry.case, entry.repeat) not in runs and entry.case in cases:
-                entry.evidence = str(orphan.parent.relative_to(folder))
+                entry.evidence = str(orphan)
                 if held:
                     job = account_of(held, jobs)
                     entry.job = within_held_job(job, entry)
@@ -285,25 +327,41 @@ def name_lost_job(run: Run, job: Job, why: str) -> None:
         run.phase, run.reason = "profile", f"{why}; {run.reason}"[:1000]
 
 
-def keep_evidence(folder: Path, test: TestCase, cases: list[Case]) -> str:
+def keep_evidence(folder: Path, test: TestCase, cases: list[Case], take: Take) -> str:
     """Move the stage folder of a test to the evidence. Returns the relative path."""
-    if not test.stagedir or not test.stagedir.is_dir() or not cases:
+    stage = test.stagedir
+    if not stage or not cases:
         return ""
     name = replace(cases[0], variant="").id
     target = folder / "cases" / name / f"r{test.repeat or 0}"
     try:
+        with folder_below(folder, stage) as descriptor:
+            for helper in HELPERS:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(helper, dir_fd=descriptor)
+    except FileNotFoundError:
+        return ""
+    except OSError:
+        return str(stage)
+    try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        for leftover in ("run.py", "pair.py", "job.sh"):
-            (test.stagedir / leftover).unlink(missing_ok=True)
-        test.stagedir.rename(target)
+        with folder_below(folder, stage.parent) as outer:
+            os.rename(stage.name, target, src_dir_fd=outer)
     except OSError:  # for example a full disk
-        target = test.stagedir
-    return str(target.relative_to(folder)) if target.is_relative_to(folder) else str(target)
+        return str(stage)
+    if not stat.S_ISDIR(target.lstat().st_mode):  # exchanged meanwhile
+        target.unlink()
+        return ""
+    take(target)
+    return str(target.relative_to(folder))
 
 
 def remove_leftovers(folder: Path) -> None:
     """Remove ReFrame's second copy of the evidence, and empty folders."""
-    shutil.rmtree(folder / "output", ignore_errors=True)
-    for left in sorted(folder.glob("stage/**/"), key=lambda path: len(path.parts), reverse=True):
-        with contextlib.suppress(OSError):
-            left.rmdir()
+    with contextlib.suppress(OSError):
+        remove_tree(folder / "output")
+    # find removes what is empty below a folder without following links, however deep it is.
+    subprocess.run(
+        ["find", str(folder / STAGE), "-depth", "-type", "d", "-empty", "-delete"],
+        capture_output=True,
+    )

@@ -30,6 +30,7 @@ LMOD_PATHS = (
     Path("/usr/local/lmod/lmod/libexec/lmod"),
 )
 WATCH_S = 2.0  # interval of queries about the held job
+REFRAME_FOLDERS = ("stage", "output", "perflogs")
 QUEUE_S = 10.0  # interval of queries whether all jobs of the trial wait in the queue
 
 
@@ -46,6 +47,11 @@ class Outcome:
     lost: bool = False
     why_not: str = ""
     tail: list[str] = field(default_factory=list)
+
+
+def log_file(session: Session, profile: str = "default") -> str:
+    """Name of ReFrame's log of a profile, in the trial's folder."""
+    return f"reframe{session.suffix(profile)}.log"
 
 
 def report_file(session: Session, profile: str = "default") -> str:
@@ -73,8 +79,23 @@ def database_folder(folder: Path, machine: Machine) -> Path:
     """
     database = folder.parent / DATABASE
     database.mkdir(exist_ok=True)
-    machine.own(database)
+    machine.give(database)
     return database
+
+
+def give_files(session: Session, profile: str) -> None:
+    """Make the files and folders that ReFrame writes, and give them to the user of the jobs.
+
+    All else in the trial's folder, and the folder itself, is the trial's.
+    """
+    folder, machine = session.folder, session.machine
+    for name in REFRAME_FOLDERS:
+        if not (folder / name).is_dir():
+            (folder / name).mkdir()
+            machine.give(folder / name)
+    for name in (report_file(session, profile), log_file(session, profile)):
+        (folder / name).touch()
+        machine.give(folder / name)
 
 
 def variables(plan: Plan) -> dict[str, str]:
@@ -137,6 +158,7 @@ def run_reframe(
     command = reframe_command(plan, session.config, checks, report, profile)
     current = round_of(session, profile, allocation.job if allocation else None)
     write(current, session.config.with_name(ROUND_FILE))
+    give_files(session, profile)
     process = session.machine.popen(command, variables(plan), folder)
     outcome = Outcome()
     name = f"reframe{session.suffix(profile)}.out"
@@ -177,7 +199,7 @@ def run_reframe(
         )
     if not stopped and outcome.code != 0:
         stage = folder / "stage" / plan.site / plan.partition_name(profile)
-        outcome.broken = not any(one.exists() for one in (report, stage))
+        outcome.broken = not (report.stat().st_size or stage.is_dir())
     if outcome.broken:
         outcome.why_not = outcome.why_not or f"ReFrame did not run: {' | '.join(outcome.tail[-3:])}"
     return outcome

@@ -14,7 +14,7 @@ from seatrial.results.record import Allocation as AllocationRecord
 from seatrial.results.record import Case, Job, Run
 from seatrial.trial.allocation import Allocation, held
 from seatrial.trial.collect import account_of, collect, job_facts
-from seatrial.trial.reframe_run import Outcome, report_file, run_reframe
+from seatrial.trial.reframe_run import Outcome, log_file, report_file, run_reframe
 from seatrial.trial.session import Session
 
 
@@ -89,7 +89,7 @@ def runs_of(session: Session, rounds: list[Round]) -> list[Run]:
         runs = collect(
             session.folder, session.of_profile(one.profile), session.repeats,
             session.machine.run, one.why_not, report_file(session, one.profile), one.phase,
-            held_job(one), f"reframe{session.suffix(one.profile)}.log",
+            held_job(one), log_file(session, one.profile), session.machine.take,
         )  # fmt: skip
         by_case.update(((run.case, run.repeat), run) for run in runs)
     return [by_case[case, repeat] for repeat in session.repeats for case in session.cases]

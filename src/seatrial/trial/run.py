@@ -81,7 +81,6 @@ def run_trial(
     except OSError as error:
         raise LabError(f"the trial cannot start: {error}") from None
     with locked(folder / LOCK_FILE, progress.said), noted_signals() as signals:
-        machine.own(folder)
         session = Session(
             plan, folder, config, machine, progress, plan.cases, signals,
             TimeLimit(plan.time_limit_s),
@@ -99,7 +98,7 @@ def run_trial(
                 rerun(session, results, requirements)
         finally:
             config.with_name(ROUND_FILE).unlink(missing_ok=True)
-            machine.disown(folder)
+            machine.take(folder)
         try:
             manifest.extend(folder, manifest.files(folder))
         except OSError as error:

@@ -1,18 +1,59 @@
-"""Change the owner of a trial's folder, so that a lab's job user can write to it."""
+"""The owner of a trial's files: what a lab's job user may write, and taking it back.
+
+A trial of a lab runs as root, its checks and jobs as the job user. The trial's folder belongs to
+root. The job user gets the folders and files of its own that root makes there, and can change
+nothing else.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import os
+import stat
 from pathlib import Path
 
+from seatrial.base.files import remove_tree
 
-def chown_all(folder: Path, uid: int | None = None, gid: int | None = None) -> None:
-    """Change the owner of a folder and its content; by default to the current user."""
-    uid = os.getuid() if uid is None else uid
-    gid = os.getgid() if gid is None else gid
-    os.chown(folder, uid, gid)
-    for root, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            with contextlib.suppress(FileNotFoundError):  # a job that ends removes its files
-                os.chown(Path(root) / name, uid, gid, follow_symlinks=False)
+MAX_DEPTH = 32  # of folders in evidence; ReFrame's have 4
+
+
+def give(path: Path, uid: int, gid: int) -> None:
+    """Make a user the owner of one file or folder, not of its content.
+
+    The folder that ``path`` is in must be root's: else ``path`` may be exchanged. Raises OSError.
+    """
+    os.chown(path, uid, gid, follow_symlinks=False)
+
+
+def take(folder: Path) -> None:
+    """Make the current user the owner of a folder and its content, and the only one to change it.
+
+    Only regular files and folders are left: a link, FIFO, socket or device, and a file with a
+    second name, are removed, as are folders below MAX_DEPTH. The folder that ``folder`` is in must
+    be root's. The owner of a folder
+    changes before that of its content, so nobody else can exchange what is in it meanwhile. Raises
+    OSError.
+    """
+    owner = os.getuid(), os.getgid()
+    folders = [(folder, 0)]
+    while folders:
+        place, depth = folders.pop()
+        if depth > MAX_DEPTH:
+            remove_tree(place)
+            continue
+        descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.fchown(descriptor, *owner)
+            os.fchmod(descriptor, os.fstat(descriptor).st_mode & 0o755 | 0o700)
+            with os.scandir(descriptor) as entries:
+                names = [entry.name for entry in entries]
+            for name in names:
+                status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                if stat.S_ISDIR(status.st_mode):
+                    folders.append((place / name, depth + 1))
+                elif stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+                    os.chown(name, *owner, dir_fd=descriptor, follow_symlinks=False)
+                    os.chmod(name, status.st_mode & 0o755, dir_fd=descriptor)
+                else:
+                    os.unlink(name, dir_fd=descriptor)
+        finally:
+            os.close(descriptor)

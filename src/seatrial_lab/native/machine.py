@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from seatrial_lab.common.owner import chown_all
+from seatrial_lab.common.owner import give, take
 from seatrial_lab.native.engine import Lab
 
 
@@ -24,13 +24,11 @@ class LabMachine:
     def run(self, argv: list[str]) -> subprocess.CompletedProcess:
         return self.lab.run(argv, timeout=60, check=False)
 
-    def own(self, folder: Path) -> None:
-        """Make the lab's job user the owner of the trial's folder."""
-        chown_all(folder, self.lab.spec.uid, self.lab.spec.gid)
+    def give(self, path: Path) -> None:
+        give(path, self.lab.spec.uid, self.lab.spec.gid)
 
-    def disown(self, folder: Path) -> None:
-        """Make the current user the owner of the trial's folder."""
-        chown_all(folder)
+    def take(self, folder: Path) -> None:
+        take(folder)
 
     def notes(self) -> list[str]:
         return [f"fault planted on purpose: {fault}" for fault in self.lab.faults()]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from seatrial.base.paths import SOURCE
 from seatrial_lab.common import access
-from seatrial_lab.common.owner import chown_all
+from seatrial_lab.common.owner import give, take
 from seatrial_lab.virtual.engine import QUERY_TIMEOUT_S, VirtualLab
 
 
@@ -38,7 +38,8 @@ class VirtualMachine:
             "paths": [str(path) for path in paths],
         }  # fmt: skip
         return subprocess.Popen(
-            [sys.executable, "-S", "-m", "seatrial_lab.virtual.run_as_user", json.dumps(given)],
+            [sys.executable, "-P", "-S", "-m", "seatrial_lab.virtual.run_as_user",
+             json.dumps(given)],
             env=own, cwd="/", stdin=subprocess.DEVNULL, text=True, errors="replace",
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
@@ -46,11 +47,11 @@ class VirtualMachine:
     def run(self, argv: list[str]) -> subprocess.CompletedProcess:
         return self.lab.run(argv, timeout=QUERY_TIMEOUT_S)
 
-    def own(self, folder: Path) -> None:
-        chown_all(folder, self.lab.spec.uid, self.lab.spec.gid)
+    def give(self, path: Path) -> None:
+        give(path, self.lab.spec.uid, self.lab.spec.gid)
 
-    def disown(self, folder: Path) -> None:
-        chown_all(folder)
+    def take(self, folder: Path) -> None:
+        take(folder)
 
     def notes(self) -> list[str]:
         facts = self.lab.facts()

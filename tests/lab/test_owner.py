@@ -1,0 +1,129 @@
+"""Taking back what a job user wrote: as root, with a user who is hostile and still there."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seatrial_lab.common.owner import MAX_DEPTH, give, take
+
+pytestmark = pytest.mark.root
+JOB_USER = 2000
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def as_job_user(script: str, *words: str | Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-I", "-c", script, *map(str, words)], user=JOB_USER, group=JOB_USER,
+        extra_groups=[], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/",
+    )  # fmt: skip
+
+
+def test_only_files_and_folders_of_root_are_left(place: Path) -> None:
+    """A link is removed and not followed, and nobody else's file changes its owner."""
+    foreign = place / "foreign"
+    foreign.mkdir()
+    (foreign / "letter").write_text("kept")
+    for path in (foreign, foreign / "letter"):
+        os.chown(path, 65534, 65534)
+    evidence = place / "evidence"
+    (evidence / "inner").mkdir(parents=True)
+    (evidence / "file").write_text("figures")
+    (evidence / "file").chmod(0o6777)
+    (evidence / "inner" / "file").write_text("figures")
+    (evidence / "link").symlink_to(foreign / "letter")
+    (evidence / "allocations").symlink_to(foreign)
+    os.link(foreign / "letter", evidence / "second-name")
+    os.mkfifo(evidence / "evidence.json")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(evidence / "socket"))
+    for path in (evidence, *evidence.rglob("*")):
+        if path.name not in ("second-name", "allocations", "link", "letter"):
+            os.chown(path, JOB_USER, JOB_USER)
+    (evidence / "inner").chmod(0o777)
+    take(evidence)
+    left = {str(path.relative_to(evidence)): path.lstat() for path in evidence.rglob("*")}
+    assert sorted(left) == ["file", "inner", "inner/file"]
+    assert {(status.st_uid, status.st_gid) for status in left.values()} == {(0, 0)}
+    assert not any(status.st_mode & 0o6022 for status in left.values())
+    assert foreign.stat().st_uid == (foreign / "letter").stat().st_uid == 65534
+    assert (foreign / "letter").read_text() == "kept"
+
+
+EXCHANGE = """
+import contextlib, os, sys
+folder, target = sys.argv[1:]
+os.chdir(folder)
+print("up", flush=True)
+while True:
+    with contextlib.suppress(OSError):
+        os.rename("inner", "aside")
+        os.symlink(target, "inner")
+    with contextlib.suppress(OSError):
+        os.unlink("inner")
+    with contextlib.suppress(OSError):
+        os.rename("aside", "inner")
+"""
+
+
+def test_a_folder_that_is_exchanged_meanwhile_leads_nowhere(place: Path) -> None:
+    """The job user puts a link to a foreign tree in the place of a folder, again and again."""
+    foreign = place / "foreign"
+    foreign.mkdir()
+    for number in range(20):
+        (foreign / f"f{number}").touch()
+        os.chown(foreign / f"f{number}", 65534, 65534)
+    for number in range(100):
+        evidence = place / f"evidence{number}"
+        (evidence / "inner").mkdir(parents=True)
+        for name in range(20):
+            (evidence / "inner" / f"f{name}").touch()
+        for path in (evidence, *evidence.rglob("*")):
+            os.chown(path, JOB_USER, JOB_USER)
+        with as_job_user(EXCHANGE, evidence, foreign) as hostile:
+            assert hostile.stdout
+            hostile.stdout.readline()
+            take(evidence)
+            hostile.kill()
+        assert {path.lstat().st_uid for path in evidence.rglob("*")} <= {0}
+    assert {path.stat().st_uid for path in foreign.iterdir()} == {65534}
+
+
+def test_a_tree_that_is_too_deep_is_removed(place: Path) -> None:
+    evidence = place / "evidence"
+    evidence.mkdir()
+    (evidence / "file").touch()
+    descriptor = os.open(evidence, os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("d", dir_fd=descriptor)
+        deeper = os.open("d", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = deeper
+    os.close(descriptor)
+    take(evidence)
+    assert (evidence / "file").exists()
+    assert max(len(path.relative_to(evidence).parts) for path in evidence.rglob("*")) <= MAX_DEPTH
+
+
+def test_a_link_is_not_taken_nor_given(place: Path) -> None:
+    foreign = place / "foreign"
+    foreign.mkdir()
+    os.chown(foreign, 65534, 65534)
+    (place / "allocations").symlink_to(foreign)
+    give(place / "allocations", JOB_USER, JOB_USER)
+    with pytest.raises(OSError):
+        take(place / "allocations")
+    assert foreign.stat().st_uid == 65534

@@ -1,0 +1,135 @@
+"""A whole trial whose job user attacks root by what it leaves in the trial's folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from plan_support import bare_stack
+from seatrial.plan.resolve import resolve
+from seatrial.results import manifest
+from seatrial.site.load import load_site
+from seatrial.trial import reframe_run
+from seatrial.trial.machine import ThisMachine
+from seatrial.trial.run import run_trial
+from seatrial_lab.common.owner import give, take
+from trial_support import Silent, make_site
+
+pytestmark = pytest.mark.root
+JOB_USER, OTHER = 2000, 65534
+#: stands for ReFrame; its output names what it could do although the folder is root's
+ATTACK = """
+import json, os, sys
+foreign = sys.argv[1]
+here = os.getcwd()
+
+def tries(what, deed):
+    try:
+        deed()
+    except OSError:
+        return
+    print("DONE:", what, flush=True)
+
+names = "allocations .reserve .lock jumbo.lease results.partial cases SHA256SUMS".split()
+for name in [*names, f".results.jsonl.{os.getppid()}.draft"]:
+    tries(name, lambda: os.symlink(foreign, name))
+    tries(name, lambda: os.unlink(name))
+for name in "results.jsonl config stage output reframe.out reframe-report.json .lock".split():
+    tries(f"rename {name}", lambda: os.rename(name, f"stage/{name}"))
+    tries(f"rename to {name}", lambda: os.rename("reframe.log", name))
+for name in "results.jsonl config/site/plan.json config/site/round.json reframe.out .lock".split():
+    tries(f"write {name}", lambda: open(name, "a"))
+
+stage = "stage/site/compute/tcp"
+os.makedirs(f"{stage}/fifo")
+os.mkfifo(f"{stage}/fifo/evidence.json")
+os.makedirs(f"{stage}/device")
+os.symlink("/dev/zero", f"{stage}/device/evidence.json")
+os.makedirs(f"{stage}/links/deep")
+os.symlink(f"{foreign}/letter", f"{stage}/links/run.py")
+os.symlink(foreign, f"{stage}/links/deep/folder")
+os.symlink(foreign, f"{stage}/linked")
+os.symlink(foreign, "stage/tree")
+os.symlink(foreign, "output/tree")
+os.makedirs("output/deep")
+os.chdir("output/deep")
+for _ in range(3000):
+    os.mkdir("d")
+    os.chdir("d")
+os.chdir(here)
+open(f"{stage}/links/program", "w").close()
+os.chmod(f"{stage}/links/program", 0o6777)
+folders = [foreign, f"{here}/../foreign", f"{here}/stage/../../../foreign", f"{here}/stage/tree",
+           f"{here}/stage/tree/inner", f"{here}/{stage}/linked", f"{here}/{stage}/fifo",
+           f"{here}/{stage}/device", f"{here}/{stage}/links", here, f"{here}/config", 5, None]
+cases = [
+    {"benchmark": "tcp_stream", "environ": "tcp", "num_nodes": 2, "repeat": number, "jobid": "1",
+     "result": "pass", "stagedir": folder}
+    for number, folder in enumerate(folders)
+]
+with open("reframe-report.json", "w") as report:
+    json.dump({"runs": [{"testcases": cases}]}, report)
+print("attacked")
+"""
+
+
+class Lab(ThisMachine):
+    """Commands run as the job user, as in a lab; Slurm does not answer."""
+
+    def popen(self, argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen:
+        return subprocess.Popen(
+            argv, cwd=cwd, stdin=subprocess.DEVNULL, text=True, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, start_new_session=True, user=JOB_USER, group=JOB_USER,
+            extra_groups=[],
+        )  # fmt: skip
+
+    def run(self, argv: list[str]) -> subprocess.CompletedProcess:
+        return subprocess.CompletedProcess(argv, 1, "", "no Slurm")
+
+    def give(self, path: Path) -> None:
+        give(path, JOB_USER, JOB_USER)
+
+    def take(self, folder: Path) -> None:
+        take(folder)
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder that every user passes; pytest's own is closed to others."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def test_root_follows_nothing_of_the_job_user(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    foreign = place / "trials" / "foreign"
+    (foreign / "inner").mkdir(parents=True)
+    (foreign / "letter").write_text("kept")
+    for path in (foreign, *foreign.rglob("*")):
+        os.chown(path, OTHER, OTHER)
+    before = {path: path.stat() for path in (foreign, *foreign.rglob("*"))}
+    command = [sys.executable, "-I", "-c", ATTACK, str(foreign)]
+    monkeypatch.setattr(reframe_run, "reframe_command", lambda *_: command)
+    file = make_site(place / "site", {"tcp_stream": {"seconds": 1}})
+    plan = resolve(load_site(file), bare_stack())
+    results = run_trial(plan, file, Lab(), Silent(), place / "trials")
+
+    said = (results.folder / "reframe.out").read_text()
+    assert said == "attacked\n"
+    for path, status in before.items():
+        now = path.stat()
+        assert (now.st_uid, now.st_mode, now.st_ino) == (OTHER, status.st_mode, status.st_ino)
+    assert sorted(path.name for path in foreign.iterdir()) == ["inner", "letter"]
+    assert {run.outcome for run in results.runs} == {"error"}
+    left = [results.folder, *results.folder.rglob("*")]
+    assert {path.lstat().st_uid for path in left} == {0}
+    assert not [path for path in left if not (path.is_dir() or path.is_file()) or path.is_symlink()]
+    assert not [path for path in left if path.stat().st_mode & 0o6022]
+    assert (results.folder / "cases").is_dir()
+    assert manifest.check(results.folder) == []
