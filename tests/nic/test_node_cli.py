@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import io
 import json
 import os
@@ -450,6 +451,31 @@ def test_a_full_disk_is_said_and_nothing_changed(node: Node, capsys: Any) -> Non
     assert node.job("prolog") == 2
     assert "No space left on device" in capsys.readouterr().err
     assert node.nic.exact() == before
+
+
+def test_a_read_only_disk_does_not_hide_why_a_prolog_refuses(node: Node, capsys: Any) -> None:
+    def read_only(self: Store, *_: Any) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    for name in ("prepare", "write", "remove"):
+        node.patch.setattr(Store, name, read_only)
+    assert node.job("prolog", "nic_none") == 3
+    assert "the constraint asks for nic_none" in capsys.readouterr().err
+
+
+def test_a_folder_that_turns_read_only_is_why_the_node_is_drained(node: Node) -> None:
+    """Also where nothing else is wrong."""
+    assert node.run("recover") == 0
+    real = Store.reason
+
+    def turned(self: Store) -> str | None:
+        real(self)
+        raise OSError(errno.EIO, "Input/output error", self.folder)
+
+    node.patch.setattr(Store, "reason", turned)
+    node.run("health")
+    words = node.told.read_text()
+    assert "reason=seatrial: the state folder: [Errno 5] Input/output error" in words
 
 
 def test_the_log_takes_any_text(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,6 +188,46 @@ with Store({folder!r}).lock(5):
 SOURCE = str(Path(module.__file__).parents[3])
 
 
+@pytest.fixture
+def read_only(store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A disk that turned read-only: nothing is written, renamed or removed."""
+
+    def refuse(path: str, *_: Any, **__: Any) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", path)
+
+    real = os.open
+
+    def only_read(path: str, flags: int, *more: Any, **named: Any) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            refuse(path)
+        return real(path, flags, *more, **named)
+
+    monkeypatch.setattr(os, "open", only_read)
+    for name in ("unlink", "rename", "makedirs", "chmod"):
+        monkeypatch.setattr(os, name, refuse)
+    return store
+
+
+def test_a_read_only_disk_hides_no_reason(read_only: Store) -> None:
+    """The caller raises the reason that could not be written: Slurm and the log have it."""
+    read_only.write_reason("job 7: eth1 has no coalescing")
+    assert read_only.reason() is None
+
+
+def test_old_tombstones_on_a_read_only_disk_stop_no_prolog(
+    store: Store, request: pytest.FixtureRequest
+) -> None:
+    store.write_tombstone("7", "0", Tombstone(1.0, "earlier"))
+    request.getfixturevalue("read_only")
+    store.remove_old_tombstones(1e9, "now")
+    assert store.tombstone("7", "0") is not None
+
+
+def test_a_lock_that_a_read_only_disk_does_not_have(read_only: Store) -> None:
+    with pytest.raises(OSError, match="Read-only file system"), read_only.lock(0.0):
+        pass
+
+
 def holder(store: Store, *argv: str) -> subprocess.Popen[str]:
     text = HOLDER.format(source=SOURCE, folder=store.folder, argv=list(argv))
     process = subprocess.Popen(

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+
+def open_lock(file: Path) -> int:
+    """Return the descriptor of a lock file, which only its owner can open; made if missing.
+
+    Who can open a file can hold its lock. Raises OSError, also if ``file`` is a symbolic link.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(file, flags, 0o600)
+    with contextlib.suppress(PermissionError):  # of another owner, in a folder of a group
+        os.fchmod(descriptor, 0o600)
+    return descriptor
 
 
 @contextmanager
@@ -15,10 +29,13 @@ def locked(file: Path, say: Callable[[str], None]) -> Iterator[None]:
     The lock ends with the process at the latest.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w") as stream:
+    descriptor = open_lock(file)
+    try:
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             say(f"waiting for another process that holds {file}")
-            fcntl.flock(stream, fcntl.LOCK_EX)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(descriptor)

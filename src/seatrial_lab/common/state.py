@@ -14,6 +14,7 @@ from typing import Any
 
 from seatrial.base.errors import LabError
 from seatrial.base.files import write_whole
+from seatrial.base.lock import open_lock
 from seatrial_lab.common.paths import RUN_ROOT, LabPaths
 from seatrial_lab.common.spec import LabSpec
 
@@ -83,28 +84,28 @@ def instances() -> list[str]:
 
 @contextlib.contextmanager
 def locked(instance: str) -> Iterator[int]:
-    """Hold the instance's lock; yields its descriptor. The lock is the run folder itself.
+    """Hold the instance's lock; yields its descriptor. The lock is a file in the run folder.
 
-    ``down`` removes the folder while it holds the lock. A process that waited for
-    the lock then holds a removed folder, and tries again with the new one.
+    ``down`` removes the file and the folder while it holds the lock. A process that waited for
+    the lock then holds a removed file, and tries again with the new one.
     """
-    folder = LabPaths(instance).run
+    file = LabPaths(instance).lock
     while True:
-        folder.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            descriptor = open_lock(file)
         except FileNotFoundError:
             continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if _is_same_folder(descriptor, folder):
+            if _is_same_file(descriptor, file):
                 yield descriptor
                 return
         finally:
             os.close(descriptor)
 
 
-def _is_same_folder(descriptor: int, folder: Path) -> bool:
+def _is_same_file(descriptor: int, file: Path) -> bool:
     with contextlib.suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(descriptor), folder.stat())
+        return os.path.samestat(os.fstat(descriptor), file.stat())
     return False

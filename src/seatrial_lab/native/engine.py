@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.base.errors import LabError
+from seatrial.base.files import remove_tree
 from seatrial_lab.common import access, boot, etc, network, processes, state
 from seatrial_lab.common.paths import DATA_ROOT, RUN_ROOT, LabPaths
 from seatrial_lab.common.programs import check_machine, check_root, programs
@@ -218,11 +218,11 @@ class Lab:
             processes.wait_gone(left, 1)
         network.remove(self.spec.instance)
         slowdown.remove_all(self.spec.instance)
-        for entry in _children(self.paths.data):
-            if not (keep_logs and entry.name == "log"):
-                _remove(entry)
-        for entry in _children(self.paths.run):
-            _remove(entry)
+        kept = {self.paths.data / "log"} if keep_logs else set()
+        kept |= {self.paths.lock} if keep_lock else set()
+        for entry in (*_children(self.paths.data), *_children(self.paths.run)):
+            if entry not in kept:
+                remove_tree(entry)
         if not keep_logs:
             _rmdir(self.paths.data, DATA_ROOT)
         if not keep_lock:
@@ -290,13 +290,6 @@ class Lab:
 
 def _children(folder: Path) -> list[Path]:
     return list(folder.iterdir()) if folder.is_dir() else []
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _rmdir(folder: Path, root: Path) -> None:

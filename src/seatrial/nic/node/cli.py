@@ -107,7 +107,8 @@ def prolog(policy: Policy, _: Arguments) -> int:
     try:
         profile = _asked(policy)
     except BadInput as error:
-        session.store.prepare()
+        with contextlib.suppress(OSError):
+            session.store.prepare()
         session.store.write_reason("job %s: %s" % (job.id, error))
         raise
     session.begin_job(job, profile)
@@ -161,8 +162,9 @@ def health(policy: Policy, _: Arguments) -> int:
                 _set_reason_aside(session.store)
     except Busy:
         pass
-    except OSError:
-        drain(policy, trouble)  # a disk that cannot be written is a reason by itself
+    except OSError as error:
+        # A disk that cannot be written is a reason by itself.
+        drain(policy, trouble or "the state folder: %s" % error)
     return code
 
 

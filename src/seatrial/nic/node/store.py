@@ -86,7 +86,10 @@ class Store:
             if error.errno != errno.EROFS:
                 raise
             # A disk that turned read-only must not prevent restoring.
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                raise error  # the reason is the disk, not the missing lock
         deadline = time.monotonic() + timeout
         try:
             while True:
@@ -203,7 +206,11 @@ class Store:
             return Tombstone(float("inf"), "")
 
     def remove_old_tombstones(self, now: float, boot_id: str) -> None:
-        """Remove tombstones that no Prolog can still need."""
+        """Remove tombstones that no Prolog can still need. Raises nothing: they do no harm."""
+        with contextlib.suppress(OSError):
+            self._remove_old_tombstones(now, boot_id)
+
+    def _remove_old_tombstones(self, now: float, boot_id: str) -> None:
         folder = self.path("tombstones")
         for name in os.listdir(folder):
             job, _, restart = name.partition(".")
@@ -225,13 +232,13 @@ class Store:
         return text.strip() if text is not None else None
 
     def write_reason(self, reason: str) -> None:
-        """Write the reason file; where that fails too, the log has the reason."""
+        """Write the reason file; where that fails too, the log has the reason. Raises nothing."""
         line = " ".join(reason.split()) + "\n"
         try:
             self.write("reason", line)
         except OSError:
-            self.remove(SPARE)
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # also of a disk that is read-only
+                self.remove(SPARE)
                 self.write("reason", line)
 
     def reserve_space(self) -> None:

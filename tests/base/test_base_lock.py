@@ -1,0 +1,68 @@
+"""Who can hold a lock file."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from seatrial.base.lock import locked
+
+HOLD = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    """Two labs that start at once in a new checkout would take each other's drafts away."""
+    file = tmp_path / "folder" / "lock"
+    attempt = [sys.executable, "-c", HOLD, str(file)]
+    with locked(file, print):
+        assert b"BlockingIOError" in subprocess.run(attempt, capture_output=True).stderr
+    assert subprocess.run(attempt).returncode == 0
+
+
+def test_who_waits_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "lock"
+    with file.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+
+        def note(text: str) -> None:
+            assert str(file) in text
+            fcntl.flock(held, fcntl.LOCK_UN)
+
+        with locked(file, note):
+            pass
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("mode", [None, 0o644, 0o666])
+def test_no_other_user_holds_it(mode: int | None) -> None:
+    """Also one that an older version made, for all to open."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        file = Path(name) / "lock"
+        if mode:
+            file.touch()
+            file.chmod(mode)
+        before = os.umask(0)
+        with locked(file, print):
+            pass
+        os.umask(before)
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        attempt = ["/usr/bin/python3", "-I", "-c", HOLD, str(file)]
+        done = subprocess.run(attempt, user=65534, group=65534, capture_output=True, cwd="/")
+        assert b"PermissionError" in done.stderr
+
+
+def test_a_link_is_no_lock_file(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("kept")
+    (tmp_path / "lock").symlink_to(other)
+    with pytest.raises(OSError, match="symbolic links"), locked(tmp_path / "lock", print):
+        pass
+    assert other.read_text() == "kept"
