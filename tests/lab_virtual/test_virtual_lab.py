@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -105,6 +107,7 @@ def test_a_looking_command_is_refused_while_a_step_runs(lab: VirtualLab) -> None
 
 def test_a_folder_of_the_host_is_shared(lab: VirtualLab, tmp_path: Path) -> None:
     (tmp_path / "there").write_text("from the host\n")
+    os.chown(tmp_path, lab.spec.uid, lab.spec.gid)
     lab.add_bind(tmp_path)
     assert lab.run(["cat", str(tmp_path / "there")], user="root").stdout == "from the host\n"
     lab.run(["sh", "-c", f"echo from n2 >{tmp_path}/back"], user="root", node="n2", check=True)
@@ -117,6 +120,61 @@ def test_the_machines_own_files_cannot_be_changed(lab: VirtualLab, tmp_path: Pat
     file.write_text("as it was")
     lab.run(["sh", "-c", f"echo changed >{file}"], user="root")
     assert file.read_text() == "as it was"
+
+
+def qemu_of(lab: VirtualLab) -> int:
+    (pid,) = [
+        pid
+        for pid in processes_of(lab.paths.run)
+        if "qemu" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode()
+    ]
+    return pid
+
+
+def test_root_in_the_guest_is_the_job_user_on_this_machine(lab: VirtualLab, tmp_path: Path) -> None:
+    """It reads no file of root, and what it writes to a shared folder is the job user's."""
+    private = tmp_path / "private"
+    private.touch(mode=0o600)
+    os.chown(tmp_path, lab.spec.uid, lab.spec.gid)
+    tmp_path.chmod(0o755)
+    lab.add_bind(tmp_path)
+    for file in ("/etc/shadow", private):
+        answer = lab.run(["cat", str(file)], user="root")
+        assert (answer.returncode, answer.stdout) == (1, "")
+        assert "Permission denied" in answer.stderr
+    script = f"cp /bin/true {tmp_path}/own; chown 0:0 {tmp_path}/own; chmod 4755 {tmp_path}/own"
+    lab.run(["sh", "-c", script], user="root", node="n1")
+    assert (tmp_path / "own").stat().st_uid == lab.spec.uid
+    status = Path(f"/proc/{qemu_of(lab)}/status").read_text()
+    ids = "\t".join([str(lab.spec.uid)] * 4)
+    assert f"\nUid:\t{ids}\n" in status
+    assert "\nCapEff:\t0000000000000000\n" in status
+    trace = ["cat", f"/proc/{qemu_of(lab)}/maps"]
+    done = subprocess.run(trace, capture_output=True, user=lab.spec.uid, group=lab.spec.gid)
+    assert b"Permission denied" in done.stderr
+
+
+def test_other_users_of_this_machine_run_nothing(lab: VirtualLab) -> None:
+    program = lab.paths.run / "bin" / "squeue"
+    for uid, gid, reason in (
+        (65534, 65534, "Permission denied"),
+        (65534, lab.spec.gid, "user 65534 may run no commands here"),
+        (lab.spec.uid, lab.spec.gid, ""),
+    ):
+        done = subprocess.run(
+            [program, "--version"], user=uid, group=gid, extra_groups=[], cwd="/", text=True,
+            capture_output=True, stdin=subprocess.DEVNULL, timeout=600,
+        )  # fmt: skip
+        assert bool(done.returncode) == bool(reason)
+        assert reason in done.stderr
+    as_root = str(lab.socket), ["id"], {"PATH": "/bin"}, "/", "root", "login"
+    code = f"from seatrial_lab.virtual.client import *\nserve(Connection(*{as_root!r}), False)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], user=lab.spec.uid, group=lab.spec.gid, extra_groups=[],
+        cwd="/", text=True, capture_output=True, timeout=600,
+    )  # fmt: skip
+    assert "may run commands as sailor, not as root" in done.stderr
+    assert lab.node_states() == IDLE
 
 
 def test_a_lab_whose_guest_died_is_started_anew(tmp_path: Path, lab: VirtualLab) -> None:

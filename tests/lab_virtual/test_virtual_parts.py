@@ -7,7 +7,6 @@ import lzma
 import shutil
 import struct
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from virtual_support import SMALL, write_site
 from seatrial.base.errors import InputError, LabError
 from seatrial.site.load import load_site
 from seatrial_lab.common.spec import LabSpec
-from seatrial_lab.virtual import client, cpio, engine, image, packages, qemu, snapshot
+from seatrial_lab.virtual import client, cpio, image, packages, qemu, snapshot
 from seatrial_lab.virtual.client import kind_of
 from seatrial_lab.virtual.frames import Reader, frame
 from seatrial_lab.virtual.site import virtual_spec
@@ -57,15 +56,6 @@ def test_the_same_archive_has_the_same_bytes() -> None:
     for made in (one, two):
         made.file("a/b", b"x")
     assert one.to_bytes() == two.to_bytes()
-
-
-def test_only_one_process_at_a_time_makes_files_of_the_cache(tmp_path: Path) -> None:
-    """Two labs that start at once in a new checkout would take each other's drafts away."""
-    other = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB)"
-    attempt = [sys.executable, "-c", other, str(tmp_path / "lock")]
-    with engine.locked(tmp_path):
-        assert b"BlockingIOError" in subprocess.run(attempt, capture_output=True).stderr
-    assert subprocess.run(attempt).returncode == 0
 
 
 def test_a_module_is_loaded_after_what_it_needs(tmp_path: Path) -> None:
@@ -141,6 +131,22 @@ def test_each_card_is_on_its_hub_and_sriov_cards_have_a_port_of_their_own() -> N
     assert "hubport,id=n1,hubid=3" in words
     assert any(word.startswith("igb,") and word.endswith("bus=p0") for word in words)
     assert any(word.startswith("e1000-82545em,netdev=n1") for word in words)
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        ("1:10.0.2+ds-2+deb13u1~bpo12+1", ["-run-with", "user=2000:2000"]),
+        ("1:9.1.0+ds-1", ["-run-with", "user=2000:2000"]),
+        ("1:8.2.4+ds-1", ["-runas", "2000:2000"]),
+    ],
+)
+def test_the_guest_has_the_permissions_of_the_job_user(version: str, words: list[str]) -> None:
+    base = packages.Base(Path("/q/usr/bin/q"), version, Path("k"), "6", "6", Path("m"), Path("b"))
+    lab = VirtualSpec(LabSpec(instance="t", nodes=("a",)), ())
+    assert qemu.as_user(lab, base) == words
+    shared = [word for word in qemu.command(lab, base, Path("i"), Path("/r")) if "fsdev" in word]
+    assert all("security_model=none" in word for word in shared if word.startswith("local"))
 
 
 def test_a_saved_guest_is_known_by_its_machine_and_not_by_its_instance() -> None:

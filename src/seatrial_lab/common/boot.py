@@ -167,6 +167,7 @@ def start(spec: LabSpec, host: str, lock: int) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [
             sys.executable,
+            "-P",
             "-S",
             "-m",
             "seatrial_lab.common.nodeinit",

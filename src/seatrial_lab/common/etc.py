@@ -52,8 +52,11 @@ def _file(
     write_whole(path, text, mode, owner=ids, durable=False)
 
 
-def write_data(spec: LabSpec, programs: Programs) -> None:
-    """Write everything below the instance's data folder. Raises LabError, OSError."""
+def write_data(spec: LabSpec, programs: Programs, private: bool = True) -> None:
+    """Write everything below the instance's data folder. Raises LabError, OSError.
+
+    ``private``: also what only a daemon may read, the key of munge and the state of slurmctld.
+    """
     paths = LabPaths(spec.instance)
     slurm = account(programs.slurm_user)
     munge = account("munge")
@@ -62,9 +65,10 @@ def write_data(spec: LabSpec, programs: Programs) -> None:
         _folder(paths.log(host))
     for node in spec.nodes:
         _folder(paths.data / "spool" / node)
-    _folder(paths.data / "slurmctld", 0o700, slurm)
-    _folder(paths.munge_key.parent, 0o700, munge)
-    _file(paths.munge_key, secrets.token_bytes(128), 0o400, munge)
+    if private:
+        _folder(paths.controller_state, 0o700, slurm)
+        _folder(paths.munge_key.parent, 0o700, munge)
+        _file(paths.munge_key, secrets.token_bytes(128), 0o400, munge)
     home = _folder(paths.home)
     os.chown(home, spec.uid, spec.gid)
     for skeleton in (".bashrc", ".profile"):
@@ -96,7 +100,8 @@ def write_etc(spec: LabSpec, programs: Programs) -> None:
     _file(slurm_folder / "slurm.conf", render.slurm_conf(spec, slurm.pw_name, programs.pmix))
     _file(slurm_folder / "cgroup.conf", render.cgroup_conf(programs.slurm_version))
     _file(slurm_folder / "plugstack.conf", "")
-    _file(slurm_folder / "slurmdbd.conf", render.slurmdbd_conf(slurm.pw_name), 0o600, slurm)
+    if spec.accounting:
+        _file(slurm_folder / "slurmdbd.conf", render.slurmdbd_conf(slurm.pw_name), 0o600, slurm)
     for name, text in spec.slurm_files.items():
         _file(slurm_folder / Path(name).name, text, 0o755 if text.startswith("#!") else 0o644)
     for name, text in spec.files.items():

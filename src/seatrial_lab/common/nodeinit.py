@@ -2,7 +2,7 @@
 
 It does not know sites or Slurm: ``boot`` and ``virtual.plan`` write its configuration.
 
-Runs as ``python -S -m seatrial_lab.common.nodeinit PARENT CONFIG`` with only the
+Runs as ``python -P -S -m seatrial_lab.common.nodeinit PARENT CONFIG`` with only the
 standard library. PARENT is the process id of its parent. CONFIG is JSON:
 ``hostname``, ``netns`` (path), ``pid_file``, ``covers`` ({folder: mode in
 octal}), ``binds`` ([[source, target], ...]), ``freezer`` (bool) and ``steps``
@@ -41,6 +41,7 @@ CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
 PR_SET_PDEATHSIG = 1
 STATE_LISTEN = "0A"
+SECRET_B = 128
 
 
 def die_with_parent(on: bool = True) -> None:
@@ -131,11 +132,11 @@ def run_step(step: dict[str, Any], daemons: dict[str, tuple[subprocess.Popen[byt
     """Execute one step of the boot. Raises RuntimeError if it fails or takes too long.
 
     A step has one of the keys ``mkdir`` (with ``user``, ``mode``), ``copy``
-    (``[source, target]``), ``daemon`` (a name, with ``argv``, ``log`` and
-    optionally ``user``), ``run`` (a command, with ``log``, ``timeout`` in seconds
-    and ``must``: whether a failure fails the boot), ``touch`` (a file),
-    ``wait_socket``, ``wait_file`` (a path) or ``wait_port``. Each wait has a
-    ``timeout`` in seconds.
+    (``[source, target]``), ``secret`` (a new file of random bytes for ``user``),
+    ``daemon`` (a name, with ``argv``, ``log`` and optionally ``user``), ``run`` (a
+    command, with ``log``, ``timeout`` in seconds and ``must``: whether a failure
+    fails the boot), ``touch`` (a file), ``wait_socket``, ``wait_file`` (a path) or
+    ``wait_port``. Each wait has a ``timeout`` in seconds.
     """
     if "mkdir" in step:
         path = Path(step["mkdir"])
@@ -150,6 +151,12 @@ def run_step(step: dict[str, Any], daemons: dict[str, tuple[subprocess.Popen[byt
         for folder in Path(source).iterdir():
             if folder.is_dir():
                 _own_like(str(folder), str(Path(target) / folder.name))
+    elif "secret" in step:
+        owner = pwd.getpwnam(step["user"])
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with os.fdopen(os.open(step["secret"], flags, 0o400), "wb") as stream:
+            stream.write(os.urandom(SECRET_B))
+            os.fchown(stream.fileno(), owner.pw_uid, owner.pw_gid)
     elif "daemon" in step:
         options: dict[str, Any] = {}
         if "user" in step:

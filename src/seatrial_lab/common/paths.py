@@ -28,6 +28,11 @@ class LabPaths:
         return RUN_ROOT / self.instance
 
     @property
+    def lock(self) -> Path:
+        """Held while the lab starts, ends or changes."""
+        return self.run / "lock"
+
+    @property
     def state(self) -> Path:
         return self.run / "state.json"
 
@@ -45,6 +50,11 @@ class LabPaths:
     def home(self) -> Path:
         """The job user's HOME, shared by all nodes."""
         return self.data / "home"
+
+    @property
+    def controller_state(self) -> Path:
+        """The state folder of slurmctld."""
+        return self.data / "slurmctld"
 
     @property
     def munge_key(self) -> Path:

@@ -77,7 +77,7 @@ class Connection:
             "argv": list(argv), "env": dict(env), "cwd": cwd, "user": user, "node": node,
             "kind": kind_of(argv),
         }  # fmt: skip
-        self.socket.sendall(frame(0, RUN, json.dumps(request).encode()))
+        self._send(RUN, json.dumps(request).encode())
         self.reader = Reader()
 
     def receive(self) -> list[tuple[bytes, bytes]]:

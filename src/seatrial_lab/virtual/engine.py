@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from seatrial.base.errors import LabError
+from seatrial.base.files import remove_tree
+from seatrial.base.lock import locked
 from seatrial.base.paths import CHECKOUT, SOURCE
 from seatrial_lab.common import access, processes, state
 from seatrial_lab.common.paths import DATA_ROOT, RUN_ROOT, LabPaths
@@ -31,19 +31,13 @@ Progress = Callable[[str], None]
 BOOT_TIMEOUT_S, READY_TIMEOUT_S = 900.0, 600.0
 QUERY_TIMEOUT_S = 600.0  # for a command that is not measured
 CACHE = CHECKOUT / ".seatrial" / "virtual"
+LOCK_FILE = "lock"  # held while files of CACHE are made
 SPEC_FILE = "virtual.json"
+LOGS = ("console.log", "qemu.log", "broker.log")
 
 
 def _silent(_: str) -> None:
     pass
-
-
-@contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock on the creation of files in ``folder``."""
-    with (folder / "lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 class VirtualLab:
@@ -102,11 +96,12 @@ class VirtualLab:
 
     def _start(self, progress: Progress) -> None:
         CACHE.mkdir(parents=True, exist_ok=True)
-        with locked(CACHE):
+        with locked(CACHE / LOCK_FILE, progress):
             base = packages.provide(CACHE, progress)
             initramfs = image.initramfs(base, CACHE)
         progress("files")
         run = self.paths.run
+        run.chmod(0o711)  # the job user reaches broker.sock and bin, and lists nothing
         share.make(run / "share")
         config = plan.write(self.virtual_spec, programs())
         home = run / "home"
@@ -115,13 +110,18 @@ class VirtualLab:
         argv = qemu.command(self.virtual_spec, base, initramfs, run)
         env = packages.environment(base)
         name = snapshot.key(argv, run, (base.qemu_version, base.kernel_version, initramfs.name))
-        with locked(CACHE):
+        with locked(CACHE / LOCK_FILE, progress):
             if not (CACHE / f"guest-{name}.state").is_file():
                 progress("booting a guest to save, once for these NICs (about a minute)")
             state_file = snapshot.provide(CACHE, argv, env, run, name)
         given = {
-            "argv": [*argv, "-incoming", f"file:{state_file}"], "env": env,
+            "argv": [*argv, *qemu.as_user(self.virtual_spec, base),
+                     "-incoming", f"file:{state_file}"],
+            "env": env,
             "go": f"{SOURCE} {config}",
+            "paths": [str(path) for path in (*self.spec.visible_paths(), CACHE.resolve())],
+            "user": self.spec.user, "uid": self.spec.uid, "gid": self.spec.gid,
+            "hosts": list(self.spec.hosts),
         }  # fmt: skip
         (run / "qemu.json").write_text(json.dumps(given, indent=1))
         self._write_programs(run / "bin")
@@ -158,7 +158,7 @@ class VirtualLab:
     def _start_broker(self) -> None:
         log = (self.paths.run / "broker.log").open("wb")
         broker = subprocess.Popen(
-            [sys.executable, "-S", "-m", "seatrial_lab.virtual.broker", str(self.paths.run)],
+            [sys.executable, "-P", "-S", "-m", "seatrial_lab.virtual.broker", str(self.paths.run)],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True,
             env={"PATH": PATH, "PYTHONPATH": str(SOURCE), "LANG": "C.UTF-8", "HOME": "/root"},
         )  # fmt: skip
@@ -184,7 +184,7 @@ class VirtualLab:
 
     def _log_tail(self) -> str:
         words = []
-        for name in ("console.log", "qemu.log", "broker.log"):
+        for name in LOGS:
             with contextlib.suppress(OSError):
                 words += (self.paths.run / name).read_text(errors="replace").splitlines()[-3:]
         return " | ".join(words) or "its logs are empty"
@@ -233,15 +233,12 @@ class VirtualLab:
         if left := processes.wait_gone(ours, 10):
             raise LabError(f"processes of the lab do not end: {sorted(left)}")
         share.remove(run / "share")
-        shutil.rmtree(self.paths.data, ignore_errors=True)
-        kept = ("console.log", "qemu.log", "broker.log") if keep_logs else ()
+        remove_tree(self.paths.data)
+        kept = {run / name for name in LOGS} if keep_logs else set()
+        kept |= {self.paths.lock} if keep_lock else set()
         for entry in list(run.iterdir()) if run.is_dir() else []:
-            if entry.name in kept:
-                continue
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry)
-            else:
-                entry.unlink(missing_ok=True)
+            if entry not in kept:
+                remove_tree(entry)
         with contextlib.suppress(OSError):
             DATA_ROOT.rmdir()
         if not keep_lock:
@@ -316,8 +313,9 @@ class VirtualLab:
         os._exit(code)
 
     def add_bind(self, path: Path) -> None:
-        """Make a folder of this machine visible and writable at the same place on all hosts.
+        """Make a folder of this machine visible at the same place on all hosts.
 
+        The job user, and root in the guest, can do there what the job user can do on this machine.
         Raises LabError if the folder does not exist.
         """
         if not path.is_absolute() or not path.is_dir():

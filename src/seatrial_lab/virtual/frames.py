@@ -19,12 +19,18 @@ OUTPUT, ERROR, EXIT, READY, FAILED, QUIET = b"O", b"E", b"X", b"Y", b"F", b"Q"
 #: from the broker to a client: refused, because a step is being measured
 BUSY = b"B"
 CHUNK = 32768
+#: largest data of a frame; a request has the arguments and the environment of a command
+LIMIT = 1 << 20
 #: name of the serial line in the guest
 PORT = "seatrial"
 
 
 def frame(number: int, kind: bytes, data: bytes = b"") -> bytes:
     return HEAD.pack(number, kind, len(data)) + data
+
+
+class BadFrame(Exception):
+    """A frame is larger than LIMIT. Nothing after its head can be read."""
 
 
 class Reader:
@@ -34,11 +40,16 @@ class Reader:
         self.buffer = b""
 
     def feed(self, data: bytes) -> list[tuple[int, bytes, bytes]]:
-        """Add data. Returns the frames (number, kind, data) that are now complete."""
+        """Add data. Returns the frames (number, kind, data) that are now complete.
+
+        Raises BadFrame.
+        """
         self.buffer += data
         frames = []
         while len(self.buffer) >= HEAD.size:
             number, kind, size = HEAD.unpack_from(self.buffer)
+            if size > LIMIT:
+                raise BadFrame(f"a frame of {size} bytes is larger than {LIMIT}")
             if len(self.buffer) < HEAD.size + size:
                 break
             frames.append((number, kind, self.buffer[HEAD.size : HEAD.size + size]))

@@ -30,6 +30,7 @@ from seatrial_lab.software.debian_sources import (
 KERNEL = "linux-image-amd64"
 QEMU = "qemu-system-x86"
 IGB_VERSION = (8, 0)  # the first QEMU with a model of the igb card
+RUN_WITH_USER_VERSION = (9, 1)
 Progress = Callable[[str], None]
 
 
@@ -44,6 +45,12 @@ class Base:
     kernel_version: str
     modules: Path
     busybox: Path
+
+    @property
+    def runs_with_user(self) -> bool:
+        """Whether QEMU has ``-run-with user=``, which replaces ``-runas``."""
+        number = re.match(r"(?:\d+:)?(\d+)\.(\d+)", self.qemu_version)
+        return number is not None and (int(number[1]), int(number[2])) >= RUN_WITH_USER_VERSION
 
     @property
     def qemu_folder(self) -> Path:

@@ -44,7 +44,7 @@ def write(spec: VirtualSpec, programs: Programs) -> Path:
     """Write the data folder, which the guest copies. Returns the agent's configuration file."""
     lab = spec.lab
     paths = LabPaths(lab.instance)
-    etc.write_data(lab, programs)
+    etc.write_data(lab, programs, private=False)
     guest = paths.data / "guest"
     guest.mkdir(exist_ok=True)
     hosts = []
@@ -53,11 +53,11 @@ def write(spec: VirtualSpec, programs: Programs) -> Path:
         file.write_text(json.dumps(host_config(lab, programs, host), indent=1))
         hosts.append(str(file))
     config = guest / "agent.json"
-    config.write_text(json.dumps(agent_config(spec, hosts), indent=1))
+    config.write_text(json.dumps(agent_config(spec, programs, hosts), indent=1))
     return config
 
 
-def agent_config(spec: VirtualSpec, hosts: list[str]) -> dict[str, Any]:
+def agent_config(spec: VirtualSpec, programs: Programs, hosts: list[str]) -> dict[str, Any]:
     """Return the agent's configuration; see ``guest/agent.py``."""
     lab, paths = spec.lab, LabPaths(spec.instance)
     names = (network.SWITCH, *lab.hosts)
@@ -85,7 +85,7 @@ def agent_config(spec: VirtualSpec, hosts: list[str]) -> dict[str, Any]:
             for card in spec.cards
         ],
         "card_batches": [[paths.netns(node), card_batch(spec, node)] for node in nodes],
-        "steps": munge_steps(lab),
+        "steps": [*private_steps(lab, programs), *munge_steps(lab)],
         "hosts": hosts,
     }
 
@@ -125,6 +125,17 @@ def card_batch(spec: VirtualSpec, node: str) -> str:
                 f"link set {card.interface} up",
             ]
     return "\n".join(lines) + "\n"
+
+
+def private_steps(lab: LabSpec, programs: Programs) -> list[dict[str, Any]]:
+    """Return the steps that make what only a daemon may read. The guest makes it, because QEMU
+    reads this machine's files as the job user."""
+    paths = LabPaths(lab.instance)
+    return [
+        {"mkdir": str(paths.controller_state), "user": programs.slurm_user, "mode": "700"},
+        {"mkdir": str(paths.munge_key.parent), "user": "munge", "mode": "700"},
+        {"secret": str(paths.munge_key), "user": "munge"},
+    ]
 
 
 def munge_steps(lab: LabSpec) -> list[dict[str, Any]]:

@@ -21,7 +21,11 @@ PORT_SLOT = 0x10  # first slot of the root ports
 
 
 def command(spec: VirtualSpec, base: Base, initramfs: Path, run: Path) -> list[str]:
-    """Return QEMU's command line; ``run`` is the folder of its sockets and of the share."""
+    """Return QEMU's command line; ``run`` is the folder of its sockets and of the share.
+
+    The guest reads all files of this machine and writes to the share, both with the permissions
+    that QEMU has: see ``as_user``.
+    """
     return [
         str(base.qemu), *data_options(base),
         "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
@@ -42,11 +46,21 @@ def command(spec: VirtualSpec, base: Base, initramfs: Path, run: Path) -> list[s
     ]  # fmt: skip
 
 
+def as_user(spec: VirtualSpec, base: Base) -> list[str]:
+    """Return options that make QEMU the job user once its files and sockets are open.
+
+    So root in the guest is the job user on this machine. A process that changes its user is not
+    traced by other processes of this user (PR_SET_DUMPABLE in prctl(2)).
+    """
+    user = f"{spec.lab.uid}:{spec.lab.gid}"
+    return ["-run-with", f"user={user}"] if base.runs_with_user else ["-runas", user]
+
+
 def folder(tag: str, path: Path, readonly: bool) -> list[str]:
     """Return options that export a folder of this machine to the guest (9p)."""
     only = ",readonly=on" if readonly else ""
     return [
-        "-fsdev", f"local,id={tag},path={path},security_model=passthrough,multidevs=remap{only}",
+        "-fsdev", f"local,id={tag},path={path},security_model=none,multidevs=remap{only}",
         "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}",
     ]  # fmt: skip
 

@@ -3,7 +3,7 @@
 A trial runs ReFrame with this program, so that its checks and the jobs in the guest write files as
 the same user. It runs nothing in the guest; see ``client`` for that.
 
-Runs as ``python -S -m seatrial_lab.virtual.run_as_user JSON`` as root, with only the standard
+Runs as ``python -P -S -m seatrial_lab.virtual.run_as_user JSON`` as root, with only the standard
 library. JSON has ``argv``, ``uid``, ``gid``, ``cwd`` and ``paths`` (the paths that the program must
 reach). If a folder above one of these paths is closed to ordinary users, a tmpfs covers the folder
 in the program's mount namespace. The program then reaches the path and nothing else in the folder.

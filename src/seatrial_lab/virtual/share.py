@@ -1,7 +1,7 @@
 """The folders of this machine that a guest may write to, and the processes of a guest.
 
 QEMU exports one folder to the guest. Bind mounts in it show the other folders, so that the guest
-can write to no folder outside it.
+can write to no folder outside it. QEMU writes there as the lab's job user.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from seatrial_lab.common import mounts, processes
 
 
 def make(folder: Path) -> None:
+    """Make the share. The broker's mount namespace sees what is mounted there later."""
     folder.mkdir(parents=True)
+    mounts.mount(str(folder), str(folder), "", mounts.MS_BIND)
+    mounts.mount("none", str(folder), "", mounts.MS_SHARED)
 
 
 def add(folder: Path, path: Path) -> str | None:
@@ -34,6 +37,7 @@ def remove(folder: Path) -> None:
     for place in list(folder.iterdir()):
         mounts.detach(str(place))
         place.rmdir()
+    mounts.detach(str(folder))
     folder.rmdir()
 
 

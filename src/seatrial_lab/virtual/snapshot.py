@@ -47,8 +47,9 @@ def provide(folder: Path, argv: list[str], env: Mapping[str, str], run: Path, na
 def _save(argv: list[str], env: Mapping[str, str], run: Path, file: Path) -> None:
     with (run / "qemu.log").open("wb") as log:
         guest = subprocess.Popen(
-            argv, env=dict(env), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/"
-        )
+            argv, env=dict(env), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
+            umask=0o077,
+        )  # fmt: skip
     try:
         line = connect_to_qemu(run / "line.sock", guest)
         _wait_for_drivers(line, guest, run)

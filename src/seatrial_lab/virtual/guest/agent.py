@@ -1,6 +1,6 @@
 """The guest's first process: create the nodes, then run the commands that the broker sends.
 
-Runs as ``python3 -S -m seatrial_lab.virtual.guest.agent CONFIG`` with only the standard library.
+Runs as ``python3 -P -S -m seatrial_lab.virtual.guest.agent CONFIG`` with only the standard library.
 CONFIG is the JSON of ``seatrial_lab.virtual.plan``. The agent blocks in poll(2), so an idle guest
 executes nothing. A node's first process is ``seatrial_lab.common.nodeinit``, forked from the agent:
 the start of a new Python takes seconds in an emulated machine.

@@ -45,4 +45,4 @@ esac
 hostname guest
 exec switch_root /new /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
     PYTHONPATH="$seatrial_source" PYTHONDONTWRITEBYTECODE=1 \
-    /usr/bin/python3 -S -m seatrial_lab.virtual.guest.agent "$seatrial_config"
+    /usr/bin/python3 -P -S -m seatrial_lab.virtual.guest.agent "$seatrial_config"
