@@ -129,7 +129,7 @@ class Campaign:
         print(json.dumps({key: line[key] for key in list(line)[:12]}), flush=True)
 
     def _run(self, fault: Kind | None, node: str) -> Results:
-        command = [sys.executable, "-m", "seatrial", "trial", "--site", str(self.site)]
+        command = [sys.executable, "-I", "-m", "seatrial", "trial", "--site", str(self.site)]
         command += ["--keep-lab", "--output", str(self.folder / "trials")]
         command += fault.checks if fault else HEALTHY
         known = self._trials()

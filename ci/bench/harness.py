@@ -46,7 +46,7 @@ def say(text: str) -> None:
 def whole_trial(file: Path, instance: str, root: Path, repeats: int | None) -> dict[str, Any]:
     """``seatrial trial`` of all that the site has, with the start and the end of its lab."""
     output = root / "whole"
-    command = [sys.executable, "-m", "seatrial", "trial", "--site", str(file), "--keep-lab"]
+    command = [sys.executable, "-I", "-m", "seatrial", "trial", "--site", str(file), "--keep-lab"]
     command += ["--output", str(output)]
     command += ["--repeats", str(repeats)] if repeats else []
     env = {**os.environ, "SEATRIAL_LAB_INSTANCE": instance}

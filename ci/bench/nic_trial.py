@@ -33,8 +33,8 @@ def count(
 ) -> list[Switches]:
     """Try a site with these profiles in a lab of its own. Raises ValueError where it fails."""
     output = root / "trial"
-    command = [sys.executable, "-m", "seatrial", "trial", "--site", str(site_file), "--keep-lab"]
-    command += ["--output", str(output), "--repeats", "1"]
+    command = [sys.executable, "-I", "-m", "seatrial", "trial", "--site", str(site_file)]
+    command += ["--keep-lab", "--output", str(output), "--repeats", "1"]
     command += [word for name in profiles for word in ("--profile", name)]
     command += [word for name in checks for word in ("--check", name)]
     env = {**os.environ, "SEATRIAL_LAB_INSTANCE": instance}

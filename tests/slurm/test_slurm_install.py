@@ -70,6 +70,53 @@ def test_install_writes_all_whatever_the_umask(do: Do, tmp_path: Path) -> None:
     assert not [name for name in files if name.endswith(".draft")]
 
 
+def test_nobody_else_writes_to_what_root_runs(do: Do, tmp_path: Path) -> None:
+    """Also not to the byte code, which the interpreter of the nodes writes."""
+    before = os.umask(0)
+    try:
+        do("install")
+    finally:
+        os.umask(before)
+    modes = {path: path.lstat().st_mode for path in tmp_path.rglob("*")}
+    assert [path for path in modes if path.suffix == ".pyc"]
+    assert [path for path, mode in modes.items() if mode & 0o022] == []
+
+
+@pytest.mark.parametrize("inside", ["__pycache__", "__pycache__/cli.cpython-*.pyc", "cli.py", "."])
+def test_what_an_older_version_left_open_is_replaced(do: Do, tmp_path: Path, inside: str) -> None:
+    do("install")
+    package = tmp_path / "usr/libexec/seatrial/seatrial_nic"
+    (opened,) = package.glob(inside) if inside != "." else [package]
+    opened.chmod(opened.stat().st_mode | 0o002)
+    if opened.suffix == ".pyc":
+        opened.write_bytes(b"planted byte code")
+    do("install")
+    assert not [path for path in (package, *package.rglob("*")) if path.stat().st_mode & 0o022]
+    assert not [path for path in package.rglob("*.pyc") if b"planted" in path.read_bytes()]
+
+
+def test_a_folder_that_everybody_can_write_to_is_refused(do: Do, tmp_path: Path) -> None:
+    folder = tmp_path / "usr/libexec/seatrial"
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    with pytest.raises(InputError, match=r"everybody can write to it.*chmod o-w"):
+        do("install")
+    assert listing(tmp_path) == {}
+
+
+def test_the_compiler_imports_nothing_from_the_current_folder(
+    do: Do, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = tmp_path / "planted"
+    planted.mkdir()
+    for name in ("compileall", "struct", "importlib"):
+        (planted / f"{name}.py").write_text("open('ran', 'w')\n")
+    monkeypatch.chdir(planted)
+    do("install")
+    assert not (planted / "ran").exists()
+    assert list((tmp_path / "usr/libexec/seatrial/seatrial_nic/__pycache__").glob("*.pyc"))
+
+
 def test_the_node_side_runs_from_where_it_was_installed(do: Do, tmp_path: Path) -> None:
     do("install")
     command = tmp_path / "usr/libexec/seatrial/seatrial-nic"

@@ -29,5 +29,6 @@ def test(
     if provision:
         provision_lab(required=False)
         provision_tests()
-    command = [sys.executable, "-m", "pytest", f"--numprocesses={WORKERS}", *(arguments or [])]
+    command = [sys.executable, "-P", "-m", "pytest", f"--numprocesses={WORKERS}"]
+    command += arguments or []
     raise typer.Exit(subprocess.call(command, cwd=CHECKOUT))

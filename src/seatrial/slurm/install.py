@@ -3,6 +3,8 @@
 A file of another origin is only replaced with --force. Each file, and the package of the node side
 as a whole, is replaced in one atomic step, so a Prolog that starts meanwhile reads the old or the
 new version. This module does not change slurm.conf and starts no service.
+
+Root runs what is installed: whatever the umask of the caller is, nobody else can write to it.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import difflib
 import json
 import os
 import shutil
+import stat
 import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -114,14 +117,30 @@ def install(steps: list[Step], layout: Layout) -> None:
     _refuse_while_in_force(steps, layout)
     todo = [step for step in steps if step.state in ("new", "changed")]
     package = [step for step in steps if step.target.parent.name == Path(layout.package).name]
+    _refuse_writable_folders(steps, layout)
+    umask = os.umask(0o022)
     try:
-        if any(step in todo for step in package) or _has_more(package):
+        if any(step in todo for step in package) or _differs(package):
             _install_package(package, layout)
         for step in todo:
             if step not in package:
                 _write(step.target, step.file)
     except PermissionError as error:
         raise LabError(f"{error.filename}: {error.strerror}: run this as root") from None
+    finally:
+        os.umask(umask)
+
+
+def _refuse_writable_folders(steps: list[Step], layout: Layout) -> None:
+    """Raise InputError if everybody can exchange a file in a folder that is there already."""
+    for folder in dict.fromkeys(step.target.parent for step in steps):
+        if folder.name == Path(layout.package).name:
+            continue  # replaced as a whole
+        if folder.is_dir() and folder.stat().st_mode & stat.S_IWOTH:
+            raise InputError(
+                f"{folder}: everybody can write to it, and root runs or reads what is in it: "
+                f"chmod o-w {folder}"
+            )
 
 
 def _refuse_while_in_force(steps: list[Step], layout: Layout) -> None:
@@ -143,31 +162,37 @@ def refuse_in_force(root: str, folder: str) -> None:
         )
 
 
-def _has_more(package: list[Step]) -> bool:
-    """Whether the installed package has modules that this version does not have."""
+def _differs(package: list[Step]) -> bool:
+    """Whether the installed package has modules that this version does not have, or anything that
+    others can write to."""
     names = {step.target.name for step in package}
-    folders = {step.target.parent for step in package}
-    return any(path.name not in names for folder in folders for path in folder.glob("*.py"))
+    inside = [
+        path
+        for folder in {step.target.parent for step in package}
+        if folder.is_dir()
+        for path in (folder, *folder.rglob("*"))
+    ]
+    return any(
+        _is_open(path) or (path.suffix == ".py" and path.name not in names) for path in inside
+    )
+
+
+def _is_open(path: Path) -> bool:
+    """Whether another user can write to a file or folder, or could when it was made."""
+    status = path.lstat()
+    return bool(status.st_mode & 0o022) or status.st_uid not in (0, os.geteuid())
 
 
 def _write(target: Path, file: File) -> None:
-    _make_folder(target.parent)
+    # By the umask of install: users of jobs read the policy, slurmctld's user the Lua script.
+    target.parent.mkdir(parents=True, exist_ok=True)
     write_whole(target, file.text, file.mode)
-
-
-def _make_folder(folder: Path) -> None:
-    # Independent of the umask: the users of jobs read the policy, slurmctld's user the Lua script.
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    for path in reversed(missing):
-        path.mkdir()
-        path.chmod(0o755)
 
 
 def _install_package(steps: list[Step], layout: Layout) -> None:
     folder = steps[0].target.parent
     draft = folder.with_name(f".{folder.name}.seatrial-new")
     shutil.rmtree(draft, ignore_errors=True)  # from an installation that was killed
-    _make_folder(draft)
     for step in steps:
         _write(draft / step.target.name, step.file)
     _compile(draft, layout)
@@ -180,7 +205,7 @@ def _install_package(steps: list[Step], layout: Layout) -> None:
 
 def _compile(folder: Path, layout: Layout) -> None:
     """Compile the package, so that it starts fast from a read-only file system. Ignores errors."""
-    command = [layout.python, "-m", "compileall", "-q", "-d", layout.package]
+    command = [layout.python, "-I", "-m", "compileall", "-q", "-d", layout.package]
     # Hash-based files stay valid in an image that is copied without times. Not in Python 3.6.
     for options in (["--invalidation-mode", "checked-hash"], []):
         try:

@@ -103,9 +103,9 @@ def install_concretizer(venv: Path, pins: dict[str, str], say: Say) -> None:
         return
     say("installing the concretizer from PyPI: " + wanted.replace("\n", " "))
     fresh(venv)
-    run([sys.executable, "-m", "venv", venv], "making a virtual environment for Spack")
+    run([sys.executable, "-I", "-m", "venv", venv], "making a virtual environment for Spack")
     run(
-        [venv / "bin/python", "-m", "pip", "install", "-q", "--disable-pip-version-check",
+        [venv / "bin/python", "-I", "-m", "pip", "install", "-q", "--disable-pip-version-check",
          *wanted.split()],
         "installing clingo from PyPI",
     )  # fmt: skip

@@ -43,7 +43,7 @@ def download(requirement: str, into: Path) -> Path:
     """Download the wheel of ``name==version``. Raises LabError."""
     into.mkdir(parents=True, exist_ok=True)
     command: list[str | Path] = [
-        sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check",
+        sys.executable, "-I", "-m", "pip", "download", "-q", "--disable-pip-version-check",
         "--no-deps", "--only-binary", ":all:", "-d", into, requirement,
     ]  # fmt: skip
     run(command, f"downloading {requirement} from PyPI")

@@ -1,6 +1,6 @@
 """Make a path of the machine visible on hosts that already run.
 
-Runs as ``python -S -m seatrial_lab.native.binds PATH PID`` in a process of its own, because
+Runs as ``python -P -S -m seatrial_lab.native.binds PATH PID`` in a process of its own, because
 it cannot return from the mount namespace that it enters. It imports only the standard library.
 """
 
@@ -46,7 +46,7 @@ def add(path: Path, first_processes: list[int]) -> None:
         raise LabError(f"{path} must be an absolute path that exists")
     for pid in first_processes:
         answer = subprocess.run(
-            [sys.executable, "-S", "-m", "seatrial_lab.native.binds", str(path), str(pid)],
+            [sys.executable, "-P", "-S", "-m", "seatrial_lab.native.binds", str(path), str(pid)],
             capture_output=True,
             text=True,
             check=False,

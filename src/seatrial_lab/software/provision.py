@@ -137,5 +137,5 @@ def _provision(progress: Progress, prefix: Path) -> Stack:
 def _compile_python(prefix: Path) -> None:
     """Byte-compile mpi4py: the job user, who imports it, cannot write in ``prefix``."""
     for folder in ("python", "osu"):
-        command = ["/usr/bin/python3", "-m", "compileall", "-q", str(prefix / folder)]
+        command = ["/usr/bin/python3", "-I", "-m", "compileall", "-q", str(prefix / folder)]
         subprocess.run(command, check=False, stdout=subprocess.DEVNULL)

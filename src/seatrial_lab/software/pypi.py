@@ -48,7 +48,7 @@ def _download(lock: Path, name: str, into: Path, options: list[str], pattern: st
     wanted = into / f"{name}.lock"
     wanted.write_text(requirement(lock, name) + "\n")
     command: list[str | Path] = [
-        sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check",
+        sys.executable, "-I", "-m", "pip", "download", "-q", "--disable-pip-version-check",
         "--no-cache-dir", "--no-deps", "--require-hashes", "-d", into, *options, "-r", wanted,
     ]  # fmt: skip
     run(command, f"downloading {name} from PyPI")

@@ -1,0 +1,111 @@
+"""The launcher, and each place that starts Python: what they import, and who can write to it."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from seatrial.base.paths import CHECKOUT
+
+PLANTED = "import pathlib\npathlib.Path('/{place}/ran').touch()\nraise SystemExit('planted')\n"
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> Path:
+    """A folder with modules that have the names of those that the command line imports."""
+    for name in ("typer", "rich", "json", "seatrial", "pip", "venv", "ensurepip", "sysconfig"):
+        (tmp_path / f"{name}.py").write_text(PLANTED.format(place=str(tmp_path).lstrip("/")))
+    return tmp_path
+
+
+@pytest.mark.parametrize("variable", [{}, {"PYTHONPATH": "/nonexistent:"}, {"PYTHONPATH": "."}])
+def test_the_launcher_imports_nothing_from_the_current_folder(
+    planted: Path, variable: dict[str, str]
+) -> None:
+    done = subprocess.run(
+        [CHECKOUT / "seatrial", "--version"], cwd=planted, env={**os.environ, **variable},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not (planted / "ran").exists()
+
+
+def test_neither_does_the_making_of_the_virtual_environment(planted: Path) -> None:
+    """A program plays Python: it notes its options and the umask, and cannot make one."""
+    noted = planted / "noted"
+    python = planted / "python"
+    python.write_text(f'#!/bin/sh\necho "$(umask) $*" >>{noted}\n[ "$2" = -c ]\n')
+    python.chmod(0o755)
+    variables = {"SEATRIAL_PYTHON": str(python), "SEATRIAL_VENV": str(planted / "new")}
+    subprocess.run(
+        ["/bin/sh", "-c", f"umask 0; exec {CHECKOUT}/seatrial --version"], cwd=planted,
+        env={**os.environ, **variables}, capture_output=True,
+    )  # fmt: skip
+    lines = noted.read_text().splitlines()
+    assert len(lines) == 3
+    assert all(line.startswith("0022 -I ") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("umask", "wanted"),
+    [
+        ("000", "0022"),
+        ("022", "0022"),
+        pytest.param("077", "0022", marks=pytest.mark.root),  # the job user of a lab reads it
+    ],
+)
+def test_nobody_else_writes_to_what_the_launcher_writes(
+    tmp_path: Path, umask: str, wanted: str
+) -> None:
+    """Byte code above all: root runs it."""
+    venv = tmp_path / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "pyvenv.cfg").touch()
+    (venv / ".seatrial-lock").write_bytes((CHECKOUT / "requirements.lock").read_bytes())
+    python = venv / "bin" / "python"
+    python.write_text('#!/bin/sh\necho "$(umask) $*"\n')
+    python.chmod(0o755)
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"umask {umask}; exec {CHECKOUT}/seatrial --version"],
+        env={**os.environ, "SEATRIAL_VENV": str(venv)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout == f"{wanted} -I -m seatrial --version\n"
+
+
+def words_of(node: ast.List | ast.Tuple) -> list[str]:
+    return [
+        each.value if isinstance(each, ast.Constant) and isinstance(each.value, str)
+        else ast.unparse(each)
+        for each in node.elts
+    ]  # fmt: skip
+
+
+def test_each_place_that_starts_python_with_a_module_is_safe() -> None:
+    """-P or -I: otherwise a module in the current folder comes before the installed ones."""
+    unsafe, safe = [], 0
+    for file in (*CHECKOUT.glob("src/**/*.py"), *CHECKOUT.glob("ci/**/*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if not isinstance(node, ast.List | ast.Tuple):
+                continue
+            words = words_of(node)
+            if "-m" not in words or ("python" not in words[0] and "executable" not in words[0]):
+                continue
+            if any(
+                word.startswith("-") and set(word) & set("IP")
+                for word in words[: words.index("-m")]
+            ):
+                safe += 1
+            else:
+                unsafe.append(f"{file}:{node.lineno}")
+    for file in (CHECKOUT / "seatrial", CHECKOUT / "src/seatrial_lab/virtual/guest/init.sh"):
+        for line in file.read_text().splitlines():
+            if "python" in line and (" -m " in line or " -c " in line):
+                safe += 1
+                if not {"-I", "-P"} & set(line.split()):
+                    unsafe.append(f"{file}: {line}")
+    assert unsafe == []
+    assert safe > 15
