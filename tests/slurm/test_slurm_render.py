@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -68,6 +69,31 @@ def test_unit_recovers_before_each_start_of_slurmd(policy: dict, layout: Layout)
     ):
         assert line in lines
     assert not [line for line in lines if line.startswith("RemainAfterExit")]
+
+
+#: systemd's measure of exposure, from 0 (safe) to 10; a unit without a sandbox has 9.6
+EXPOSURE = 4.0
+
+
+@pytest.mark.parametrize("state", [None, "/home/nic/%n", "/home/nic/state-%n"])
+def test_the_unit_has_a_sandbox(policy: dict, tmp_path: Path, state: str | None) -> None:
+    """systemd knows each directive, and finds little that the unit may do without need."""
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd-analyze is missing: apt-get install systemd")
+    policy = {**policy, "state_folder": state or policy["state_folder"]}
+    text = files(policy, Layout())["seatrial-nic-recover.service"].text
+    folder = "/home/nic" if state else policy["state_folder"]
+    assert f"ReadWritePaths=-{folder}\n" in text
+    unit = tmp_path / "seatrial-nic-recover.service"
+    # systemd also looks for the program.
+    unit.write_text(text.replace("/usr/libexec/seatrial/seatrial-nic", "/bin/true"))
+    for words in (["verify"], ["security", "--offline=yes", f"--threshold={EXPOSURE * 10:.0f}"]):
+        done = subprocess.run(
+            ["systemd-analyze", *words, str(unit)], capture_output=True, text=True,
+            env={**os.environ, "SYSTEMD_LOG_LEVEL": "warning"},
+        )  # fmt: skip
+        about = [line for line in done.stderr.splitlines() if unit.name in line]
+        assert (done.returncode, about) == (0, []), done.stdout[-2000:]
 
 
 def test_nothing_is_left_to_fill_in(policy: dict, layout: Layout) -> None:

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from ClusterShell.NodeSet import NodeSet
@@ -62,6 +62,7 @@ def render(policy: Mapping[str, Any], layout: Layout) -> list[File]:
             (str(nodes), ",".join(names)) for nodes, names in folded(node_features(policy))
         ],
         "state_folder": policy["state_folder"],
+        "state_root": _state_root(policy["state_folder"]),
         "libexec": layout.libexec,
         "command": layout.command,
         "policy_file": layout.policy,
@@ -137,6 +138,12 @@ def folded(features: Mapping[str, tuple[str, ...]]) -> list[tuple[NodeSet, tuple
     for node, names in features.items():
         groups.setdefault(names, NodeSet()).add(node)
     return [(nodes, names) for names, nodes in groups.items() if names]
+
+
+def _state_root(folder: str) -> str:
+    """The state folder, or the folder of the state folders of all nodes."""
+    head, node, _ = folder.partition("%n")
+    return str(PurePosixPath(f"{head}n").parent) if node else folder
 
 
 def find_state(folder: str) -> str:
