@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -21,6 +22,8 @@ from inside_namespace import LOOK, difference
 
 import seatrial.nic.node
 from campaigns import rounds
+from seatrial.base.paths import CHECKOUT
+from seatrial.nic.node import owner
 from seatrial.nic.node.store import Store
 
 pytestmark = [pytest.mark.root]
@@ -66,6 +69,8 @@ class Place:
         # Slurm's daemon, as far as its name tells.
         self.slurmd = folder / "slurmd"
         shutil.copy("/bin/bash", self.slurmd)
+        self.stepd = folder / "slurmstepd"
+        shutil.copy("/bin/sleep", self.stepd)
         self.store = Store(str(folder / "state-n1"))
 
     def inside(self, *argv: str) -> list[str]:
@@ -195,6 +200,36 @@ def kill(process: subprocess.Popen[bytes], together: bool) -> None:
 def children(pid: int) -> list[int]:
     text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     return [int(word) for word in text.split()]
+
+
+UNIT = CHECKOUT / "slurm-templates" / "seatrial-nic-recover.service.j2"
+
+
+def test_the_capabilities_of_the_unit_are_enough(place: Place) -> None:
+    """The unit before slurmd restores all, and sees which program a process of Slurm runs."""
+    (names,) = re.findall(r"^CapabilityBoundingSet=(.*)$", UNIT.read_text(), re.MULTILINE)
+    kept = ",".join(f"+{name.removeprefix('CAP_').lower()}" for name in names.split())
+    limited = ["setpriv", f"--bounding-set=-all,{kept}", "--inh-caps=-all", "--no-new-privs"]
+    before = place.look()
+    job = 4_000_000_001
+    assert place.run("prolog", job=job, profile="many", slurmd=True).returncode == 0
+    # The job's step has all capabilities: a process with fewer reads its program by CAP_SYS_PTRACE.
+    title = f"slurmstepd: [{job}.extern]"
+    step = subprocess.Popen(["bash", "-c", 'exec -a "$0" "$1" 600', title, str(place.stepd)])
+    try:
+        while not owner.has_steps(str(job)):
+            time.sleep(0.01)
+        words = place.command("recover", "--boot")
+        at = words.index(COMMAND[0])
+        recover = [*words[:at], *limited, *words[at:]]
+        answer = subprocess.run(recover, capture_output=True, text=True, timeout=600)
+        assert "mtu 9000" in place.look(), answer
+    finally:
+        step.kill()
+        step.wait()
+    answer = subprocess.run(recover, capture_output=True, text=True, timeout=600)
+    assert answer.returncode == 0, answer.stderr
+    assert place.look() == before
 
 
 def test_a_whole_job_with_an_empty_environment(place: Place) -> None:
