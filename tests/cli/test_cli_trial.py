@@ -15,7 +15,9 @@ import pytest
 
 from plan_support import bare_stack
 from seatrial.base.paths import CHECKOUT
+from seatrial.cli import trial as trial_commands
 from seatrial.cli.trial import Bar
+from seatrial.plan.model import DATABASE
 from seatrial.plan.resolve import resolve
 from seatrial.results.record import (
     Case,
@@ -277,6 +279,16 @@ class TestRealTrials:
         results = read_results(folder)
         assert results.verdict.verdict == "incomplete"
         assert all("ReFrame did not run" in run.reason for run in results.runs)
+
+
+def test_the_newest_trial_is_not_in_the_folder_of_reframes_database(tmp_path, monkeypatch):
+    """To which the job user of a lab writes."""
+    monkeypatch.setattr(trial_commands, "TRIALS", tmp_path)
+    for number, name in enumerate(("lab-20261101-000000", "lab-20261102-000000", DATABASE)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "results.jsonl").touch()
+        os.utime(tmp_path / name / "results.jsonl", (number, number))
+    assert trial_commands.newest(None) == tmp_path / "lab-20261102-000000"
 
 
 def test_launcher_needs_python_with_venv(tmp_path):

@@ -116,6 +116,19 @@ def test_held_and_released(session):
     assert not own.lease.exists()
 
 
+def test_the_job_user_gets_the_output_of_the_job_and_nothing_else(session, tmp_path):
+    class Lab(Slurm):
+        def give(self, path):
+            assert path.is_file()
+            assert path.stat().st_size == 0
+            given.append(path)
+
+    given: list = []
+    with held(session(Lab("RUNNING|None|n[1-2]\n")), "jumbo", 2) as own:
+        assert given == [own.output]
+        assert own.output.parent == own.lease.parent == own.folder
+
+
 def test_prolog_that_runs_is_waited_for(session):
     slurm = Slurm("RUNNING|Prolog|n[1-2]\n", "CANCELLED|Prolog|n[1-2]\n",
                   sinfo="n1|drained|Prolog error\nn2|idle|none\n")  # fmt: skip

@@ -35,7 +35,7 @@ from seatrial.cli.selection import (
     selection_of,
 )
 from seatrial.plan.check import check_site
-from seatrial.plan.model import Plan
+from seatrial.plan.model import DATABASE, Plan
 from seatrial.plan.resolve import plan_trial
 from seatrial.report import REPORT_FILE, terminal, write_all
 from seatrial.results import later, manifest, signature
@@ -186,7 +186,11 @@ def newest(folder: Path | None) -> Path:
     """The folder given, or the newest trial. Raises InputError where there is none."""
     if folder:
         return folder
-    results_files = sorted(TRIALS.glob("*/results.jsonl"), key=lambda path: path.stat().st_mtime)
+    results_files = sorted(
+        # The job user of a lab writes to the folder of ReFrame's database.
+        (file for file in TRIALS.glob(f"*/{RESULTS_FILE}") if file.parent.name != DATABASE),
+        key=lambda path: path.stat().st_mtime,
+    )
     if not results_files:
         raise InputError(f"{TRIALS} has no trial: run seatrial trial, or name a folder")
     return results_files[-1].parent

@@ -31,6 +31,7 @@ LMOD_PATHS = (
 )
 WATCH_S = 2.0  # interval of queries about the held job
 REFRAME_FOLDERS = ("stage", "output", "perflogs")
+LINE = 1 << 16  # longest part of a line of ReFrame's output that is read at once
 QUEUE_S = 10.0  # interval of queries whether all jobs of the trial wait in the queue
 
 
@@ -232,13 +233,13 @@ def follow(process: subprocess.Popen, session: Session, outcome: Outcome, file: 
     assert process.stdout is not None
     try:
         with file.open("w") as kept:
-            for line in process.stdout:
+            while line := process.stdout.readline(LINE):
                 kept.write(line)
                 kept.flush()
                 _read_line(line, session, outcome)
     except OSError as error:  # on a full disk the pipe must still be read, or ReFrame blocks
         session.progress.said(f"cannot write ReFrame's output: {error}")
-        for line in process.stdout:
+        while line := process.stdout.readline(LINE):
             _read_line(line, session, outcome)
 
 

@@ -13,7 +13,6 @@ import os
 import pwd
 import py_compile
 import secrets
-import shutil
 from pathlib import Path
 
 from seatrial.base.errors import LabError
@@ -70,12 +69,13 @@ def write_data(spec: LabSpec, programs: Programs, private: bool = True) -> None:
         _folder(paths.munge_key.parent, 0o700, munge)
         _file(paths.munge_key, secrets.token_bytes(128), 0o400, munge)
     home = _folder(paths.home)
-    os.chown(home, spec.uid, spec.gid)
     for skeleton in (".bashrc", ".profile"):
         source = _ETC / "skel" / skeleton
         if source.is_file():
-            shutil.copyfile(source, home / skeleton)
-            os.chown(home / skeleton, spec.uid, spec.gid)
+            write_whole(
+                home / skeleton, source.read_bytes(), owner=(spec.uid, spec.gid), durable=False
+            )
+    os.chown(home, spec.uid, spec.gid)  # last: from now on root writes nothing in it
     write_etc(spec, programs)
 
 
