@@ -474,7 +474,7 @@ def test_a_folder_that_turns_read_only_is_why_the_node_is_drained(node: Node) ->
 
     node.patch.setattr(Store, "reason", turned)
     node.run("health")
-    words = node.told.read_text()
+    words = node.calls.read_text()
     assert "reason=seatrial: the state folder: [Errno 5] Input/output error" in words
 
 
