@@ -54,11 +54,12 @@ class Guest:
     def serve(self) -> None:
         while data := self.line.recv(65536):
             for number, kind, content in self.reader.feed(data):
+                output = self.output
                 self.frames.append((number, kind, content))
                 if kind == RUN:
                     user = json.loads(content)["user"]
                     chunk = bytes(32768)
-                    for _ in range(self.output // len(chunk)):
+                    for _ in range(output // len(chunk)):
                         self.line.sendall(frame(number, OUTPUT, chunk))
                     self.line.sendall(frame(number, OUTPUT, user.encode()))
                     self.line.sendall(frame(number, EXIT, b"0"))
