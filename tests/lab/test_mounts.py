@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,3 +66,42 @@ def test_closed_ancestor_is_the_topmost(tmp_path: Path) -> None:
     found = mounts.closed_ancestor(tmp_path / "x/y/z")
     assert found is not None
     assert found != tmp_path / "x/y"
+
+
+MOUNT = """
+import sys
+from seatrial_lab.common import mounts
+source, target = sys.argv[1:]
+mounts.check(mounts.LIBC.unshare(mounts.CLONE_NEWNS), "unshare")
+mounts.mount("none", "/", "", mounts.MS_REC | mounts.MS_SLAVE)
+mounts.attach_tree(mounts.open_tree(source), target)
+print(open(target if target.endswith("file") else target + "/file").read())
+"""
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("owner", [0, 2000])
+@pytest.mark.parametrize("kind", ["folder", "file", "link", "link above"])
+def test_a_mount_follows_only_links_of_root(tmp_path: Path, kind: str, owner: int) -> None:
+    """Else a job user chooses the place on which root mounts, or where it makes a folder."""
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "file").write_text("seen")
+    (tmp_path / "elsewhere").mkdir()
+    source, target = tmp_path / "source", tmp_path / "a" / "b"
+    if kind == "file":
+        source, target = source / "file", target / "file"
+    elif kind == "link":
+        (tmp_path / "a").mkdir()
+        target.symlink_to(tmp_path / "elsewhere")
+        os.chown(target, owner, owner, follow_symlinks=False)
+    elif kind == "link above":
+        (tmp_path / "a").symlink_to(tmp_path / "elsewhere")
+        os.chown(tmp_path / "a", owner, owner, follow_symlinks=False)
+    done = subprocess.run(
+        [sys.executable, "-c", MOUNT, str(source), str(target)], capture_output=True, text=True
+    )
+    if owner and "link" in kind:
+        assert "is a symbolic link of user 2000" in done.stderr
+        assert list((tmp_path / "elsewhere").iterdir()) == []
+    else:
+        assert done.stdout == "seen\n", done.stderr

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import stat
 from pathlib import Path
@@ -30,6 +31,7 @@ AT_RECURSIVE = 0x8000
 OPEN_TREE_CLONE = 1
 OPEN_TREE_CLOEXEC = os.O_CLOEXEC
 MOVE_MOUNT_F_EMPTY_PATH = 0x4
+MOVE_MOUNT_T_EMPTY_PATH = 0x40
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -68,25 +70,51 @@ def open_tree(path: str) -> int:
 
 
 def attach_tree(tree: int, target: str) -> None:
-    """Mount the tree of :func:`open_tree` at ``target``. Creates a missing ``target``."""
-    path = Path(target)
-    if stat.S_ISDIR(os.fstat(tree).st_mode):
-        path.mkdir(parents=True, exist_ok=True)
-    else:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-    check(
-        LIBC.syscall(
-            SYS_MOVE_MOUNT,
-            tree,
-            b"",
-            AT_FDCWD,
-            target.encode(),
-            ctypes.c_uint(MOVE_MOUNT_F_EMPTY_PATH),
-        ),
-        f"move_mount to {target}",
-    )
-    os.close(tree)
+    """Mount the tree of :func:`open_tree` at ``target``. Creates a missing ``target``.
+
+    It follows symbolic links of root only: a job user may have put one of its own into /tmp.
+    Raises OSError.
+    """
+    place = _made(target, is_folder=stat.S_ISDIR(os.fstat(tree).st_mode))
+    try:
+        flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH
+        result = LIBC.syscall(SYS_MOVE_MOUNT, tree, b"", place, b"", ctypes.c_uint(flags))
+        check(result, f"move_mount to {target}")
+    finally:
+        os.close(place)
+        os.close(tree)
+
+
+def _made(path: str, is_folder: bool) -> int:
+    """Return a descriptor of a file or folder, which is created if it is missing."""
+    place = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    *outer, last = [(name, True) for name in Path(path).parts[1:]]
+    for name, is_inner in (*outer, (last[0], is_folder)):
+        outside = place
+        try:
+            try:
+                place = _no_link_of_a_user(name, outside)
+            except FileNotFoundError:
+                if is_inner:
+                    os.mkdir(name, 0o755, dir_fd=outside)
+                else:
+                    os.mknod(name, 0o644, dir_fd=outside)
+                place = _no_link_of_a_user(name, outside)
+        finally:
+            os.close(outside)
+    return place
+
+
+def _no_link_of_a_user(name: str, folder: int) -> int:
+    """Return a descriptor of ``name`` in a folder. Raises OSError if it is a link not of root."""
+    place = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    status = os.fstat(place)
+    if not stat.S_ISLNK(status.st_mode):
+        return place
+    os.close(place)
+    if status.st_uid:
+        raise OSError(errno.ELOOP, f"{name} is a symbolic link of user {status.st_uid}")
+    return os.open(name, os.O_PATH | os.O_CLOEXEC, dir_fd=folder)
 
 
 def covered_by(path: Path, covers: list[Path]) -> bool:
