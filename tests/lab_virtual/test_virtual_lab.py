@@ -174,7 +174,7 @@ def test_other_users_of_this_machine_run_nothing(lab: VirtualLab) -> None:
         cwd="/", text=True, capture_output=True, timeout=600,
     )  # fmt: skip
     assert "may run commands as sailor, not as root" in done.stderr
-    assert lab.node_states() == IDLE
+    assert set(lab.node_states()) == set(IDLE)  # the broker goes on
 
 
 def test_a_lab_whose_guest_died_is_started_anew(tmp_path: Path, lab: VirtualLab) -> None:
