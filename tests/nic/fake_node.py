@@ -117,6 +117,12 @@ class FakeNic:
     def identity(self, interface: str) -> dict[str, Any]:
         return {"ifindex": 2, "address": "02:00:00:00:00:01"}
 
+    def find(self, identity: dict[str, Any]) -> str | None:
+        return INTERFACE if identity == self.identity(INTERFACE) else None
+
+    def exists(self, interface: str) -> bool:
+        return interface == INTERFACE
+
     def interfaces_of(self, module: str) -> list[str]:
         return []
 

@@ -2,7 +2,7 @@
 
 import os
 import time
-from typing import Any, Container, Dict, List, Tuple
+from typing import Any, Container, Dict, List, Optional, Tuple
 
 from . import links, programs, readers
 from .actions import Action, command, text_of
@@ -41,6 +41,10 @@ class Nic:
 
     def identity(self, interface: str) -> Dict[str, Any]:
         return readers.identity(interface)
+
+    def find(self, identity: Dict[str, Any]) -> Optional[str]:
+        """The present name of the interface that had this identity, or None."""
+        return readers.find(identity)
 
     def link(self, interface: str) -> Dict[str, Any]:
         return links.record(interface)

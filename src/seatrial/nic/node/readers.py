@@ -35,6 +35,8 @@ ANSWERED_FOR: Dict[Tuple[str, str], Dict[Any, Any]] = {("igbvf", "coalesce.rx-us
 DEFAULT_QDISCS = (
     "noop", "noqueue", "pfifo_fast", "mq", "fq_codel", "fq", "pfifo", "sfq", "cake",
 )  # fmt: skip
+#: keys of an identity that stay when a driver is loaded again
+HARDWARE = ("permanent", "bus", "port")
 _TWO_SIDED = re.compile(r"^(Adaptive|CQE mode) +RX: *(\S+) +TX: *(\S+)$")
 _PAIR = re.compile(r"^([A-Za-z][A-Za-z0-9 _.-]*?):[ \t]*(\S.*)?$")
 _FEATURE = re.compile(
@@ -304,9 +306,46 @@ def permanent_address(interface: str) -> str:
 
 
 def identity(interface: str) -> Dict[str, Any]:
-    """Index and address, which tell an interface from another one of the same name."""
+    """What tells an interface from another one of the same name.
+
+    The kernel gives a new ``ifindex`` to each interface that appears, and no other one in a boot.
+    The keys of ``HARDWARE`` stay when the driver is loaded again: the permanent MAC address, the
+    address on the bus (``0000:01:00.0``; empty without a device) and the port of a card that has
+    several there.
+    """
     folder = "%s/%s" % (SYSFS, interface)
+    device = folder + "/device"
     return {
         "ifindex": number(folder + "/ifindex"),
         "address": programs.read_text(folder + "/address")[1],
+        "permanent": permanent_address(interface),
+        "bus": os.path.basename(os.path.realpath(device)) if os.path.islink(device) else "",
+        "port": number(folder + "/dev_port"),
     }
+
+
+def same_hardware(then: Dict[str, Any], now: Dict[str, Any]) -> bool:
+    """Whether two identities do not contradict each other in what a reload of a driver keeps.
+
+    ``then`` may be of an earlier release, which recorded less."""
+    return all(then[key] == now.get(key) for key in HARDWARE if key in then)
+
+
+def find(identity_then: Dict[str, Any]) -> Optional[str]:
+    """The present name of the interface that had this identity, or None.
+
+    An interface with a new index is the same one only if it has a permanent MAC address.
+    """
+    indices = {name: number("%s/%s/ifindex" % (SYSFS, name)) for name in names(SYSFS)}
+    index, permanent = identity_then.get("ifindex"), identity_then.get("permanent")
+    first = [name for name in indices if indices[name] == index]
+    others = [
+        name
+        for name in indices
+        # A VLAN or bridge can have the address of the interface below.
+        if permanent and name not in first and os.path.exists("%s/%s/device" % (SYSFS, name))
+    ]
+    for name in first + others:
+        if same_hardware(identity_then, identity(name)):
+            return name
+    return None

@@ -12,7 +12,7 @@ These hold at every moment, whichever process is killed:
 import contextlib
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
-from . import changes, values
+from . import changes, readers, values
 from .errors import Late, NicError, Refused, SettingRefused, Unrestored
 from .owner import GRACE_S
 from .settings import SWITCHES
@@ -273,10 +273,14 @@ class Session:
         said: List[str] = []
         trouble = self._replaced(baseline)
         for interface, before in sorted(baseline["interfaces"].items()):
+            name = self.nic.find(baseline["identities"][interface])
+            trouble += self.work.misnamed(interface, name)
+            if name is None:
+                continue
             # What a switch hid was in the journal only: what showed while it was on comes nearest.
             on = [key for key in SWITCHES if before.get(key) == "on"]
             seen = values.hidden_values(before, on)
-            trouble += self.work.restore_interface(interface, before, said, seen)
+            trouble += self.work.restore_interface(name, before, said, seen)
         self.work.perform_all(changes.of_node(baseline["node"], self.nic.read_node()), said)
         trouble += self._node_left(baseline)
         if trouble:
@@ -320,6 +324,9 @@ class Session:
             return "the interfaces' state was recorded"
         messages = self._node_left(baseline)
         for interface, before in sorted(baseline["interfaces"].items()):
+            if not self._is_as_at_boot(baseline, interface, self.nic.identity(interface)):
+                messages.append(_exchanged(interface))
+                continue
             messages += self.work.remaining(interface, before, "at boot")
         if messages:
             raise Unrestored(_drift_message(messages))
@@ -346,10 +353,17 @@ class Session:
     def _replaced(self, baseline: Dict[str, Any]) -> List[str]:
         """Sentences on interfaces whose driver was reloaded: not all its settings can be read."""
         return [
-            "%s is another one than at boot: reboot the node" % interface
-            for interface, identity in sorted(baseline.get("identities", {}).items())
-            if self.nic.identity(interface) != identity
+            "the driver of %s was reloaded since boot: reboot the node" % interface
+            for interface, then in sorted(baseline["identities"].items())
+            if self.nic.identity(interface)["ifindex"] not in (then["ifindex"], None)
         ]
+
+    def _is_as_at_boot(
+        self, baseline: Dict[str, Any], interface: str, identity: Dict[str, Any]
+    ) -> bool:
+        """Whether the interface of this name is the one of the record, or there is none."""
+        then = baseline["identities"].get(interface, identity)
+        return identity["ifindex"] is None or readers.same_hardware(then, identity)
 
     def _complete_baseline(self, parts: Dict[str, Any]) -> None:
         """Record the state at boot of all interfaces that are about to change."""
@@ -371,6 +385,9 @@ class Session:
             return
         messages = self._node_left(baseline)
         for interface in sorted(set(parts) & set(baseline["interfaces"])):
+            if not self._is_as_at_boot(baseline, interface, parts[interface]["identity"]):
+                messages.append(_exchanged(interface))
+                continue
             then, now = baseline["interfaces"][interface], parts[interface]["before"]
             messages += describe(interface, values.not_restored(then, now), "at boot")
         if messages:
@@ -388,6 +405,10 @@ class Session:
                 "node": self.nic.read_node(),
             }
         )
+
+
+def _exchanged(interface: str) -> str:
+    return "%s is another interface than at boot" % interface
 
 
 def _drift_message(messages: List[str]) -> str:

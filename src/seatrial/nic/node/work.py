@@ -220,11 +220,14 @@ class Work:
                     trouble.append("%s: its driver was not reloaded" % interface)
         except NicError as error:
             trouble.append(str(error))
-        for interface in sorted(parts):
+        for interface, name in sorted(self.present_names(parts).items()):
             part = parts[interface]
-            trouble += self.restore_interface(interface, part["before"], said, part.get("hidden"))
+            trouble += self.misnamed(interface, name)
+            if name is None:
+                continue
+            trouble += self.restore_interface(name, part["before"], said, part.get("hidden"))
             if "link" in part:
-                trouble += self._restore_link(interface, part["link"], said)
+                trouble += self._restore_link(name, part["link"], said)
         # Members that a driver reload has freed no longer name a bond that could not be removed.
         for bond in _bonds(parts):
             if self.nic.exists(bond["name"]):
@@ -235,11 +238,32 @@ class Work:
             trouble.append("%s is %s, was %s" % (left.setting, left.actual, left.wanted))
         return trouble + said if trouble else []
 
+    def present_names(self, parts: Dict[str, Any]) -> Dict[str, Optional[str]]:
+        """Name in the journal -> present name of the same interface; None where it is gone."""
+        present = {}
+        for interface, part in parts.items():
+            permanent = part.get("link", {}).get("permanent")  # a journal of an earlier release
+            known = {"permanent": permanent} if permanent else {}
+            present[interface] = self.nic.find(dict(known, **part["identity"]))
+        return present
+
+    def misnamed(self, interface: str, name: Optional[str]) -> List[str]:
+        """A sentence on an interface that has another present name than it had, or none."""
+        if name == interface:
+            return []
+        if name is not None:
+            return ["%s is called %s now: rename it, then seatrial-nic recover" % (interface, name)]
+        if self.nic.exists(interface):
+            return ["%s is another interface than before, and was not changed" % interface]
+        return ["there is no interface %s" % interface]
+
     def undo_drivers_and_bonds(self, journal: Journal) -> List[Action]:
         parts = journal["interfaces"]
         actions: List[Action] = []
+        present = self.present_names(parts) if _bonds(parts) else {}
         for bond in _bonds(parts):
-            actions += links.remove_bond(bond, {m: parts[m]["link"] for m in bond["members"]})
+            of = {present[m] or "": parts[m]["link"] for m in bond["members"] if present[m]}
+            actions += links.remove_bond(dict(bond, members=sorted(of)), of)
         loaded = self._loaded(parts)
         for module, driver in _drivers(parts).items():
             if any(name in loaded for name in self._links_of(parts, module)):
