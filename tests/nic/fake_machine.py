@@ -44,6 +44,7 @@ class Card:
     master: str = ""
     before: tuple[int, str] = (0, "")  # MTU and MAC address that a bond gives back
     bond: bool = False
+    users: tuple[str, ...] = ()  # interfaces that use it, and follow when its MTU is cut
 
 
 class Machine:
@@ -130,6 +131,8 @@ class Machine:
             if card.master:
                 wanted[f"{base}/master"] = f"->../{card.master}"
                 wanted[f"{base}/upper_{card.master}"] = f"->../{card.master}"
+            for user in card.users:
+                wanted[f"{base}/upper_{user}"] = f"->../{user}"
         for module in (*self.loaded, *(["bonding"] if self.bonding else [])):
             wanted[f"module/{module}/refcnt"] = "1\n"
         for path in self.written.keys() - wanted.keys():
@@ -290,6 +293,8 @@ class Machine:
             card.mtu = int(value)
             for member in self._members(card):
                 member.mtu = card.mtu
+            for user in map(self._card, card.users):
+                self._set(user, "mtu", str(min(user.mtu, card.mtu)))
         elif what == "txqueuelen":
             card.queue = int(value)
         elif what == "address":

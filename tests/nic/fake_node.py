@@ -120,6 +120,9 @@ class FakeNic:
     def find(self, identity: dict[str, Any]) -> str | None:
         return INTERFACE if identity == self.identity(INTERFACE) else None
 
+    def users_of(self, interface: str) -> list[dict[str, Any]]:
+        return []
+
     def exists(self, interface: str) -> bool:
         return interface == INTERFACE
 

@@ -20,7 +20,9 @@ NUMBER = 4_000_000_001
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
-    setup = "ip link add eth1 type veth peer name peer1; ip link add tap0 type veth; ip link set lo up"
+    setup = (
+        "ip link add eth1 type veth peer name peer1; ip link add tap0 type veth; ip link set lo up"
+    )
     with made_place(tmp_path, PROFILES, setup) as made:
         yield made
 
@@ -115,6 +117,7 @@ def test_another_card_under_the_same_name_is_drift(node: Node) -> None:
     node.machine.sync()
     with pytest.raises(Unrestored, match="eth1 is another interface than at boot"):
         node.session().recover(0.0)
+    node.store.remove("reason")
     with pytest.raises(Refused, match="eth1 is another interface than at boot"):
         node.session().begin_job(JOB, "x", {"interfaces": {"eth1": {"mtu": 9000}}})
     assert node.machine.cards["eth1"].mtu == 1500

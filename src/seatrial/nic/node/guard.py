@@ -11,6 +11,7 @@ from typing import Any, Dict, Iterable, List, Optional, Set
 
 from . import owner, programs
 from .errors import Refused
+from .namespaces import users_elsewhere
 from .policy import Policy
 from .settings import of
 
@@ -53,9 +54,12 @@ class Guard:
         for interface in sorted(interfaces):
             self.check_interface(policy, interface)
         rivals = {name for one in settings.values() for key in one for name in of(key).rivals}
-        for one in settings.values():
+        for interface, one in sorted(settings.items()):
             if "driver" in one:
                 self._check_driver(policy, one["driver"])
+            cutting = [key for key in ("driver", "bond", "mtu") if key in one]
+            if cutting:
+                self._check_elsewhere(interface, one, cutting)
         checks = {
             "irqbalance": self._check_irqbalance,
             "tuned": self._check_tuned,
@@ -177,19 +181,42 @@ class Guard:
         interfaces.discard("lo")
         return interfaces
 
+    def _check_elsewhere(
+        self, interface: str, settings: Dict[str, Any], cutting: List[str]
+    ) -> None:
+        """What another namespace has on an interface cannot be restored from here."""
+        interfaces = {interface, *settings.get("bond", {}).get("members", [])}
+        if "driver" in settings:
+            interfaces.update(self._driven_by(settings["driver"]["module"]))
+        users = users_elsewhere(interfaces)
+        if users:
+            raise Refused(
+                "%s is used by %s of another network namespace, whose MTU or link could not be "
+                "restored: leave out %s, or end that container"
+                % (interface, ", ".join(users), " and ".join(cutting))
+            )
+
+    def _driven_by(self, module: str) -> List[str]:
+        folder = self._path("/sys/class/net")
+        links = {
+            name: os.path.join(folder, name, "device/driver/module") for name in _listed(folder)
+        }
+        return sorted(
+            name
+            for name, link in links.items()
+            if os.path.exists(link) and os.path.basename(os.path.realpath(link)) == module
+        )
+
     def _check_driver(self, policy: Policy, driver: Dict[str, Any]) -> None:
         """All interfaces of a driver lose their link when it is reloaded."""
         module = driver["module"]
-        folder = self._path("/sys/class/net")
-        for name in sorted(_listed(folder)):
-            link = os.path.join(folder, name, "device/driver/module")
-            if os.path.exists(link) and os.path.basename(os.path.realpath(link)) == module:
-                try:
-                    if not driver.get("allow_shared") or name in policy.protected:
-                        self._check_tested(policy, name)
-                    self._check_vital(policy, name)
-                except Refused as error:
-                    raise Refused("driver %s cannot be reloaded: %s" % (module, error))
+        for name in self._driven_by(module):
+            try:
+                if not driver.get("allow_shared") or name in policy.protected:
+                    self._check_tested(policy, name)
+                self._check_vital(policy, name)
+            except Refused as error:
+                raise Refused("driver %s cannot be reloaded: %s" % (module, error))
 
     # -- daemons that set the same
 

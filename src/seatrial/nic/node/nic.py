@@ -52,6 +52,9 @@ class Nic:
     def above(self, interface: str) -> List[str]:
         return links.above(interface)
 
+    def users_of(self, interface: str) -> List[Dict[str, Any]]:
+        return links.users_of(interface)
+
     def exists(self, interface: str) -> bool:
         return os.path.isdir("%s/%s" % (readers.SYSFS, interface))
 

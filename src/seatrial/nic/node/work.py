@@ -57,6 +57,8 @@ class Work:
                 "before": before,
                 "wanted": own,
             }
+            if "mtu" in own:
+                interfaces[interface]["users"] = self.nic.users_of(interface)
             if interface in losing:
                 self._refuse_stacked(interface)
                 interfaces[interface]["link"] = self.nic.link(interface)
@@ -228,6 +230,7 @@ class Work:
             trouble += self.restore_interface(name, part["before"], said, part.get("hidden"))
             if "link" in part:
                 trouble += self._restore_link(name, part["link"], said)
+        trouble += self._restore_mtus_of_users(parts, said)
         # Members that a driver reload has freed no longer name a bond that could not be removed.
         for bond in _bonds(parts):
             if self.nic.exists(bond["name"]):
@@ -282,6 +285,16 @@ class Work:
             if any(now[name] != parts[name]["identity"]["ifindex"] for name in names):
                 indices.update(now)
         return indices
+
+    def _restore_mtus_of_users(self, parts: Dict[str, Any], said: List[str]) -> List[str]:
+        """Sentences on interfaces whose MTU was cut with that of an interface of the profile.
+
+        After all of these: what uses several of them can have the MTU of the smallest only."""
+        users = users_in(parts)
+        self.perform_all(links.restore_mtus(users), said)
+        return [
+            "%s: mtu is %s, was %s before" % different for different in links.different_mtus(users)
+        ]
 
     def _restore_link(self, interface: str, link: Dict[str, Any], said: List[str]) -> List[str]:
         """Sentences on addresses and routes that could not be restored."""
@@ -339,6 +352,11 @@ class Work:
             except SettingRefused as error:
                 if str(error) not in said:
                     said.append(str(error))
+
+
+def users_in(parts: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """What uses the interfaces of a journal whose MTU the profile sets (``links.users_of``)."""
+    return [user for part in parts.values() for user in part.get("users", [])]
 
 
 def describe(interface: str, differences: List[values.Difference], when: str) -> List[str]:
