@@ -1,4 +1,4 @@
-"""A network namespace with a node's interfaces, in which the installed command runs as on a node."""
+"""A network namespace with a node's interfaces, in which the node's command runs."""
 
 from __future__ import annotations
 
@@ -36,16 +36,20 @@ class Place:
         self.name = name
         self.folder = folder
         self.policy = folder / "nic.json"
-        self.policy.write_text(json.dumps({
+        self.data: dict[str, Any] = {
             "schema": 1, "digest": "x", "feature_prefix": "nic_", "protected": [],
             "state_folder": str(folder / "state-%n"), "nodes": {"n1": ["eth1", "tap0"]},
             "profiles": {name: {"feature": f"nic_{name}", "nodes": ["n1"], "interfaces": wanted}
                          for name, wanted in profiles.items()},
-        }))  # fmt: skip
+        }  # fmt: skip
+        self.write()
         # Slurm's daemon, as far as its name tells.
         self.slurmd = folder / "slurmd"
         shutil.copy("/bin/bash", self.slurmd)
         self.store = Store(str(folder / "state-n1"))
+
+    def write(self) -> None:
+        self.policy.write_text(json.dumps(self.data))
 
     def inside(self, *argv: str) -> list[str]:
         return ["ip", "netns", "exec", self.name, *argv]
@@ -76,6 +80,9 @@ class Place:
         return subprocess.run(
             self.inside("ip", *words), capture_output=True, text=True, check=True
         ).stdout
+
+    def shell(self, text: str) -> None:
+        subprocess.run(self.inside("sh", "-ec", text), check=True)
 
     def mtu(self, interface: str) -> int:
         return int(json.loads(self.ip("-json", "link", "show", "dev", interface))[0]["mtu"])
