@@ -60,14 +60,28 @@ class Place:
         )
         return answer.stdout.strip()
 
-    def command(self, *words: str, job: int = 0, profile: str = "", slurmd: bool = False) -> list:
-        """Run with nothing in its environment but what Slurm gives it."""
+    def command(
+        self, *words: str, job: int = 0, profile: str = "", slurmd: bool = False, first: str = ""
+    ) -> list[str]:
+        """Run with nothing in its environment but what Slurm gives it. ``first``: lines of shell
+        for the same mount namespace, which ends with the command."""
         given = ["SLURMD_NODENAME=n1"]
         if job:
             given += [f"SLURM_JOB_ID={job}", f"SLURM_JOB_CONSTRAINTS=nic_{profile}"]
         above = [str(self.slurmd), "-c", '"$@"; exit $?', "slurmd"] if slurmd else []
         return self.inside(
-            "env", "-i", *given, *above, *COMMAND, "--policy", str(self.policy), *words
+            "sh",
+            "-ec",
+            first + '\nexec "$@"',
+            "sh",
+            "env",
+            "-i",
+            *given,
+            *above,
+            *COMMAND,
+            "--policy",
+            str(self.policy),
+            *words,
         )
 
     def run(self, *words: str, **more: Any) -> subprocess.CompletedProcess[str]:

@@ -46,10 +46,6 @@ def refuses(place: Place, profile: str) -> str:
 
 
 ROUTES = {
-    "a second next hop": (
-        ["route add 10.99.0.0/16 nexthop via 10.0.0.9 nexthop via 10.1.0.9"],
-        "eth1 carries Slurm's own traffic",
-    ),
     "a second next hop of the default route": (
         ["route replace default nexthop via 10.0.0.9 nexthop via 10.1.0.9"],
         "eth1 carries the node's default route",
@@ -91,11 +87,6 @@ ROUTES = {
          "route add default via 10.1.0.9 table 100"],
         "eth1 carries the node's default route of routing table 100",
     ),
-    "next hop objects": (
-        ["nexthop add id 7 via 10.0.0.9 dev eth0", "nexthop add id 8 via 10.1.0.9 dev eth1",
-         "nexthop add id 9 group 7/8", "route add 10.99.0.0/16 nhid 9"],
-        "eth1 carries Slurm's own traffic",
-    ),
     "two halves": (["route add 128.0.0.0/1 via 10.1.0.9"], "eth1 carries the node's default"),
     "IPv6": (["-6 route add default via fd01::9 table 100", "-6 rule add from all lookup 100"],
              "eth1 carries the node's default route of routing table 100"),
@@ -112,6 +103,22 @@ def test_what_an_interface_carries(place: Place, what: str) -> None:
         place.ip(*command.split())
     assert refuses(place, "one")[: len(reason) or None] == reason
     assert refuses(place, "two") == ""
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        "ip route add 10.99.0.0/16 nexthop via 10.1.0.9 nexthop via 10.2.0.9",
+        "ip nexthop add id 7 via 10.1.0.9 dev eth1; ip nexthop add id 8 via 10.2.0.9 dev tap0;"
+        "ip nexthop add id 9 group 7/8; ip route add 10.99.0.0/16 nhid 9",
+    ],
+    ids=["of the route", "objects"],
+)
+def test_each_next_hop_counts(place: Place, commands: str) -> None:
+    """What is sent at the moment takes only one of them."""
+    place.shell(commands)
+    assert refuses(place, "one") == "eth1 carries Slurm's own traffic"
+    assert refuses(place, "two") == "tap0 carries Slurm's own traffic"
 
 
 def test_next_hop_objects_that_routes_only_name(place: Place) -> None:
