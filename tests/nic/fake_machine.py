@@ -167,7 +167,7 @@ class Machine:
     def run(self, argv: Any, timeout: float = 0) -> Answer:
         words = [str(one) for one in argv]
         self.tick(0.01)
-        reading = words[0] in ("ethtool", "tc") or "-json" in words
+        reading = words[0] in ("ethtool", "tc") or {"-json", "-V"} & set(words)
         if not reading:
             self.fuse.burn()
         line = " ".join(words)
@@ -236,6 +236,8 @@ class Machine:
         self.cards[new] = card
 
     def _ip(self, words: list[str]) -> str | None:
+        if words[0] == "-V":
+            return "ip utility, iproute2-6.1.0, libbpf 1.1.2\n"
         if words[0] == "-json":
             return json.dumps(self._shown(words[1:]))
         if words[0] in ("-4", "-6"):

@@ -109,8 +109,10 @@ def test_what_an_interface_carries(place: Place, what: str) -> None:
     "commands",
     [
         "ip route add 10.99.0.0/16 nexthop via 10.1.0.9 nexthop via 10.2.0.9",
-        "ip nexthop add id 7 via 10.1.0.9 dev eth1; ip nexthop add id 8 via 10.2.0.9 dev tap0;"
-        "ip nexthop add id 9 group 7/8; ip route add 10.99.0.0/16 nhid 9",
+        (
+            "ip nexthop add id 7 via 10.1.0.9 dev eth1; ip nexthop add id 8 via 10.2.0.9 dev tap0;"
+            "ip nexthop add id 9 group 7/8; ip route add 10.99.0.0/16 nhid 9"
+        ),
     ],
     ids=["of the route", "objects"],
 )

@@ -62,6 +62,7 @@ def test_unit_recovers_before_each_start_of_slurmd(policy: dict, layout: Layout)
     lines = files(policy, layout)["seatrial-nic-recover.service"].text.splitlines()
     for line in (
         "Before=slurmd.service",
+        "After=irqbalance.service tuned.service",
         "WantedBy=slurmd.service",
         "Type=oneshot",
         "ExecStart=/usr/libexec/seatrial/seatrial-nic recover --boot",

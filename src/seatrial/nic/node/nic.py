@@ -16,9 +16,13 @@ NAMING_S = 2.0
 
 
 class Nic:
-    """The interfaces of this node. Keys that begin with one of ``ignored`` are left out."""
+    """The interfaces of this node. ``ignored``: how the keys begin that others set all the time,
+    so that nobody compares them."""
 
     ignored: Tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        self._programs: Dict[str, str] = {}
 
     def read(self, interface: str) -> Dict[str, Any]:
         """All settings of an interface. Raises Refused where there is no such interface."""
@@ -29,7 +33,7 @@ class Nic:
             if setting.read and not setting.of_node:
                 state.update(setting.read(interface, setting.state_key))
         readers.as_given(state)
-        return {key: value for key, value in state.items() if not key.startswith(self.ignored)}
+        return state
 
     def read_node(self) -> Dict[str, Any]:
         """Settings that hold for the node as a whole."""
@@ -38,6 +42,12 @@ class Nic:
             if setting.read and setting.of_node:
                 state.update(setting.read("", setting.key))
         return state
+
+    def versions(self, interface: str) -> Dict[str, str]:
+        """Versions of all that decides which settings of an interface are seen, and how."""
+        if not self._programs:
+            self._programs = readers.program_versions()
+        return dict(self._programs, driver=readers.driver_version(interface))
 
     def identity(self, interface: str) -> Dict[str, Any]:
         return readers.identity(interface)
@@ -135,6 +145,7 @@ class DryRun(Nic):
     """Reads what there is and prints what would be done."""
 
     def __init__(self, tell: Any) -> None:
+        super().__init__()
         self.tell = tell
 
     def perform(self, action: Action) -> None:

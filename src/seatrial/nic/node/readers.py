@@ -5,6 +5,7 @@ The parsers take an unknown line as a further setting or skip it: a newer ethtoo
 must not break them.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -268,6 +269,31 @@ def driver(interface: str, key: str) -> State:
             if there:
                 state[key + "parameter." + name] = text
     return state
+
+
+def program_versions() -> Dict[str, str]:
+    """Versions of the programs that read settings, of these readers and of the kernel.
+
+    The readers' version is a digest of their source: it changes with whatever they read.
+    """
+    digest = hashlib.sha256()
+    for module in ("readers.py", "settings.py"):
+        text = programs.read_text(os.path.join(os.path.dirname(os.path.abspath(__file__)), module))
+        digest.update(text[1].encode("utf-8", "replace"))
+    return {
+        "ethtool": _output("ethtool", "--version").strip().rpartition(" ")[2],
+        "iproute2": _output("ip", "-V").strip().partition("iproute2-")[2].partition(",")[0],
+        "kernel": os.uname().release,
+        "seatrial": digest.hexdigest()[:12],
+    }
+
+
+def driver_version(interface: str) -> str:
+    """Name and version of the loaded driver; empty without one, as for virtual interfaces."""
+    module = driver(interface, "")["module"]
+    folder = "%s/%s/" % (MODULES, module)
+    words = [programs.read_text(folder + name)[1] for name in ("version", "srcversion")]
+    return " ".join([module, *filter(None, words)]) if module else ""
 
 
 def _output(*argv: str) -> str:

@@ -17,7 +17,7 @@ from .errors import Late, NicError, Refused, SettingRefused, Unrestored
 from .owner import GRACE_S
 from .settings import SWITCHES
 from .store import Busy, Damaged, Store, Tombstone
-from .work import Journal, Work, describe
+from .work import Basis, Journal, Work
 
 BY_HAND = "by hand"
 #: of the lock: longer than any change takes, shorter than PrologEpilogTimeout
@@ -234,6 +234,8 @@ class Session:
         """Restore the state in the journal, verify it, and drop the journal. Raises Unrestored."""
         begin = self.world.now()
         trouble = self.work.restore(journal)
+        for text in self.work.warnings:
+            self.tell(text)
         if trouble:
             raise Unrestored(
                 "NIC profile %s of %s could not be undone: %s"
@@ -259,7 +261,7 @@ class Session:
 
         True if it was of an earlier boot, so that there was nothing to undo.
         """
-        baseline = self._baseline()
+        baseline = self.store.baseline()
         if not baseline:
             raise Unrestored(
                 "the journal is damaged, and so is the record of the interfaces' state at boot: "
@@ -280,7 +282,8 @@ class Session:
             # What a switch hid was in the journal only: what showed while it was on comes nearest.
             on = [key for key in SWITCHES if before.get(key) == "on"]
             seen = values.hidden_values(before, on)
-            trouble += self.work.restore_interface(name, before, said, seen)
+            basis = self._basis(baseline, interface)
+            trouble += self.work.restore_interface(name, before, basis, said, seen)
         self.work.perform_all(changes.of_node(baseline["node"], self.nic.read_node()), said)
         trouble += self._node_left(baseline)
         if trouble:
@@ -318,7 +321,7 @@ class Session:
         """
         if self.world.any_steps():
             return "no profile is in force"
-        baseline = self._baseline()
+        baseline = self.store.baseline()
         if not baseline or baseline["boot_id"] != self.world.boot_id():
             self.accept()
             return "the interfaces' state was recorded"
@@ -327,21 +330,42 @@ class Session:
             if not self._is_as_at_boot(baseline, interface, self.nic.identity(interface)):
                 messages.append(_exchanged(interface))
                 continue
-            messages += self.work.remaining(interface, before, "at boot")
+            basis = self._basis(baseline, interface)
+            messages += self.work.remaining(interface, before, basis, "at boot")
         if messages:
             raise Unrestored(_drift_message(messages))
+        self._adopt(baseline)
         return "no profile is in force; the interfaces are as at boot"
 
-    def _baseline(self) -> Optional[Dict[str, Any]]:
-        """The record of the state at boot, without the settings that this node ignores."""
-        baseline = self.store.baseline()
-        ignored = getattr(self.nic, "ignored", ())
-        if baseline and ignored:
-            baseline["interfaces"] = {
-                interface: {k: v for k, v in state.items() if not k.startswith(ignored)}
-                for interface, state in baseline["interfaces"].items()
-            }
-        return baseline
+    def _basis(self, baseline: Dict[str, Any], interface: str) -> Basis:
+        versions = baseline.get("versions", {}).get(interface)
+        return Basis(versions, baseline.get("ignored", []), [])
+
+    def _adopt(self, baseline: Dict[str, Any]) -> None:
+        """Bring the record of the boot to today's versions, after both were found equal.
+
+        Keys that only these versions know are from now on compared as they are; what is ignored now
+        stays so, because whoever sets it may stop and leave it changed.
+        """
+        names = sorted(baseline["interfaces"])
+        versions = {name: self.nic.versions(name) for name in names}
+        ignored = sorted({*baseline.get("ignored", []), *self.nic.ignored})
+        if (versions, ignored) == (baseline.get("versions"), baseline.get("ignored")):
+            return
+        for text in self.work.warnings:
+            self.tell(text)
+        states = {}
+        for name in names:
+            now, then = self.nic.read(name), baseline["interfaces"][name]
+            across = versions[name] != baseline.get("versions", {}).get(name)
+            known, _, _ = values.comparable(then, now, (), across)
+            states[name] = dict(now, **known) if across else then
+        # On a full disk the next check does it.
+        with contextlib.suppress(OSError):
+            self.store.save_baseline(
+                dict(baseline, interfaces=states, versions=versions, ignored=ignored)
+            )
+            self.store.note(event="versions", versions=versions, warnings=self.work.warnings)
 
     def _node_left(self, baseline: Dict[str, Any]) -> List[str]:
         return [
@@ -376,11 +400,12 @@ class Session:
             for interface in missing:
                 baseline["interfaces"][interface] = parts[interface]["before"]
                 baseline["identities"][interface] = parts[interface]["identity"]
+                baseline.setdefault("versions", {})[interface] = parts[interface]["versions"]
             self.store.save_baseline(baseline)
 
     def _refuse_drift(self, parts: Dict[str, Any]) -> None:
         """Refuse settings that no profile owns: restoring to them would keep them for ever."""
-        baseline = self._baseline()
+        baseline = self.store.baseline()
         if not baseline or baseline["boot_id"] != self.world.boot_id():
             return
         messages = self._node_left(baseline)
@@ -388,8 +413,15 @@ class Session:
             if not self._is_as_at_boot(baseline, interface, parts[interface]["identity"]):
                 messages.append(_exchanged(interface))
                 continue
-            then, now = baseline["interfaces"][interface], parts[interface]["before"]
-            messages += describe(interface, values.not_restored(then, now), "at boot")
+            part = parts[interface]
+            messages += self.work.different(
+                interface,
+                baseline["interfaces"][interface],
+                part["before"],
+                self._basis(baseline, interface),
+                part["versions"],
+                "at boot",
+            )
         if messages:
             raise Refused(_drift_message(messages))
 
@@ -402,6 +434,8 @@ class Session:
                 "host": self.policy.hostname,
                 "interfaces": {interface: self.nic.read(interface) for interface in names},
                 "identities": {interface: self.nic.identity(interface) for interface in names},
+                "versions": {interface: self.nic.versions(interface) for interface in names},
+                "ignored": list(self.nic.ignored),
                 "node": self.nic.read_node(),
             }
         )
