@@ -16,7 +16,7 @@ from . import changes, readers, values
 from .errors import Late, NicError, Refused, SettingRefused, Unrestored
 from .owner import GRACE_S
 from .settings import SWITCHES
-from .store import Busy, Damaged, Store, Tombstone
+from .store import TOMBSTONES_KEPT_S, Busy, Damaged, Store, Tombstone
 from .work import Basis, Journal, Work
 
 BY_HAND = "by hand"
@@ -88,10 +88,12 @@ class Session:
             return
         if not self.world.alive(self.world.slurmd):
             raise Late("this Prolog is orphaned: the slurmd that started it has ended")
-        tombstone = self.store.tombstone(job.id, job.restart)
+        now = self.world.now()
+        if now - self.world.started > TOMBSTONES_KEPT_S:
+            raise Late("this Prolog is late: it began %d s ago" % (now - self.world.started))
+        tombstone = self.store.tombstone(job.id, job.restart, now, self.world.boot_id())
         # One from before this Prolog began is of an earlier start of a requeued job.
-        of_this_boot = tombstone and tombstone.boot_id in ("", self.world.boot_id())
-        if tombstone and of_this_boot and tombstone.at >= self.world.started:
+        if tombstone and tombstone.at >= self.world.started:
             raise Late("this Prolog is late: the job's Epilog has run already")
 
     def _undo_previous(self, job: Job, name: Optional[str]) -> bool:
@@ -300,6 +302,7 @@ class Session:
         With ``force``, also that of a living owner.
         """
         with self.store.lock(wait), self._writing_reason("recover"):
+            self.store.remove_old_tombstones(self.world.now(), self.world.boot_id())
             journal = self._journal()
             if journal is None:
                 return self._check_drift()
