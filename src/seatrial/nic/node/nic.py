@@ -109,7 +109,7 @@ class Nic:
                 strange = now
             if others and strange is not None and now - strange >= NAMING_S:
                 self._rename(action.setting, others[0], action.text)
-            elif now - begin > action.wait_s:
+            elif now - begin > action.wait_s or programs.used_up():
                 what = "did not come back" if action.until == "there" else "has no link"
                 raise SettingRefused(
                     action.setting, "%s %s within %g s" % (action.text, what, action.wait_s)

@@ -12,7 +12,7 @@ These hold at every moment, whichever process is killed:
 import contextlib
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
-from . import changes, readers, values
+from . import changes, programs, readers, values
 from .errors import Late, NicError, Refused, SettingRefused, Unrestored
 from .owner import GRACE_S
 from .settings import SWITCHES
@@ -22,6 +22,10 @@ from .work import Basis, Journal, Work
 BY_HAND = "by hand"
 #: of the lock: longer than any change takes, shorter than PrologEpilogTimeout
 LOCK_S = 40.0
+#: part of a Prolog's time that applying leaves to its rollback
+ROLLBACK = 1 / 3
+#: what a health check has before it says why the node is drained: Slurm kills it after 60 s
+HEALTH_S = 30.0
 #: how long an Epilog waits for processes of its own job that Slurm is ending
 STEPS_END_S = 10.0
 
@@ -60,13 +64,17 @@ class Session:
         other is in force. Raises NicError if the job must not start here.
 
         ``profile`` is the policy's of that name unless it is given."""
-        with self.store.lock(LOCK_S), self._writing_reason("job %s" % job.id, job.id == BY_HAND):
+        who = "job %s" % job.id
+        with self._lock(), self._writing_reason(who, job.id == BY_HAND):
             self.store.remove_old_tombstones(self.world.now(), self.world.boot_id())
             self._refuse_late_prolog(job)
             if not self._undo_previous(job, name):
                 return
             if name not in (None, "default"):
                 self._apply(job, str(name), profile or self.policy.profile(name))
+
+    def _lock(self) -> Any:
+        return self.store.lock(min(LOCK_S, programs.seconds_left() / 2))
 
     @contextlib.contextmanager
     def _writing_reason(self, who: str, by_hand: bool = False) -> Any:
@@ -143,7 +151,8 @@ class Session:
 
     def _apply(self, job: Job, name: str, profile: Dict[str, Any]) -> None:
         begin = self.world.now()
-        journal = self._journal_of(job, name, self.work.prepare(profile))
+        with programs.keeping(ROLLBACK):
+            journal = self._journal_of(job, name, self.work.prepare(profile))
         self._refuse_drift(journal["interfaces"])
         self.store.reserve_space()
         try:
@@ -153,7 +162,8 @@ class Session:
             self.store.drop_journal()
             raise Refused("the journal cannot be written: %s; nothing was changed" % error)
         try:
-            self.work.apply(journal, lambda: self.store.save_journal(journal))
+            with programs.keeping(ROLLBACK):
+                self.work.apply(journal, lambda: self.store.save_journal(journal))
             journal["phase"], journal["applied_at"] = "applied", self.world.now()
             self.store.save_journal(journal)
             self._refuse_late_prolog(job)
@@ -197,7 +207,7 @@ class Session:
             except OSError as error:
                 self._require_journal(job, error)
         try:
-            with self.store.lock(LOCK_S), self._writing_reason("job %s" % job.id):
+            with self._lock(), self._writing_reason("job %s" % job.id):
                 journal = self._journal()
                 if journal is None or journal["job"] != job.id:
                     return
