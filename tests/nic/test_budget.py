@@ -24,12 +24,13 @@ LAYOUT = Layout()
 
 
 class Slow:
-    """Programs of a machine; each call of ethtool takes so many seconds of the machine's time."""
+    """Programs of a machine; each call of one takes so many seconds of the machine's time."""
 
     def __init__(self, machine: Machine, patch: pytest.MonkeyPatch) -> None:
         self.machine = machine
         self.answer = machine.run
         self.seconds = 0.0
+        self.slow = "ethtool"
         self.drained: list[str] = []
         patch.undo_run()  # type: ignore[attr-defined]
         patch.setattr(programs, "time", machine)
@@ -42,7 +43,7 @@ class Slow:
 class Process:
     def __init__(self, slow: Slow, argv: list[str]) -> None:
         self.slow, self.argv, self.returncode = slow, argv, 0
-        self.cost = slow.seconds if argv[0] == "ethtool" else 0.0
+        self.cost = slow.seconds if argv[0] == slow.slow else 0.0
 
     def communicate(self, timeout: float) -> tuple[str, str]:
         clock = self.slow.machine
@@ -155,6 +156,18 @@ def test_health_says_why_before_slurm_kills_it(
     slow.seconds = min(seconds, 14.0)
     node.session().recover(0.0)
     node.check_restored()
+
+
+def test_a_program_with_a_longer_time_of_its_own_ends_with_the_budget(node: Node) -> None:
+    """A driver may take a minute to be loaded."""
+    slow: Slow = node.slow  # type: ignore[attr-defined]
+    slow.slow, slow.seconds = "modprobe", 1000.0
+    begin = node.machine.time
+    with programs.budget(20.0):
+        answer = programs.run(["modprobe", "-r", "e1000e"], timeout=60.0)
+    assert answer.code == 124
+    assert "modprobe did not end within 20 s; the 20 s of this command are used up" in answer.err
+    assert node.machine.time - begin < 25.0
 
 
 def test_waiting_for_a_link_is_part_of_it(node: Node) -> None:
