@@ -170,6 +170,13 @@ def test_a_program_with_a_longer_time_of_its_own_ends_with_the_budget(node: Node
     assert node.machine.time - begin < 25.0
 
 
+def test_without_a_limit_there_is_none(node: Node) -> None:
+    node.slow.seconds = 14.0  # type: ignore[attr-defined]
+    with programs.budget(cli.Arguments(["recover"]).seconds):
+        node.session().begin_job(JOB, "x", JUMBO)
+    assert node.machine.cards["eth1"].mtu == 9000
+
+
 def test_waiting_for_a_link_is_part_of_it(node: Node) -> None:
     node.machine.link_after = 1000.0
     action = nic.links.wait_for_link("x", "eth1", 900.0)

@@ -59,7 +59,7 @@ class Arguments:
         #: what `apply` prints as the command that restores; seatrial nic gives its own
         self.restore_command = "seatrial-nic restore"
         #: how long it may take: Slurm and systemd kill what takes longer
-        self.seconds = float("inf")
+        self.seconds: Optional[float] = None
         self.flags = set()
         left = list(words)
         while left:

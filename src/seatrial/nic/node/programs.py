@@ -42,11 +42,12 @@ def environment() -> Dict[str, str]:
 
 
 @contextlib.contextmanager
-def budget(seconds: float) -> Iterator[None]:
-    """All programs that are run meanwhile have so many seconds together. Then none is started."""
+def budget(seconds: Optional[float]) -> Iterator[None]:
+    """All programs that are run meanwhile have so many seconds together. Then none is started.
+    None: there is no limit."""
     global _deadline
     outer = _deadline
-    _deadline = Deadline(time.monotonic() + seconds, seconds)
+    _deadline = Deadline(time.monotonic() + seconds, seconds) if seconds else None
     try:
         yield
     finally:

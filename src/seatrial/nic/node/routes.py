@@ -102,7 +102,7 @@ class Routes:
         for name, address, length in self._addresses():
             if name in family and asked.version == (6 if ":" in address else 4):
                 own = ipaddress.ip_network("%s/%s" % (address, length), strict=False)
-                if own.network_address <= asked[0] and asked[-1] <= own.broadcast_address:
+                if int(own[0]) <= int(asked[0]) and int(asked[-1]) <= int(own[-1]):
                     return True
         return False
 
