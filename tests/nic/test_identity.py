@@ -138,6 +138,25 @@ def test_a_damaged_journal_changes_no_other_card(node: Node) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("bus", "there"), [("0000:01:10.2", True), ("0000:01:10.4", False)])
+def test_a_card_without_a_permanent_address_is_known_by_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bus: str, there: bool
+) -> None:
+    """A virtual function gets another MAC address each time its driver is loaded."""
+    device = tmp_path / "devices" / bus
+    device.mkdir(parents=True)
+    folder = tmp_path / "net" / "eth7"
+    folder.mkdir(parents=True)
+    (folder / "device").symlink_to(device)
+    for name, text in (("ifindex", "9"), ("address", "02:00:00:00:00:88"), ("dev_port", "0")):
+        (folder / name).write_text(text + "\n")
+    monkeypatch.setattr(readers, "SYSFS", str(tmp_path / "net"))
+    then = {"ifindex": 3, "address": "02:00:00:00:00:01", "permanent": "", "bus": "0000:01:10.2",
+            "port": 0}  # fmt: skip
+    assert readers.find(then) == ("eth7" if there else None)
+    assert readers.find({**then, "bus": ""}) is None
+
+
 @pytest.mark.parametrize(
     ("change", "same"),
     [

@@ -85,6 +85,29 @@ def test_an_mtu_that_another_namespace_would_lose_is_refused(place: Place) -> No
 
 
 @pytest.mark.root
+def test_a_bridge_between_the_interface_and_the_other_namespace(place: Place) -> None:
+    other = f"seatrial-test-other-{os.getpid()}"
+    subprocess.run(["ip", "netns", "add", other], check=True)
+    try:
+        place.shell(
+            "ip link del mv1; ip link del mv2; ip link add br0 type bridge;"
+            "ip link set eth1 master br0;"
+            f"ip link add link br0 name away netns {other} type macvlan"
+        )
+        answer = begin(place, "small")
+        assert answer.returncode == 2
+        assert "eth1 is used by away (in " in answer.stderr
+        assert end(place, "small").returncode == 0
+    finally:
+        subprocess.run(["ip", "netns", "delete", other], check=True)
+    assert place.mtu("br0") == 9000
+    assert begin(place, "small").returncode == 0
+    assert place.mtu("br0") == 1500
+    assert end(place, "small").returncode == 0
+    assert place.mtu("br0") == 9000
+
+
+@pytest.mark.root
 def test_what_uses_an_interface_of_a_third_namespace_is_no_reason(place: Place) -> None:
     """It has the same index there as eth1 has here."""
     third, other = (f"seatrial-test-{word}-{os.getpid()}" for word in ("third", "other"))

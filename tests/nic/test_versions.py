@@ -111,6 +111,7 @@ def test_a_journal_of_the_version_before_is_undone(node: Node) -> None:
     assert baseline
     assert baseline["versions"]["eth1"] == node.nic.versions("eth1")
     assert baseline["interfaces"]["eth1"]["feature.rx-udp-gro"] == "on"
+    assert baseline["identities"]["eth1"] == node.nic.identity("eth1")
 
 
 def test_a_damaged_journal_after_an_upgrade(node: Node) -> None:

@@ -147,7 +147,8 @@ class Guard:
 
     def _check_elsewhere(self, interfaces: Set[str], cutting: List[str]) -> None:
         """What another namespace has on an interface cannot be restored from here."""
-        users = users_elsewhere(interfaces) if cutting else []
+        family = {one for name in interfaces for one in self.family(name)}
+        users = users_elsewhere(family) if cutting else []
         if users:
             raise Refused(
                 "%s is used by %s of another network namespace, whose MTU or link could not be "

@@ -360,16 +360,16 @@ def same_hardware(then: Dict[str, Any], now: Dict[str, Any]) -> bool:
 def find(identity_then: Dict[str, Any]) -> Optional[str]:
     """The present name of the interface that had this identity, or None.
 
-    An interface with a new index is the same one only if it has a permanent MAC address.
+    An interface with a new index is the same one only if its hardware is known.
     """
     indices = {name: number("%s/%s/ifindex" % (SYSFS, name)) for name in names(SYSFS)}
-    index, permanent = identity_then.get("ifindex"), identity_then.get("permanent")
-    first = [name for name in indices if indices[name] == index]
+    known = identity_then.get("permanent") or identity_then.get("bus")
+    first = [name for name in indices if indices[name] == identity_then.get("ifindex")]
     others = [
         name
         for name in indices
         # A VLAN or bridge can have the address of the interface below.
-        if permanent and name not in first and os.path.exists("%s/%s/device" % (SYSFS, name))
+        if known and name not in first and os.path.exists("%s/%s/device" % (SYSFS, name))
     ]
     for name in first + others:
         if same_hardware(identity_then, identity(name)):

@@ -376,7 +376,16 @@ class Session:
         # On a full disk the next check does it.
         with contextlib.suppress(OSError):
             self.store.save_baseline(
-                dict(baseline, interfaces=states, versions=versions, ignored=ignored)
+                dict(
+                    baseline,
+                    interfaces=states,
+                    identities={
+                        name: dict(self.nic.identity(name), **then)
+                        for name, then in baseline["identities"].items()
+                    },
+                    versions=versions,
+                    ignored=ignored,
+                )
             )
             self.store.note(event="versions", versions=versions, warnings=self.work.warnings)
 
