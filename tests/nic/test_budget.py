@@ -5,6 +5,7 @@ The programs run on a clock of their own: no second of a test is waited for.
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +16,7 @@ from test_links import JOB, Node, a_node, policy
 
 from seatrial.nic.node import cli, nic, programs
 from seatrial.nic.node.errors import NicError, Refused
+from seatrial.nic.node.store import Busy
 from seatrial.slurm.layout import Layout
 
 JUMBO = {"interfaces": {"eth1": {"mtu": 9000, "txqueuelen": 50}, "eth2": {"mtu": 9000}}}
@@ -32,6 +34,7 @@ class Slow:
         self.seconds = 0.0
         self.slow = "ethtool"
         self.drained: list[str] = []
+        self.hangs = False  # whether one was killed
         patch.undo_run()  # type: ignore[attr-defined]
         patch.setattr(programs, "time", machine)
         patch.setattr(programs.subprocess, "Popen", self.popen)
@@ -61,6 +64,7 @@ class Process:
 
     def kill(self) -> None:
         self.cost = 0.0
+        self.slow.hangs = True
 
 
 class Patch(pytest.MonkeyPatch):
@@ -156,6 +160,30 @@ def test_health_says_why_before_slurm_kills_it(
     slow.seconds = min(seconds, 14.0)
     node.session().recover(0.0)
     node.check_restored()
+
+
+def test_health_says_why_although_a_program_that_hangs_has_the_lock(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is started inherits the lock, and an ethtool in the kernel does not die when killed."""
+    slow: Slow = node.slow  # type: ignore[attr-defined]
+    node.session().recover(0.0)
+    session, real = node.session(), node.store.lock
+
+    @contextlib.contextmanager
+    def lock(timeout: float) -> Iterator[None]:
+        if slow.hangs:
+            raise Busy("another of Seatrial's commands works on this node's NICs")
+        with real(timeout):
+            yield
+
+    monkeypatch.setattr(session.store, "lock", lock)
+    monkeypatch.setattr(cli, "session_of", lambda *_: session)
+    slow.seconds = 1000.0
+    assert cli.health(policy(), cli.Arguments(["health"])) != 0
+    assert slow.hangs
+    assert len(slow.drained) == 1
+    assert "ethtool did not end within" in slow.drained[0]
 
 
 def test_a_program_with_a_longer_time_of_its_own_ends_with_the_budget(node: Node) -> None:

@@ -182,7 +182,9 @@ def health(policy: Policy, _: Arguments) -> int:
             if reason and drain(policy, reason) and code == 0:
                 _set_reason_aside(session.store)
     except Busy:
-        pass
+        # A program that hangs keeps the lock, also after it was killed.
+        if trouble:
+            drain(policy, trouble)
     except OSError:
         drain(policy, trouble)  # a disk that cannot be written is a reason by itself
     return code
