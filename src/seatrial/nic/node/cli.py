@@ -171,7 +171,11 @@ def health(policy: Policy, _: Arguments) -> int:
         with programs.budget(HEALTH_S):
             session.recover(0.0)
     except Busy:
-        return 0  # a Prolog or Epilog is at work
+        # A Prolog or Epilog is at work; or one has ended, and its ethtool hangs in the kernel.
+        reason = session.store.reason()
+        if reason:
+            drain(policy, reason)
+        return 0
     except (NicError, OSError) as error:
         code, trouble = getattr(error, "code", Unrestored.code), str(error)
     try:
