@@ -54,6 +54,7 @@ class Root:
         self.routes_6: list[dict[str, Any]] = []
         self.rules = [{"priority": 32766, "src": "all", "table": "main"}]
         self.addresses: dict[str, str] = {}
+        self.vrfs: dict[str, list[dict[str, Any]]] = {}
         self.rdma: Answer = Answer(127, "", "rdma: No such file or directory")
         self.lnetctl: Answer = Answer(127, "", "lnetctl: No such file or directory")
 
@@ -65,6 +66,8 @@ class Root:
         if words[:2] == ["route", "get"]:
             wanted = ipaddress.ip_address(words[3] if words[2] == "fibmatch" else words[2])
             rows = self.routes if wanted.version == 4 else self.routes_6
+            if "vrf" in words:
+                rows = self.vrfs[words[-1]]
             nets = [(ipaddress.ip_network(row["dst"]), row) for row in rows if "/" in row["dst"]]
             fitting = [(net.prefixlen, row) for net, row in nets if wanted in net]
             if not fitting:
@@ -80,7 +83,8 @@ class Root:
                                                 "prefixlen": int(one.partition("/")[2])}]}
                 for name, one in self.addresses.items()
             ],
-            "link show": [{}, {}],  # of type vrf
+            # Of type vrf: ip prints an empty object for each other interface.
+            "link show": [{}, {}, *({"ifname": name} for name in self.vrfs)],
         }[" ".join(words[:2])]  # fmt: skip
         return Answer(0, json.dumps(rows), "")
 
@@ -262,6 +266,16 @@ def test_the_way_to_a_controller(root: Root) -> None:
     assert root.refuses(JUMBO, controllers=["10.9.9.9"]) == SLURM_ON_ETH1
     root.check(JUMBO, controllers=["10.8.8.8"])
     root.check({"eth2": {"mtu": 9000}}, controllers=["10.9.9.9"])
+
+
+def test_the_way_to_a_controller_within_a_vrf(root: Root) -> None:
+    """This machine's kernel has none."""
+    root.vrfs = {"management": [route("eth1", "10.9.0.0/16")]}
+    assert root.refuses(JUMBO, controllers=["10.9.9.9"]) == SLURM_ON_ETH1
+    root.check({"eth2": {"mtu": 9000}}, controllers=["10.9.9.9"])
+    root.routes.append(route("eth2", table="10"))
+    said = root.refuses({"eth2": {"mtu": 9000}})
+    assert said == "eth2 carries the node's default route of routing table 10"
 
 
 def tuned(root: Root, active: str, **profiles: str) -> None:

@@ -90,6 +90,9 @@ def _routes(family: str, interface: str) -> List[List[str]]:
         if any(hop.get("dev") == interface for hop in route.get("nexthops", [])):
             raise Refused("%s has a part of the route to %s, which could not be restored"
                           % (interface, route.get("dst")))  # fmt: skip
+        if "nhid" in route and route.get("dev", interface) == interface:
+            raise Refused("the route to %s goes over a next hop object, which could not be restored"
+                          % route.get("dst"))  # fmt: skip
         # The kernel makes these itself, when the address and the link come back.
         made = route.get("protocol") in ("kernel", "ra") or route.get("table") == "local"
         if route.get("dev") == interface and not made:
