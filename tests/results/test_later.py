@@ -216,10 +216,10 @@ def test_a_damaged_line_among_a_million_is_named(tmp_path):
             read_results(file)
 
 
-def line_error(file, text) -> str:
+def line_error(file, text, folder=None) -> str:
     file.write_text(text)
     with pytest.raises(InputError) as error:
-        read_results(file)
+        read_results(folder or file)
     (problem,) = error.value.problems
     return str(problem).removeprefix(str(file))
 
@@ -247,3 +247,18 @@ def test_a_second_verdict_or_trial_line_is_an_error(tmp_path):
         ":6: record: a second 'verdict' line: the first is line 5 (a file has one)"
     )
     assert ":6: record: a second 'trial' line" in line_error(file, text + rows[0])
+
+
+@pytest.mark.parametrize("kind", ["trial", "run"])
+def test_a_later_judgement_holds_no_measurements(tmp_path, kind):
+    """Runs that somebody adds beside a judgement would count as runs of the trial."""
+    folder = make_trial(tmp_path / "t")
+    judge(folder, looser(tmp_path))
+    rows = (folder / "results.jsonl").read_text().splitlines(keepends=True)
+    file = folder / "judgements" / "2" / "judgement.jsonl"
+    smuggled = next(row for row in rows if f'"record":"{kind}"' in row)
+    file.write_text(smuggled + file.read_text())
+    assert line_error(file, file.read_text(), folder) == (
+        f":1: record: a '{kind}' line does not belong in this file "
+        "(only judgement and verdict lines do)"
+    )
