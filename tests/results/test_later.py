@@ -59,6 +59,49 @@ def test_a_judgement_says_by_whom_and_by_which_requirements(tmp_path):
     assert first.requirements_sha256 == manifest.sha256(folder / first.requirements)
 
 
+def test_it_says_by_which_requirements_it_judges_and_if_the_newest_verdict_has_others(tmp_path):
+    folder, said = make_trial(tmp_path / "t"), []
+    own, given_file = folder / "config" / "lab" / "requirements.yaml", looser(tmp_path)
+    short, other = manifest.sha256(own)[:12], manifest.sha256(given_file)[:12]
+    judge(folder, say=said.append)
+    assert said == [f"judging by {own} (SHA-256 {short})"]
+    said.clear()
+    judge(folder, given_file, say=said.append)
+    assert said == [
+        f"judging by {given_file} (SHA-256 {other})",
+        f"verdict 2, the newest, is by other requirements: "
+        f"{folder / 'judgements/2/requirements.yaml'} (SHA-256 {short})",
+    ]
+    said.clear()
+    judge(folder, say=said.append)
+    assert said == [
+        f"judging by {own} (SHA-256 {short})",
+        f"verdict 3, the newest, is by other requirements: "
+        f"{folder / 'judgements/3/requirements.yaml'} (SHA-256 {other})",
+    ]
+    said.clear()
+    judge(folder, say=said.append)
+    assert said == [f"judging by {own} (SHA-256 {short})"]
+
+
+def test_changed_evidence_is_a_warning_and_a_note_of_the_verdict(tmp_path):
+    folder, said = make_trial(tmp_path / "t"), []
+    (folder / "cases" / "netpipe" / "r0" / "netpipe.out").write_text("1: 10.0 us\n")
+    (folder / "cases" / "more.txt").touch()
+    verdict = judge(folder, say=said.append).verdict
+    changed = (
+        "2 files of the trial, but not its results, are not as in SHA256SUMS: "
+        "'seatrial verify' names them"
+    )
+    assert said[1:] == [f"warning: {changed}"]
+    assert verdict.findings[-1] == f"note: {changed}"
+    assert read_results(folder).verdict == verdict
+    assert not any("files of the trial" in finding for finding in read_results(folder, 1).verdict.findings)
+    assert {str(one) for one in manifest.check(folder)} == {
+        "changed: cases/netpipe/r0/netpipe.out", "added: cases/more.txt",
+    }  # fmt: skip
+
+
 def test_a_trial_without_a_verdict_keeps_its_end(tmp_path):
     """It was killed: it has neither a verdict nor a manifest, and gets both by being judged."""
     folder = make_trial(tmp_path / "t")

@@ -245,9 +245,13 @@ def judge_again(
     """
     place = trial_folder(newest(folder))
     command, version = ["seatrial", *sys.argv[1:]], version_with_commit()
+
+    def say(text: str) -> None:
+        out.print(text, markup=False)
+
     try:
         with locked(place / LOCK_FILE, out.print):
-            results = later.judge_again(place, requirements, command, version, write_all)
+            results = later.judge_again(place, requirements, command, version, write_all, say)
     except OSError as error:
         raise LabError(f"the trial cannot be judged: {error}") from None
     terminal.print_summary(results, out)
