@@ -326,7 +326,10 @@ def baseline(
 
     Example: seatrial baseline --site harbour trials/harbour-*
     """
-    results = [read_results(folder) for folder in folders or [newest(None)]]
+    named = folders or [newest(None)]
+    for folder in named:
+        later.check_unchanged(trial_folder(folder))
+    results = [read_results(folder) for folder in named]
     existing = site_file(site).with_name("requirements.yaml")
     made = make_baseline(results, existing)
     for line in made.summary():

@@ -5,6 +5,9 @@ that an improvement does not fail a machine. Contracts are never changed, shadow
 The file is edited as text, entry by entry, and all other bytes stay: a round trip through a YAML
 library may change the indentation or quotes of an entry that a person signed.
 
+A new entry can be looser than the one that it displaces, which is the older baseline or a relative
+requirement. Noisy trials make it so. The summary names each of these with both bounds.
+
 The width of a bound is the largest of
 - ``sigmas`` robust standard deviations. The default of 3.5 is the limit of B. Iglewicz and
   D. Hoaglin, How to Detect and Handle Outliers (ASQC 1993), beyond which a robust z-score
@@ -21,7 +24,7 @@ import json
 import math
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path
@@ -35,15 +38,17 @@ from seatrial.base.files import write_whole
 from seatrial.results import statistics
 from seatrial.results.figures import Figure, collect
 from seatrial.results.judge import judge
-from seatrial.results.record import Case, Results
+from seatrial.results.record import Case, Judgement, Results
 from seatrial.results.requirements import WIDEST, Document, Requirements, Threshold, build
-from seatrial.results.wording import number
+from seatrial.results.wording import distinct, number
 
 SIGMAS = 3.5
 FLOOR = 0.05
 MINIMUM = 3
+SAME = 1e-9  # two bounds that differ by a smaller fraction are the same
 ANY = "?*"
 NAMED_CASES = 3  # that a line of the summary names
+COUNTED = 10  # more looser entries than this are counted at the end of the summary
 _NEW_FILE = "schema: 1\n\nrequirements:\n"
 _PLAIN = re.compile(r"(?!(?:null|true|false|yes|no|on|off)$)[A-Za-z][\w.%/-]*", re.IGNORECASE)
 
@@ -57,10 +62,15 @@ class Change:
     location: str | None
     action: Literal["added", "replaced", "skipped"]
     message: str
+    looser: str = ""  # than the entry in force until now: its bound and the new one
+
+    @property
+    def name(self) -> str:
+        location = f" at {self.location}" if self.location else ""
+        return f"{self.case.id}: {self.metric}{location}"
 
     def __str__(self) -> str:
-        location = f" at {self.location}" if self.location else ""
-        return f"{self.action} {self.case.id}: {self.metric}{location}: {self.message}"
+        return f"{self.action} {self.name}: {self.message}"
 
 
 @dataclass(frozen=True)
@@ -78,7 +88,8 @@ class Baseline:
         return [change for change in self.changes if change.action != "skipped"]
 
     def summary(self) -> list[str]:
-        """A line for each new entry, and one for all figures that were skipped for one reason."""
+        """A line for each new entry, one for all figures that were skipped for one reason, and one
+        for each entry that is looser than the one that it displaces."""
         lines = [str(change) for change in self.written]
         reasons: dict[str, list[Change]] = {}
         for change in self.changes:
@@ -92,6 +103,10 @@ class Baseline:
             count = f"{len(skipped)} figure{'' if len(skipped) == 1 else 's'}"
             of = f"{len(cases)} case{'' if len(cases) == 1 else 's'}"
             lines.append(f"skipped {count} of {of}: {reason} ({names})")
+        looser = [change for change in self.written if change.looser]
+        lines += [f"looser {change.name}: {change.looser}" for change in looser]
+        if len(looser) > COUNTED:
+            lines.append(f"{len(looser)} new entries are looser than those that they displace")
         return lines
 
     def write(self, to: Path | None = None) -> Path:
@@ -122,6 +137,17 @@ class _Group:
     def samples(self) -> list[float]:
         return [value for _, figure in self.figures for value in figure.values]
 
+    @property
+    def keys(self) -> Iterable[_Key]:
+        """The judged figures that an entry is of: one, or those of all locations."""
+        locations = dict.fromkeys(figure.location for _, figure in self.figures)
+        return [(self.case, self.metric, location) for location in locations]
+
+
+_Key = tuple[Case, str, str | None]  # case, metric, location
+#: the judgements by the entries that are no contracts, over the trials
+_InForce = dict[_Key, list[Judgement]]
+
 
 def make_baseline(
     results: Sequence[Results],
@@ -145,16 +171,15 @@ def make_baseline(
     text = _NEW_FILE if before is None else before
     document, lines = yamlfile.loads(text, Document, file)
     requirements = build(document, lines, file)
-    failing = {
-        (j.case, j.metric, j.location): j.requirement.id
-        for result in results
-        for j in judge(result.trial, result.runs, requirements)
-        if j.verdict == "fail" and j.requirement and j.requirement.basis == "relative"
-    }
+    in_force: _InForce = {}
+    for result in results:
+        for j in judge(result.trial, result.runs, requirements):
+            if j.requirement and j.requirement.basis != "contract":
+                in_force.setdefault((j.case, j.metric, j.location), []).append(j)
     entries: list[tuple[_Group, Threshold]] = []
     changes: list[Change] = []
     for group in _groups(results, locations):
-        why = _excluded(group, requirements, failing, 1 if allow_few else MINIMUM)
+        why = _excluded(group, requirements, in_force, 1 if allow_few else MINIMUM)
         threshold, note = (None, why) if why else _threshold(group, sigmas, floor)
         if threshold is None:
             changes.append(Change(group.case, group.metric, group.location, "skipped", note))
@@ -164,7 +189,8 @@ def make_baseline(
         older = _older(document, group)
         note += _displaced(group, requirements)
         action: Literal["added", "replaced"] = "replaced" if older else "added"
-        changes.append(Change(group.case, group.metric, group.location, action, note))
+        looser = _looser(threshold, [j for key in group.keys for j in in_force.get(key, ())])
+        changes.append(Change(group.case, group.metric, group.location, action, note, looser))
         entries.append((group, threshold))
     return Baseline(file, _edit(text, document, lines, entries), changes, before)
 
@@ -207,7 +233,7 @@ def _groups(results: Sequence[Results], locations: str) -> list[_Group]:
 def _excluded(
     group: _Group,
     requirements: Requirements,
-    failing: dict[tuple[Case, str, str | None], str],
+    in_force: _InForce,
     minimum: int,
 ) -> str:
     """Why a group gets no baseline, or ""."""
@@ -217,9 +243,10 @@ def _excluded(
         for rule in rules:
             if rule.threshold.basis == "contract":
                 return f"the contract at {rule.id} holds and stays as it is"
-        at = failing.get((group.case, group.metric, figure.location))
-        if at:
-            return f"it fails the relative requirement at {at}, which a baseline would hide"
+        for j in in_force.get((group.case, group.metric, figure.location), ()):
+            if j.verdict == "fail" and j.requirement and j.requirement.basis == "relative":
+                at = j.requirement.id
+                return f"it fails the relative requirement at {at}, which a baseline would hide"
         if requirements.is_informative(group.case, group.metric, figure.location) and not rules:
             return "informative: it is not judged"
         if figure.fault or figure.doubt:
@@ -290,6 +317,29 @@ def _displaced(group: _Group, requirements: Requirements) -> str:
     return (
         f"; takes precedence over the relative requirement at {', '.join(rules)}" if rules else ""
     )
+
+
+def _looser(threshold: Threshold, judged: Sequence[Judgement]) -> str:
+    """How a new entry is looser than the entries that judge its figures now; "" if it is not.
+
+    A bound is looser if it is farther out, or gone. The bound of a relative requirement differs
+    from trial to trial: the tightest counts.
+    """
+    texts = []
+    least, most = threshold.bounds()
+    for word, new, sign in (("at least", least, -1), ("at most", most, 1)):
+        bounds = {(j.upper if sign > 0 else j.lower): j for j in judged}
+        old = min((b for b in bounds if b is not None), key=lambda b: sign * b, default=None)
+        if old is None or (new is not None and sign * (new - old) <= SAME * abs(old)):
+            continue
+        requirement = bounds[old].requirement
+        assert requirement is not None
+        before, after = distinct(old, old if new is None else new)
+        unit = f" {threshold.unit}" if threshold.unit else ""
+        now = f"no bound '{word}'" if new is None else f"{word} {after}{unit}"
+        of = f": {requirement.text}" if requirement.basis == "relative" else ""
+        texts.append(f"{word} {before}{unit} ({requirement.id}{of}) becomes {now}")
+    return ", ".join(texts)
 
 
 def _older(document: Document, group: _Group) -> list[int]:
