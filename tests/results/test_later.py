@@ -69,15 +69,19 @@ def test_it_says_by_which_requirements_it_judges_and_if_the_newest_verdict_has_o
     judge(folder, given_file, say=said.append)
     assert said == [
         f"judging by {given_file} (SHA-256 {other})",
-        f"verdict 2, the newest, is by other requirements: "
-        f"{folder / 'judgements/2/requirements.yaml'} (SHA-256 {short})",
+        (
+            f"verdict 2, the newest, is by other requirements: "
+            f"{folder / 'judgements/2/requirements.yaml'} (SHA-256 {short})"
+        ),
     ]
     said.clear()
     judge(folder, say=said.append)
     assert said == [
         f"judging by {own} (SHA-256 {short})",
-        f"verdict 3, the newest, is by other requirements: "
-        f"{folder / 'judgements/3/requirements.yaml'} (SHA-256 {other})",
+        (
+            f"verdict 3, the newest, is by other requirements: "
+            f"{folder / 'judgements/3/requirements.yaml'} (SHA-256 {other})"
+        ),
     ]
     said.clear()
     judge(folder, say=said.append)
@@ -96,7 +100,7 @@ def test_changed_evidence_is_a_warning_and_a_note_of_the_verdict(tmp_path):
     assert said[1:] == [f"warning: {changed}"]
     assert verdict.findings[-1] == f"note: {changed}"
     assert read_results(folder).verdict == verdict
-    assert not any("files of the trial" in finding for finding in read_results(folder, 1).verdict.findings)
+    assert changed not in " ".join(read_results(folder, 1).verdict.findings)
     assert {str(one) for one in manifest.check(folder)} == {
         "changed: cases/netpipe/r0/netpipe.out", "added: cases/more.txt",
     }  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from seatrial.report.figures import interrupt_rates, spread_text
 from seatrial.report.summary import CaseView
-from seatrial.report.text import number, quantity, relative_href
+from seatrial.report.text import SEVERITY, number, quantity, relative_href
 from seatrial.results.record import Run
 
 _MAX_FILES = 50
@@ -225,15 +225,20 @@ class MetricRow:
 def metric_rows(view: CaseView, shown: Collection[int]) -> list[MetricRow]:
     """All figures of the case over its runs, judged or not.
 
-    Of a metric at many locations, those that did not pass and a row over all. ``shown`` are the
-    judgements that the page has, and thus a link to.
+    Of a metric at many locations, those that did not pass and a row over all. Of several
+    judgements on a figure, the worst. ``shown`` are the judgements that the page has, and thus a
+    link to.
     """
     values: dict[tuple[str, str], dict[str | None, list[float]]] = {}
     for run in view.runs:
         for metric in run.metrics:
             of_metric = values.setdefault((metric.metric, metric.unit), {})
             of_metric.setdefault(metric.location, []).append(metric.value)
-    judged = {(j.metric, j.location): (index, j.verdict) for index, j in view.judgements}
+    judged: dict[tuple[str, str | None], tuple[int, str]] = {}
+    for index, j in view.judgements:
+        before = judged.get((j.metric, j.location))
+        if before is None or SEVERITY[j.verdict] < SEVERITY[before[1]]:
+            judged[j.metric, j.location] = index, j.verdict
     rows = []
     for (name, unit), by_location in values.items():
         locations: Collection[str | None] = by_location

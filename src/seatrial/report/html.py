@@ -114,9 +114,9 @@ def _context(results: Results, base: str) -> dict[str, Any]:
         if j.location and j.value is not None
     }
     clauses = contract.rows(results)
-    listed = judgements.listing(
-        results, {row.judgement for row in clauses if row.judgement is not None}
-    )
+    findings = summary.findings_of(results, views)
+    linked = {row.judgement for row in clauses} | {finding.judgement for finding in findings}
+    listed = judgements.listing(results, {index for index in linked if index is not None})
     lines = curves.curve_figures(results.runs, keys)
     of_locations = curves.location_figures(results.runs, {(c, place) for c, _, place in failed})
     hpl = figures.hpl_figures(results.runs, keys)
@@ -130,7 +130,6 @@ def _context(results: Results, base: str) -> dict[str, Any]:
     anchors = dict(zip(views, text.slugs(f"case-{case.id}" for case in views), strict=True))
     script = _script("script.js.j2")
     packed, plotly_hash = _plotly() if drawn else ("", "")
-    findings = results.verdict.findings if results.verdict else []
     return {
         "trial": results.trial,
         "command": shlex.join(results.trial.command),
@@ -138,14 +137,14 @@ def _context(results: Results, base: str) -> dict[str, Any]:
         "verdicts": summary.verdict_history(results),
         "views": views,
         "anchors": anchors,
-        "findings": [(f, *summary.finding_link(f, results, views)) for f in findings],
+        "findings": findings,
         "matrix": summary.matrix(views),
         "case_counts": Counter(view.status.key for view in views.values()),
         "statuses": text.STATUSES,
         "contract": clauses,
         "contract_words": contract.in_words([row.clause for row in clauses]),
-        "digest": contract.digest(results.folder) if clauses else "",
-        "later": results.verdict if results.verdict and results.verdict.number > 1 else None,
+        "digest": contract.digest(results.folder),
+        "verdict": results.verdict,
         "curves": lines,
         "of_locations": of_locations,
         "hpl": hpl,

@@ -72,6 +72,7 @@ def _suite(check: str, results: Results, head: Headline) -> ET.Element:
         "scope": results.verdict.scope if results.verdict else "",
         "trial": results.trial.trial,
         "seatrial": results.trial.seatrial,
+        "seatrial of the verdict": results.verdict.seatrial if results.verdict else "",
         "stack": str(results.trial.stack.get("source", "")),
         "why": head.why,
     }
@@ -92,8 +93,8 @@ def _contract(rows: list[contract.Row], results: Results, head: Headline) -> ET.
         text = f"{clause.metric} {clause.required}: {row.measured}, margin {row.margin}; {row.note}"
         if clause.status == "not met":
             _problem(case, "failure", "fail", text, clause.reason)
-        elif clause.hole or clause.status == "inconclusive":
-            _problem(case, "error", clause.status, text, clause.reason)
+        elif clause.hole or clause.status == "inconclusive":  # the note has the reason
+            _problem(case, "error", clause.status, text)
         elif clause.status != "met":
             ET.SubElement(case, "skipped", {"message": clean(f"{clause.status}: {text}")})
     return suite

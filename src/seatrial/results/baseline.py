@@ -328,7 +328,7 @@ def _looser(threshold: Threshold, judged: Sequence[Judgement]) -> str:
     texts = []
     least, most = threshold.bounds()
     for word, new, sign in (("at least", least, -1), ("at most", most, 1)):
-        bounds = {(j.upper if sign > 0 else j.lower): j for j in judged}
+        bounds = {(j.upper if sign > 0 else j.lower): j for j in reversed(judged)}
         old = min((b for b in bounds if b is not None), key=lambda b: sign * b, default=None)
         if old is None or (new is not None and sign * (new - old) <= SAME * abs(old)):
             continue
