@@ -98,13 +98,16 @@ def test_settings_of_a_benchmark_can_be_replaced(reframe: Reframe, tmp_path: Pat
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ("{max_bytes: many}", "max_bytes: 'many' is not a size (write for example 64 KiB)"),
+        (
+            "{max_bytes: many}",
+            "max_bytes: not a size (write a whole number of bytes, or for example 64 KiB or 4 MiB)",
+        ),
         ("{max_byte: 64}", "max_byte: unknown field (did you mean 'max_bytes'?)"),
         (
             "{max_byte: 64, repetitions: -1}",
             (
-                "max_byte: unknown field (did you mean 'max_bytes'?); -S NetPIPE.settings="
-                "{max_byte: 64, repetitions: -1}: repetitions: "
+                "repetitions: must be greater than or equal to 1, found -1 (write for example "
+                "'repetitions: 1'); max_byte: unknown field (did you mean 'max_bytes'?)"
             ),
         ),
         ("[64]", "expected a mapping, found a list"),

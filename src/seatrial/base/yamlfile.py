@@ -121,10 +121,9 @@ def loads(text: str, model: type[M], file: Path | str = "<text>") -> tuple[M, Li
     return valid, lines
 
 
-def problems_of(error: ValidationError, model: type[BaseModel], name: str) -> list[Problem]:
-    """The problems of data that a model refused and that is in no file, but for example in the
-    option ``name``."""
-    return _problems(error, model, Lines(name))
+def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
+    """The problems of data that a model refused and that is in no file, but in an option."""
+    return _problems(error, model, Lines(""))
 
 
 # --- parsing and line numbers --------------------------------------------------------

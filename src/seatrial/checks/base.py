@@ -20,7 +20,7 @@ from reframe.core.builtins import parameter, run_after, run_before, sanity_funct
 from reframe.core.exceptions import ReframeSyntaxError
 
 from seatrial.base import yamlfile
-from seatrial.base.errors import InputError
+from seatrial.base.errors import InputError, Problem
 from seatrial.benchmarks.benchmark import NODE_PYTHON, Benchmark, Step
 from seatrial.benchmarks.limits import Known
 from seatrial.benchmarks.parsing import Parsed
@@ -80,8 +80,7 @@ class Check(rfm.RunOnlyRegressionTest):
             return context.plan().benchmark(self.benchmark, self.own_settings)
         except ValidationError as error:
             model = registry()[self.benchmark].Settings
-            problems = yamlfile.problems_of(error, model, self._option)
-            raise ReframeSyntaxError("; ".join(map(str, problems))) from None
+            raise self._wrong_settings(yamlfile.problems_of(error, model)) from None
 
     @cached_property
     def own_settings(self) -> dict[str, Any]:
@@ -91,12 +90,12 @@ class Check(rfm.RunOnlyRegressionTest):
         try:
             return yamlfile.loads(self.settings, _Replaced)[0].root
         except InputError as error:
-            problems = (replace(one, file=self._option, line=None) for one in error.problems)
-            raise ReframeSyntaxError("; ".join(map(str, problems))) from None
+            raise self._wrong_settings(error.problems) from None
 
-    @property
-    def _option(self) -> str:
-        return f"-S {type(self).__name__}.settings={self.settings}"
+    def _wrong_settings(self, problems: Sequence[Problem]) -> ReframeSyntaxError:
+        option = f"-S {type(self).__name__}.settings={self.settings}: "
+        texts = (str(replace(one, file="", line=None)).removeprefix(": ") for one in problems)
+        return ReframeSyntaxError(option + "; ".join(texts))
 
     @property
     def transport(self) -> str:
