@@ -65,8 +65,11 @@ def _row(clause: Clause, judgement: int | None, runs: int, day: date) -> Row:
     relative = " x " in clause.required  # its bound was measured, too
     worst_of = f"{clause.statistic} of {plural(runs, 'run')}" if runs else clause.statistic
     if clause.judgements > 1:
-        of = f"{clause.failed} failed" if clause.failed else f"{clause.judgements}"
-        worst_of += f", worst of {of} figures"
+        count, kind = (
+            clause.failed or clause.judgements,
+            "failed figure" if clause.failed else "figure",
+        )
+        worst_of += f", worst of {plural(count, kind)}"
     if clause.case is not None:
         location = f"{clause.location} of " if clause.location else ""
         worst_of += f", {location}{clause.case.id}"
@@ -110,7 +113,7 @@ def _note(clause: Clause, day: date) -> str:
             verb, until = "a waiver", f"expired on {waiver.expires}"
         parts.append(f"{verb} by {waiver.by} {until}: {waiver.reason}")
     if clause.status == "waived":
-        parts.append(f"without the waiver {without_waiver(clause)}: {clause.reason}")
+        parts.append(f"without the waiver it is {without_waiver(clause)}: {clause.reason}")
     return "; ".join(parts)
 
 
