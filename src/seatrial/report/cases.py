@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
 import statistics
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from seatrial.report.figures import interrupt_rates, spread_text
 from seatrial.report.summary import CaseView
-from seatrial.report.text import SEVERITY, number, quantity, relative_href
+from seatrial.report.text import number, quantity, relative_href
 from seatrial.results.record import Run
 
 _MAX_FILES = 50
@@ -234,23 +235,21 @@ def metric_rows(view: CaseView, shown: Collection[int]) -> list[MetricRow]:
         for metric in run.metrics:
             of_metric = values.setdefault((metric.metric, metric.unit), {})
             of_metric.setdefault(metric.location, []).append(metric.value)
-    judged: dict[tuple[str, str | None], tuple[int, str]] = {}
-    for index, j in view.judgements:
-        before = judged.get((j.metric, j.location))
-        if before is None or SEVERITY[j.verdict] < SEVERITY[before[1]]:
-            judged[j.metric, j.location] = index, j.verdict
     rows = []
     for (name, unit), by_location in values.items():
-        locations: Collection[str | None] = by_location
+        judged = view.by_location.get(name, {})
+        locations: Iterable[str | None] = by_location
         if len(by_location) > MAX_ROWS:
-            locations = [
+            bad = (
                 location
                 for location in by_location
-                if judged.get((name, location), (0, "pass"))[1] != "pass"
-            ][:MAX_ROWS]
+                if location in judged and judged[location][1].verdict != "pass"
+            )
+            locations = itertools.islice(bad, MAX_ROWS)
             rows.append(_over_all(name, unit, by_location))
         for location in locations:
-            index, verdict = judged.get((name, location), (-1, ""))
+            index, judgement = judged.get(location, (-1, None))
+            verdict = judgement.verdict if judgement else ""
             numbers = by_location[location]
             anchor = f"j{index}" if index in shown else ""
             rows.append(

@@ -9,6 +9,7 @@ import shlex
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 
 from seatrial.report.contract import in_words
 from seatrial.report.text import (
@@ -27,26 +28,42 @@ from seatrial.results.wording import plural
 
 @dataclass
 class CaseView:
-    """All records of one case."""
+    """All records of one case. It is complete before any of its properties is read."""
 
     case: Case
     runs: list[Run] = field(default_factory=list)
     judgements: list[tuple[int, Judgement]] = field(default_factory=list)  # with index in Results
     planned: bool = False
 
-    @property
+    @cached_property
     def status(self) -> Status:
-        if self.judgements:
-            worst = min((j.verdict for _, j in self.judgements), key=SEVERITY.__getitem__)
-            return STATUSES[worst]
+        if self.worst:
+            return STATUSES[self.worst.verdict]
         if any(run.outcome == "error" for run in self.runs):
             return STATUSES["error"]
         return STATUSES["unjudged" if self.runs else "notrun"]
 
-    @property
+    @cached_property
     def worst(self) -> Judgement | None:
         """The judgement that gave the case its status."""
         return min((j for _, j in self.judgements), key=lambda j: SEVERITY[j.verdict], default=None)
+
+    @cached_property
+    def bad(self) -> list[tuple[int, Judgement]]:
+        """The judgements that did not pass."""
+        return [row for row in self.judgements if row[1].verdict != "pass"]
+
+    @cached_property
+    def by_location(self) -> dict[str, dict[str | None, tuple[int, Judgement]]]:
+        """By metric and location; of several judgements on a figure, the worst."""
+        by_metric: dict[str, dict[str | None, tuple[int, Judgement]]] = {}
+        for row in self.judgements:
+            judgement = row[1]
+            of_metric = by_metric.setdefault(judgement.metric, {})
+            before = of_metric.setdefault(judgement.location, row)
+            if SEVERITY[judgement.verdict] < SEVERITY[before[1].verdict]:
+                of_metric[judgement.location] = row
+        return by_metric
 
     @property
     def seconds(self) -> float:
@@ -69,7 +86,7 @@ class CaseView:
         if failed:
             lines.append(f"{len(failed)} of {len(self.runs)} runs in error: {failed[0].reason}")
         if self.judgements:
-            passed = sum(j.verdict == "pass" for _, j in self.judgements)
+            passed = len(self.judgements) - len(self.bad)
             lines.append(f"{passed} of {len(self.judgements)} judgements passed")
         elif not self.runs:
             lines.append("planned, but not run")
@@ -87,8 +104,11 @@ def gather(results: Results) -> dict[Case, CaseView]:
         view(case).planned = True
     for run in results.runs:
         view(run.case).runs.append(run)
+    of_case, last = None, None
     for index, judgement in enumerate(results.judgements):
-        view(judgement.case).judgements.append((index, judgement))
+        if of_case is None or judgement.case is not last:  # a million have a few cases, in turn
+            of_case, last = view(judgement.case), judgement.case
+        of_case.judgements.append((index, judgement))
     return views
 
 

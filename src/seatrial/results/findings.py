@@ -296,22 +296,20 @@ def _common_nodes(
     for j in fails:
         if j.location and locations.ends(j.location):
             links[j.case, j.metric][j.location] = None
-    sentences = []
-    for (case, metric), failing in links.items():
+    nodes: dict[tuple[Case, str], str] = {}
+    for key, failing in links.items():
         common = set.intersection(*(set(locations.ends(link)) for link in failing))
-        if len(failing) < 2 or len(common) != 1:
-            continue
-        (node,) = common
-        links_of_node = {
-            j.location
-            for j in judgements
-            if (j.case, j.metric) == (case, metric)
-            and j.location
-            and node in locations.ends(j.location)
-        }
-        sentences.append(
-            f"node {node} is common to all {len(failing)} failing links of {case.id}: {metric} "
-            f"({_some(list(failing))}; {len(failing)} of the {len(links_of_node)} links of {node}):"
-            f" check this node, its cable and its switch port first"
-        )
-    return sentences
+        if len(failing) > 1 and len(common) == 1:
+            (nodes[key],) = common
+    links_of_node: dict[tuple[Case, str], set[str]] = defaultdict(set)
+    for j in judgements if nodes else ():
+        node = nodes.get((j.case, j.metric))
+        if node and j.location and node in locations.ends(j.location):
+            links_of_node[j.case, j.metric].add(j.location)
+    return [
+        f"node {node} is common to all {len(links[case, metric])} failing links of {case.id}: "
+        f"{metric} ({_some(list(links[case, metric]))}; {len(links[case, metric])} of the "
+        f"{len(links_of_node[case, metric])} links of {node}): check this node, its cable and its "
+        f"switch port first"
+        for (case, metric), node in nodes.items()
+    ]
