@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,9 +22,14 @@ def requirements_text(at_most: float) -> str:
     )
 
 
-def make_trial(folder: Path, at_most: float = 20, values=(30.0, 30.1), name="t1") -> Path:
+def make_trial(
+    folder: Path, at_most: float = 20, values=(30.0, 30.1), name="t1", site: Path | None = None
+) -> Path:
+    """``site``: the site.yaml that the trial keeps a copy of."""
     config = folder / "config" / "lab"
     config.mkdir(parents=True)
+    if site:
+        shutil.copy(site, config)
     (config / "requirements.yaml").write_text(requirements_text(at_most))
     evidence = folder / "cases" / "netpipe" / "r0"
     evidence.mkdir(parents=True)

@@ -85,7 +85,7 @@ def compare(
 
 
 def probe(bench: ways.Bench, folder: Path) -> list[dict[str, Any]]:
-    """What ReFrame is told of a job that exits with 3, and of one whose node dies."""
+    """What ReFrame learns of a job that exits with 3, and of one whose node dies."""
     folder.mkdir()
     config = write_config(folder, bench.plan, bench.site_file)
     command = [

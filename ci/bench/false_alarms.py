@@ -120,7 +120,7 @@ class Campaign:
             "load_average": [round(before, 1), round(os.getloadavg()[0], 1)],
             "seconds": round(time.monotonic() - began),
             "node": node if fault else "",
-            **told(results),
+            **summary(results),
             "found": is_found(kind, node, results) if fault else None,
         }
         with self.lines.open("a") as stream:
@@ -180,7 +180,7 @@ def write_site(file: Path) -> None:
         yaml.dump(site, stream)
 
 
-def told(results: Results) -> dict:
+def summary(results: Results) -> dict:
     """The verdict, how much was run again, and the sentences to read first."""
     assert results.verdict
     again = [run for run in results.runs if results.trial.is_rerun(run)]

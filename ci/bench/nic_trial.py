@@ -1,4 +1,4 @@
-"""How often a trial switches profiles: told from what the nodes themselves noted."""
+"""How often a trial switches profiles: from the notes of the nodes."""
 
 from __future__ import annotations
 

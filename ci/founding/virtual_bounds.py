@@ -1,23 +1,22 @@
-"""The spread of each figure of the virtual-time lab over repeated trials, and bounds from it.
+"""The spread of each figure of the virtual lab over several trials, and bounds from it.
 
-    .venv/bin/python ci/founding/virtual_bounds.py TRIAL_FOLDER ... [--anew TRIAL_FOLDER ...]
+    .venv/bin/python ci/founding/virtual_bounds.py TRIAL_FOLDER ... [--newer TRIAL_FOLDER ...]
         [--write REQUIREMENTS_FILE]
 
-Prints per metric how far the trials of a case lie apart, (highest - lowest) / median, and how many
-figures of each trial would break bounds that the other trials give (leave one out). With
-``--write`` the entries below the mark among the requirements of the file are made anew: about the
-median of each figure, both ways, by one and a half times its spread or by the least that figures of
-its kind get (``LEAST``; half as much again where fewer than four trials have it), whichever is
-more. That is what a figure that has repeated well so far may still do: latency falls into another
-regime now and then, by the phase in which frames and timers meet. Of eight samples or more the one
-that lies farthest from the median does not count for the spread: the lab runs a case again that is
-in such a regime, and the majority of three decides. A figure that spreads by more than 12 % gets no
-bound: it is written below the mark at the end of the file, among what is informative, with its
-spread. One that one trial alone has gets neither, so that a trial is incomplete until there is
-another. Runs that a trial repeated because a bound was broken are left out, for they are not drawn
-by chance. ``--anew`` names trials since the lab was changed: a figure that has no bound by all
-trials together has one by these alone, if eight samples of theirs give one. It measures nothing
-and judges nothing.
+Prints the spread of each figure over the trials, (highest - lowest) / median. Prints for each trial
+how many of its figures break bounds that are computed from the other trials.
+
+``--write`` replaces the entries below the mark in the file. A bound is the median plus and minus
+the largest of: 1.5 times the spread, and the least width of its metric (``LEAST``; 1.5 times that
+width with fewer than four samples). Latency changes by the phase in which frames and timers meet,
+so a figure may go further than it did yet. With eight samples or more, the sample farthest from the
+median does not count: the lab runs such a case again, and the majority of three decides. A figure
+with a spread above 12 % gets no bound. It is written below the mark at the end of the file, among
+the informative metrics. A figure of a single trial gets neither, so the trial is incomplete until
+there is another. Reruns are left out, because they are not a random sample.
+
+``--newer`` names trials since a change of the lab. A figure that has no bound by all trials gets
+one by these alone, if they have eight samples. This program measures nothing and judges nothing.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ from typing import NamedTuple
 
 from seatrial.results.record import Metric, read_results
 
-#: The least width of a bound, by what the metric's name ends in: chosen so that leave-one-out finds
-#: one figure in some hundred beyond its bound, and next to none of them a second time.
+#: The least width of a bound, by the end of the metric's name. With these, about one figure in a
+#: hundred breaks the bound of the other trials, and almost none breaks it a second time.
 LEAST = {"_us": 0.10, "_percent": 0.12, "_MB_s": 0.06, "_GFLOPS": 0.06, "": 0.06}
-LEAST_OF = {("netpipe", "bandwidth_MB_s"): 0.03, ("hpl", "dgemm_GFLOPS"): 0.15}
-OF_FEW = 1.5  # times as wide where fewer than MANY trials tell the spread
+LEAST_OF = {("netpipe", "bandwidth_MB_s"): 0.03}
+OF_FEW = 1.5  # times as wide with fewer than MANY samples
 MANY = 4
 FACTOR = 1.5
 ALL_BUT_ONE = 8  # from so many samples on, one does not count for the spread
@@ -51,7 +50,7 @@ JUDGED = {
     "tcp_streams": ("bandwidth_MB_s", "slowest_stream_MB_s"),
     "imb": ("pingpong_latency_us", "pingpong_bandwidth_MB_s", "allreduce_*", "alltoall_*"),
     "npb": ("mops",),
-    "hpl": ("hpl_GFLOPS", "dgemm_GFLOPS"),
+    "hpl": ("hpl_GFLOPS",),
 }
 
 
@@ -70,7 +69,7 @@ Figures = dict[Key, list[Metric]]
 
 def figures(folder: Path) -> Figures:
     """Every judged figure of a trial, a sample of each run."""
-    found: Figures = defaultdict(list)
+    samples: Figures = defaultdict(list)
     results = read_results(folder)
     for run in results.runs:
         if results.trial.is_rerun(run):
@@ -85,17 +84,17 @@ def figures(folder: Path) -> Figures:
                 key = Key(
                     case.check, case.variant, case.transport, case.profile, one.metric, location
                 )  # fmt: skip
-                found[key].append(one)
-    return found
+                samples[key].append(one)
+    return samples
 
 
 def together(trials: Iterable[Figures]) -> Figures:
     """The samples of all trials."""
-    found: Figures = defaultdict(list)
+    samples: Figures = defaultdict(list)
     for trial in trials:
         for key, metrics in trial.items():
-            found[key] += metrics
-    return found
+            samples[key] += metrics
+    return samples
 
 
 def middle(metrics: list[Metric]) -> float:
@@ -124,24 +123,27 @@ def bound(key: Key, metrics: list[Metric]) -> float:
 
 
 class LeftOut(NamedTuple):
-    """What of a trial's figures the others give a bound, which break it, and how many of these
-    are expected to do so in one of two further runs, if these are as those of the others."""
+    """The figures of a trial for which the others have a bound.
+
+    ``broken``: the figures that break it. ``expected``: how many of these break it again in one of
+    two further runs, if these are distributed as the samples of the other trials.
+    """
 
     judged: int
     broken: list[str]
     expected: float
 
 
-def left_out(older: list[Figures], anew: list[Figures]) -> list[LeftOut]:
+def left_out(older: list[Figures], newer: list[Figures]) -> list[LeftOut]:
     """Each trial against the bounds of the others."""
-    found = []
-    trials = [*older, *anew]
+    results = []
+    trials = [*older, *newer]
     for index, mine in enumerate(trials):
         judged, broken, expected = 0, [], 0.0
         rest = together(one for one in trials if one is not mine)
-        by_anew = chosen(rest, together(one for one in anew if one is not mine))
+        by_newer = chosen(rest, together(one for one in newer if one is not mine))
         for key, metrics in mine.items():
-            others = (rest if index < len(older) else by_anew).get(key)
+            others = (rest if index < len(older) else by_newer).get(key)
             if not others or not bounded(others):
                 continue
             judged += 1
@@ -151,8 +153,8 @@ def left_out(older: list[Figures], anew: list[Figures]) -> list[LeftOut]:
                 broken.append(f"{key.check} {key.transport} {key.profile} {key.metric} {off:+.1%}")
                 share = statistics.mean(abs(one.value / centre - 1) > width for one in others)
                 expected += 1 - (1 - share) ** 2
-        found.append(LeftOut(judged, broken, expected))
-    return found
+        results.append(LeftOut(judged, broken, expected))
+    return results
 
 
 def selected(key: Key) -> str:
@@ -181,17 +183,17 @@ def bounded(metrics: list[Metric]) -> bool:
     return len(metrics) >= TRIALS and usual_spread(metrics) <= MOST_SPREAD and middle(metrics) > 0
 
 
-def chosen(found: Figures, anew: Figures) -> Figures:
-    """All samples of each figure; of one that they give no bound, those anew where these do.
+def chosen(samples: Figures, newer: Figures) -> Figures:
+    """All samples of each figure, or the newer ones alone where only these give a bound.
 
-    Eight at least: a figure that was in two regimes may be in one of them four times in turn.
+    That needs eight: a figure with two regimes may be in one of them four times in a row.
     """
-    found = dict(found)
-    for key, metrics in found.items():
-        own = anew.get(key, [])
+    samples = dict(samples)
+    for key, metrics in samples.items():
+        own = newer.get(key, [])
         if not bounded(metrics) and bounded(own) and len(own) >= ALL_BUT_ONE:
-            found[key] = own
-    return found
+            samples[key] = own
+    return samples
 
 
 def unbounded(key: Key, metrics: list[Metric]) -> str:
@@ -204,7 +206,7 @@ def unbounded(key: Key, metrics: list[Metric]) -> str:
     )
 
 
-def write(file: Path, found: Figures) -> None:
+def write(file: Path, samples: Figures) -> None:
     """Put the entries in place of the file's own."""
     before, below, rest = file.read_text().partition(BELOW)
     if not below:
@@ -213,11 +215,11 @@ def write(file: Path, found: Figures) -> None:
     after = after.partition(MARK)[0] + MARK
     after += "".join(
         unbounded(key, metrics)
-        for key, metrics in found.items()
+        for key, metrics in samples.items()
         if len(metrics) >= TRIALS and not bounded(metrics)
     )
     lines, last = [], ""
-    for key, metrics in found.items():
+    for key, metrics in samples.items():
         if bounded(metrics):
             if key.profile != last:
                 lines.append(f"  # {key.profile}\n")
@@ -226,10 +228,10 @@ def write(file: Path, found: Figures) -> None:
     file.write_text(f"{before}{below}{''.join(lines)}\n{mark}{after}")
 
 
-def table(found: Figures) -> None:
+def table(samples: Figures) -> None:
     """Print each figure's spread, and the median and largest of each metric in Markdown."""
     of_metric: dict[tuple[str, str], list[tuple[float, Key]]] = defaultdict(list)
-    for key, metrics in found.items():
+    for key, metrics in samples.items():
         far = spread(metrics)
         of_metric[key.check, key.metric].append((far, key))
         name = ".".join(word for word in key[:4] if word)
@@ -249,17 +251,17 @@ def table(found: Figures) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("trials", nargs="+", type=Path, metavar="TRIAL_FOLDER")
-    parser.add_argument("--anew", nargs="+", type=Path, metavar="TRIAL_FOLDER", default=[])
+    parser.add_argument("--newer", nargs="+", type=Path, metavar="TRIAL_FOLDER", default=[])
     parser.add_argument("--write", type=Path, metavar="REQUIREMENTS_FILE")
     given = parser.parse_args()
-    folders = [*given.trials, *given.anew]
+    folders = [*given.trials, *given.newer]
     trials = [figures(folder) for folder in folders]
-    older, anew = trials[: len(given.trials)], trials[len(given.trials) :]
-    found = dict(sorted(together(trials).items(), key=lambda item: (item[0].profile, item[0])))
-    found = chosen(found, together(anew))
-    table(found)
+    older, newer = trials[: len(given.trials)], trials[len(given.trials) :]
+    samples = dict(sorted(together(trials).items(), key=lambda item: (item[0].profile, item[0])))
+    samples = chosen(samples, together(newer))
+    table(samples)
     print()
-    tried = left_out(older, anew)
+    tried = left_out(older, newer)
     for folder, (judged, broken, _) in zip(folders, tried, strict=True):
         words = f": {', '.join(broken)}" if broken else ""
         print(f"{folder.name}: {len(broken)} of {judged} break the bounds of the others{words}")
@@ -268,7 +270,7 @@ def main() -> None:
         f"{sum(one.expected for one in tried):.2f} expected to be confirmed by two further runs"
     )
     if given.write:
-        write(given.write, found)
+        write(given.write, samples)
 
 
 if __name__ == "__main__":

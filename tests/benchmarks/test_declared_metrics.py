@@ -1,4 +1,4 @@
-"""Each recorded output yields the metrics that its benchmark declares, in the declared units."""
+"""Each recorded output yields the metrics that its benchmark declares, with unit and direction."""
 
 from __future__ import annotations
 
@@ -44,9 +44,12 @@ def declared(name: str, parsed: Parsed) -> dict[str, DeclaredMetric]:
 @pytest.mark.parametrize("name", CASES)
 def test_a_recorded_output_has_the_declared_metrics(name: str) -> None:
     parsed = read(name)
-    reported = {one.metric: one.unit for one in parsed.metrics}
-    wanted = {key: one.unit for key, one in declared(name, parsed).items()}
-    wanted = {key: unit for key, unit in wanted.items() if key not in NOT_OF_OUTPUT}
+    reported = {one.metric: (one.unit, one.better) for one in parsed.metrics}
+    wanted = {
+        key: (one.unit, one.better)
+        for key, one in declared(name, parsed).items()
+        if key not in NOT_OF_OUTPUT
+    }
     assert reported.items() <= wanted.items()
     if "hpcc" not in name and "xhpl" not in name:  # HPL's metrics are of several programs
         assert reported == wanted
@@ -63,8 +66,8 @@ def test_the_activity_of_a_node_has_the_declared_metrics() -> None:
         step="s", node="n1", seconds=1.0, interrupts_per_s={"eth1": 1.0}, net_rx_per_s=1.0,
         softirq_percent=1.0, irq_percent=1.0,
     )  # fmt: skip
-    reported = {metric.metric: metric.unit for metric in activity.metrics([one], "eth1")}
-    assert reported == {name: metric.unit for name, metric in ACTIVITY_METRICS.items()}
+    reported = {m.metric: (m.unit, m.better) for m in activity.metrics([one], "eth1")}
+    assert reported == {name: (m.unit, m.better) for name, m in ACTIVITY_METRICS.items()}
 
 
 @pytest.mark.parametrize("name", registry())

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.checks import activity, evidence, nic_proof
-from seatrial.results.record import Case, Metric, Run
+from seatrial.results.record import Activity, Case, Metric, Run
 
 NODES = ["n1", "n2"]
 
@@ -78,6 +78,7 @@ def job(tmp_path):
 
 class FakeCheck:
     num_nodes = 2
+    interface = "eth1"
     step_list = (step("net"),)
 
 
@@ -131,6 +132,44 @@ def test_a_missing_record_comes_after_its_possible_cause(job):
     (job / "nic-after.n2.json").unlink()
     run = held_against(job, "error", "step net was ended by SIGKILL")
     assert (run.phase, run.reason) == ("run", "step net was ended by SIGKILL")
+
+
+#: (rx-usecs, further state, interrupts/s): measured on the drivers of the virtual lab
+FOLLOWED = [
+    (125, {"channels.combined": 1}, 8053), (20, {"channels.combined": 1}, 19706),
+    (333, {"driver": "e1000e"}, 14020), (0, {"channels.combined": 1}, 68415),
+]  # fmt: skip
+#: no limit is known of these
+UNLIMITED = [
+    (3, {"driver": "e1000e"}, 70000), (125, {"coalesce.adaptive-rx": "on"}, 70000),
+    (125, {"driver": "mlx5_core", "coalesce.rx-frames": 32}, 70000), (None, {}, 70000),
+    (125, {"channels.combined": 8}, 60000), (125, {}, None),
+]  # fmt: skip
+
+
+def under_load(job, usecs, state, rate):
+    """A run whose node n2 reports ``usecs`` and counted ``rate``."""
+    state = {"driver": "igb", "coalesce.rx-usecs": usecs, **state}
+    run = held_against(job)
+    run.nic = {"n2": {"eth1": {"before": state, "after": state}}}
+    run.activity = [Activity(step="net", node="n2", seconds=1.0, interrupts_per_s={"eth1": rate})]
+    evidence.hold_against_profile(run, FakeCheck())
+    return run
+
+
+@pytest.mark.parametrize(("usecs", "state", "rate"), [*FOLLOWED, *UNLIMITED])
+def test_a_coalescing_value_that_may_be_in_effect(job, usecs, state, rate):
+    assert under_load(job, usecs, state, rate).outcome == "ran"
+
+
+def test_a_coalescing_value_that_is_reported_and_has_no_effect(job):
+    """As behind an ethtool that lies: 68415 were counted without moderation."""
+    run = under_load(job, 125, {"channels.combined": 1}, 68415)
+    assert (run.outcome, run.phase, run.metrics) == ("error", "profile", [])
+    assert run.reason == (
+        "n2: eth1 reports coalesce.rx-usecs 125, which allows at most 8000 interrupts per second, "
+        "but step net had 68415: the value has no effect"
+    )
 
 
 def test_many_differences_are_cut_short(job):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from plan_support import bare_stack
+from seatrial.site.load import load_site
+from seatrial.stack import load_stack
 from trial_support import make_site
 
 REQUIREMENTS = """\
@@ -74,3 +76,26 @@ def test_site_check_lists_what_contracts_judge(here, site):
     assert code == 0
     assert "no errors, 3 cases" in text
     assert "1 case: tcp_stream.tcp.default.2n" in text
+
+
+def test_site_check_lists_waivers_and_what_the_stack_lacks(here, site, tmp_path):
+    lines = [f"{{clause: line {n}, by: B, reason: r, expires: {y}-01-31}}" for n, y in
+             ((4, 2999), (5, 2020))]  # fmt: skip
+    text = REQUIREMENTS + "waivers:\n" + "".join(f"  - {line}\n" for line in lines)
+    site.with_name("requirements.yaml").write_text(text)
+    stack = load_stack(load_site(site))
+    stack.transports["mpich-ofi"].programs = {}
+    stack.save()
+    code, text, _ = here("site", "check", site)
+    assert code == 0
+    assert "    waived until 2999-01-31 by B: r (requirements.yaml:10)\n" in text
+    assert "    the waiver has no effect: it expired on 2020-01-31 by B" in text
+    assert "    1 case: netpipe.tcp.default.2n\n" in text
+    assert "    met in part: the stack has no program for netpipe.mpich-ofi.default.2n\n" in text
+
+
+def test_a_plan_warns_of_limits_beyond_that_of_the_trial(here, site, tmp_path):
+    warning = "warning: with jobs at their limits, the trial may exceed trial.time_limit_s"
+    words = ("plan", "--site", site, "--output", tmp_path / "none")
+    assert warning in here(*words)[1]
+    assert warning not in here(*words, "--check", "netpipe", "--repeats", "1")[1]

@@ -16,6 +16,7 @@ from seatrial.results import manifest
 from seatrial.results.manifest import LOCK_FILE, MANIFEST
 from seatrial.results.record import read_results
 from seatrial.results.requirements import load_requirements
+from seatrial.site.load import site_file
 from seatrial.trial.run import finish
 from trial_folder import content, make_trial, requirements_text
 
@@ -45,6 +46,32 @@ def test_report_and_junit_show_both_verdicts_and_say_which_is_which(here, folder
     junit = (folder / "judgements/2/junit.xml").read_text()
     assert "(the trial's own): REJECT" in junit
     assert manifest.check(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("bound", "said"),
+    [
+        ("upper: 10, reference: 20, unit: us", "requirements.2.upper: 10 allows +1000%"),
+        ("at_least: 1, unit: us", "requirements.2.at_least: lower values of latency_us are better"),
+        ("at_most: 1, unit: MB/s", "requirements.2.unit: latency_us is measured in us"),
+    ],
+)
+def test_a_bound_that_decides_nothing_judges_nothing(here, tmp_path, bound, said):
+    folder = make_trial(tmp_path / "t1", site=site_file("lab"))
+    other = tmp_path / "other.yaml"
+    entry = "select: {check: netpipe}, metric: latency_us, basis: contract, source:"
+    void = "select: {check: no_such_check}, metric: m, basis: contract, source: v, at_most: 1"
+    other.write_text(
+        f"{requirements_text(40)}  - {{{void}, unit: us}}\n  - {{{entry} u, {bound}}}\n"
+    )
+    before = content(folder)
+    code, _, error = here("judge", folder, "--requirements", other)
+    assert code == 3
+    assert f"other.yaml:5: {said}" in " ".join(error.split())
+    assert "no_such_check" not in error  # which is a matter of the verdict
+    assert content(folder) == before
+    other.write_text(f"{requirements_text(40)}  - {{{void}, unit: us}}\n")
+    assert here("judge", folder, "--requirements", other)[0] == 2
 
 
 def test_report_ends_with_the_code_of_the_verdict(here, folder, tmp_path):
@@ -176,12 +203,14 @@ def test_verify_names_what_was_changed(here, folder):
 def test_sign_and_verify(here, folder, tmp_path):
     for name in ("buyer", "other"):
         subprocess.run(
-            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / name], check=True
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", tmp_path / name],
+            check=True,
         )
     buyer, other = tmp_path / "buyer.pub", tmp_path / "other.pub"
     code, said, _ = here("verify", folder, "--key", buyer)
     assert (code, "not signed" in said) == (1, True)
-    assert here("verify", folder, "--sign", tmp_path / "buyer")[0] == 0
+    code, said, _ = here("verify", folder, "--sign", tmp_path / "buyer")
+    assert (code, "signed: verdict 1, REJECT\n" in said) == (0, True)
     code, said, _ = here("verify", folder)
     assert (code, "whose keys these are was not checked" in said) == (0, True)
     assert here("verify", folder, "--key", buyer)[0] == 0
@@ -191,15 +220,26 @@ def test_sign_and_verify(here, folder, tmp_path):
     assert (code, "good signature of buyer@example.org" in said) == (0, True)
     code, said, _ = here("verify", folder, "--key", other)
     assert (code, "its key is not one of the signers'" in said) == (1, True)
+    assert "no signature on all files by: other\n" in said
+    with signers.open("a") as stream:
+        stream.write(f"vendor@example.com {other.read_text()}")
+    code, said, _ = here("verify", folder, "--signers", signers)
+    assert (code, "no signature on all files by: vendor@example.com\n" in said) == (0, True)
+    assert here("verify", folder, "--key", buyer, "--key", other)[0] == 1
+    assert here("verify", folder, "--sign", tmp_path / "other")[0] == 0
+    assert here("verify", folder, "--key", buyer, "--key", other)[0] == 0
+    assert "no signature" not in here("verify", folder, "--signers", signers)[1]
     here("judge", folder)
     code, said, _ = here("verify", folder, "--key", buyer)
     assert code == 1
     assert "good signature" in said
     assert "not signed: judgements/2/judgement.jsonl" in said
-    assert here("verify", folder, "--sign", tmp_path / "buyer", "--key", buyer)[0] == 0
+    code, said, _ = here("verify", folder, "--sign", tmp_path / "buyer", "--signers", signers)
+    assert (code, "signed: verdict 1, REJECT; verdict 2, REJECT\n" in said) == (0, True)
+    assert "no signature on all files by: vendor@example.com\n" in said  # of verdict 2
     (folder / "results.jsonl").write_text("{}")
     assert here("verify", folder, "--sign", tmp_path / "buyer")[0] == 1
-    assert len(list(folder.glob("*.sig"))) == 2
+    assert len(list(folder.glob("*.sig"))) == 3
 
 
 def test_two_judges_at_once_lose_nothing(folder):

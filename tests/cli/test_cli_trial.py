@@ -186,7 +186,7 @@ def test_a_trial_that_is_judged_again_keeps_its_end(here, tmp_path):
 def test_the_site_is_checked_before_anything_is_built(here, tmp_path, monkeypatch):
     monkeypatch.setenv("SEATRIAL_STACK", str(tmp_path))  # no stack yet
     monkeypatch.setattr(
-        "seatrial.cli.trial.provision_lab", lambda required: pytest.fail("it was built first")
+        "seatrial.cli.trial.provision_lab", lambda *_, **__: pytest.fail("it was built first")
     )
     file = make_site(
         tmp_path / "site", {"netpipe": SMALL["netpipe"]}, transports={"mpich-sock": {}}

@@ -14,7 +14,7 @@ from seatrial.benchmarks.hpl_input import grid
 from seatrial.job import hpl
 from seatrial.site.model import Nodes
 
-# A pair is noted when it begins and when it ends; its figure is told by the nodes' numbers.
+# A pair is noted when it begins and when it ends; its figure is made of the nodes' numbers.
 SRUN = r"""
 pair=$(printf '%s\n' "$@" | sed -n 's/^--nodelist=//p')
 echo "begin $pair" >>"$OUT/log"

@@ -44,13 +44,13 @@ class Node:
         self.simulation = Simulation()
         self.slurmd: tuple[int, int] | None = self.simulation.spawn()
         self.policy = folder / "nic.json"
-        self.told = folder / "told"
+        self.calls = folder / "calls"
         scontrol = folder / "scontrol"
         self.shown = folder / "shown"
         self.shown.write_text("NodeName=n1 State=IDLE\n")
         scontrol.write_text(
             f'#!/bin/sh\n[ "$1" = update ] || exec cat {self.shown}\n'
-            f'for w in "$@"; do echo "$w" >> {self.told}; done\n'
+            f'for w in "$@"; do echo "$w" >> {self.calls}; done\n'
         )
         scontrol.chmod(0o755)
         self.data: dict[str, Any] = {
@@ -282,17 +282,17 @@ def test_health_drains_with_the_reason(node: Node) -> None:
     assert node.job("prolog") == 2
     node.nic.refuses = set()
     assert node.run("health") == 0
-    words = node.told.read_text().splitlines()
+    words = node.calls.read_text().splitlines()
     assert words[:3] == ["update", "nodename=n1", "state=drain"]
     assert words[3].startswith("reason=seatrial: job 7: NIC profile jumbo: mtu: Invalid argument")
     # Told once: an operator who resumes the node is not contradicted.
-    node.told.unlink()
+    node.calls.unlink()
     assert node.run("health") == 0
-    assert not node.told.exists()
+    assert not node.calls.exists()
 
 
 @pytest.mark.parametrize(
-    ("shown", "told"),
+    ("shown", "written"),
     [
         ("State=IDLE+DRAIN Reason=new power supply [root@2026-01-01T00:00:00]", None),
         ("State=IDLE Reason=new power supply [root@x]", "new power supply; seatrial: job 7: "),
@@ -300,15 +300,15 @@ def test_health_drains_with_the_reason(node: Node) -> None:
         ("State=IDLE+DRAIN Reason=seatrial: another [root@x]", "seatrial: job 7: "),
     ],
 )
-def test_a_reason_of_somebody_else_stays(node: Node, shown: str, told: str | None) -> None:
+def test_a_reason_of_somebody_else_stays(node: Node, shown: str, written: str | None) -> None:
     node.shown.write_text(f"NodeName=n1 {shown}\n")
     node.nic.refuses = {"mtu"}
     assert node.job("prolog") == 2
     assert node.run("health") == 0
-    if told is None:
-        assert not node.told.exists()
+    if written is None:
+        assert not node.calls.exists()
     else:
-        assert node.told.read_text().splitlines()[3].startswith("reason=" + told)
+        assert node.calls.read_text().splitlines()[3].startswith("reason=" + written)
 
 
 def test_health_puts_back_what_a_dead_job_left(node: Node) -> None:
@@ -318,7 +318,7 @@ def test_health_puts_back_what_a_dead_job_left(node: Node) -> None:
     node.slurmd = node.simulation.spawn()
     assert node.run("health") == 0
     assert node.nic.exact() == before
-    assert not node.told.exists()
+    assert not node.calls.exists()
 
 
 def test_health_keeps_out_a_node_that_cannot_be_put_back(node: Node) -> None:
@@ -327,18 +327,18 @@ def test_health_keeps_out_a_node_that_cannot_be_put_back(node: Node) -> None:
     node.simulation.kill(node.slurmd)
     node.slurmd = node.simulation.spawn()
     assert node.run("health") == 4
-    assert "mtu" in node.told.read_text()
+    assert "mtu" in node.calls.read_text()
     assert node.store.journal() is not None
     # Each time anew, until it is mended: a node that is resumed too early drains again.
-    node.told.unlink()
+    node.calls.unlink()
     assert node.run("health") == 4
-    assert node.told.exists()
+    assert node.calls.exists()
     node.nic.refuses = set()
     assert node.run("recover") == 0
     assert node.store.reason() is None
-    node.told.unlink()
+    node.calls.unlink()
     assert node.run("health") == 0
-    assert not node.told.exists()
+    assert not node.calls.exists()
 
 
 def test_health_waits_for_nobody(node: Node) -> None:

@@ -109,6 +109,19 @@ WRONG = [
               "metric: latency_us"), "relative_to.location", "'n1-n9'", "'n1-n"),
     (relative("check: netpipe", "transport: tcp, metric: latency_us", bound="at_most: 5000"),
      "at_most", "5000 times", "1000"),
+    (contract("check: netpipe", bound="at_least: 9, unit: us"), "at_least",
+     "lower values of latency_us are better", "at_most"),
+    (contract("check: netpipe", "bandwidth_MB_s", "reference: 9, upper: 0.1, unit: MB/s"), "upper",
+     "higher values of bandwidth_MB_s are better", "lower"),
+    (contract("check: links", bound="peers: median, at_least: 0.5"), "at_least",
+     "lower values", "at_most"),
+    (contract("check: netpipe", bound="at_most: 1e300, unit: us"), "at_most", "1e+300 us",
+     "from 0.001 to 1e+09 us"),
+    (contract("check: netpipe", bound="at_most: -3, unit: us"), "at_most", "-3 us", "0.001"),
+    (contract("check: netpipe", "bandwidth_MB_s", "at_least: 1e-9, unit: MB/s"), "at_least",
+     "1e-09 MB/s", "0.001"),
+    (contract("check: netpipe", "bandwidth_MB_s", "reference: 1e9, lower: -0.1, unit: MB/s"),
+     "reference", "9e+08 MB/s", "1e+07"),
 ]  # fmt: skip
 
 
@@ -120,6 +133,21 @@ def test_a_wrong_requirement(make, entry, field, message, correction):
     assert str(problem.file).endswith("requirements.yaml")
     assert message in problem.message
     assert correction in problem.correction
+
+
+RIGHT = [
+    contract("check: netpipe", bound="at_least: 0, at_most: 9, unit: us"),
+    contract("check: netpipe", "bandwidth_MB_s", "reference: 9, lower: -0.1, upper: 1, unit: MB/s"),
+    # A profile may cost something, and interrupts can prove that it is in effect.
+    relative("check: netpipe, profile: jumbo", "profile: default, metric: latency_us",
+             bound="at_least: 1.5"),
+    contract("check: tcp_stream", "cpu_sender_percent", "at_most: 0, unit: percent"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("entry", RIGHT)
+def test_a_right_requirement(make, entry):
+    assert check_site(make(entries(entry))).requirements.rules
 
 
 def test_informative_entries_are_checked_too(make):

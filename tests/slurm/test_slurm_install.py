@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from seatrial.base.errors import InputError
 from seatrial.cli.slurm import app
 from seatrial.slurm import install as installing
+from seatrial.slurm.check import names_ours
 from seatrial.slurm.layout import Layout
 from seatrial.slurm.render import INSTALLED, MARKER, render
 
@@ -210,6 +211,32 @@ def test_uninstall_removes_only_our_files(do: Do, tmp_path: Path) -> None:
     do("uninstall")
     assert set(listing(tmp_path)) == {"etc/slurm/slurm.conf", "etc/slurm/job_submit.lua"}
     assert not (tmp_path / "usr/libexec/seatrial").exists()
+
+
+def test_uninstall_refuses_while_slurm_names_our_files(do: Do, tmp_path: Path) -> None:
+    do("install")
+    before = listing(tmp_path)
+    file = tmp_path / "etc/slurm/slurm.conf"
+    for line in ("Include /etc/slurm/seatrial-nic.conf", "Epilog = /usr/libexec/seatrial/epilog"):
+        file.write_text(f"ClusterName=x\n# Include /etc/slurm/seatrial-nic.conf\n{line}\n")
+        with pytest.raises(InputError, match=r"slurm\.conf:3: it names our files") as error:
+            do("uninstall")
+        assert "scontrol reconfigure" in str(error.value)
+        assert "prolog" in do("uninstall", "--dry-run")
+    file.unlink()
+    assert listing(tmp_path) == before
+    do("uninstall")
+    assert listing(tmp_path) == {}
+
+
+def test_programs_of_the_site_that_call_ours(tmp_path: Path) -> None:
+    own = tmp_path / "prolog"
+    own.write_text("#!/bin/sh\nexec /usr/libexec/seatrial/prolog\n")
+    config = {"Prolog": f"/etc/other {own}", "Epilog": "(null)",
+              "HealthCheckProgram": "/usr/libexec/seatrial/health"}  # fmt: skip
+    assert names_ours(config, Layout()) == ["Prolog", "HealthCheckProgram"]
+    own.write_text("#!/bin/sh\nexit 0\n")
+    assert names_ours({"Prolog": str(own)}, Layout()) == []
 
 
 def test_a_failed_exchange_falls_back(

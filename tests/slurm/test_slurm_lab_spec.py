@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,8 @@ from seatrial.base.errors import InputError
 from seatrial.site.model import Site
 from seatrial.slurm.layout import Layout
 from seatrial.slurm.render import render
-from seatrial_lab.native.site import lab_spec
+from seatrial.stack import STACK_FOLDER
+from seatrial_lab.native.site import lab_spec, spec_for_site
 
 
 def test_a_lab_gets_what_a_cluster_gets(site: Site, policy: dict) -> None:
@@ -46,3 +48,10 @@ def test_a_site_without_profiles_has_nothing_of_it(site: Site) -> None:
     spec = lab_spec(site.model_copy(update={"nic_profiles": only}), "x")
     assert (spec.files, spec.features, spec.before_slurmd) == ({}, {}, ())
     assert spec.epilog == "/bin/true"
+
+
+def test_hosts_show_a_stack_that_is_not_in_the_checkout(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv(STACK_FOLDER, str(tmp_path))
+    assert tmp_path in spec_for_site("lab").binds
+    monkeypatch.delenv(STACK_FOLDER)
+    assert spec_for_site("lab").binds == ()

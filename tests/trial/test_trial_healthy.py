@@ -157,7 +157,7 @@ INFORMATIVE = 'informative:\n  - {select: {}, metric: "*", reason: a test}\n'
         (
             # A figure that no load can excuse.
             "requirements:\n  - {select: {check: hpl}, metric: blas_as_declared, basis: contract, "
-            "source: t, at_most: 0, unit: of 1}\n" + INFORMATIVE,
+            "source: t, at_least: 0, at_most: 0, unit: of 1}\n" + INFORMATIVE,
             EXIT_REJECTED,
         ),
         ("requirements: []\n", EXIT_INCOMPLETE),

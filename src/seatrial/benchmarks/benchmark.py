@@ -123,23 +123,25 @@ def too_many_cores(field: str, cores: int, site: SiteFacts) -> Iterator[FieldPro
 
 
 class DeclaredMetric(NamedTuple):
-    """A metric that a benchmark reports: its unit, and the kind of location that it belongs to.
+    """A metric that a benchmark reports: its unit, whether lower or higher values are better, and
+    the kind of location that it belongs to.
 
     ``location`` empty: the metric belongs to the case as a whole. ``optional``: not every build of
     the program reports it.
     """
 
     unit: str
+    better: Literal["lower", "higher"]
     location: Literal["", "node", "link"] = ""
     optional: bool = False
 
 
 #: the metrics of ``activity_metrics``, which ``seatrial.checks.activity`` computes
 ACTIVITY_METRICS = {
-    "interrupts_per_s": DeclaredMetric("1/s", "node"),
-    "net_rx_per_s": DeclaredMetric("1/s", "node"),
-    "softirq_percent": DeclaredMetric("percent", "node"),
-    "irq_percent": DeclaredMetric("percent", "node"),
+    "interrupts_per_s": DeclaredMetric("1/s", "lower", "node"),
+    "net_rx_per_s": DeclaredMetric("1/s", "lower", "node"),
+    "softirq_percent": DeclaredMetric("percent", "lower", "node"),
+    "irq_percent": DeclaredMetric("percent", "lower", "node"),
 }
 
 S = TypeVar("S", bound=Settings)

@@ -128,7 +128,10 @@ class Comms(Benchmark[CommsSettings]):
         return parse(output(step, folder))
 
     def metrics(self) -> dict[str, DeclaredMetric]:
-        return {"latency_us": DeclaredMetric("us"), "bandwidth_MB_s": DeclaredMetric("MB/s")}
+        return {
+            "latency_us": DeclaredMetric("us", "lower"),
+            "bandwidth_MB_s": DeclaredMetric("MB/s", "higher"),
+        }
 
 
 def schedule(smallest: int, largest: int, per_decade: int) -> list[int]:

@@ -54,12 +54,12 @@ FULL_RATE_ORDER = 1024
 #: of the nodes' memory for the matrix (netlib.org/benchmark/hpl/faqs.html)
 MEMORY_FRACTION = 0.8
 METRICS = {
-    "hpl_GFLOPS": DeclaredMetric("GFLOPS"),
-    "dgemm_GFLOPS": DeclaredMetric("GFLOPS"),
-    "dgemm_spread_percent": DeclaredMetric("percent"),
-    "hpl_percent_of_dgemm": DeclaredMetric("percent"),
-    "stream_triad_GB_s": DeclaredMetric("GB/s", optional=True),
-    "blas_as_declared": DeclaredMetric("of 1", "node"),
+    "hpl_GFLOPS": DeclaredMetric("GFLOPS", "higher"),
+    "dgemm_GFLOPS": DeclaredMetric("GFLOPS", "higher"),
+    "dgemm_spread_percent": DeclaredMetric("percent", "lower"),
+    "hpl_percent_of_dgemm": DeclaredMetric("percent", "higher"),
+    "stream_triad_GB_s": DeclaredMetric("GB/s", "higher", optional=True),
+    "blas_as_declared": DeclaredMetric("of 1", "higher", "node"),
 }
 
 

@@ -133,15 +133,15 @@ def declared(benchmarks: Sequence[str], sizes: Sequence[int]) -> dict[str, Decla
     metrics: dict[str, DeclaredMetric] = {}
     for name in map(str.lower, benchmarks):
         if name == "barrier":
-            metrics["barrier_us"] = DeclaredMetric("us")
+            metrics["barrier_us"] = DeclaredMetric("us", "lower")
         elif name.startswith("ping") or name in ("sendrecv", "exchange"):
             if name.startswith("ping"):
-                metrics[f"{name}_latency_us"] = DeclaredMetric("us")
-            metrics[f"{name}_bandwidth_MB_s"] = DeclaredMetric("MB/s")
+                metrics[f"{name}_latency_us"] = DeclaredMetric("us", "lower")
+            metrics[f"{name}_bandwidth_MB_s"] = DeclaredMetric("MB/s", "higher")
         else:
             due = [size for size in sizes if size % 4 == 0] if "reduce" in name else sizes
             for size in small_and_large(due):
-                metrics[f"{name}_{size}B_us"] = DeclaredMetric("us")
+                metrics[f"{name}_{size}B_us"] = DeclaredMetric("us", "lower")
     return metrics
 
 

@@ -134,11 +134,11 @@ class MPBench(Benchmark[MPBenchSettings]):
 def declared(mode: str, largest: int) -> dict[str, DeclaredMetric]:
     """The metrics of a mode with messages of up to ``largest`` bytes."""
     if mode in ("gap", "roundtrip"):
-        return {"gap_us" if mode == "gap" else "latency_us": DeclaredMetric("us")}
+        return {"gap_us" if mode == "gap" else "latency_us": DeclaredMetric("us", "lower")}
     if mode in ("bandwidth", "bidirectional"):
-        return {f"{mode}_MB_s": DeclaredMetric("MB/s")}
+        return {f"{mode}_MB_s": DeclaredMetric("MB/s", "higher")}
     sizes = small_and_large(list(_due(largest, 1)))
-    return {f"{mode}_{size}B_us": DeclaredMetric("us") for size in sizes}
+    return {f"{mode}_{size}B_us": DeclaredMetric("us", "lower") for size in sizes}
 
 
 def parse(

@@ -59,9 +59,9 @@ TRIALS = 3
 MB_S_PER_MBPS = 2**20 / 8 / 1e6
 START = "Now starting the main loop"
 METRICS = {
-    "latency_us": DeclaredMetric("us"),
-    "bandwidth_MB_s": DeclaredMetric("MB/s"),
-    "n_half_B": DeclaredMetric("B"),
+    "latency_us": DeclaredMetric("us", "lower"),
+    "bandwidth_MB_s": DeclaredMetric("MB/s", "higher"),
+    "n_half_B": DeclaredMetric("B", "lower"),
 }
 
 _ROW = re.compile(

@@ -50,7 +50,7 @@ _NEEDED = (
 _SIMGRID_EP = "No. Gaussain Pairs ="
 
 
-METRICS = {"mops": DeclaredMetric("Mop/s"), "time_s": DeclaredMetric("s")}
+METRICS = {"mops": DeclaredMetric("Mop/s", "higher"), "time_s": DeclaredMetric("s", "lower")}
 
 
 class NPBSettings(Settings):

@@ -162,14 +162,16 @@ class OSU(Benchmark[OSUSettings]):
 def declared(test: str, largest: int) -> dict[str, DeclaredMetric]:
     """The metrics of a test with messages of up to ``largest`` bytes, a power of two."""
     if test == "latency":
-        return {"latency_us": DeclaredMetric("us")}
+        return {"latency_us": DeclaredMetric("us", "lower")}
     if test in ("multi_lat", "barrier"):
-        return {f"{test}_us": DeclaredMetric("us")}
+        return {f"{test}_us": DeclaredMetric("us", "lower")}
     if test in _BANDWIDTHS:
-        rate = {"mbw_mr_messages_per_s": DeclaredMetric("1/s")} if test == "mbw_mr" else {}
-        return {f"{test}_MB_s": DeclaredMetric("MB/s"), **rate}
+        rate = (
+            {"mbw_mr_messages_per_s": DeclaredMetric("1/s", "higher")} if test == "mbw_mr" else {}
+        )
+        return {f"{test}_MB_s": DeclaredMetric("MB/s", "higher"), **rate}
     sizes = [2**i for i in range(largest.bit_length())]
-    return {f"{test}_{size}B_us": DeclaredMetric("us") for size in small_and_large(sizes)}
+    return {f"{test}_{size}B_us": DeclaredMetric("us", "lower") for size in small_and_large(sizes)}
 
 
 def parse(

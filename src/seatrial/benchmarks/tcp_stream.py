@@ -69,9 +69,9 @@ class TCPStream(Benchmark[TCPStreamSettings]):
 
     def metrics(self) -> dict[str, DeclaredMetric]:
         return {
-            "bandwidth_MB_s": DeclaredMetric("MB/s"),
-            "cpu_sender_percent": DeclaredMetric("percent"),
-            "cpu_receiver_percent": DeclaredMetric("percent"),
+            "bandwidth_MB_s": DeclaredMetric("MB/s", "higher"),
+            "cpu_sender_percent": DeclaredMetric("percent", "lower"),
+            "cpu_receiver_percent": DeclaredMetric("percent", "lower"),
             **ACTIVITY_METRICS,
         }
 

@@ -96,8 +96,8 @@ class TCPStreams(Benchmark[TCPStreamsSettings]):
 
     def metrics(self) -> dict[str, DeclaredMetric]:
         return {
-            "bandwidth_MB_s": DeclaredMetric("MB/s"),
-            "slowest_stream_MB_s": DeclaredMetric("MB/s"),
+            "bandwidth_MB_s": DeclaredMetric("MB/s", "higher"),
+            "slowest_stream_MB_s": DeclaredMetric("MB/s", "higher"),
         }
 
 

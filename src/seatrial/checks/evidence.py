@@ -21,7 +21,7 @@ from seatrial.benchmarks.benchmark import node_files
 from seatrial.benchmarks.limits import mark, not_limited
 from seatrial.benchmarks.parsing import Parsed, ParseError
 from seatrial.checks import activity as activities
-from seatrial.checks import counters, nic_proof
+from seatrial.checks import counters, moderation, nic_proof
 from seatrial.results.record import Case, Counters, Metric, PathProof, Run
 from seatrial.stack.model import Package
 
@@ -240,7 +240,8 @@ def write_evidence(check, steps: list[StepEvidence], folder: Path) -> list[Run]:
 
 
 def hold_against_profile(run: Run, check) -> None:
-    """Make the run an error if a node did not have, or did not record, the settings of its profile.
+    """Make the run an error if a node did not have, or did not record, the settings of its profile,
+    or if a setting has no effect.
 
     Wrong settings come before another error, because they may be its cause. A missing record comes
     after it, because it may be its effect. The figures are dropped.
@@ -256,6 +257,7 @@ def hold_against_profile(run: Run, check) -> None:
             for number in nic_proof.node_numbers(step, check.num_nodes)
         }
         run.reason = nic_proof.missing(profile, run.nic_proofs, len(numbers))
+        run.reason = run.reason or moderation.fault(run, check.interface)
         wrong = run.reason
     if wrong:
         run.outcome, run.phase = "error", "profile"

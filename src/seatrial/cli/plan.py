@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +24,7 @@ from seatrial.cli.selection import (
 from seatrial.plan.check import CheckedSite, abbreviated, check_site
 from seatrial.plan.estimate import Earlier, PlannedJob, expect, jobs_of, read_earlier
 from seatrial.plan.resolve import require_cases
+from seatrial.results.contract import is_in_force
 from seatrial.results.wording import plural
 from seatrial.site.load import site_file
 
@@ -133,6 +135,8 @@ def print_time(checked: CheckedSite, jobs: list[PlannedJob], earlier: Earlier) -
     )
     if known > plan.time_limit_s:
         out.print("warning: the expected time is longer than trial.time_limit_s")
+    elif known + unknown > plan.time_limit_s:
+        out.print("warning: with jobs at their limits, the trial may exceed trial.time_limit_s")
 
 
 def duration(seconds: float) -> str:
@@ -147,7 +151,7 @@ def duration(seconds: float) -> str:
 
 def print_contracts(checked: CheckedSite, prefix: str = "") -> None:
     """The cases that each contract judges, and the contracts that judge none."""
-    contracts = checked.contracts
+    contracts = checked.requirements.contract
     if not contracts:
         out.print(f"{prefix}no contracts in requirements.yaml")
         return
@@ -162,6 +166,12 @@ def print_contracts(checked: CheckedSite, prefix: str = "") -> None:
             out.print(f"    {plural(len(cases), 'case')}: {abbreviated(cases)}")
         else:
             out.print(f"    not tested: {checked.untested[rule.id]}")
+        if cases and (lacking := checked.lacking[rule.id]):
+            out.print(f"    met in part: the stack has no program for {abbreviated(lacking)}")
+        if waiver := checked.requirements.waivers.get(rule.key):
+            in_force = is_in_force(waiver, datetime.now(UTC).date())
+            word = "waived until" if in_force else "the waiver has no effect: it expired on"
+            out.print(f"    {word} {waiver.expires} by {waiver.by}: {waiver.reason} ({waiver.id})")
 
 
 def print_missing(checked: CheckedSite) -> None:

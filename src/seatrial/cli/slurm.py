@@ -12,11 +12,12 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Table
 
-from seatrial.base.errors import EXIT_REJECTED, InputError, LabError
+from seatrial.base.errors import EXIT_REJECTED, InputError, LabError, Problem
 from seatrial.site.load import load_site, site_file
 from seatrial.site.model import Site
 from seatrial.slurm import install as installing
 from seatrial.slurm.check import check as check_slurm
+from seatrial.slurm.check import names_ours, parse_config
 from seatrial.slurm.layout import Layout
 from seatrial.slurm.policy import policy_of
 from seatrial.slurm.render import render
@@ -164,9 +165,13 @@ def uninstall(
 ) -> None:
     """Remove the installed files. First remove the Include line from slurm.conf.
 
+    Refuses while Slurm names one of the files: each job would drain its nodes.
+
     Example: seatrial slurm uninstall --site harbour --dry-run
     """
     layout = Layout(libexec, conf, slurm_conf, units)
+    if not dry_run:
+        _refuse_in_use(root, layout)
     try:
         gone = installing.remove(_plan(site, layout, root, only), layout, dry_run)
     except PermissionError as error:
@@ -205,6 +210,29 @@ def check(
         raise typer.Exit(EXIT_REJECTED)
     if not all(one.good for one in findings):
         raise typer.Exit(EXIT_REJECTED)
+
+
+def _refuse_in_use(root: Path, layout: Layout) -> None:
+    """Raise InputError if slurm.conf or the running Slurm of this machine names our files."""
+    file = root / layout.slurm.lstrip("/") / "slurm.conf"
+    lines = file.read_text(errors="replace").splitlines() if file.is_file() else []
+    for number, line in enumerate(lines, 1):
+        active = line.partition("#")[0]
+        if layout.slurm_conf in active or f"{layout.libexec}/" in active:
+            text = f"it names our files: {line.strip()}; without them each job drains its nodes"
+            fix = "remove the line, then: scontrol reconfigure"
+            raise InputError([Problem(file, number, "", text, fix)])
+    if root != Path("/"):
+        return
+    try:
+        config = parse_config(_scontrol(["show", "config"], None))
+    except LabError:
+        return  # no Slurm runs here
+    if keys := names_ours(config, layout):
+        raise InputError(
+            f"the running Slurm has our files in {', '.join(keys)}: without them each job drains "
+            "its nodes; remove the Include line from slurm.conf, then: scontrol reconfigure"
+        )
 
 
 def _scontrol(words: list[str], lab: str | None) -> str:

@@ -34,10 +34,11 @@ from seatrial.cli.selection import (
     TransportOption,
     selection_of,
 )
-from seatrial.plan.check import check_site
+from seatrial.plan.check import check_bounds, check_site
 from seatrial.plan.model import Plan
 from seatrial.plan.resolve import plan_trial
 from seatrial.report import REPORT_FILE, terminal, write_all
+from seatrial.report.summary import verdict_word
 from seatrial.results import later, manifest, signature
 from seatrial.results.baseline import make_baseline
 from seatrial.results.manifest import LOCK_FILE, MANIFEST
@@ -138,7 +139,7 @@ def trial(
     description = check_site(file, selection).site
     if description.lab:
         check_root()
-        provision_lab(required=True)
+        provision_lab(required=True, site=description)
     plan = plan_trial(file, selection)
     with lab_for(description, file, output, keep_lab) as machine, Bar(plan) as bar:
         results = run_trial(plan, file, machine, bar, output)
@@ -245,6 +246,8 @@ def judge_again(
     """
     place = trial_folder(newest(folder))
     command, version = ["seatrial", *sys.argv[1:]], version_with_commit()
+    if requirements:
+        check_against_site(place, requirements)
 
     def say(text: str) -> None:
         out.print(text, markup=False)
@@ -258,6 +261,15 @@ def judge_again(
     raise typer.Exit(verdict_code(results))
 
 
+def check_against_site(place: Path, requirements: Path) -> None:
+    """Refuse bounds by which no figure of the trial's site can be judged. Raises InputError."""
+    copies = sorted(place.glob("config/*/site.yaml"))
+    if copies:
+        check_bounds(copies[0], requirements)
+    else:
+        out.print(f"note: {place} has no copy of its site.yaml: bounds are not checked against it")
+
+
 def verify(
     folder: TrialArgument = None,
     signers: Annotated[
@@ -266,7 +278,7 @@ def verify(
     ] = None,
     key: Annotated[
         list[Path] | None,
-        typer.Option(metavar="PUB", help="A public key whose signature counts; may be repeated."),
+        typer.Option(metavar="PUB", help="A public key that must have signed; may be repeated."),
     ] = None,
     sign: Annotated[
         Path | None,
@@ -275,8 +287,8 @@ def verify(
 ) -> None:
     """Check or sign a trial: its SHA-256 sums and signatures.
 
-    Exit code 1: a file was changed, removed or added, or a signature is not good. With --signers or
-    --key also 1: none of them signed, or a file is not signed.
+    Exit code 1: a file was changed, removed or added, or a signature is not good. With --signers
+    also 1: none of them signed all files; with --key: one of them did not.
 
     Example: seatrial verify trials/lab-20261120-1200 --signers allowed_signers
     """
@@ -289,24 +301,40 @@ def verify(
         raise typer.Exit(EXIT_REJECTED)
     if sign:
         with locked(place / LOCK_FILE, out.print):
+            verdicts = read_results(place).verdicts
             signature.sign(place, sign)
+        words = (f"verdict {one.number}, {verdict_word(one)}" for one in verdicts)
+        out.print(f"signed: {'; '.join(words) or 'a trial without a verdict'}", markup=False)
     listed = manifest.read(place)
     out.print(f"{len(listed)} files are as in {place / MANIFEST}", markup=False)
-    names = [path.name for path in place.iterdir() if manifest.SIGNATURE.fullmatch(path.name)]
-    good = True
-    if names or signers or key:
-        signatures = signature.check(place, signers, key or ())
-        for one in signatures:
-            out.print(one.sentence(len(listed)), markup=False)
-        covered = max((one.lines for one in signatures if not one.fault), default=0)
-        good = all(not one.fault for one in signatures)
-        if (signers or key) and covered < len(listed):
-            good = False
-            for name in list(listed)[covered:] if covered else ["any file"]:
-                out.print(f"not signed: {name}", markup=False)
-        elif not signers and not key:
-            out.print("whose keys these are was not checked: give --signers or --key")
+    good = check_signatures(place, list(listed), signers, key or [])
     raise typer.Exit(0 if good else EXIT_REJECTED)
+
+
+def check_signatures(
+    place: Path, listed: list[str], signers: Path | None, keys: list[Path]
+) -> bool:
+    """Print the result for each signature, what is not signed, and who did not sign.
+
+    ``listed``: the files of the manifest. Returns whether the signatures are good and sufficient.
+    """
+    names = [path.name for path in place.iterdir() if manifest.SIGNATURE.fullmatch(path.name)]
+    if not (names or signers or keys):
+        return True
+    signatures = signature.check(place, signers, keys)
+    for one in signatures:
+        out.print(one.sentence(len(listed)), markup=False)
+    good = all(not one.fault for one in signatures)
+    if not (signers or keys):
+        out.print("whose keys these are was not checked: give --signers or --key")
+        return good
+    covered = max((one.lines for one in signatures if not one.fault), default=0)
+    for name in listed[covered:] if covered else ["any file"]:
+        out.print(f"not signed: {name}", markup=False)
+    if absent := signature.absent(signatures, len(listed), signers, keys):
+        out.print(f"no signature on all files by: {', '.join(absent)}", markup=False)
+    required = signature.absent(signatures, len(listed), None, keys)
+    return good and covered >= len(listed) and not required
 
 
 def baseline(

@@ -15,13 +15,13 @@ from seatrial.base.errors import InputError, LabError, Problem
 from seatrial.base.suggest import suggest
 from seatrial.base.yamlfile import Lines
 from seatrial.plan.model import Plan
-from seatrial.plan.requirements import Matrix, judged, problems
+from seatrial.plan.requirements import Matrix, bound_problems, judged, problems
 from seatrial.plan.resolve import resolve
 from seatrial.plan.selection import Selection, select
 from seatrial.results.record import Case
-from seatrial.results.requirements import Requirements, Rule, load_requirements
+from seatrial.results.requirements import Requirements, load_requirements
 from seatrial.site.effects import statements
-from seatrial.site.load import load_with_lines
+from seatrial.site.load import load_site, load_with_lines
 from seatrial.site.model import Site
 from seatrial.site.profiles import short
 from seatrial.stack import Stack, load_stack
@@ -34,8 +34,9 @@ class CheckedSite:
     """A site whose files are right, and the plan of a trial of it.
 
     ``stack_missing``: why the stack could not be read; then the plan assumes that it has every
-    program. ``judged``: contract id -> the cases of the plan that it judges. ``untested``: id of a
-    contract without a case -> the reason.
+    program. ``judged``: contract id -> the cases of the plan that it judges. ``lacking``: contract
+    id -> selected cases that it cannot judge, because the stack has no program for them.
+    ``untested``: id of a contract without a case -> the reason.
     """
 
     site: Site
@@ -44,6 +45,7 @@ class CheckedSite:
     matrix: Matrix
     stack_missing: str = ""
     judged: dict[str, list[Case]] = field(default_factory=dict)
+    lacking: dict[str, list[Case]] = field(default_factory=dict)
     untested: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -57,10 +59,6 @@ class CheckedSite:
                 if declared.optional:
                     continue
                 yield case, name, self.matrix.locations(declared)[0] or None
-
-    @property
-    def contracts(self) -> list[Rule]:
-        return [one for one in self.requirements.rules if one.threshold.basis == "contract"]
 
 
 def check_site(file: Path, selection: Selection | None = None) -> CheckedSite:
@@ -82,9 +80,8 @@ def check_site(file: Path, selection: Selection | None = None) -> CheckedSite:
         raise InputError(errors)
     stack, missing = _stack(site)
     errors += _transports(site, lines, stack)
-    every = select(site, Selection(profiles=("*",), transports=("*",)))
     complete = complete_stack(site.transports, _blas(site))
-    matrix = Matrix.of(resolve(every, complete), _nodes(site))
+    matrix = _matrix(site, complete)
     errors += problems(requirements, matrix)
     if errors:
         raise InputError(errors)
@@ -98,8 +95,23 @@ def check_site(file: Path, selection: Selection | None = None) -> CheckedSite:
     return checked
 
 
+def check_bounds(file: Path, requirements: Path) -> None:
+    """Check the bounds and units of requirements against the metrics of a site.
+
+    Raises InputError with all problems, also if a file cannot be read.
+    """
+    site, rules = load_site(file), load_requirements(requirements)
+    if wrong := bound_problems(rules, _matrix(site, complete_stack(site.transports, _blas(site)))):
+        raise InputError(wrong)
+
+
+def _matrix(site: Site, complete: Stack) -> Matrix:
+    every = select(site, Selection(profiles=("*",), transports=("*",)))
+    return Matrix.of(resolve(every, complete), _nodes(site))
+
+
 def _explain_untested(checked: CheckedSite, selected: Plan, default: Plan) -> None:
-    """Find out why contracts judge no case of the plan.
+    """Find out why contracts do not judge cases.
 
     ``selected``, ``default``: the plans with a complete stack, with the user's selection and
     without.
@@ -108,6 +120,7 @@ def _explain_untested(checked: CheckedSite, selected: Plan, default: Plan) -> No
     without_selection = judged(checked.requirements, default, checked.matrix)
     possible = judged(checked.requirements, checked.matrix, checked.matrix)
     for id, cases in checked.judged.items():
+        checked.lacking[id] = [case for case in with_stack[id] if case not in cases]
         if cases:
             continue
         if with_stack[id]:

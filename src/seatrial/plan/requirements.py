@@ -16,7 +16,7 @@ from typing import Any
 
 from seatrial.base.errors import Problem
 from seatrial.base.suggest import matching, suggest
-from seatrial.benchmarks.benchmark import DeclaredMetric
+from seatrial.benchmarks.benchmark import ACTIVITY_METRICS, DeclaredMetric
 from seatrial.benchmarks.registry import registry
 from seatrial.plan.model import Plan
 from seatrial.results.record import Case
@@ -33,6 +33,19 @@ from seatrial.results.requirements import (
 
 #: A ratio beyond this, or below its reciprocal, is no bound.
 WIDEST_RATIO = 1000.0
+#: unit -> smallest and largest bound that a network, a core or a cluster can come near
+REASONABLE = {
+    "us": (1e-3, 1e9),
+    "s": (1e-6, 1e7),
+    "B": (1, 1e12),
+    "MB/s": (1e-3, 1e7),
+    "GB/s": (1e-3, 1e6),
+    "Mop/s": (1e-3, 1e12),
+    "GFLOPS": (1e-3, 1e10),
+    "percent": (0, 1e5),
+    "of 1": (0, 1),
+    "1/s": (0, 1e12),
+}
 KEYS = ("check", "variant", "transport", "profile", "nodes")
 
 
@@ -107,6 +120,20 @@ def problems(requirements: Requirements, matrix: Matrix) -> list[Problem]:
     ]
 
 
+def bound_problems(requirements: Requirements, matrix: Matrix) -> list[Problem]:
+    """The problems of bounds and units alone: no measurement decides by such a bound.
+
+    A selection that matches no case is left to the verdict.
+    """
+    lines = requirements.lines
+    assert lines is not None, "requirements from a file have lines"
+    return [
+        lines.problem(f"requirements.{i}.{field}", message, correction)
+        for i, rule in enumerate(requirements.rules)
+        for field, message, correction in _bound(rule.threshold, matrix)
+    ]
+
+
 def judged(
     requirements: Requirements, plan: Plan | Matrix, matrix: Matrix
 ) -> dict[str, list[Case]]:
@@ -133,15 +160,15 @@ FieldProblems = Iterator[tuple[str, str, str]]
 def _entry(entry: Rule | Informative, requirements: Requirements, matrix: Matrix) -> FieldProblems:
     rule = entry if isinstance(entry, Rule) else None
     select, metric = entry.select, entry.metric
-    if rule:
-        yield from _bound(rule.threshold)
     contract = rule is not None and rule.threshold.basis == "contract"
     if not contract and _is_of_another_benchmark(select, matrix):
         return
     wrong = [*_selection(select, matrix)] or [*_metric(select, metric, matrix)]
     yield from wrong
-    if rule and not wrong:
-        yield from _unit(rule.threshold, matrix)
+    if rule and wrong:
+        yield from _alone(rule.threshold)
+    elif rule:
+        yield from _bound(rule.threshold, matrix)
         yield from _peers(rule.threshold, matrix)
         yield from _compared(rule, requirements, matrix)
 
@@ -264,14 +291,56 @@ def _suggest_location(location: str, known: list[str]) -> str:
     return suggest(same or location, known[:1000] if same is None else [same])
 
 
-def _unit(t: Threshold, matrix: Matrix) -> FieldProblems:
-    if not t.unit:
-        return
-    units = {name: one.unit for _, name, one in matrix.figures(t.select, t.metric)}
-    wrong = [name for name, unit in units.items() if unit != t.unit]
+def _figures(t: Threshold, matrix: Matrix) -> FieldProblems:
+    """The unit of a bound, the side on which it is, and its size."""
+    declared = {name: one for _, name, one in matrix.figures(t.select, t.metric)}
+    wrong = [name for name, one in declared.items() if t.unit and one.unit != t.unit]
     if wrong:
-        unit = units[wrong[0]]
+        unit = declared[wrong[0]].unit
         yield "unit", f"{wrong[0]} is measured in {unit}, not in {t.unit}", f"unit: {unit}"
+        return
+    for name, one in declared.items():
+        if problem := _side(t, name, one) or _size(t, name):
+            yield problem
+            return
+
+
+def _side(t: Threshold, name: str, declared: DeclaredMetric) -> tuple[str, str, str] | None:
+    """A bound that rejects good figures and accepts each bad one.
+
+    A ratio of two cases may be on either side, because a NIC profile can have its cost. So may a
+    bound of an activity, which can prove that a profile has an effect.
+    """
+    if t.form == "relative" or name in ACTIVITY_METRICS:
+        return None
+    pairs = ("lower", "upper") if t.reference is not None else ("at_least", "at_most")
+    wrong, right = pairs if declared.better == "lower" else reversed(pairs)
+    if getattr(t, right) is not None:
+        return None
+    message = f"{declared.better} values of {name} are better, so this bound accepts each bad one"
+    return wrong, message, f"use {right}, or give both"
+
+
+def _size(t: Threshold, name: str) -> tuple[str, str, str] | None:
+    """An absolute bound that no figure comes near.
+
+    A small lower bound beside an upper one does no harm.
+    """
+    if t.unit not in REASONABLE or t.form in ("relative", "peers"):
+        return None
+    low, high = REASONABLE[t.unit]
+    least, most = t.bounds()
+    if most is not None and not low <= most <= high:
+        field, bound = "upper" if t.reference == 0 else "at_most", most
+    elif least is not None and (least > high or (least < low and most is None)):
+        field, bound = "lower" if t.reference == 0 else "at_least", least
+    else:
+        return None
+    return (
+        "reference" if t.reference else field,
+        f"no figure of {name} comes near a bound of {bound:g} {t.unit}",
+        f"a bound from {low:g} to {high:g} {t.unit}",
+    )
 
 
 def _peers(t: Threshold, matrix: Matrix) -> FieldProblems:
@@ -283,8 +352,13 @@ def _peers(t: Threshold, matrix: Matrix) -> FieldProblems:
 # -- the bound
 
 
-def _bound(t: Threshold) -> FieldProblems:
-    """Bounds that cannot fail, or that a person hardly meant."""
+def _bound(t: Threshold, matrix: Matrix) -> FieldProblems:
+    """Bounds that no measurement decides by, or that a person hardly meant."""
+    yield from [*_alone(t)] or _figures(t, matrix)
+
+
+def _alone(t: Threshold) -> FieldProblems:
+    """Bounds that are wrong with any metric."""
     if t.upper is not None and t.reference and t.upper > WIDEST:
         yield (
             "upper",

@@ -182,7 +182,7 @@ def headline(results: Results, views: dict[Case, CaseView]) -> Headline:
             f"had run, with {plural(total, 'judgement')}."
         )
     else:
-        key, word = verdict.verdict, _word(verdict)
+        key, word = verdict.verdict, verdict_word(verdict)
         bad = [f"{counts[k]} {_HAPPENED[k]}" for k in counts if k != "pass"]
         if notrun:
             bad.append(f"{plural(notrun, 'planned case')} did not run")
@@ -208,7 +208,7 @@ def headline(results: Results, views: dict[Case, CaseView]) -> Headline:
     return Headline(key, word, why, results.ended, took, counts)
 
 
-def _word(verdict: Verdict) -> str:
+def verdict_word(verdict: Verdict) -> str:
     """The verdict in capitals. An acceptance names its limits."""
     if verdict.verdict != "accept":
         return verdict.verdict.upper()
@@ -236,7 +236,7 @@ def verdict_history(results: Results) -> list[str]:
     for one in results.verdicts:
         kind = "the trial's own" if one.number == 1 else "judged later"
         here = ", shown here" if one is results.verdict else ""
-        text = f"Verdict {one.number} ({kind}{here}): {_word(one)}"
+        text = f"Verdict {one.number} ({kind}{here}): {verdict_word(one)}"
         text += f", {moment(one.judged or one.ended)}"
         text += f", by {one.user}" if one.user else ""
         text += f", seatrial {one.seatrial}" if one.seatrial else ""

@@ -8,6 +8,8 @@ on every cluster and most people there have a key. The format is that of PROTOCO
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 import subprocess
 import tempfile
@@ -20,6 +22,8 @@ from seatrial.base.files import write_whole
 from seatrial.results import manifest
 
 NAMESPACE = "seatrial"  # a signature made for another purpose is none of a trial
+#: key type and key in a line of allowed signers, behind names and options
+_LISTED = re.compile(r"\s((?:sk-)?(?:ssh|ecdsa)-\S+)\s+(AAAA\S+)")
 _KEY = re.compile(r'Good "\S+" signature .*?with (\S+) key (SHA256:\S+)')
 
 
@@ -74,8 +78,7 @@ def check(folder: Path, signers: Path | None = None, keys: Sequence[Path] = ()) 
     either, any key is accepted. Raises InputError if one of these files cannot be
     used, LabError without ssh-keygen.
     """
-    allowed = _text(signers) if signers else ""
-    allowed += "".join(_entry(key) for key in keys)
+    allowed = _allowed(signers, keys)
     with tempfile.NamedTemporaryFile("w", prefix="signers-") as stream:
         stream.write(allowed)
         stream.flush()
@@ -101,6 +104,36 @@ def _check(folder: Path, signers: Path | None) -> list[Signature]:
             signer, fault = _signer(signers, name, covered)
         signatures.append(Signature(match[0], lines, fault, key, signer))
     return signatures
+
+
+def absent(
+    signatures: Sequence[Signature], lines: int, signers: Path | None, keys: Sequence[Path] = ()
+) -> list[str]:
+    """The names of the listed keys that no good signature of all ``lines`` is of.
+
+    A certificate authority signs nothing itself, and is left out. Raises InputError as ``check``.
+    """
+    signed = {one.key.split()[-1] for one in signatures if not one.fault and one.lines == lines}
+    names = []
+    for line in _allowed(signers, keys).splitlines():
+        key = None if line.lstrip().startswith("#") else _LISTED.search(line)
+        if key and "cert-authority" not in line[: key.start()] and _print_of(key[2]) not in signed:
+            names.append(line.split()[0])
+    return list(dict.fromkeys(names))
+
+
+def _print_of(key: str) -> str:
+    """The fingerprint of a public key as OpenSSH prints it; "" if the key is damaged."""
+    try:
+        data = base64.b64decode(key, validate=True)
+    except ValueError:
+        return ""
+    return f"SHA256:{base64.b64encode(hashlib.sha256(data).digest()).decode().rstrip('=')}"
+
+
+def _allowed(signers: Path | None, keys: Sequence[Path]) -> str:
+    """The list of signers and the keys as one list of allowed signers."""
+    return (_text(signers) if signers else "") + "".join(map(_entry, keys))
 
 
 def _text(signers: Path) -> str:

@@ -10,6 +10,7 @@ import fnmatch
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from seatrial.slurm.layout import Layout
@@ -61,6 +62,25 @@ def parse_records(text: str) -> list[dict[str, str]]:
     """The records of ``scontrol -o show``, one per line."""
     lines = (re.findall(r"(\w+)=(\S*)", line) for line in text.splitlines())
     return [dict(pairs) for pairs in lines if pairs]
+
+
+def names_ours(config: Mapping[str, str], layout: Layout) -> list[str]:
+    """The keys of a Slurm's configuration whose programs are ours, or call ours."""
+    folder = f"{layout.libexec}/"
+    return [
+        key
+        for key in ("Prolog", "Epilog", "HealthCheckProgram")
+        if any(
+            one.startswith(folder) or folder in _text(one) for one in config.get(key, "").split()
+        )
+    ]
+
+
+def _text(program: str) -> str:
+    try:
+        return Path(program).read_text(errors="replace")
+    except (OSError, ValueError):
+        return ""
 
 
 def _include(layout: Layout) -> str:

@@ -25,7 +25,9 @@ TAP = "tap0"
 def spec_for_site(name: str, instance: str | None = None, binds: tuple[Path, ...] = ()) -> LabSpec:
     """Return the lab of a site. Raises InputError if the site has no valid native lab."""
     file = site_file(name)
-    outside = () if file.is_relative_to(CHECKOUT) else (file.parent,)
+    stack = stack_folder().resolve()
+    folders = [file.parent, *([stack] if stack.is_dir() else [])]
+    outside = [folder for folder in folders if not folder.is_relative_to(CHECKOUT)]
     return lab_spec(load_site(file), instance, (*outside, *binds))
 
 

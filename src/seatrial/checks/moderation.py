@@ -1,0 +1,55 @@
+"""Whether the interrupts that were counted fit the interval that the card reports.
+
+A driver or a program can report a coalescing value that the card does not follow. Only drivers of
+Intel's cards are checked: theirs is a least interval between the interrupts of one vector
+(InterruptThrottleRate of e1000 and e1000e, ITR or EITR in the datasheets of 82574, 82576, 82599 and
+XL710). Other drivers interrupt earlier after a number of frames, so a rate shows nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seatrial.results.record import Run
+
+DRIVERS = frozenset(
+    ["e1000", "e1000e", "fm10k", "i40e", "iavf", "ice", "igb", "igbvf", "igc", "ixgbe", "ixgbevf"]
+)
+#: values up to this select dynamic modes of e1000, e1000e and igb, or are too short to matter
+DYNAMIC_US = 3
+#: vectors of a driver that does not report its channels: one to receive, one to send
+USUAL_VECTORS = 2
+#: A card that follows the value stays at or below 1.01 times the rate that it allows (igb of the
+#: virtual lab, 8053 of 8000 per second). QEMU's e1000e follows it roughly, up to 2.4 times.
+TOLERANCE = 4.0
+
+
+def fault(run: Run, interface: str) -> str:
+    """Why a coalescing value of the interface has no effect; empty if nothing shows that."""
+    for one in run.activity:
+        rate = one.interrupts_per_s.get(interface)
+        states = run.nic.get(one.node, {}).get(interface, {})
+        if rate is None or not states:
+            continue
+        allowed = [_allowed(state) for state in (states.get("before"), states.get("after"))]
+        most = max((one or float("inf") for one in allowed), default=float("inf"))
+        if rate > TOLERANCE * most:
+            us = states["after"]["coalesce.rx-usecs"]
+            return (
+                f"{one.node}: {interface} reports coalesce.rx-usecs {us}, which allows at most "
+                f"{most:.0f} interrupts per second, but step {one.step} had {rate:.0f}: the value "
+                "has no effect"
+            )
+    return ""
+
+
+def _allowed(state: Any) -> float | None:
+    """Interrupts per second of all vectors of an interface; None: the state gives no limit."""
+    if not isinstance(state, dict) or state.get("driver") not in DRIVERS:
+        return None
+    us = state.get("coalesce.rx-usecs")
+    if not isinstance(us, int) or us <= DYNAMIC_US or state.get("coalesce.adaptive-rx") == "on":
+        return None
+    counts = [state.get(f"channels.{kind}") for kind in ("combined", "rx", "tx")]
+    vectors = sum(count for count in counts if isinstance(count, int)) or USUAL_VECTORS
+    return vectors * 1e6 / us
