@@ -39,7 +39,7 @@ from seatrial.results import statistics
 from seatrial.results.figures import Figure, collect
 from seatrial.results.judge import judge
 from seatrial.results.record import Case, Judgement, Results
-from seatrial.results.requirements import WIDEST, Document, Requirements, Threshold, build
+from seatrial.results.requirements import WIDEST, Document, MetricRequirements, Threshold, build
 from seatrial.results.wording import distinct, number
 
 SIGMAS = 3.5
@@ -176,22 +176,27 @@ def make_baseline(
         for j in judge(result.trial, result.runs, requirements):
             if j.requirement and j.requirement.basis != "contract":
                 in_force.setdefault((j.case, j.metric, j.location), []).append(j)
-    entries: list[tuple[_Group, Threshold]] = []
+    rules_of: dict[tuple[Case, str], MetricRequirements] = {}
+    older_of = _Older(document)
+    entries: list[tuple[list[int], Threshold]] = []
     changes: list[Change] = []
     for group in _groups(results, locations):
-        why = _excluded(group, requirements, in_force, 1 if allow_few else MINIMUM)
+        kind = group.case, group.metric
+        if kind not in rules_of:
+            rules_of[kind] = requirements.of(*kind)
+        why = _excluded(group, rules_of[kind], in_force, 1 if allow_few else MINIMUM)
         threshold, note = (None, why) if why else _threshold(group, sigmas, floor)
         if threshold is None:
             changes.append(Change(group.case, group.metric, group.location, "skipped", note))
             continue
         if document.defaults.statistic != "median":
             threshold = threshold.model_copy(update={"statistic": "median"})
-        older = _older(document, group)
-        note += _displaced(group, requirements)
+        older = older_of(group)
+        note += _displaced(group, rules_of[kind])
         action: Literal["added", "replaced"] = "replaced" if older else "added"
         looser = _looser(threshold, [j for key in group.keys for j in in_force.get(key, ())])
         changes.append(Change(group.case, group.metric, group.location, action, note, looser))
-        entries.append((group, threshold))
+        entries.append((older, threshold))
     return Baseline(file, _edit(text, document, lines, entries), changes, before)
 
 
@@ -232,14 +237,14 @@ def _groups(results: Sequence[Results], locations: str) -> list[_Group]:
 
 def _excluded(
     group: _Group,
-    requirements: Requirements,
+    requirements: MetricRequirements,
     in_force: _InForce,
     minimum: int,
 ) -> str:
     """Why a group gets no baseline, or ""."""
     figures = [figure for _, figure in group.figures]
     for figure in figures:
-        rules = requirements.matching(group.case, group.metric, figure.location)
+        rules = requirements.matching(figure.location)
         for rule in rules:
             if rule.threshold.basis == "contract":
                 return f"the contract at {rule.id} holds and stays as it is"
@@ -247,7 +252,7 @@ def _excluded(
             if j.verdict == "fail" and j.requirement and j.requirement.basis == "relative":
                 at = j.requirement.id
                 return f"it fails the relative requirement at {at}, which a baseline would hide"
-        if requirements.is_informative(group.case, group.metric, figure.location) and not rules:
+        if requirements.is_informative(figure.location) and not rules:
             return "informative: it is not judged"
         if figure.fault or figure.doubt:
             return figure.fault or figure.doubt
@@ -307,11 +312,11 @@ def _threshold(group: _Group, sigmas: float, floor: float) -> tuple[Threshold | 
     return threshold, f"{text}{widened}"
 
 
-def _displaced(group: _Group, requirements: Requirements) -> str:
+def _displaced(group: _Group, requirements: MetricRequirements) -> str:
     rules = {
         rule.id: rule.threshold.basis
         for _, figure in group.figures
-        for rule in requirements.applying(group.case, group.metric, figure.location)
+        for rule in requirements.applying(figure.location)
         if rule.threshold.basis == "relative"
     }
     return (
@@ -342,23 +347,29 @@ def _looser(threshold: Threshold, judged: Sequence[Judgement]) -> str:
     return ", ".join(texts)
 
 
-def _older(document: Document, group: _Group) -> list[int]:
-    """Indices of the baseline entries that a new one replaces."""
-    case = group.case
-    wanted = (case.check, case.variant, case.transport, case.profile)
-    indices = []
-    for index, t in enumerate(document.requirements):
-        s = t.select
-        same = (s.check, s.variant, s.transport, s.profile) == tuple(map(escape, wanted))
-        same = same and s.nodes == case.nodes and t.metric == escape(group.metric)
-        location = s.location in (group.location or "", escape(group.location or ""))
-        if group.location:
-            location = location or s.location == ANY
-        if group.location == ANY:
-            location = bool(s.location)
-        if t.basis == "baseline" and same and location:
-            indices.append(index)
-    return indices
+class _Older:
+    """The baseline entries of a file, of which a new one replaces some."""
+
+    def __init__(self, document: Document):
+        self.entries: dict[tuple[object, ...], dict[object, list[int]]] = {}  # kind, location
+        for index, t in enumerate(document.requirements):
+            s = t.select
+            kind = (s.check, s.variant, s.transport, s.profile, s.nodes, t.metric)
+            if t.basis == "baseline" and not any(
+                isinstance(one, list) for one in (*kind, s.location)
+            ):
+                self.entries.setdefault(kind, {}).setdefault(s.location, []).append(index)
+
+    def __call__(self, group: _Group) -> list[int]:
+        """The indices of the entries that the one for a group replaces."""
+        case, location = group.case, group.location or ""
+        words = map(escape, (case.check, case.variant, case.transport, case.profile))
+        own = self.entries.get((*words, case.nodes, escape(group.metric)), {})
+        if location == ANY:
+            locations = [one for one in own if one]
+        else:
+            locations = list({location, escape(location), *([ANY] if location else [])})
+        return sorted(index for one in locations for index in own.get(one, []))
 
 
 # --- the file ----------------------------------------------------------------------------
@@ -368,15 +379,17 @@ def _edit(
     text: str,
     document: Document,
     lines: yamlfile.Lines,
-    entries: list[tuple[_Group, Threshold]],
+    entries: list[tuple[list[int], Threshold]],
 ) -> str:
-    """Replace older entries in place and append new ones; all other text stays."""
+    """Replace older entries in place and append new ones; all other text stays.
+
+    ``entries``: the indices of the entries that each new one replaces, and the new one.
+    """
     if not entries:
         return text
     replaced: dict[int, list[Threshold]] = {}
     appended: list[Threshold] = []
-    for group, threshold in entries:
-        older = _older(document, group)
+    for older, threshold in entries:
         for index in older:
             replaced.setdefault(index, [])
         (replaced[older[0]] if older else appended).append(threshold)
