@@ -44,11 +44,12 @@ def fault(run: Run, interface: str) -> str:
 
 def _allowed(state: Any) -> float | None:
     """Interrupts per second of all vectors of an interface; None: the state gives no limit."""
-    if not isinstance(state, dict) or state.get("driver") not in DRIVERS:
+    if not isinstance(state, dict) or state.get("coalesce.adaptive-rx") == "on":
         return None
-    us = state.get(RX)
-    is_mode = us in MODES.get(state["driver"], {}).get(RX, {})
-    if not isinstance(us, int) or us <= 0 or is_mode or state.get("coalesce.adaptive-rx") == "on":
+    driver, us = str(state.get("driver")), state.get(RX)
+    if driver not in DRIVERS or not isinstance(us, int) or us <= 0:
+        return None
+    if us in MODES.get(driver, {}).get(RX, {}):
         return None
     counts = [state.get(f"channels.{kind}") for kind in ("combined", "rx", "tx")]
     vectors = sum(count for count in counts if isinstance(count, int)) or USUAL_VECTORS
