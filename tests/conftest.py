@@ -25,7 +25,7 @@ from hypothesis import HealthCheck, settings
 
 import schedule
 from campaigns import NIGHTLY, rounds
-from labs import plain, running
+from labs import clear_dead_sessions, plain, running
 from seatrial.base.errors import SeatrialError
 from seatrial.base.paths import CHECKOUT
 from seatrial.stack import load_stack
@@ -66,6 +66,12 @@ def pytest_configure(config: pytest.Config) -> None:
         max_examples=rounds(50, 1000),
     )  # fmt: skip
     settings.load_profile("seatrial")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Ctrl-C ends the workers before they can end their labs."""
+    if not hasattr(config, "workerinput") and os.geteuid() == 0:
+        clear_dead_sessions()
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,5 @@
-"""Labs that tests share. Their names carry the process that started them, so that what a killed
-session has left behind is known, and removed by the next one."""
+"""Labs that tests share. Their names have the id of the process that started them, so labs of a
+killed session are known: its end, or the next session, removes them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from seatrial_lab.adapter import end
 from seatrial_lab.common import processes, state
 from seatrial_lab.common.spec import LabSpec
 from seatrial_lab.native.engine import Lab
@@ -21,9 +22,9 @@ def own_name(what: str = "") -> str:
 def clear_dead_sessions() -> None:
     """Remove the labs of processes that are no more."""
     for name in state.instances():
-        found = re.fullmatch(r"t(\d+)(_.*)?", name)
-        if found and not processes.is_alive(int(found[1])):
-            Lab(LabSpec(instance=name)).down()
+        owner = re.fullmatch(r"[tv](\d+)(_.*)?", name)
+        if owner and not processes.is_alive(int(owner[1])):
+            end(name)
 
 
 @contextmanager

@@ -53,8 +53,8 @@ def _latency(value: float) -> Metric:
     return Metric(metric="latency_us", value=value, unit="us", better="lower")
 
 
-def judge(folder: Path, requirements: Path | None = None, report=None) -> Results:
-    return judge_again(folder, requirements, COMMAND, "0", report or write_page)
+def judge(folder: Path, requirements: Path | None = None, report=None, say=print) -> Results:
+    return judge_again(folder, requirements, COMMAND, "0", report or write_page, say)
 
 
 def write_page(results: Results, folder: Path) -> None:

@@ -2,14 +2,21 @@
 """What a report costs for 64 to 1024 nodes: bytes, seconds, and bytes per figure.
 
     .venv/bin/python ci/bench/report.py [--nodes 64 --nodes 256 ...]
+    .venv/bin/python ci/bench/report.py --failing 10000 --failing 100000 --failing 1000000
 
 The trials are made up, in the shape of real records: every figure is invented. The last column is
 the growth of the time over that of the row before, divided by the growth of the figures: about 1
 where the report is linear.
+
+With ``--failing``, each of so many figures of one case breaks a clause: the trial that costs most,
+because nothing of a judgement that failed is left out of the records. The times are those of
+``seatrial report``: reading the results, then report.html, junit.xml and the summary.
 """
 
 from __future__ import annotations
 
+import io
+import itertools
 import random
 import resource
 import tempfile
@@ -20,12 +27,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from judging import made_up
 from rich.console import Console
 from rich.table import Table
 
 from seatrial.base import yamlfile
 from seatrial.report.html import write_html
 from seatrial.report.junit import write_junit
+from seatrial.report.terminal import print_summary
+from seatrial.results.judge import judge
 from seatrial.results.record import (
     Activity,
     Case,
@@ -39,6 +49,8 @@ from seatrial.results.record import (
     Results,
     Run,
     Trial,
+    read_results,
+    write_results,
 )
 from seatrial.results.requirements import Document, Requirements, build
 from seatrial.results.verdict import conclude
@@ -69,6 +81,14 @@ requirements:
     source: annex B, line 3
     at_least: 900
     unit: Mop/s
+"""
+UNMET = """
+schema: 1
+requirements:
+  - {select: {}, metric: bandwidth_MB_s, basis: contract, source: "annex B, line 1", at_least: 5000,
+     unit: MB/s}
+  - {select: {}, metric: latency_us, basis: contract, source: "annex B, line 2",
+     at_most: 3, unit: us}
 """
 METRICS = {  # metric: typical value, unit, better, lower limit, upper limit
     "latency_us": (12.0, "us", "lower", None, 20.0),
@@ -214,10 +234,50 @@ def _judged(run: Run) -> Iterator[Judgement]:
         )
 
 
+def report_failing(sizes: list[int]) -> None:
+    """Print the time of each part of ``seatrial report`` on trials of which every figure fails."""
+    document, lines = yamlfile.loads(UNMET, Document, "requirements.yaml")
+    unmet = build(document, lines, Path("requirements.yaml"))
+    parts = ("read", "report.html", "junit.xml", "summary")
+    table = Table("figures", *(f"{part} s" for part in parts), "all s", "peak MiB", "growth")
+    before: tuple[int, float] | None = None
+    for size in sizes:
+        with tempfile.TemporaryDirectory(prefix="seatrial-report-") as name:
+            folder = Path(name)
+            trial, runs = made_up(size, 1)
+            judgements = judge(trial, runs, unmet)
+            assert {judgement.verdict for judgement in judgements} == {"fail"}
+            verdict = conclude(trial, runs, judgements, unmet)
+            write_results(folder / "results.jsonl", [trial, *runs, *judgements, verdict])
+            del runs, judgements
+            marks = [time.process_time()]
+            results = read_results(folder)
+            marks.append(time.process_time())
+            write_html(results, folder / "report.html")
+            marks.append(time.process_time())
+            write_junit(results, folder / "junit.xml")
+            marks.append(time.process_time())
+            print_summary(results, Console(file=io.StringIO()))
+            marks.append(time.process_time())
+        seconds = [b - a for a, b in itertools.pairwise(marks)]
+        growth = f"{sum(seconds) / before[1] / (size / before[0]):.2f}" if before else ""
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        each = [f"{one:.2f}" for one in (*seconds, sum(seconds))]
+        table.add_row(str(size), *each, str(peak), growth)
+        before = size, sum(seconds)
+    Console().print(table)
+
+
 def main(
     nodes: Annotated[list[int] | None, typer.Option(help="Sizes of the made-up trials.")] = None,
+    failing: Annotated[
+        list[int] | None, typer.Option(help="Numbers of figures that all fail, instead.")
+    ] = None,
 ) -> None:
     """Print the size and the time of the report of a trial of all links between N nodes."""
+    if failing:
+        report_failing(failing)
+        return
     table = Table(
         "nodes", "figures", "report.html MB", "junit.xml MB", "report s", "peak MiB", "growth"
     )

@@ -273,3 +273,16 @@ def test_baseline_pools_trials_and_says_what_is_lacking(here, tmp_path):
     assert "6 samples of 3 trials" in (site / "requirements.yaml").read_text()
     code, _, error = here("baseline", nights[0], nights[0], "--site", file)
     assert (code, "n0 is named twice" in error) == (3, True)
+
+
+def test_a_baseline_is_of_trials_as_in_their_manifests(here, tmp_path):
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "site.yaml").touch()
+    nights = [make_trial(tmp_path / f"n{i}", name=f"n{i}") for i in range(2)]
+    forged(nights[1] / "results.jsonl", ("30.1", "10.1"))
+    for second in (nights[1], nights[1] / "results.jsonl"):
+        code, said, error = here("baseline", nights[0], second, "--site", site / "site.yaml")
+        assert (code, said) == (3, "")
+        assert "n1/results.jsonl: it was changed since the manifest was written" in error
+    assert not (site / "requirements.yaml").exists()

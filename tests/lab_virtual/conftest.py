@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from virtual_support import CARDS, Silent, Tried, write_site
 
+from labs import clear_dead_sessions
 from seatrial.plan.resolve import plan_trial
 from seatrial.plan.selection import Selection
 from seatrial.site.load import load_site
@@ -37,6 +38,7 @@ informative:
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualLab]:
     """The lab, up. A test leaves it as it found it."""
     site = load_site(write_site(tmp_path_factory.mktemp("virtual"), CARDS))
+    clear_dead_sessions()
     shared = VirtualLab(virtual_spec(site, f"v{os.getpid()}"))
     try:
         shared.up()

@@ -44,6 +44,7 @@ class Card:
     master: str = ""
     before: tuple[int, str] = (0, "")  # MTU and MAC address that a bond gives back
     bond: bool = False
+    users: tuple[str, ...] = ()  # interfaces that use it, and follow when its MTU is cut
 
 
 class Machine:
@@ -130,6 +131,8 @@ class Machine:
             if card.master:
                 wanted[f"{base}/master"] = f"->../{card.master}"
                 wanted[f"{base}/upper_{card.master}"] = f"->../{card.master}"
+            for user in card.users:
+                wanted[f"{base}/upper_{user}"] = f"->../{user}"
         for module in (*self.loaded, *(["bonding"] if self.bonding else [])):
             wanted[f"module/{module}/refcnt"] = "1\n"
         for path in self.written.keys() - wanted.keys():
@@ -164,7 +167,7 @@ class Machine:
     def run(self, argv: Any, timeout: float = 0) -> Answer:
         words = [str(one) for one in argv]
         self.tick(0.01)
-        reading = words[0] in ("ethtool", "tc") or "-json" in words
+        reading = words[0] in ("ethtool", "tc") or {"-json", "-V"} & set(words)
         if not reading:
             self.fuse.burn()
         line = " ".join(words)
@@ -233,6 +236,8 @@ class Machine:
         self.cards[new] = card
 
     def _ip(self, words: list[str]) -> str | None:
+        if words[0] == "-V":
+            return "ip utility, iproute2-6.1.0, libbpf 1.1.2\n"
         if words[0] == "-json":
             return json.dumps(self._shown(words[1:]))
         if words[0] in ("-4", "-6"):
@@ -290,6 +295,8 @@ class Machine:
             card.mtu = int(value)
             for member in self._members(card):
                 member.mtu = card.mtu
+            for user in map(self._card, card.users):
+                self._set(user, "mtu", str(min(user.mtu, card.mtu)))
         elif what == "txqueuelen":
             card.queue = int(value)
         elif what == "address":

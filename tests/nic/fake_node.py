@@ -77,6 +77,11 @@ class FakeNic:
         self.fuse = fuse
         self.stubborn = stubborn
         self.refuses: set[str] = set()
+        self.ignored: tuple[str, ...] = ()
+        #: of ethtool, which decides what ``read`` shows: keys that an older one lacks, and a newer
+        self.ethtool = "6.1"
+        self.shown_by: dict[str, dict[str, Any]] = {}
+        self.hidden_by: dict[str, set[str]] = {}
         self.reboot()
 
     def reboot(self) -> None:
@@ -109,13 +114,27 @@ class FakeNic:
     def read(self, interface: str) -> dict[str, Any]:
         assert interface == INTERFACE
         self.fuse.burn()
-        return self.state()
+        hidden = self.hidden_by.get(self.ethtool, set())
+        state = {**self.state(), **self.shown_by.get(self.ethtool, {})}
+        return {key: value for key, value in state.items() if key not in hidden}
+
+    def versions(self, interface: str) -> dict[str, str]:
+        return {"ethtool": self.ethtool, "seatrial": "1"}
 
     def read_node(self) -> dict[str, Any]:
         return {"sysctl.net.core.busy_poll": None}
 
     def identity(self, interface: str) -> dict[str, Any]:
         return {"ifindex": 2, "address": "02:00:00:00:00:01"}
+
+    def find(self, identity: dict[str, Any]) -> str | None:
+        return INTERFACE if identity == self.identity(INTERFACE) else None
+
+    def users_of(self, interface: str) -> list[dict[str, Any]]:
+        return []
+
+    def exists(self, interface: str) -> bool:
+        return interface == INTERFACE
 
     def interfaces_of(self, module: str) -> list[str]:
         return []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+import json
 import socket
 import struct
 from collections.abc import Callable
@@ -10,13 +12,12 @@ from typing import Any
 
 import pytest
 
-from seatrial.nic.node import programs
+from seatrial.nic.node import namespaces, programs
 from seatrial.nic.node.errors import Refused
 from seatrial.nic.node.guard import Guard
 from seatrial.nic.node.policy import Policy
 from seatrial.nic.node.programs import Answer
 
-ROUTES = "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\n"
 SOCKETS = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
 
 
@@ -37,8 +38,9 @@ def number_6(address: str) -> str:
     return "".join(f"{one:08X}" for one in struct.unpack("=4I", raw))
 
 
-def route(interface: str, destination: str, mask: str) -> str:
-    return f"{interface} {number(destination)} 00000000 0001 0 0 0 {number(mask)} 0 0 0\n"
+def route(interface: str, destination: str = "default", **more: Any) -> dict[str, Any]:
+    """A route as ``ip -json`` shows it."""
+    return {"dst": destination, "dev": interface, "flags": [], **more}
 
 
 class Root:
@@ -48,7 +50,43 @@ class Root:
         self.folder = folder
         for name in ("eth0", "eth1", "eth2"):
             self.write(f"sys/class/net/{name}/mtu", "1500\n")
-        self.write("proc/net/route", ROUTES + route("eth0", "0.0.0.0", "0.0.0.0"))
+        self.routes = [route("eth0")]
+        self.routes_6: list[dict[str, Any]] = []
+        self.rules = [{"priority": 32766, "src": "all", "table": "main"}]
+        self.addresses: dict[str, str] = {}
+        self.vrfs: dict[str, list[dict[str, Any]]] = {}
+        self.rdma: Answer = Answer(127, "", "rdma: No such file or directory")
+        self.lnetctl: Answer = Answer(127, "", "lnetctl: No such file or directory")
+
+    def run(self, argv: list[str], timeout: float = 0) -> Answer:
+        """``ip`` of a node with these routes; test_routes.py has the real one."""
+        if argv[0] in ("rdma", "lnetctl"):
+            return self.rdma if argv[0] == "rdma" else self.lnetctl
+        words = argv[2:]
+        if words[:2] == ["route", "get"]:
+            wanted = ipaddress.ip_address(words[3] if words[2] == "fibmatch" else words[2])
+            rows = self.routes if wanted.version == 4 else self.routes_6
+            if "vrf" in words:
+                rows = self.vrfs[words[-1]]
+            nets = [(ipaddress.ip_network(row["dst"]), row) for row in rows if "/" in row["dst"]]
+            fitting = [(net.prefixlen, row) for net, row in nets if wanted in net]
+            if not fitting:
+                return Answer(2, "", "RTNETLINK answers: Network is unreachable")
+            return Answer(0, json.dumps([max(fitting, key=lambda one: one[0])[1]]), "")
+        rows = {
+            "-4 route": self.routes,
+            "-6 route": self.routes_6,
+            "-4 rule": self.rules,
+            "-6 rule": self.rules,
+            "address show": [
+                {"ifname": name, "addr_info": [{"local": one.partition("/")[0],
+                                                "prefixlen": int(one.partition("/")[2])}]}
+                for name, one in self.addresses.items()
+            ],
+            # Of type vrf: ip prints an empty object for each other interface.
+            "link show": [{}, {}, *({"ifname": name} for name in self.vrfs)],
+        }[" ".join(words[:2])]  # fmt: skip
+        return Answer(0, json.dumps(rows), "")
 
     def write(self, path: str, text: str) -> None:
         file = self.folder / path
@@ -83,8 +121,11 @@ class Root:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Root:
-    return Root(tmp_path)
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Root:
+    made = Root(tmp_path)
+    monkeypatch.setattr(programs, "run", made.run)
+    monkeypatch.setattr(namespaces, "_others", dict)
+    return made
 
 
 JUMBO = {"eth1": {"mtu": 9000}}
@@ -94,8 +135,18 @@ def test_an_interface_under_test_may_be_set(root: Root) -> None:
     root.check(JUMBO, "systemd", "slurmd")
 
 
-def test_an_empty_proc_is_no_reason_to_fail(tmp_path: Path) -> None:
-    Guard(str(tmp_path), processes={}).check(policy(), {"interfaces": JUMBO})
+def test_an_empty_root_is_no_reason_to_fail(root: Root, tmp_path: Path) -> None:
+    Guard(str(tmp_path / "none"), processes={}).check(policy(), {"interfaces": JUMBO})
+
+
+def test_routes_that_cannot_be_read_are_refused(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for answer, word in ((Answer(127, "", "ip: No such file"), "ip: No such file"),
+                         (Answer(1, "", "x"), "route show table all failed"),
+                         (Answer(0, "nonsense", ""), "not JSON")):  # fmt: skip
+        monkeypatch.setattr(programs, "run", lambda argv, timeout=0, answer=answer: answer)
+        assert word in root.refuses(JUMBO)
 
 
 def test_not_under_test(root: Root) -> None:
@@ -116,20 +167,19 @@ def test_members_of_a_bond_count(root: Root) -> None:
     assert "eth7 is not under test" in root.refuses({"eth1": {"bond": bond}})
 
 
-def test_the_default_route(root: Root) -> None:
-    root.write("proc/net/route", ROUTES + route("eth1", "0.0.0.0", "0.0.0.0"))
+@pytest.mark.parametrize("destination", ["default", "0.0.0.0/1", "128.0.0.0/1"])
+def test_the_default_route(root: Root, destination: str) -> None:
+    root.routes = [route("eth1", destination)]
     assert root.refuses(JUMBO) == "eth1 carries the node's default route"
     # A network of its own is none.
-    root.write("proc/net/route", ROUTES + route("eth1", "10.1.0.0", "255.255.0.0"))
+    root.routes = [route("eth1", "10.1.0.0/16")]
     root.check(JUMBO)
 
 
 def test_the_default_route_of_ipv6(root: Root) -> None:
-    zero = "0" * 32
-    line = f"{zero} 00 {zero} 00 {zero} 00000400 00000001 00000000 00000003     {{}}\n"
-    root.write("proc/net/ipv6_route", line.format("lo"))
+    root.routes_6 = [route("lo", type="unreachable")]
     root.check(JUMBO)
-    root.write("proc/net/ipv6_route", line.format("lo") + line.format("eth1"))
+    root.routes_6.append(route("eth1"))
     assert root.refuses(JUMBO) == "eth1 carries the node's default route"
 
 
@@ -140,13 +190,9 @@ def test_the_default_route_through_what_stands_on_it(root: Root, chain: tuple[st
         root.stands_on(name, below)
         below = name
     root.check(JUMBO)
-    root.write("proc/net/route", ROUTES + route(below, "0.0.0.0", "0.0.0.0"))
+    root.routes = [route(below)]
     assert root.refuses(JUMBO) == f"eth1 carries the node's default route (by {below})"
     root.check({"eth2": {"mtu": 9000}})
-
-
-def network(*routes: str) -> str:
-    return ROUTES + route("eth0", "0.0.0.0", "0.0.0.0") + "".join(routes)
 
 
 def connection(local: str, port: int, peer: int, state: str = "01", uid: int = 0) -> str:
@@ -160,8 +206,8 @@ SLURM_ON_ETH1 = "eth1 carries Slurm's own traffic"
 
 
 def test_slurms_own_traffic(root: Root) -> None:
-    nets = (route("eth1", "10.1.0.0", "255.255.0.0"), route("eth2", "10.2.0.0", "255.255.0.0"))
-    root.write("proc/net/route", network(*nets))
+    root.routes += [route("eth1", "10.1.0.0/16"), route("eth2", "10.2.0.0/16")]
+    root.addresses = {"eth1": "10.1.0.5/16", "eth2": "10.2.0.5/16"}
     root.sockets(connection("10.1.0.5", 40000, 6817))
     assert root.refuses(JUMBO) == SLURM_ON_ETH1
     root.check({"eth2": {"mtu": 9000}})
@@ -180,14 +226,15 @@ def test_slurms_own_traffic(root: Root) -> None:
 )
 def test_what_a_user_could_make_look_like_slurms_traffic(root: Root, rows: list[str]) -> None:
     """Else any user could have a node refuse its profiles, and drain."""
-    root.write("proc/net/route", network(route("eth1", "10.1.0.0", "255.255.0.0")))
+    root.addresses = {"eth1": "10.1.0.5/16"}
+    root.routes += [route("eth1", "10.0.0.0/8")]
     root.sockets(*rows)
     root.check(JUMBO)
 
 
 def test_slurm_with_ports_of_its_own_and_on_a_vlan(root: Root) -> None:
     root.stands_on("eth1.7", "eth1")
-    root.write("proc/net/route", network(route("eth1.7", "10.1.0.0", "255.255.0.0")))
+    root.addresses = {"eth1.7": "10.1.0.5/16"}
     root.sockets(connection("10.1.0.5", 40000, 7001))
     root.check(JUMBO)
     assert root.refuses(JUMBO, slurm_ports=[7000, 7001]) == SLURM_ON_ETH1 + " (by eth1.7)"
@@ -195,28 +242,40 @@ def test_slurm_with_ports_of_its_own_and_on_a_vlan(root: Root) -> None:
 
 def test_slurm_over_ipv6(root: Root) -> None:
     """With EnableIPv6, also its IPv4 connections are listed there."""
-    root.write("proc/net/route", network(route("eth1", "10.1.0.0", "255.255.0.0")))
+    root.addresses = {"eth1": "10.1.0.5/16"}
     root.sockets(connection("::ffff:10.1.0.5", 40000, 6817), file="tcp6")
     assert root.refuses(JUMBO) == SLURM_ON_ETH1
     root.sockets(connection("fd00::1", 40000, 6817), file="tcp6")
     root.check(JUMBO)
-    raw = socket.inet_pton(socket.AF_INET6, "fd00::1").hex()
-    root.write("proc/net/if_inet6", f"{raw} 05 40 00 80     eth1\n")
+    root.addresses = {"eth1": "fd00::1/64"}
     assert root.refuses(JUMBO) == SLURM_ON_ETH1
     root.check({"eth2": {"mtu": 9000}})
 
 
-def test_the_way_to_a_controller(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Told also while no connection to it is open."""
+def test_the_way_of_a_connection_counts_not_only_its_address(root: Root) -> None:
+    """The address is of eth2, and what is sent leaves by eth1."""
+    root.addresses = {"eth2": "10.2.0.5/16"}
+    root.routes += [route("eth1", "10.9.0.0/16")]
+    root.sockets(connection("10.2.0.5", 40000, 6817))
+    assert root.refuses(JUMBO) == SLURM_ON_ETH1
 
-    def run(argv: list[str], timeout: float = 0) -> Answer:
-        out = "10.9.9.9 via 10.1.0.1 dev eth1 src 10.1.0.5 uid 0\n    cache\n"
-        return Answer(0, out, "") if argv[-1] == "10.9.9.9" else Answer(2, "", "unreachable")
 
-    monkeypatch.setattr(programs, "run", run)
+def test_the_way_to_a_controller(root: Root) -> None:
+    """Also while no connection to it is open."""
+    root.routes += [route("eth1", "10.9.0.0/16")]
     assert root.refuses(JUMBO, controllers=["10.9.9.9"]) == SLURM_ON_ETH1
     root.check(JUMBO, controllers=["10.8.8.8"])
     root.check({"eth2": {"mtu": 9000}}, controllers=["10.9.9.9"])
+
+
+def test_the_way_to_a_controller_within_a_vrf(root: Root) -> None:
+    """This machine's kernel has none."""
+    root.vrfs = {"management": [route("eth1", "10.9.0.0/16")]}
+    assert root.refuses(JUMBO, controllers=["10.9.9.9"]) == SLURM_ON_ETH1
+    root.check({"eth2": {"mtu": 9000}}, controllers=["10.9.9.9"])
+    root.routes.append(route("eth2", table="10"))
+    said = root.refuses({"eth2": {"mtu": 9000}})
+    assert said == "eth2 carries the node's default route of routing table 10"
 
 
 def tuned(root: Root, active: str, **profiles: str) -> None:
@@ -288,7 +347,7 @@ Setup = Callable[[Root], None]
 
 
 def route_on_eth3(root: Root) -> None:
-    root.write("proc/net/route", ROUTES + route("eth3", "0.0.0.0", "0.0.0.0"))
+    root.routes = [route("eth3")]
 
 
 @pytest.mark.parametrize(

@@ -314,6 +314,19 @@ def test_a_route_over_several_interfaces_cannot_be_put_back(
     assert node.machine.log == []
 
 
+@pytest.mark.parametrize("more", [{"dev": "eth1", "gateway": "10.1.0.2"}, {}])
+def test_a_next_hop_object_cannot_be_restored(
+    node: Node, monkeypatch: pytest.MonkeyPatch, more: dict[str, str]
+) -> None:
+    """Some kernels name only its number with the route."""
+    row = {"dst": "10.8.0.0/16", "nhid": 7, **more}
+    real = node.machine._shown
+    monkeypatch.setattr(node.machine, "_shown", lambda words: [*real(words), row])
+    with pytest.raises(Refused, match=r"route to 10\.8\.0\.0/16 goes over a next hop object"):
+        node.take("reload")
+    assert node.machine.log == []
+
+
 # -- a program refuses in the middle
 
 

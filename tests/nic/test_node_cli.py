@@ -345,6 +345,11 @@ def test_health_keeps_out_a_node_that_cannot_be_put_back(node: Node) -> None:
 def test_health_waits_for_nobody(node: Node) -> None:
     with node.store.lock(0):
         assert node.run("health") == 0
+        assert not node.calls.exists()
+        # What a Prolog has left to say is said although its program still hangs.
+        node.store.write_reason("job 7: ethtool did not end within 15 s")
+        assert node.run("health") == 0
+    assert "reason=seatrial: job 7: ethtool did not end" in node.calls.read_text()
 
 
 # -- for people

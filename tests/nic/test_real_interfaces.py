@@ -18,29 +18,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from inside_namespace import LOOK, difference
+from inside_namespace import difference
+from place import COMMAND, Place, made_place
 
-import seatrial.nic.node
 from campaigns import rounds
 from seatrial.base.paths import CHECKOUT
 from seatrial.nic.node import owner
-from seatrial.nic.node.store import Store
 
 pytestmark = [pytest.mark.root]
 
-NODE = Path(seatrial.nic.node.__file__).parent
 INSIDE = Path(__file__).with_name("inside_namespace.py")
 SEED = int(os.environ.get("SEATRIAL_SEED", time.time_ns() % 10**6))
 CASES, KILLS = rounds(8, 60), rounds(6, 40)
-#: as the launcher that is installed on nodes does
-START = """
-import sys
-sys.dont_write_bytecode = True
-sys.path.insert(0, {!r})
-from node.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
-COMMAND = [sys.executable, "-I", "-S", "-c", START.format(str(NODE.parent))]
 PROFILES: dict[str, Any] = {
     "default": {},
     "many": {
@@ -53,54 +42,8 @@ PROFILES: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Place:
-    """A network namespace with a node's interfaces, and the policy for them."""
-
-    def __init__(self, name: str, folder: Path) -> None:
-        self.name = name
-        self.folder = folder
-        self.policy = folder / "nic.json"
-        self.policy.write_text(json.dumps({
-            "schema": 1, "digest": "x", "feature_prefix": "nic_", "protected": [],
-            "state_folder": str(folder / "state-%n"), "nodes": {"n1": ["eth1", "tap0"]},
-            "profiles": {name: {"feature": f"nic_{name}", "nodes": ["n1"], "interfaces": wanted}
-                         for name, wanted in PROFILES.items()},
-        }))  # fmt: skip
-        # Slurm's daemon, as far as its name tells.
-        self.slurmd = folder / "slurmd"
-        shutil.copy("/bin/bash", self.slurmd)
-        self.stepd = folder / "slurmstepd"
-        shutil.copy("/bin/sleep", self.stepd)
-        self.store = Store(str(folder / "state-n1"))
-
-    def inside(self, *argv: str) -> list[str]:
-        return ["ip", "netns", "exec", self.name, *argv]
-
-    def look(self) -> str:
-        answer = subprocess.run(
-            self.inside("sh", "-c", LOOK), capture_output=True, text=True, check=True
-        )
-        return answer.stdout.strip()
-
-    def command(self, *words: str, job: int = 0, profile: str = "", slurmd: bool = False) -> list:
-        """Run with nothing in its environment but what Slurm gives it."""
-        given = ["SLURMD_NODENAME=n1"]
-        if job:
-            given += [f"SLURM_JOB_ID={job}", f"SLURM_JOB_CONSTRAINTS=nic_{profile}"]
-        above = [str(self.slurmd), "-c", '"$@"; exit $?', "slurmd"] if slurmd else []
-        return self.inside(
-            "env", "-i", *given, *above, *COMMAND, "--policy", str(self.policy), *words
-        )
-
-    def run(self, *words: str, **more: Any) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(*words, **more), capture_output=True, text=True, check=False, timeout=600
-        )
-
-
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
-    name = f"seatrial-test-real-{os.getpid()}"
     setup = (
         # Addresses that are being looked for elsewhere show a mark that goes by itself.
         "echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad; ip link set lo up;"
@@ -110,13 +53,8 @@ def place(tmp_path: Path) -> Iterator[Place]:
         "ethtool -L eth1 rx 1 tx 1; for i in eth1 tap0 peer1; do ip link set $i up; done;"
         "ip route add 10.78.0.0/24 via 10.77.0.2; sleep 0.1"
     )
-    subprocess.run(["ip", "netns", "add", name], check=True)
-    try:
-        made = Place(name, tmp_path)
-        subprocess.run(made.inside("sh", "-ec", setup), check=True)
+    with made_place(tmp_path, PROFILES, setup) as made:
         yield made
-    finally:
-        subprocess.run(["ip", "netns", "delete", name], check=True)
 
 
 def test_random_settings_there_and_back(place: Place, tmp_path: Path) -> None:
@@ -210,18 +148,20 @@ def test_the_capabilities_of_the_unit_are_enough(place: Place) -> None:
     (names,) = re.findall(r"^CapabilityBoundingSet=(.*)$", UNIT.read_text(), re.MULTILINE)
     kept = ",".join(f"+{name.removeprefix('CAP_').lower()}" for name in names.split())
     limited = ["setpriv", f"--bounding-set=-all,{kept}", "--inh-caps=-all", "--no-new-privs"]
+    words = place.command("recover", "--boot")
+    at = words.index(COMMAND[0])
+    recover = [*words[:at], *limited, *words[at:]]
     before = place.look()
     job = 4_000_000_001
     assert place.run("prolog", job=job, profile="many", slurmd=True).returncode == 0
     # The job's step has all capabilities: a process with fewer reads its program by CAP_SYS_PTRACE.
+    program = place.folder / "slurmstepd"
+    shutil.copy("/bin/sleep", program)
     title = f"slurmstepd: [{job}.extern]"
-    step = subprocess.Popen(["bash", "-c", 'exec -a "$0" "$1" 600', title, str(place.stepd)])
+    step = subprocess.Popen(["bash", "-c", 'exec -a "$0" "$1" 600', title, str(program)])
     try:
         while not owner.has_steps(str(job)):
             time.sleep(0.01)
-        words = place.command("recover", "--boot")
-        at = words.index(COMMAND[0])
-        recover = [*words[:at], *limited, *words[at:]]
         answer = subprocess.run(recover, capture_output=True, text=True, timeout=600)
         assert "mtu 9000" in place.look(), answer
     finally:

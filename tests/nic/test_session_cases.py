@@ -14,7 +14,7 @@ from test_session_machine import SETTINGS, policy
 
 from seatrial.nic.node.errors import Late, NicError, Refused, Unrestored
 from seatrial.nic.node.session import BY_HAND, GRACE_S, Job, Session
-from seatrial.nic.node.store import JOURNAL, SECOND, Busy, Tombstone
+from seatrial.nic.node.store import JOURNAL, SECOND, TOMBSTONES_KEPT_S, Busy, Tombstone
 
 JOB = Job("7", "0", "1000")
 OTHER = Job("8", "0", "1000")
@@ -191,6 +191,18 @@ def test_a_grave_of_an_earlier_boot_says_nothing(node: Node) -> None:
     node.store.write_tombstone(JOB.id, JOB.restart, Tombstone(10**6, "boot-0"))
     node.session().begin_job(JOB, "jumbo")
     assert node.nic.raw["mtu"] == 9000
+
+
+def test_a_prolog_that_is_older_than_any_tombstone_leaves_nothing(node: Node) -> None:
+    """Whatever kept it: nobody can tell any more whether its job has ended."""
+    world = FakeWorld(node.simulation, node.slurmd)
+    node.store.write_tombstone(JOB.id, JOB.restart, Tombstone(world.now(), world.boot_id()))
+    node.simulation.time += 2 * TOMBSTONES_KEPT_S
+    node.store.prepare()
+    node.store.remove_old_tombstones(world.now(), world.boot_id())
+    with pytest.raises(Late, match="began 3600 s ago"):
+        node.session(world).begin_job(JOB, "jumbo")
+    node.check_clean()
 
 
 # -- owners

@@ -364,6 +364,13 @@ class Node(RuleBasedStateMachine):
             self.simulation.kill(world.me)
 
     @precondition(lambda self: self.jobs)
+    @rule(version=st.sampled_from(["6.1", "6.7"]))
+    def exchange_ethtool(self, version: str) -> None:
+        """An upgrade or a downgrade at any moment; the newer one shows more."""
+        self.nic.shown_by["6.7"] = {"coalesce.tx-aggr-time-usecs": 3, "irq.0": "0-1"}
+        self.nic.ethtool = version
+
+    @precondition(lambda self: self.jobs)
     @rule(seconds=st.sampled_from([1.0, 100.0]))
     def time_passes(self, seconds: float) -> None:
         self.simulation.time += seconds

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from seatrial.base.paths import CHECKOUT
@@ -67,15 +69,19 @@ def test_every_form_has_its_check() -> None:
 
 
 @pytest.mark.parametrize("setting", [one for one in SETTINGS if one.rivals], ids=lambda o: o.key)
-def test_the_guard_has_a_check_for_each_rival(setting: Setting, tmp_path) -> None:
+def test_the_guard_has_a_check_for_each_rival(
+    setting: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = {"schema": 1, "feature_prefix": "nic_", "state_folder": "/nowhere", "protected": [],
             "nodes": {"n1": ["eth1"]}, "profiles": {}}  # fmt: skip
+    monkeypatch.setattr(Guard, "check_interface", lambda *_: None)
+    monkeypatch.setattr(Guard, "_check_elsewhere", lambda *_: None)
     value = {"driver": {"module": "x"}, "bond": {"members": ["eth1"]}}.get(setting.key, 1)
     for rival in setting.rivals:
-        looked: list[str] = []
+        looked: list[tuple[str, list[str]]] = []
         guard = Guard(str(tmp_path), processes={rival: 1})
-        name = f"_check_{rival.lower()}"
-        assert hasattr(guard, name)
-        setattr(guard, name, looked.append)
+        name = f"_check_{rival.lower().replace('-', '_')}"
+        assert hasattr(guard.daemons, name)
+        monkeypatch.setattr(guard.daemons, name, lambda *words, looked=looked: looked.append(words))
         guard.check(Policy(data, hostname="n1"), {"interfaces": {"eth1": {setting.key: value}}})
-        assert looked == ["eth1"]
+        assert looked == [("eth1", [setting.name])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import errno
 import json
 import os
@@ -220,7 +221,7 @@ def test_old_tombstones_on_a_read_only_disk_stop_no_prolog(
     store.write_tombstone("7", "0", Tombstone(1.0, "earlier"))
     request.getfixturevalue("read_only")
     store.remove_old_tombstones(1e9, "now")
-    assert store.tombstone("7", "0") is not None
+    assert store.tombstone("7", "0", 1.0, "earlier") is not None
 
 
 def test_a_lock_that_a_read_only_disk_does_not_have(read_only: Store) -> None:
@@ -289,33 +290,88 @@ def test_a_program_that_outlives_its_killed_parent_keeps_the_lock(
 # -- tombstones
 
 
+KEPT_S = module.TOMBSTONES_KEPT_S
+
+
 def test_tombstones_and_their_sweeping(store: Store) -> None:
-    store.write_tombstone("1", "0", Tombstone(100.0, "now"))
-    store.write_tombstone("2", "0", Tombstone(100.0, "an earlier boot"))
-    store.write_tombstone("3", "0", Tombstone(100.0 - module.TOMBSTONES_KEPT_S, "now"))
-    store.remove_old_tombstones(101.0, "now")
-    assert store.tombstone("1", "0") == Tombstone(100.0, "now")
-    assert store.tombstone("1", "1") is None
-    assert store.tombstone("2", "0") is None
-    assert store.tombstone("3", "0") is None
+    now = 10 * KEPT_S + 1.0
+    store.write_tombstone("1", "0", Tombstone(now - 1, "now"))
+    store.write_tombstone("2", "0", Tombstone(now, "an earlier boot"))
+    store.write_tombstone("3", "0", Tombstone(now - 2 * KEPT_S, "now"))
+    store.write_tombstone("4", "0", Tombstone(now - KEPT_S, "now"))  # the youngest Prolog's oldest
+    Path(store.path("tombstones/5.0")).write_text("{}")  # of an earlier release
+    store.remove_old_tombstones(now, "now")
+    assert store.tombstone("1", "0", now, "now") == Tombstone(now - 1, "now")
+    assert store.tombstone("1", "1", now, "now") is None
+    assert store.tombstone("2", "0", now, "now") is None
+    assert store.tombstone("4", "0", now, "now") == Tombstone(now - KEPT_S, "now")
+    folders = sorted(path.name for path in Path(store.path("tombstones")).iterdir())
+    assert folders == ["now-10", "now-9"][: len(folders)]
+    assert len(folders) == 2
 
 
-def test_a_damaged_tombstone_is_one_until_it_is_old(store: Store) -> None:
-    file = Path(store.path("tombstones/7.0"))
-    draft = Path(store.path("tombstones/8.0.new"))
-    for one in (file, draft):
-        one.write_text('{"at": 1')
-    found = store.tombstone("7", "0")
+def test_a_damaged_tombstone_is_one(store: Store) -> None:
+    store.write_tombstone("7", "0", Tombstone(5.0, "now"))
+    (file,) = Path(store.path("tombstones")).rglob("7.0")
+    file.write_text('{"at": 1')
+    draft = file.with_name("8.0.new")  # of a writer that was killed
+    draft.touch()
+    found = store.tombstone("7", "0", 6.0, "now")
     assert found is not None
     assert found.at == float("inf")
-    store.remove_old_tombstones(10.0, "now")
+    store.remove_old_tombstones(6.0, "now")
     assert file.exists()
-    for one in (file, draft):
-        old = time.time() - module.TOMBSTONES_KEPT_S - 9
-        os.utime(one, (old, old))
-    store.remove_old_tombstones(10.0, "now")
-    assert not file.exists()
-    assert not draft.exists()
+    store.remove_old_tombstones(3 * KEPT_S, "now")
+    assert not list(Path(store.path("tombstones")).iterdir())
+
+
+class Counted:
+    """How often files were opened, removed and listed."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.number = 0
+        for owner, name in ((builtins, "open"), (os, "unlink"), (os, "listdir"), (os, "stat")):
+            patch.setattr(owner, name, self.counting(getattr(owner, name)))
+
+    def counting(self, real: Any) -> Any:
+        def call(*words: Any, **more: Any) -> Any:
+            self.number += 1
+            return real(*words, **more)
+
+        return call
+
+
+def test_many_tombstones_cost_a_prolog_no_more_than_few(store: Store) -> None:
+    """Not measured in seconds: how many files it touches."""
+    counts = []
+    for number in (10, 3000):
+        store.write_tombstone("0", "0", Tombstone(5.0, "now"))
+        (first,) = Path(store.path("tombstones")).rglob("0.0")
+        for job in range(number):
+            first.with_name(f"{job}.1").write_text("{}")
+        with pytest.MonkeyPatch.context() as patch:
+            counted = Counted(patch)
+            store.remove_old_tombstones(6.0, "now")
+            assert store.tombstone("0", "0", 6.0, "now")
+            counts.append(counted.number)
+    assert counts[0] == counts[1]
+    assert counts[0] < 5
+
+
+@pytest.mark.parametrize("flat", [False, True], ids=["old folders", "of an earlier release"])
+def test_many_old_tombstones_go_a_part_at_a_time(store: Store, flat: bool) -> None:
+    folder = Path(store.path("tombstones")) / ("" if flat else "now-0")
+    folder.mkdir(exist_ok=True)
+    total = 2 * module.REMOVED_AT_ONCE + 500
+    for job in range(total):
+        (folder / f"{job}.0").touch()
+    for left in (total - module.REMOVED_AT_ONCE, 500, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            counted = Counted(patch)
+            store.remove_old_tombstones(9 * KEPT_S, "now")
+        assert counted.number <= module.REMOVED_AT_ONCE + 3
+        assert len(list(Path(store.path("tombstones")).rglob("*.0"))) == left
+    assert not list(Path(store.path("tombstones")).iterdir())
 
 
 # -- the folder

@@ -6,6 +6,7 @@ import io
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from seatrial.report.contract import rows
 from seatrial.report.html import render, write_html
 from seatrial.report.junit import write_junit
 from seatrial.report.terminal import print_summary
+from seatrial.results import manifest
 from seatrial.results.record import Clause, Waiver
 
 sys.path.append(str(CHECKOUT / "ci" / "bench"))  # for its made-up trial
@@ -38,7 +40,13 @@ NOT_MET = clause("not met", "line 5", value=40, upper=33, margin=-0.2121, judgem
 VOID = clause("not tested", "line 6", reason="no case of the site's matrix matches", hole=True)
 LEFT_OUT = clause("not tested", "line 7", reason="the trial's selection leaves out all", outside=3)
 WAIVER = Waiver(id="r:9", by="J. Doe", reason="firmware", expires=date(2031, 4, 1))
-WAIVED = clause("waived", "line 8", value=44, upper=33, margin=-1 / 3, waiver=WAIVER)
+HOT = "imb.tcp.default.2n: latency_us is 44 us, above the upper limit of 33 us"
+WAIVED = clause(
+    "waived", "line 8", value=44, upper=33, margin=-1 / 3, waiver=WAIVER, reason=HOT, failed=1
+)
+DOUBT = "imb.tcp.default.2n: latency_us cannot be distinguished from the upper limit of 33 us"
+OPEN = clause("inconclusive", "line 9", value=34, upper=33, reason=DOUBT, outside=2, cases=1)
+WAIVED_OPEN = clause("waived", "line 10", value=34, upper=33, waiver=WAIVER, reason=DOUBT)
 ALL = [MET, NOT_MET, VOID, LEFT_OUT, WAIVED]
 
 
@@ -107,8 +115,64 @@ def test_a_row_has_clause_required_measured_spread_margin_and_conclusion(page):
     assert "not tested" in void[5]
     assert "no case of the site's matrix matches" in void[5]
     assert "leaves out all" in left_out[5]
-    assert "waived by J. Doe until 2031-04-01: firmware" in waived[5]
+    waiver = "waived by J. Doe until 2031-04-01: firmware; without the waiver it is"
+    assert f"{waiver} not met: {HOT}" in waived[5]
     assert waived[2].startswith("44 us")
+
+
+def test_a_row_says_why_a_clause_is_inconclusive_and_what_a_waiver_excuses():
+    page = html.document_fromstring(render(with_clauses([OPEN, WAIVED_OPEN], "incomplete")))
+    cells = page.xpath("//table[contains(@class, 'clauses')]/tbody/tr/td[last()]")
+    assert [words(cell.find("small")) for cell in cells] == [
+        f"{DOUBT}; the trial's selection leaves out 2 of its 3 cases",
+        "waived by J. Doe until 2031-04-01: firmware; without the waiver it is inconclusive: "
+        + DOUBT,
+    ]
+
+
+def test_a_row_says_how_many_runs_are_behind_its_value():
+    """Its judgement has a sample of each."""
+    results = with_clauses([])
+    (judgement,) = results.judgements
+    applied = replace(judgement.requirement, basis="contract")
+    fields = {"case": judgement.case, "location": judgement.location, "value": judgement.value}
+    one = clause("met", **{**fields, "id": applied.id, "required": applied.text, "judgements": 1})
+    for samples, said in (([14.0], "median of 1 run, "), ([14.0] * 5, "median of 5 runs, ")):
+        judged = replace(judgement, samples=samples, requirement=applied)
+        verdict = results.verdict.model_copy(update={"clauses": [one]})
+        update = {"judgements": [judged], "verdict": verdict}
+        (row,) = rows(results.model_copy(update=update))
+        assert row.worst_of == f"{said}n1 of {judgement.case.id}"
+    several = one.model_copy(update={"judgements": 6, "failed": 1})
+    update["verdict"] = results.verdict.model_copy(update={"clauses": [several]})
+    (row,) = rows(results.model_copy(update=update))
+    assert row.worst_of.startswith("median of 5 runs, worst of 1 failed figure, ")
+
+
+def test_the_version_that_judged_is_beside_the_one_that_ran_the_trial():
+    results = synthetic.one_node()
+    judged = {"seatrial": "9.9 (abc)", "user": "jane"}
+    results.verdict = results.verdict.model_copy(update=judged)
+    page = html.document_fromstring(render(results))
+    basics = {words(div[0]): words(div[1]) for div in page.xpath("//header//dl/div")}
+    assert basics["Judged"].endswith(" by jane with seatrial 9.9 (abc)")
+    pairs = {words(row[0]): words(row[1]) for row in page.xpath("//table[@class='pairs']//tr")}
+    assert pairs["seatrial, of the trial"] == results.trial.seatrial
+    assert pairs["seatrial, of the verdict"] == "9.9 (abc)"
+
+
+def test_a_verdict_without_a_contract_has_lines_for_signatures_and_no_verdict_has_none(written):
+    results = with_clauses([], scope="--check imb: 1 of 9 cases")
+    page = html.document_fromstring(render(results))
+    (signatures,) = page.xpath("//div[@class='signatures']")
+    text = f"Signed on the verdict ACCEPT OF PART of trial {results.trial.trial} of site example"
+    assert words(signatures).startswith(f"{text}, without a contract")
+    assert len(signatures.xpath(".//*[contains(@class, 'line')]")) == 6
+    _, folder = written("accepted")
+    (signatures,) = html.parse(str(folder / "report.html")).xpath("//div[@class='signatures']")
+    assert manifest.sha256(folder / "results.jsonl") in words(signatures)
+    _, folder = written("cut_off")
+    assert not html.parse(str(folder / "report.html")).xpath("//div[@class='signatures']")
 
 
 def test_the_counts_of_the_clauses_are_in_the_headline(page):

@@ -12,9 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import html
 
+import trial_maker
 from campaigns import rounds
 from seatrial.report.html import render, write_html
+from seatrial.results.judge import judge
 from seatrial.results.record import Case, Results, read_results
+from seatrial.results.verdict import conclude
+from trial_maker import IMB, NETPIPE, PAIRS
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -150,7 +154,99 @@ def test_findings_link_to_their_case(pages):
     assert items[1].find(".//a").get("href") == "#case-nodes.none.default.4n"
     _, page = pages("incomplete")  # the third finding names no case, only words of one
     third = page.xpath("//section[@class='findings']//li")[2]
-    assert third.find(".//a").get("href").startswith("#case-osu-allreduce.")
+    assert third.findall(".//a") == []
+
+
+RULES = """
+  - {select: {check: netpipe}, metric: latency_us, basis: contract, source: line 1, at_most: 20,
+     unit: us}
+  - {select: {check: netpipe}, metric: latency_us, basis: contract, source: line 2, at_most: 60,
+     unit: us}
+  - {select: {check: imb}, metric: latency_us, basis: contract, source: line 3, at_most: 21,
+     unit: us}
+  - {select: {check: imp}, metric: latency_us, basis: contract, source: line 4, at_most: 21,
+     unit: us}
+  - {select: {check: links}, metric: latency_us, basis: relative, peers: median, at_most: 1.5}
+  - {select: {check: osu_mbw_mr, transport: "*-ucx"}, metric: mbw_mr_bandwidth_MB_s,
+     basis: relative, relative_to: {check: netpipe, transport: tcp, metric: bandwidth_MB_s},
+     at_least: 0.5}
+"""
+WAIVED = """
+waivers: [{clause: line 3, by: J. Doe, reason: firmware, expires: 2999-01-01}]
+"""
+
+
+def judged_report(rules=RULES, rest=WAIVED):
+    """Figures that break, scatter about and meet bounds, judged as in a trial; and the page."""
+    mbw_mr = Case(check="osu_mbw_mr", transport="openmpi-tcp", nodes=2)
+    slow = {"n1-n3": 50, "n2-n3": 60, "n3-n4": 55}
+    links = {f"n{a}-n{b}": 10.0 for a in range(1, 4) for b in range(a + 1, 5)} | slow
+    runs = []
+    for repeat in range(3):
+        at_links = [trial_maker.metric(value, location=name) for name, value in links.items()]
+        mbw = trial_maker.metric(900, "mbw_mr_bandwidth_MB_s", "MB/s", "higher")
+        runs += [
+            trial_maker.run(NETPIPE, trial_maker.metric(30 + repeat / 10), repeat=repeat),
+            trial_maker.run(IMB, trial_maker.metric(20 + repeat), repeat=repeat),
+            trial_maker.run(PAIRS, *at_links, repeat=repeat, nodes=["n1", "n2", "n3", "n4"]),
+            trial_maker.run(mbw_mr, mbw, repeat=repeat),
+        ]
+    requirements = trial_maker.requirements(rules, rest)
+    trial = trial_maker.trial(NETPIPE, IMB, PAIRS, mbw_mr, repeats=3)
+    judgements = judge(trial, runs, requirements)
+    verdict = conclude(trial, runs, judgements, requirements)
+    results = Results(trial=trial, runs=runs, judgements=judgements, verdict=verdict)
+    return parse(render(results))
+
+
+def finding(page, text):
+    """The words of the one finding with this text, and what its link leads to; None: no link."""
+    items = page.xpath("//section[@class='findings']//li")
+    (item,) = (item for item in items if text in words(item))
+    links = item.findall(".//a")
+    assert len(links) <= 1
+    return words(item), page.get_element_by_id(links[0].get("href")[1:]) if links else None
+
+
+def test_findings_link_to_what_they_are_about():
+    page = judged_report()
+    sentence, row = finding(
+        page, "above the upper limit of 20 us of the contract (requirements.yaml:3)"
+    )
+    assert row.get("data-verdict") == "fail"
+    assert words(row.find("td[last()-1]")) in sentence.removesuffix(" see the judgement")
+    sentence, row = finding(page, "3 figures break the relative requirement")
+    assert [words(cell) for cell in row[1:4]] == ["links.tcp.default.4n", "latency_us", "n2-n3"]
+    assert words(row.find("td[last()-1]")) in sentence
+    sentence, row = finding(page, "line 3 (requirements.yaml:7) is waived")
+    assert words(row[0]) == "line 3requirements.yaml:7: check imb"
+    sentence, row = finding(page, "a clause of the contract was not tested: line 4")
+    assert words(row[0]) == "line 4requirements.yaml:9: check imp"
+    _, case = finding(page, "node n3 is common to all 3 failing links")
+    assert words(case.find(".//h3")) == "links.tcp.default.4n"
+    _, case = finding(page, "no requirement applies to mbw_mr_bandwidth_MB_s")
+    assert words(case.find(".//h3")) == "osu_mbw_mr.openmpi-tcp.default.2n"
+    # It shares words with the case before, but nothing of the page is about it.
+    assert finding(page, "the relative requirement requirements.yaml:12")[1] is None
+
+
+def test_other_links_lead_to_the_judgement_that_they_are_about():
+    page = judged_report()
+    for clause in page.xpath("//table[contains(@class, 'clauses')]/tbody/tr[td//@href]"):
+        row = page.get_element_by_id(clause.xpath(".//@href")[0][1:])
+        assert words(clause.find("th/small")).split(": ")[0] in words(row)
+        assert words(clause.xpath(".//a")[0]) in words(row)
+    cells = page.xpath("//table[contains(@class, 'heat')]//td[a]")
+    assert len(cells) == 12
+    for cell in cells:
+        row = page.get_element_by_id(cell.find("a").get("href")[1:])
+        assert words(row[4]).startswith(words(cell).removeprefix("✗ ") + " us")
+        assert (row.get("data-verdict") == "fail") == ("✗" in words(cell))
+    # A figure that breaks one clause and meets another: the case links to what it breaks.
+    case = page.get_element_by_id("case-netpipe.tcp.default.2n")
+    link = case.xpath(".//table[caption='Figures']//a")[0]
+    assert words(link) == "✗ fail"
+    assert page.get_element_by_id(link.get("href")[1:]).get("data-verdict") == "fail"
 
 
 def test_matrix_tells_by_word_and_symbol(pages):

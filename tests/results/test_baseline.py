@@ -1,6 +1,12 @@
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+
+from campaigns import rounds
+from seatrial.base.errors import InputError
+from seatrial.results.baseline import Baseline, make_baseline
+from seatrial.results.record import Case, Results
+from seatrial.results.requirements import load_requirements
 from trial_maker import (
     CONTRACT,
     IMB,
@@ -13,12 +19,6 @@ from trial_maker import (
     trial,
     verdict,
 )
-
-from campaigns import rounds
-from seatrial.base.errors import InputError
-from seatrial.results.baseline import Baseline, make_baseline
-from seatrial.results.record import Case, Results
-from seatrial.results.requirements import load_requirements
 
 # Laid out as no YAML library would write it.
 SIGNED = """\
@@ -192,6 +192,79 @@ def test_a_failing_model_is_not_hidden(tmp_path):
     )
     (good,) = make_baseline([imb_results(10, 10, 10)], path).changes
     assert "takes precedence over the relative requirement at requirements.yaml:3" in good.message
+
+
+def looser(baseline) -> list[str]:
+    return [line for line in baseline.summary() if "looser" in line]
+
+
+def test_an_entry_looser_than_the_one_it_displaces_is_named_with_both_bounds(tmp_path):
+    path = tmp_path / "requirements.yaml"
+    assert looser(write(path, imb_results(30, 30, 30))) == []
+    assert looser(write(path, imb_results(29, 29, 29))) == []  # tighter
+    assert looser(write(path, imb_results(29, 29, 29))) == []  # the same
+    assert looser(write(path, imb_results(40, 40, 40))) == [
+        (
+            "looser imb.openmpi-tcp.default.2n: latency_us: at most 30.45 us (requirements.yaml:4) "
+            "becomes at most 42 us"
+        )
+    ]
+    faster = results(PAIRS, [90, 90, 90], better="higher", name="t", unit="MB/s")
+    slower = results(PAIRS, [80, 80, 80], better="higher", name="t", unit="MB/s")
+    write(path, faster)
+    assert looser(write(path, slower)) == [
+        (
+            "looser links.tcp.default.4n: latency_us: at least 85.5 MB/s (requirements.yaml:11) "
+            "becomes at least 76 MB/s"
+        )
+    ]
+    assert load_requirements(path).rules[1].threshold.bounds() == (76, None)
+
+
+def test_a_baseline_looser_than_a_relative_or_wider_entry_is_named(tmp_path):
+    """A relative bound is that of each trial: the tightest counts. A bound that is gone, too."""
+    path = tmp_path / "requirements.yaml"
+    path.write_text(
+        "schema: 1\nrequirements:\n"
+        "  - {select: {check: imb}, metric: latency_us, basis: relative, at_least: 0.5,"
+        " at_most: 1.1, relative_to: {check: netpipe, transport: tcp, metric: latency_us}}\n"
+    )
+
+    def both(netpipe, imb, name):
+        runs = runs_of(NETPIPE, [netpipe] * 3) + runs_of(IMB, [imb] * 3)
+        return Results(trial=trial(NETPIPE, IMB, trial=name), runs=runs)
+
+    two = [both(30, 32, "t1"), both(31, 32.5, "t2")]
+    baseline = make_baseline(two, path)
+    of = "0.5 x latency_us of netpipe.tcp and at most 1.1 x latency_us of netpipe.tcp"
+    assert looser(baseline) == [
+        (
+            "looser imb.openmpi-tcp.default.2n: latency_us: at least 15.5 us (requirements.yaml:3: "
+            f"at least {of}) becomes no bound 'at least', at most 33 us (requirements.yaml:3: "
+            f"at least {of}) becomes at most 33.86 us"
+        )
+    ]
+
+
+def test_many_looser_entries_are_counted(tmp_path):
+    def links(value, count):
+        metrics = [metric(value, location=f"n1-n{i}") for i in range(2, 2 + count)]
+        return Results(trial=trial(PAIRS), runs=[run(PAIRS, *metrics) for _ in range(3)])
+
+    for count, lines in ((10, 10), (11, 12)):
+        path = tmp_path / f"{count}.yaml"
+        write(path, links(10, count))
+        said = looser(write(path, links(12, count)))
+        assert len(said) == lines
+    assert said[-1] == "11 new entries are looser than those that they displace"
+    assert "at n1-n12: at most 10.5 us (11.yaml:" in said[-2]
+    pooled = looser(make_baseline([links(14, 11)], path, locations="pooled"))
+    assert pooled == [
+        (
+            "looser links.tcp.default.4n: latency_us at ?*: at most 12.6 us (11.yaml:4) "
+            "becomes at most 14.7 us"
+        )
+    ]
 
 
 def test_an_odd_trial_is_named(tmp_path):

@@ -6,6 +6,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+
+from seatrial.base.errors import InputError
+from seatrial.results.contract import margin
+from seatrial.results.judge import judge
+from seatrial.results.verdict import conclude
 from trial_maker import (
     CONTRACT,
     IMB,
@@ -19,11 +24,6 @@ from trial_maker import (
     runs_of,
     trial,
 )
-
-from seatrial.base.errors import InputError
-from seatrial.results.contract import margin
-from seatrial.results.judge import judge
-from seatrial.results.verdict import conclude
 
 SECOND = CONTRACT.replace("netpipe", "imb").replace("tender 7", "tender 8")
 WAIVER = """

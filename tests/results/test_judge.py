@@ -4,6 +4,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from seatrial.benchmarks.registry import registry
+from seatrial.results.figures import POSITIVE_UNITS, _Waits
+from seatrial.results.judge import _PlainPasses, judge
+from seatrial.results.record import Activity, Case
+from seatrial.results.verdict import conclude
+from seatrial.results.wording import number
 from trial_maker import (
     CONTRACT,
     IMB,
@@ -20,13 +27,6 @@ from trial_maker import (
     unproven,
     verdict,
 )
-
-from seatrial.benchmarks.registry import registry
-from seatrial.results.figures import POSITIVE_UNITS, _Waits
-from seatrial.results.judge import _PlainPasses, judge
-from seatrial.results.record import Activity, Case
-from seatrial.results.verdict import conclude
-from seatrial.results.wording import number
 
 RATIO = """
   - select: {check: imb}

@@ -59,6 +59,53 @@ def test_a_judgement_says_by_whom_and_by_which_requirements(tmp_path):
     assert first.requirements_sha256 == manifest.sha256(folder / first.requirements)
 
 
+def test_it_says_by_which_requirements_it_judges_and_if_the_newest_verdict_has_others(tmp_path):
+    folder, said = make_trial(tmp_path / "t"), []
+    own, given_file = folder / "config" / "lab" / "requirements.yaml", looser(tmp_path)
+    short, other = manifest.sha256(own)[:12], manifest.sha256(given_file)[:12]
+    judge(folder, say=said.append)
+    assert said == [f"judging by {own} (SHA-256 {short})"]
+    said.clear()
+    judge(folder, given_file, say=said.append)
+    assert said == [
+        f"judging by {given_file} (SHA-256 {other})",
+        (
+            f"verdict 2, the newest, is by other requirements: "
+            f"{folder / 'judgements/2/requirements.yaml'} (SHA-256 {short})"
+        ),
+    ]
+    said.clear()
+    judge(folder, say=said.append)
+    assert said == [
+        f"judging by {own} (SHA-256 {short})",
+        (
+            f"verdict 3, the newest, is by other requirements: "
+            f"{folder / 'judgements/3/requirements.yaml'} (SHA-256 {other})"
+        ),
+    ]
+    said.clear()
+    judge(folder, say=said.append)
+    assert said == [f"judging by {own} (SHA-256 {short})"]
+
+
+def test_changed_evidence_is_a_warning_and_a_note_of_the_verdict(tmp_path):
+    folder, said = make_trial(tmp_path / "t"), []
+    (folder / "cases" / "netpipe" / "r0" / "netpipe.out").write_text("1: 10.0 us\n")
+    (folder / "cases" / "more.txt").touch()
+    verdict = judge(folder, say=said.append).verdict
+    changed = (
+        "2 files of the trial, but not its results, are not as in SHA256SUMS: "
+        "'seatrial verify' names them"
+    )
+    assert said[1:] == [f"warning: {changed}"]
+    assert verdict.findings[-1] == f"note: {changed}"
+    assert read_results(folder).verdict == verdict
+    assert changed not in " ".join(read_results(folder, 1).verdict.findings)
+    assert {str(one) for one in manifest.check(folder)} == {
+        "changed: cases/netpipe/r0/netpipe.out", "added: cases/more.txt",
+    }  # fmt: skip
+
+
 def test_a_trial_without_a_verdict_keeps_its_end(tmp_path):
     """It was killed: it has neither a verdict nor a manifest, and gets both by being judged."""
     folder = make_trial(tmp_path / "t")
@@ -216,10 +263,10 @@ def test_a_damaged_line_among_a_million_is_named(tmp_path):
             read_results(file)
 
 
-def line_error(file, text) -> str:
+def line_error(file, text, folder=None) -> str:
     file.write_text(text)
     with pytest.raises(InputError) as error:
-        read_results(file)
+        read_results(folder or file)
     (problem,) = error.value.problems
     return str(problem).removeprefix(str(file))
 
@@ -247,3 +294,18 @@ def test_a_second_verdict_or_trial_line_is_an_error(tmp_path):
         ":6: record: a second 'verdict' line: the first is line 5 (a file has one)"
     )
     assert ":6: record: a second 'trial' line" in line_error(file, text + rows[0])
+
+
+@pytest.mark.parametrize("kind", ["trial", "run"])
+def test_a_later_judgement_holds_no_measurements(tmp_path, kind):
+    """Runs that somebody adds beside a judgement would count as runs of the trial."""
+    folder = make_trial(tmp_path / "t")
+    judge(folder, looser(tmp_path))
+    rows = (folder / "results.jsonl").read_text().splitlines(keepends=True)
+    file = folder / "judgements" / "2" / "judgement.jsonl"
+    smuggled = next(row for row in rows if f'"record":"{kind}"' in row)
+    file.write_text(smuggled + file.read_text())
+    assert line_error(file, file.read_text(), folder) == (
+        f":1: record: a '{kind}' line does not belong in this file "
+        "(only judgement and verdict lines do)"
+    )

@@ -1,7 +1,7 @@
 import pytest
-from trial_maker import PAIRS, metric, run
 
 from seatrial.results.locations import Locations, natural
+from trial_maker import PAIRS, metric, run
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 import pytest
-from trial_maker import IMB, NETPIPE, requirements
 
 from seatrial.base.errors import InputError
 from seatrial.results.record import Case
 from seatrial.results.requirements import load_requirements
+from trial_maker import IMB, NETPIPE, requirements
 
 PLAIN = "    basis: relative\n    at_most: 5\n    unit: us\n"
 
@@ -32,7 +32,7 @@ def problems(entries):
     ],
 )
 def test_selection(select, hits):
-    rules = requirements(entry(select)).matching(NETPIPE, "latency_us")
+    rules = requirements(entry(select)).of(NETPIPE, "latency_us").matching(None)
     assert bool(rules) == hits
 
 
@@ -51,6 +51,24 @@ def test_all_contracts_and_the_most_specific_other_apply():
 def test_of_equally_specific_ones_the_later_applies():
     reqs = requirements(entry("{check: netpipe}") + entry("{transport: tcp}"))
     assert [rule.line for rule in reqs.applying(NETPIPE, "latency_us")] == [9]
+
+
+@pytest.mark.parametrize("location", ["n1-n2", "n1-*", '["n1-n2", n9]'])
+def test_rules_of_one_location_keep_their_order_among_the_others(location):
+    here, general = entry(f"{{location: {location}}}"), entry("{check: netp*, transport: t*}")
+    for first, second, one in ((here, general, 3), (general, here, 9)):
+        reqs = requirements(first + second)
+        of = reqs.of(NETPIPE, "latency_us")
+        assert [rule.line for rule in of.matching("n1-n2")] == [3, 9]
+        assert [rule.line for rule in of.matching("n2-n3")] == [12 - one]
+        assert of.matching(None) == of.matching("n2-n3")
+        rules = {rule.line: rule for rule in reqs.rules}
+        assert rules[one].is_at_any({"n1-n2": 1, None: 2})
+        assert not rules[one].is_at_any({"n2-n3": 1, None: 2})
+        later = (
+            9 if rules[3].weight == rules[9].weight else max(rules, key=lambda n: rules[n].weight)
+        )
+        assert [rule.line for rule in reqs.applying(NETPIPE, "latency_us", "n1-n2")] == [later]
 
 
 @pytest.mark.parametrize(

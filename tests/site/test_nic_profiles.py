@@ -213,6 +213,13 @@ def test_a_note_names_a_profile_that_sets_nothing_on_a_transports_network():
     assert statements(site_with(limited)) == []
 
 
+def test_a_coalescing_value_that_is_a_mode_is_noted_once():
+    text = "p: {description: x, coalescing: {adaptive_rx: off, rx_usecs: 3}}"
+    (sentence,) = statements(site_with(text))
+    assert sentence.startswith("profile p: rx_usecs 3 is a mode and not a time on some drivers")
+    assert "e1000, e1000e, igb, igc" in sentence
+
+
 PAGE = (CHECKOUT / "docs" / "write-a-nic-profile.md").read_text()
 
 

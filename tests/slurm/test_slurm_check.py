@@ -14,8 +14,8 @@ GOOD = {
     "Prolog": "/usr/libexec/seatrial/prolog",
     "Epilog": "/usr/libexec/seatrial/epilog",
     "PrologFlags": "Alloc,Contain,DeferBatch",
-    "PrologEpilogTimeout": "120",
-    "BatchStartTimeout": "180 sec",
+    "PrologEpilogTimeout": "240",
+    "BatchStartTimeout": "300 sec",
     "HealthCheckProgram": "/usr/libexec/seatrial/health",
     "HealthCheckInterval": "60 sec",
     "HealthCheckNodeState": "ANY",
@@ -60,10 +60,10 @@ def test_a_complete_configuration_has_no_findings(look: Look) -> None:
         ({"Epilog": "/etc/e"}, "Epilog", "/etc/e, not", '"/usr/libexec/seatrial/epilog" || exit'),
         ({"PrologFlags": "Alloc,DeferBatch"}, "PrologFlags", "no Contain", "Contain"),
         ({"PrologFlags": "Contain"}, "PrologFlags", "no DeferBatch", "DeferBatch"),
-        ({"PrologEpilogTimeout": "65534"}, "PrologEpilogTimeout", "infinite", "=120"),
-        ({"PrologEpilogTimeout": "30"}, "PrologEpilogTimeout", "is 30 s", "=120"),
-        ({"BatchStartTimeout": "10 sec"}, "BatchStartTimeout", "is 10 s", "=180"),
-        ({"BatchStartTimeout": "120 sec"}, "BatchStartTimeout", "is 120 s", "=180"),
+        ({"PrologEpilogTimeout": "65534"}, "PrologEpilogTimeout", "infinite", "=240"),
+        ({"PrologEpilogTimeout": "239"}, "PrologEpilogTimeout", "may take 230 s", "=240"),
+        ({"BatchStartTimeout": "10 sec"}, "BatchStartTimeout", "is 10 s", "=300"),
+        ({"BatchStartTimeout": "240 sec"}, "BatchStartTimeout", "is 240 s", "=300"),
         ({"HealthCheckProgram": "(null)"}, "HealthCheckProgram", "no HealthCheck", "Include"),
         ({"HealthCheckProgram": "/nhc"}, "HealthCheckProgram", "is /nhc", "call /usr"),
         ({"HealthCheckInterval": "0 sec"}, "HealthCheckInterval", "is 0", "=60"),
@@ -115,7 +115,7 @@ def test_newer_slurm_has_lists_and_two_timeouts(look: Look) -> None:
     config = parse_config("Prolog[0] = /a\nProlog[1] = /b\nEpilogTimeout = 65534\n")
     assert config == {"Prolog": "/a /b", "EpilogTimeout": "65534"}
     findings = look(Prolog="/site /usr/libexec/seatrial/prolog", PrologEpilogTimeout=None,
-                 PrologTimeout="90", EpilogTimeout="65534")  # fmt: skip
+                 PrologTimeout="240", EpilogTimeout="65534")  # fmt: skip
     assert [one.what for one in findings] == ["EpilogTimeout"]
 
 

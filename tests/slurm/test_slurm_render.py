@@ -63,9 +63,10 @@ def test_unit_recovers_before_each_start_of_slurmd(policy: dict, layout: Layout)
     lines = files(policy, layout)["seatrial-nic-recover.service"].text.splitlines()
     for line in (
         "Before=slurmd.service",
+        "After=irqbalance.service tuned.service",
         "WantedBy=slurmd.service",
         "Type=oneshot",
-        "ExecStart=/usr/libexec/seatrial/seatrial-nic recover --boot",
+        "ExecStart=/usr/libexec/seatrial/seatrial-nic recover --boot --seconds=230",
     ):
         assert line in lines
     assert not [line for line in lines if line.startswith("RemainAfterExit")]
@@ -180,7 +181,8 @@ def test_what_is_left_starts_the_node_side(
     folder, state = installed
     (state / left).write_text("")
     code, said = run(folder / script)
-    assert (code, said.split()[2:]) == (4, [script])
+    limit = [] if script == "health" else ["--seconds=230"]
+    assert (code, said.split()[2:]) == (4, [script, *limit])
 
 
 @pytest.mark.parametrize("script", ["prolog", "epilog"])
@@ -188,7 +190,7 @@ def test_a_constraint_with_a_profile_starts_the_node_side(
     installed: tuple[Path, Path], script: str
 ) -> None:
     code, said = run(installed[0] / script, SLURM_JOB_CONSTRAINTS="fast&nic_jumbo")
-    assert (code, said.split()[2:]) == (4, [script])
+    assert (code, said.split()[2:]) == (4, [script, "--seconds=230"])
 
 
 def test_the_node_side_takes_the_place_of_the_script(installed: tuple[Path, Path]) -> None:
@@ -198,7 +200,7 @@ def test_the_node_side_takes_the_place_of_the_script(installed: tuple[Path, Path
         stdout=subprocess.PIPE,
         text=True,
     )
-    parent, own, _ = process.communicate()[0].split()
+    parent, own, *_ = process.communicate()[0].split()
     assert (int(parent), int(own)) == (os.getpid(), process.pid)
 
 

@@ -115,10 +115,15 @@ def loads(text: str, model: type[M], file: Path | str = "<text>") -> tuple[M, Li
     try:
         valid = model.model_validate(data)
     except ValidationError as error:
-        problems += _problems(error, model, data, lines)
+        problems += _problems(error, model, lines)
     if problems:
         raise InputError(sorted(dict.fromkeys(problems), key=lambda p: (p.line or 0, p.field)))
     return valid, lines
+
+
+def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
+    """The problems of data that a model refused and that is in no file, but in an option."""
+    return _problems(error, model, Lines(""))
 
 
 # --- parsing and line numbers --------------------------------------------------------
@@ -277,14 +282,12 @@ class _Spot:
     branches: list[tuple[tuple[Part, ...], str]] = field(default_factory=list)
 
 
-def _problems(
-    error: ValidationError, model: type[BaseModel], data: Any, lines: Lines
-) -> list[Problem]:
-    errors = [(_spot(item["loc"], model, data), item) for item in error.errors()]
+def _problems(error: ValidationError, model: type[BaseModel], lines: Lines) -> list[Problem]:
+    errors = [(_spot(item["loc"], model), item) for item in error.errors()]
     return [p for spot, item in _one_branch(errors) for p in _describe(spot, item, lines)]
 
 
-def _spot(loc: tuple[Part, ...], model: type[BaseModel], data: Any) -> _Spot:
+def _spot(loc: tuple[Part, ...], model: type[BaseModel]) -> _Spot:
     """Follow a location through the model, without the labels that pydantic adds for unions."""
     spot = _Spot(kinds=[model])
     labelled = False

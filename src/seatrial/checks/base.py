@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import reframe as rfm
 import reframe.utility.sanity as sn
+from pydantic import RootModel, ValidationError
 from reframe.core.builtins import parameter, run_after, run_before, sanity_function, variable
 from reframe.core.exceptions import ReframeSyntaxError
-from ruamel.yaml import YAML, YAMLError
 
+from seatrial.base import yamlfile
+from seatrial.base.errors import InputError, Problem
 from seatrial.benchmarks.benchmark import NODE_PYTHON, Benchmark, Step
 from seatrial.benchmarks.limits import Known
 from seatrial.benchmarks.parsing import Parsed
+from seatrial.benchmarks.registry import registry
 from seatrial.checks import context, nic_proof, physics, wire_up
 from seatrial.checks.evidence import collect, packages_of, write_evidence
 from seatrial.plan.model import HeldJob, PlannedTransport, job_limit_s
@@ -27,6 +32,10 @@ from seatrial.results.record import Metric, Run
 
 NODE_FILES = Path(__file__).parent / "node"
 NODE_VARIABLE = "SEATRIAL_NODE_"  # of node/job.sh, with the number of a node: its name
+
+
+class _Replaced(RootModel[dict[str, Any]]):
+    """Any mapping, in YAML."""
 
 
 def site_test(cls: Any) -> Any:
@@ -64,22 +73,29 @@ class Check(rfm.RunOnlyRegressionTest):
 
     # -- the benchmark and the plan
 
-    @property
+    @cached_property
     def own_benchmark(self) -> Benchmark:
-        return context.plan().benchmark(self.benchmark, self.own_settings)
+        """The benchmark with the settings of this check. Raises ReframeSyntaxError."""
+        try:
+            return context.plan().benchmark(self.benchmark, self.own_settings)
+        except ValidationError as error:
+            model = registry()[self.benchmark].Settings
+            raise self._wrong_settings(yamlfile.problems_of(error, model)) from None
 
-    @property
+    @cached_property
     def own_settings(self) -> dict[str, Any]:
         """The settings that the command line replaces. Raises ReframeSyntaxError."""
+        if not self.settings.strip():
+            return {}
         try:
-            changed = YAML(typ="safe").load(self.settings) or {}
-        except YAMLError as error:
-            raise ReframeSyntaxError(f"settings={self.settings!r}: {error}") from None
-        if not isinstance(changed, dict):
-            raise ReframeSyntaxError(
-                f"settings={self.settings!r}: expected a mapping, as {{max_bytes: 64}}"
-            )
-        return changed
+            return yamlfile.loads(self.settings, _Replaced)[0].root
+        except InputError as error:
+            raise self._wrong_settings(error.problems) from None
+
+    def _wrong_settings(self, problems: Sequence[Problem]) -> ReframeSyntaxError:
+        option = f"-S {type(self).__name__}.settings={self.settings}: "
+        texts = (str(replace(one, file="", line=None)).removeprefix(": ") for one in problems)
+        return ReframeSyntaxError(option + "; ".join(texts))
 
     @property
     def transport(self) -> str:

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from seatrial.nic.modes import MODES, RX
 from seatrial.results.record import Run
 
 DRIVERS = frozenset(
     ["e1000", "e1000e", "fm10k", "i40e", "iavf", "ice", "igb", "igbvf", "igc", "ixgbe", "ixgbevf"]
 )
-#: values up to this select dynamic modes of e1000, e1000e and igb, or are too short to matter
-DYNAMIC_US = 3
 #: vectors of a driver that does not report its channels: one to receive, one to send
 USUAL_VECTORS = 2
 #: A card that follows the value stays at or below 1.01 times the rate that it allows (igb of the
@@ -34,9 +33,9 @@ def fault(run: Run, interface: str) -> str:
         allowed = [_allowed(state) for state in (states.get("before"), states.get("after"))]
         most = max((one or float("inf") for one in allowed), default=float("inf"))
         if rate > TOLERANCE * most:
-            us = states["after"]["coalesce.rx-usecs"]
+            us = states["after"][RX]
             return (
-                f"{one.node}: {interface} reports coalesce.rx-usecs {us}, which allows at most "
+                f"{one.node}: {interface} reports {RX} {us}, which allows at most "
                 f"{most:.0f} interrupts per second, but step {one.step} had {rate:.0f}: the value "
                 "has no effect"
             )
@@ -45,10 +44,12 @@ def fault(run: Run, interface: str) -> str:
 
 def _allowed(state: Any) -> float | None:
     """Interrupts per second of all vectors of an interface; None: the state gives no limit."""
-    if not isinstance(state, dict) or state.get("driver") not in DRIVERS:
+    if not isinstance(state, dict) or state.get("coalesce.adaptive-rx") == "on":
         return None
-    us = state.get("coalesce.rx-usecs")
-    if not isinstance(us, int) or us <= DYNAMIC_US or state.get("coalesce.adaptive-rx") == "on":
+    driver, us = str(state.get("driver")), state.get(RX)
+    if driver not in DRIVERS or not isinstance(us, int) or us <= 0:
+        return None
+    if us in MODES.get(driver, {}).get(RX, {}):
         return None
     counts = [state.get(f"channels.{kind}") for kind in ("combined", "rx", "tx")]
     vectors = sum(count for count in counts if isinstance(count, int)) or USUAL_VECTORS

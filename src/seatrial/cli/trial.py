@@ -252,9 +252,13 @@ def judge_again(
     command, version = ["seatrial", *sys.argv[1:]], version_with_commit()
     if requirements:
         check_against_site(place, requirements)
+
+    def say(text: str) -> None:
+        out.print(text, markup=False)
+
     try:
         with locked(place / LOCK_FILE, out.print):
-            results = later.judge_again(place, requirements, command, version, write_all)
+            results = later.judge_again(place, requirements, command, version, write_all, say)
     except OSError as error:
         raise LabError(f"the trial cannot be judged: {error}") from None
     terminal.print_summary(results, out)
@@ -354,7 +358,10 @@ def baseline(
 
     Example: seatrial baseline --site harbour trials/harbour-*
     """
-    results = [read_results(folder) for folder in folders or [newest(None)]]
+    named = folders or [newest(None)]
+    for folder in named:
+        later.check_unchanged(trial_folder(folder))
+    results = [read_results(folder) for folder in named]
     existing = site_file(site).with_name("requirements.yaml")
     made = make_baseline(results, existing)
     for line in made.summary():

@@ -66,7 +66,7 @@ def _notes() -> Iterable[str]:
         rivals.setdefault(one.rivals, []).append(f"`{one.name}`")
     for daemons, names in rivals.items():
         if daemons:
-            services = " or ".join(daemons)
+            services = " or ".join(filter(None, [", ".join(daemons[:-1]), daemons[-1]]))
             rule = (
                 f"A node on which {services} would undo one of these settings refuses the profile"
             )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
 import statistics
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -225,27 +226,30 @@ class MetricRow:
 def metric_rows(view: CaseView, shown: Collection[int]) -> list[MetricRow]:
     """All figures of the case over its runs, judged or not.
 
-    Of a metric at many locations, those that did not pass and a row over all. ``shown`` are the
-    judgements that the page has, and thus a link to.
+    Of a metric at many locations, those that did not pass and a row over all. Of several
+    judgements on a figure, the worst. ``shown`` are the judgements that the page has, and thus a
+    link to.
     """
     values: dict[tuple[str, str], dict[str | None, list[float]]] = {}
     for run in view.runs:
         for metric in run.metrics:
             of_metric = values.setdefault((metric.metric, metric.unit), {})
             of_metric.setdefault(metric.location, []).append(metric.value)
-    judged = {(j.metric, j.location): (index, j.verdict) for index, j in view.judgements}
     rows = []
     for (name, unit), by_location in values.items():
-        locations: Collection[str | None] = by_location
+        judged = view.by_location.get(name, {})
+        locations: Iterable[str | None] = by_location
         if len(by_location) > MAX_ROWS:
-            locations = [
+            bad = (
                 location
                 for location in by_location
-                if judged.get((name, location), (0, "pass"))[1] != "pass"
-            ][:MAX_ROWS]
+                if location in judged and judged[location][1].verdict != "pass"
+            )
+            locations = itertools.islice(bad, MAX_ROWS)
             rows.append(_over_all(name, unit, by_location))
         for location in locations:
-            index, verdict = judged.get((name, location), (-1, ""))
+            index, judgement = judged.get(location, (-1, None))
+            verdict = judgement.verdict if judgement else ""
             numbers = by_location[location]
             anchor = f"j{index}" if index in shown else ""
             rows.append(

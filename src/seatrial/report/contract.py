@@ -9,7 +9,7 @@ from datetime import UTC, date
 from pathlib import Path
 
 from seatrial.report.text import CLAUSE_STATUSES, Status, number, quantity, sided
-from seatrial.results.contract import is_in_force
+from seatrial.results.contract import is_in_force, without_waiver
 from seatrial.results.record import RESULTS_FILE, Clause, Judgement, Results
 from seatrial.results.wording import plural
 
@@ -22,7 +22,7 @@ class Row:
     status: Status
     bound: str  # the worst figure's, in its unit; "" if the required text says the same
     measured: str
-    worst_of: str  # "worst of 12 figures, at n1-n3 of links.tcp.default.4n"
+    worst_of: str  # "median of 3 runs, worst of 12 figures, n1-n3 of links.tcp.default.4n"
     spread: str
     margin: str
     note: str
@@ -35,7 +35,12 @@ def rows(results: Results) -> list[Row]:
         return []
     indices = _indices(results)
     day = (results.verdict.judged or results.verdict.ended).astimezone(UTC).date()
-    return [_row(clause, indices.get(_key(clause)), day) for clause in results.verdict.clauses]
+    made = []
+    for clause in results.verdict.clauses:
+        index = indices.get(_key(clause))
+        runs = len(results.judgements[index].samples) if index is not None else 0
+        made.append(_row(clause, index, runs, day))
+    return made
 
 
 def in_words(clauses: list[Clause]) -> str:
@@ -56,12 +61,15 @@ def digest(folder: Path) -> str:
         return ""
 
 
-def _row(clause: Clause, judgement: int | None, day: date) -> Row:
+def _row(clause: Clause, judgement: int | None, runs: int, day: date) -> Row:
     relative = " x " in clause.required  # its bound was measured, too
-    worst_of = f"{clause.statistic} of its repeats"
+    worst_of = f"{clause.statistic} of {plural(runs, 'run')}" if runs else clause.statistic
     if clause.judgements > 1:
-        of = f"{clause.failed} failed" if clause.failed else f"{clause.judgements}"
-        worst_of = f"{clause.statistic}, worst of {of} figures"
+        count, kind = (
+            clause.failed or clause.judgements,
+            "failed figure" if clause.failed else "figure",
+        )
+        worst_of += f", worst of {plural(count, kind)}"
     if clause.case is not None:
         location = f"{clause.location} of " if clause.location else ""
         worst_of += f", {location}{clause.case.id}"
@@ -90,9 +98,9 @@ def _note(clause: Clause, day: date) -> str:
     parts = []
     if clause.failed and clause.judgements > 1:
         parts.append(f"{clause.failed} of {clause.judgements} figures failed")
-    if clause.status in ("not tested", "met in part"):  # the others have a judgement to follow
+    if clause.status in ("not tested", "met in part", "inconclusive"):
         parts.append(clause.reason)
-    elif clause.outside:
+    if clause.outside and clause.status not in ("not tested", "met in part"):  # the reason has it
         cases = plural(clause.outside + clause.cases, "case")
         parts.append(f"the trial's selection leaves out {clause.outside} of its {cases}")
     if waiver := clause.waiver:
@@ -104,6 +112,8 @@ def _note(clause: Clause, day: date) -> str:
         else:
             verb, until = "a waiver", f"expired on {waiver.expires}"
         parts.append(f"{verb} by {waiver.by} {until}: {waiver.reason}")
+    if clause.status == "waived":
+        parts.append(f"without the waiver it is {without_waiver(clause)}: {clause.reason}")
     return "; ".join(parts)
 
 

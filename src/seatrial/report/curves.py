@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from seatrial.report.figures import (
@@ -250,12 +250,12 @@ def _line(
     return traces
 
 
-def location_figures(runs: Iterable[Run], failed: Collection[tuple[Case, str]]) -> list[Figure]:
+def location_figures(runs: Iterable[Run], failed: Mapping[Case, Collection[str]]) -> list[Figure]:
     """One figure per case and curve of links or nodes: the distribution, and the outliers.
 
-    ``failed`` are the locations of which a judgement failed. An outlier is one of these, or one
-    whose curve is farther than ``OUTLIER`` times from the median curve of all locations; the
-    ``OUTLIERS`` farthest are drawn.
+    ``failed`` are the locations of each case of which a judgement failed. An outlier is one of
+    these, or one whose curve is farther than ``OUTLIER`` times from the median curve of all
+    locations; the ``OUTLIERS`` farthest are drawn.
     """
     listed = list(runs)
     locations = Locations(listed)
@@ -270,7 +270,7 @@ def location_figures(runs: Iterable[Run], failed: Collection[tuple[Case, str]]) 
     for index, (key, lines) in enumerate(groups.items()):
         lines = {location: points for location, points in lines.items() if points}
         if lines:
-            bad = {location for location in lines if (key[0], location) in failed}
+            bad = {location for location in lines if location in failed[key[0]]}
             figures.append(_location_figure(f"location-{index}", key, lines, bad))
     return figures
 

@@ -23,6 +23,7 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
 from seatrial.base.files import write_whole
+from seatrial.base.memory import no_collections
 from seatrial.report import (
     cases,
     contract,
@@ -41,6 +42,7 @@ _OPEN_MAPS = 4  # link maps that are open; the others are folded
 _OPEN_FINDINGS = 15
 
 
+@no_collections()
 def write_html(results: Results, path: Path) -> None:
     """Write ``path`` atomically. Links to evidence are relative to its folder."""
     base = os.path.relpath(results.folder, path.parent)
@@ -105,20 +107,25 @@ def _context(results: Results, base: str) -> dict[str, Any]:
     links, nodes = locations.by_location(results.runs)
     nodes = {key: samples for key, samples in nodes.items() if key[1] not in profiles.COSTS}
     usual, declared = profiles.usual_states(results.runs), profiles.declared_settings(results)
-    failed = {
-        (j.case, j.metric, j.location or "") for j in results.judgements if j.verdict == "fail"
-    }
-    judged = {
-        (j.case, j.metric, j.location): j.value
-        for j in results.judgements
-        if j.location and j.value is not None
+    of_nodes = dict.fromkeys(case for cases in nodes.values() for case in cases)
+    at_nodes = [
+        ((j.case, j.metric, j.location), j)
+        for case in of_nodes
+        for _, j in views[case].judgements
+        if j.location
+    ]
+    failed = {key for key, j in at_nodes if j.verdict == "fail"}
+    judged = {key: j.value for key, j in at_nodes if j.value is not None}
+    bad_locations = {
+        case: {j.location for _, j in view.bad if j.verdict == "fail" and j.location}
+        for case, view in views.items()
     }
     clauses = contract.rows(results)
-    listed = judgements.listing(
-        results, {row.judgement for row in clauses if row.judgement is not None}
-    )
+    findings = summary.findings_of(results, views)
+    linked = {row.judgement for row in clauses} | {finding.judgement for finding in findings}
+    listed = judgements.listing(results, {index for index in linked if index is not None})
     lines = curves.curve_figures(results.runs, keys)
-    of_locations = curves.location_figures(results.runs, {(c, place) for c, _, place in failed})
+    of_locations = curves.location_figures(results.runs, bad_locations)
     hpl = figures.hpl_figures(results.runs, keys)
     cpu = [*trade.trade_figures(results.runs), *figures.cpu_figures(results.runs, keys)]
     per_node = figures.node_figures(nodes, failed, keys, judged)
@@ -130,7 +137,6 @@ def _context(results: Results, base: str) -> dict[str, Any]:
     anchors = dict(zip(views, text.slugs(f"case-{case.id}" for case in views), strict=True))
     script = _script("script.js.j2")
     packed, plotly_hash = _plotly() if drawn else ("", "")
-    findings = results.verdict.findings if results.verdict else []
     return {
         "trial": results.trial,
         "command": shlex.join(results.trial.command),
@@ -138,14 +144,14 @@ def _context(results: Results, base: str) -> dict[str, Any]:
         "verdicts": summary.verdict_history(results),
         "views": views,
         "anchors": anchors,
-        "findings": [(f, *summary.finding_link(f, results, views)) for f in findings],
+        "findings": findings,
         "matrix": summary.matrix(views),
         "case_counts": Counter(view.status.key for view in views.values()),
         "statuses": text.STATUSES,
         "contract": clauses,
         "contract_words": contract.in_words([row.clause for row in clauses]),
-        "digest": contract.digest(results.folder) if clauses else "",
-        "later": results.verdict if results.verdict and results.verdict.number > 1 else None,
+        "digest": contract.digest(results.folder),
+        "verdict": results.verdict,
         "curves": lines,
         "of_locations": of_locations,
         "hpl": hpl,

@@ -9,17 +9,20 @@ that the user's selection leaves out, is ``skipped``.
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from collections.abc import Collection, Sequence
 from datetime import UTC
 from pathlib import Path
 
 from seatrial.base.files import write_whole
+from seatrial.base.memory import no_collections
 from seatrial.report import contract
-from seatrial.report.judgements import Listing, listing
+from seatrial.report.judgements import Rest, listing
 from seatrial.report.summary import CaseView, Headline, gather, headline, verdict_history
 from seatrial.report.text import bound, clean, comparable, number, quantity
-from seatrial.results.record import Judgement, Results
+from seatrial.results.record import Case, Judgement, Results
 
 
+@no_collections()
 def write_junit(results: Results, path: Path) -> None:
     """Write ``path`` atomically, in UTF-8."""
     views = gather(results)
@@ -31,12 +34,15 @@ def write_junit(results: Results, path: Path) -> None:
         for row in rows
         if row.clause.status == "waived"
     }
+    rest_of: dict[Case, list[Rest]] = {}
+    for rest in listed.rest:
+        rest_of.setdefault(rest.case, []).append(rest)
     suites: dict[str, ET.Element] = {}
     for view in views.values():
         suite = suites.get(view.case.check)
         if suite is None:
             suite = suites[view.case.check] = _suite(view.case.check, results, head)
-        _add_case(suite, view, waived, listed)
+        _add_case(suite, view, waived, listed.shown, rest_of.get(view.case, []))
     root = ET.Element("testsuites")
     if rows:
         root.append(_contract(rows, results, head))
@@ -72,6 +78,7 @@ def _suite(check: str, results: Results, head: Headline) -> ET.Element:
         "scope": results.verdict.scope if results.verdict else "",
         "trial": results.trial.trial,
         "seatrial": results.trial.seatrial,
+        "seatrial of the verdict": results.verdict.seatrial if results.verdict else "",
         "stack": str(results.trial.stack.get("source", "")),
         "why": head.why,
     }
@@ -92,8 +99,8 @@ def _contract(rows: list[contract.Row], results: Results, head: Headline) -> ET.
         text = f"{clause.metric} {clause.required}: {row.measured}, margin {row.margin}; {row.note}"
         if clause.status == "not met":
             _problem(case, "failure", "fail", text, clause.reason)
-        elif clause.hole or clause.status == "inconclusive":
-            _problem(case, "error", clause.status, text, clause.reason)
+        elif clause.hole or clause.status == "inconclusive":  # the note has the reason
+            _problem(case, "error", clause.status, text)
         elif clause.status != "met":
             ET.SubElement(case, "skipped", {"message": clean(f"{clause.status}: {text}")})
     return suite
@@ -109,11 +116,16 @@ def _problem(case: ET.Element, tag: str, kind: str, text: str, more: str = "") -
 
 
 def _add_case(
-    suite: ET.Element, view: CaseView, waived: dict[tuple[str, str], str], listed: Listing
+    suite: ET.Element,
+    view: CaseView,
+    waived: dict[tuple[str, str], str],
+    shown: Collection[int],
+    others: Sequence[Rest],
 ) -> None:
     """Add the judgements of a case; of very many, the worst, and one test case for the others.
 
-    ``waived``: what is said of a waived clause, by its key.
+    ``waived``: what is said of a waived clause, by its key. ``shown``: the indices of the
+    judgements that are listed.
     """
     classname = view.case.id
     # The time of the jobs is that of the whole case: the first element has it, for correct sums.
@@ -124,16 +136,14 @@ def _add_case(
         _problem(case, "error", view.status.key, reasons or view.status.meaning)
         return
     evidence = "\n".join(f"evidence: {run.evidence}" for run in view.runs if run.evidence)
-    for rest in listed.rest:
-        if rest.case == view.case:
-            case = ET.SubElement(
-                suite, "testcase", _names(classname, f"{rest.metric}: {rest.text}", 0)
-            )
-            if rest.verdict != "pass":
-                tag = "failure" if rest.verdict == "fail" else "error"
-                _problem(case, tag, rest.verdict, rest.text)
+    for rest in others:
+        name = f"{rest.metric}: {rest.text}"
+        case = ET.SubElement(suite, "testcase", _names(classname, name, 0))
+        if rest.verdict != "pass":
+            tag = "failure" if rest.verdict == "fail" else "error"
+            _problem(case, tag, rest.verdict, rest.text)
     for index, judgement in view.judgements:
-        if index not in listed.shown:
+        if index not in shown:
             continue
         name = judgement.metric or "whole case"
         if judgement.location:

@@ -12,12 +12,13 @@ import heapq
 import itertools
 import math
 import statistics
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from seatrial.report.picture import data_uri
 from seatrial.report.summary import CaseView
-from seatrial.report.text import SEVERITY, number
+from seatrial.report.text import number
 from seatrial.results.locations import Locations, natural
 from seatrial.results.record import Case, Run
 from seatrial.results.statistics import quantile
@@ -81,13 +82,16 @@ def by_location(runs: Iterable[Run]) -> tuple[LinkSamples, NodeSamples]:
     links: LinkSamples = {}
     nodes: NodeSamples = {}
     for run in listed:
+        of_run: dict[tuple[str, str, str], dict[tuple[str, str], list[float]]] = {}
         for metric in run.metrics:
             if metric.location is None or not math.isfinite(metric.value):
                 continue
             ends = locations.ends(metric.location)
             if ends:
-                key = (run.case, metric.metric, metric.unit, metric.better)
-                links.setdefault(key, {}).setdefault(ends, []).append(metric.value)
+                key = (metric.metric, metric.unit, metric.better)
+                if key not in of_run:
+                    of_run[key] = links.setdefault((run.case, *key), {})
+                of_run[key].setdefault(ends, []).append(metric.value)
             else:
                 cases = nodes.setdefault((run.case.check, metric.metric, metric.unit), {})
                 of_case = cases.setdefault(run.case, {})
@@ -120,19 +124,13 @@ def _link_map(
     names = sorted({node for ends in samples for node in ends}, key=natural)
     values = {ends: statistics.median(v) for ends, v in samples.items()}
     by_name = {"-".join(ends): ends for ends in samples}
-    judged: dict[str, tuple[int, str]] = {}
+    # Several requirements may judge a link: the map shows the worst verdict.
+    judged = view.by_location.get(metric, {})
     statistic = "median"
-    for index, judgement in view.judgements:
-        if judgement.metric != metric or not judgement.location:
-            continue
-        # Several requirements may judge a link: the map shows the worst verdict.
-        before = judged.get(judgement.location)
-        if before and SEVERITY[before[1]] <= SEVERITY[judgement.verdict]:
-            continue
-        judged[judgement.location] = index, judgement.verdict
+    for location, (_, judgement) in judged.items():
         value = judgement.value
-        if judgement.location in by_name and value is not None and math.isfinite(value):
-            values[by_name[judgement.location]] = value
+        if location in by_name and value is not None and math.isfinite(value):
+            values[by_name[location]] = value
             statistic = judgement.statistic
     reference = _reference(list(values.values()), better)
     of_node: dict[str, list[float]] = {name: [] for name in names}
@@ -144,10 +142,11 @@ def _link_map(
     digits = "{:.3g}".format if DENSE < len(names) <= PICTURE else number
 
     def cell(ends: tuple[str, str]) -> Cell:
-        index, verdict = judged.get("-".join(ends), (-1, ""))
+        index, judgement = judged.get("-".join(ends), (-1, None))
         level = _level(_factor(values[ends], reference, better))
-        anchor = "" if index < 0 else f"j{index}"
-        return Cell(digits(values[ends]), level, verdict == "fail", anchor)
+        anchor = "" if judgement is None else f"j{index}"
+        failed = judgement is not None and judgement.verdict == "fail"
+        return Cell(digits(values[ends]), level, failed, anchor)
 
     def own(node: str) -> Cell:
         return Cell(digits(medians[node]), _level(factors[node]), False, "")
@@ -162,7 +161,7 @@ def _link_map(
         reference=reference,
         rows=[],
         worst=_worst(values, factors, reference, unit, better),
-        failed=sum(verdict == "fail" for _, verdict in judged.values()),
+        failed=sum(judgement.verdict == "fail" for _, judgement in judged.values()),
         statistic=statistic,
         quantiles=_quantiles(list(values.values())),
     )
@@ -176,7 +175,11 @@ def _link_map(
     made.picture = _picture(names, values, reference, better)
     bad_nodes = sorted(names, key=lambda node: -factors[node])[:WORST]
     made.rows = [(node, [], own(node)) for node in bad_nodes]
-    failed = {by_name[name] for name, (_, v) in judged.items() if v == "fail" and name in by_name}
+    failed = {
+        by_name[location]
+        for location, (_, judgement) in judged.items()
+        if judgement.verdict == "fail" and location in by_name
+    }
     ranked = heapq.nsmallest(
         WORST, values, key=lambda e: (e not in failed, -_factor(values[e], reference, better))
     )
@@ -220,7 +223,7 @@ def _factor(value: float, reference: float, better: str) -> float:
 
 
 def _level(factor: float) -> int:
-    return sum(factor > bound for bound in LEVELS)
+    return bisect_left(LEVELS, factor)
 
 
 def _worst(

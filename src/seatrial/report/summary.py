@@ -5,11 +5,11 @@ The verdict is the one in the records. An interrupted trial has none and is show
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 
 from seatrial.report.contract import in_words
 from seatrial.report.text import (
@@ -28,26 +28,42 @@ from seatrial.results.wording import plural
 
 @dataclass
 class CaseView:
-    """All records of one case."""
+    """All records of one case. It is complete before any of its properties is read."""
 
     case: Case
     runs: list[Run] = field(default_factory=list)
     judgements: list[tuple[int, Judgement]] = field(default_factory=list)  # with index in Results
     planned: bool = False
 
-    @property
+    @cached_property
     def status(self) -> Status:
-        if self.judgements:
-            worst = min((j.verdict for _, j in self.judgements), key=SEVERITY.__getitem__)
-            return STATUSES[worst]
+        if self.worst:
+            return STATUSES[self.worst.verdict]
         if any(run.outcome == "error" for run in self.runs):
             return STATUSES["error"]
         return STATUSES["unjudged" if self.runs else "notrun"]
 
-    @property
+    @cached_property
     def worst(self) -> Judgement | None:
         """The judgement that gave the case its status."""
         return min((j for _, j in self.judgements), key=lambda j: SEVERITY[j.verdict], default=None)
+
+    @cached_property
+    def bad(self) -> list[tuple[int, Judgement]]:
+        """The judgements that did not pass."""
+        return [row for row in self.judgements if row[1].verdict != "pass"]
+
+    @cached_property
+    def by_location(self) -> dict[str, dict[str | None, tuple[int, Judgement]]]:
+        """By metric and location; of several judgements on a figure, the worst."""
+        by_metric: dict[str, dict[str | None, tuple[int, Judgement]]] = {}
+        for row in self.judgements:
+            judgement = row[1]
+            of_metric = by_metric.setdefault(judgement.metric, {})
+            before = of_metric.setdefault(judgement.location, row)
+            if SEVERITY[judgement.verdict] < SEVERITY[before[1].verdict]:
+                of_metric[judgement.location] = row
+        return by_metric
 
     @property
     def seconds(self) -> float:
@@ -70,7 +86,7 @@ class CaseView:
         if failed:
             lines.append(f"{len(failed)} of {len(self.runs)} runs in error: {failed[0].reason}")
         if self.judgements:
-            passed = sum(j.verdict == "pass" for _, j in self.judgements)
+            passed = len(self.judgements) - len(self.bad)
             lines.append(f"{passed} of {len(self.judgements)} judgements passed")
         elif not self.runs:
             lines.append("planned, but not run")
@@ -88,8 +104,11 @@ def gather(results: Results) -> dict[Case, CaseView]:
         view(case).planned = True
     for run in results.runs:
         view(run.case).runs.append(run)
+    of_case, last = None, None
     for index, judgement in enumerate(results.judgements):
-        view(judgement.case).judgements.append((index, judgement))
+        if of_case is None or judgement.case is not last:  # a million have a few cases, in turn
+            of_case, last = view(judgement.case), judgement.case
+        of_case.judgements.append((index, judgement))
     return views
 
 
@@ -220,6 +239,7 @@ def verdict_history(results: Results) -> list[str]:
         text = f"Verdict {one.number} ({kind}{here}): {verdict_word(one)}"
         text += f", {moment(one.judged or one.ended)}"
         text += f", by {one.user}" if one.user else ""
+        text += f", seatrial {one.seatrial}" if one.seatrial else ""
         text += f", with {shlex.join(one.command)}" if one.command else ""
         if one.requirements:
             text += f", requirements {one.requirements} (SHA-256 {one.requirements_sha256})"
@@ -227,46 +247,51 @@ def verdict_history(results: Results) -> list[str]:
     return sentences
 
 
-def finding_link(
-    finding: str, results: Results, views: dict[Case, CaseView]
-) -> tuple[str, CaseView | None]:
-    """The section that a finding is about, and the case, if it is about one."""
-    view = next((view for view in views.values() if view.case.id in finding), None)
-    clauses = results.verdict.clauses if results.verdict else []
-    if view is None and any(f"({clause.id})" in finding for clause in clauses):
-        return "contract", None
-    return "judgements", finding_case(finding, views)
+@dataclass
+class Finding:
+    """A finding, and what it is about: one judgement, one clause, or else the case it names."""
+
+    sentence: str
+    judgement: int | None = None  # index in the results
+    clause: int | None = None  # index in the contract
+    case: CaseView | None = None
 
 
-def finding_case(finding: str, views: dict[Case, CaseView]) -> CaseView | None:
-    """The case that a finding is about, or None.
+def findings_of(results: Results, views: dict[Case, CaseView]) -> list[Finding]:
+    """The findings of the verdict.
 
-    In the records a finding is a sentence only. A case id in the sentence decides; otherwise the
-    explanation of a judgement; otherwise the case that did not pass and has most names in it.
+    In the records a finding is a sentence. It names a clause by its source and line, ends in the
+    explanation of a judgement, or names a case. Any other, such as a note on a requirement that
+    selects no case, is about nothing that the page has.
     """
-    named = [view for view in views.values() if view.case.id in finding]
-    if named:
+    if results.verdict is None:
+        return []
+    names = [f"{clause.source} ({clause.id})" for clause in results.verdict.clauses]
+    made = [Finding(sentence) for sentence in results.verdict.findings]
+    ends: dict[str, list[Finding]] = {}  # the ends of sentences that may be an explanation
+    for finding in made:
+        named = [index for index, name in enumerate(names) if name in finding.sentence]
+        finding.clause = named[0] if named else None
+        if not named:
+            for end in _ends(finding.sentence):
+                ends.setdefault(end, []).append(finding)
+    for index, judgement in enumerate(results.judgements if ends else []):
+        if judgement.metric:
+            for finding in ends.pop(judgement.explanation, ()):
+                finding.judgement = index if finding.judgement is None else finding.judgement
+    ids = [(view.case.id, view) for view in views.values()]
+    for finding in made:
+        at = [(finding.sentence.find(id), -len(id), view) for id, view in ids]
         # A sentence begins with the judged case; the case it was compared with follows.
-        return min(named, key=lambda view: (finding.index(view.case.id), -len(view.case.id)))
-    for view in views.values():
-        for _, judgement in view.judgements:
-            text = judgement.explanation
-            if text and judgement.verdict != "pass" and (text in finding or finding in text):
-                return view
-    words = set(re.findall(r"[\w.@+]+(?:-[\w.@+]+)*", finding))
-    best: tuple[int, CaseView] | None = None
-    for view in views.values():
-        if view.status.key == "pass":
-            continue
-        case = view.case
-        names = {case.check, case.variant, case.transport, case.profile} - {""}
-        for _, judgement in view.judgements:
-            if judgement.verdict != "pass":
-                names |= {judgement.metric, judgement.location or ""} - {""}
-        score = len(names & words)
-        if score and (best is None or score > best[0]):
-            best = (score, view)
-    return best[1] if best else None
+        first = min((one for one in at if one[0] >= 0), key=lambda one: one[:2], default=None)
+        finding.case = first[2] if first else None
+    return made
+
+
+def _ends(sentence: str) -> list[str]:
+    """The sentence, and what follows each colon in it."""
+    parts = sentence.split(": ")
+    return [": ".join(parts[number:]) for number in range(len(parts)) if parts[-1]]
 
 
 def slowest(views: dict[Case, CaseView]) -> CaseView | None:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from seatrial.base.memory import no_collections
 from seatrial.report import REPORT_FILE, contract
 from seatrial.report.summary import Matrix, gather, headline, matrix, slowest, verdict_history
 from seatrial.report.text import STATUSES, check_name, clean, duration
@@ -41,6 +42,7 @@ class _Printer:
         self.console.print(self.text(value, style), highlight=False, soft_wrap=self.plain)
 
 
+@no_collections()
 def print_summary(results: Results, console: Console, page: Path | None = None) -> None:
     """Print verdict, findings, matrix, slowest case and the path of the report.
 

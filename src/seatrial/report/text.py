@@ -56,7 +56,7 @@ CLAUSE_STATUSES = {
         Status("fail", "not met", "✗", "X", "bold red", "a figure breaks the clause"),
         Status("notrun", "not tested", "○", "o", "yellow", "no figure decides on the clause"),
         Status("inconclusive", "inconclusive", "≈", "~", "yellow", "noise hides the answer"),
-        Status("missing", "waived", "⚑", "W", "yellow", "not met, and not insisted on"),
+        Status("missing", "waived", "⚑", "W", "yellow", "not met, or inconclusive, with a waiver"),
         Status("unjudged", "met in part", "◐", ":", "yellow", "met in the cases that ran"),
         Status("pass", "met", "✓", ".", "green", "every figure meets the clause"),
     )

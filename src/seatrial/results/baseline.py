@@ -5,6 +5,9 @@ that an improvement does not fail a machine. Contracts are never changed, shadow
 The file is edited as text, entry by entry, and all other bytes stay: a round trip through a YAML
 library may change the indentation or quotes of an entry that a person signed.
 
+A new entry can be looser than the one that it displaces, which is the older baseline or a relative
+requirement. Noisy trials make it so. The summary names each of these with both bounds.
+
 The width of a bound is the largest of
 - ``sigmas`` robust standard deviations. The default of 3.5 is the limit of B. Iglewicz and
   D. Hoaglin, How to Detect and Handle Outliers (ASQC 1993), beyond which a robust z-score
@@ -21,7 +24,7 @@ import json
 import math
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path
@@ -35,15 +38,17 @@ from seatrial.base.files import write_whole
 from seatrial.results import statistics
 from seatrial.results.figures import Figure, collect
 from seatrial.results.judge import judge
-from seatrial.results.record import Case, Results
-from seatrial.results.requirements import WIDEST, Document, Requirements, Threshold, build
-from seatrial.results.wording import number
+from seatrial.results.record import Case, Judgement, Results
+from seatrial.results.requirements import WIDEST, Document, MetricRequirements, Threshold, build
+from seatrial.results.wording import distinct, number
 
 SIGMAS = 3.5
 FLOOR = 0.05
 MINIMUM = 3
+SAME = 1e-9  # two bounds that differ by a smaller fraction are the same
 ANY = "?*"
 NAMED_CASES = 3  # that a line of the summary names
+COUNTED = 10  # more looser entries than this are counted at the end of the summary
 _NEW_FILE = "schema: 1\n\nrequirements:\n"
 _PLAIN = re.compile(r"(?!(?:null|true|false|yes|no|on|off)$)[A-Za-z][\w.%/-]*", re.IGNORECASE)
 
@@ -57,10 +62,15 @@ class Change:
     location: str | None
     action: Literal["added", "replaced", "skipped"]
     message: str
+    looser: str = ""  # than the entry in force until now: its bound and the new one
+
+    @property
+    def name(self) -> str:
+        location = f" at {self.location}" if self.location else ""
+        return f"{self.case.id}: {self.metric}{location}"
 
     def __str__(self) -> str:
-        location = f" at {self.location}" if self.location else ""
-        return f"{self.action} {self.case.id}: {self.metric}{location}: {self.message}"
+        return f"{self.action} {self.name}: {self.message}"
 
 
 @dataclass(frozen=True)
@@ -78,7 +88,8 @@ class Baseline:
         return [change for change in self.changes if change.action != "skipped"]
 
     def summary(self) -> list[str]:
-        """A line for each new entry, and one for all figures that were skipped for one reason."""
+        """A line for each new entry, one for all figures that were skipped for one reason, and one
+        for each entry that is looser than the one that it displaces."""
         lines = [str(change) for change in self.written]
         reasons: dict[str, list[Change]] = {}
         for change in self.changes:
@@ -92,6 +103,10 @@ class Baseline:
             count = f"{len(skipped)} figure{'' if len(skipped) == 1 else 's'}"
             of = f"{len(cases)} case{'' if len(cases) == 1 else 's'}"
             lines.append(f"skipped {count} of {of}: {reason} ({names})")
+        looser = [change for change in self.written if change.looser]
+        lines += [f"looser {change.name}: {change.looser}" for change in looser]
+        if len(looser) > COUNTED:
+            lines.append(f"{len(looser)} new entries are looser than those that they displace")
         return lines
 
     def write(self, to: Path | None = None) -> Path:
@@ -122,6 +137,17 @@ class _Group:
     def samples(self) -> list[float]:
         return [value for _, figure in self.figures for value in figure.values]
 
+    @property
+    def keys(self) -> Iterable[_Key]:
+        """The judged figures that an entry is of: one, or those of all locations."""
+        locations = dict.fromkeys(figure.location for _, figure in self.figures)
+        return [(self.case, self.metric, location) for location in locations]
+
+
+_Key = tuple[Case, str, str | None]  # case, metric, location
+#: the judgements by the entries that are no contracts, over the trials
+_InForce = dict[_Key, list[Judgement]]
+
 
 def make_baseline(
     results: Sequence[Results],
@@ -145,27 +171,32 @@ def make_baseline(
     text = _NEW_FILE if before is None else before
     document, lines = yamlfile.loads(text, Document, file)
     requirements = build(document, lines, file)
-    failing = {
-        (j.case, j.metric, j.location): j.requirement.id
-        for result in results
-        for j in judge(result.trial, result.runs, requirements)
-        if j.verdict == "fail" and j.requirement and j.requirement.basis == "relative"
-    }
-    entries: list[tuple[_Group, Threshold]] = []
+    in_force: _InForce = {}
+    for result in results:
+        for j in judge(result.trial, result.runs, requirements):
+            if j.requirement and j.requirement.basis != "contract":
+                in_force.setdefault((j.case, j.metric, j.location), []).append(j)
+    rules_of: dict[tuple[Case, str], MetricRequirements] = {}
+    older_of = _Older(document)
+    entries: list[tuple[list[int], Threshold]] = []
     changes: list[Change] = []
     for group in _groups(results, locations):
-        why = _excluded(group, requirements, failing, 1 if allow_few else MINIMUM)
+        kind = group.case, group.metric
+        if kind not in rules_of:
+            rules_of[kind] = requirements.of(*kind)
+        why = _excluded(group, rules_of[kind], in_force, 1 if allow_few else MINIMUM)
         threshold, note = (None, why) if why else _threshold(group, sigmas, floor)
         if threshold is None:
             changes.append(Change(group.case, group.metric, group.location, "skipped", note))
             continue
         if document.defaults.statistic != "median":
             threshold = threshold.model_copy(update={"statistic": "median"})
-        older = _older(document, group)
-        note += _displaced(group, requirements)
+        older = older_of(group)
+        note += _displaced(group, rules_of[kind])
         action: Literal["added", "replaced"] = "replaced" if older else "added"
-        changes.append(Change(group.case, group.metric, group.location, action, note))
-        entries.append((group, threshold))
+        looser = _looser(threshold, [j for key in group.keys for j in in_force.get(key, ())])
+        changes.append(Change(group.case, group.metric, group.location, action, note, looser))
+        entries.append((older, threshold))
     return Baseline(file, _edit(text, document, lines, entries), changes, before)
 
 
@@ -206,21 +237,22 @@ def _groups(results: Sequence[Results], locations: str) -> list[_Group]:
 
 def _excluded(
     group: _Group,
-    requirements: Requirements,
-    failing: dict[tuple[Case, str, str | None], str],
+    requirements: MetricRequirements,
+    in_force: _InForce,
     minimum: int,
 ) -> str:
     """Why a group gets no baseline, or ""."""
     figures = [figure for _, figure in group.figures]
     for figure in figures:
-        rules = requirements.matching(group.case, group.metric, figure.location)
+        rules = requirements.matching(figure.location)
         for rule in rules:
             if rule.threshold.basis == "contract":
                 return f"the contract at {rule.id} holds and stays as it is"
-        at = failing.get((group.case, group.metric, figure.location))
-        if at:
-            return f"it fails the relative requirement at {at}, which a baseline would hide"
-        if requirements.is_informative(group.case, group.metric, figure.location) and not rules:
+        for j in in_force.get((group.case, group.metric, figure.location), ()):
+            if j.verdict == "fail" and j.requirement and j.requirement.basis == "relative":
+                at = j.requirement.id
+                return f"it fails the relative requirement at {at}, which a baseline would hide"
+        if requirements.is_informative(figure.location) and not rules:
             return "informative: it is not judged"
         if figure.fault or figure.doubt:
             return figure.fault or figure.doubt
@@ -280,11 +312,11 @@ def _threshold(group: _Group, sigmas: float, floor: float) -> tuple[Threshold | 
     return threshold, f"{text}{widened}"
 
 
-def _displaced(group: _Group, requirements: Requirements) -> str:
+def _displaced(group: _Group, requirements: MetricRequirements) -> str:
     rules = {
         rule.id: rule.threshold.basis
         for _, figure in group.figures
-        for rule in requirements.applying(group.case, group.metric, figure.location)
+        for rule in requirements.applying(figure.location)
         if rule.threshold.basis == "relative"
     }
     return (
@@ -292,23 +324,52 @@ def _displaced(group: _Group, requirements: Requirements) -> str:
     )
 
 
-def _older(document: Document, group: _Group) -> list[int]:
-    """Indices of the baseline entries that a new one replaces."""
-    case = group.case
-    wanted = (case.check, case.variant, case.transport, case.profile)
-    indices = []
-    for index, t in enumerate(document.requirements):
-        s = t.select
-        same = (s.check, s.variant, s.transport, s.profile) == tuple(map(escape, wanted))
-        same = same and s.nodes == case.nodes and t.metric == escape(group.metric)
-        location = s.location in (group.location or "", escape(group.location or ""))
-        if group.location:
-            location = location or s.location == ANY
-        if group.location == ANY:
-            location = bool(s.location)
-        if t.basis == "baseline" and same and location:
-            indices.append(index)
-    return indices
+def _looser(threshold: Threshold, judged: Sequence[Judgement]) -> str:
+    """How a new entry is looser than the entries that judge its figures now; "" if it is not.
+
+    A bound is looser if it is farther out, or gone. The bound of a relative requirement differs
+    from trial to trial: the tightest counts.
+    """
+    texts = []
+    least, most = threshold.bounds()
+    for word, new, sign in (("at least", least, -1), ("at most", most, 1)):
+        bounds = {(j.upper if sign > 0 else j.lower): j for j in reversed(judged)}
+        old = min((b for b in bounds if b is not None), key=lambda b: sign * b, default=None)
+        if old is None or (new is not None and sign * (new - old) <= SAME * abs(old)):
+            continue
+        requirement = bounds[old].requirement
+        assert requirement is not None
+        before, after = distinct(old, old if new is None else new)
+        unit = f" {threshold.unit}" if threshold.unit else ""
+        now = f"no bound '{word}'" if new is None else f"{word} {after}{unit}"
+        of = f": {requirement.text}" if requirement.basis == "relative" else ""
+        texts.append(f"{word} {before}{unit} ({requirement.id}{of}) becomes {now}")
+    return ", ".join(texts)
+
+
+class _Older:
+    """The baseline entries of a file, of which a new one replaces some."""
+
+    def __init__(self, document: Document):
+        self.entries: dict[tuple[object, ...], dict[object, list[int]]] = {}  # kind, location
+        for index, t in enumerate(document.requirements):
+            s = t.select
+            kind = (s.check, s.variant, s.transport, s.profile, s.nodes, t.metric)
+            if t.basis == "baseline" and not any(
+                isinstance(one, list) for one in (*kind, s.location)
+            ):
+                self.entries.setdefault(kind, {}).setdefault(s.location, []).append(index)
+
+    def __call__(self, group: _Group) -> list[int]:
+        """The indices of the entries that the one for a group replaces."""
+        case, location = group.case, group.location or ""
+        words = map(escape, (case.check, case.variant, case.transport, case.profile))
+        own = self.entries.get((*words, case.nodes, escape(group.metric)), {})
+        if location == ANY:
+            locations = [one for one in own if one]
+        else:
+            locations = list({location, escape(location), *([ANY] if location else [])})
+        return sorted(index for one in locations for index in own.get(one, []))
 
 
 # --- the file ----------------------------------------------------------------------------
@@ -318,15 +379,17 @@ def _edit(
     text: str,
     document: Document,
     lines: yamlfile.Lines,
-    entries: list[tuple[_Group, Threshold]],
+    entries: list[tuple[list[int], Threshold]],
 ) -> str:
-    """Replace older entries in place and append new ones; all other text stays."""
+    """Replace older entries in place and append new ones; all other text stays.
+
+    ``entries``: the indices of the entries that each new one replaces, and the new one.
+    """
     if not entries:
         return text
     replaced: dict[int, list[Threshold]] = {}
     appended: list[Threshold] = []
-    for group, threshold in entries:
-        older = _older(document, group)
+    for older, threshold in entries:
         for index in older:
             replaced.setdefault(index, [])
         (replaced[older[0]] if older else appended).append(threshold)

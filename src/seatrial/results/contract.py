@@ -163,6 +163,11 @@ def _void_part(select: Select, cases: Sequence[Case], tally: _Tally, is_partial:
     return ""
 
 
+def without_waiver(clause: Clause) -> str:
+    """The conclusion on a waived clause if it had no waiver."""
+    return "not met" if clause.failed else "inconclusive"
+
+
 def is_in_force(waiver: Waiver | None, today: date) -> bool:
     return waiver is not None and today <= waiver.expires
 

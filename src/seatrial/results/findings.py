@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import date
 
-from seatrial.results.contract import is_in_force, margin
+from seatrial.results.contract import is_in_force, margin, without_waiver
 from seatrial.results.figures import collect, valid_runs
 from seatrial.results.judge import out_of_bounds
 from seatrial.results.locations import Locations
@@ -109,8 +109,8 @@ def _expired(contract: Iterable[Clause], today: date) -> list[str]:
 def _waived(contract: Iterable[Clause]) -> list[str]:
     return [
         f"{_name(clause)} is waived by {clause.waiver.by} until {clause.waiver.expires} "
-        f"({clause.waiver.reason}); without the waiver it is "
-        f"{'not met' if clause.failed else 'inconclusive'}: {clause.reason}"
+        f"({clause.waiver.reason}); without the waiver it is {without_waiver(clause)}: "
+        f"{clause.reason}"
         for clause in contract
         if clause.status == "waived" and clause.waiver
     ]
@@ -259,14 +259,15 @@ def _missing(judgements: Iterable[Judgement]) -> list[str]:
 
 def _unconfirmed(trial: Trial, runs: Sequence[Run], passed: Iterable[Judgement]) -> list[str]:
     """Notes on figures that broke a bound at first, and passed with the reruns of their case."""
-    if not any(map(trial.is_rerun, runs)):
-        return []
-    figures = collect(trial, runs)
-    valid = valid_runs(runs)
+    rerun = {run.case for run in runs if trial.is_rerun(run)}
+    broken_once = [(j, set(out_of_bounds(j))) for j in passed if j.case in rerun]
+    broken_once = [(j, beyond) for j, beyond in broken_once if beyond]
+    # The judgement has the samples, but not the run of each.
+    own = [run for run in runs if run.case in {j.case for j, _ in broken_once}]
+    figures, valid = collect(trial, own), valid_runs(own)
     notes: dict[Hashable, list[str]] = defaultdict(list)
-    for j in passed:
+    for j, beyond in broken_once:
         numbers = [n for n, _ in figures[j.case][j.metric][j.location].samples]
-        beyond = set(out_of_bounds(j))
         reruns = {n for n in numbers if trial.is_rerun(valid[n])}
         broken = [(n, x) for n, x in zip(numbers, j.samples, strict=True) if x in beyond]
         first = [x for n, x in broken if n not in reruns]
@@ -295,22 +296,20 @@ def _common_nodes(
     for j in fails:
         if j.location and locations.ends(j.location):
             links[j.case, j.metric][j.location] = None
-    sentences = []
-    for (case, metric), failing in links.items():
+    nodes: dict[tuple[Case, str], str] = {}
+    for key, failing in links.items():
         common = set.intersection(*(set(locations.ends(link)) for link in failing))
-        if len(failing) < 2 or len(common) != 1:
-            continue
-        (node,) = common
-        links_of_node = {
-            j.location
-            for j in judgements
-            if (j.case, j.metric) == (case, metric)
-            and j.location
-            and node in locations.ends(j.location)
-        }
-        sentences.append(
-            f"node {node} is common to all {len(failing)} failing links of {case.id}: {metric} "
-            f"({_some(list(failing))}; {len(failing)} of the {len(links_of_node)} links of {node}):"
-            f" check this node, its cable and its switch port first"
-        )
-    return sentences
+        if len(failing) > 1 and len(common) == 1:
+            (nodes[key],) = common
+    links_of_node: dict[tuple[Case, str], set[str]] = defaultdict(set)
+    for j in judgements if nodes else ():
+        node = nodes.get((j.case, j.metric))
+        if node and j.location and node in locations.ends(j.location):
+            links_of_node[j.case, j.metric].add(j.location)
+    return [
+        f"node {node} is common to all {len(links[case, metric])} failing links of {case.id}: "
+        f"{metric} ({_some(list(links[case, metric]))}; {len(links[case, metric])} of the "
+        f"{len(links_of_node[case, metric])} links of {node}): check this node, its cable and its "
+        f"switch port first"
+        for (case, metric), node in nodes.items()
+    ]

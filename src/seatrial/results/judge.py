@@ -642,7 +642,7 @@ def _has_figure(rule: Rule, own: dict[str, dict[str | None, Figure]]) -> bool:
     """Whether a rule that selects the case applies to a figure of it. Peers are not asked of the
     case as a whole, which is no reason to miss them."""
     return any(
-        any(map(rule.is_at, alike)) or (rule.threshold.peers and None in alike)
+        rule.is_at_any(alike) or (rule.threshold.peers and None in alike)
         for metric, alike in own.items()
         if rule.is_for(metric)
     )

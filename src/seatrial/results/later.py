@@ -11,7 +11,7 @@ import os
 import pwd
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,10 @@ from seatrial.results.record import (
 )
 from seatrial.results.requirements import load_requirements
 from seatrial.results.verdict import conclude
+from seatrial.results.wording import plural
 
 REQUIREMENTS_FILE = "requirements.yaml"
+SHORT = 12  # digits of a SHA-256 sum that tell two files apart for a reader
 _JUDGEMENT_NAME = re.compile(rf"{JUDGEMENTS_FOLDER}/[1-9][0-9]*/{re.escape(JUDGEMENT_FILE)}")
 
 
@@ -42,10 +44,12 @@ def judge_again(
     command: Sequence[str],
     version: str,
     write_report: Callable[[Results, Path], object],
+    say: Callable[[str], object],
 ) -> Results:
     """Judge the trial in ``folder`` once more; ``requirements`` defaults to those of the trial.
 
-    ``write_report`` writes the report on the results into a folder. The caller holds the trial's
+    ``write_report`` writes the report on the results into a folder. ``say`` gets a sentence on the
+    requirements, and one on files that are not as in the manifest. The caller holds the trial's
     lock. Raises InputError if the requirements are wrong or the results are not those that the
     trial wrote, LabError if the new judgement cannot be kept. The trial is then as before.
     """
@@ -53,12 +57,17 @@ def judge_again(
     given = requirements or trial_requirements(results)
     check_unchanged(folder, given if requirements is None else None)
     load_requirements(given)  # the errors name the file that the user gave
+    for sentence in _on_requirements(given, results):
+        say(sentence)
     number = max([1, *later_judgements(folder)]) + 1
     target = judgement_folder(folder, number)
     draft = target.with_name(f".{number}.draft")
     ended = results.ended or results.trial.started
     try:
         shutil.rmtree(draft, ignore_errors=True)
+        changed = _on_other_files(folder)
+        if changed:
+            say(f"warning: {changed}")
         draft.mkdir(parents=True)
         copy = draft / REQUIREMENTS_FILE
         shutil.copyfile(given, copy)
@@ -67,6 +76,8 @@ def judge_again(
         verdict = conclude(results.trial, results.runs, judgements, rules, ended=ended)
         known_as = target.relative_to(folder) / REQUIREMENTS_FILE
         update = {"number": number, **provenance(copy, str(known_as), command, version)}
+        if changed:
+            update["findings"] = [*verdict.findings, f"note: {changed}"]
         later = Results(
             trial=results.trial, runs=results.runs, judgements=judgements, folder=folder,
             verdict=verdict.model_copy(update=update), earlier=results.verdicts,
@@ -87,6 +98,34 @@ def judge_again(
 def trial_requirements(results: Results) -> Path:
     """The requirements that the trial was run with."""
     return results.folder / "config" / results.trial.site / REQUIREMENTS_FILE
+
+
+def _on_requirements(given: Path, results: Results) -> Iterator[str]:
+    """Which requirements judge, and whether they are those of the newest verdict."""
+    digest = manifest.sha256(given)
+    yield f"judging by {given} (SHA-256 {digest[:SHORT]})"
+    newest = results.verdict
+    if newest and newest.requirements_sha256 not in ("", digest):
+        yield (
+            f"verdict {newest.number}, the newest, is by other requirements: "
+            f"{results.folder / newest.requirements} "
+            f"(SHA-256 {newest.requirements_sha256[:SHORT]})"
+        )
+
+
+def _on_other_files(folder: Path) -> str:
+    """How many files are not as in the manifest; "" if none or there is no manifest.
+
+    ``check_unchanged`` has refused a trial whose results differ: the others are evidence.
+    """
+    differences = manifest.check(folder) if (folder / manifest.MANIFEST).exists() else []
+    if not differences:
+        return ""
+    return (
+        f"{plural(len(differences), 'file')} of the trial, but not its results, "
+        f"{'is' if len(differences) == 1 else 'are'} not as in {manifest.MANIFEST}: "
+        "'seatrial verify' names them"
+    )
 
 
 def provenance(

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -348,7 +348,8 @@ _JUDGEMENT = TypeAdapter(Judgement)
 # Without the choice among all kinds, pydantic need not hold a long line as a tree.
 _ADAPTERS: dict[bytes, TypeAdapter[Any]] = {b"judgement": _JUDGEMENT, b"run": TypeAdapter(Run)}
 _KIND = re.compile(rb'\{"record":"(\w+)"')
-_KINDS = ("trial", "run", "judgement", "verdict")
+_KINDS: tuple[str, ...] = ("trial", "run", "judgement", "verdict")
+_LATER_KINDS = ("judgement", "verdict")  # of a later judgement's file
 
 
 class Results(BaseModel):
@@ -400,11 +401,11 @@ def write_results(path: Path, lines: Iterable[Line]) -> None:
             stream.write(text + b"\n")
 
 
-def read_lines(path: Path) -> Iterator[Line]:
+def read_lines(path: Path, kinds: Sequence[str] = _KINDS) -> Iterator[Line]:
     """Yield the lines of a file, one in memory at a time.
 
-    Raises InputError with file and line if a line does not match the schema, or if it is a second
-    ``trial`` or ``verdict``.
+    Raises InputError with file and line if a line does not match the schema, if it is not of one
+    of ``kinds``, or if it is a second ``trial`` or ``verdict``.
     """
     schema = SCHEMA
     first_of: dict[str, int] = {}  # kind -> line, of the kinds that a file has once
@@ -433,6 +434,10 @@ def read_lines(path: Path) -> Iterator[Line]:
                 unknown = first["type"] in ("extra_forbidden", "unexpected_keyword_argument")
                 what = "there is no such field" if unknown else first["msg"]
                 raise InputError([Problem(path, number, field, what)]) from None
+            if line.record not in kinds:
+                what = f"a {line.record!r} line does not belong in this file"
+                correction = f"only {' and '.join(kinds)} lines do"
+                raise InputError([Problem(path, number, "record", what, correction)])
             if isinstance(line, Trial):
                 schema = line.schema_version
             if isinstance(line, (Trial, Verdict)):
@@ -477,8 +482,10 @@ def read_results(path: Path, number: int | None = None) -> Results:
     judgements: list[Judgement] = []
     verdicts: list[Verdict] = []
     for one in (1, *(one for one in later if one <= last)):
-        own = file if one == 1 else judgement_folder(path, one) / JUDGEMENT_FILE
-        for line in read_lines(own):
+        own, kinds = file, _KINDS
+        if one > 1:
+            own, kinds = judgement_folder(path, one) / JUDGEMENT_FILE, _LATER_KINDS
+        for line in read_lines(own, kinds):
             if isinstance(line, Trial):
                 trial = line
             elif isinstance(line, Run):

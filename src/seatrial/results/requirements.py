@@ -15,7 +15,7 @@ equally specific entries the last one applies.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from fnmatch import fnmatchcase
@@ -359,10 +359,6 @@ class Rule:
     def weight(self) -> int:
         return self.threshold.select.weight() + _weight(self.threshold.metric)
 
-    def applies(self, case: Case, metric: str, location: str | None) -> bool:
-        in_case = self.threshold.select.matches_case(case)
-        return in_case and self.is_for(metric) and self.is_at(location)
-
     def is_for(self, metric: str) -> bool:
         return fits(self.threshold.metric, metric)
 
@@ -370,6 +366,17 @@ class Rule:
         if self.threshold.peers and not location:  # the case as a whole has no peers
             return False
         return fits(self.threshold.select.location, location or "")
+
+    def is_at_any(self, locations: Collection[str | None]) -> bool:
+        if self.one_location:
+            return self.one_location in locations
+        return any(map(self.is_at, locations))
+
+    @property
+    def one_location(self) -> str:
+        """The location, if the rule is of this one only; else ""."""
+        location = self.threshold.select.location
+        return location if isinstance(location, str) and not is_glob(location) else ""
 
     @cached_property
     def record(self) -> RequirementRecord:
@@ -410,10 +417,6 @@ class Requirements:
     def contract(self) -> list[Rule]:
         """The clauses, in the order of the file."""
         return [rule for rule in self.rules if rule.threshold.basis == "contract"]
-
-    def matching(self, case: Case, metric: str, location: str | None = None) -> list[Rule]:
-        """All rules whose selection matches, in the order of the file."""
-        return [rule for rule in self.rules if rule.applies(case, metric, location)]
 
     def applying(self, case: Case, metric: str, location: str | None = None) -> list[Rule]:
         """The rules that apply: all contracts, then the most specific of the others."""
@@ -458,11 +461,15 @@ class Requirements:
 class MetricRequirements:
     """The rules and the informative entries that select one metric of one case.
 
-    Few of them name locations, so most answers are the same for all locations.
+    Few of them name locations, so most answers are the same for all locations. A baseline may have
+    a rule for each of thousands of locations.
     """
 
     def __init__(self, rules: Sequence[Rule], informative: Sequence[Informative]):
-        self._rules, self._informative = rules, informative
+        self._informative = informative
+        self._rules: dict[str, list[tuple[int, Rule]]] = {}  # by one location; "": all others
+        for number, rule in enumerate(rules):
+            self._rules.setdefault(rule.one_location, []).append((number, rule))
         self._has_locations = any(
             one.location is not None
             for one in [*(r.threshold.select for r in rules), *(i.select for i in informative)]
@@ -472,6 +479,13 @@ class MetricRequirements:
     def applying(self, location: str | None) -> list[Rule]:
         """The rules that apply: all contracts, then the most specific of the others."""
         return self._at(location)[0]
+
+    def matching(self, location: str | None) -> list[Rule]:
+        """All rules whose selection matches, in the order of the file."""
+        possible = self._rules.get("", [])
+        if location:
+            possible = sorted([*possible, *self._rules.get(location, [])])
+        return [rule for _, rule in possible if rule.is_at(location)]
 
     def is_informative(self, location: str | None) -> bool:
         return self._at(location)[1]
@@ -485,7 +499,7 @@ class MetricRequirements:
         return known
 
     def _find(self, location: str | None) -> tuple[list[Rule], bool]:
-        matching = [rule for rule in self._rules if rule.is_at(location)]
+        matching = self.matching(location)
         contracts = [rule for rule in matching if rule.threshold.basis == "contract"]
         others = [rule for rule in matching if rule.threshold.basis != "contract"]
         # max() returns the first of equals; reversed, that is the last in the file.

@@ -1,4 +1,4 @@
-"""Notes on NIC profiles that do not affect a transport, for ``site check`` and for trials.
+"""Notes on NIC profiles for ``site check`` and for trials: what has no effect, or another one.
 
 A transport whose data path is verbs or libfabric is polled from user space. It uses no interrupts,
 queues or segmentation of the kernel, so most settings have no effect on it. They still affect TCP
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from seatrial.base.names import PLAIN_SOCKETS
 from seatrial.nic.inheritance import Resolved
+from seatrial.nic.modes import modes
 from seatrial.nic.node.settings import BY_NAME, Setting, of
 from seatrial.site.model import Site
 from seatrial.site.profiles import is_tested, measured_on, networks_set, resolved
@@ -28,6 +29,8 @@ def effects_of(site: Site, profile: str) -> list[str]:
 
 def _of_profile(site: Site, profile: Resolved) -> Iterator[str]:
     networks = networks_set(site, profile)
+    said = {one: None for network in networks for one in modes(profile.settings(network))}
+    yield from (f"profile {profile.name}: {sentence}" for sentence in said)
     for transport in (*site.transports, PLAIN_SOCKETS):
         if not is_tested(site, profile.name, transport):
             continue

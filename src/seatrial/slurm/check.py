@@ -18,8 +18,6 @@ from seatrial.slurm.render import node_features
 
 #: arguments of ``scontrol`` -> its output
 Ask = Callable[[list[str]], str]
-#: longest time of the node side: it waits for the node's lock and for the processes of its job
-_LEAST_TIMEOUT_S = 60
 _INFINITE = 65534
 
 
@@ -39,7 +37,7 @@ def check(ask: Ask, policy: Mapping[str, Any], layout: Layout) -> list[Finding]:
     return [
         *_scripts(config, layout),
         *_flags(config),
-        *_times(config),
+        *_times(config, layout),
         *_health(config, layout),
         *_submission(config, layout),
         *_alone(config, ask(["-o", "show", "partition"])),
@@ -142,7 +140,7 @@ def _seconds(text: str) -> int | None:
     return None if number >= _INFINITE else number
 
 
-def _times(config: Mapping[str, str]) -> Iterator[Finding]:
+def _times(config: Mapping[str, str], layout: Layout) -> Iterator[Finding]:
     # Before Slurm 24.05 there is one setting for both.
     names = [n for n in ("PrologTimeout", "EpilogTimeout") if n in config] or [
         "PrologEpilogTimeout"
@@ -153,14 +151,14 @@ def _times(config: Mapping[str, str]) -> Iterator[Finding]:
         if seconds is None:
             yield Finding(
                 name, False, f"{name} is infinite: a driver that hangs would block jobs forever",
-                "PrologEpilogTimeout=120",
+                f"PrologEpilogTimeout={layout.prolog_timeout_s}",
             )  # fmt: skip
-        elif seconds < _LEAST_TIMEOUT_S:
+        elif seconds < layout.prolog_timeout_s:
             yield Finding(
                 name, False,
-                f"{name} is {seconds} s; the node side may take {_LEAST_TIMEOUT_S} s, and Slurm "
+                f"{name} is {seconds} s; the node side may take {layout.command_s} s, and Slurm "
                 "drains a node whose Prolog is killed",
-                "PrologEpilogTimeout=120",
+                f"PrologEpilogTimeout={layout.prolog_timeout_s}",
             )  # fmt: skip
         else:
             yield Finding(name, True, f"{name} is {seconds} s")

@@ -44,6 +44,14 @@ class Layout:
                     )
 
     @property
+    def command_s(self) -> int:
+        """How long the node side's command may take in Prolog, Epilog and the unit.
+
+        Slurm drains a node whose Prolog it kills, and nobody knows why. Python needs some seconds
+        to start on a busy node."""
+        return self.prolog_timeout_s - 10
+
+    @property
     def policy(self) -> str:
         return f"{self.conf}/nic.json"
 

@@ -72,6 +72,7 @@ def render(policy: Mapping[str, Any], layout: Layout) -> list[File]:
         "lua_beside": layout.job_submit_beside,
         "health_interval_s": layout.health_interval_s,
         "prolog_timeout_s": layout.prolog_timeout_s,
+        "command_s": layout.command_s,
         "batch_start_timeout_s": layout.batch_start_timeout_s,
     }
 

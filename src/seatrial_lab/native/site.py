@@ -25,14 +25,12 @@ TAP = "tap0"
 def spec_for_site(name: str, instance: str | None = None, binds: tuple[Path, ...] = ()) -> LabSpec:
     """Return the lab of a site. Raises InputError if the site has no valid native lab."""
     file = site_file(name)
-    stack = stack_folder().resolve()
-    folders = [file.parent, *([stack] if stack.is_dir() else [])]
-    outside = [folder for folder in folders if not folder.is_relative_to(CHECKOUT)]
+    outside = () if file.is_relative_to(CHECKOUT) else (file.parent,)
     return lab_spec(load_site(file), instance, (*outside, *binds))
 
 
 def lab_spec(site: Site, instance: str | None = None, binds: tuple[Path, ...] = ()) -> LabSpec:
-    """Return the lab of a loaded site. ``binds`` are further folders that its hosts show.
+    """Return the lab of a loaded site. Its hosts show the checkout, the stack and ``binds``.
 
     Raises InputError if the site has no valid native lab.
     """
@@ -57,6 +55,9 @@ def lab_spec(site: Site, instance: str | None = None, binds: tuple[Path, ...] = 
     licenses = ",".join(
         f"{name}:{count or os.cpu_count() or 1}" for name, count in site.slurm.licenses.items()
     )
+    stack = stack_folder().resolve()
+    if stack.is_dir() and not stack.is_relative_to(CHECKOUT):
+        binds = (stack, *binds)
     instance = instance_of(site.name, instance)
     settings: dict[str, Any] = {"extra_slurm_conf": tuple(site.slurm.config)}
     settings |= nic_settings(site, instance)

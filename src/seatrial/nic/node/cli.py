@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any, Dict, List, Optional
 
-from . import changes, constraint, programs, show, values
+from . import changes, constraint, links, programs, show, values
 from .actions import text_of
 from .errors import BadInput, NicError, Refused, Unrestored
 from .evidence import collect
@@ -17,8 +17,9 @@ from .guard import Guard
 from .nic import DryRun, Nic, of_this_node
 from .owner import World
 from .policy import DEFAULT_FILE, Policy
-from .session import BY_HAND, LOCK_S, Job, Session
+from .session import BY_HAND, HEALTH_S, LOCK_S, Job, Session
 from .store import Busy, Damaged, Store
+from .work import users_in
 
 USAGE = """usage: seatrial-nic [--policy FILE] VERB [--profile P] [--interface I]... [--json]
                     [--all] [--dry-run] [--boot] [--force]
@@ -30,8 +31,21 @@ for people
   restore   undo what was applied by hand (--force: whoever owns it)
   recover   undo what a dead job left, and clear the reason
   accept    record the interfaces' present state as the one at boot
-for Slurm   prolog, epilog, health, recover --boot
+for Slurm   prolog, epilog, health, recover --boot; --seconds N: refuse instead of taking longer
 exit codes  0 as wanted, 1 differs, 2 refused, 3 bad input, 4 not restored or not verified"""
+
+
+#: of each of the two calls by which a health check drains the node
+SCONTROL_S = 10.0
+
+
+VALUED = ("--policy", "--profile", "--interface", "--restore-command", "--seconds")
+
+
+def _seconds(text: str) -> float:
+    if set(text) - set("0123456789") or not text.strip("0"):
+        raise BadInput("--seconds needs a number of seconds, not %r" % text[:64])
+    return float(text)
 
 
 class Arguments:
@@ -44,18 +58,22 @@ class Arguments:
         self.interfaces: List[str] = []
         #: what `apply` prints as the command that restores; seatrial nic gives its own
         self.restore_command = "seatrial-nic restore"
+        #: how long it may take: Slurm and systemd kill what takes longer
+        self.seconds: Optional[float] = None
         self.flags = set()
         left = list(words)
         while left:
             word = left.pop(0)
             name, equals, value = word.partition("=")
-            if name in ("--policy", "--profile", "--interface", "--restore-command"):
+            if name in VALUED:
                 if not equals:
                     if not left:
                         raise BadInput("%s needs a value" % name)
                     value = left.pop(0)
                 if name == "--interface":
                     self.interfaces.append(value)
+                elif name == "--seconds":
+                    self.seconds = _seconds(value)
                 else:
                     setattr(self, name[2:].replace("-", "_"), value)
             elif word in ("--json", "--dry-run", "--boot", "--force", "--all"):
@@ -101,7 +119,7 @@ def _asked(policy: Policy) -> Optional[str]:
     return constraint.asked(text, policy.features, policy.prefix)
 
 
-def prolog(policy: Policy, _: Arguments) -> int:
+def prolog(policy: Policy, arguments: Arguments) -> int:
     session = session_of(policy)
     job = _job()
     try:
@@ -111,22 +129,25 @@ def prolog(policy: Policy, _: Arguments) -> int:
             session.store.prepare()
         session.store.write_reason("job %s: %s" % (job.id, error))
         raise
-    session.begin_job(job, profile)
+    with programs.budget(arguments.seconds):
+        session.begin_job(job, profile)
     return 0
 
 
-def epilog(policy: Policy, _: Arguments) -> int:
+def epilog(policy: Policy, arguments: Arguments) -> int:
     try:
         asked = _asked(policy) not in (None, "default")
     except BadInput:
         asked = False  # its Prolog refused it
-    session_of(policy).end_job(_job(), asked)
+    with programs.budget(arguments.seconds):
+        session_of(policy).end_job(_job(), asked)
     return 0
 
 
 def recover(policy: Policy, arguments: Arguments) -> int:
     session = session_of(policy)
-    sentence = session.recover(LOCK_S)
+    with programs.budget(arguments.seconds):
+        sentence = session.recover(LOCK_S)
     with session.store.lock(LOCK_S):
         _set_reason_aside(session.store)
     print(sentence)
@@ -148,9 +169,14 @@ def health(policy: Policy, _: Arguments) -> int:
         return 0  # installed, but no interface under test
     code, trouble = 0, ""
     try:
-        session.recover(0.0)
+        with programs.budget(HEALTH_S):
+            session.recover(0.0)
     except Busy:
-        return 0  # a Prolog or Epilog is at work
+        # A Prolog or Epilog is at work; or one has ended, and its ethtool hangs in the kernel.
+        reason = session.store.reason()
+        if reason:
+            drain(policy, reason)
+        return 0
     except (NicError, OSError) as error:
         code, trouble = getattr(error, "code", Unrestored.code), str(error)
     try:
@@ -161,7 +187,9 @@ def health(policy: Policy, _: Arguments) -> int:
             if reason and drain(policy, reason) and code == 0:
                 _set_reason_aside(session.store)
     except Busy:
-        pass
+        # A program that hangs keeps the lock, also after it was killed.
+        if trouble:
+            drain(policy, trouble)
     except OSError as error:
         # A disk that cannot be written is a reason by itself.
         drain(policy, trouble or "the state folder: %s" % error)
@@ -175,7 +203,8 @@ def drain(policy: Policy, reason: str) -> bool:
     """
     scontrol = policy.data.get("scontrol", "scontrol")
     name = "nodename=" + policy.hostname
-    shown = programs.run([scontrol, "--oneliner", "show", "node", policy.hostname], timeout=20).out
+    words = [scontrol, "--oneliner", "show", "node", policy.hostname]
+    shown = programs.run(words, timeout=SCONTROL_S).out
     present = shown.partition(" Reason=")[2].strip()
     words = [name, "state=drain"]
     ours = present.startswith(("Prolog error", "Epilog error", "seatrial:", "Not responding"))
@@ -185,7 +214,7 @@ def drain(policy: Policy, reason: str) -> bool:
         return True
     else:
         words.append("reason=%s; seatrial: %s" % (present.partition(" [")[0], reason[:400]))
-    answer = programs.run([scontrol, "update", *words], timeout=20)
+    answer = programs.run([scontrol, "update", *words], timeout=SCONTROL_S)
     if answer.code:
         log("the node cannot be drained: %s" % answer.err.strip())
     return answer.code == 0
@@ -350,6 +379,8 @@ def _dry_restore(session: Session, journal: Dict[str, Any]) -> int:
     for interface, part in sorted(journal["interfaces"].items()):
         for action in changes.to_restore(interface, part["before"], session.nic.read(interface)):
             print(text_of(action))
+    for action in links.restore_mtus(users_in(journal["interfaces"])):
+        print(text_of(action))
     for action in changes.of_node(journal["node"]["before"], session.nic.read_node()):
         print(text_of(action))
     return 0

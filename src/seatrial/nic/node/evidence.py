@@ -40,7 +40,7 @@ def collect(
         reasons.append("%s is %s, not %s" % (one.setting, values.shown(one.actual), one.wanted))
     reasons += _owned(declared, hostname, profile, job, evidence)
     if profile == "default" and evidence["owner"] is None:
-        reasons += _drifted(declared, hostname, evidence["interfaces"])
+        reasons += _drifted(declared, hostname, evidence["interfaces"], nic)
     evidence["ok"] = not reasons
     evidence["reason"] = "; ".join(reasons)
     return evidence
@@ -77,7 +77,9 @@ def _different(
     return differences
 
 
-def _drifted(declared: Dict[str, Any], hostname: str, interfaces: Dict[str, Any]) -> List[str]:
+def _drifted(
+    declared: Dict[str, Any], hostname: str, interfaces: Dict[str, Any], nic: Any
+) -> List[str]:
     """Without a profile the interfaces must be as at boot, where the node has a record of that."""
     folder = declared.get("state_folder", "").replace("%n", hostname)
     baseline = Store(folder).baseline() if folder else None
@@ -87,9 +89,10 @@ def _drifted(declared: Dict[str, Any], hostname: str, interfaces: Dict[str, Any]
     for interface in sorted(interfaces):
         state = interfaces[interface]["state"]
         before = baseline["interfaces"].get(interface, state)
-        for one in values.not_restored(before, state):
-            if one.actual is None and one.setting.startswith("irq."):
-                continue  # not read on this node
+        across = nic.versions(interface) != baseline.get("versions", {}).get(interface)
+        ignored = [*baseline.get("ignored", []), *nic.ignored]
+        then, now, _ = values.comparable(before, state, ignored, across)
+        for one in values.not_restored(then, now):
             interfaces[interface]["differences"].append(
                 {"setting": one.setting, "wanted": one.wanted, "actual": one.actual}
             )

@@ -1,28 +1,29 @@
 """The interfaces that must never be changed: those not under test, and those that the node needs.
 
-The guard also refuses a profile beside a daemon that sets the same settings. Each refusal names
-the interface or the daemon.
+The guard also refuses a setting that would interrupt what the node holds over an interface, that
+could not be undone in another network namespace, or that a daemon would undo. Each refusal names
+the interface, and what is in the way.
 """
 
 import os
-import re
+import socket
 import struct
-from typing import Any, Dict, Iterable, List, Optional, Set
+from typing import Any, Dict, List, Optional, Set, Tuple
 
-from . import owner, programs
+from . import programs
+from .consumers import Consumers
+from .daemons import Daemons
 from .errors import Refused
+from .namespaces import users_elsewhere
 from .policy import Policy
+from .routes import Routes
 from .settings import of
 
 #: of slurmctld, where the policy does not name others
 SLURM_PORTS = (6817,)
 ESTABLISHED, LISTENING = "01", "0A"  # of /proc/net/tcp
-TUNED_FOLDERS = ("etc/tuned", "usr/lib/tuned", "etc/tuned/profiles", "usr/lib/tuned/profiles")
-NET_SECTION = re.compile(r"^\[net\]|^type *= *net *$", re.MULTILINE)
-INCLUDE = re.compile(r"^include *= *(.+)$", re.MULTILINE)
-ACTIVE = ("/etc/tuned/active_profile", "/etc/tuned/post_loaded_profile")
-#: how /proc/net/tcp6 begins an IPv4 address
-MAPPED = "0" * 16 + "FFFF0000"
+#: settings that change or remove what uses the interface, in other network namespaces too
+CUTTING = ("driver", "bond", "mtu")
 
 
 class Guard:
@@ -30,7 +31,9 @@ class Guard:
 
     def __init__(self, root: str = "/", processes: Optional[Dict[str, int]] = None) -> None:
         self.root = root
-        self._processes = processes
+        self.daemons = Daemons(root, processes)
+        self.routes = Routes()
+        self.consumers = Consumers(root, self.routes)
 
     def _path(self, path: str) -> str:
         return os.path.join(self.root, path.lstrip("/"))
@@ -40,30 +43,24 @@ class Guard:
 
     @property
     def processes(self) -> Dict[str, int]:
-        if self._processes is None:
-            self._processes = owner.names()
-        return self._processes
+        return self.daemons.processes
 
     def check(self, policy: Policy, profile: Dict[str, Any]) -> None:
         """Raise Refused if any interface of a profile must not be touched."""
         settings = profile.get("interfaces", {})
-        interfaces = set(settings)
-        for one in settings.values():
-            interfaces.update(one.get("bond", {}).get("members", []))
-        for interface in sorted(interfaces):
+        for interface in sorted(
+            {name for one in settings for name in _with_members(one, settings)}
+        ):
             self.check_interface(policy, interface)
-        rivals = {name for one in settings.values() for key in one for name in of(key).rivals}
-        for one in settings.values():
-            if "driver" in one:
-                self._check_driver(policy, one["driver"])
-        checks = {
-            "irqbalance": self._check_irqbalance,
-            "tuned": self._check_tuned,
-            "NetworkManager": self._check_networkmanager,
-        }
-        for rival in sorted(rivals & set(self.processes)):
-            for interface in sorted(interfaces):
-                checks[rival](interface)
+        for interface, own in sorted(settings.items()):
+            interfaces = _with_members(interface, settings)
+            if "driver" in own:
+                self._check_driver(policy, own["driver"])
+                interfaces.update(self._driven_by(own["driver"]["module"]))
+            self._check_consumers(interfaces, [key for key in own if of(key).link_down])
+            self._check_elsewhere(interfaces, [key for key in CUTTING if key in own])
+            for name in sorted(_with_members(interface, settings)):
+                self._check_daemons(name, own)
 
     def check_interface(self, policy: Policy, interface: str) -> None:
         """Raise Refused if an interface must not be touched."""
@@ -83,10 +80,10 @@ class Guard:
     def _check_vital(self, policy: Policy, interface: str) -> None:
         """An interface that the node needs is never changed, whatever the site file says."""
         family = self.family(interface)
-        for one in sorted(family & self.default_routes()):
-            raise Refused(
-                "%s carries the node's default route%s" % (interface, _by(interface, one))
-            )
+        for one, table in sorted(self.routes.defaults(family).items()):
+            where = "" if table == "main" else " of routing table " + table
+            raise Refused("%s carries the node's default route%s%s"
+                          % (interface, where, _by(interface, one)))  # fmt: skip
         for one in sorted(family & self.slurm_interfaces(policy)):
             raise Refused("%s carries Slurm's own traffic%s" % (interface, _by(interface, one)))
 
@@ -107,26 +104,22 @@ class Guard:
                     new.append(above)
         return family
 
-    def default_routes(self) -> Set[str]:
-        """Interfaces of the node's default routes, IPv4 and IPv6."""
-        interfaces = set()
-        for line in self._text("/proc/net/route").splitlines()[1:]:
-            words = line.split()
-            if len(words) > 7 and words[1] == words[7] == "00000000":
-                interfaces.add(words[0])
-        for line in self._text("/proc/net/ipv6_route").splitlines():
-            words = line.split()
-            # The kernel lists an unreachable default on lo for every namespace.
-            if len(words) == 10 and words[0] == "0" * 32 and words[1] == "00" and words[9] != "lo":
-                interfaces.add(words[9])
-        return interfaces
-
     def slurm_interfaces(self, policy: Policy) -> Set[str]:
         """Interfaces of the routes to the policy's controllers, and of root's connections to one.
 
         Only connections that root's processes here have made: any other, and any that has ended,
         could be an ordinary user's, of this node or of another.
         """
+        interfaces: Set[str] = set()
+        for local, peer in self._slurm_connections(policy):
+            interfaces |= self.routes.having(local) | self.routes.to(peer)
+            interfaces |= self.routes.to(peer, local)
+        for address in policy.data.get("controllers", []):
+            interfaces |= self.routes.to(address)
+        return interfaces - {"lo"}
+
+    def _slurm_connections(self, policy: Policy) -> Set[Tuple[str, str]]:
+        """Local and remote address of each of root's connections to a controller."""
         ports = set(policy.data.get("slurm_ports", SLURM_PORTS))
         rows = [
             line.split()
@@ -134,112 +127,83 @@ class Guard:
             for line in self._text(table).splitlines()[1:]
         ]
         listening = {_port(row[1]) for row in rows if len(row) > 7 and row[3] == LISTENING}
-        addresses = set()
-        for row in rows:
-            roots = len(row) > 7 and row[3] == ESTABLISHED and row[7] == "0"
-            if roots and _port(row[2]) in ports and _port(row[1]) not in listening:
-                local = row[1].partition(":")[0]
-                addresses.add(local[len(MAPPED) :] if local.startswith(MAPPED) else local)
-        interfaces = self._interfaces_with(addresses) | self._interfaces_with_6(addresses)
-        for address in policy.data.get("controllers", []):
-            interfaces.update(self.route_to(address))
-        return interfaces
+        return {
+            (_address(row[1]), _address(row[2]))
+            for row in rows
+            if len(row) > 7 and row[3] == ESTABLISHED and row[7] == "0"
+            and _port(row[2]) in ports and _port(row[1]) not in listening
+        }  # fmt: skip
 
-    def route_to(self, address: str) -> Set[str]:
-        """The interface that leads to an address; none where there is no route."""
-        answer = programs.run(["ip", "route", "get", address])
-        words = answer.out.split()
-        return {words[words.index("dev") + 1]} - {"lo"} if "dev" in words[:-1] else set()
+    def _check_consumers(self, interfaces: Set[str], disruptive: List[str]) -> None:
+        """Refuse settings that take the link down where something of the node would lose it."""
+        for interface in sorted(interfaces) if disruptive else []:
+            users = self.consumers.of(self.family(interface))
+            if users:
+                raise Refused(
+                    "%s carries %s: %s can take its link down; leave that out for this network, or "
+                    "move what it carries to another one"
+                    % (interface, ", ".join(users), ", ".join(sorted(disruptive)))
+                )
 
-    def _interfaces_with_6(self, addresses: Set[str]) -> Set[str]:
-        wanted = {b"".join(struct.pack(">I", number) for number in struct.unpack(
-            "=4I", bytes.fromhex(one))) for one in addresses if len(one) == 32}  # fmt: skip
-        interfaces = set()
-        for line in self._text("/proc/net/if_inet6").splitlines():
-            words = line.split()
-            if len(words) == 6 and bytes.fromhex(words[0]) in wanted:
-                interfaces.add(words[5])
-        return interfaces - {"lo"}
+    def _check_elsewhere(self, interfaces: Set[str], cutting: List[str]) -> None:
+        """What another namespace has on an interface cannot be restored from here."""
+        family = {one for name in interfaces for one in self.family(name)}
+        users = users_elsewhere(family) if cutting else []
+        if users:
+            raise Refused(
+                "%s is used by %s of another network namespace, whose MTU or link could not be "
+                "restored: leave out %s, or end that container"
+                % (", ".join(sorted(interfaces)), ", ".join(users), " and ".join(cutting))
+            )
 
-    def _interfaces_with(self, addresses: Set[str]) -> Set[str]:
-        """Interfaces whose subnet holds one of these addresses, as /proc/net/tcp writes them."""
-        numbers = [
-            struct.unpack("=I", bytes.fromhex(one)[::-1])[0] for one in addresses if len(one) == 8
-        ]
-        interfaces = set()
-        for line in self._text("/proc/net/route").splitlines()[1:]:
-            words = line.split()
-            if len(words) < 8 or words[7] == "00000000":
-                continue
-            destination, mask = _number(words[1]), _number(words[7])
-            if any(number & mask == destination for number in numbers):
-                interfaces.add(words[0])
-        interfaces.discard("lo")
-        return interfaces
+    def _check_daemons(self, interface: str, own: Dict[str, Any]) -> None:
+        for daemon in sorted({name for key in own for name in of(key).rivals}):
+            settings = [of(key).name for key in own if daemon in of(key).rivals]
+            self.daemons.check(daemon, interface, settings)
+
+    def _driven_by(self, module: str) -> List[str]:
+        folder = self._path("/sys/class/net")
+        links = {
+            name: os.path.join(folder, name, "device/driver/module") for name in _listed(folder)
+        }
+        return sorted(
+            name
+            for name, link in links.items()
+            if os.path.exists(link) and os.path.basename(os.path.realpath(link)) == module
+        )
 
     def _check_driver(self, policy: Policy, driver: Dict[str, Any]) -> None:
         """All interfaces of a driver lose their link when it is reloaded."""
         module = driver["module"]
-        folder = self._path("/sys/class/net")
-        for name in sorted(_listed(folder)):
-            link = os.path.join(folder, name, "device/driver/module")
-            if os.path.exists(link) and os.path.basename(os.path.realpath(link)) == module:
-                try:
-                    if not driver.get("allow_shared") or name in policy.protected:
-                        self._check_tested(policy, name)
-                    self._check_vital(policy, name)
-                except Refused as error:
-                    raise Refused("driver %s cannot be reloaded: %s" % (module, error))
+        for name in self._driven_by(module):
+            try:
+                if not driver.get("allow_shared") or name in policy.protected:
+                    self._check_tested(policy, name)
+                self._check_vital(policy, name)
+            except Refused as error:
+                raise Refused("driver %s cannot be reloaded: %s" % (module, error))
 
-    # -- daemons that set the same
 
-    def _check_irqbalance(self, _: str) -> None:
-        raise Refused("irqbalance runs and would move the interrupts again: stop it on the "
-                      "nodes under test, or ban their lines (IRQBALANCE_ARGS)")  # fmt: skip
-
-    def _check_tuned(self, _: str) -> None:
-        active = [name for file in ACTIVE for name in self._text(file).split()]
-        for name in self._with_included(active):
-            raise Refused("tuned runs, and its profile %s sets network interfaces: choose one "
-                          "without a [net] section (tuned-adm profile)" % name)  # fmt: skip
-
-    def _with_included(self, names: List[str]) -> Iterable[str]:
-        """Those of tuned's profiles, included ones too, that have settings for interfaces."""
-        seen: Set[str] = set()
-        left = list(names)
-        while left:
-            name = left.pop(0)
-            if name in seen or "/" in name:
-                continue
-            seen.add(name)
-            for folder in TUNED_FOLDERS:
-                text = self._text("/%s/%s/tuned.conf" % (folder, name))
-                if text:
-                    left += [
-                        one for line in INCLUDE.findall(text) for one in re.split("[,; ]+", line)
-                    ]
-                    if NET_SECTION.search(text):
-                        yield name
-                    break
-
-    def _check_networkmanager(self, interface: str) -> None:
-        index = self._text("/sys/class/net/%s/ifindex" % interface)
-        text = self._text("/run/NetworkManager/devices/" + index) if index else ""
-        if re.search(r"^managed=(true|1)$", text, re.MULTILINE) or "connection-uuid=" in text:
-            raise Refused("NetworkManager manages %s and would set it again: nmcli device set %s "
-                          "managed no" % (interface, interface))  # fmt: skip
+def _with_members(interface: str, settings: Dict[str, Any]) -> Set[str]:
+    """An interface and the members of the bond that the profile puts it under."""
+    return {interface, *settings[interface].get("bond", {}).get("members", [])}
 
 
 def _port(address: str) -> int:
     return int(address.rpartition(":")[2], 16)
 
 
+def _address(words: str) -> str:
+    """The address of ``0A01000A:1AA1``: /proc/net/tcp prints words of the machine's byte order."""
+    digits = words.partition(":")[0]
+    raw = b"".join(
+        struct.pack("=I", int(digits[at : at + 8], 16)) for at in range(0, len(digits), 8)
+    )
+    return socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, raw)
+
+
 def _by(interface: str, other: str) -> str:
     return "" if other == interface else " (by %s)" % other
-
-
-def _number(text: str) -> int:
-    return int(struct.unpack("=I", bytes.fromhex(text)[::-1])[0])
 
 
 def _listed(folder: str) -> List[str]:

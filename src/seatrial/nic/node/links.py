@@ -8,7 +8,7 @@ addresses, what IPv6 routers announce, neighbours, and sysctls of the interface.
 import json
 import os
 import re
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from . import programs, readers
 from .actions import Action, command, wait, wait_for_link
@@ -90,6 +90,9 @@ def _routes(family: str, interface: str) -> List[List[str]]:
         if any(hop.get("dev") == interface for hop in route.get("nexthops", [])):
             raise Refused("%s has a part of the route to %s, which could not be restored"
                           % (interface, route.get("dst")))  # fmt: skip
+        if "nhid" in route and route.get("dev", interface) == interface:
+            raise Refused("the route to %s goes over a next hop object, which could not be restored"
+                          % route.get("dst"))  # fmt: skip
         # The kernel makes these itself, when the address and the link come back.
         made = route.get("protocol") in ("kernel", "ra") or route.get("table") == "local"
         if route.get("dev") == interface and not made:
@@ -116,6 +119,44 @@ def above(interface: str) -> List[str]:
     """Interfaces that use this one: bonds, bridges, VLANs."""
     names = readers.names("%s/%s" % (readers.SYSFS, interface))
     return [name[len("upper_") :] for name in names if name.startswith("upper_")]
+
+
+def family(interface: str) -> List[str]:
+    """The interface and all that use it, at once or through others; those below come first."""
+    names = [interface]
+    for name in names:
+        names += [one for one in above(name) if one not in names]
+    return names
+
+
+def users_of(interface: str) -> List[Dict[str, Any]]:
+    """Name, index and MTU of all interfaces that use this one, those below first.
+
+    The kernel cuts their MTU to that of the interface below, and does not raise it again."""
+    return [
+        {"name": name, "ifindex": _number(name, "ifindex"), "mtu": _number(name, "mtu")}
+        for name in family(interface)[1:]
+    ]
+
+
+def different_mtus(users: List[Dict[str, Any]]) -> List[Tuple[str, int, int]]:
+    """Name, MTU and recorded MTU of the users whose MTU is another one. Some may be gone."""
+    names = {_number(name, "ifindex"): name for name in readers.names(readers.SYSFS)}
+    there = [(names[one["ifindex"]], one["mtu"]) for one in users if one["ifindex"] in names]
+    mtus = [(name, _number(name, "mtu"), then) for name, then in there]
+    return [(name, now, then) for name, now, then in mtus if now not in (None, then)]
+
+
+def restore_mtus(users: List[Dict[str, Any]]) -> List[Action]:
+    """Actions that restore the MTUs which ``users_of`` has recorded."""
+    return [
+        command("mtu of " + name, "ip", "link", "set", "dev", name, "mtu", str(then))
+        for name, _, then in different_mtus(users)
+    ]
+
+
+def _number(interface: str, file: str) -> Any:
+    return readers.number("%s/%s/%s" % (readers.SYSFS, interface, file))
 
 
 def differences(then: Link, now: Link) -> List[str]:

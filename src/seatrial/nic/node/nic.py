@@ -2,7 +2,7 @@
 
 import os
 import time
-from typing import Any, Container, Dict, List, Tuple
+from typing import Any, Container, Dict, List, Optional, Tuple
 
 from . import links, programs, readers
 from .actions import Action, command, text_of
@@ -16,9 +16,13 @@ NAMING_S = 2.0
 
 
 class Nic:
-    """The interfaces of this node. Keys that begin with one of ``ignored`` are left out."""
+    """The interfaces of this node. ``ignored``: how the keys begin that others set all the time,
+    so that nobody compares them."""
 
     ignored: Tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        self._programs: Dict[str, str] = {}
 
     def read(self, interface: str) -> Dict[str, Any]:
         """All settings of an interface. Raises Refused where there is no such interface."""
@@ -29,7 +33,7 @@ class Nic:
             if setting.read and not setting.of_node:
                 state.update(setting.read(interface, setting.state_key))
         readers.as_given(state)
-        return {key: value for key, value in state.items() if not key.startswith(self.ignored)}
+        return state
 
     def read_node(self) -> Dict[str, Any]:
         """Settings that hold for the node as a whole."""
@@ -39,14 +43,27 @@ class Nic:
                 state.update(setting.read("", setting.key))
         return state
 
+    def versions(self, interface: str) -> Dict[str, str]:
+        """Versions of all that decides which settings of an interface are seen, and how."""
+        if not self._programs:
+            self._programs = readers.program_versions()
+        return dict(self._programs, driver=readers.driver_version(interface))
+
     def identity(self, interface: str) -> Dict[str, Any]:
         return readers.identity(interface)
+
+    def find(self, identity: Dict[str, Any]) -> Optional[str]:
+        """The present name of the interface that had this identity, or None."""
+        return readers.find(identity)
 
     def link(self, interface: str) -> Dict[str, Any]:
         return links.record(interface)
 
     def above(self, interface: str) -> List[str]:
         return links.above(interface)
+
+    def users_of(self, interface: str) -> List[Dict[str, Any]]:
+        return links.users_of(interface)
 
     def exists(self, interface: str) -> bool:
         return os.path.isdir("%s/%s" % (readers.SYSFS, interface))
@@ -92,7 +109,7 @@ class Nic:
                 strange = now
             if others and strange is not None and now - strange >= NAMING_S:
                 self._rename(action.setting, others[0], action.text)
-            elif now - begin > action.wait_s:
+            elif now - begin > action.wait_s or programs.used_up():
                 what = "did not come back" if action.until == "there" else "has no link"
                 raise SettingRefused(
                     action.setting, "%s %s within %g s" % (action.text, what, action.wait_s)
@@ -128,6 +145,7 @@ class DryRun(Nic):
     """Reads what there is and prints what would be done."""
 
     def __init__(self, tell: Any) -> None:
+        super().__init__()
         self.tell = tell
 
     def perform(self, action: Action) -> None:

@@ -85,12 +85,17 @@ def _pids() -> Iterator[str]:
 
 def _of_root(pid: str) -> bool:
     """Whether a process belongs to root, or to who runs this (a test)."""
+    return _uid(pid) in ("0", str(os.getuid()))
+
+
+def _uid(pid: str) -> str:
+    """Real user id of a process; empty where it has ended."""
     try:
         with open("%s/%s/status" % (PROC, pid), errors="replace") as stream:
             uids = stream.read().partition("\nUid:")[2].split("\n")[0].split()
     except OSError:
-        return False
-    return bool(uids) and uids[0] in ("0", str(os.getuid()))
+        return ""
+    return uids[0] if uids else ""
 
 
 def _program(pid: str) -> str:
@@ -133,6 +138,21 @@ def names() -> Dict[str, int]:
         if stat and _of_root(pid):
             first_pids.setdefault(stat[0], int(pid))
     return first_pids
+
+
+def run_by_owner_of(path: str, program: str) -> int:
+    """The id of a process of this name that belongs to the owner of a file, or 0.
+
+    For a daemon that does not run as root. The kernel keeps 15 characters of a name."""
+    try:
+        uid = str(os.stat(path).st_uid)
+    except OSError:
+        return 0
+    for pid in _pids():
+        stat = _stat(pid)
+        if stat and stat[0] == program[:15] and _uid(pid) == uid:
+            return int(pid)
+    return 0
 
 
 class World:

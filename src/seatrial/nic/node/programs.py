@@ -1,8 +1,10 @@
 """Running the node's own programs, by absolute path: Slurm gives a Prolog no PATH."""
 
+import contextlib
 import os
 import subprocess
-from typing import Dict, List, NamedTuple, Sequence, Tuple
+import time
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 FOLDERS = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")
 # Longer than any driver needs for a ring change that takes the link down; far shorter than
@@ -12,6 +14,10 @@ KILLED_S = 2.0
 ENVIRONMENT = {"LC_ALL": "C", "PATH": ":".join(FOLDERS)}
 
 Answer = NamedTuple("Answer", [("code", int), ("out", str), ("err", str)])
+
+#: a command that others wait for: when it must have ended (monotonic clock), and how long it has
+Deadline = NamedTuple("Deadline", [("end", float), ("seconds", float)])
+_deadline: Optional[Deadline] = None
 
 # Descriptors that programs inherit: the node's lock, so that it stays taken until a program
 # has ended that was left behind by a killed Prolog.
@@ -35,8 +41,49 @@ def environment() -> Dict[str, str]:
     return variables
 
 
+@contextlib.contextmanager
+def budget(seconds: Optional[float]) -> Iterator[None]:
+    """All programs that are run meanwhile have so many seconds together. Then none is started.
+    None: there is no limit."""
+    global _deadline
+    outer = _deadline
+    _deadline = Deadline(time.monotonic() + seconds, seconds) if seconds else None
+    try:
+        yield
+    finally:
+        _deadline = outer
+
+
+@contextlib.contextmanager
+def keeping(part: float) -> Iterator[None]:
+    """Leave a part of the budget (0 to 1) to what comes after. No effect where there is none."""
+    global _deadline
+    outer = _deadline
+    if outer is not None:
+        _deadline = outer._replace(end=outer.end - part * outer.seconds)
+    try:
+        yield
+    finally:
+        _deadline = outer
+
+
+def seconds_left() -> float:
+    return _deadline.end - time.monotonic() if _deadline is not None else float("inf")
+
+
+def used_up() -> str:
+    """A sentence on a budget that is used up; empty where it is not, or where there is none."""
+    if _deadline is None or seconds_left() > 0:
+        return ""
+    return "the %g s of this command are used up: a driver or a program is slow" % _deadline.seconds
+
+
 def run(argv: Sequence[str], timeout: float = TIMEOUT_S) -> Answer:
-    """Run a program to its end. A missing program is code 127, one that hangs is code 124."""
+    """Run a program to its end. A missing program is code 127, one that hangs is code 124; so is
+    one that does not end within the budget, or is not started because nothing is left of it."""
+    if used_up():
+        return Answer(124, "", used_up())
+    timeout = min(timeout, seconds_left())
     command = [find(argv[0]), *argv[1:]]
     try:
         process = subprocess.Popen(
@@ -60,7 +107,9 @@ def run(argv: Sequence[str], timeout: float = TIMEOUT_S) -> Answer:
             process.communicate(timeout=KILLED_S)
         except subprocess.TimeoutExpired:
             pass
-        return Answer(124, "", "%s did not end within %g s" % (argv[0], timeout))
+        why = used_up()
+        text = "%s did not end within %.3g s" % (argv[0], timeout)
+        return Answer(124, "", "%s; %s" % (text, why) if why else text)
     return Answer(process.returncode, out, err)
 
 

@@ -5,6 +5,7 @@ The parsers take an unknown line as a further setting or skip it: a newer ethtoo
 must not break them.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -35,6 +36,8 @@ ANSWERED_FOR: Dict[Tuple[str, str], Dict[Any, Any]] = {("igbvf", "coalesce.rx-us
 DEFAULT_QDISCS = (
     "noop", "noqueue", "pfifo_fast", "mq", "fq_codel", "fq", "pfifo", "sfq", "cake",
 )  # fmt: skip
+#: keys of an identity that stay when a driver is loaded again
+HARDWARE = ("permanent", "bus", "port")
 _TWO_SIDED = re.compile(r"^(Adaptive|CQE mode) +RX: *(\S+) +TX: *(\S+)$")
 _PAIR = re.compile(r"^([A-Za-z][A-Za-z0-9 _.-]*?):[ \t]*(\S.*)?$")
 _FEATURE = re.compile(
@@ -268,6 +271,31 @@ def driver(interface: str, key: str) -> State:
     return state
 
 
+def program_versions() -> Dict[str, str]:
+    """Versions of the programs that read settings, of these readers and of the kernel.
+
+    The readers' version is a digest of their source: it changes with whatever they read.
+    """
+    digest = hashlib.sha256()
+    for module in ("readers.py", "settings.py"):
+        text = programs.read_text(os.path.join(os.path.dirname(os.path.abspath(__file__)), module))
+        digest.update(text[1].encode("utf-8", "replace"))
+    return {
+        "ethtool": _output("ethtool", "--version").strip().rpartition(" ")[2],
+        "iproute2": _output("ip", "-V").strip().partition("iproute2-")[2].partition(",")[0],
+        "kernel": os.uname().release,
+        "seatrial": digest.hexdigest()[:12],
+    }
+
+
+def driver_version(interface: str) -> str:
+    """Name and version of the loaded driver; empty without one, as for virtual interfaces."""
+    module = driver(interface, "")["module"]
+    folder = "%s/%s/" % (MODULES, module)
+    words = [programs.read_text(folder + name)[1] for name in ("version", "srcversion")]
+    return " ".join([module, *filter(None, words)]) if module else ""
+
+
 def _output(*argv: str) -> str:
     """The output of a program; empty where the driver lacks that kind of setting.
 
@@ -304,9 +332,46 @@ def permanent_address(interface: str) -> str:
 
 
 def identity(interface: str) -> Dict[str, Any]:
-    """Index and address, which tell an interface from another one of the same name."""
+    """What tells an interface from another one of the same name.
+
+    The kernel gives a new ``ifindex`` to each interface that appears, and no other one in a boot.
+    The keys of ``HARDWARE`` stay when the driver is loaded again: the permanent MAC address, the
+    address on the bus (``0000:01:00.0``; empty without a device) and the port of a card that has
+    several there.
+    """
     folder = "%s/%s" % (SYSFS, interface)
+    device = folder + "/device"
     return {
         "ifindex": number(folder + "/ifindex"),
         "address": programs.read_text(folder + "/address")[1],
+        "permanent": permanent_address(interface),
+        "bus": os.path.basename(os.path.realpath(device)) if os.path.islink(device) else "",
+        "port": number(folder + "/dev_port"),
     }
+
+
+def same_hardware(then: Dict[str, Any], now: Dict[str, Any]) -> bool:
+    """Whether two identities do not contradict each other in what a reload of a driver keeps.
+
+    ``then`` may be of an earlier release, which recorded less."""
+    return all(then[key] == now.get(key) for key in HARDWARE if key in then)
+
+
+def find(identity_then: Dict[str, Any]) -> Optional[str]:
+    """The present name of the interface that had this identity, or None.
+
+    An interface with a new index is the same one only if its hardware is known.
+    """
+    indices = {name: number("%s/%s/ifindex" % (SYSFS, name)) for name in names(SYSFS)}
+    known = identity_then.get("permanent") or identity_then.get("bus")
+    first = [name for name in indices if indices[name] == identity_then.get("ifindex")]
+    others = [
+        name
+        for name in indices
+        # A VLAN or bridge can have the address of the interface below.
+        if known and name not in first and os.path.exists("%s/%s/device" % (SYSFS, name))
+    ]
+    for name in first + others:
+        if same_hardware(identity_then, identity(name)):
+            return name
+    return None

@@ -12,16 +12,20 @@ These hold at every moment, whichever process is killed:
 import contextlib
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
-from . import changes, values
+from . import changes, programs, readers, values
 from .errors import Late, NicError, Refused, SettingRefused, Unrestored
 from .owner import GRACE_S
 from .settings import SWITCHES
-from .store import Busy, Damaged, Store, Tombstone
-from .work import Journal, Work, describe
+from .store import TOMBSTONES_KEPT_S, Busy, Damaged, Store, Tombstone
+from .work import Basis, Journal, Work
 
 BY_HAND = "by hand"
 #: of the lock: longer than any change takes, shorter than PrologEpilogTimeout
 LOCK_S = 40.0
+#: part of a Prolog's time that applying leaves to its rollback
+ROLLBACK = 1 / 3
+#: what a health check has before it says why the node is drained: Slurm kills it after 60 s
+HEALTH_S = 30.0
 #: how long an Epilog waits for processes of its own job that Slurm is ending
 STEPS_END_S = 10.0
 
@@ -60,13 +64,17 @@ class Session:
         other is in force. Raises NicError if the job must not start here.
 
         ``profile`` is the policy's of that name unless it is given."""
-        with self.store.lock(LOCK_S), self._writing_reason("job %s" % job.id, job.id == BY_HAND):
+        who = "job %s" % job.id
+        with self._lock(), self._writing_reason(who, job.id == BY_HAND):
             self.store.remove_old_tombstones(self.world.now(), self.world.boot_id())
             self._refuse_late_prolog(job)
             if not self._undo_previous(job, name):
                 return
             if name not in (None, "default"):
                 self._apply(job, str(name), profile or self.policy.profile(name))
+
+    def _lock(self) -> Any:
+        return self.store.lock(min(LOCK_S, programs.seconds_left() / 2))
 
     @contextlib.contextmanager
     def _writing_reason(self, who: str, by_hand: bool = False) -> Any:
@@ -88,10 +96,12 @@ class Session:
             return
         if not self.world.alive(self.world.slurmd):
             raise Late("this Prolog is orphaned: the slurmd that started it has ended")
-        tombstone = self.store.tombstone(job.id, job.restart)
+        now = self.world.now()
+        if now - self.world.started > TOMBSTONES_KEPT_S:
+            raise Late("this Prolog is late: it began %d s ago" % (now - self.world.started))
+        tombstone = self.store.tombstone(job.id, job.restart, now, self.world.boot_id())
         # One from before this Prolog began is of an earlier start of a requeued job.
-        of_this_boot = tombstone and tombstone.boot_id in ("", self.world.boot_id())
-        if tombstone and of_this_boot and tombstone.at >= self.world.started:
+        if tombstone and tombstone.at >= self.world.started:
             raise Late("this Prolog is late: the job's Epilog has run already")
 
     def _undo_previous(self, job: Job, name: Optional[str]) -> bool:
@@ -141,7 +151,8 @@ class Session:
 
     def _apply(self, job: Job, name: str, profile: Dict[str, Any]) -> None:
         begin = self.world.now()
-        journal = self._journal_of(job, name, self.work.prepare(profile))
+        with programs.keeping(ROLLBACK):
+            journal = self._journal_of(job, name, self.work.prepare(profile))
         self._refuse_drift(journal["interfaces"])
         self.store.reserve_space()
         try:
@@ -151,7 +162,8 @@ class Session:
             self.store.drop_journal()
             raise Refused("the journal cannot be written: %s; nothing was changed" % error)
         try:
-            self.work.apply(journal, lambda: self.store.save_journal(journal))
+            with programs.keeping(ROLLBACK):
+                self.work.apply(journal, lambda: self.store.save_journal(journal))
             journal["phase"], journal["applied_at"] = "applied", self.world.now()
             self.store.save_journal(journal)
             self._refuse_late_prolog(job)
@@ -195,7 +207,7 @@ class Session:
             except OSError as error:
                 self._require_journal(job, error)
         try:
-            with self.store.lock(LOCK_S), self._writing_reason("job %s" % job.id):
+            with self._lock(), self._writing_reason("job %s" % job.id):
                 journal = self._journal()
                 if journal is None or journal["job"] != job.id:
                     return
@@ -234,6 +246,8 @@ class Session:
         """Restore the state in the journal, verify it, and drop the journal. Raises Unrestored."""
         begin = self.world.now()
         trouble = self.work.restore(journal)
+        for text in self.work.warnings:
+            self.tell(text)
         if trouble:
             raise Unrestored(
                 "NIC profile %s of %s could not be undone: %s"
@@ -259,7 +273,7 @@ class Session:
 
         True if it was of an earlier boot, so that there was nothing to undo.
         """
-        baseline = self._baseline()
+        baseline = self.store.baseline()
         if not baseline:
             raise Unrestored(
                 "the journal is damaged, and so is the record of the interfaces' state at boot: "
@@ -273,10 +287,15 @@ class Session:
         said: List[str] = []
         trouble = self._replaced(baseline)
         for interface, before in sorted(baseline["interfaces"].items()):
+            name = self.nic.find(baseline["identities"][interface])
+            trouble += self.work.misnamed(interface, name)
+            if name is None:
+                continue
             # What a switch hid was in the journal only: what showed while it was on comes nearest.
             on = [key for key in SWITCHES if before.get(key) == "on"]
             seen = values.hidden_values(before, on)
-            trouble += self.work.restore_interface(interface, before, said, seen)
+            basis = self._basis(baseline, interface)
+            trouble += self.work.restore_interface(name, before, basis, said, seen)
         self.work.perform_all(changes.of_node(baseline["node"], self.nic.read_node()), said)
         trouble += self._node_left(baseline)
         if trouble:
@@ -293,6 +312,7 @@ class Session:
         With ``force``, also that of a living owner.
         """
         with self.store.lock(wait), self._writing_reason("recover"):
+            self.store.remove_old_tombstones(self.world.now(), self.world.boot_id())
             journal = self._journal()
             if journal is None:
                 return self._check_drift()
@@ -314,27 +334,60 @@ class Session:
         """
         if self.world.any_steps():
             return "no profile is in force"
-        baseline = self._baseline()
+        baseline = self.store.baseline()
         if not baseline or baseline["boot_id"] != self.world.boot_id():
             self.accept()
             return "the interfaces' state was recorded"
         messages = self._node_left(baseline)
         for interface, before in sorted(baseline["interfaces"].items()):
-            messages += self.work.remaining(interface, before, "at boot")
+            if not self._is_as_at_boot(baseline, interface, self.nic.identity(interface)):
+                messages.append(_exchanged(interface))
+                continue
+            basis = self._basis(baseline, interface)
+            messages += self.work.remaining(interface, before, basis, "at boot")
         if messages:
             raise Unrestored(_drift_message(messages))
+        self._adopt(baseline)
         return "no profile is in force; the interfaces are as at boot"
 
-    def _baseline(self) -> Optional[Dict[str, Any]]:
-        """The record of the state at boot, without the settings that this node ignores."""
-        baseline = self.store.baseline()
-        ignored = getattr(self.nic, "ignored", ())
-        if baseline and ignored:
-            baseline["interfaces"] = {
-                interface: {k: v for k, v in state.items() if not k.startswith(ignored)}
-                for interface, state in baseline["interfaces"].items()
-            }
-        return baseline
+    def _basis(self, baseline: Dict[str, Any], interface: str) -> Basis:
+        versions = baseline.get("versions", {}).get(interface)
+        return Basis(versions, baseline.get("ignored", []), [])
+
+    def _adopt(self, baseline: Dict[str, Any]) -> None:
+        """Bring the record of the boot to today's versions, after both were found equal.
+
+        Keys that only these versions know are from now on compared as they are; what is ignored now
+        stays so, because whoever sets it may stop and leave it changed.
+        """
+        names = sorted(baseline["interfaces"])
+        versions = {name: self.nic.versions(name) for name in names}
+        ignored = sorted({*baseline.get("ignored", []), *self.nic.ignored})
+        if (versions, ignored) == (baseline.get("versions"), baseline.get("ignored")):
+            return
+        for text in self.work.warnings:
+            self.tell(text)
+        states = {}
+        for name in names:
+            now, then = self.nic.read(name), baseline["interfaces"][name]
+            across = versions[name] != baseline.get("versions", {}).get(name)
+            known, _, _ = values.comparable(then, now, (), across)
+            states[name] = dict(now, **known) if across else then
+        # On a full disk the next check does it.
+        with contextlib.suppress(OSError):
+            self.store.save_baseline(
+                dict(
+                    baseline,
+                    interfaces=states,
+                    identities={
+                        name: dict(self.nic.identity(name), **then)
+                        for name, then in baseline["identities"].items()
+                    },
+                    versions=versions,
+                    ignored=ignored,
+                )
+            )
+            self.store.note(event="versions", versions=versions, warnings=self.work.warnings)
 
     def _node_left(self, baseline: Dict[str, Any]) -> List[str]:
         return [
@@ -346,10 +399,17 @@ class Session:
     def _replaced(self, baseline: Dict[str, Any]) -> List[str]:
         """Sentences on interfaces whose driver was reloaded: not all its settings can be read."""
         return [
-            "%s is another one than at boot: reboot the node" % interface
-            for interface, identity in sorted(baseline.get("identities", {}).items())
-            if self.nic.identity(interface) != identity
+            "the driver of %s was reloaded since boot: reboot the node" % interface
+            for interface, then in sorted(baseline["identities"].items())
+            if self.nic.identity(interface)["ifindex"] not in (then["ifindex"], None)
         ]
+
+    def _is_as_at_boot(
+        self, baseline: Dict[str, Any], interface: str, identity: Dict[str, Any]
+    ) -> bool:
+        """Whether the interface of this name is the one of the record, or there is none."""
+        then = baseline["identities"].get(interface, identity)
+        return identity["ifindex"] is None or readers.same_hardware(then, identity)
 
     def _complete_baseline(self, parts: Dict[str, Any]) -> None:
         """Record the state at boot of all interfaces that are about to change."""
@@ -362,17 +422,28 @@ class Session:
             for interface in missing:
                 baseline["interfaces"][interface] = parts[interface]["before"]
                 baseline["identities"][interface] = parts[interface]["identity"]
+                baseline.setdefault("versions", {})[interface] = parts[interface]["versions"]
             self.store.save_baseline(baseline)
 
     def _refuse_drift(self, parts: Dict[str, Any]) -> None:
         """Refuse settings that no profile owns: restoring to them would keep them for ever."""
-        baseline = self._baseline()
+        baseline = self.store.baseline()
         if not baseline or baseline["boot_id"] != self.world.boot_id():
             return
         messages = self._node_left(baseline)
         for interface in sorted(set(parts) & set(baseline["interfaces"])):
-            then, now = baseline["interfaces"][interface], parts[interface]["before"]
-            messages += describe(interface, values.not_restored(then, now), "at boot")
+            if not self._is_as_at_boot(baseline, interface, parts[interface]["identity"]):
+                messages.append(_exchanged(interface))
+                continue
+            part = parts[interface]
+            messages += self.work.different(
+                interface,
+                baseline["interfaces"][interface],
+                part["before"],
+                self._basis(baseline, interface),
+                part["versions"],
+                "at boot",
+            )
         if messages:
             raise Refused(_drift_message(messages))
 
@@ -385,9 +456,15 @@ class Session:
                 "host": self.policy.hostname,
                 "interfaces": {interface: self.nic.read(interface) for interface in names},
                 "identities": {interface: self.nic.identity(interface) for interface in names},
+                "versions": {interface: self.nic.versions(interface) for interface in names},
+                "ignored": list(self.nic.ignored),
                 "node": self.nic.read_node(),
             }
         )
+
+
+def _exchanged(interface: str) -> str:
+    return "%s is another interface than at boot" % interface
 
 
 def _drift_message(messages: List[str]) -> str:

@@ -16,6 +16,8 @@ State = Dict[str, Any]
 
 #: daemons that set the same, and undo it; the guard has a check for each
 NETWORK_DAEMONS = ("tuned", "NetworkManager")
+#: also addresses and bonds, which a network manager makes again when a link appears
+LINK_DAEMONS = (*NETWORK_DAEMONS, "systemd-networkd")
 IRQ_DAEMONS = ("irqbalance",)
 #: fabrics of a site, for ``data_paths``
 ALL_FABRICS = ("ethernet", "infiniband", "roce", "slingshot", "efa")
@@ -135,7 +137,7 @@ SETTINGS: Tuple[Setting, ...] = (
         read=readers.driver,
         in_state="driver.",
         none_is_unset=True,
-        rivals=NETWORK_DAEMONS,
+        rivals=LINK_DAEMONS,
         link_down=ALWAYS,
         data_paths=ALL_FABRICS,
         words="driver parameters",
@@ -150,7 +152,7 @@ SETTINGS: Tuple[Setting, ...] = (
         in_state="master",
         none_is_unset=True,
         per_network=False,
-        rivals=NETWORK_DAEMONS,
+        rivals=LINK_DAEMONS,
         link_down=ALWAYS,
     ),
     Setting(
@@ -235,7 +237,7 @@ SETTINGS: Tuple[Setting, ...] = (
         # Before the offloads: segmentation is limited by the MTU on some drivers, and a larger MTU
         # may need an offload off. The order of rising and falling is the same.
         write=writers.ip_link,
-        rivals=NETWORK_DAEMONS,
+        rivals=LINK_DAEMONS,
         link_down=ON_SOME_DRIVERS,
         kept_over_reload=True,
         data_paths=("ethernet", "roce"),

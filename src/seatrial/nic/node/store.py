@@ -24,7 +24,11 @@ SCHEMA = 1
 SPARE = ".spare"
 SPARE_B = 8192
 HISTORY_B = 1 << 20
-TOMBSTONES_KEPT_S = 7 * 24 * 3600.0
+#: a Prolog that is older leaves nothing applied, so that no older tombstone is needed. Far longer
+#: than Slurm lets a Prolog run (PrologEpilogTimeout)
+TOMBSTONES_KEPT_S = 1800.0
+#: files that one command removes at most, while others wait for the lock
+REMOVED_AT_ONCE = 1000
 LOCK_POLL_S = 0.02
 
 Tombstone = NamedTuple("Tombstone", [("at", float), ("boot_id", str)])
@@ -48,6 +52,22 @@ def _for_root_only_to_write(path: str, flags: int) -> int:
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     os.fchmod(descriptor, 0o644)
     return descriptor
+
+
+def _remove(old: Any, most: int) -> int:
+    """Remove a file, or a folder of files; at most so many files. Returns how many it was."""
+    if not old.is_dir(follow_symlinks=False):  # of an earlier release
+        os.unlink(old.path)
+        return 1
+    removed = 0
+    with os.scandir(old.path) as entries:
+        for entry in entries:
+            if removed == most:
+                return removed
+            os.unlink(entry.path)
+            removed += 1
+    os.rmdir(old.path)
+    return removed
 
 
 class Store:
@@ -189,41 +209,53 @@ class Store:
 
     # -- tombstones: this job's Epilog has been here
 
+    # A folder for each boot and half hour, so that a Prolog looks for one file in two folders, and
+    # old ones are removed without reading them.
+
+    def _tombstones_of(self, tombstone: Tombstone) -> str:
+        period = int(tombstone.at // TOMBSTONES_KEPT_S)
+        return "tombstones/%s-%d" % (tombstone.boot_id or "boot", period)
+
+    def _young(self, now: float, boot_id: str) -> List[str]:
+        """The folders whose tombstones may be needed."""
+        times = (now, now - TOMBSTONES_KEPT_S)
+        return [self._tombstones_of(Tombstone(at, boot_id)) for at in times]
+
     def write_tombstone(self, job: str, restart: str, tombstone: Tombstone) -> None:
         self.prepare()
+        folder = self._tombstones_of(tombstone)
+        if not os.path.isdir(self.path(folder)):
+            os.makedirs(self.path(folder), mode=0o755, exist_ok=True)
+            os.chmod(self.path(folder), 0o755)
         text = json.dumps({"at": tombstone.at, "boot_id": tombstone.boot_id})
-        self.write("tombstones/%s.%s" % (job, restart), text)
+        self.write("%s/%s.%s" % (folder, job, restart), text)
 
-    def tombstone(self, job: str, restart: str) -> Optional[Tombstone]:
-        text = self._read("tombstones/%s.%s" % (job, restart))
-        if text is None:
-            return None
-        try:
-            data = json.loads(text)
-            return Tombstone(float(data["at"]), str(data["boot_id"]))
-        except (ValueError, KeyError, TypeError):
-            # It says at least that an Epilog ran: as if just now.
-            return Tombstone(float("inf"), "")
+    def tombstone(self, job: str, restart: str, now: float, boot_id: str) -> Optional[Tombstone]:
+        """The tombstone of a start of a job in this boot, if it is not old."""
+        for folder in self._young(now, boot_id):
+            text = self._read("%s/%s.%s" % (folder, job, restart))
+            if text is None:
+                continue
+            try:
+                data = json.loads(text)
+                return Tombstone(float(data["at"]), str(data["boot_id"]))
+            except (ValueError, KeyError, TypeError):
+                # It says at least that an Epilog ran: as if just now.
+                return Tombstone(float("inf"), boot_id)
+        return None
 
     def remove_old_tombstones(self, now: float, boot_id: str) -> None:
-        """Remove tombstones that no Prolog can still need. Raises nothing: they do no harm."""
-        with contextlib.suppress(OSError):
-            self._remove_old_tombstones(now, boot_id)
-
-    def _remove_old_tombstones(self, now: float, boot_id: str) -> None:
+        """Remove tombstones that no Prolog can still need: a part of them, where there are many."""
+        young = {os.path.basename(folder) for folder in self._young(now, boot_id)}
+        left = REMOVED_AT_ONCE
         folder = self.path("tombstones")
-        for name in os.listdir(folder):
-            job, _, restart = name.partition(".")
-            tombstone = self.tombstone(job, restart)
-            if tombstone is None:
-                continue
-            if tombstone.at == float("inf"):  # damaged, or a draft whose writer was killed
-                with contextlib.suppress(OSError):
-                    age = time.time() - os.stat(os.path.join(folder, name)).st_mtime
-                    if age > TOMBSTONES_KEPT_S:
-                        self.remove("tombstones/" + name)
-            elif tombstone.boot_id != boot_id or now - tombstone.at > TOMBSTONES_KEPT_S:
-                self.remove("tombstones/" + name)
+        # A Prolog does not fail by them.
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if left <= 0:
+                    break
+                if entry.name not in young:
+                    left -= _remove(entry, left)
 
     # -- reason, baseline and history
 

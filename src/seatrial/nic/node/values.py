@@ -1,7 +1,7 @@
 """Comparison of a state with the settings of a profile or with an earlier state. Pure functions."""
 
 import re
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Container, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from . import settings
 from .settings import switch_of
@@ -65,6 +65,34 @@ def not_restored(before: State, now: State) -> List[Difference]:
     """Differences from an earlier state, keys that came or went included."""
     keys = {key: before.get(key) for key in set(before) | set(now) if key not in FOLLOWING}
     return differences(keys, now, exact=True)
+
+
+def comparable(
+    before: State, now: State, ignored: Iterable[str], across: bool, needed: Container[str] = ()
+) -> Tuple[State, State, List[str]]:
+    """Two states without the keys that cannot be compared, and which of these only one state knows.
+
+    Not compared is what begins with one of ``ignored``; ``across`` versions of the programs that
+    read the states also what only one version knows, unless it is in ``needed``.
+    """
+    passed = tuple(ignored)
+    keys = {key for key in set(before) | set(now) if not key.startswith(passed)}
+    unknown = sorted(
+        key
+        for key in keys
+        if across and key not in needed and _knows(before, key) != _knows(now, key)
+    )
+    keys -= set(unknown)
+    return (
+        {key: before[key] for key in before if key in keys},
+        {key: now[key] for key in now if key in keys},
+        unknown,
+    )
+
+
+def _knows(state: State, key: str) -> bool:
+    """Whether a state says something of a setting: None mostly says that the driver lacks it."""
+    return state.get(key) is not None or (key in state and settings.of(key).none_is_unset)
 
 
 def spread(wanted: State, state: State, cpus: List[int]) -> State:

@@ -4,7 +4,7 @@ A *journal* is a dictionary with the state before and the settings that are want
 :meth:`Work.prepare`). ``session`` writes it to disk before anything here changes an interface.
 """
 
-from typing import Any, Callable, Dict, List, Optional, Set
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set
 
 from . import changes, links, settings, values
 from .actions import Action
@@ -15,6 +15,15 @@ ROUNDS = 4
 
 Journal = Dict[str, Any]
 
+Basis = NamedTuple(
+    "Basis",
+    [
+        ("versions", Optional[Dict[str, str]]),  # of what has read an earlier state; None: unknown
+        ("ignored", List[str]),  # how the keys begin that were not compared then
+        ("needed", List[str]),  # keys that a profile has set, so that they must be compared
+    ],
+)
+
 
 class Work:
     """Changes the interfaces that ``nic`` gives access to, as far as ``guard`` allows."""
@@ -23,6 +32,8 @@ class Work:
         self.policy = policy
         self.nic = nic
         self.guard = guard
+        #: sentences on what could not be compared, for the log
+        self.warnings: List[str] = []
 
     def prepare(self, profile: Dict[str, Any]) -> Journal:
         """The state before and the settings wanted: all that applying and restoring need.
@@ -54,9 +65,12 @@ class Work:
                 skipped[interface] = dropped
             interfaces[interface] = {
                 "identity": self.nic.identity(interface),
+                "versions": self.nic.versions(interface),
                 "before": before,
                 "wanted": own,
             }
+            if "mtu" in own:
+                interfaces[interface]["users"] = self.nic.users_of(interface)
             if interface in losing:
                 self._refuse_stacked(interface)
                 interfaces[interface]["link"] = self.nic.link(interface)
@@ -66,6 +80,7 @@ class Work:
         journal = {
             "interfaces": interfaces,
             "skipped": skipped,
+            "ignored": list(self.nic.ignored),
             "node": {"before": self.nic.read_node(), "wanted": dict(profile.get("node", {}))},
         }
         self.drivers_and_bonds(journal)  # an error in it must be raised before the first change
@@ -220,11 +235,16 @@ class Work:
                     trouble.append("%s: its driver was not reloaded" % interface)
         except NicError as error:
             trouble.append(str(error))
-        for interface in sorted(parts):
+        for interface, name in sorted(self.present_names(parts).items()):
             part = parts[interface]
-            trouble += self.restore_interface(interface, part["before"], said, part.get("hidden"))
+            trouble += self.misnamed(interface, name)
+            if name is None:
+                continue
+            basis = Basis(part.get("versions"), journal.get("ignored", []), _set_in(part))
+            trouble += self.restore_interface(name, part["before"], basis, said, part.get("hidden"))
             if "link" in part:
-                trouble += self._restore_link(interface, part["link"], said)
+                trouble += self._restore_link(name, part["link"], said)
+        trouble += self._restore_mtus_of_users(parts, said)
         # Members that a driver reload has freed no longer name a bond that could not be removed.
         for bond in _bonds(parts):
             if self.nic.exists(bond["name"]):
@@ -235,11 +255,32 @@ class Work:
             trouble.append("%s is %s, was %s" % (left.setting, left.actual, left.wanted))
         return trouble + said if trouble else []
 
+    def present_names(self, parts: Dict[str, Any]) -> Dict[str, Optional[str]]:
+        """Name in the journal -> present name of the same interface; None where it is gone."""
+        present = {}
+        for interface, part in parts.items():
+            permanent = part.get("link", {}).get("permanent")  # a journal of an earlier release
+            known = {"permanent": permanent} if permanent else {}
+            present[interface] = self.nic.find(dict(known, **part["identity"]))
+        return present
+
+    def misnamed(self, interface: str, name: Optional[str]) -> List[str]:
+        """A sentence on an interface that has another present name than it had, or none."""
+        if name == interface:
+            return []
+        if name is not None:
+            return ["%s is called %s now: rename it, then seatrial-nic recover" % (interface, name)]
+        if self.nic.exists(interface):
+            return ["%s is another interface than before, and was not changed" % interface]
+        return ["there is no interface %s" % interface]
+
     def undo_drivers_and_bonds(self, journal: Journal) -> List[Action]:
         parts = journal["interfaces"]
         actions: List[Action] = []
+        present = self.present_names(parts) if _bonds(parts) else {}
         for bond in _bonds(parts):
-            actions += links.remove_bond(bond, {m: parts[m]["link"] for m in bond["members"]})
+            of = {present[m] or "": parts[m]["link"] for m in bond["members"] if present[m]}
+            actions += links.remove_bond(dict(bond, members=sorted(of)), of)
         loaded = self._loaded(parts)
         for module, driver in _drivers(parts).items():
             if any(name in loaded for name in self._links_of(parts, module)):
@@ -259,6 +300,16 @@ class Work:
                 indices.update(now)
         return indices
 
+    def _restore_mtus_of_users(self, parts: Dict[str, Any], said: List[str]) -> List[str]:
+        """Sentences on interfaces whose MTU was cut with that of an interface of the profile.
+
+        After all of these: what uses several of them can have the MTU of the smallest only."""
+        users = users_in(parts)
+        self.perform_all(links.restore_mtus(users), said)
+        return [
+            "%s: mtu is %s, was %s before" % different for different in links.different_mtus(users)
+        ]
+
     def _restore_link(self, interface: str, link: Dict[str, Any], said: List[str]) -> List[str]:
         """Sentences on addresses and routes that could not be restored."""
         try:
@@ -274,6 +325,7 @@ class Work:
         self,
         interface: str,
         before: Dict[str, Any],
+        basis: Basis,
         said: List[str],
         hidden: Optional[Dict[str, Any]] = None,
     ) -> List[str]:
@@ -287,25 +339,63 @@ class Work:
                 seen = dict(before, **hidden)
                 seen.update(switches)
                 if any(self.nic.read(interface).get(switch) == "off" for switch in switches):
-                    self._restore_settings(interface, seen, said)
-                    trouble = self.remaining(interface, seen, "before")
+                    self._restore_settings(interface, seen, basis, said)
+                    trouble = self.remaining(interface, seen, basis, "before")
                     if trouble:
                         return trouble
-            self._restore_settings(interface, before, said)
-            return self.remaining(interface, before, "before")
+            self._restore_settings(interface, before, basis, said)
+            return self.remaining(interface, before, basis, "before")
         except NicError as error:
             return [str(error)]
 
-    def _restore_settings(self, interface: str, before: Dict[str, Any], said: List[str]) -> None:
+    def _restore_settings(
+        self, interface: str, before: Dict[str, Any], basis: Basis, said: List[str]
+    ) -> None:
+        # What the profile has set is restored also where another program sets it now.
+        own = tuple(basis.needed)
+        ignored = [one for one in self._ignored(basis) if not any(k.startswith(one) for k in own)]
         for _ in range(ROUNDS):
-            actions = changes.to_restore(interface, before, self.nic.read(interface))
+            now = self.nic.read(interface)
+            across = self.nic.versions(interface) != basis.versions
+            then, now, _ = values.comparable(before, now, ignored, across, own)
+            actions = changes.to_restore(interface, then, now)
             if not actions:
                 break
             self.perform_all(actions, said)
 
-    def remaining(self, interface: str, before: Dict[str, Any], when: str) -> List[str]:
+    def _ignored(self, basis: Basis) -> List[str]:
+        """What is not compared: what was not then, and what is not now."""
+        return [*basis.ignored, *self.nic.ignored]
+
+    def remaining(
+        self, interface: str, before: Dict[str, Any], basis: Basis, when: str
+    ) -> List[str]:
         """Sentences on settings of an interface that differ from before."""
-        return describe(interface, values.not_restored(before, self.nic.read(interface)), when)
+        now, versions = self.nic.read(interface), self.nic.versions(interface)
+        return self.different(interface, before, now, basis, versions, when)
+
+    def different(
+        self,
+        interface: str,
+        before: Dict[str, Any],
+        now: Dict[str, Any],
+        basis: Basis,
+        versions: Dict[str, str],
+        when: str,
+    ) -> List[str]:
+        """Sentences on what differs between two states; ``versions`` are those of the later one.
+
+        What only one of two versions knows is a warning."""
+        across = versions != basis.versions
+        then, now, unknown = values.comparable(
+            before, now, self._ignored(basis), across, basis.needed
+        )
+        if unknown:
+            self.warnings.append(
+                "%s: not compared, because only one of two versions shows it (%s): %s"
+                % (interface, _changed(basis.versions or {}, versions), ", ".join(unknown))
+            )
+        return describe(interface, values.not_restored(then, now), when)
 
     def perform_all(self, actions: List[Action], said: List[str]) -> None:
         """Perform all actions, also after one that fails: the verification finds what is left."""
@@ -315,6 +405,26 @@ class Work:
             except SettingRefused as error:
                 if str(error) not in said:
                     said.append(str(error))
+
+
+def _set_in(part: Dict[str, Any]) -> List[str]:
+    """Keys of the state before that the profile has set."""
+    wanted = part["wanted"]
+    return [key for key in part["before"] if key in wanted or settings.of(key).key in wanted]
+
+
+def _changed(then: Dict[str, str], now: Dict[str, str]) -> str:
+    """``ethtool 6.1 -> 6.7`` for each version that differs."""
+    return ", ".join(
+        "%s %s -> %s" % (name, then.get(name, "unknown"), now[name])
+        for name in sorted(now)
+        if then.get(name) != now[name]
+    )
+
+
+def users_in(parts: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """What uses the interfaces of a journal whose MTU the profile sets (``links.users_of``)."""
+    return [user for part in parts.values() for user in part.get("users", [])]
 
 
 def describe(interface: str, differences: List[values.Difference], when: str) -> List[str]:

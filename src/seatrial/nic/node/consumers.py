@@ -1,0 +1,163 @@
+"""What on this node holds a connection over an interface that it must not lose: network file
+systems, Lustre's LNet, disks over the network, and kernel users of RDMA. Changes nothing.
+
+A setting that takes the link down for a moment can make such a mount or disk fail or hang.
+"""
+
+import json
+import os
+import re
+from typing import Iterator, List, Optional, Set, Tuple
+
+from . import programs
+from .errors import Refused
+from .routes import Routes
+
+#: file systems that name their server's address in the mount table
+FILE_SYSTEMS = ("nfs", "nfs4", "lustre", "cifs", "smb3", "ceph")
+IPV4 = re.compile(r"(?<![\d.])(\d{1,3}(?:\.\d{1,3}){3})(?![\d.])")
+BRACKETED = re.compile(r"\[([0-9a-fA-F:.]+)\]")
+ADDRESS_OPTION = re.compile(r"(?:^|,)(?:mount)?addr=([0-9a-fA-F:.]+)")
+#: folders with LNet's own networks and its peers: of newer and older releases of Lustre
+LNET = ("/sys/kernel/debug/lnet", "/proc/sys/lnet")
+LNET_INTERFACE = re.compile(r"^ +\d+: *(\S+) *$", re.MULTILINE)
+#: queue pairs that every RDMA port has
+MANAGEMENT_PAIRS = ("SMI", "GSI")
+#: the kernel's users of queue pairs that are the interface itself
+IPOIB = ("ib_ipoib", "ib_core")
+
+Consumer = Tuple[str, Set[str]]  # what it is, and the interfaces that it uses
+
+
+class Consumers:
+    """Looks below ``root`` (for tests; the node's own ``/``)."""
+
+    def __init__(self, root: str, routes: Routes) -> None:
+        self.root = root
+        self.routes = routes
+        self._all: Optional[List[Consumer]] = None
+
+    def of(self, family: Set[str]) -> List[str]:
+        """What uses one of these interfaces, in words. Raises Refused where that cannot be read."""
+        if self._all is None:
+            self._all = [*self._mounts(), *self._nfs_servers(), *self._lnet(), *self._disks()]
+        users = [what for what, interfaces in self._all if interfaces & family]
+        return list(dict.fromkeys(users + list(self._rdma(family))))
+
+    def _path(self, path: str) -> str:
+        return os.path.join(self.root, path.lstrip("/"))
+
+    def _text(self, path: str) -> str:
+        return programs.read_text(self._path(path))[1]
+
+    def _names(self, path: str) -> List[str]:
+        try:
+            return sorted(os.listdir(self._path(path)))
+        except OSError:
+            return []
+
+    # -- storage
+
+    def _mounts(self) -> Iterator[Consumer]:
+        # Slurm can give the Prolog mounts of its own.
+        lines = dict.fromkeys(
+            self._text("/proc/1/mountinfo").splitlines()
+            + self._text("/proc/self/mountinfo").splitlines()
+        )
+        for line in lines:
+            head, _, tail = line.partition(" - ")
+            words, more = head.split(), tail.split()
+            if len(words) > 4 and len(more) > 2 and more[0] in FILE_SYSTEMS:
+                for address in _addresses(more[0], more[1], more[2]):
+                    what = "the %s mount %s from %s" % (more[0], words[4], address)
+                    yield what, self._ways(address)
+
+    def _nfs_servers(self) -> Iterator[Consumer]:
+        """Servers of parallel NFS have no mount of their own."""
+        for line in self._text("/proc/fs/nfsfs/servers").splitlines()[1:]:
+            words = line.split()
+            number = words[1] if len(words) > 1 else ""
+            if re.match(r"^[0-9a-f]{8}\Z", number):
+                address = ".".join(str(one) for one in bytes.fromhex(number))
+            elif re.match(r"^[0-9a-f]{32}\Z", number):
+                address = ":".join(number[at : at + 4] for at in range(0, 32, 4))
+            else:
+                continue
+            yield "the NFS server %s" % address, self._ways(address)
+
+    def _lnet(self) -> Iterator[Consumer]:
+        if not os.path.isdir(self._path("/sys/module/lnet")):
+            return
+        texts = [self._text(folder + file) for folder in LNET for file in ("/nis", "/peers")]
+        if any(texts):
+            for address in dict.fromkeys(IPV4.findall("\n".join(texts))):
+                yield "Lustre's network, by %s" % address, self._ways(address)
+            return
+        answer = programs.run(["lnetctl", "net", "show"])
+        if answer.code:
+            raise Refused("Lustre's network (LNet) is loaded, and its interfaces cannot be read: "
+                          "mount debugfs, or install lnetctl")  # fmt: skip
+        yield "Lustre's network", set(LNET_INTERFACE.findall(answer.out))
+
+    def _disks(self) -> Iterator[Consumer]:
+        folder = "/sys/class/iscsi_connection"
+        for name in self._names(folder):
+            for file in ("address", "persistent_address"):
+                address = self._text("%s/%s/%s" % (folder, name, file))
+                if address and not address.startswith("<"):
+                    yield "an iSCSI disk of %s" % address, self._ways(address)
+        folder = "/sys/class/nvme"
+        for name in self._names(folder):
+            fields = dict(
+                one.partition("=")[::2]
+                for one in self._text("%s/%s/address" % (folder, name)).split(",")
+            )
+            if "traddr" in fields and self._text("%s/%s/transport" % (folder, name)) != "pcie":
+                yield (
+                    "the NVMe disk %s of %s" % (name, fields["traddr"]),
+                    self._ways(fields["traddr"]),
+                )
+
+    def _ways(self, address: str) -> Set[str]:
+        return self.routes.to(address) | self.routes.having(address)
+
+    # -- RDMA
+
+    def _rdma(self, family: Set[str]) -> Iterator[str]:
+        """Programs and kernel modules with queue pairs on the RDMA devices of the interfaces."""
+        devices = {device for name in family for device in self._devices_of(name)}
+        if not devices:
+            return
+        answer = programs.run(["rdma", "-json", "resource", "show", "qp"])
+        try:
+            rows = json.loads(answer.out or "[]")
+        except ValueError:
+            rows = None
+        if answer.code or not isinstance(rows, list):
+            raise Refused("what uses RDMA device %s cannot be read: install rdma (iproute2): %s"
+                          % (sorted(devices)[0], answer.err.strip()))  # fmt: skip
+        for row in rows:
+            user = str(row.get("comm", "")).strip("[]")
+            own = row.get("type") in MANAGEMENT_PAIRS or user in IPOIB
+            if row.get("ifname") in devices and not own:
+                yield "%s on RDMA device %s" % (user or "a program", row["ifname"])
+
+    def _devices_of(self, interface: str) -> List[str]:
+        """RDMA devices of the same card port (``gid_attrs`` of each port), or of the same card."""
+        folder = "/sys/class/infiniband"
+        devices = set(self._names("/sys/class/net/%s/device/infiniband" % interface))
+        for device in self._names(folder):
+            for port in self._names("%s/%s/ports" % (folder, device)):
+                ports = "%s/%s/ports/%s/gid_attrs/ndevs" % (folder, device, port)
+                if any(self._text("%s/%s" % (ports, n)) == interface for n in self._names(ports)):
+                    devices.add(device)
+        return sorted(devices)
+
+
+def _addresses(kind: str, source: str, options: str) -> List[str]:
+    """Addresses of the servers of a mount, from its source and options."""
+    text = options if kind.startswith("nfs") else source + "," + options
+    given = ADDRESS_OPTION.findall(options)
+    if not kind.startswith("nfs"):
+        given += IPV4.findall(text) + BRACKETED.findall(text)
+    return list(dict.fromkeys(given))

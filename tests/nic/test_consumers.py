@@ -1,0 +1,232 @@
+"""Storage and RDMA that a setting would interrupt, and the daemons that would undo one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from place import Place, made_place
+from test_guard import JUMBO, Root, root, route
+
+from seatrial.nic.node import owner
+from seatrial.nic.node.daemons import Daemons
+from seatrial.nic.node.programs import Answer
+
+__all__ = ["root"]  # a fixture
+
+MOUNT = "36 28 0:42 / {} rw,relatime shared:1 - {} {} {}\n"
+#: that may be set whatever the interface carries
+HARMLESS = {"eth1": {"coalesce.rx-usecs": 0, "txqueuelen": 50, "rps_cpus": "all"}}
+
+
+def mounted(*mounts: tuple[str, str, str, str]) -> Callable[[Root], None]:
+    def make(root: Root) -> None:
+        root.write("proc/1/mountinfo", "".join(MOUNT.format(*one) for one in mounts))
+
+    return make
+
+
+def files(**texts: str) -> Callable[[Root], None]:
+    def make(root: Root) -> None:
+        for path, text in texts.items():
+            root.write(path, text)
+
+    return make
+
+
+def lnet(root: Root) -> None:
+    root.write("sys/module/lnet/refcnt", "3\n")
+    root.write("sys/kernel/debug/lnet/nis", "nid status alive refs peer rtr max tx min\n"
+               "10.1.0.5@tcp up -1 1 8 0 256 256 256\n")  # fmt: skip
+    root.addresses = {"eth1": "10.1.0.5/24"}
+
+
+def lnet_by_lnetctl(root: Root) -> None:
+    root.write("sys/module/lnet/refcnt", "3\n")
+    text = "      - nid: 10.1.0.5@tcp\n        interfaces:\n            0: eth1\n"
+    root.lnetctl = Answer(0, text, "")
+
+
+def roce(kind: str, user: str) -> Callable[[Root], None]:
+    def make(root: Root) -> None:
+        root.write("sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0", "eth1\n")
+        rows = [{"ifname": "mlx5_0", "port": 1, "lqpn": 1, "type": "GSI", "comm": "[ib_core]"},
+                {"ifname": "mlx5_9", "port": 1, "lqpn": 9, "type": "RC", "comm": "[other]"},
+                {"ifname": "mlx5_0", "port": 1, "lqpn": 2, "type": kind, "comm": user}]  # fmt: skip
+        root.rdma = Answer(0, json.dumps(rows), "")
+
+    return make
+
+
+CARRIED: dict[str, tuple[Callable[[Root], None], str]] = {
+    "nfs": (mounted(("/home", "nfs4", "s:/home", "rw,vers=4.2,addr=10.5.0.9,clientaddr=10.1.0.5")),
+            "the nfs4 mount /home from 10.5.0.9"),
+    "nfs over IPv6": (mounted(("/home", "nfs", "srv:/home", "rw,addr=fd05::9")),
+                      "the nfs mount /home from fd05::9"),
+    "parallel nfs": (files(**{"proc/fs/nfsfs/servers": "NV SERVER   PORT USE HOSTNAME\n"
+                                                       "v4 0a050009  801   1 ds1\n"}),
+                     "the NFS server 10.5.0.9"),
+    "cifs": (mounted(("/w", "cifs", "//srv/w", "rw,addr=10.5.0.9")), "the cifs mount /w"),
+    "ceph": (mounted(("/c", "ceph", "10.5.0.8:6789,10.5.0.9:6789:/", "rw")), "the ceph mount /c"),
+    "lustre": (mounted(("/l", "lustre", "10.5.0.8@tcp:10.5.0.9@tcp:/fs", "rw")),
+               "the lustre mount /l from 10.5.0.8"),
+    "lnet": (lnet, "Lustre's network, by 10.1.0.5"),
+    "lnetctl": (lnet_by_lnetctl, "Lustre's network"),
+    "iscsi": (files(**{"sys/class/iscsi_connection/connection1:0/address": "10.5.0.9\n"}),
+              "an iSCSI disk of 10.5.0.9"),
+    "nvme": (files(**{"sys/class/nvme/nvme1/address": "traddr=10.5.0.9,trsvcid=4420\n",
+                      "sys/class/nvme/nvme1/transport": "tcp\n"}), "the NVMe disk nvme1"),
+    "rdma": (roce("RC", "[ko2iblnd]"), "ko2iblnd on RDMA device mlx5_0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", CARRIED)
+def test_what_an_interface_carries_is_not_interrupted(root: Root, what: str) -> None:
+    make, words = CARRIED[what]
+    root.routes += [route("eth1", "10.5.0.0/16")]
+    root.routes_6 += [route("eth1", "fd05::/16")]
+    root.check(JUMBO)
+    make(root)
+    for key, name in (("mtu", "mtu"), ("ring.rx", "ring.rx"), ("channels.combined", "channels")):
+        said = root.refuses({"eth1": {key: 1}})
+        assert said.startswith(f"eth1 carries {words}"), said
+        assert name in said
+    root.check(HARMLESS)
+    root.check({"eth2": {"mtu": 9000}})
+
+
+def test_a_driver_and_a_bond_interrupt_others_too(root: Root) -> None:
+    CARRIED["nfs"][0](root)
+    root.routes += [route("eth2", "10.5.0.0/16")]
+    bond = {"name": "bond1", "mode": "balance-rr", "members": ["eth1", "eth2"]}
+    assert "eth2 carries the nfs4 mount" in root.refuses({"eth1": {"bond": bond}})
+    root.check({"eth1": {"driver": {"module": "e1000e"}}})
+    root.drives("e1000e", "eth1", "eth2")
+    assert "eth2 carries the nfs4 mount" in root.refuses({"eth1": {"driver": {"module": "e1000e"}}})
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        mounted(("/home", "nfs4", "srv:/home", "rw,addr=10.6.0.9")),  # by another interface
+        mounted(("/home", "ext4", "/dev/sda1", "rw,addr=10.5.0.9")),
+        mounted(("/u", "fuse.sshfs", "u@10.5.0.9:/", "rw,user_id=1000")),  # of a user
+        files(**{"sys/class/nvme/nvme0/address": "0000:01:00.0\n",
+                 "sys/class/nvme/nvme0/transport": "pcie\n"}),
+        roce("UD", "[ib_ipoib]"),
+        roce("SMI", "[ib_core]"),
+    ],
+    ids=["another way", "a disk", "a user's", "a local disk", "IPoIB", "management"],
+)  # fmt: skip
+def test_what_does_not_count(root: Root, make: Callable[[Root], None]) -> None:
+    root.routes += [route("eth1", "10.5.0.0/16"), route("eth2", "10.6.0.0/16")]
+    make(root)
+    root.check(JUMBO)
+
+
+def test_what_cannot_be_read_is_refused(root: Root) -> None:
+    root.write("sys/module/lnet/refcnt", "3\n")
+    assert "mount debugfs, or install lnetctl" in root.refuses(JUMBO)
+    lnet_by_lnetctl(root)
+    root.check({"eth2": {"mtu": 9000}})
+    root.write("sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0", "eth2\n")
+    said = root.refuses({"eth2": {"mtu": 9000}})
+    assert "what uses RDMA device mlx5_0 cannot be read: install rdma" in said
+    root.check({"eth2": {"coalesce.rx-usecs": 0}})
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    setup = (
+        "for i in eth1 tap0; do ip link add $i type veth peer name p$i; ip link set $i up; "
+        "ip link set p$i up; done; ip address add 10.1.0.1/16 dev eth1"
+    )
+    profiles = {"default": {}, "jumbo": JUMBO, "queue": {"eth1": {"txqueuelen": 9}}}
+    with made_place(tmp_path, profiles, setup) as made:
+        yield made
+
+
+@pytest.mark.root
+def test_a_real_mount_over_a_real_interface(place: Place, tmp_path: Path) -> None:
+    """The mount table is the process's own: one line of it is made with a bind mount."""
+    table = tmp_path / "mountinfo"
+    table.write_text(MOUNT.format("/home", "nfs4", "srv:/home", "rw,addr=10.1.0.9"))
+    job: dict[str, Any] = {"job": 4_000_000_001, "slurmd": True}
+
+    def prolog(profile: str) -> Any:
+        first = f"mount --bind {table} /proc/1/mountinfo"
+        answer = place.run("prolog", profile=profile, first=first, **job)
+        place.run("epilog", profile=profile, **job)
+        return answer
+
+    answer = prolog("jumbo")
+    assert answer.returncode == 2
+    assert "eth1 carries the nfs4 mount /home from 10.1.0.9: mtu can take its link down" in (
+        answer.stderr
+    )
+    assert prolog("queue").returncode == 0
+    table.write_text(MOUNT.format("/home", "nfs4", "srv:/home", "rw,addr=10.2.0.9"))
+    assert prolog("jumbo").returncode == 0
+
+
+# -- daemons
+
+
+def managed(root: Root, text: str, **network: str) -> None:
+    root.write("sys/class/net/eth1/ifindex", "3\n")
+    root.write("run/systemd/netif/links/3", text)
+    for name, content in network.items():
+        root.write(f"etc/systemd/network/{name}", content)
+
+
+def test_systemd_networkd(root: Root) -> None:
+    state = "ADMIN_STATE=configured\nNETWORK_FILE=/etc/systemd/network/rail\n"
+    reload = {"eth1": {"driver": {"module": "e1000e"}}}
+    managed(root, state, rail="[Match]\nName=eth1\n[Network]\nDHCP=yes\n")
+    root.check(reload)  # it does not run
+    said = root.refuses(reload, "systemd-networkd")
+    assert "systemd-networkd manages eth1 (/etc/systemd/network/rail)" in said
+    assert "Unmanaged=yes" in said
+    # It sets an MTU only where it was told to.
+    root.check(JUMBO, "systemd-networkd")
+    managed(root, state, rail="[Match]\nName=eth1\n[Link]\nMTUBytes=1500\n")
+    assert "take MTUBytes= out" in root.refuses(JUMBO, "systemd-networkd")
+    managed(root, state + 'NETWORK_FILE_DROPINS="/etc/systemd/network/more"\n',
+            rail="[Match]\nName=eth1\n", more="[Link]\nMTUBytes = 1500\n")  # fmt: skip
+    assert "systemd-networkd manages eth1" in root.refuses(JUMBO, "systemd-networkd")
+    root.check({"eth1": {"ring.rx": 512}}, "systemd-networkd")
+    managed(root, "ADMIN_STATE=unmanaged\n")
+    root.check(reload, "systemd-networkd")
+
+
+def test_networkd_is_known_by_the_owner_of_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not run as root, and the name alone could be any user's program."""
+    folder = tmp_path / "run/systemd/netif"
+    assert Daemons(str(tmp_path)).processes.get("systemd-networkd") is None
+    folder.mkdir(parents=True)
+    own = str(folder.stat().st_uid)
+    monkeypatch.setattr(owner, "_pids", lambda: iter(["71", "72"]))
+    monkeypatch.setattr(owner, "_stat", lambda pid: ("systemd-network", 1, 5))
+    monkeypatch.setattr(owner, "_uid", lambda pid: {"71": "4711", "72": own}[pid])
+    assert Daemons(str(tmp_path)).processes["systemd-networkd"] == 72
+    monkeypatch.setattr(owner, "_uid", lambda pid: "4711")
+    assert "systemd-networkd" not in Daemons(str(tmp_path)).processes
+
+
+@pytest.mark.parametrize(
+    ("devices", "refused"),
+    [("", True), ("devices=!eth1", False), ("devices=!eth2", True), ("devices=eth1", True),
+     ("devices=eth2, ib*", False), ("devices = *, !eth*", False)],
+)  # fmt: skip
+def test_tuned_leaves_out_what_its_profile_says(root: Root, devices: str, refused: bool) -> None:
+    root.write("etc/tuned/active_profile", "hpc\n")
+    root.write("etc/tuned/hpc/tuned.conf", f"[main]\nsummary=x\n[net]\n{devices}\nmtu=9000\n[vm]\n")
+    if refused:
+        assert "write devices=!eth1 in its [net] section" in root.refuses(JUMBO, "tuned")
+    else:
+        root.check(JUMBO, "tuned")

@@ -1,0 +1,167 @@
+"""What uses an interface whose MTU changes: in this network namespace, and in another one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from place import Place, made_place
+from test_links import JOB, Node, a_node
+
+from seatrial.nic.node import namespaces, programs
+from seatrial.nic.node.errors import Unrestored
+
+PROFILES: dict[str, Any] = {
+    "default": {},
+    "small": {"eth1": {"mtu": 1500}},
+    "queue": {"eth1": {"txqueuelen": 50}},
+}
+NUMBER = 4_000_000_001
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    """eth1 with an MTU of 9000; a macvlan on it, and one on that."""
+    setup = (
+        "ip link add eth1 mtu 9000 type veth peer name peer1; ip link add tap0 type veth;"
+        "ip link add link eth1 name mv1 mtu 9000 type macvlan mode bridge;"
+        "ip link add link eth1 name mv2 mtu 4000 type macvlan mode bridge"
+    )
+    with made_place(tmp_path, PROFILES, setup) as made:
+        yield made
+
+
+def begin(place: Place, profile: str) -> subprocess.CompletedProcess[str]:
+    return place.run("prolog", job=NUMBER, profile=profile, slurmd=True)
+
+
+def end(place: Place, profile: str) -> subprocess.CompletedProcess[str]:
+    return place.run("epilog", job=NUMBER, profile=profile, slurmd=True)
+
+
+@pytest.mark.root
+def test_the_mtus_of_users_come_back(place: Place) -> None:
+    assert begin(place, "small").returncode == 0
+    assert [place.mtu(name) for name in ("eth1", "mv1", "mv2")] == [1500, 1500, 1500]
+    place.ip("link", "set", "mv2", "name", "mv7")
+    answer = end(place, "small")
+    assert answer.returncode == 0, answer.stderr
+    assert [place.mtu(name) for name in ("eth1", "mv1", "mv7")] == [9000, 9000, 4000]
+
+
+@pytest.mark.root
+def test_a_user_that_is_gone_is_no_trouble(place: Place) -> None:
+    assert begin(place, "small").returncode == 0
+    place.ip("link", "del", "mv1")
+    assert end(place, "small").returncode == 0
+    assert place.mtu("eth1") == 9000
+
+
+@pytest.mark.root
+def test_an_mtu_that_another_namespace_would_lose_is_refused(place: Place) -> None:
+    """Also where the macvlan was made there, and its namespace has a name only."""
+    other = f"seatrial-test-other-{os.getpid()}"
+    subprocess.run(["ip", "netns", "add", other], check=True)
+    try:
+        place.ip("link", "add", "link", "eth1", "name", "away", "netns", other, "type", "macvlan")
+        answer = begin(place, "small")
+        assert answer.returncode == 2
+        assert "eth1 is used by away (in " in answer.stderr
+        assert "leave out mtu" in answer.stderr
+        assert place.mtu("eth1") == 9000
+        end(place, "small")
+        # A setting that cuts nothing there.
+        answer = begin(place, "queue")
+        assert answer.returncode == 0, answer.stderr
+        assert end(place, "queue").returncode == 0
+    finally:
+        subprocess.run(["ip", "netns", "delete", other], check=True)
+    assert begin(place, "small").returncode == 0
+    assert end(place, "small").returncode == 0
+
+
+@pytest.mark.root
+def test_a_bridge_between_the_interface_and_the_other_namespace(place: Place) -> None:
+    other = f"seatrial-test-other-{os.getpid()}"
+    subprocess.run(["ip", "netns", "add", other], check=True)
+    try:
+        place.shell(
+            "ip link del mv1; ip link del mv2; ip link add br0 type bridge;"
+            "ip link set eth1 master br0;"
+            f"ip link add link br0 name away netns {other} type macvlan"
+        )
+        answer = begin(place, "small")
+        assert answer.returncode == 2
+        assert "eth1 is used by away (in " in answer.stderr
+        assert end(place, "small").returncode == 0
+    finally:
+        subprocess.run(["ip", "netns", "delete", other], check=True)
+    assert place.mtu("br0") == 9000
+    assert begin(place, "small").returncode == 0
+    assert place.mtu("br0") == 1500
+    assert end(place, "small").returncode == 0
+    assert place.mtu("br0") == 9000
+
+
+@pytest.mark.root
+def test_what_uses_an_interface_of_a_third_namespace_is_no_reason(place: Place) -> None:
+    """It has the same index there as eth1 has here."""
+    third, other = (f"seatrial-test-{word}-{os.getpid()}" for word in ("third", "other"))
+    index = place.ip("-o", "link", "show", "eth1").split(":")[0]
+    for name in (third, other):
+        subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        words = f"link add eth1 index {index} type veth peer name peer1".split()
+        subprocess.run(["ip", "-n", third, *words], check=True)
+        words = f"link add link eth1 name away netns {other} type macvlan".split()
+        subprocess.run(["ip", "-n", third, *words], check=True)
+        answer = begin(place, "small")
+        assert answer.returncode == 0, answer.stderr
+        assert end(place, "small").returncode == 0
+    finally:
+        for name in (third, other):
+            subprocess.run(["ip", "netns", "delete", name], check=True)
+
+
+def test_a_namespace_that_cannot_be_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "net"
+    path.touch()
+    monkeypatch.setattr(namespaces, "_others", lambda: {1: str(path)})
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    failed = programs.Answer(127, "", "nsenter: No such file or directory")
+    monkeypatch.setattr(programs, "run", lambda argv, timeout=0: failed)
+    with pytest.raises(namespaces.Refused, match=f"{path} cannot be read: nsenter"):
+        namespaces.users_elsewhere({"eth1"})
+    path.unlink()  # it ended meanwhile
+    assert namespaces.users_elsewhere({"eth1"}) == []
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    with a_node() as made:
+        yield made
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_vlan_on_a_bond(node: Node, refused: bool) -> None:
+    """This machine's kernel has neither. The fake ones cut the MTU as the kernel does."""
+    for below, above in (("eth1", "bond7"), ("bond7", "bond7.5")):
+        node.machine._new(above, bond=above == "bond7").mtu = 9000
+        node.machine.cards[below].users = (above,)
+        node.machine.cards[below].mtu = 9000
+    node.machine.sync()
+    node.session().begin_job(JOB, "x", {"interfaces": {"eth1": {"mtu": 1500}}})
+    assert {node.machine.cards[name].mtu for name in ("eth1", "bond7", "bond7.5")} == {1500}
+    if refused:
+        node.machine.fails = {"ip link set dev bond7.5 mtu": "Invalid argument"}
+        with pytest.raises(Unrestored, match=r"bond7\.5: mtu is 1500, was 9000 before"):
+            node.session().end_job(JOB, True)
+        node.machine.fails = {}
+    node.session().end_job(JOB, True)
+    assert {node.machine.cards[name].mtu for name in ("eth1", "bond7", "bond7.5")} == {9000}
