@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.nic.node.actions import Action
-from seatrial.nic.node.errors import SettingRefused
+from seatrial.nic.node.errors import Refused, SettingRefused
 from seatrial.nic.node.store import Store
 
 INTERFACE = "eth1"
@@ -77,6 +77,7 @@ class FakeNic:
         self.fuse = fuse
         self.stubborn = stubborn
         self.refuses: set[str] = set()
+        self.name = INTERFACE
         self.ignored: tuple[str, ...] = ()
         #: of ethtool, which decides what ``read`` shows: keys that an older one lacks, and a newer
         self.ethtool = "6.1"
@@ -86,6 +87,7 @@ class FakeNic:
 
     def reboot(self) -> None:
         self.raw = boot_state()
+        self.name = INTERFACE
         self.rps = ["0"] * 2
 
     def state(self) -> dict[str, Any]:
@@ -112,8 +114,9 @@ class FakeNic:
     # -- as seatrial.nic.node.nic.Nic
 
     def read(self, interface: str) -> dict[str, Any]:
-        assert interface == INTERFACE
         self.fuse.burn()
+        if interface != self.name:
+            raise Refused(f"there is no interface {interface}")
         hidden = self.hidden_by.get(self.ethtool, set())
         state = {**self.state(), **self.shown_by.get(self.ethtool, {})}
         return {key: value for key, value in state.items() if key not in hidden}
@@ -128,13 +131,13 @@ class FakeNic:
         return {"ifindex": 2, "address": "02:00:00:00:00:01"}
 
     def find(self, identity: dict[str, Any]) -> str | None:
-        return INTERFACE if identity == self.identity(INTERFACE) else None
+        return self.name if identity == self.identity(self.name) else None
 
     def users_of(self, interface: str) -> list[dict[str, Any]]:
         return []
 
     def exists(self, interface: str) -> bool:
-        return interface == INTERFACE
+        return interface == self.name
 
     def interfaces_of(self, module: str) -> list[str]:
         return []

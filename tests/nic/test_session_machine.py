@@ -10,10 +10,13 @@ import contextlib
 import os
 import shutil
 import tempfile
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from fake_node import (
     INTERFACE,
     FakeNic,
@@ -56,6 +59,27 @@ REFUSALS = st.sampled_from([""] * 9 + ["mtu", "coalesce.rx-usecs", "pause.tx", "
                             "egress_bit_s"])  # fmt: skip
 
 
+#: what the campaign tried, by fault, and how nodes ended; printed at its end
+TRIED: Counter[str] = Counter()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def counts(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Print the counts, where this is no worker of several."""
+    yield
+    plugins = request.config.pluginmanager
+    terminal, capture = (
+        plugins.get_plugin(name) for name in ("terminalreporter", "capturemanager")
+    )
+    if hasattr(request.config, "workerinput"):
+        return
+    with capture.global_and_fixture_disabled():
+        faults = sum(count for name, count in TRIED.items() if not name.startswith("="))
+        terminal.write_line(f"\n{faults} faults over the life of profiles:")
+        for name, count in sorted(TRIED.items()):
+            terminal.write_line(f"{count:8} {name.removeprefix('=')}")
+
+
 def policy(mtu: int = 9000) -> Policy:
     profiles = {
         name: {"feature": f"nic_{name}", "nodes": ["n1"], "interfaces": {INTERFACE: wanted}}
@@ -89,6 +113,7 @@ class Node(RuleBasedStateMachine):
         self.policy = policy()
         self.base = self.nic.exact()
         self.drained = False
+        self.reason = "none yet"  # of the last command that drained the node
         self.jobs: list[Running] = []
         # Prologs and Epilogs of a slurmd that is dead
         self.orphans: list[tuple[str, Running, FakeWorld]] = []
@@ -115,8 +140,11 @@ class Node(RuleBasedStateMachine):
             act()
             return "ok"
         except Killed:
+            TRIED["command killed at one of its steps"] += 1
             return "killed"
-        except (NicError, OSError):
+        except (NicError, OSError) as error:
+            self.reason = str(error)
+            TRIED["= commands that drained the node, with a reason"] += 1
             self.drained = True
             return "drain"
         finally:
@@ -136,6 +164,7 @@ class Node(RuleBasedStateMachine):
     @rule(profile=SOME, racing=st.booleans())
     def allocate(self, profile: str, racing: bool) -> None:
         here = [one for one in self.jobs if one.state != "gone"]
+        TRIED["two jobs race"] += bool(here)
         # Exclusive jobs, but for two that race for the node (a job_submit that was not there).
         if here and not (racing and len(here) == 1 and here[0].state == "prolog"):
             return
@@ -162,6 +191,8 @@ class Node(RuleBasedStateMachine):
         assert world
         self.nic.refuses = {refused} if refused else set()
         self.store.full = full
+        TRIED["setting refused by the driver"] += bool(refused)
+        TRIED["disk full"] += full
         hook = None
         if epilog_meanwhile and death is not None:
             hook = lambda: self.epilog_at_the_lock(running)  # noqa: E731
@@ -212,6 +243,7 @@ class Node(RuleBasedStateMachine):
     @rule()
     def epilog_overtakes_the_prolog(self) -> None:
         """It runs to its end while the Prolog still waits, for the lock or for a processor."""
+        TRIED["Epilog before its Prolog"] += 1
         for running in self.jobs:
             if running.state == "prolog" and running.prolog and running.profile != "default":
                 if self.epilog(running, FakeWorld(self.simulation, self.slurmd), None) == "ok":
@@ -231,6 +263,8 @@ class Node(RuleBasedStateMachine):
     def run_epilog(self, death: int | None, twice: bool, full: bool) -> None:
         running = next(one for one in self.jobs if one.state == "ended")
         self.store.full = full
+        TRIED["disk full"] += full
+        TRIED["Epilog twice"] += twice
         result = "ok"
         for _ in range(2 if twice else 1):
             world = FakeWorld(self.simulation, self.slurmd)
@@ -253,6 +287,7 @@ class Node(RuleBasedStateMachine):
     @precondition(lambda self: self.slurmd)
     def kill_slurmd(self, requeue: bool) -> None:
         """SIGKILL; the Prologs and Epilogs that it had started go on, or have not begun yet."""
+        TRIED["slurmd killed"] += 1
         self.simulation.kill(self.slurmd)
         self.slurmd = None
         for running in self.jobs:
@@ -295,6 +330,7 @@ class Node(RuleBasedStateMachine):
     @rule(death=DEATHS)
     def orphan_runs(self, death: int | None) -> None:
         kind, running, world = self.orphans.pop(0)
+        TRIED[f"{kind.capitalize()} of a dead slurmd"] += 1
         exact, owned = self.nic.exact(), self.owned()
         if kind == "prolog":
             session = self.session(world)
@@ -327,6 +363,7 @@ class Node(RuleBasedStateMachine):
     @precondition(lambda self: self.in_force() or self.orphans)
     @rule()
     def reboot(self) -> None:
+        TRIED["power cut"] += 1
         self.simulation.boot += 1
         self.simulation.living.clear()
         self.simulation.steps.clear()
@@ -343,6 +380,7 @@ class Node(RuleBasedStateMachine):
         for name in (JOURNAL, SECOND) if both else (JOURNAL,):
             path = Path(self.store.path(name))
             if path.exists():
+                TRIED["journal damaged"] += 1
                 path.write_bytes(path.read_bytes()[:cut])
                 self.damaged = self.was_damaged = self.damaged or both
 
@@ -350,6 +388,7 @@ class Node(RuleBasedStateMachine):
     @rule(mtu=st.sampled_from([4000, 9000]))
     def edit_profile(self, mtu: int) -> None:
         self.policy = policy(mtu)
+        TRIED["profile edited while in force"] += 1
 
     @precondition(lambda self: self.drained)
     @rule()
@@ -363,10 +402,18 @@ class Node(RuleBasedStateMachine):
                 self.drained = self.in_force() is not None
             self.simulation.kill(world.me)
 
+    @precondition(lambda self: self.in_force())
+    @rule(name=st.sampled_from([INTERFACE, "eth9"]))
+    def rename(self, name: str) -> None:
+        """By udev, or by hand, and back."""
+        TRIED["interface renamed"] += self.nic.name != name
+        self.nic.name = name
+
     @precondition(lambda self: self.jobs)
     @rule(version=st.sampled_from(["6.1", "6.7"]))
     def exchange_ethtool(self, version: str) -> None:
         """An upgrade or a downgrade at any moment; the newer one shows more."""
+        TRIED["ethtool exchanged"] += self.nic.ethtool != version
         self.nic.shown_by["6.7"] = {"coalesce.tx-aggr-time-usecs": 3, "irq.0": "0-1"}
         self.nic.ethtool = version
 
@@ -387,6 +434,10 @@ class Node(RuleBasedStateMachine):
     def what_differs_is_written_down(self) -> None:
         if not self.is_base() and not self.damaged:
             assert self.in_force() is not None, "settings without a journal"
+
+    @invariant()
+    def a_drained_node_has_a_reason(self) -> None:
+        assert self.reason
 
     @invariant()
     def no_unowned_profile_in_service(self) -> None:
@@ -411,6 +462,7 @@ class Node(RuleBasedStateMachine):
             while self.orphans:
                 self.orphan_runs(None)
         self.simulation.time += 1000
+        self.nic.name = INTERFACE
         self.health(None)
         assert self.drained or self.is_base()
         world = FakeWorld(self.simulation, self.slurmd)
@@ -418,6 +470,8 @@ class Node(RuleBasedStateMachine):
             self.session(world).recover(0.0)
         assert self.is_base()
         assert self.in_force() is None
+        # Each failure of these ends the campaign, so their numbers are those of nodes that passed.
+        TRIED["= nodes at their settings of boot at the end, none with a profile"] += 1
 
     def run_prolog_to_end(self, running: Running) -> None:
         world, running.prolog = running.prolog, None

@@ -293,6 +293,16 @@ def test_a_program_that_outlives_its_killed_parent_keeps_the_lock(
 KEPT_S = module.TOMBSTONES_KEPT_S
 
 
+def test_a_late_epilog_does_not_replace_the_tombstone_of_a_later_one(store: Store) -> None:
+    """Else the Prolog of the second start, which its Epilog overtook, would apply its profile."""
+    now = 10 * KEPT_S
+    store.write_tombstone("7", "0", Tombstone(now, "now"))
+    store.write_tombstone("7", "0", Tombstone(now - 1, "now"))
+    assert store.tombstone("7", "0", now, "now") == Tombstone(now, "now")
+    store.write_tombstone("7", "0", Tombstone(now + 1, "now"))
+    assert store.tombstone("7", "0", now, "now") == Tombstone(now + 1, "now")
+
+
 def test_tombstones_and_their_sweeping(store: Store) -> None:
     now = 10 * KEPT_S + 1.0
     store.write_tombstone("1", "0", Tombstone(now - 1, "now"))

@@ -72,7 +72,11 @@ def start_clock() -> None:
         return
     clocks = {"monotonic": time.CLOCK_MONOTONIC, "boottime": time.CLOCK_BOOTTIME}
     with contextlib.suppress(OSError):
-        lines = (f"{name} -{int(time.clock_gettime(clock))} 0\n" for name, clock in clocks.items())
+        lines = []
+        for name, clock in clocks.items():
+            # A negative offset is whole seconds and nanoseconds above them.
+            seconds, nanoseconds = divmod(-time.clock_gettime_ns(clock), 10**9)
+            lines.append(f"{name} {seconds} {nanoseconds}\n")
         Path("/proc/self/timens_offsets").write_text("".join(lines))
 
 

@@ -111,6 +111,8 @@ class _Apt:
             run(["dpkg-deb", "-x", deb, into], f"unpacking {deb.name}")
         shutil.rmtree(debs)
         if name == "kernel":
+            if not (into / "lib").exists():  # Debian 13 has the modules in /usr/lib
+                (into / "lib").symlink_to("usr/lib")
             release = _single_entry(into / "lib/modules").name
             depmod = shutil.which("depmod", path="/usr/sbin:/sbin")
             if not depmod:

@@ -31,6 +31,8 @@ TOMBSTONES_KEPT_S = 1800.0
 REMOVED_AT_ONCE = 1000
 LOCK_POLL_S = 0.02
 
+#: A damaged tombstone says at least that an Epilog ran: as if just now.
+DAMAGED_AT = float("inf")
 Tombstone = NamedTuple("Tombstone", [("at", float), ("boot_id", str)])
 
 
@@ -222,27 +224,35 @@ class Store:
         return [self._tombstones_of(Tombstone(at, boot_id)) for at in times]
 
     def write_tombstone(self, job: str, restart: str, tombstone: Tombstone) -> None:
+        """Write it, unless there is a later one: an Epilog of a dead slurmd may come late."""
         self.prepare()
         folder = self._tombstones_of(tombstone)
         if not os.path.isdir(self.path(folder)):
             os.makedirs(self.path(folder), mode=0o755, exist_ok=True)
             os.chmod(self.path(folder), 0o755)
-        text = json.dumps({"at": tombstone.at, "boot_id": tombstone.boot_id})
-        self.write("%s/%s.%s" % (folder, job, restart), text)
+        name = "%s/%s.%s" % (folder, job, restart)
+        present = self._tombstone_at(name, tombstone.boot_id)
+        if present is None or present.at <= tombstone.at or present.at == DAMAGED_AT:
+            text = json.dumps({"at": tombstone.at, "boot_id": tombstone.boot_id})
+            self.write(name, text)
 
     def tombstone(self, job: str, restart: str, now: float, boot_id: str) -> Optional[Tombstone]:
         """The tombstone of a start of a job in this boot, if it is not old."""
         for folder in self._young(now, boot_id):
-            text = self._read("%s/%s.%s" % (folder, job, restart))
-            if text is None:
-                continue
-            try:
-                data = json.loads(text)
-                return Tombstone(float(data["at"]), str(data["boot_id"]))
-            except (ValueError, KeyError, TypeError):
-                # It says at least that an Epilog ran: as if just now.
-                return Tombstone(float("inf"), boot_id)
+            tombstone = self._tombstone_at("%s/%s.%s" % (folder, job, restart), boot_id)
+            if tombstone:
+                return tombstone
         return None
+
+    def _tombstone_at(self, name: str, boot_id: str) -> Optional[Tombstone]:
+        text = self._read(name)
+        if text is None:
+            return None
+        try:
+            data = json.loads(text)
+            return Tombstone(float(data["at"]), str(data["boot_id"]))
+        except (ValueError, KeyError, TypeError):
+            return Tombstone(DAMAGED_AT, boot_id)
 
     def remove_old_tombstones(self, now: float, boot_id: str) -> None:
         """Remove tombstones that no Prolog can still need: a part of them, where there are many."""
