@@ -1,6 +1,9 @@
-"""Text that means something to a shell, to sbatch or to a terminal, for hypothesis."""
+"""Hostile text for a shell, sbatch or a terminal, and hostile JSON, for hypothesis."""
 
 from __future__ import annotations
+
+import json
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -13,3 +16,33 @@ HOSTILE = st.text(
     max_size=30,
 )
 CONTROL = "[\x00-\x1f\x7f-\x9f\u2028\u2029]"
+
+#: values that JSON allows, or that Python's reader allows beside it
+ODD = [
+    "NaN", "Infinity", "-0", "1e999", "-1", "null", "true", '""', "[]", "{}", '"\\ud800"',
+    '"\\u0000"', "9" * 400, "[" * 3000, '{"a":' * 200, '"2026-13-45T99:00:00Z"', "0.1", '"\\u202e"',
+]  # fmt: skip
+
+
+@st.composite
+def damaged(draw: st.DrawFn, record: Any) -> str:
+    """The JSON of a record in which one value, at any depth, is another."""
+    path = draw(st.sampled_from(_paths(record)))
+    text = json.dumps(_replaced(record, path, "@odd@"))
+    return text.replace('"@odd@"', draw(st.sampled_from(ODD)))
+
+
+def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The path to each value of a record."""
+    if not isinstance(value, (dict, list)):
+        return [path]
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    return [path] * bool(path) + [one for key, part in items for one in _paths(part, (*path, key))]
+
+
+def _replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    if not path:
+        return new
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = _replaced(value[path[0]], path[1:], new)
+    return copy

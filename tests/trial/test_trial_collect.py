@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
 
+from campaigns import rounds
+from hostile import damaged
 from seatrial.base.errors import LabError
 from seatrial.results.record import Case, Job, Metric, Run
 from seatrial.trial import collect as collecting
@@ -308,3 +313,30 @@ def test_interrupted_case_says_why(left, tmp_path):
     left("netpipe", result="abort", fail_phase="run", fail_reason="aborted due to X")
     (run,) = gather(tmp_path, [NETPIPE], why="the trial was interrupted by Ctrl-C")
     assert run.reason == "the trial was interrupted by Ctrl-C"
+
+
+@settings(max_examples=rounds(100, 3000), derandomize=True, database=None)
+@given(data=st.data())
+def test_what_a_job_user_writes_never_ends_a_trial(tmp_path_factory, data):
+    """Each planned run has a record, whatever is in ReFrame's report and the evidence."""
+    folder = tmp_path_factory.mktemp("hostile")
+    stage = folder / "stage" / "lab" / "compute" / "mpich-ofi" / "netpipe0"
+    stage.mkdir(parents=True)
+    evidence = [Run(case=NETPIPE, outcome="ran", metrics=[metric()]).model_dump(mode="json")]
+    test = {
+        "benchmark": "netpipe", "environ": "mpich-ofi", "partition": "compute", "num_nodes": 2,
+        "repeat": 0, "jobid": "1", "result": "pass", "fail_phase": None, "fail_reason": None,
+        "stagedir": str(stage),
+    }  # fmt: skip
+    report = {"runs": [{"testcases": [test]}]}
+    in_report = data.draw(st.booleans())
+    (folder / "reframe-report.json").write_text(
+        data.draw(damaged(report)) if in_report else json.dumps(report)
+    )
+    (stage / "evidence.json").write_text(
+        json.dumps(evidence) if in_report else data.draw(damaged(evidence))
+    )
+    runs = collect(folder, [NETPIPE], [0], slurm)
+    event(runs[0].outcome)
+    assert [(run.case, run.repeat) for run in runs] == [(NETPIPE, 0)]
+    shutil.rmtree(folder)
