@@ -12,7 +12,6 @@ from rich.console import Console
 
 from seatrial.base.errors import InputError, LabError
 from seatrial.site.model import Site
-from seatrial.stack import PREFIX, of_spack, stack_folder
 from seatrial.stack.apt import install
 from seatrial.stack.machine import installed
 from seatrial.trial.machine import Machine, ThisMachine
@@ -21,17 +20,14 @@ from seatrial_lab.software.provision import plan, provision
 out = Console(highlight=False, soft_wrap=True)
 
 
-def provision_lab(required: bool, site: Site | None = None) -> None:
+def provision_lab(required: bool) -> None:
     """Print what the lab lacks, then install and build it. Does nothing if nothing is missing.
-
-    A stack of Spack is built by ``seatrial stack``; its site needs the other software of the lab.
 
     If the installation fails, raises LabError if the software is ``required``; otherwise prints
     the same sentence and continues.
     """
-    prefix = PREFIX if of_spack(site) else stack_folder()
     try:
-        steps = plan(prefix)
+        steps = plan()
         if steps.empty:
             return
         out.print("The lab needs, once on this machine:")
@@ -45,7 +41,7 @@ def provision_lab(required: bool, site: Site | None = None) -> None:
                 else:
                     out.print(f"  {line}", markup=False)
 
-            provision(tell, prefix)
+            provision(tell)
     except LabError as error:
         if required:
             raise

@@ -139,7 +139,7 @@ def trial(
     description = check_site(file, selection).site
     if description.lab:
         check_root()
-        provision_lab(required=True, site=description)
+        provision_lab(required=True)
     plan = plan_trial(file, selection)
     with lab_for(description, file, output, keep_lab) as machine, Bar(plan) as bar:
         results = run_trial(plan, file, machine, bar, output)
