@@ -7,6 +7,7 @@ import lzma
 import shutil
 import struct
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -69,9 +70,16 @@ def test_a_module_is_loaded_after_what_it_needs(tmp_path: Path) -> None:
         image.load_order(image.dependencies(tmp_path), ("igc",))
 
 
-def test_a_kernel_is_unpacked() -> None:
+def zstd(data: bytes) -> bytes:
+    return subprocess.run(["zstd", "-cq"], input=data, capture_output=True, check=True).stdout
+
+
+@pytest.mark.parametrize("compress", [lzma.compress, zstd])
+def test_a_kernel_is_unpacked(compress: Callable[[bytes], bytes]) -> None:
+    if compress is zstd and not shutil.which("zstd"):
+        pytest.skip("zstd is missing")
     kernel = b"\x7fELF" + bytes(5000)
-    payload = lzma.compress(kernel) + struct.pack("<I", len(kernel))
+    payload = compress(kernel) + struct.pack("<I", len(kernel))
     head = bytearray(2 * 512)
     head[0x1F1] = 1
     struct.pack_into("<II", head, 0x248, 16, len(payload))

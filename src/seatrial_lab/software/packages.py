@@ -38,6 +38,7 @@ COMMON = (
     "iproute2",
     "netbase",
     "kmod",  # loads the drivers of a virtual lab
+    "zstd",  # the guest's kernel of Debian 13 is compressed by it
     # compilers and build tools
     "gcc",
     "g++",

@@ -29,6 +29,7 @@ from seatrial_lab.software.debian_sources import (
 
 KERNEL = "linux-image-amd64"
 QEMU = "qemu-system-x86"
+ZSTD = b"\x28\xb5\x2f\xfd"  # first bytes of a frame (RFC 8878)
 IGB_VERSION = (8, 0)  # the first QEMU with a model of the igb card
 RUN_WITH_USER_VERSION = (9, 1)
 Progress = Callable[[str], None]
@@ -114,6 +115,10 @@ class _Apt:
             if not (into / "lib").exists():  # Debian 13 has the modules in /usr/lib
                 (into / "lib").symlink_to("usr/lib")
             release = _single_entry(into / "lib/modules").name
+            # Debian 13 compresses the modules; busybox loads only plain ones.
+            for module in (into / "lib/modules" / release).rglob("*.ko.xz"):
+                module.with_suffix("").write_bytes(lzma.decompress(module.read_bytes()))
+                module.unlink()
             depmod = shutil.which("depmod", path="/usr/sbin:/sbin")
             if not depmod:
                 raise LabError("depmod is missing: apt-get install kmod")
@@ -173,15 +178,22 @@ class _Apt:
 def uncompressed(image: bytes) -> bytes:
     """Return the kernel in a compressed image; an emulated machine takes 10 s to unpack it.
 
-    The format is in Documentation/arch/x86/boot.rst. Raises LabError if it is not xz.
+    The format is in Documentation/arch/x86/boot.rst. Raises LabError if it is neither xz (Debian
+    12) nor zstd (Debian 13).
     """
     (sectors,) = struct.unpack_from("<B", image, 0x1F1)
     offset, size = struct.unpack_from("<II", image, 0x248)
     start = (sectors + 1) * 512 + offset
+    # The payload ends with the unpacked size, 4 bytes that are not part of the stream.
+    payload = image[start : start + size - 4]
     try:
-        # The payload ends with the unpacked size, 4 bytes that are not part of the xz stream.
-        return lzma.decompress(image[start : start + size - 4])
-    except lzma.LZMAError as error:
+        if payload.startswith(ZSTD):
+            done = subprocess.run(["zstd", "-dcq"], input=payload, capture_output=True, check=True)
+            return done.stdout
+        return lzma.decompress(payload)
+    except FileNotFoundError:
+        raise LabError("zstd is missing: apt-get install zstd") from None
+    except (lzma.LZMAError, subprocess.CalledProcessError) as error:
         raise LabError(f"the kernel's image cannot be unpacked: {error}") from None
 
 
