@@ -93,6 +93,17 @@ def test_report_ends_with_the_code_of_the_verdict(here, folder, tmp_path):
     assert here("report", cut)[0] == 2
 
 
+def test_a_report_without_a_manifest_has_a_warning(here, folder, tmp_path):
+    unproven = "SHA256SUMS is missing: nothing shows that the files are as the trial wrote them"
+    assert unproven not in here("report", folder)[1]
+    (folder / MANIFEST).unlink()
+    forged(folder / "results.jsonl", ("30.1", "30.2"))
+    for more, page in (([], folder), (["--output", tmp_path / "page"], tmp_path / "page")):
+        code, said, _ = here("report", folder, *more)
+        assert (code, said.count(f"warning: {unproven}")) == (1, 1)
+        assert unproven in (page / "report.html").read_text()
+
+
 def forged(file, *replaced):
     """Change a file of results as an editor does."""
     text = file.read_text()

@@ -229,6 +229,10 @@ def report(
             text = f"the recorded verdict is accept, but the records contradict it: {why}"
             correction = "'seatrial judge' judges the figures again"
             raise InputError([Problem(results.folder, None, "verdict", text, correction)])
+        unproven = later.without_manifest(results)
+        if unproven and results.verdict:
+            out.print(f"warning: {unproven}")
+            results.verdict.findings.append(f"note: {unproven}")  # for the page and the summary
         if output:
             output.mkdir(parents=True, exist_ok=True)
             write_all(results, output)
