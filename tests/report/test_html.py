@@ -145,6 +145,16 @@ def test_an_accept_that_its_records_contradict_is_pointed_out():
     assert "is accept, but of the judgements 8 failed" in words(page.xpath("//p[@class='why']")[0])
 
 
+def test_a_planted_fault_is_beside_the_verdict():
+    results = synthetic.rejected()
+    results.trial.notes.append("fault planted on purpose: link n3: delay 150us")
+    page = html.document_fromstring(render(results))
+    [shown] = page.xpath(
+        "//header[contains(@class, 'verdict')]/p[contains(@class, 'planted')]/text()"
+    )
+    assert shown == results.trial.notes[-1]
+
+
 def test_findings_link_to_their_case(pages):
     _, page = pages("rejected")
     items = page.xpath("//section[@class='findings']//li")
