@@ -197,6 +197,12 @@ def test_a_report_of_an_archive_that_cannot_be_written_goes_elsewhere(
     assert not (folder / LOCK_FILE).exists()
 
 
+def test_verify_of_no_folder_says_so(here, tmp_path):
+    code, _, error = here("verify", tmp_path / "none")
+    assert code == 3
+    assert "none: no such folder (name a trial's folder)" in " ".join(error.split())
+
+
 def test_verify_names_what_was_changed(here, folder):
     code, said, _ = here("verify", folder)
     assert code == 0

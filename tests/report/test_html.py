@@ -115,6 +115,10 @@ def test_every_run_links_its_evidence_and_raw_files(pages):
     for run in results.runs:
         assert f"./{run.evidence}" in links
         assert f"./{run.evidence}/nic before#1.json" in links
+    repeats = [heading.split(":")[0] for heading in page.xpath("//section[@class='run']/h4/text()")]
+    assert set(repeats) == {f"Repeat {run.repeat + 1}" for run in results.runs}
+    raw = set(page.xpath("//td[@class='links']/a/text()"))
+    assert raw <= {f"{kind} {run.repeat + 1}" for run in results.runs for kind in ("raw", "path")}
 
 
 def test_missing_evidence_is_said_to_be_missing(tmp_path):

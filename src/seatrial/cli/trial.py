@@ -60,8 +60,13 @@ TrialArgument = Annotated[
 
 #: one of ReFrame's test cases: NetPIPE %repeat=0 %num_nodes=2 /1a2b3c4d @lab:compute+openmpi-tcp
 TEST = re.compile(r"(\w+) .*%repeat=(\d+) %num_nodes=(\d+) .*@\w[\w-]*:([\w-]+)\+([\w-]+)")
-#: ReFrame's word for the end of a test -> what it says. The verdict is of all figures, at the end.
-RESULTS = {"OK": "ran", "FAIL": "failed in ReFrame", "ABORT": "aborted", "SKIP": "skipped"}
+#: ReFrame's word for the end of a test -> what it says. ReFrame knows no reruns and no noise.
+RESULTS = {
+    "OK": "ran",
+    "FAIL": "an error, or a figure is outside a bound at first; the verdict is at the end",
+    "ABORT": "aborted",
+    "SKIP": "skipped",
+}
 
 
 def test_name(plan: Plan, name: str) -> str:
