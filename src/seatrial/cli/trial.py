@@ -332,7 +332,7 @@ def check_signatures(
     if not (signers or keys):
         out.print("whose keys these are was not checked: give --signers or --key")
         return good
-    covered = max((one.lines for one in signatures if not one.fault), default=0)
+    covered = max((one.lines for one in signatures if one.listed and not one.fault), default=0)
     for name in listed[covered:] if covered else ["any file"]:
         out.print(f"not signed: {name}", markup=False)
     if absent := signature.absent(signatures, len(listed), signers, keys):

@@ -35,7 +35,7 @@ from seatrial.results.requirements import (
 WIDEST_RATIO = 1000.0
 #: unit -> smallest and largest bound that a network, a core or a cluster can come near
 REASONABLE = {
-    "us": (1e-3, 1e9),
+    "us": (1e-3, 1e7),
     "s": (1e-6, 1e7),
     "B": (1, 1e12),
     "MB/s": (1e-3, 1e7),
