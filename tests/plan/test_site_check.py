@@ -86,7 +86,14 @@ WRONG = [
     (contract("check: netpipe", bound="reference: 9, upper: 10, unit: us"), "upper",
      "10 allows +1000%", "as 0.1"),
     (contract("check: netpipe", "bandwidth_MB_s", "reference: 9, lower: -1, unit: MB/s"), "lower",
-     "any figure", "-0.05"),
+     "above 0 times", "-0.05"),
+    (contract("check: netpipe", "bandwidth_MB_s", "reference: 9, lower: -0.9999, unit: MB/s"),
+     "lower", "above 0.0001 times", "at_least"),
+    (contract("check: links, location: n1-n2", bound="relative_to: {metric: latency_us, "
+              "location: n1-n2}, at_most: 1.5"), "relative_to", "with itself", "location"),
+    (contract("check: netpipe, transport: tcp", bound="relative_to: {check: netpipe, "
+              "transport: tcp, metric: latency_us, location: ''}, at_most: 1.5"), "relative_to",
+     "with itself", "another"),
     (contract("check: netpipe", "bandwidth_MB_s", "at_least: 0, unit: MB/s"), "at_least",
      "at least 0", "least acceptable"),
     (contract("check: netpipe", "bandwidth_MB_s", "at_least: -5, unit: MB/s"), "at_least",

@@ -250,8 +250,7 @@ def judge_again(
     """
     place = trial_folder(newest(folder))
     command, version = ["seatrial", *sys.argv[1:]], version_with_commit()
-    if requirements:
-        check_against_site(place, requirements)
+    check_against_site(place, requirements)
 
     def say(text: str) -> None:
         out.print(text, markup=False)
@@ -265,13 +264,19 @@ def judge_again(
     raise typer.Exit(verdict_code(results))
 
 
-def check_against_site(place: Path, requirements: Path) -> None:
-    """Refuse bounds by which no figure of the trial's site can be judged. Raises InputError."""
+def check_against_site(place: Path, requirements: Path | None) -> None:
+    """Refuse bounds by which no figure of the trial's site can be judged. Raises InputError.
+
+    Those of the trial were checked before it ran, if its manifest says that they are the same.
+    """
     copies = sorted(place.glob("config/*/site.yaml"))
-    if copies:
-        check_bounds(copies[0], requirements)
-    else:
+    own = sorted(place.glob("config/*/requirements.yaml"))
+    file = requirements or (own[0] if own and not (place / MANIFEST).exists() else None)
+    if file is None:
+        return
+    if not copies:
         out.print(f"note: {place} has no copy of its site.yaml: bounds are not checked against it")
+    check_bounds(copies[0] if copies else None, file)
 
 
 def verify(
@@ -337,8 +342,11 @@ def check_signatures(
         out.print(f"not signed: {name}", markup=False)
     if absent := signature.absent(signatures, len(listed), signers, keys):
         out.print(f"no signature on all files by: {', '.join(absent)}", markup=False)
-    required = signature.absent(signatures, len(listed), None, keys)
-    return good and covered >= len(listed) and not required
+    required = signature.absent(signatures, len(listed), None, keys) if keys else []
+    nobody = bool(signers) and not any(
+        one.listed and not one.fault for one in signature.check(place, signers)
+    )
+    return good and covered >= len(listed) and not required and not nobody
 
 
 def baseline(

@@ -121,6 +121,8 @@ def _clause(
         clause.spread, clause.lower, clause.upper = worst.spread, worst.lower, worst.upper
         clause.margin, clause.case, clause.location = margin(worst), worst.case, worst.location
     failed_cases = [case for case in selected if case in errors]
+    void = _void_part(t.select, [*cases, *trial.outside], tally, bool(clause.outside))
+    part = _left_out(clause, lacking)
     if worst and worst.verdict == "fail":
         clause.status, clause.reason = "not met", worst.explanation
     elif worst is None and not selected and clause.outside:
@@ -128,22 +130,31 @@ def _clause(
     elif worst is None or worst.verdict == "error" or failed_cases:
         clause.status, clause.hole = "not tested", True
         clause.reason = _why_not_tested(selected, failed_cases, lacking, tally)
-    elif void := _void_part(t.select, [*cases, *trial.outside], tally, bool(clause.outside)):
+    elif void:
         clause.status, clause.hole, clause.reason = "not tested", True, void
     elif worst.verdict == "inconclusive":
         clause.status, clause.reason = "inconclusive", worst.explanation
-    elif clause.outside or lacking:
-        clause.status = "met in part"
-        whole = clause.outside + clause.cases + clause.lacking
-        reasons = []
-        if clause.outside:
-            reasons.append(f"the trial's selection leaves out {clause.outside}")
-        if lacking:
-            reasons.append(f"the stack cannot run {clause.lacking} ({_names(lacking)})")
-        clause.reason = f"of its {plural(whole, 'case')} {', and '.join(reasons)}"
+    elif part:
+        clause.status, clause.reason = "met in part", part
     if is_in_force(waiver, today) and clause.status in ("not met", "inconclusive"):
-        clause.status = "waived"
+        if failed_cases or void:  # a waiver is of figures that were measured
+            clause.status, clause.hole = "not tested", True
+            clause.reason = void or _why_not_tested(selected, failed_cases, lacking, tally)
+        else:
+            clause.status = "waived"
+            clause.reason = "; ".join(filter(None, (clause.reason, part)))
     return clause
+
+
+def _left_out(clause: Clause, lacking: list[Case]) -> str:
+    """Which cases the trial leaves out or the stack lacks, in a sentence; "" if none."""
+    reasons = []
+    if clause.outside:
+        reasons.append(f"the trial's selection leaves out {clause.outside}")
+    if lacking:
+        reasons.append(f"the stack cannot run {clause.lacking} ({_names(lacking)})")
+    whole = clause.outside + clause.cases + clause.lacking
+    return f"of its {plural(whole, 'case')} {', and '.join(reasons)}" if reasons else ""
 
 
 def _void_part(select: Select, cases: Sequence[Case], tally: _Tally, is_partial: bool) -> str:

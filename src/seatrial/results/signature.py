@@ -120,7 +120,9 @@ def absent(
     names = []
     for line in _allowed(signers, keys).splitlines():
         key = None if line.lstrip().startswith("#") else _LISTED.search(line)
-        if key and "cert-authority" not in line[: key.start()] and _print_of(key[2]) not in signed:
+        options = line[: key.start()].split(maxsplit=1)[1:] if key else []
+        authority = bool(options) and "cert-authority" in options[0]
+        if key and not authority and _print_of(key[2]) not in signed:
             names.append(line.split()[0])
     return list(dict.fromkeys(names))
 
@@ -155,10 +157,15 @@ def _text(signers: Path) -> str:
 def _entry(key: Path) -> str:
     """The line of a list of signers for a public key."""
     words = key.read_text(errors="replace").split() if key.is_file() else []
-    if len(words) < 2 or "PRIVATE" in words:
+    if (
+        len(words) < 2
+        or not _LISTED.fullmatch(f" {words[0]} {words[1]}")
+        or not _print_of(words[1])
+    ):
         text = "not a public key of OpenSSH"
         raise InputError([Problem(key, None, "", text, "name the file that ends in .pub")])
-    return f"{words[2] if len(words) > 2 else key.name} {words[0]} {words[1]}\n"
+    name = re.sub(r"[^\w@.+-]", "_", words[2] if len(words) > 2 else key.name)
+    return f"{name} {words[0]} {words[1]}\n"
 
 
 def _signer(signers: Path, signature: str, covered: bytes) -> tuple[str, str]:
