@@ -660,6 +660,20 @@ def test_how_long_a_figure_was_measured_counts_where_it_is_known(measured_s, per
     assert verdicts(judge(trial(NETPIPE), runs, requirements(CONTRACT))) == [expected]
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([3300, 3310, 3420], "fail"),  # a hundred times too slow, and each time the same
+        ([3300, 3301], "inconclusive"),  # two may be alike by chance
+        ([1208, 1888, 1434], "inconclusive"),  # as load has it
+        ([320, 321, 322], "inconclusive"),  # ten times is what waits can cost
+        ([3300, 3301, 3500], "inconclusive"),  # not alike
+    ],
+)
+def test_load_does_not_make_every_sample_equally_bad(values, expected):
+    assert under_load(values, [90] * len(values)).verdict == expected
+
+
 def test_waits_of_several_nodes_may_follow_each_other():
     for others, expected in ((0, "fail"), (8, "inconclusive")):
         runs = [disturbed(r, {"n1": 8, "n2": others}) for r in runs_of(NETPIPE, [66, 67])]

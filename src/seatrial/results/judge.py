@@ -34,6 +34,9 @@ DISTURBED_PERCENT = 5.0
 #: Greatest probability that all samples of a sound location break a bound by chance, below which
 #: the machine's load does not excuse them.
 CHANCE = 0.001
+#: So many samples that lie this close together, all so many times worse than the bound, are not
+#: excused: other programs do not delay each run by the same large factor.
+STEADY_SAMPLES, STEADY_SPREAD, STEADY_FACTOR = 3, 0.05, 10.0
 
 
 class Reference(NamedTuple):
@@ -489,13 +492,23 @@ class _Comparison:
         """Whether the machine's load may be why samples break a bound.
 
         It is not if the other locations were measured in the same runs on the same machine: load
-        does not affect the same location each time.
+        does not affect the same location each time. Nor does it make each sample equally bad.
         """
         disturbed = self._disturbed(limit)
         broken = sum(limit.excess(x) > 0 for x in self.samples)
         if 2 * sum(disturbed) < max(1, broken):
             return False
-        return not self._is_of_location(limit)
+        return not (self._is_of_location(limit) or self._is_steady(limit))
+
+    def _is_steady(self, limit: Limit) -> bool:
+        """Whether all samples are alike, and far beyond the bound."""
+        low, high = min(self.samples), max(self.samples)
+        if len(self.samples) < STEADY_SAMPLES or low <= 0 or limit.bound <= 0:
+            return False
+        factor = low / limit.bound if limit.side == "most" else limit.bound / high
+        return factor >= STEADY_FACTOR and high - low <= STEADY_SPREAD * statistics.median(
+            self.samples
+        )
 
     def _is_of_location(self, limit: Limit) -> bool:
         """Whether every sample breaks the bound, too often to be chance, beside the peers'."""

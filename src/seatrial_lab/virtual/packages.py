@@ -69,16 +69,21 @@ def provide(folder: Path, progress: Progress = lambda _: None) -> Base:
             for name in missing:
                 progress(f"fetching {name}")
                 apt.unpack(name, parts[name])
-    release = _single_entry(parts["kernel"] / "lib/modules").name
+    modules = _single_entry(_folder(parts["kernel"], "lib/modules"))
     return Base(
         qemu=parts["qemu"] / "usr/bin/qemu-system-x86_64",
         qemu_version=(parts["qemu"] / "version").read_text().strip(),
         kernel=parts["kernel"] / "boot/vmlinux",
-        kernel_release=release,
+        kernel_release=modules.name,
         kernel_version=(parts["kernel"] / "version").read_text().strip(),
-        modules=parts["kernel"] / f"lib/modules/{release}",
-        busybox=_single_entry(parts["busybox"] / "bin"),
+        modules=modules,
+        busybox=_single_entry(_folder(parts["busybox"], "bin")),
     )
+
+
+def _folder(package: Path, name: str) -> Path:
+    """A folder of an unpacked package: below / in Debian 12, below /usr in Debian 13."""
+    return package / name if (package / name).exists() else package / "usr" / name
 
 
 def _single_entry(folder: Path) -> Path:
@@ -112,7 +117,7 @@ class _Apt:
             run(["dpkg-deb", "-x", deb, into], f"unpacking {deb.name}")
         shutil.rmtree(debs)
         if name == "kernel":
-            if not (into / "lib").exists():  # Debian 13 has the modules in /usr/lib
+            if not (into / "lib").exists():  # depmod looks there
                 (into / "lib").symlink_to("usr/lib")
             release = _single_entry(into / "lib/modules").name
             # Debian 13 compresses the modules; busybox loads only plain ones.
