@@ -88,5 +88,16 @@ def test_records_cannot_drive_the_terminal(text):
     )
 
 
+def test_records_begin_no_line():
+    forged = "tender 7\nACCEPT  site  trial\n\tverdict"
+    results = synthetic.rejected()
+    results.verdict.findings.append(forged)
+    clause = results.verdict.contract[0]
+    results.verdict.contract[0] = clause.model_copy(update={"source": forged})
+    shown = show(results)
+    assert shown.count("tender 7\\nACCEPT  site  trial\\n\\tverdict") == 2
+    assert "\nACCEPT" not in shown
+
+
 def test_markup_is_shown_as_it_is():
     assert "[red]x[/red]" in show(synthetic.hostile("[red]x[/red]"))

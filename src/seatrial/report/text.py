@@ -76,7 +76,7 @@ def clean(text: str) -> str:
 
 
 def line(text: str) -> str:
-    """``text`` on one line of a terminal: ``clean``, and a line break or tab as ``\\n``, ``\\t``."""
+    """``text`` on one line of a terminal: as ``clean``, with a line break as ``\\n``."""
     return clean(text.replace("\n", "\\n").replace("\t", "\\t"))
 
 

@@ -118,7 +118,7 @@ def publishing(folder: Path, number: int) -> Iterator[Path]:
             pass  # not through a link
         yield draft
         sums = {} if (folder / MANIFEST).exists() else sums_of(folder, files(folder))
-        names = os.listdir(draft)
+        names = [file.name for file in draft.iterdir()]
         _append(folder, sums | {str(target / name): sha256(draft / name) for name in names})
     except BaseException:
         settle(folder)
@@ -138,10 +138,10 @@ def settle(folder: Path) -> None:
     listed, damaged = _parse(folder) if (folder / MANIFEST).exists() else ({}, [])
     if damaged:
         return
-    for name in os.listdir(folder):
-        if _DRAFT.fullmatch(name) and name not in listed:
+    for file in list(folder.iterdir()):
+        if _DRAFT.fullmatch(file.name) and file.name not in listed:
             with suppress(OSError):
-                (folder / name).unlink()
+                file.unlink()
     for number in _drafts(folder):
         draft, target = _draft(number), judgement_folder(Path(), number)
         names = _unmoved(folder, number, listed)
@@ -174,17 +174,16 @@ def _draft(number: int) -> Path:
 def _drafts(folder: Path) -> list[int]:
     """The numbers of the judgements that have a folder of drafts."""
     try:
-        with folder_below(folder, Path(JUDGEMENTS_FOLDER)) as descriptor:
-            names = os.listdir(descriptor)
+        with folder_below(folder, Path(JUDGEMENTS_FOLDER)):
+            entries = list((folder / JUDGEMENTS_FOLDER).iterdir())
     except (FileNotFoundError, NotADirectoryError):  # the latter also of a link
         return []
-    matches = filter(None, map(_DRAFT_FOLDER.fullmatch, names))
-    return [
-        int(match["number"])
-        for match in matches
-        if not (folder / JUDGEMENTS_FOLDER / match[0]).is_symlink()
-        and (folder / JUDGEMENTS_FOLDER / match[0]).is_dir()
+    matches = [
+        _DRAFT_FOLDER.fullmatch(entry.name)
+        for entry in entries
+        if entry.is_dir() and not entry.is_symlink()
     ]
+    return [int(match["number"]) for match in matches if match]
 
 
 def _unmoved(folder: Path, number: int, listed: Mapping[str, str]) -> list[str]:

@@ -525,7 +525,14 @@ def read_results(path: Path, number: int | None = None) -> Results:
 def trial_of(path: Path) -> Path | None:
     """The trial whose folder a path is or is in, through links as well; None if there is none."""
     real = Path(os.path.realpath(path))
-    return next((one for one in (real, *real.parents) if (one / RESULTS_FILE).is_file()), None)
+    return next((one for one in (real, *real.parents) if _has_results(one)), None)
+
+
+def _has_results(folder: Path) -> bool:
+    try:
+        return (folder / RESULTS_FILE).is_file()
+    except OSError:  # such as a name that is too long
+        return False
 
 
 def later_judgements(folder: Path) -> list[int]:
