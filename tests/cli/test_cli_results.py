@@ -81,6 +81,17 @@ def test_a_bound_that_decides_nothing_judges_nothing(here, tmp_path, bound, said
     assert here("judge", folder, "--requirements", other)[0] == 2
 
 
+def test_without_a_manifest_the_trials_own_bounds_are_checked(here, tmp_path):
+    folder = make_trial(tmp_path / "t1", site=site_file("lab"))
+    own = folder / "config" / "lab" / "requirements.yaml"
+    own.write_text(own.read_text().replace("at_most: 20", "reference: 20, upper: 1000"))
+    (folder / MANIFEST).unlink()
+    code, _, error = here("judge", folder)
+    assert (code, "1000 allows +100000%" in " ".join(error.split())) == (3, True)
+    (folder / "config" / "lab" / "site.yaml").unlink()  # such a bound is wrong for any metric
+    assert here("judge", folder)[0] == 3
+
+
 def test_report_ends_with_the_code_of_the_verdict(here, folder, tmp_path):
     assert here("report", folder)[0] == 1
     assert manifest.check(folder) == []  # the report was added to the manifest
@@ -207,6 +218,29 @@ def test_verify_names_what_was_changed(here, folder):
 
 
 @openssh
+def test_each_key_must_have_signed_whatever_its_comment(here, folder, tmp_path):
+    for name in ("buyer", "vendor"):
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", tmp_path / name],
+            check=True,
+        )
+    assert here("verify", folder, "--sign", tmp_path / "buyer")[0] == 0
+    buyer, vendor = tmp_path / "buyer.pub", tmp_path / "vendor.pub"
+    words = vendor.read_text().split()
+    for comment in ("#vendor", "cert-authority", "a,b", "two words"):
+        vendor.write_text(f"{words[0]} {words[1]} {comment}\n")
+        assert here("verify", folder, "--key", buyer, "--key", vendor)[0] == 1
+    for other in ("hello world", f"{words[0]} AAAAxyz", "---- BEGIN SSH2 PUBLIC KEY ----\nAAAA"):
+        vendor.write_text(other)
+        assert here("verify", folder, "--key", buyer, "--key", vendor)[0] == 3
+    signers = tmp_path / "signers"
+    signers.write_text(f"vendor@example.com {words[0]} {words[1]}\n")
+    assert here("verify", folder, "--signers", signers, "--key", buyer)[0] == 1
+    signers.write_text(f"vendor@example.com {words[0]} {words[1]} cert-authority\n")
+    assert "no signature on all files by: vendor" in here("verify", folder, "--signers", signers)[1]
+
+
+@openssh
 def test_sign_and_verify(here, folder, tmp_path):
     for name in ("buyer", "other"):
         subprocess.run(
@@ -226,7 +260,7 @@ def test_sign_and_verify(here, folder, tmp_path):
     code, said, _ = here("verify", folder, "--signers", signers)
     assert (code, "good signature of buyer@example.org" in said) == (0, True)
     code, said, _ = here("verify", folder, "--key", other)
-    assert (code, "its key is not one of the signers'" in said) == (1, True)
+    assert (code, ", whose key is not listed, on all files" in said) == (1, True)
     assert "no signature on all files by: other\n" in said
     with signers.open("a") as stream:
         stream.write(f"vendor@example.com {other.read_text()}")
@@ -235,6 +269,8 @@ def test_sign_and_verify(here, folder, tmp_path):
     assert here("verify", folder, "--key", buyer, "--key", other)[0] == 1
     assert here("verify", folder, "--sign", tmp_path / "other")[0] == 0
     assert here("verify", folder, "--key", buyer, "--key", other)[0] == 0
+    code, said, _ = here("verify", folder, "--key", buyer)  # signed by another, too
+    assert (code, said.count("good signature"), said.count("not listed")) == (0, 2, 1)
     assert "no signature" not in here("verify", folder, "--signers", signers)[1]
     here("judge", folder)
     code, said, _ = here("verify", folder, "--key", buyer)

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from campaigns import rounds
 from seatrial.report.terminal import print_summary
+from seatrial.results.record import Clause
 
 
 def show(results, width=80, terminal=False) -> str:
@@ -92,9 +93,14 @@ def test_records_begin_no_line():
     forged = "tender 7\nACCEPT  site  trial\n\tverdict"
     results = synthetic.rejected()
     results.verdict.findings.append(forged)
-    clause = results.verdict.contract[0]
-    results.verdict.contract[0] = clause.model_copy(update={"source": forged})
-    shown = show(results)
+    results.verdict.clauses.append(
+        Clause(
+            id="requirements.yaml:3", source=forged, selects="check imb", metric="m",
+            required="at most 1 us", statistic="median", status="not tested",
+            reason="no run",
+        )
+    )  # fmt: skip
+    shown = show(results, 200)
     assert shown.count("tender 7\\nACCEPT  site  trial\\n\\tverdict") == 2
     assert "\nACCEPT" not in shown
 

@@ -206,6 +206,21 @@ def test_a_waived_clause_is_no_pass_and_shows_the_failed_figure():
     assert "latency_us is 60 us" in finding
 
 
+def test_a_waiver_does_not_cover_the_part_of_a_clause_that_was_not_tested():
+    """A misspelt name in a list: its part of the contract was not judged at all."""
+    lists = CONTRACT.replace("check: netpipe", "check: [netpipe, netpip]")
+    result = concluded(trial(NETPIPE), runs_of(NETPIPE, [60, 60, 60]), lists, WAIVER, LAST_DAY)
+    (clause,) = result.clauses
+    assert (result.verdict, clause.status, clause.hole) == ("reject", "not tested", True)
+    assert "'netpip'" in clause.reason
+
+
+def test_fewer_reruns_than_the_site_has_are_a_part():
+    runs = runs_of(NETPIPE, [30, 30])
+    assert concluded(trial(NETPIPE, reruns=4, site_reruns=4), runs).scope == ""
+    assert concluded(trial(NETPIPE, site_reruns=4), runs).scope == "at most 0 of 4 reruns"
+
+
 def test_fewer_repeats_than_the_site_has_are_a_part():
     runs = runs_of(NETPIPE, [30])
     result = concluded(trial(NETPIPE, repeats=1, site_repeats=2), runs)
@@ -225,6 +240,11 @@ def test_a_clause_of_cases_that_the_stack_lacks_is_met_in_part():
     reason = "of its 3 cases the stack cannot run 2 (netpipe.openmpi-tcp.default.2n and others)"
     assert clause.reason == reason
     assert result.findings == [f"note: tender 7 (requirements.yaml:3) is met in part: {reason}"]
+    assert result.scope == "1 clause with cases that the stack cannot run"
+    waived = concluded(
+        trial(NETPIPE, lacking=lacks), runs_of(NETPIPE, [60, 60, 60]), glob, WAIVER, LAST_DAY
+    )
+    assert (statuses(waived), waived.clauses[0].reason.endswith(reason)) == (["waived"], True)
     failed = concluded(trial(NETPIPE, lacking=lacks), runs_of(NETPIPE, [60, 60, 60]), glob)
     assert statuses(failed) == ["not met"]
     other = concluded(trial(NETPIPE, lacking=[IMB]), runs_of(NETPIPE, [30, 30, 30]), glob)

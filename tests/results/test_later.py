@@ -4,13 +4,14 @@ import contextlib
 import errno
 import os
 import subprocess
+from datetime import datetime, timedelta
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seatrial.base.errors import InputError, LabError
-from seatrial.results import manifest
+from seatrial.results import later, manifest
 from seatrial.results.manifest import MANIFEST
 from seatrial.results.record import read_lines, read_results
 from trial_folder import COMMAND, content, judge, make_trial, requirements_text
@@ -103,6 +104,22 @@ def test_changed_evidence_is_a_warning_and_a_note_of_the_verdict(tmp_path):
     assert {str(one) for one in manifest.check(folder)} == {
         "changed: cases/netpipe/r0/netpipe.out", "added: cases/more.txt",
     }  # fmt: skip
+
+
+def test_a_clock_that_was_set_back_revives_no_waiver(tmp_path, monkeypatch):
+    folder = make_trial(tmp_path / "t1")
+    judge(folder)
+
+    class Earlier(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.now(tz) - timedelta(days=60)
+
+    monkeypatch.setattr(later, "datetime", Earlier)
+    before = content(folder)
+    with pytest.raises(InputError, match="the clock of this machine is before the last judgement"):
+        judge(folder)
+    assert content(folder) == before
 
 
 def test_a_trial_without_a_verdict_keeps_its_end(tmp_path):

@@ -13,8 +13,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from reframe.core.exceptions import ConfigError
 from reframe.core.settings import site_configuration
 
+from seatrial.base.errors import SeatrialError
 from seatrial.base.paths import CHECKOUT
 from seatrial.plan.model import (
     DATABASE,
@@ -38,10 +40,14 @@ POLL_RATES = {"poll_rate_max": 5, "poll_rate_min": 2, "poll_rate_decay": 0.02}
 def settings(file: Path | str) -> dict[str, Any]:
     """The value of ``site_configuration`` for a site's ``site.yaml`` or a trial's ``plan.json``.
 
-    Raises InputError if the file is wrong, LabError if the stack is not installed.
+    Raises ConfigError, which ReFrame prints without a traceback, if the file is wrong or the stack
+    is not installed.
     """
     path = Path(file).resolve()
-    return configuration(plan_of(path), read_round(path.parent), path)
+    try:
+        return configuration(plan_of(path), read_round(path.parent), path)
+    except SeatrialError as error:
+        raise ConfigError(str(error)) from None
 
 
 def configuration(plan: Plan, round: Round | None, file: Path) -> dict[str, Any]:

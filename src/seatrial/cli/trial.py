@@ -287,8 +287,7 @@ def judge_again(
     """
     place = trial_folder(newest(folder))
     command, version = ["seatrial", *sys.argv[1:]], version_with_commit()
-    if requirements:
-        check_against_site(place, requirements)
+    check_against_site(place, requirements)
     try:
         with locked(place / LOCK_FILE, say):
             results = later.judge_again(place, requirements, command, version, write_all, say)
@@ -298,13 +297,19 @@ def judge_again(
     raise typer.Exit(verdict_code(results))
 
 
-def check_against_site(place: Path, requirements: Path) -> None:
-    """Refuse bounds by which no figure of the trial's site can be judged. Raises InputError."""
+def check_against_site(place: Path, requirements: Path | None) -> None:
+    """Refuse bounds by which no figure of the trial's site can be judged. Raises InputError.
+
+    Those of the trial were checked before it ran, if its manifest says that they are the same.
+    """
     copies = sorted(place.glob("config/*/site.yaml"))
-    if copies:
-        check_bounds(copies[0], requirements)
-    else:
+    own = sorted(place.glob("config/*/requirements.yaml"))
+    file = requirements or (own[0] if own and not (place / MANIFEST).exists() else None)
+    if file is None:
+        return
+    if not copies:
         say(f"note: {place} has no copy of its site.yaml: bounds are not checked against it")
+    check_bounds(copies[0] if copies else None, file)
 
 
 def verify(
@@ -382,13 +387,16 @@ def check_signatures(
     if not (signers or keys):
         out.print("whose keys these are was not checked: give --signers or --key")
         return good
-    covered = max((one.lines for one in signatures if not one.fault), default=0)
+    covered = max((one.lines for one in signatures if one.listed and not one.fault), default=0)
     for name in listed[covered:] if covered else ["any file"]:
         say(f"not signed: {name}")
     if absent := signature.absent(signatures, len(listed), signers, keys):
         say(f"no signature on all files by: {', '.join(absent)}")
-    required = signature.absent(signatures, len(listed), None, keys)
-    return good and covered >= len(listed) and not required
+    required = signature.absent(signatures, len(listed), None, keys) if keys else []
+    nobody = bool(signers) and not any(
+        one.listed and not one.fault for one in signature.check(place, signers)
+    )
+    return good and covered >= len(listed) and not required and not nobody
 
 
 def baseline(

@@ -95,13 +95,16 @@ def check_site(file: Path, selection: Selection | None = None) -> CheckedSite:
     return checked
 
 
-def check_bounds(file: Path, requirements: Path) -> None:
-    """Check the bounds and units of requirements against the metrics of a site.
+def check_bounds(file: Path | None, requirements: Path) -> None:
+    """Check the bounds and units of requirements against the metrics of a site, if it is known.
 
     Raises InputError with all problems, also if a file cannot be read.
     """
-    site, rules = load_site(file), load_requirements(requirements)
-    if wrong := bound_problems(rules, _matrix(site, complete_stack(site.transports, _blas(site)))):
+    rules, matrix = load_requirements(requirements), Matrix([], {}, [])
+    if file:
+        site = load_site(file)
+        matrix = _matrix(site, complete_stack(site.transports, _blas(site)))
+    if wrong := bound_problems(rules, matrix):
         raise InputError(wrong)
 
 

@@ -118,6 +118,7 @@ class Plan(Model):
     modulepath: list[str] = []
     stack: dict[str, Any] = {}  # for the record of the trial
     repeats: int
+    site_reruns: int | None = None
     site_repeats: int | None = None  # of the site, where the user may have chosen others
     reruns: int
     time_limit_s: int

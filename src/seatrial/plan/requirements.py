@@ -35,7 +35,7 @@ from seatrial.results.requirements import (
 WIDEST_RATIO = 1000.0
 #: unit -> smallest and largest bound that a network, a core or a cluster can come near
 REASONABLE = {
-    "us": (1e-3, 1e9),
+    "us": (1e-3, 1e7),
     "s": (1e-6, 1e7),
     "B": (1, 1e12),
     "MB/s": (1e-3, 1e7),
@@ -46,6 +46,8 @@ REASONABLE = {
     "of 1": (0, 1),
     "1/s": (0, 1e12),
 }
+#: a fraction below this, of a reference, is no bound
+LOWEST = -0.95
 KEYS = ("check", "variant", "transport", "profile", "nodes")
 
 
@@ -354,7 +356,7 @@ def _peers(t: Threshold, matrix: Matrix) -> FieldProblems:
 
 def _bound(t: Threshold, matrix: Matrix) -> FieldProblems:
     """Bounds that no measurement decides by, or that a person hardly meant."""
-    yield from [*_alone(t)] or _figures(t, matrix)
+    yield from [*_alone(t)] or [*_figures(t, matrix)] or _itself(t, matrix)
 
 
 def _alone(t: Threshold) -> FieldProblems:
@@ -365,8 +367,9 @@ def _alone(t: Threshold) -> FieldProblems:
             f"{t.upper:g} allows {t.upper:+.0%} over the reference",
             f"write {t.upper:g} % as {t.upper / 100:g}, or use at_most for a wide bound",
         )
-    if t.lower is not None and t.reference and t.lower == -1:
-        yield "lower", "-1 allows any figure above zero", "write 5 % below as -0.05"
+    if t.lower is not None and t.reference and t.lower < LOWEST:
+        message = f"{t.lower:g} allows any figure above {1 + t.lower:.4g} times the reference"
+        yield "lower", message, "write 5 % below as -0.05, or use at_least for a wide bound"
     if t.form == "plain" and t.at_least is not None and t.at_least <= 0 and t.at_most is None:
         message = f"every figure is at least {t.at_least:g}"
         yield "at_least", message, "write the least acceptable figure"
@@ -389,6 +392,23 @@ def _alone(t: Threshold) -> FieldProblems:
 # -- the figure that a ratio is taken of
 
 
+def _itself(t: Threshold, matrix: Matrix) -> FieldProblems:
+    """A ratio that is always 1."""
+    of = t.relative_to
+    figures = list(matrix.figures(t.select, t.metric))
+    if of is None or not figures:
+        return
+    for case, name, declared in figures:
+        if (of.case(case), of.metric) != (case, name):
+            return
+        if of.location is not None:
+            places = matrix.locations(declared)
+            if [one for one in places if fits(t.select.location, one)] != [of.location]:
+                return
+    message = f"{t.metric} is compared with itself"
+    yield "relative_to", message, "compare it with another case, location or metric"
+
+
 def _compared(rule: Rule, requirements: Requirements, matrix: Matrix) -> FieldProblems:
     """A case or metric to compare with that does not exist, where the rule applies."""
     t = rule.threshold
@@ -397,9 +417,7 @@ def _compared(rule: Rule, requirements: Requirements, matrix: Matrix) -> FieldPr
         return
     known = set(matrix.cases)
     figures = list(matrix.figures(t.select, t.metric))
-    if of.location is None and all((of.case(c), of.metric) == (c, name) for c, name, _ in figures):
-        message = f"{t.metric} is compared with itself"
-        yield "relative_to", message, "compare it with another case or metric"
+    if any(_itself(t, matrix)):
         return
     for case, name, declared in figures:
         problem = _comparison(rule, case, name, declared, known, matrix)

@@ -48,6 +48,7 @@ def plan_trial(site_file: Path, selection: Selection) -> Plan:
     plan = resolve(site, stack)
     require_cases(plan)
     plan.site_repeats = whole.trial.repeats
+    plan.site_reruns = whole.trial.reruns
     plan.selection = selection.patterns()
     if plan.selection:
         cases = set(plan.cases)

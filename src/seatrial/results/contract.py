@@ -121,30 +121,40 @@ def _clause(
         clause.spread, clause.lower, clause.upper = worst.spread, worst.lower, worst.upper
         clause.margin, clause.case, clause.location = margin(worst), worst.case, worst.location
     failed_cases = [case for case in selected if case in errors]
+    void = _void_part(t.select, [*cases, *trial.outside], tally, bool(clause.outside))
+    part = _left_out(clause, lacking)
     if worst and worst.verdict == "fail":
         clause.status, clause.reason = "not met", worst.explanation
     elif worst is None and not selected and clause.outside:
         clause.status, clause.reason = "not tested", NOT_SELECTED
     elif worst is None or worst.verdict == "error" or failed_cases:
         clause.status, clause.hole = "not tested", True
-        clause.reason = _why_not_tested(selected, failed_cases, tally)
-    elif void := _void_part(t.select, [*cases, *trial.outside], tally, bool(clause.outside)):
+        clause.reason = _why_not_tested(selected, failed_cases, lacking, tally)
+    elif void:
         clause.status, clause.hole, clause.reason = "not tested", True, void
     elif worst.verdict == "inconclusive":
         clause.status, clause.reason = "inconclusive", worst.explanation
-    elif clause.outside or lacking:
-        clause.status = "met in part"
-        whole = clause.outside + clause.cases + clause.lacking
-        reasons = []
-        if clause.outside:
-            reasons.append(f"the trial's selection leaves out {clause.outside}")
-        if lacking:
-            names = f"{lacking[0].id}{' and others' if len(lacking) > 1 else ''}"
-            reasons.append(f"the stack cannot run {clause.lacking} ({names})")
-        clause.reason = f"of its {plural(whole, 'case')} {', and '.join(reasons)}"
+    elif part:
+        clause.status, clause.reason = "met in part", part
     if is_in_force(waiver, today) and clause.status in ("not met", "inconclusive"):
-        clause.status = "waived"
+        if failed_cases or void:  # a waiver is of figures that were measured
+            clause.status, clause.hole = "not tested", True
+            clause.reason = void or _why_not_tested(selected, failed_cases, lacking, tally)
+        else:
+            clause.status = "waived"
+            clause.reason = "; ".join(filter(None, (clause.reason, part)))
     return clause
+
+
+def _left_out(clause: Clause, lacking: list[Case]) -> str:
+    """Which cases the trial leaves out or the stack lacks, in a sentence; "" if none."""
+    reasons = []
+    if clause.outside:
+        reasons.append(f"the trial's selection leaves out {clause.outside}")
+    if lacking:
+        reasons.append(f"the stack cannot run {clause.lacking} ({_names(lacking)})")
+    whole = clause.outside + clause.cases + clause.lacking
+    return f"of its {plural(whole, 'case')} {', and '.join(reasons)}" if reasons else ""
 
 
 def _void_part(select: Select, cases: Sequence[Case], tally: _Tally, is_partial: bool) -> str:
@@ -172,14 +182,24 @@ def is_in_force(waiver: Waiver | None, today: date) -> bool:
     return waiver is not None and today <= waiver.expires
 
 
-def _why_not_tested(selected: list[Case], failed: list[Case], tally: _Tally) -> str:
+def _why_not_tested(
+    selected: list[Case], failed: list[Case], lacking: list[Case], tally: _Tally
+) -> str:
+    if not selected and lacking:
+        return f"the stack has no program for {_names(lacking)}"
     if not selected:
         return NO_CASE
     if failed:
-        names = failed[0].id if len(failed) == 1 else f"{failed[0].id} and others"
-        return f"{len(failed)} of its {len(selected)} cases did not run as declared ({names})"
+        return (
+            f"{len(failed)} of its {plural(len(selected), 'case')} did not run as declared "
+            f"({_names(failed)})"
+        )
     if tally.worst is None:
         return NO_FIGURE
     if tally.errors == 1:
         return tally.worst.explanation
     return f"{tally.errors} of its figures cannot be judged, such as: {tally.worst.explanation}"
+
+
+def _names(cases: list[Case]) -> str:
+    return cases[0].id if len(cases) == 1 else f"{cases[0].id} and others"

@@ -11,7 +11,7 @@ import os
 import pwd
 import re
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ from seatrial.results.requirements import load_requirements
 from seatrial.results.verdict import conclude
 from seatrial.results.wording import plural
 
+#: by which the clocks of two machines may differ
+CLOCK_TOLERANCE = timedelta(minutes=10)
 REQUIREMENTS_FILE = "requirements.yaml"
 SHORT = 12  # digits of a SHA-256 sum that tell two files apart for a reader
 _JUDGEMENT_NAME = re.compile(rf"{JUDGEMENTS_FOLDER}/[1-9][0-9]*/{re.escape(JUDGEMENT_FILE)}")
@@ -57,6 +59,7 @@ def judge_again(
     results = read_results(folder)
     given = requirements or trial_requirements(results)
     check_unchanged(folder, given if requirements is None else None)
+    _check_clock(results)
     load_requirements(given)  # the errors name the file that the user gave
     for sentence in _on_requirements(given, results):
         say(sentence)
@@ -88,6 +91,17 @@ def judge_again(
     except OSError as error:
         raise LabError(f"the judgement cannot be kept, the trial is as before: {error}") from None
     return later
+
+
+def _check_clock(results: Results) -> None:
+    """Raise InputError if this machine's clock is before the trial or its last judgement.
+
+    The day of a judgement decides whether a waiver is in force.
+    """
+    last = max([one.judged or one.ended for one in results.verdicts], default=results.trial.started)
+    if datetime.now(UTC) < last - CLOCK_TOLERANCE:
+        text = f"the clock of this machine is before the last judgement, {last:%Y-%m-%d %H:%M} UTC"
+        raise InputError([Problem(results.folder, None, "", text, "set the clock")])
 
 
 def trial_requirements(results: Results) -> Path:

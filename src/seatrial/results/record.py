@@ -220,8 +220,9 @@ class Trial(Record):
     stack: dict[str, Any] = {}  # source ("distribution" or "spack"), id, versions
     host: dict[str, Any] = {}  # kernel, cpu, cores, memory, operating system
     repeats: int = 1
-    # The site's number of repeats, which the user can change. None: an older version ran it.
+    # The site's numbers, which the user can change. None: an older version ran it.
     site_repeats: int | None = None
+    site_reruns: int | None = None
     reruns: int = 0  # greatest number of reruns of a case that broke a bound
     cases: list[Case] = []  # all planned cases: a case without a run below did not run
     # Option -> patterns by which the user chose a part of the site's matrix, and what it left out.

@@ -35,7 +35,8 @@ class Signature:
     lines: int  # so many lines of the manifest are signed
     fault: str = ""  # why it is not good; empty if it is
     key: str = ""  # type and fingerprint, such as "ED25519 SHA256:..."
-    signer: str = ""  # the name of the key in the list of signers; empty without a list
+    signer: str = ""  # the name of the key in the list of signers
+    listed: bool = True  # whether the key is in the list; True without a list
 
     def sentence(self, lines: int) -> str:
         """The result of the check; ``lines`` is the number of lines of the manifest."""
@@ -44,7 +45,8 @@ class Signature:
         if self.fault:
             return f"signature {self.file}{key} is not good: {self.fault}"
         part = "all files" if self.lines == lines else f"the first {self.lines} of {lines} files"
-        return f"good signature{who}{key} on {part} ({self.file})"
+        other = "" if self.listed else ", whose key is not listed,"
+        return f"good signature{who}{key}{other} on {part} ({self.file})"
 
 
 def sign(folder: Path, key: Path) -> Path:
@@ -102,7 +104,8 @@ def _check(folder: Path, signers: Path | None) -> list[Signature]:
         signer = fault = ""
         if signers:
             signer, fault = _signer(signers, name, covered)
-        signatures.append(Signature(match[0], lines, fault, key, signer))
+        listed = bool(signer) or not signers
+        signatures.append(Signature(match[0], lines, fault, key, signer, listed))
     return signatures
 
 
@@ -117,7 +120,9 @@ def absent(
     names = []
     for line in _allowed(signers, keys).splitlines():
         key = None if line.lstrip().startswith("#") else _LISTED.search(line)
-        if key and "cert-authority" not in line[: key.start()] and _print_of(key[2]) not in signed:
+        options = line[: key.start()].split(maxsplit=1)[1:] if key else []
+        authority = bool(options) and "cert-authority" in options[0]
+        if key and not authority and _print_of(key[2]) not in signed:
             names.append(line.split()[0])
     return list(dict.fromkeys(names))
 
@@ -152,18 +157,23 @@ def _text(signers: Path) -> str:
 def _entry(key: Path) -> str:
     """The line of a list of signers for a public key."""
     words = key.read_text(errors="replace").split() if key.is_file() else []
-    if len(words) < 2 or "PRIVATE" in words:
+    if (
+        len(words) < 2
+        or not _LISTED.fullmatch(f" {words[0]} {words[1]}")
+        or not _print_of(words[1])
+    ):
         text = "not a public key of OpenSSH"
         raise InputError([Problem(key, None, "", text, "name the file that ends in .pub")])
-    return f"{words[2] if len(words) > 2 else key.name} {words[0]} {words[1]}\n"
+    name = re.sub(r"[^\w@.+-]", "_", words[2] if len(words) > 2 else key.name)
+    return f"{name} {words[0]} {words[1]}\n"
 
 
 def _signer(signers: Path, signature: str, covered: bytes) -> tuple[str, str]:
-    """The name in the list, and why the signature is not good by it, if so."""
+    """The name in the list, "" if it is not there; and why the signature is not good by it."""
     done = _keygen("find-principals", "-s", signature, "-f", str(signers))
     names = done.stdout.decode(errors="replace").split("\n")[0].split(",")
     if done.returncode or not names[0]:
-        return "", "its key is not one of the signers'"
+        return "", ""
     done = _keygen("verify", "-s", signature, "-f", str(signers), "-I", names[0], data=covered)
     return names[0], "" if not done.returncode else _said(done)
 

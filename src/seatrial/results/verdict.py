@@ -9,7 +9,7 @@ from typing import Literal
 from seatrial.results.contract import clauses
 from seatrial.results.figures import all_cases, case_errors
 from seatrial.results.findings import findings, selection_text, unmatched
-from seatrial.results.record import Judgement, Results, Run, Trial, Verdict
+from seatrial.results.record import Clause, Judgement, Results, Run, Trial, Verdict
 from seatrial.results.requirements import Requirements
 from seatrial.results.wording import plural
 
@@ -66,19 +66,23 @@ def conclude(
         counts=counts,
         findings=sentences + unmatched(requirements, [*cases, *trial.outside]),
         clauses=contract,
-        scope=_scope(trial),
+        scope=_scope(trial, contract),
         ended=ended or now,
     )
 
 
-def _scope(trial: Trial) -> str:
-    """The part of the site's matrix that was tested; "" if it is all of it."""
+def _scope(trial: Trial, contract: list[Clause]) -> str:
+    """The part of the site's matrix and of the contract that was tested; "" if it is all."""
     parts = []
     if trial.outside:
         cases, whole = len(trial.cases), len(trial.cases) + len(trial.outside)
         parts.append(f"{selection_text(trial)}: {cases} of {whole} cases".removeprefix(": "))
     if trial.site_repeats and trial.repeats < trial.site_repeats:
         parts.append(f"{trial.repeats} of {plural(trial.site_repeats, 'repeat')}")
+    if trial.site_reruns and trial.reruns < trial.site_reruns:
+        parts.append(f"at most {trial.reruns} of {plural(trial.site_reruns, 'rerun')}")
+    if lacking := [clause for clause in contract if clause.lacking]:
+        parts.append(f"{plural(len(lacking), 'clause')} with cases that the stack cannot run")
     return ", ".join(parts)
 
 

@@ -67,6 +67,7 @@ def run_trial(
             host=host_facts(),
             repeats=plan.repeats,
             site_repeats=plan.site_repeats,
+            site_reruns=plan.site_reruns,
             reruns=plan.reruns,
             cases=plan.cases,
             selection=plan.selection,

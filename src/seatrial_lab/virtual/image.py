@@ -21,13 +21,20 @@ PROFILE_MODULES = ("igbvf", "bonding", "sch_tbf", "sch_htb", "tun")
 
 
 def dependencies(modules: Path) -> dict[str, list[str]]:
-    """Return module name -> files to load, its own file last, from depmod's ``modules.dep``."""
-    files_of = {}
+    """Return module name -> files to load, its own file last, from the kernel's lists.
+
+    A module that is part of the kernel (``modules.builtin``) has none.
+    """
+    builtin = (modules / "modules.builtin").read_text().splitlines()
+    files_of: dict[str, list[str]] = {_name(file): [] for file in builtin}
     for line in (modules / "modules.dep").read_text().splitlines():
         file, _, needs = line.partition(":")
-        name = Path(file).name.partition(".")[0].replace("-", "_")
-        files_of[name] = [*reversed(needs.split()), file]
+        files_of[_name(file)] = [*reversed(needs.split()), file]
     return files_of
+
+
+def _name(file: str) -> str:
+    return Path(file).name.partition(".")[0].replace("-", "_")
 
 
 def load_order(needs: dict[str, list[str]], names: tuple[str, ...]) -> list[str]:
