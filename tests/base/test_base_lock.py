@@ -66,3 +66,19 @@ def test_a_link_is_no_lock_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="symbolic links"), locked(tmp_path / "lock", print):
         pass
     assert other.read_text() == "kept"
+
+
+def test_a_lock_is_a_regular_file_whose_content_stays(tmp_path: Path) -> None:
+    file = tmp_path / "lock"
+    os.mkfifo(file)
+    with pytest.raises(OSError, match="regular file"), locked(file, print):
+        pass
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(IsADirectoryError), locked(file, print):
+        pass
+    file.rmdir()
+    file.write_text("kept")
+    with locked(file, print):
+        pass
+    assert file.read_text() == "kept"

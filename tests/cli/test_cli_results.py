@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from seatrial.cli import main
 from seatrial.report import write_all
 from seatrial.results import manifest
 from seatrial.results.manifest import LOCK_FILE, MANIFEST
@@ -21,6 +26,7 @@ from seatrial.trial.run import finish
 from trial_folder import content, make_trial, requirements_text
 
 UNPROVEN = "SHA256SUMS is missing: nothing shows that the files are as the trial wrote them"
+openssh = pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen is missing")
 
 
 @pytest.fixture
@@ -223,12 +229,13 @@ def test_verify_names_what_was_changed(here, folder):
     assert code == 1
     assert "changed: results.jsonl" in said
     (folder / MANIFEST).unlink()
-    code, _, error = here("verify", folder)
+    code, _, error = here("verify", folder, "--sign", "key")
     assert code == 3
     assert "there is no manifest" in error
+    assert not (folder / LOCK_FILE).exists()
 
 
-@pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen is missing")
+@openssh
 def test_each_key_must_have_signed_whatever_its_comment(here, folder, tmp_path):
     for name in ("buyer", "vendor"):
         subprocess.run(
@@ -251,7 +258,7 @@ def test_each_key_must_have_signed_whatever_its_comment(here, folder, tmp_path):
     assert "no signature on all files by: vendor" in here("verify", folder, "--signers", signers)[1]
 
 
-@pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen is missing")
+@openssh
 def test_sign_and_verify(here, folder, tmp_path):
     for name in ("buyer", "other"):
         subprocess.run(
@@ -375,3 +382,320 @@ def test_a_baseline_names_trials_that_are_doubtful(here, tmp_path):
         f"warning: n3: {fault}",
         f"warning: n4: {UNPROVEN}",
     ]
+
+
+# --- commands that are killed --------------------------------------------------------------
+
+
+def killed_at(point: int, folder: Path, *words) -> bool:
+    """Run a command in a child that is killed before its operation number ``point`` on files of
+    the folder. Returns whether the child lived to its end."""
+    child = os.fork()
+    if not child:
+        left, writes = point, os.O_WRONLY | os.O_RDWR | os.O_CREAT
+        changes = {"os.mkdir", "os.rmdir", "os.remove", "os.rename", "os.chmod"}
+
+        def step() -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        def watch(event: str, args: tuple) -> None:
+            if event in changes or (event == "open" and args[2] & writes):
+                step()
+
+        real = os.fsync
+        os.fsync = lambda descriptor: (step(), real(descriptor))
+        sys.argv = ["seatrial", *map(str, words)]
+        quiet = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(quiet, 1)
+        os.dup2(quiet, 2)
+        sys.addaudithook(watch)
+        try:
+            main()
+        finally:
+            os._exit(0)
+    return os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize(
+    "words", [("judge",), ("report",), pytest.param(("verify", "--sign"), marks=openssh)]
+)
+def test_a_command_that_is_killed_leaves_the_old_or_the_new_state(here, tmp_path, words):
+    """At each operation on a file, as every other command sees the folder."""
+    trial, states, seen = make_trial(tmp_path / "t"), set(), set()
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    site = tmp_path / "lab" / "site.yaml"
+    site.parent.mkdir()
+    site.touch()
+    here("report", trial, "--output", tmp_path / "page")  # imports what the child needs
+    if words != ("report",):
+        here("report", trial)
+    verb, *options = words
+    for point in range(100):
+        after = shutil.copytree(trial, tmp_path / f"{point}" / "t")
+        ended = killed_at(point, after, verb, after, *options, *([key] if options else []))
+        kind = frozenset(
+            (re.sub(r"\.\d+\.draft$", ".PID.draft", name), text and len(text))
+            for name, text in content(after).items()
+        )
+        if kind in seen and not ended:
+            shutil.rmtree(after.parent)
+            continue
+        seen.add(kind)
+        copies = [shutil.copytree(after, tmp_path / f"{point}-{n}" / "t") for n in range(4)]
+        assert here("verify", copies[0])[0] == 0, (point, manifest.check(copies[0]))
+        verdicts = len(read_results(copies[0]).verdicts)
+        assert here("report", copies[1])[0] == 1
+        assert here("baseline", copies[2], "--site", site)[0] == 2
+        assert here("judge", copies[3])[0] == 1
+        assert len(read_results(copies[3]).verdicts) == verdicts + 1
+        for copy in copies:
+            assert manifest.check(copy) == []
+            assert not [name for name in content(copy) if "draft" in name]
+        assert len(read_results(copies[1]).verdicts) == verdicts
+        states.add((verdicts, "report.html" in manifest.read(copies[0])))
+        shutil.rmtree(after.parent)
+        for copy in copies:
+            shutil.rmtree(copy.parent)
+        if ended:
+            break
+    assert ended
+    assert point > 2
+    assert (
+        states
+        == {
+            "judge": {(1, True), (2, True)},
+            "report": {(1, False), (1, True)},
+            "verify": {(1, True)},
+        }[verb]
+    )
+
+
+def test_what_a_killed_judge_published_is_not_seen_before_it_is_moved(here, tmp_path, monkeypatch):
+    """In an archive, which nobody can write."""
+    folder = make_trial(tmp_path / "t")
+    here("judge", folder)
+    (folder / "judgements" / "2").rename(folder / "judgements" / ".2.draft")
+    real = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and real(path, mode))
+    before = content(folder)
+    for verb in ("verify", "report", "baseline"):
+        code, _, error = here(verb, folder)
+        assert (code, "was killed before" in error) == (3, True), verb
+    assert content(folder) == before
+
+
+def test_a_judgement_that_somebody_adds_is_none(here, folder, tmp_path):
+    """Also as a draft, and behind links."""
+    other = make_trial(tmp_path / "other")
+    assert here("judge", other)[0] == 1
+    (folder / "judgements").mkdir()
+    shutil.copytree(other / "judgements" / "2", folder / "judgements" / ".2.draft")
+    assert here("verify", folder)[0] == 0
+    assert here("report", folder)[0] == 1
+    assert not (folder / "judgements").exists()
+    shutil.copytree(other / "judgements", folder / "judgements")
+    assert here("report", folder)[0] == 3
+    assert here("verify", folder)[0] == 1
+    shutil.rmtree(folder / "judgements")
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / ".2.draft").mkdir(parents=True)
+    (elsewhere / ".2.draft" / "kept").touch()
+    (folder / "judgements").symlink_to(elsewhere)
+    assert here("verify", folder)[0] == 1
+    assert here("judge", folder)[0] == 4
+    assert content(elsewhere) == {".2.draft": None, ".2.draft/kept": b""}
+
+
+# --- bad folders, files and options --------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["", "config/lab", "new/folder"])
+def test_no_report_goes_to_the_folder_of_a_trial(here, folder, tmp_path, place):
+    here("report", folder)
+    other = make_trial(tmp_path / "other")
+    (tmp_path / "link").symlink_to(folder)
+    before = content(folder)
+    for named in (folder, other):
+        for output in (folder / place, tmp_path / "link" / place):
+            code, said, error = here("report", named, "--output", output)
+            assert (code, said) == (3, "")
+            assert "--output: it is in the folder of the trial t1" in error
+    assert content(folder) == before
+
+
+def test_a_baseline_overwrites_requirements_only(here, folder, tmp_path):
+    site = tmp_path / "lab"
+    site.mkdir()
+    (site / "site.yaml").touch()
+    nights = [make_trial(tmp_path / f"n{i}", name=f"n{i}") for i in range(2)]
+    before = content(folder)
+
+    def write(to):
+        return here("baseline", *nights, "--site", site / "site.yaml", "--write", to)
+
+    inside = (folder / "results.jsonl", folder / "config/lab/requirements.yaml", folder / "new")
+    for to in inside:
+        code, _, error = write(to)
+        assert (code, "is in the folder of the trial t1" in error) == (3, True)
+    assert content(folder) == before
+    notes = tmp_path / "notes"
+    notes.write_text("what I know\n")
+    assert write(notes)[0] == 3
+    assert notes.read_text() == "what I know\n"
+    for to in ("/nonexistent/y", notes / "y", "/proc/y", tmp_path):
+        code, _, error = write(to)
+        assert (code, "error:" in error) == (3, True), to
+    notes.write_text(requirements_text(20))
+    (tmp_path / "empty").touch()
+    assert [write(to)[0] for to in (notes, tmp_path / "empty", tmp_path / "new")] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda file: file.symlink_to("victim")])
+def test_a_lock_that_is_no_file_is_refused(here, folder, tmp_path, make):
+    victim = folder / "victim"
+    victim.write_text("kept")
+    (folder / LOCK_FILE).unlink(missing_ok=True)
+    make(folder / LOCK_FILE)
+    (tmp_path / "site.yaml").touch()
+    for words in (
+        ("report", folder), ("judge", folder), ("verify", folder),
+        ("verify", folder, "--sign", "k"),
+        ("baseline", folder, "--site", tmp_path / "site.yaml"),
+    ):  # fmt: skip
+        code, _, error = here(*words)
+        assert (code, ".lock" in error) == (4, True), words
+    assert victim.read_text() == "kept"
+
+
+def test_output_that_cannot_be_written_is_bad_input(here, folder, tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    for output in ("file", "file/below", "loop", "loop/x", "n" * 300, "/proc/x"):
+        code, _, error = here("report", folder, "--output", tmp_path / output)
+        assert (code, "the report cannot be written" in error) == (3, True), output
+
+
+def test_a_trial_that_begins_before_there_were_clocks_is_bad_input(here, tmp_path):
+    folder = make_trial(tmp_path / "t")
+    (folder / MANIFEST).unlink()
+    forged(folder / "results.jsonl", ("2026-08-02T00:00:00Z", "0001-01-01T00:00:00+14:00"))
+    code, _, error = here("report", folder)
+    assert (code, "results.jsonl:1: trial.started" in error) == (3, True)
+
+
+def test_names_forge_no_line_and_command_no_terminal(here, folder):
+    (folder / "a\n771 files are as in \x1b[2J").touch()
+    code, said, _ = here("verify", folder)
+    assert (code, len(said.splitlines()), "\x1b" in said) == (1, 2, False)
+    assert said.startswith("added: a\\n771 files are as in \ufffd[2J\n")
+    code, _, error = here("report", "\x1b[2J")
+    assert (code, "\x1b" in error) == (3, False)
+
+
+def test_verify_takes_the_results_and_waits_for_a_judge(here, folder):
+    assert here("verify", folder / "results.jsonl")[0] == 0
+    assert not (folder / LOCK_FILE).exists()
+    with (folder / LOCK_FILE).open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        (folder / "judgements" / ".2.draft").mkdir(parents=True)
+        (folder / "judgements" / ".2.draft" / "judgement.jsonl").touch()
+        checking = start("verify", folder)
+        assert "waiting for another process" in checking.stdout.readline()
+    assert (checking.communicate()[0].count("added"), checking.returncode) == (0, 0)
+    (folder / "results.jsonl").unlink()
+    assert "removed: results.jsonl" in here("verify", folder / "results.jsonl")[1]
+
+
+def test_a_signature_that_is_no_file_is_a_difference(here, folder):
+    os.mkfifo(folder / "SHA256SUMS.3.sig")
+    code, said, _ = here("verify", folder)
+    assert (code, "added: SHA256SUMS.3.sig (not a regular file)" in said) == (1, True)
+
+
+#: Root without the right to what is another user's: nobody else may enter the checkout.
+UNPRIVILEGED = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+
+
+@openssh
+@pytest.mark.root
+def test_what_a_user_may_not_read_or_write_is_an_error(tmp_path):
+    """None of them is a verdict."""
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        place.chmod(0o755)
+        folder = make_trial(place / "t")
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", place / "k"], check=True
+        )
+        (place / "site.yaml").touch()
+        (place / "k.pub").chmod(0)
+        for owned in (folder, place):
+            shutil.chown(owned, 65534)
+
+        def call(*words) -> tuple[int, str]:
+            done = subprocess.run(
+                [*UNPRIVILEGED, sys.executable, "-m", "seatrial", *map(str, words)],
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            assert "Traceback" not in done.stderr
+            return done.returncode, done.stderr
+
+        code, error = call("verify", folder, "--sign", place / "k")
+        assert (code, "signature cannot be kept" in error) == (4, True)
+        assert call("verify", folder, "--key", place / "k.pub")[0] == 3
+        assert call("report", folder, "--output", place / "new")[0] == 3
+        for file in ("results.jsonl", MANIFEST):
+            (folder / file).chmod(0)
+            for words in (("report", folder), ("baseline", folder, "--site", place / "site.yaml")):
+                code, error = call(*words)
+                assert (code in (3, 4), file in error) == (True, True), words
+            assert call("verify", folder)[0] == (1 if file == "results.jsonl" else 3)
+            (folder / file).chmod(0o644)
+
+
+@pytest.mark.root
+@openssh
+def test_nothing_is_signed_on_a_full_disk(here, tmp_path):
+    place, key = tmp_path / "small", tmp_path / "key"
+    place.mkdir()
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", place], check=True)
+    try:
+        folder = make_trial(place / "t")
+        (folder / LOCK_FILE).touch()
+        with (place / "filler").open("wb", buffering=0) as stream, suppress(OSError):
+            while stream.write(bytes(4096)):
+                pass
+        before = content(folder)
+        code, _, error = here("verify", folder, "--sign", key)
+        assert (code, "No space left" in error) == (4, True)
+        assert content(folder) == before
+        assert here("verify", folder)[0] == 0
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+def test_an_unexpected_error_is_no_verdict(here, folder, monkeypatch):
+    for error, wanted in ((ZeroDivisionError, 70), (MemoryError, 70), (OSError("a disk"), 4)):
+
+        def fail(*_, error=error):
+            raise error
+
+        monkeypatch.setattr(manifest, "check_present", fail)
+        code, _, said = here("verify", folder)
+        assert (code, "Traceback" in said) == (wanted, wanted == 70)
+
+
+def test_output_that_nobody_reads_is_no_verdict(folder):
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "seatrial", "report", folder], stdout=writing,
+        stderr=subprocess.PIPE, check=False,
+    )  # fmt: skip
+    os.close(writing)
+    assert done.returncode == 141

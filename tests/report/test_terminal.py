@@ -13,6 +13,7 @@ from rich.console import Console
 
 from campaigns import rounds
 from seatrial.report.terminal import print_summary
+from seatrial.results.record import Clause
 
 
 def show(results, width=80, terminal=False) -> str:
@@ -92,6 +93,22 @@ def test_records_cannot_drive_the_terminal(text):
     print_summary(
         synthetic.hostile(text), Console(file=io.StringIO(), width=80, force_terminal=True)
     )
+
+
+def test_records_begin_no_line():
+    forged = "tender 7\nACCEPT  site  trial\n\tverdict"
+    results = synthetic.rejected()
+    results.verdict.findings.append(forged)
+    results.verdict.clauses.append(
+        Clause(
+            id="requirements.yaml:3", source=forged, selects="check imb", metric="m",
+            required="at most 1 us", statistic="median", status="not tested",
+            reason="no run",
+        )
+    )  # fmt: skip
+    shown = show(results, 200)
+    assert shown.count("tender 7\\nACCEPT  site  trial\\n\\tverdict") == 2
+    assert "\nACCEPT" not in shown
 
 
 def test_markup_is_shown_as_it_is():

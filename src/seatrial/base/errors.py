@@ -13,6 +13,9 @@ EXIT_REJECTED = 1
 EXIT_INCOMPLETE = 2
 EXIT_BAD_INPUT = 3
 EXIT_LAB_FAILED = 4
+EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h: an unexpected error
+EXIT_INTERRUPTED = 130
+EXIT_UNREAD = 141  # as of a process that SIGPIPE ended
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,32 @@
 """The command line. Each command reads its options, calls the toolkit and prints.
 
 Exit codes: 0 accepted (or done), 1 rejected, 2 incomplete, 3 bad input, 4 the lab or Slurm
-failed, 130 interrupted outside a trial.
+failed, 70 a defect of Seatrial, 130 interrupted outside a trial, 141 nobody read the output.
 """
 
 from __future__ import annotations
 
 import sys
+import traceback
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
 import seatrial
-from seatrial.base.errors import EXIT_BAD_INPUT, InputError, SeatrialError
+from seatrial.base.errors import (
+    EXIT_ACCEPTED,
+    EXIT_BAD_INPUT,
+    EXIT_DEFECT,
+    EXIT_INTERRUPTED,
+    EXIT_LAB_FAILED,
+    EXIT_UNREAD,
+    InputError,
+    SeatrialError,
+)
 from seatrial.cli import job, lab, nic, panels, plan, site, slurm, stack, test, trial
+from seatrial.report.text import clean
 
 EPILOG = "Exit codes: 0 accept or done, 1 reject, 2 incomplete, 3 bad input, 4 lab or Slurm failed."
 app = typer.Typer(
@@ -58,24 +70,46 @@ def options(
 
 
 def main() -> None:
-    """Run the command line; every expected error ends in a sentence and its exit code."""
+    """Run the command line, and end with its exit code.
+
+    Codes 0, 1 and 2 are verdicts: an unexpected error ends with another one, and its traceback.
+    """
+    try:
+        code = run()
+    except Exception:
+        code = EXIT_DEFECT
+        with suppress(Exception):  # standard error may be what failed
+            traceback.print_exc()
+            print("error: a defect of Seatrial: please report the lines above", file=sys.stderr)
+    sys.exit(code)
+
+
+def run() -> int:
+    """Run the command line; every expected error ends in a sentence. Returns the exit code."""
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
         code = app(prog_name="seatrial", standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
+        return code if isinstance(code, int) else EXIT_ACCEPTED
     except typer.Exit as end:
-        sys.exit(end.exit_code)
+        return end.exit_code
     except typer.TyperException as error:
         show = getattr(error, "show", None)  # usage errors print the usage line as well
-        show() if show else errors.print(f"error: {error}", markup=False)
-        sys.exit(EXIT_BAD_INPUT)
+        show() if show else errors.print(f"error: {clean(str(error))}", markup=False)
+        return EXIT_BAD_INPUT
     except (typer.Abort, KeyboardInterrupt):
         errors.print("interrupted")
-        sys.exit(130)
+        return EXIT_INTERRUPTED
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # Rich and Typer end with 1
+            return EXIT_UNREAD
+        raise
     except InputError as error:
         for problem in error.problems:
-            errors.print(f"error: {problem}", markup=False)
-        sys.exit(error.exit_code)
+            errors.print(f"error: {clean(str(problem))}", markup=False)
+        return error.exit_code
     except SeatrialError as error:
-        errors.print(f"error: {error}", markup=False)
-        sys.exit(error.exit_code)
+        errors.print(f"error: {clean(str(error))}", markup=False)
+        return error.exit_code
+    except OSError as error:  # the message names the file
+        errors.print(f"error: {clean(str(error))}", markup=False)
+        return EXIT_LAB_FAILED

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -39,10 +39,11 @@ from seatrial.plan.model import DATABASE, Plan
 from seatrial.plan.resolve import plan_trial
 from seatrial.report import REPORT_FILE, terminal, write_all
 from seatrial.report.summary import verdict_word
+from seatrial.report.text import line
 from seatrial.results import later, manifest, signature
 from seatrial.results.baseline import make_baseline
 from seatrial.results.manifest import LOCK_FILE, MANIFEST
-from seatrial.results.record import RESULTS_FILE, Results, read_results
+from seatrial.results.record import RESULTS_FILE, Results, read_results, trial_of
 from seatrial.results.verdict import contradiction
 from seatrial.results.wording import plural
 from seatrial.site.load import site_file
@@ -85,6 +86,12 @@ def test_name(plan: Plan, name: str) -> str:
     ]
     check = f"{short} ({', '.join(variants)})" if variants else short
     return f"{check}, {transport}, {profile}, {nodes} nodes, repeat {int(repeat) + 1}"
+
+
+def say(text: str) -> None:
+    """Print a line. The names in it are untrusted: they begin no line, and a terminal executes
+    nothing of them."""
+    out.print(line(text), markup=False)
 
 
 class Bar:
@@ -156,13 +163,22 @@ def trial(
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Hold the lock of a trial. Nothing changes in a folder that cannot be written, as in an
-    archive."""
+    """Hold the lock of a trial, and complete or undo what a killed command began in it.
+
+    Nothing changes in a folder that cannot be written, as in an archive. Raises LabError,
+    InputError.
+    """
     file = folder / LOCK_FILE
-    if os.access(file if file.exists() else folder, os.W_OK):
-        with locked(file, out.print):
-            yield
-    else:
+    if not os.access(file if os.path.lexists(file) else folder, os.W_OK):
+        manifest.check_settled(folder)
+        yield
+        return
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(file, say))
+            manifest.settle(folder)
+        except OSError as error:
+            raise LabError(f"the trial cannot be locked: {error}") from None
         yield
 
 
@@ -176,9 +192,12 @@ def keep_report(results: Results) -> None:
     if has_manifest and own in manifest.read(results.folder):
         return
     try:
-        files = write_all(results)
         if has_manifest:
-            manifest.extend(results.folder, [str(f.relative_to(results.folder)) for f in files])
+            number = results.verdict.number if results.verdict else 1
+            with manifest.publishing(results.folder, number) as draft:
+                write_all(results, draft)
+        else:
+            write_all(results)
     except OSError as error:
         raise LabError(f"the results are kept, the report is not: {error}") from None
 
@@ -226,6 +245,8 @@ def report(
     Example: seatrial report trials/lab-20261120-1200
     """
     named = newest(folder)
+    if output:
+        check_outside(output, "--output")
     with held(trial_folder(named)):
         # A running trial holds the lock, and writes other results and a manifest before it ends.
         later.check_unchanged(trial_folder(named))
@@ -239,12 +260,28 @@ def report(
             out.print(f"warning: {unproven}")
             results.verdict.findings.append(f"note: {unproven}")  # for the page and the summary
         if output:
-            output.mkdir(parents=True, exist_ok=True)
-            write_all(results, output)
+            report_elsewhere(results, output)
         else:
             keep_report(results)
     terminal.print_summary(results, out, output / REPORT_FILE if output else None)
     raise typer.Exit(verdict_code(results))
+
+
+def report_elsewhere(results: Results, output: Path) -> None:
+    """Raises InputError if the report cannot be written to the folder of --output."""
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        write_all(results, output)
+    except OSError as error:
+        text, correction = f"the report cannot be written: {error}", "name a folder for it"
+        raise InputError([Problem(output, None, "--output", text, correction)]) from None
+
+
+def check_outside(path: Path, option: str) -> None:
+    """Refuse to write to a path in the folder of a trial, which is evidence. Raises InputError."""
+    if trial := trial_of(path):
+        text = f"it is in the folder of the trial {trial.name}, whose files stay as they are"
+        raise InputError([Problem(path, None, option, text, "name a path elsewhere")])
 
 
 def judge_again(
@@ -260,12 +297,8 @@ def judge_again(
     place = trial_folder(newest(folder))
     command, version = ["seatrial", *sys.argv[1:]], version_with_commit()
     check_against_site(place, requirements)
-
-    def say(text: str) -> None:
-        out.print(text, markup=False)
-
     try:
-        with locked(place / LOCK_FILE, out.print):
+        with locked(place / LOCK_FILE, say):
             results = later.judge_again(place, requirements, command, version, write_all, say)
     except OSError as error:
         raise LabError(f"the trial cannot be judged: {error}") from None
@@ -284,7 +317,7 @@ def check_against_site(place: Path, requirements: Path | None) -> None:
     if file is None:
         return
     if not copies:
-        out.print(f"note: {place} has no copy of its site.yaml: bounds are not checked against it")
+        say(f"note: {place} has no copy of its site.yaml: bounds are not checked against it")
     check_bounds(copies[0] if copies else None, file)
 
 
@@ -310,23 +343,40 @@ def verify(
 
     Example: seatrial verify trials/lab-20261120-1200 --signers allowed_signers
     """
-    place = newest(folder)
-    differences = manifest.check(place)
-    for difference in differences:
-        out.print(str(difference), markup=False)
-    if differences:
-        out.print(f"{plural(len(differences), 'difference')} from {place / MANIFEST}", markup=False)
-        raise typer.Exit(EXIT_REJECTED)
-    if sign:
-        with locked(place / LOCK_FILE, out.print):
-            verdicts = read_results(place).verdicts
-            signature.sign(place, sign)
-        words = (f"verdict {one.number}, {verdict_word(one)}" for one in verdicts)
-        out.print(f"signed: {'; '.join(words) or 'a trial without a verdict'}", markup=False)
-    listed = manifest.read(place)
-    out.print(f"{len(listed)} files are as in {place / MANIFEST}", markup=False)
-    good = check_signatures(place, list(listed), signers, key or [])
+    named = newest(folder)
+    place = named.parent if named.name == RESULTS_FILE and not named.is_dir() else named
+    manifest.check_present(place)
+    # Without a lock file nobody has judged the trial here: to check it makes none.
+    writes = sign or os.path.lexists(place / LOCK_FILE)
+    with held(place) if writes else nullcontext():
+        if differences := manifest.check(place):
+            for difference in differences:
+                say(str(difference))
+            say(f"{plural(len(differences), 'difference')} from {place / MANIFEST}")
+            raise typer.Exit(EXIT_REJECTED)
+        if sign:
+            sign_trial(place, sign)
+        listed = list(manifest.read(place))
+        say(f"{len(listed)} files are as in {place / MANIFEST}")
+        try:
+            good = check_signatures(place, listed, signers, key or [])
+        except OSError as error:
+            raise InputError(f"the signatures cannot be checked: {error}") from None
     raise typer.Exit(0 if good else EXIT_REJECTED)
+
+
+def sign_trial(place: Path, key: Path) -> None:
+    """Sign a trial and print what was signed. The caller holds the trial's lock.
+
+    Raises InputError, LabError.
+    """
+    verdicts = read_results(place).verdicts
+    try:
+        signature.sign(place, key)
+    except OSError as error:
+        raise LabError(f"the signature cannot be kept: {error}") from None
+    words = (f"verdict {one.number}, {verdict_word(one)}" for one in verdicts)
+    say(f"signed: {'; '.join(words) or 'a trial without a verdict'}")
 
 
 def check_signatures(
@@ -341,16 +391,16 @@ def check_signatures(
         return True
     signatures = signature.check(place, signers, keys)
     for one in signatures:
-        out.print(one.sentence(len(listed)), markup=False)
+        say(one.sentence(len(listed)))
     good = all(not one.fault for one in signatures)
     if not (signers or keys):
         out.print("whose keys these are was not checked: give --signers or --key")
         return good
     covered = max((one.lines for one in signatures if one.listed and not one.fault), default=0)
     for name in listed[covered:] if covered else ["any file"]:
-        out.print(f"not signed: {name}", markup=False)
+        say(f"not signed: {name}")
     if absent := signature.absent(signatures, len(listed), signers, keys):
-        out.print(f"no signature on all files by: {', '.join(absent)}", markup=False)
+        say(f"no signature on all files by: {', '.join(absent)}")
     required = signature.absent(signatures, len(listed), None, keys) if keys else []
     nobody = bool(signers) and not any(
         one.listed and not one.fault for one in signature.check(place, signers)
@@ -377,18 +427,25 @@ def baseline(
     Example: seatrial baseline --site harbour trials/harbour-*
     """
     named = folders or [newest(None)]
-    for folder in named:
-        later.check_unchanged(trial_folder(folder))
-    results = [read_results(folder) for folder in named]
     existing = site_file(site).with_name("requirements.yaml")
+    check_outside(write or existing, "--write" if write else "--site")
+    results = []
+    for folder in named:
+        with held(trial_folder(folder)):
+            later.check_unchanged(trial_folder(folder))
+            results.append(read_results(folder))
     check_sources(results, existing.parent.name)
     made = make_baseline(results, existing)
-    for line in made.summary():
-        out.print(line, markup=False)
+    for sentence in made.summary():
+        say(sentence)
     if not made.written:
         out.print("nothing was written")
         raise typer.Exit(EXIT_INCOMPLETE)
-    out.print(f"{len(made.written)} entries in {made.write(write)}", markup=False)
+    try:
+        written = made.write(write)
+    except OSError as error:
+        raise InputError(f"the requirements cannot be written: {error}") from None
+    say(f"{len(made.written)} entries in {written}")
 
 
 def check_sources(results: list[Results], site: str) -> None:
@@ -411,4 +468,4 @@ def check_sources(results: list[Results], site: str) -> None:
         reasons = ["its verdict is reject"] if verdict_code(one) == EXIT_REJECTED else []
         reasons += [*one.trial.planted, *filter(None, [later.without_manifest(one)])]
         if reasons:
-            out.print(f"warning: {one.trial.trial}: {'; '.join(reasons)}", markup=False)
+            say(f"warning: {one.trial.trial}: {'; '.join(reasons)}")

@@ -12,7 +12,7 @@ from rich.text import Text
 from seatrial.base.memory import no_collections
 from seatrial.report import REPORT_FILE, contract
 from seatrial.report.summary import Matrix, gather, headline, matrix, slowest, verdict_history
-from seatrial.report.text import STATUSES, check_name, clean, duration
+from seatrial.report.text import STATUSES, check_name, duration, line
 from seatrial.results.record import Results
 
 _COLOURS = {"accept": "bold green", "reject": "bold red", "incomplete": "bold yellow"}
@@ -31,7 +31,7 @@ class _Printer:
         self.plain = not console.is_terminal or "utf" not in console.encoding.lower()
 
     def text(self, value: str, style: str = "") -> Text:
-        value = clean(value)
+        value = line(value)
         if self.plain:
             for special, substitute in _ASCII:
                 value = value.replace(special, substitute)
@@ -84,7 +84,7 @@ def print_summary(results: Results, console: Console, page: Path | None = None) 
         slowness = f"; slowest: {name}, {duration(slow.seconds)}"
     out.say(f"the trial took {duration(head.took)}, without its set-up{slowness}")
     # A path is neither wrapped nor converted to ASCII, so that it can be copied.
-    path = clean(str(page or results.output / REPORT_FILE))
+    path = line(str(page or results.output / REPORT_FILE))
     console.print(Text(f"report: {path}"), soft_wrap=True, highlight=False)
 
 

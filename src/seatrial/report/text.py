@@ -75,6 +75,11 @@ def clean(text: str) -> str:
     return _UNPRINTABLE.sub("\ufffd", text)
 
 
+def line(text: str) -> str:
+    """``text`` on one line of a terminal: as ``clean``, with a line break as ``\\n``."""
+    return clean(text.replace("\n", "\\n").replace("\t", "\\t"))
+
+
 def quantity(value: float | None, unit: str) -> str:
     """A number with its unit, or a dash."""
     return number(value) if value is None else f"{number(value)} {unit}".rstrip()

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import stat
 from collections.abc import Iterable, Sequence
@@ -112,10 +113,13 @@ class Baseline:
     def write(self, to: Path | None = None) -> Path:
         """Write the file atomically, to ``to`` or else ``path``. Returns the file written.
 
-        Raises InputError if ``path`` is to be written and has changed since it was read.
+        Raises InputError if ``path`` is to be written and has changed since it was read, or if
+        ``to`` is not empty and not a requirements file. Raises OSError.
         """
-        path = (to or self.path).resolve()
+        path = Path(os.path.realpath(to or self.path))
         now = _read(path) if path.exists() else None
+        if now and path != self.path.resolve():
+            yamlfile.loads(now, Document, path)
         if path == self.path.resolve() and now != self.before:
             text = "the file was changed while the baseline was made"
             raise InputError([Problem(self.path, None, "", text, "run the command again")])

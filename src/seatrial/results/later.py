@@ -1,22 +1,22 @@
 """A later judgement of a trial: a new record beside the earlier ones, which stay as they are.
 
 Its folder, ``judgements/2`` and so on, holds a copy of the requirements, the judgements and the
-verdict, and the report. It appears complete, with its lines in the manifest, or not at all.
+verdict, and the report. It is complete, with its lines in the manifest, or it does not exist:
+``manifest.publishing`` puts it in its place.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pwd
 import re
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from seatrial.base.errors import InputError, LabError, Problem
+from seatrial.base.files import write_whole
 from seatrial.results import manifest
 from seatrial.results.judge import judge
 from seatrial.results.record import (
@@ -57,6 +57,7 @@ def judge_again(
     those that the trial wrote, LabError if the new judgement cannot be kept. The trial is then as
     before.
     """
+    manifest.settle(folder)
     results = read_results(folder)
     given = requirements or trial_requirements(results)
     check_unchanged(folder, given if requirements is None else None)
@@ -65,39 +66,33 @@ def judge_again(
     for sentence in _on_requirements(given, results):
         say(sentence)
     number = max([1, *later_judgements(folder)]) + 1
-    target = judgement_folder(folder, number)
-    draft = target.with_name(f".{number}.draft")
+    while os.path.lexists(target := judgement_folder(folder, number)):
+        number += 1  # something else has the name
     ended = results.ended or results.trial.started
+    changed, unproven = _on_other_files(folder), without_manifest(results)
+    for sentence in filter(None, (changed, unproven)):
+        say(f"warning: {sentence}")
     try:
-        shutil.rmtree(draft, ignore_errors=True)
-        changed = _on_other_files(folder)
-        unproven = without_manifest(results)
-        for sentence in filter(None, (changed, unproven)):
-            say(f"warning: {sentence}")
-        draft.mkdir(parents=True)
-        copy = draft / REQUIREMENTS_FILE
-        shutil.copyfile(given, copy)
-        rules = load_requirements(copy)
-        judgements = judge(results.trial, results.runs, rules)
-        verdict = conclude(results.trial, results.runs, judgements, rules, ended=ended)
-        known_as = target.relative_to(folder) / REQUIREMENTS_FILE
-        update = {"number": number, **provenance(copy, str(known_as), command, version)}
-        notes = [f"note: {text}" for text in (changed, unproven, _unproven_before(results)) if text]
-        update["findings"] = [*verdict.findings, *notes]
-        later = Results(
-            trial=results.trial, runs=results.runs, judgements=judgements, folder=folder,
-            verdict=verdict.model_copy(update=update), earlier=results.verdicts,
-        )  # fmt: skip
-        assert later.verdict
-        write_results(draft / JUDGEMENT_FILE, [*judgements, later.verdict])
-        write_report(later, draft)
-        _publish(folder, draft, target)
+        with manifest.publishing(folder, number) as draft:
+            copy = draft / REQUIREMENTS_FILE
+            write_whole(copy, given.read_bytes())
+            rules = load_requirements(copy)
+            judgements = judge(results.trial, results.runs, rules)
+            verdict = conclude(results.trial, results.runs, judgements, rules, ended=ended)
+            known_as = target.relative_to(folder) / REQUIREMENTS_FILE
+            update = {"number": number, **provenance(copy, str(known_as), command, version)}
+            causes = (changed, unproven, _unproven_before(results))
+            notes = [f"note: {text}" for text in causes if text]
+            update["findings"] = [*verdict.findings, *notes]
+            later = Results(
+                trial=results.trial, runs=results.runs, judgements=judgements, folder=folder,
+                verdict=verdict.model_copy(update=update), earlier=results.verdicts,
+            )  # fmt: skip
+            assert later.verdict
+            write_results(draft / JUDGEMENT_FILE, [*judgements, later.verdict])
+            write_report(later, draft)
     except OSError as error:
         raise LabError(f"the judgement cannot be kept, the trial is as before: {error}") from None
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            draft.parent.rmdir()  # if nothing else is in it
     return later
 
 
@@ -221,23 +216,3 @@ def check_unchanged(folder: Path, own: Path | None = None) -> None:
         problems.append(Problem(file, None, "", text, correction))
     if problems:
         raise InputError(problems)
-
-
-def _publish(folder: Path, draft: Path, target: Path) -> None:
-    """Put the draft in its place, and its sums into the manifest: both or neither."""
-    hidden = str(draft.relative_to(folder))
-    known = [] if (folder / manifest.MANIFEST).exists() else manifest.files(folder)
-    sums = manifest.sums_of(folder, (name for name in known if not name.startswith(f"{hidden}/")))
-    short = target.relative_to(folder)
-    sums |= {str(short / name): sum for name, sum in manifest.sums_of(draft, _all(draft)).items()}
-    try:
-        with manifest.extending(folder, sums):
-            draft.rename(target)
-    except BaseException:
-        if target.exists() and not draft.exists():
-            target.rename(draft)
-        raise
-
-
-def _all(folder: Path) -> list[str]:
-    return [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()]

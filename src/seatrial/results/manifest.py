@@ -4,6 +4,10 @@ The format is that of ``sha256sum``: ``sha256sum -c SHA256SUMS`` in the folder c
 Seatrial. The file only grows: a later judgement adds lines for its own files. A manifest finds
 accidents. Who changes a file on purpose can write its sum again; a signature finds that, too
 (``seatrial.results.signature``).
+
+The manifest decides what a trial holds. New files are made in a folder for drafts, their sums are
+added, and then they are moved to their places (``publishing``). A process that is killed leaves
+drafts. ``settle`` moves those that the manifest lists, and removes the others.
 """
 
 from __future__ import annotations
@@ -11,18 +15,26 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.base.errors import InputError, Problem
-from seatrial.base.files import replacing
+from seatrial.base.errors import InputError, LabError, Problem
+from seatrial.base.files import folder_below, write_whole
+from seatrial.results.record import JUDGEMENTS_FOLDER, RESULTS_FILE, judgement_folder
 
 MANIFEST = "SHA256SUMS"
 LOCK_FILE = ".lock"  # held while a trial runs or is judged; empty
 #: A signature's name holds the number of lines that it covers, and a count if there are several.
 SIGNATURE = re.compile(rf"{MANIFEST}\.(?P<lines>[1-9]\d*)(-[1-9]\d*)?\.sig")
+_DRAFT_FOLDER = re.compile(r"\.(?P<number>[1-9]\d*)\.draft")  # in the folder of judgements
+_DRAFT = re.compile(  # also the names that ``seatrial.base.files.replacing`` gives
+    rf"{JUDGEMENTS_FOLDER}/{_DRAFT_FOLDER.pattern}/.*"
+    rf"|\.({MANIFEST}|{SIGNATURE.pattern}|{re.escape(RESULTS_FILE)})\.\d+\.draft",
+    re.DOTALL,
+)
 _LINE = re.compile(r"(?P<escaped>\\?)(?P<sum>[0-9a-f]{64})  (?P<name>[^\0\n]+)\n")
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}  # as sha256sum writes them
 _CHARACTERS = {escape: character for character, escape in _ESCAPES.items()}
@@ -53,9 +65,9 @@ def sha256(file: Path) -> str:
 
 
 def files(folder: Path) -> list[str]:
-    """The names of all files that a manifest of the folder covers: all but itself and its
-    signatures. An empty lock file does not count."""
-    return [name for name, is_file in _walk(folder) if is_file]
+    """The names of all files that a manifest of the folder covers: all but itself, its signatures
+    and drafts. An empty lock file does not count."""
+    return [name for name, is_file in _walk(folder) if is_file and not _DRAFT.fullmatch(name)]
 
 
 def _walk(folder: Path) -> Iterator[tuple[str, bool]]:
@@ -65,37 +77,127 @@ def _walk(folder: Path) -> Iterator[tuple[str, bool]]:
         for name in [*names, *links]:
             path = Path(root) / name
             short = str(path.relative_to(folder))
-            if short == MANIFEST or SIGNATURE.fullmatch(short):
+            if (short == MANIFEST or SIGNATURE.fullmatch(short)) and path.is_file():
                 continue
-            if short == LOCK_FILE and path.is_file() and not path.stat().st_size:
+            if short == LOCK_FILE and path.is_file() and not path.lstat().st_size:
                 continue
             yield short, path.is_file()
 
 
 def extend(folder: Path, names: Iterable[str]) -> None:
-    """Add the sums of files that the manifest does not have yet. See ``extending``."""
-    listed = read(folder) if (folder / MANIFEST).exists() else {}
-    with extending(folder, sums_of(folder, (name for name in names if name not in listed))):
-        pass
+    """Add the sums of files that the manifest does not have yet, or make a manifest.
 
-
-@contextmanager
-def extending(folder: Path, sums: Mapping[str, str]) -> Iterator[None]:
-    """Add sums to the manifest of a folder, or make one; the lines before them stay.
-
-    The new text is on the disk when the block begins, and becomes the manifest when it ends. If
-    the block raises, or on OSError, the manifest is as it was. Raises InputError if it is damaged.
+    The lines before them stay. On OSError the manifest is as it was. Raises InputError if it is
+    damaged.
     """
+    listed = read(folder) if (folder / MANIFEST).exists() else {}
+    _append(folder, sums_of(folder, (name for name in names if name not in listed)))
+
+
+def _append(folder: Path, sums: Mapping[str, str]) -> None:
     file = folder / MANIFEST
     before = b""
     if file.exists():
         read(folder)
         before = file.read_bytes()
-    with replacing(file) as stream:
-        stream.write(before + b"".join(_row(name, sums[name]) for name in sorted(sums)))
-        stream.flush()
-        os.fsync(stream.fileno())
-        yield
+    write_whole(file, before + b"".join(_row(name, sums[name]) for name in sorted(sums)))
+
+
+@contextmanager
+def publishing(folder: Path, number: int) -> Iterator[Path]:
+    """A folder for the new files of judgement ``number``. They are published when the block ends.
+
+    A trial without a manifest gets one of all its files. If the block raises an error, the trial
+    is as before. The caller holds the trial's lock. Raises OSError, and LabError if a file cannot
+    be moved to its place: ``settle`` moves it later.
+    """
+    draft, target = folder / _draft(number), judgement_folder(Path(), number)
+    try:
+        draft.mkdir(parents=True)
+        with folder_below(folder, _draft(number)):
+            pass  # not through a link
+        yield draft
+        sums = {} if (folder / MANIFEST).exists() else sums_of(folder, files(folder))
+        names = [file.name for file in draft.iterdir()]
+        _append(folder, sums | {str(target / name): sha256(draft / name) for name in names})
+    except BaseException:
+        settle(folder)
+        raise
+    try:
+        settle(folder)
+    except OSError as error:
+        text = f"{draft} is in {MANIFEST}, but cannot be moved to its place"
+        raise LabError(f"{text}: {error}; 'seatrial report' moves it") from None
+
+
+def settle(folder: Path) -> None:
+    """Complete or undo what a killed process began. The caller holds the trial's lock.
+
+    A damaged manifest decides nothing: all drafts stay. Raises OSError.
+    """
+    listed, damaged = _parse(folder) if (folder / MANIFEST).exists() else ({}, [])
+    if damaged:
+        return
+    for file in list(folder.iterdir()):
+        if _DRAFT.fullmatch(file.name) and file.name not in listed:
+            with suppress(OSError):
+                file.unlink()
+    for number in _drafts(folder):
+        draft, target = _draft(number), judgement_folder(Path(), number)
+        names = _unmoved(folder, number, listed)
+        if names:
+            (folder / target).mkdir(exist_ok=True)
+            with folder_below(folder, draft) as old, folder_below(folder, target) as new:
+                for name in names:
+                    os.replace(name, name, src_dir_fd=old, dst_dir_fd=new)
+        with folder_below(folder, draft.parent) as parent:
+            shutil.rmtree(draft.name, ignore_errors=True, dir_fd=parent)
+    with suppress(OSError):
+        (folder / JUDGEMENTS_FOLDER).rmdir()  # if nothing else is in it
+
+
+def check_settled(folder: Path) -> None:
+    """Raise InputError if ``settle`` is to complete a judgement."""
+    listed, _ = _parse(folder) if (folder / MANIFEST).exists() else ({}, [])
+    for number in _drafts(folder):
+        if _unmoved(folder, number, listed):
+            text = "its process was killed before these files were in their places"
+            correction = "'seatrial report', by a user who can write to the trial, moves them"
+            raise InputError([Problem(folder / _draft(number), None, "", text, correction)])
+
+
+def _draft(number: int) -> Path:
+    """The folder of the drafts of a judgement, relative to the trial's."""
+    return Path(JUDGEMENTS_FOLDER, f".{number}.draft")
+
+
+def _drafts(folder: Path) -> list[int]:
+    """The numbers of the judgements that have a folder of drafts."""
+    try:
+        with folder_below(folder, Path(JUDGEMENTS_FOLDER)):
+            entries = list((folder / JUDGEMENTS_FOLDER).iterdir())
+    except (FileNotFoundError, NotADirectoryError):  # the latter also of a link
+        return []
+    matches = [
+        _DRAFT_FOLDER.fullmatch(entry.name)
+        for entry in entries
+        if entry.is_dir() and not entry.is_symlink()
+    ]
+    return [int(match["number"]) for match in matches if match]
+
+
+def _unmoved(folder: Path, number: int, listed: Mapping[str, str]) -> list[str]:
+    """The names of the drafts that the manifest lists in another place, where they are not."""
+    names = []
+    for draft in sorted((folder / _draft(number)).iterdir()):
+        final = str(judgement_folder(Path(), number) / draft.name)
+        if final not in listed or draft.is_symlink() or not draft.is_file():
+            continue
+        if sha256(draft) != listed[final]:
+            continue
+        if not (folder / final).is_file() or sha256(folder / final) != listed[final]:
+            names.append(draft.name)
+    return names
 
 
 def read(folder: Path) -> dict[str, str]:
@@ -111,18 +213,27 @@ def read(folder: Path) -> dict[str, str]:
     return sums
 
 
-def _parse(folder: Path) -> tuple[dict[str, str], list[int]]:
-    """The sums, and the numbers of the lines that are damaged."""
-    file = folder / MANIFEST
+def check_present(folder: Path) -> None:
+    """Raise InputError if a folder has no manifest."""
     if not folder.is_dir():
         raise InputError([Problem(folder, None, "", "no such folder", "name a trial's folder")])
-    if not file.is_file():
+    if not (folder / MANIFEST).is_file():
         text = "there is no manifest: the trial did not end, or the file was removed"
         correction = "'seatrial judge' writes one of the files as they are now"
-        raise InputError([Problem(file, None, "", text, correction)])
+        raise InputError([Problem(folder / MANIFEST, None, "", text, correction)])
+
+
+def _parse(folder: Path) -> tuple[dict[str, str], list[int]]:
+    """The sums, and the numbers of the lines that are damaged."""
+    check_present(folder)
+    file = folder / MANIFEST
+    try:
+        rows = file.read_bytes().splitlines(keepends=True)
+    except OSError as error:
+        raise InputError([Problem(file, None, "", f"cannot be read: {error}")]) from None
     sums: dict[str, str] = {}
     damaged = []
-    for number, row in enumerate(file.read_bytes().splitlines(keepends=True), 1):
+    for number, row in enumerate(rows, 1):
         match = _LINE.fullmatch(os.fsdecode(row))
         name = _name(match) if match else ""
         # Only the form that Seatrial writes: sha256sum itself accepts others.
@@ -152,7 +263,11 @@ def check(folder: Path) -> list[Difference]:
     """
     listed, damaged = _parse(folder)
     differences = [Difference("damaged", MANIFEST, f"line {line}: {_FORM}") for line in damaged]
-    there = dict(_walk(folder))
+    there = {
+        name: is_file
+        for name, is_file in _walk(folder)
+        if name in listed or not _DRAFT.fullmatch(name)
+    }
     for name in sorted(listed.keys() | there.keys(), key=os.fsencode):
         if name not in there:
             differences.append(Difference("removed", name))

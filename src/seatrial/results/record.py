@@ -18,14 +18,16 @@ per second, ``_B`` bytes, ``_GFLOPS`` 10^9 floating-point operations per second,
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
+from pydantic_core import PydanticCustomError
 
 from seatrial.base.errors import InputError, Problem
 from seatrial.base.files import replacing
@@ -38,6 +40,16 @@ JUDGEMENTS_FOLDER = "judgements"  # of later judgements, each in a folder with i
 JUDGEMENT_FILE = "judgement.jsonl"
 PLANTED = "fault planted on purpose: "  # begins a note of a trial
 _CONFIG = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
+
+
+def _in_range(time: datetime) -> datetime:
+    """A time that can be written in every time zone."""
+    if not 1900 <= time.year < 9999:
+        raise PydanticCustomError("time", "it is not a time from 1900 to 9998")
+    return time
+
+
+Time = Annotated[datetime, AfterValidator(_in_range)]
 
 
 class Record(BaseModel):
@@ -164,9 +176,9 @@ class Job(Record):
     exit_code: int | None = None
     partition: str = ""
     nodes: list[str] = []
-    submitted: datetime | None = None
-    started: datetime | None = None
-    ended: datetime | None = None
+    submitted: Time | None = None
+    started: Time | None = None
+    ended: Time | None = None
     benchmark_s: float | None = None  # wall time of the benchmark program itself
     # Whether the trial held this job for several cases. ``started``, ``ended`` and ``nodes`` are
     # then those of the case; those of the job are in the trial's ``profiles``.
@@ -203,7 +215,7 @@ class Trial(Record):
     trial: str  # identifier, also the run folder's name
     site: str
     description: str = ""
-    started: datetime
+    started: Time
     seatrial: str  # version, with the commit where known
     command: list[str] = []
     stack: dict[str, Any] = {}  # source ("distribution" or "spack"), id, versions
@@ -339,9 +351,9 @@ class Verdict(Record):
     findings: list[str]  # the sentences to read first
     clauses: list[Clause] = []  # the contract, in the order of the requirements file
     scope: str = ""  # the part of the site's matrix that the verdict is of; "": all of it
-    ended: datetime  # of the trial, also if it was judged later
+    ended: Time  # of the trial, also if it was judged later
     number: int = 1  # 1: the trial's own; a later judgement is in judgements/<number>/
-    judged: datetime | None = None
+    judged: Time | None = None
     user: str = ""
     command: list[str] = []
     seatrial: str = ""  # version, with the commit where known
@@ -412,13 +424,17 @@ def read_lines(path: Path, kinds: Sequence[str] = _KINDS) -> Iterator[Line]:
     """Yield the lines of a file, one in memory at a time.
 
     Raises InputError with file and line if a line does not match the schema, if it is not of one
-    of ``kinds``, or if it is a second ``trial`` or ``verdict``.
+    of ``kinds``, or if it is a second ``trial`` or ``verdict``; also if the file cannot be read.
     """
     schema = SCHEMA
     first_of: dict[str, int] = {}  # kind -> line, of the kinds that a file has once
     cases: dict[Case, Case] = {}
     requirements: dict[Requirement, Requirement] = {}
-    with path.open("rb") as stream:
+    try:
+        stream = path.open("rb")
+    except OSError as error:
+        raise InputError([Problem(path, None, "", f"cannot be read: {error}")]) from None
+    with stream:
         for number, text in enumerate(stream, 1):
             kind = _KIND.match(text)
             adapter = _ADAPTERS.get(kind[1]) if kind else None
@@ -511,6 +527,19 @@ def read_results(path: Path, number: int | None = None) -> Results:
         trial=trial, runs=runs, judgements=judgements, folder=file.parent,
         verdict=verdicts[-1] if verdicts else None, earlier=verdicts[:-1],
     )  # fmt: skip
+
+
+def trial_of(path: Path) -> Path | None:
+    """The trial whose folder a path is or is in, through links as well; None if there is none."""
+    real = Path(os.path.realpath(path))
+    return next((one for one in (real, *real.parents) if _has_results(one)), None)
+
+
+def _has_results(folder: Path) -> bool:
+    try:
+        return (folder / RESULTS_FILE).is_file()
+    except OSError:  # such as a name that is too long
+        return False
 
 
 def later_judgements(folder: Path) -> list[int]:
