@@ -26,10 +26,16 @@ ODD = [
 
 @st.composite
 def damaged(draw: st.DrawFn, record: Any) -> str:
-    """The JSON of a record in which one value, at any depth, is another."""
+    """The JSON of a record in which one value, at any depth, is another, or has an odd end."""
     path = draw(st.sampled_from(_paths(record)))
     text = json.dumps(_replaced(record, path, "@odd@"))
-    return text.replace('"@odd@"', draw(st.sampled_from(ODD)))
+    odd = draw(st.sampled_from(ODD))
+    value = record
+    for part in path:
+        value = value[part]
+    if isinstance(value, str) and odd.startswith('"') and draw(st.booleans()):
+        odd = json.dumps(value)[:-1] + odd[1:]
+    return text.replace('"@odd@"', odd)
 
 
 def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

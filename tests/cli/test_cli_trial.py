@@ -17,7 +17,6 @@ from plan_support import bare_stack
 from seatrial.base.paths import CHECKOUT
 from seatrial.cli import trial as trial_commands
 from seatrial.cli.trial import Bar
-from seatrial.plan.model import DATABASE
 from seatrial.plan.resolve import resolve
 from seatrial.results.record import (
     Case,
@@ -284,7 +283,9 @@ class TestRealTrials:
 def test_the_newest_trial_is_not_in_the_folder_of_reframes_database(tmp_path, monkeypatch):
     """To which the job user of a lab writes."""
     monkeypatch.setattr(trial_commands, "TRIALS", tmp_path)
-    for number, name in enumerate(("lab-20261101-000000", "lab-20261102-000000", DATABASE)):
+    for number, name in enumerate(
+        ("lab-20261101-000000", "lab-20261102-000000", "reframe", "reframe-2000")
+    ):
         (tmp_path / name).mkdir()
         (tmp_path / name / "results.jsonl").touch()
         os.utime(tmp_path / name / "results.jsonl", (number, number))
