@@ -193,22 +193,24 @@ def test_a_database_of_somebody_else_is_refused(place: Path, what: str) -> None:
         settings(config / PLAN_FILE)
 
 
-#: lines of a check, and what a reader of numbers or UTF-8 cannot read
-OUTPUT = [
-    b"[       OK ] (" + b"9" * 5000 + b"/1) x\n",
-    b"[       OK ] (1/" + b"9" * 5000 + b") x\n",
-    b"\xff\xfe\n",
-    b"x" * 300_000 + b"\n",
-    b"[       OK ] (1/1) last\n",
-]
+#: writes lines that a reader of numbers or of UTF-8 cannot read, and one that it can
+OUTPUT = r"""
+import os
+nines = b"9" * 5000
+for line in 3 * [
+    b"[       OK ] (" + nines + b"/1) first", b"[       OK ] (1/" + nines + b") second",
+    b"\xff\xfe", b"x" * 300_000, b"[       OK ] (1/1) last",
+]:
+    os.write(1, line + b"\n")
+"""
 
 
 def test_output_of_the_job_user_never_ends_its_reader(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pipe that nobody reads blocks ReFrame."""
-    script = f"import os\nfor line in {OUTPUT!r} * 3:\n    os.write(1, line)"
-    monkeypatch.setattr(reframe_run, "reframe_command", lambda *_: [sys.executable, "-c", script])
+    command = [sys.executable, "-I", "-c", OUTPUT]
+    monkeypatch.setattr(reframe_run, "reframe_command", lambda *_: command)
     file = make_site(place / "site", {"tcp_stream": {"seconds": 1}})
     lines: list[str] = []
 
@@ -217,7 +219,7 @@ def test_output_of_the_job_user_never_ends_its_reader(
             lines.append(name)
             raise ValueError("the display fails")
 
-    run_trial(
-        resolve(load_site(file), bare_stack()), file, ThisMachine(), Failing(), place / "trials"
-    )
+    plan = resolve(load_site(file), bare_stack())
+    results = run_trial(plan, file, ThisMachine(), Failing(), place / "trials")
     assert lines.count("last") == 3
+    assert (results.folder / "reframe.out").read_text().count("last") == 3

@@ -242,13 +242,18 @@ def follow(process: subprocess.Popen, session: Session, outcome: Outcome, file: 
             while line := process.stdout.readline(LINE):
                 kept.write(line)
                 kept.flush()
-                _read_line(line, session, outcome)
-    except Exception as error:  # such as a full disk: unless the pipe is read, ReFrame blocks
+                _show(line, session, outcome)
+    except OSError as error:  # on a full disk the pipe must still be read, or ReFrame blocks
         with contextlib.suppress(Exception):
-            session.progress.said(f"cannot keep ReFrame's output: {error}")
+            session.progress.said(f"cannot write ReFrame's output: {error}")
         while line := process.stdout.readline(LINE):
-            with contextlib.suppress(Exception):
-                _read_line(line, session, outcome)
+            _show(line, session, outcome)
+
+
+def _show(line: str, session: Session, outcome: Outcome) -> None:
+    """Raises nothing: a line that cannot be shown must not end the reading of the pipe."""
+    with contextlib.suppress(Exception):
+        _read_line(line, session, outcome)
 
 
 def _read_line(line: str, session: Session, outcome: Outcome) -> None:

@@ -57,7 +57,10 @@ def _for_root_only_to_write(path: str, flags: int) -> int:
 
 
 def _remove(old: Any, most: int) -> int:
-    """Remove a file, or a folder of files; at most so many files. Returns how many it was."""
+    """Remove a file, or a folder of files; at most so many files. Returns how many it tried.
+
+    A file of the folder that cannot be removed stays, such as a folder. Raises OSError.
+    """
     if not old.is_dir(follow_symlinks=False):  # of an earlier release
         os.unlink(old.path)
         return 1
@@ -66,7 +69,8 @@ def _remove(old: Any, most: int) -> int:
         for entry in entries:
             if removed == most:
                 return removed
-            os.unlink(entry.path)
+            with contextlib.suppress(OSError):
+                os.unlink(entry.path)
             removed += 1
     os.rmdir(old.path)
     return removed
@@ -265,7 +269,8 @@ class Store:
                 if left <= 0:
                     break
                 if entry.name not in young:
-                    left -= _remove(entry, left)
+                    with contextlib.suppress(OSError):
+                        left -= _remove(entry, left)
 
     # -- reason, baseline and history
 
