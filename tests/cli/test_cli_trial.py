@@ -211,7 +211,7 @@ class TestRealTrials:
     def test_accepted(self, site, tmp_path, no_lab):
         done = call("trial", "--site", site, "--output", tmp_path / "out")
         assert done.returncode == 0, done.stdout + done.stderr
-        (folder,) = (tmp_path / "out").glob("*-2*")
+        (folder,) = (tmp_path / "out").glob("*-2*-*")
         assert read_results(folder).verdict.verdict == "accept"
         assert (folder / "report.html").exists()
         assert (folder / "junit.xml").exists()
@@ -241,7 +241,7 @@ class TestRealTrials:
                 process.communicate()
         assert process.returncode == 2, said
         assert "Traceback" not in said
-        (folder,) = output.glob("*-2*")
+        (folder,) = output.glob("*-2*-*")
         lines = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
         assert lines[-1]["record"] == "verdict"
         assert lines[-1]["verdict"] == "incomplete"
@@ -274,7 +274,7 @@ class TestRealTrials:
         )  # fmt: skip
         assert done.returncode == 4, done.stdout + done.stderr
         assert "ReFrame did not run" in done.stderr
-        (folder,) = (tmp_path / "out").glob("*-2*")
+        (folder,) = (tmp_path / "out").glob("*-2*-*")
         results = read_results(folder)
         assert results.verdict.verdict == "incomplete"
         assert all("ReFrame did not run" in run.reason for run in results.runs)
