@@ -22,14 +22,22 @@ ODD = [
     "NaN", "Infinity", "-0", "1e999", "-1", "null", "true", '""', "[]", "{}", '"\\ud800"',
     '"\\u0000"', "9" * 400, "[" * 3000, '{"a":' * 200, '"2026-13-45T99:00:00Z"', "0.1", '"\\u202e"',
 ]  # fmt: skip
+ODD_ENDS = ["\\ud800", "\\u0000", "\\u202e"]
 
 
 @st.composite
 def damaged(draw: st.DrawFn, record: Any) -> str:
-    """The JSON of a record in which one value, at any depth, is another."""
+    """The JSON of a record in which one value, at any depth, is another, or has an odd end."""
     path = draw(st.sampled_from(_paths(record)))
     text = json.dumps(_replaced(record, path, "@odd@"))
-    return text.replace('"@odd@"', draw(st.sampled_from(ODD)))
+    value = record
+    for part in path:
+        value = value[part]
+    if isinstance(value, str) and draw(st.booleans()):
+        odd = json.dumps(value)[:-1] + draw(st.sampled_from(ODD_ENDS)) + '"'
+    else:
+        odd = draw(st.sampled_from(ODD))
+    return text.replace('"@odd@"', odd)
 
 
 def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

@@ -17,7 +17,6 @@ from plan_support import bare_stack
 from seatrial.base.paths import CHECKOUT
 from seatrial.cli import trial as trial_commands
 from seatrial.cli.trial import Bar
-from seatrial.plan.model import DATABASE
 from seatrial.plan.resolve import resolve
 from seatrial.results.record import (
     Case,
@@ -213,7 +212,7 @@ class TestRealTrials:
     def test_accepted(self, site, tmp_path, no_lab):
         done = call("trial", "--site", site, "--output", tmp_path / "out")
         assert done.returncode == 0, done.stdout + done.stderr
-        (folder,) = (tmp_path / "out").glob("*-2*")
+        (folder,) = (tmp_path / "out").glob("*-2*-*")
         assert read_results(folder).verdict.verdict == "accept"
         assert (folder / "report.html").exists()
         assert (folder / "junit.xml").exists()
@@ -243,7 +242,7 @@ class TestRealTrials:
                 process.communicate()
         assert process.returncode == 2, said
         assert "Traceback" not in said
-        (folder,) = output.glob("*-2*")
+        (folder,) = output.glob("*-2*-*")
         lines = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
         assert lines[-1]["record"] == "verdict"
         assert lines[-1]["verdict"] == "incomplete"
@@ -276,7 +275,7 @@ class TestRealTrials:
         )  # fmt: skip
         assert done.returncode == 4, done.stdout + done.stderr
         assert "ReFrame did not run" in done.stderr
-        (folder,) = (tmp_path / "out").glob("*-2*")
+        (folder,) = (tmp_path / "out").glob("*-2*-*")
         results = read_results(folder)
         assert results.verdict.verdict == "incomplete"
         assert all("ReFrame did not run" in run.reason for run in results.runs)
@@ -285,7 +284,9 @@ class TestRealTrials:
 def test_the_newest_trial_is_not_in_the_folder_of_reframes_database(tmp_path, monkeypatch):
     """To which the job user of a lab writes."""
     monkeypatch.setattr(trial_commands, "TRIALS", tmp_path)
-    for number, name in enumerate(("lab-20261101-000000", "lab-20261102-000000", DATABASE)):
+    for number, name in enumerate(
+        ("lab-20261101-000000", "lab-20261102-000000", "reframe", "reframe-2000")
+    ):
         (tmp_path / name).mkdir()
         (tmp_path / name / "results.jsonl").touch()
         os.utime(tmp_path / name / "results.jsonl", (number, number))

@@ -193,3 +193,10 @@ def test_the_stand_in_for_slurms_commands_needs_only_the_standard_library(tmp_pa
         69,
         f"srun: {tmp_path}/gone: No such file or directory\n",
     )
+
+
+@pytest.mark.parametrize("content", [b"x", b"", b"-1", b"9" * 5000, b"1234"])
+def test_exit_code_that_is_none(content):
+    with pytest.raises(client.NoGuest, match="the guest sent the exit code"):
+        client.exit_code(content)
+    assert client.exit_code(b"137") == 137

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -183,6 +184,20 @@ def test_what_a_boot_changed_is_not_put_back(node: Node, how: str) -> None:
         "end_job": lambda: session.end_job(JOB, True),
         "recover": lambda: session.recover(0.0),
     }[how]()
+    node.check_clean()
+
+
+def test_a_read_only_state_folder_is_the_reason(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    node.store.prepare()
+    for name in ("write", "remove", "_sync_folder"):
+        monkeypatch.setattr(node.store, name, refuse)
+    with pytest.raises(Refused, match=r"journal cannot be written: .*nothing was changed"):
+        node.session().begin_job(JOB, "jumbo")
     node.check_clean()
 
 

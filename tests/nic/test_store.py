@@ -368,6 +368,17 @@ def test_many_tombstones_cost_a_prolog_no_more_than_few(store: Store) -> None:
     assert counts[0] < 5
 
 
+def test_a_foreign_folder_does_not_end_the_sweeping(store: Store) -> None:
+    tombstones = Path(store.path("tombstones"))
+    for name in "abcdef":
+        (tombstones / name / "inner" / "deep").mkdir(parents=True)
+        (tombstones / name / "7.0").touch()
+        (tombstones / f"{name}-old").mkdir()
+    store.remove_old_tombstones(9 * KEPT_S, "now")
+    assert sorted(path.name for path in tombstones.iterdir()) == list("abcdef")
+    assert not list(tombstones.rglob("7.0"))
+
+
 @pytest.mark.parametrize("flat", [False, True], ids=["old folders", "of an earlier release"])
 def test_many_old_tombstones_go_a_part_at_a_time(store: Store, flat: bool) -> None:
     folder = Path(store.path("tombstones")) / ("" if flat else "now-0")

@@ -11,11 +11,12 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
 
 from campaigns import rounds
 from hostile import damaged
 from seatrial.base.errors import LabError
-from seatrial.results.record import Case, Job, Metric, Run
+from seatrial.results.record import Case, Job, Metric, Run, read_lines, write_results
 from seatrial.trial import collect as collecting
 from seatrial.trial.collect import collect, job_facts, parse_sacct, read_report
 
@@ -41,6 +42,12 @@ def no_slurm(argv):
 
 def slurm(argv):
     return subprocess.CompletedProcess(argv, 0, SACCT, "")
+
+
+def slurm_of_this_machine(argv):
+    """As ``slurm``; the arguments must be such that a program can be started with them."""
+    subprocess.run(["true", *argv], check=True)
+    return slurm(argv)
 
 
 def metric(value=1.0):
@@ -318,7 +325,8 @@ def test_interrupted_case_says_why(left, tmp_path):
 @settings(max_examples=rounds(100, 3000), derandomize=True, database=None)
 @given(data=st.data())
 def test_what_a_job_user_writes_never_ends_a_trial(tmp_path_factory, data):
-    """Each planned run has a record, whatever is in ReFrame's report and the evidence."""
+    """Each planned run has a record in the file of the results, whatever is in ReFrame's report and
+    the evidence."""
     folder = tmp_path_factory.mktemp("hostile")
     stage = folder / "stage" / "lab" / "compute" / "mpich-ofi" / "netpipe0"
     stage.mkdir(parents=True)
@@ -336,7 +344,89 @@ def test_what_a_job_user_writes_never_ends_a_trial(tmp_path_factory, data):
     (stage / "evidence.json").write_text(
         json.dumps(evidence) if in_report else data.draw(damaged(evidence))
     )
-    runs = collect(folder, [NETPIPE], [0], slurm)
+    runs = collect(folder, [NETPIPE], [0], slurm_of_this_machine)
     event(runs[0].outcome)
     assert [(run.case, run.repeat) for run in runs] == [(NETPIPE, 0)]
+    write_results(folder / "results.jsonl", runs)
+    assert list(read_lines(folder / "results.jsonl")) == runs
     shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("odd", ["\0", "\ud800", "x" * 5000])
+@pytest.mark.parametrize("name", ["jobid", "fail_phase", "fail_reason", "stagedir"])
+def test_odd_strings_in_the_report(left, tmp_path, name, odd):
+    folder = left("netpipe", result="fail", fail_phase="run", fail_reason="broken")
+    text = f"{folder}{odd}" if name == "stagedir" else f"1{odd}"
+    left("netpipe", repeat=1, **{"fail_phase": "run", "fail_reason": "broken", name: text})
+    runs = gather(tmp_path, [NETPIPE], slurm_of_this_machine, repeats=2)
+    write_results(tmp_path / "results.jsonl", runs)
+    assert [run.outcome for run in read_lines(tmp_path / "results.jsonl")] == ["error"] * 2
+
+
+def test_stage_folder_whose_name_is_not_utf8(left, tmp_path):
+    folder = left("netpipe", [Run(case=NETPIPE, outcome="ran", metrics=[metric()])])
+    folder.rename(f"{folder}\udcff")  # the byte 0xff
+    (tmp_path / "reframe-report.json").unlink()
+    runs = gather(tmp_path, [NETPIPE])
+    write_results(tmp_path / "results.jsonl", runs)
+    assert [run.outcome for run in runs] == ["error"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" + "{}," * 300_000 + "{}]",
+        '[{"metrics": [' + "{}," * 300_000 + "{}]}]",
+        '[{"job": {"nodes": [' + "0," * 500_000 + "0]}}]",
+        "[{" + ",".join(f'"{number}":0' for number in range(100_000)) + "}]",
+        '[{"facts": ' + '{"a":' * 100 + "1" + "}" * 100 + "}]",
+    ],
+)
+def test_errors_of_hostile_evidence_are_not_collected(left, tmp_path, text, monkeypatch):
+    """Pydantic needs 25 us and 300 B for each error that it collects."""
+    counts = []
+
+    class Adapter:
+        def validate_python(self, record):
+            try:
+                return TypeAdapter(Run).validate_python(record)
+            except ValidationError as error:
+                counts.append(error.error_count())
+                raise
+
+    monkeypatch.setattr(collecting, "_RUN", Adapter())
+    (left("netpipe") / "evidence.json").write_text(text)
+    (run,) = gather(tmp_path, [NETPIPE])
+    assert run.reason == "it left no evidence"
+    assert sum(counts) < 10
+
+
+def test_size_of_evidence_is_limited_by_the_nodes(left, tmp_path):
+    text = json.dumps([Run(case=NETPIPE, outcome="ran").model_dump(mode="json")])
+    for blanks, outcome in ((2 << 20, "ran"), (3 << 20, "error")):
+        (left("netpipe") / "evidence.json").write_text(text + " " * blanks)
+        (run,) = gather(tmp_path, [NETPIPE])
+        assert run.outcome == outcome
+        shutil.rmtree(tmp_path / "cases")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "known"),
+    [
+        ("n[1-1000000]", False),
+        ("n[1-300]x[1-300]", False),
+        ("n[1-99999999999]", False),
+        ("n[1-" + "9" * 5000 + "]", False),
+        ("n[1-40000],m[1-40000]", False),
+        ("@all", False),
+        ("n[1-", False),
+        ("n[1-300],m[1-3,7]x,login", True),
+    ],
+)
+def test_nodes_that_no_job_has(nodes, known):
+    (job,) = parse_sacct(f"1|COMPLETED|0:0|x|x|x|{nodes}|compute\n").values()
+    if known:
+        assert len(job.nodes) == 305
+        assert {"n300", "m7x", "login"} < set(job.nodes)
+    else:
+        assert job.nodes == [nodes[:200]]

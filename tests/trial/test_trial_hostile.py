@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -10,8 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from reframe.core.exceptions import ConfigError
 
 from plan_support import bare_stack
+from seatrial.base.errors import LabError
+from seatrial.checks.configuration import settings
+from seatrial.plan.model import PLAN_FILE, write
 from seatrial.plan.resolve import resolve
 from seatrial.results import manifest
 from seatrial.site.load import load_site
@@ -89,6 +94,10 @@ class Lab(ThisMachine):
             extra_groups=[],
         )  # fmt: skip
 
+    @property
+    def uid(self) -> int:
+        return JOB_USER
+
     def run(self, argv: list[str]) -> subprocess.CompletedProcess:
         return subprocess.CompletedProcess(argv, 1, "", "no Slurm")
 
@@ -133,3 +142,84 @@ def test_root_follows_nothing_of_the_job_user(place: Path, monkeypatch: pytest.M
     assert not [path for path in left if path.stat().st_mode & 0o6022]
     assert (results.folder / "cases").is_dir()
     assert manifest.check(results.folder) == []
+
+
+def test_each_user_of_reframe_has_a_database(place: Path) -> None:
+    """What a lab's job user puts into its database is no database of root."""
+    trials = place / "trials"
+    trials.mkdir()
+    own = reframe_run.database_folder(trials, ThisMachine())
+    lab = reframe_run.database_folder(trials, Lab())
+    assert (own.name, own.stat().st_uid) == ("reframe", 0)
+    assert (lab.name, lab.stat().st_uid) == (f"reframe-{JOB_USER}", JOB_USER)
+    for folder, uid in ((own, 0), (lab, JOB_USER)):
+        (folder / "site.sqlite").touch()
+        os.chown(folder / "site.sqlite", uid, uid)
+    assert reframe_run.database_folder(trials, ThisMachine()) == own
+    assert reframe_run.database_folder(trials, Lab()) == lab
+
+
+@pytest.mark.parametrize(
+    "what", ["folder", "link to a folder", "database", "link", "dead link", "second name", "fifo"]
+)
+def test_a_database_of_somebody_else_is_refused(place: Path, what: str) -> None:
+    trials, file = place / "trials", make_site(place / "site", {"tcp_stream": {"seconds": 1}})
+    database = trials / "reframe"
+    database.mkdir(parents=True)
+    entry = database / ".db.lock"
+    if what == "folder":
+        os.chown(database, JOB_USER, JOB_USER)
+    elif what == "link to a folder":
+        database.rename(place / "other")
+        database.symlink_to(place / "other")
+    elif what == "database":
+        entry.touch()
+        os.chown(entry, JOB_USER, JOB_USER)
+    elif what == "second name":
+        (place / "other").touch()
+        entry.hardlink_to(place / "other")
+    elif what == "fifo":
+        os.mkfifo(entry)
+    else:
+        entry.symlink_to(place / "site" if what == "link" else place / "other")
+    plan = resolve(load_site(file), bare_stack())
+    path = re.escape(str(database if "folder" in what else entry))
+    with pytest.raises(LabError, match=f"^{path} is not .*uid 0: move"):
+        run_trial(plan, file, ThisMachine(), Silent(), trials)
+    assert list(trials.iterdir()) == [database]
+    (config := trials / "site-1" / "config" / "site").mkdir(parents=True)
+    write(plan, config / PLAN_FILE)
+    with pytest.raises(ConfigError, match=f"{path} is not"):
+        settings(config / PLAN_FILE)
+
+
+#: writes lines that a reader of numbers or of UTF-8 cannot read, and one that it can
+OUTPUT = r"""
+import os
+nines = b"9" * 5000
+for line in 3 * [
+    b"[       OK ] (" + nines + b"/1) first", b"[       OK ] (1/" + nines + b") second",
+    b"\xff\xfe", b"x" * 300_000, b"[       OK ] (1/1) last",
+]:
+    os.write(1, line + b"\n")
+"""
+
+
+def test_output_of_the_job_user_never_ends_its_reader(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe that nobody reads blocks ReFrame."""
+    command = [sys.executable, "-I", "-c", OUTPUT]
+    monkeypatch.setattr(reframe_run, "reframe_command", lambda *_: command)
+    file = make_site(place / "site", {"tcp_stream": {"seconds": 1}})
+    lines: list[str] = []
+
+    class Failing(Silent):
+        def line(self, word: str, done: int, total: int, name: str) -> None:
+            lines.append(name)
+            raise ValueError("the display fails")
+
+    plan = resolve(load_site(file), bare_stack())
+    results = run_trial(plan, file, ThisMachine(), Failing(), place / "trials")
+    assert lines.count("last") == 3
+    assert (results.folder / "reframe.out").read_text().count("last") == 3

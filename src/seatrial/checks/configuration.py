@@ -10,6 +10,7 @@ and each ``srun`` names the job.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ from reframe.core.settings import site_configuration
 
 from seatrial.base.errors import SeatrialError
 from seatrial.base.paths import CHECKOUT
+from seatrial.checks.database import database_of, require_own_database
 from seatrial.plan.model import (
-    DATABASE,
     PLAN_FILE,
     Attachment,
     Plan,
@@ -176,7 +177,8 @@ def _storage(plan: Plan, round: Round | None, file: Path) -> dict[str, Any]:
     folder = Path(round.database) if round else None
     if folder is None and file.name == PLAN_FILE and len(file.parents) > 3:
         # After a trial, ReFrame finds the trial's sessions by the trial's settings.
-        folder = file.parents[3] / DATABASE
+        folder = database_of(file.parents[3], os.geteuid())
+        require_own_database(folder, os.geteuid())
     if folder is not None and folder.is_dir():
         storage["sqlite_db_file"] = f"{folder}/{plan.site}.sqlite"
     return storage

@@ -24,6 +24,7 @@ from seatrial.base.errors import (
 )
 from seatrial.base.lock import locked
 from seatrial.base.paths import TRIALS
+from seatrial.checks.database import is_database
 from seatrial.cli.provision import lab_for, provision_lab
 from seatrial.cli.selection import (
     CheckOption,
@@ -35,7 +36,7 @@ from seatrial.cli.selection import (
     selection_of,
 )
 from seatrial.plan.check import check_bounds, check_site
-from seatrial.plan.model import DATABASE, Plan
+from seatrial.plan.model import Plan
 from seatrial.plan.resolve import plan_trial
 from seatrial.report import REPORT_FILE, terminal, write_all
 from seatrial.report.summary import verdict_word
@@ -213,7 +214,7 @@ def newest(folder: Path | None) -> Path:
         return folder
     results_files = sorted(
         # The job user of a lab writes to the folder of ReFrame's database.
-        (file for file in TRIALS.glob(f"*/{RESULTS_FILE}") if file.parent.name != DATABASE),
+        (file for file in TRIALS.glob(f"*/{RESULTS_FILE}") if not is_database(file.parent)),
         key=lambda path: path.stat().st_mtime,
     )
     if not results_files:

@@ -23,7 +23,6 @@ from seatrial.stack.model import Package
 
 PLAN_FILE = "plan.json"
 ROUND_FILE = "round.json"
-DATABASE = "reframe"  # folder of ReFrame's results, beside the folders of the trials
 
 
 #: of a job's time limit over the sum of the limits of its steps, in s

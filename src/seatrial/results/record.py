@@ -23,9 +23,17 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    FailFast,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
 from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
@@ -40,6 +48,9 @@ JUDGEMENTS_FOLDER = "judgements"  # of later judgements, each in a folder with i
 JUDGEMENT_FILE = "judgement.jsonl"
 PLANTED = "fault planted on purpose: "  # begins a note of a trial
 _CONFIG = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
+_Item = TypeVar("_Item")
+#: a list of which validation reports the first wrong element: a million errors take minutes
+_Many = Annotated[list[_Item], FailFast()]
 
 
 def _in_range(time: datetime) -> datetime:
@@ -102,7 +113,7 @@ class Curve(Record):
     x_unit: str = "B"
     y_name: str  # "latency", "bandwidth" or "time"
     y_unit: str  # "us" or "MB/s"
-    points: list[tuple[float, float]]
+    points: _Many[tuple[float, float]]
 
 
 class Counters(Record):
@@ -128,7 +139,7 @@ class PathProof(Record):
 
     network: str
     required_bytes: int
-    counters: list[Counters]
+    counters: _Many[Counters]
     crossed: bool
     reason: str = ""  # why it did not cross, in a sentence
     reported: str = ""
@@ -175,7 +186,7 @@ class Job(Record):
     state: str = ""  # Slurm's state: COMPLETED, FAILED, TIMEOUT, NODE_FAIL, CANCELLED ...
     exit_code: int | None = None
     partition: str = ""
-    nodes: list[str] = []
+    nodes: _Many[str] = []
     submitted: Time | None = None
     started: Time | None = None
     ended: Time | None = None
@@ -253,13 +264,13 @@ class Run(Record):
     phase: str = ""  # of an error: setup, submit, run, sanity, path, limit, profile ...
     reason: str = ""  # a sentence
     job: Job = Job()
-    metrics: list[Metric] = []
-    curves: list[Curve] = []
+    metrics: _Many[Metric] = []
+    curves: _Many[Curve] = []
     path: PathProof | None = None
     facts: dict[str, Any] = {}  # BLAS loaded, verification, problem size ...
     nic: dict[str, Any] = {}  # node -> interface -> state before / during / after
-    nic_proofs: list[NicProof] = []
-    activity: list[Activity] = []
+    nic_proofs: _Many[NicProof] = []
+    activity: _Many[Activity] = []
     versions: dict[str, str] = {}  # kernel, driver, firmware, MPI, benchmark
     evidence: str = ""  # folder of raw files, relative to results.jsonl
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import stat
 import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from seatrial.base.errors import SeatrialError
 from seatrial.base.files import folder_below, read_below, remove_tree
@@ -24,12 +26,21 @@ from seatrial.checks.evidence import EVIDENCE_FILE
 from seatrial.results.record import Case, Job, Run
 
 REPORT_FILE = "reframe-report.json"
+MOST_NODES = 65_536  # of a job
 SACCT_FIELDS = "jobid,state,exitcode,submit,start,end,nodelist,partition"
 STAGE = "stage"
 STAGE_DEPTH = 4  # a stage folder is stage/SYSTEM/PARTITION/ENVIRONMENT/CHECK
 LIMIT_B = 128 << 20  # largest file that is read; a report has about 7 kB for each test case
+#: largest evidence for each node of a case, and once more. Each record has 15 kB of NIC states for
+#: a node with one interface; that of all links has 3 kB for each pair of nodes.
+NODE_LIMIT_B = 1 << 20
+MOST_RECORDS = 1000  # in one evidence: a check writes one for each variant
+MOST_KEYS = 20_000  # of an object
+MAX_DEPTH = 50  # of lists and objects
+MOST_CONTAINERS = 2_000_000  # of lists and objects in a file; 6000 in each MB of real evidence
+MAX_WHOLE = 1 << 64
 HELPERS = ("run.py", "pair.py", "job.sh")  # the same in each job: not kept
-_RUNS = TypeAdapter(list[Run])
+_RUN = TypeAdapter(Run)
 Runner = Callable[[list[str]], subprocess.CompletedProcess]
 Take = Callable[[Path], None]
 
@@ -53,7 +64,7 @@ class TestCase:
 def read_report(folder: Path, name: str = REPORT_FILE) -> list[TestCase]:
     """The test cases of the report ``name`` of ReFrame; empty if it is missing or damaged."""
     try:
-        report = json.loads(read_below(folder, Path(name), LIMIT_B).decode(errors="replace"))
+        report = _json(read_below(folder, Path(name), LIMIT_B))
     except (OSError, ValueError, RecursionError):
         return []
     tests = []
@@ -66,14 +77,42 @@ def read_report(folder: Path, name: str = REPORT_FILE) -> list[TestCase]:
                     partition=_text(entry, "partition"),
                     nodes=_whole(entry.get("num_nodes")),
                     repeat=_whole(entry.get("repeat")),
-                    jobid=str(entry.get("jobid") or ""),
+                    jobid=str(entry.get("jobid") or "")[:64],
                     result=_text(entry, "result"),
-                    phase=_text(entry, "fail_phase"),
+                    phase=_text(entry, "fail_phase")[:64],
                     reason=_text(entry, "fail_reason"),
                     stagedir=_stage_folder(folder, _text(entry, "stagedir")),
                 )
             )
     return tests
+
+
+def _json(content: bytes) -> Any:
+    """The value of a JSON text whose strings any file, command and path can have.
+
+    NUL and surrogates are replaced, so no path with one of these names a file. Raises ValueError or
+    RecursionError for what is no JSON, too deep, or has larger numbers or objects, or more of them,
+    than any record.
+    """
+    if content.count(b"[") + content.count(b"{") > MOST_CONTAINERS:
+        raise ValueError("too many lists and objects")
+    return _clean(json.loads(content.decode(errors="replace")), MAX_DEPTH)
+
+
+def _clean(value: Any, depth: int) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode().replace("\0", "?")
+    if isinstance(value, int) and abs(value) >= MAX_WHOLE:
+        raise ValueError("a number is too large")
+    if isinstance(value, (list, dict)) and not depth:
+        raise ValueError("too deep")
+    if isinstance(value, list):
+        return [_clean(one, depth - 1) for one in value]
+    if isinstance(value, dict):
+        if len(value) > MOST_KEYS:
+            raise ValueError("an object has too many keys")
+        return {_clean(key, 0): _clean(one, depth - 1) for key, one in value.items()}
+    return value
 
 
 def _text(entry: dict, name: str) -> str:
@@ -105,11 +144,19 @@ def _whole(value: object) -> int | None:
         return None
 
 
-def read_evidence(folder: Path, stage: Path) -> list[Run]:
-    """The runs that a check wrote into its stage folder; empty if it wrote none."""
+def read_evidence(folder: Path, stage: Path, nodes: int) -> list[Run]:
+    """The runs that a check wrote into its stage folder; empty if it wrote none.
+
+    ``nodes``: the greatest number of nodes of a case, by which the size is limited.
+    """
+    limit = min(LIMIT_B, NODE_LIMIT_B * (1 + nodes))
     try:
-        return _RUNS.validate_json(read_below(folder, stage / EVIDENCE_FILE, LIMIT_B))
-    except (OSError, ValidationError):
+        records = _json(read_below(folder, stage / EVIDENCE_FILE, limit))
+        if not isinstance(records, list) or len(records) > MOST_RECORDS:
+            return []
+        # One by one: of a list, pydantic collects the errors of all elements.
+        return [_RUN.validate_python(record) for record in records]
+    except (OSError, ValueError, RecursionError):
         return []
 
 
@@ -127,7 +174,8 @@ def _folders_in(root: Path, relative: Path) -> list[Path]:
             names = [each.name for each in entries if each.is_dir(follow_symlinks=False)]
     except OSError:
         return []
-    return [relative / name for name in sorted(names)]
+    # A record is UTF-8, so it cannot name a folder whose name is not.
+    return [relative / name for name in sorted(names) if _clean(name, 0) == name]
 
 
 def job_facts(ids: Iterable[str], run: Runner, first: bool = False) -> dict[str, Job]:
@@ -141,7 +189,7 @@ def job_facts(ids: Iterable[str], run: Runner, first: bool = False) -> dict[str,
     try:
         command = ["sacct", "-X", "-P", "-n", "-j", wanted, "-o", SACCT_FIELDS]
         answer = run([*command, "--duplicates"] if first else command)
-    except (OSError, subprocess.SubprocessError, SeatrialError):
+    except (OSError, ValueError, subprocess.SubprocessError, SeatrialError):
         return {}
     return parse_sacct(answer.stdout, first) if answer.returncode == 0 else {}
 
@@ -170,12 +218,29 @@ def parse_sacct(text: str, first: bool = False) -> dict[str, Job]:
 
 
 def _expand(text: str) -> list[str]:
-    from ClusterShell.NodeSet import NodeSet, NodeSetException
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
+    if not text or "assigned" in text:
+        return []
     try:
-        return list(NodeSet(text)) if text and "assigned" not in text else []
-    except NodeSetException:
-        return [text]
+        if _named(text) > MOST_NODES:
+            return [text[:200]]
+        return list(NodeSet(text, resolver=RESOLVER_NOGROUP))
+    except (NodeSetException, ValueError):
+        return [text[:200]]
+
+
+def _named(text: str) -> int:
+    """The number of nodes that a list such as ``n[1-4,7],login`` names, or more, without their
+    names. Raises ValueError if a number is none."""
+    total = 0
+    for part in re.findall(r"(?:\[[^]]*\]|[^,\[])+", text):
+        names = 1
+        for ranges in re.findall(r"\[([^]]*)\]?", part):
+            ends = [one.partition("/")[0].partition("-") for one in ranges.split(",")]
+            names *= sum(int(last or first) - int(first) + 1 for first, _, last in ends)
+        total += names
+    return total
 
 
 def _time(text: str) -> datetime | None:
@@ -222,6 +287,7 @@ def collect(
     trial's own (see ``Machine``).
     """
     tests = read_report(folder, report)
+    nodes = max((case.nodes for case in cases), default=0)
     ids = [held.id] if held else [test.jobid for test in tests]
     jobs = job_facts(ids, run, first=held is not None)
     runs: dict[tuple[Case, int], Run] = {}
@@ -233,7 +299,7 @@ def collect(
             and case.transport == test.transport
             and (test.nodes is None or case.nodes == test.nodes)
         ]
-        entries = read_evidence(folder, test.stagedir) if test.stagedir else []
+        entries = read_evidence(folder, test.stagedir, nodes) if test.stagedir else []
         written = {entry.case: entry for entry in entries}
         kept = keep_evidence(folder, test, wanted, take)
         id = held.id if held else test.jobid
@@ -248,7 +314,7 @@ def collect(
                 name_lost_job(entry, job, why_not)
             runs[case, entry.repeat] = entry
     for orphan in stage_folders(folder):
-        for entry in read_evidence(folder, orphan):
+        for entry in read_evidence(folder, orphan, nodes):
             if (entry.case, entry.repeat) not in runs and entry.case in cases:
                 entry.evidence = str(orphan)
                 if held:

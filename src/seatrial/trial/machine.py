@@ -15,8 +15,11 @@ class Machine(Protocol):
     root's: what the job user writes there is hostile to root. ``give`` makes the job user the owner
     of one new file or empty folder, ``take`` makes root the owner of a folder with its content and
     leaves only regular files in it. On a cluster there is one user, and both do nothing.
+    ``uid`` is the job user's.
     """
 
+    @property
+    def uid(self) -> int: ...
     def popen(self, argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen: ...
     def run(self, argv: list[str]) -> subprocess.CompletedProcess: ...
     def give(self, path: Path) -> None: ...
@@ -27,10 +30,15 @@ class Machine(Protocol):
 class ThisMachine:
     """The login node of a real cluster: commands run unchanged, as the user."""
 
+    @property
+    def uid(self) -> int:
+        return os.geteuid()
+
     def popen(self, argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen:
         return subprocess.Popen(
             argv, env={**os.environ, **env}, cwd=cwd, stdin=subprocess.DEVNULL, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+            errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True,
         )  # fmt: skip
 
     def run(self, argv: list[str]) -> subprocess.CompletedProcess:

@@ -15,13 +15,14 @@ from pathlib import Path
 
 from seatrial.base.errors import LabError, SeatrialError
 from seatrial.checks.configuration import CHECKS
-from seatrial.plan.model import DATABASE, ROUND_FILE, CheckSelection, HeldJob, Plan, Round, write
+from seatrial.checks.database import database_of, require_own_database
+from seatrial.plan.model import ROUND_FILE, CheckSelection, HeldJob, Plan, Round, write
 from seatrial.results.record import Job
 from seatrial.trial.allocation import Allocation
 from seatrial.trial.machine import Machine, Progress, jobs_of
 from seatrial.trial.session import Session
 
-PROGRESS = re.compile(r"\[ +(OK|FAIL|ABORT|SKIP|RUN) +\] *(?:\( *(\d+)/(\d+)\))? *(.*)")
+PROGRESS = re.compile(r"\[ +(OK|FAIL|ABORT|SKIP|RUN) +\] *(?:\( *(\d{1,9})/(\d{1,9})\))? *(.*)")
 STOP_S = 30  # time for ReFrame to cancel its jobs after Ctrl-C
 POLL_S = 0.2  # interval of checks for signals and the trial's time limit
 LMOD_PATHS = (
@@ -73,14 +74,19 @@ def reframe_command(
     return command + [f"--checkpath={CHECKS / check}.py" for check in checks]
 
 
-def database_folder(folder: Path, machine: Machine) -> Path:
-    """The folder of ReFrame's results database, which all trials share for comparisons.
+def database_folder(trials: Path, machine: Machine) -> Path:
+    """The folder of ReFrame's results database, which all trials of a user share for comparisons.
 
-    The user of the jobs keeps it, because another trial may write to it at the same time.
+    The user of the jobs keeps it, because another trial may write to it at the same time. Raises
+    LabError if somebody else could have put something into it.
     """
-    database = folder.parent / DATABASE
-    database.mkdir(exist_ok=True)
-    machine.give(database)
+    try:
+        database = database_of(trials, machine.uid)
+        database.mkdir(exist_ok=True)
+        machine.give(database)
+        require_own_database(database, machine.uid)
+    except OSError as error:
+        raise LabError(f"ReFrame's results database: {error}") from None
     return database
 
 
@@ -113,7 +119,7 @@ def round_of(session: Session, profile: str, job: Job | None = None) -> Round:
     return Round(
         profile=profile,
         folder=str(session.folder),
-        database=str(database_folder(session.folder, session.machine)),
+        database=str(database_folder(session.folder.parent, session.machine)),
         repeats=list(session.repeats),
         suffix=session.suffix(profile),
         checks=selections(session, profile) if session.rerun else None,
@@ -232,15 +238,22 @@ def follow(process: subprocess.Popen, session: Session, outcome: Outcome, file: 
     """Write ReFrame's output to a file, and show the progress that it reports."""
     assert process.stdout is not None
     try:
-        with file.open("w") as kept:
+        with file.open("w", encoding="utf-8", errors="replace") as kept:
             while line := process.stdout.readline(LINE):
                 kept.write(line)
                 kept.flush()
-                _read_line(line, session, outcome)
+                _show(line, session, outcome)
     except OSError as error:  # on a full disk the pipe must still be read, or ReFrame blocks
-        session.progress.said(f"cannot write ReFrame's output: {error}")
+        with contextlib.suppress(Exception):
+            session.progress.said(f"cannot write ReFrame's output: {error}")
         while line := process.stdout.readline(LINE):
-            _read_line(line, session, outcome)
+            _show(line, session, outcome)
+
+
+def _show(line: str, session: Session, outcome: Outcome) -> None:
+    """Raises nothing: a line that cannot be shown must not end the reading of the pipe."""
+    with contextlib.suppress(Exception):
+        _read_line(line, session, outcome)
 
 
 def _read_line(line: str, session: Session, outcome: Outcome) -> None:

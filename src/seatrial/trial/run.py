@@ -28,6 +28,7 @@ from seatrial.results.verdict import conclude
 from seatrial.results.wording import plural
 from seatrial.trial.host import host_facts, version_with_commit
 from seatrial.trial.machine import Machine, Progress, jobs_of
+from seatrial.trial.reframe_run import database_folder
 from seatrial.trial.rerun import cases_to_rerun, first_nodes
 from seatrial.trial.rounds import Round, allocations, run_rounds, runs_of
 from seatrial.trial.session import Session, TimeLimit, noted_signals
@@ -54,6 +55,8 @@ def run_trial(
     """
     requirements = load_requirements(site_file.with_name("requirements.yaml"))
     try:
+        trials.mkdir(parents=True, exist_ok=True)
+        database_folder(trials, machine)  # before anything is run or written
         folder = new_folder(trials, plan.site)
         config = write_config(folder, plan, site_file)
         trial = Trial(
@@ -220,7 +223,6 @@ def reserve(folder: Path) -> None:
 
 def new_folder(trials: Path, site: str) -> Path:
     """Make a new folder for this trial. Raises LabError, OSError."""
-    trials.mkdir(parents=True, exist_ok=True)
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     for number in range(100):
         folder = trials / (f"{site}-{stamp}" + (f"-{number}" if number else ""))

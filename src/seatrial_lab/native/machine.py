@@ -16,6 +16,10 @@ class LabMachine:
     def __init__(self, lab: Lab):
         self.lab = lab
 
+    @property
+    def uid(self) -> int:
+        return self.lab.spec.uid
+
     def popen(self, argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen:
         return self.lab.popen(
             argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, text=True, errors="replace",

@@ -131,8 +131,15 @@ def serve(connection: Connection, stdin: bool) -> int:
                 continue
             for kind, content in connection.receive():
                 if kind == EXIT:
-                    return int(content)
+                    return exit_code(content)
                 write_all(1 if kind == OUTPUT else 2, content)
+
+
+def exit_code(content: bytes) -> int:
+    """The exit code in the guest's last frame. Raises NoGuest if it is no number."""
+    if not content.isdigit() or len(content) > 3:
+        raise NoGuest(f"the guest sent the exit code {content[:20]!r}")
+    return int(content)
 
 
 def write_all(descriptor: int, data: bytes) -> None:
@@ -154,7 +161,7 @@ def main(arguments: list[str]) -> int:
         return 69  # EX_UNAVAILABLE
 
 
-__all__ = ["ERROR", "OUTPUT", "Busy", "Connection", "NoGuest", "serve"]
+__all__ = ["ERROR", "OUTPUT", "Busy", "Connection", "NoGuest", "exit_code", "serve"]
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

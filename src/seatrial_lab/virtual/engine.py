@@ -22,7 +22,7 @@ from seatrial_lab.common.programs import PATH, check_machine, check_root, progra
 from seatrial_lab.common.spec import LOGIN
 from seatrial_lab.native.engine import READY_STATES
 from seatrial_lab.virtual import image, packages, plan, qemu, share, snapshot
-from seatrial_lab.virtual.client import Busy, Connection, NoGuest, serve
+from seatrial_lab.virtual.client import Busy, Connection, NoGuest, exit_code, serve
 from seatrial_lab.virtual.frames import ERROR, EXIT, OUTPUT
 from seatrial_lab.virtual.spec import VirtualSpec
 
@@ -287,6 +287,7 @@ class VirtualLab:
             while not answers[EXIT]:
                 for kind, content in connection.receive():
                     answers[kind].append(content)
+            code = exit_code(answers[EXIT][0])
         except TimeoutError:
             raise LabError(f"{node}: {shown}: not done after {timeout} s") from None
         except Busy:
@@ -295,7 +296,6 @@ class VirtualLab:
             raise LabError(f"{node}: {shown}: {error}") from None
         finally:
             connection.socket.close()
-        code = int(answers[EXIT][0])
         out, err = (b"".join(answers[kind]).decode(errors="replace") for kind in (OUTPUT, ERROR))
         if check and code:
             detail = (err or out).strip()[-500:]

@@ -22,6 +22,10 @@ class VirtualMachine:
     def __init__(self, lab: VirtualLab):
         self.lab = lab
 
+    @property
+    def uid(self) -> int:
+        return self.lab.spec.uid
+
     def popen(self, argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen:
         """Start a program on this machine, with the guest's Slurm commands in its PATH."""
         spec, run = self.lab.spec, self.lab.paths.run

@@ -159,7 +159,8 @@ class Session:
             self._complete_baseline(journal["interfaces"])
             self.store.save_journal(journal)
         except OSError as error:
-            self.store.drop_journal()
+            with contextlib.suppress(OSError):  # a disk that is read-only has none of it
+                self.store.drop_journal()
             raise Refused("the journal cannot be written: %s; nothing was changed" % error)
         try:
             with programs.keeping(ROLLBACK):

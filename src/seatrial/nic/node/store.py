@@ -57,19 +57,25 @@ def _for_root_only_to_write(path: str, flags: int) -> int:
 
 
 def _remove(old: Any, most: int) -> int:
-    """Remove a file, or a folder of files; at most so many files. Returns how many it was."""
-    if not old.is_dir(follow_symlinks=False):  # of an earlier release
-        os.unlink(old.path)
-        return 1
-    removed = 0
-    with os.scandir(old.path) as entries:
-        for entry in entries:
-            if removed == most:
-                return removed
-            os.unlink(entry.path)
-            removed += 1
-    os.rmdir(old.path)
-    return removed
+    """Remove a file, or a folder of files; at most so many files. Returns how many it tried.
+
+    What cannot be removed stays, such as a folder in the folder. Raises nothing.
+    """
+    tried = 0
+    with contextlib.suppress(OSError):
+        if not old.is_dir(follow_symlinks=False):  # of an earlier release
+            tried = 1
+            os.unlink(old.path)
+            return tried
+        with os.scandir(old.path) as entries:
+            for entry in entries:
+                if tried == most:
+                    return tried
+                tried += 1
+                with contextlib.suppress(OSError):
+                    os.unlink(entry.path)
+        os.rmdir(old.path)
+    return tried
 
 
 class Store:
