@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import subprocess
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,9 +17,11 @@ from typer.testing import CliRunner
 
 from seatrial.base.errors import InputError
 from seatrial.cli.slurm import app
+from seatrial.site.load import load_site
 from seatrial.slurm import install as installing
 from seatrial.slurm.check import names_ours
 from seatrial.slurm.layout import Layout
+from seatrial.slurm.policy import policy_of
 from seatrial.slurm.render import INSTALLED, MARKER, render
 
 RUNNER = CliRunner()
@@ -302,3 +306,147 @@ def test_a_failed_exchange_falls_back(
     assert (package / "cli.py").read_text()
     assert (package / INSTALLED).exists()
     assert {p.name for p in package.parent.iterdir() if "seatrial-" in p.name} == {"seatrial-nic"}
+
+
+@pytest.mark.parametrize("name", [".seatrial_nic.seatrial-new", ".seatrial_nic.seatrial-old"])
+@pytest.mark.parametrize("exchange", [True, False])
+def test_a_planted_draft_is_not_followed(
+    do: Do, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, exchange: bool
+) -> None:
+    """A link where an earlier version made its draft: root would write to its target."""
+    image, elsewhere = tmp_path / "image", tmp_path / "elsewhere"
+    libexec = image / "usr/libexec/seatrial"
+    libexec.mkdir(parents=True)
+    elsewhere.mkdir()
+    (elsewhere / "kept").write_text("")
+    if not exchange:
+        monkeypatch.setattr(installing.ctypes, "CDLL", lambda *_, **__: object())
+    for _ in range(2):
+        (libexec / name).symlink_to(elsewhere)
+        do("install", "--root", str(image))
+        assert [path.name for path in elsewhere.iterdir()] == ["kept"]
+        assert sorted(path.name for path in libexec.iterdir() if path.is_dir()) == ["seatrial_nic"]
+        assert not (libexec / name).is_symlink()
+        assert (libexec / "seatrial_nic" / INSTALLED).is_file()
+        (libexec / "seatrial_nic/cli.py").write_text("")
+
+
+@pytest.fixture
+def machine() -> Iterator[tuple[Path, Callable[[], list[str]]]]:
+    """A folder that only root changes, and an installation of all parts into it, without --root."""
+    made = tempfile.mkdtemp(prefix="seatrial-install-", dir="/opt")
+    top = Path(made)
+    top.chmod(0o755)
+    layout = Layout(f"{top}/a/libexec", f"{top}/a/conf", f"{top}/a/slurm", f"{top}/a/units")
+    files = render(policy_of(load_site(HARBOUR), layout), layout)
+
+    def run() -> list[str]:
+        steps = installing.plan(files, Path("/"), layout)
+        installing.install(steps, layout)
+        return [step.target.name for step in steps if step.state == "changed"]
+
+    try:
+        yield top, run
+    finally:
+        shutil.rmtree(made)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("where", ["a/libexec", "a", "."])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [("owner", "user 2000 owns it"), ("group", "its group can"), ("others", "everybody can")],
+)
+def test_a_folder_above_that_others_change_is_refused(
+    machine: tuple[Path, Callable[[], list[str]]], where: str, change: str, message: str
+) -> None:
+    """They would exchange the folder with what root runs."""
+    top, run = machine
+    run()
+    folder = top / where
+    if change == "owner":
+        os.chown(folder, 2000, 0)
+    else:
+        folder.chmod(0o775 if change == "group" else 0o757)
+    before = listing(top)
+    with pytest.raises(InputError, match=message) as error:
+        run()
+    assert str(error.value).startswith(f"{folder}: ")
+    assert listing(top) == before
+
+
+@pytest.mark.root
+def test_a_link_through_a_folder_of_others_is_refused(
+    machine: tuple[Path, Callable[[], list[str]]],
+) -> None:
+    top, run = machine
+    (top / "open").mkdir()
+    (top / "real").mkdir()
+    (top / "open/hop").symlink_to(top / "real")
+    (top / "a").symlink_to("open/hop")
+    run()
+    (top / "open").chmod(0o777)
+    with pytest.raises(InputError, match="open: everybody can write to it"):
+        run()
+
+
+@pytest.mark.root
+def test_a_file_of_another_owner_is_replaced(
+    machine: tuple[Path, Callable[[], list[str]]],
+) -> None:
+    top, run = machine
+    run()
+    names = ("a/libexec/prolog", "a/conf/nic.json", "a/libexec/seatrial_nic/cli.py")
+    for name in names:
+        os.chown(top / name, 2000, 2000)
+    assert sorted(run()) == ["cli.py", "nic.json", "prolog"]
+    assert {(top / name).stat().st_uid for name in names} == {0}
+    assert run() == []
+
+
+@pytest.mark.root
+def test_an_ordinary_user_builds_an_image(tmp_path: Path) -> None:
+    """Its folders are its own, with the umask 002 of Debian and Red Hat."""
+    with tempfile.TemporaryDirectory(prefix="seatrial-image-", dir="/var/tmp") as name:
+        os.chown(name, 2000, 2000)
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                os.setgroups([])
+                os.setgid(2000)
+                os.setuid(2000)
+                os.umask(0o002)
+                (Path(name) / "usr/libexec/seatrial").mkdir(parents=True)
+                layout = Layout()
+                files = render(policy_of(load_site(HARBOUR), layout), layout)
+                for _ in range(2):
+                    steps = installing.plan(files, Path(name), layout)
+                    installing.install(steps, layout)
+                code = 0 if {step.state for step in steps} == {"same"} else 2
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert (Path(name) / "usr/libexec/seatrial/prolog").stat().st_uid == 2000
+
+
+@pytest.mark.parametrize("kind", ["fifo", "endless", "large", "deep"])
+@pytest.mark.parametrize("path", ["usr/libexec/seatrial/prolog", "etc/seatrial/nic.json"])
+def test_what_is_no_file_of_ours_neither_blocks_nor_crashes(
+    do: Do, tmp_path: Path, path: str, kind: str
+) -> None:
+    file = tmp_path / path
+    file.parent.mkdir(parents=True)
+    if kind == "fifo":
+        os.mkfifo(file)
+    elif kind == "endless":
+        file.symlink_to("/dev/zero")
+    else:
+        file.write_text("[" * (200_000 if kind == "deep" else 2 << 20))
+    with pytest.raises(InputError, match=f"not installed by seatrial: {file}"):
+        do("install")
+    do("uninstall")
+    assert file.is_symlink() or file.exists()
+    do("install", "--force")
+    assert stat.S_ISREG(file.lstat().st_mode)
+    assert "0 files written" in do("install")
