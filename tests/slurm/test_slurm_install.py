@@ -15,7 +15,8 @@ import pytest
 from slurm_support import HARBOUR
 from typer.testing import CliRunner
 
-from seatrial.base.errors import InputError
+from seatrial.base.errors import InputError, LabError
+from seatrial.cli import slurm as command
 from seatrial.cli.slurm import app
 from seatrial.site.load import load_site
 from seatrial.slurm import install as installing
@@ -284,7 +285,7 @@ def test_programs_of_the_site_that_call_ours(tmp_path: Path) -> None:
     own = tmp_path / "prolog"
     own.write_text("#!/bin/sh\nexec /usr/libexec/seatrial/prolog\n")
     config = {"Prolog": f"/etc/other {own}", "Epilog": "(null)",
-              "HealthCheckProgram": "/usr/libexec/seatrial/health"}  # fmt: skip
+              "HealthCheckProgram": "/usr//libexec/x/../seatrial/health"}  # fmt: skip
     assert names_ours(config, Layout()) == ["Prolog", "HealthCheckProgram"]
     own.write_text("#!/bin/sh\nexit 0\n")
     assert names_ours({"Prolog": str(own)}, Layout()) == []
@@ -450,3 +451,75 @@ def test_what_is_no_file_of_ours_neither_blocks_nor_crashes(
     do("install", "--force")
     assert stat.S_ISREG(file.lstat().st_mode)
     assert "0 files written" in do("install")
+
+
+@pytest.mark.parametrize(
+    ("files", "where"),
+    [
+        ({"slurm.conf": "Include seatrial-nic.conf"}, "slurm.conf:1"),
+        ({"slurm.conf": "include /etc/slurm/../slurm//seatrial-nic.conf"}, "slurm.conf:1"),
+        ({"slurm.conf": "A=b\nInclude nodes.conf",
+          "nodes.conf": "#\nProlog=/usr/libexec/seatrial/prolog"}, "nodes.conf:2"),
+        ({"slurm.conf": "ClusterName=Big\nInclude /etc/slurm/%c.conf",
+          "big.conf": "Include more/x.conf", "more/x.conf": "Include seatrial-nic.conf"},
+         "x.conf:1"),
+        ({"slurm.conf": "Epilog=/usr//libexec/./x/../seatrial/epilog"}, "slurm.conf:1"),
+        ({"slurm.conf": "//usr/libexec/seatrial/health".join(("A=b\nHealthCheckProgram=", ""))},
+         "slurm.conf:2"),
+        ({"slurm.conf": "Prolog=/usr/libexec/sea*/pro*"}, "slurm.conf:1"),
+        ({"slurm.conf": "A=b\nProlog=\\\n/usr/libexec/seatrial/prolog"}, "slurm.conf:2"),
+        ({"slurm.conf": "Prolog=/etc/slurm/own", "own": "exec /usr/libexec/seatrial/prolog"},
+         "slurm.conf:1"),
+        ({"slurm.conf": "Include slurm.conf\nInclude b\nEpilog=/link/epilog",
+          "b": "Include slurm.conf"}, "slurm.conf:3"),
+    ],
+)  # fmt: skip
+def test_uninstall_sees_each_way_to_name_our_files(
+    do: Do, tmp_path: Path, files: dict[str, str], where: str
+) -> None:
+    do("install")
+    (tmp_path / "link").symlink_to("usr/libexec/seatrial")
+    for name, text in files.items():
+        file = tmp_path / "etc/slurm" / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    before = listing(tmp_path)
+    with pytest.raises(InputError, match=f"{where}: it names our files"):
+        do("uninstall")
+    assert listing(tmp_path) == before
+
+
+def test_uninstall_does_not_mistake_other_files_for_ours(do: Do, tmp_path: Path) -> None:
+    do("install")
+    (tmp_path / "etc/slurm/slurm.conf").write_text(
+        "# Include seatrial-nic.conf\nInclude other.conf\nProlog=/usr/libexec/seatrial-x/prolog\n"
+        "SlurmctldLogFile=/log #/usr/libexec/seatrial/prolog\n"
+    )
+    (tmp_path / "log").write_text("error: /usr/libexec/seatrial/prolog: exit code 1\n")
+    assert f"not read, so it may name our files: {tmp_path}/etc/slurm/other.conf" in do("uninstall")
+    assert listing(tmp_path / "usr") == {}
+
+
+@pytest.mark.parametrize("conf", [None, "A=b\n", "Include gone.conf\n", "fifo"])
+def test_uninstall_without_an_answer_of_slurm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, conf: str | None
+) -> None:
+    """Without --root: an unknown use of our files is no reason to remove them."""
+
+    def silent(*_: object) -> str:
+        raise LabError("scontrol cannot be asked")
+
+    monkeypatch.setattr(command, "_scontrol", silent)
+    file = tmp_path / "slurm.conf"
+    if conf == "fifo":
+        os.mkfifo(file)
+    elif conf:
+        file.write_text(conf)
+    layout = Layout(slurm=str(tmp_path))
+    if conf in ("fifo", "Include gone.conf\n"):
+        missing = file if conf == "fifo" else tmp_path / "gone.conf"
+        with pytest.raises(InputError, match=f"is unknown: scontrol cannot.*not read: {missing}"):
+            command._refuse_in_use(Path("/"), layout)
+    else:
+        command._refuse_in_use(Path("/"), layout)
+        assert ("names none of our files" in capsys.readouterr().out) == bool(conf)
