@@ -23,7 +23,12 @@ def requirements_text(at_most: float) -> str:
 
 
 def make_trial(
-    folder: Path, at_most: float = 20, values=(30.0, 30.1), name="t1", site: Path | None = None
+    folder: Path,
+    at_most: float = 20,
+    values=(30.0, 30.1),
+    name="t1",
+    site: Path | None = None,
+    notes=(),
 ) -> Path:
     """``site``: the site.yaml that the trial keeps a copy of."""
     config = folder / "config" / "lab"
@@ -42,7 +47,7 @@ def make_trial(
         for repeat, value in enumerate(values)
     ]
     started = datetime(2026, 8, 2, tzinfo=UTC)
-    trial = Trial(trial=name, site="lab", started=started, seatrial="0", cases=[case])
+    trial = Trial(trial=name, site="lab", started=started, seatrial="0", cases=[case], notes=notes)
     results = Results(trial=trial, runs=runs, folder=folder)
     finish(results, load_requirements(config / "requirements.yaml"), folder)
     manifest.extend(folder, manifest.files(folder))

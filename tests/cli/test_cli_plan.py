@@ -88,8 +88,8 @@ def test_site_check_lists_waivers_and_what_the_stack_lacks(here, site, tmp_path)
     stack.save()
     code, text, _ = here("site", "check", site)
     assert code == 0
-    assert "    waived until 2999-01-31 by B: r (requirements.yaml:10)\n" in text
-    assert "    the waiver has no effect: it expired on 2020-01-31 by B" in text
+    assert "    waived by B until 2999-01-31: r (requirements.yaml:10)\n" in text
+    assert "    not waived: the waiver by B expired on 2020-01-31: r (requirements" in text
     assert "    1 case: netpipe.tcp.default.2n\n" in text
     assert "    met in part: the stack has no program for netpipe.mpich-ofi.default.2n\n" in text
 

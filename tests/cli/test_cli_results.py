@@ -20,6 +20,8 @@ from seatrial.site.load import site_file
 from seatrial.trial.run import finish
 from trial_folder import content, make_trial, requirements_text
 
+UNPROVEN = "SHA256SUMS is missing: nothing shows that the files are as the trial wrote them"
+
 
 @pytest.fixture
 def folder(tmp_path):
@@ -102,6 +104,16 @@ def test_report_ends_with_the_code_of_the_verdict(here, folder, tmp_path):
     cut.mkdir()
     (cut / "results.jsonl").write_text("".join(rows[:3]))
     assert here("report", cut)[0] == 2
+
+
+def test_a_report_without_a_manifest_has_a_warning(here, folder, tmp_path):
+    assert UNPROVEN not in here("report", folder)[1]
+    (folder / MANIFEST).unlink()
+    forged(folder / "results.jsonl", ("30.1", "30.2"))
+    for more, page in (([], folder), (["--output", tmp_path / "page"], tmp_path / "page")):
+        code, said, _ = here("report", folder, *more)
+        assert (code, said.count(f"warning: {UNPROVEN}")) == (1, 1)
+        assert UNPROVEN in (page / "report.html").read_text()
 
 
 def forged(file, *replaced):
@@ -194,6 +206,12 @@ def test_a_report_of_an_archive_that_cannot_be_written_goes_elsewhere(
     assert here("report", folder, "--output", tmp_path / "page")[0] == 1
     assert (tmp_path / "page" / "report.html").exists()
     assert not (folder / LOCK_FILE).exists()
+
+
+def test_verify_of_no_folder_says_so(here, tmp_path):
+    code, _, error = here("verify", tmp_path / "none")
+    assert code == 3
+    assert "none: no such folder (name a trial's folder)" in " ".join(error.split())
 
 
 def test_verify_names_what_was_changed(here, folder):
@@ -292,11 +310,13 @@ def test_two_judges_at_once_lose_nothing(folder):
 
 
 def test_baseline_pools_trials_and_says_what_is_lacking(here, tmp_path):
-    site = tmp_path / "site"
+    site = tmp_path / "lab"
     site.mkdir()
     file = site / "site.yaml"
     file.touch()  # only the requirements beside it count
-    nights = [make_trial(tmp_path / f"n{i}", values=(30 + i, 30.1), name=f"n{i}") for i in range(3)]
+    nights = [
+        make_trial(tmp_path / f"n{i}", 40, values=(30 + i, 30.1), name=f"n{i}") for i in range(3)
+    ]
     (site / "requirements.yaml").write_text("schema: 1\nrequirements: []\n")
     code, said, _ = here("baseline", nights[0], "--site", file)
     assert code == 2
@@ -312,7 +332,7 @@ def test_baseline_pools_trials_and_says_what_is_lacking(here, tmp_path):
 
 
 def test_a_baseline_is_of_trials_as_in_their_manifests(here, tmp_path):
-    site = tmp_path / "site"
+    site = tmp_path / "lab"
     site.mkdir()
     (site / "site.yaml").touch()
     nights = [make_trial(tmp_path / f"n{i}", name=f"n{i}") for i in range(2)]
@@ -322,3 +342,36 @@ def test_a_baseline_is_of_trials_as_in_their_manifests(here, tmp_path):
         assert (code, said) == (3, "")
         assert "n1/results.jsonl: it was changed since the manifest was written" in error
     assert not (site / "requirements.yaml").exists()
+
+
+def test_a_baseline_is_of_trials_of_its_site(here, tmp_path):
+    nights = [make_trial(tmp_path / f"n{i}", 40, name=f"n{i}") for i in range(2)]
+    forged(nights[1] / "results.jsonl", ('"site":"lab"', '"site":"mine"'))
+    (nights[1] / MANIFEST).unlink()
+    file = tmp_path / "lab" / "site.yaml"
+    file.parent.mkdir()
+    file.touch()
+    code, said, error = here("baseline", *nights, "--site", file)
+    assert (code, said) == (3, "")
+    assert "n1/results.jsonl: site: a trial of site 'mine', and the baseline is of" in error
+    assert "site 'lab' (name trials of 'lab', or give --site mine)" in " ".join(error.split())
+    assert not file.with_name("requirements.yaml").exists()
+
+
+def test_a_baseline_names_trials_that_are_doubtful(here, tmp_path):
+    file = tmp_path / "lab" / "site.yaml"
+    file.parent.mkdir()
+    file.touch()
+    good = make_trial(tmp_path / "n1", 40, name="n1")
+    rejected = make_trial(tmp_path / "n2", name="n2")
+    fault = "fault planted on purpose: link n2: rate 1gbit"
+    planted = make_trial(tmp_path / "n3", 40, name="n3", notes=[fault])
+    without = make_trial(tmp_path / "n4", 40, name="n4")
+    (without / MANIFEST).unlink()
+    code, said, _ = here("baseline", good, rejected, planted, without, "--site", file)
+    assert code == 0
+    assert [line for line in said.splitlines() if line.startswith("warning")] == [
+        "warning: n2: its verdict is reject",
+        f"warning: n3: {fault}",
+        f"warning: n4: {UNPROVEN}",
+    ]

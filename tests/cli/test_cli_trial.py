@@ -147,9 +147,10 @@ def test_progress_is_in_the_words_of_the_plan(tmp_path, capsys, name, text):
     bar.line("RUN", 0, 0, name)
     bar.line("OK", 3, 12, name)
     bar.line("FAIL", 4, 12, name)
+    failed = "an error, or a figure is outside a bound at first; the verdict is at the end"
     assert capsys.readouterr().out.splitlines() == [
         f"  3/12 {text}: ran",
-        f"  4/12 {text}: failed in ReFrame",
+        f"  4/12 {text}: {failed}",
     ]
 
 

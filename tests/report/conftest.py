@@ -35,8 +35,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[R
 
 
 @pytest.fixture(scope="session")
-def browse(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """``browse(url)``: the page's DOM after its scripts ran, in a Chromium without a network.
+def browse(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """``browse(url)``: the page's DOM after its scripts ran, in a Chromium without a network and
+    of ``width`` pixels.
 
     Skips, and says so in pytest's summary, only where no Chromium is installed.
     """
@@ -44,12 +45,13 @@ def browse(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
     if program is None:
         pytest.skip("no chromium is installed: that the figures are drawn was NOT checked")
 
-    def run(url: str) -> str:
+    def run(url: str, width: int = 1400) -> str:
         profile = tmp_path_factory.mktemp("chromium")
         options = "--headless --no-sandbox --disable-gpu --disable-background-networking"
         options += " --disable-component-update --disable-sync --no-first-run"
         # Whatever a page should ask of the network goes to a port where nobody listens.
-        options += " --proxy-server=127.0.0.1:9 --virtual-time-budget=30000 --window-size=1400,900"
+        options += " --proxy-server=127.0.0.1:9 --virtual-time-budget=30000"
+        options += f" --window-size={width},900"
         done = subprocess.run(
             [program, *options.split(), f"--user-data-dir={profile}", "--dump-dom", url],
             capture_output=True,

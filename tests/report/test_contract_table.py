@@ -120,6 +120,12 @@ def test_a_row_has_clause_required_measured_spread_margin_and_conclusion(page):
     assert waived[2].startswith("44 us")
 
 
+def test_a_margin_of_many_times_the_bound_is_not_shown_in_digits():
+    wide = [MET.model_copy(update={"margin": margin}) for margin in (1596.88, -12.5, 10.0)]
+    made = rows(with_clauses(wide, "accept"))
+    assert [row.margin for row in made] == ["> +1000 %", "< -1000 %", "+1000 %"]
+
+
 def test_a_row_says_why_a_clause_is_inconclusive_and_what_a_waiver_excuses():
     page = html.document_fromstring(render(with_clauses([OPEN, WAIVED_OPEN], "incomplete")))
     cells = page.xpath("//table[contains(@class, 'clauses')]/tbody/tr/td[last()]")

@@ -10,7 +10,7 @@ import pytest
 import synthetic
 from lxml import html
 
-from seatrial.report.curves import curve_figures
+from seatrial.report.curves import curve_figures, location_figures
 from seatrial.report.figures import (
     cpu_figures,
     hpl_figures,
@@ -148,6 +148,36 @@ def test_a_bad_link_among_thirty_two_nodes_is_the_worst_and_no_node_is_blamed():
     found = link_maps(links, gather(results))[0]
     assert "Worst link: node07-node19" in found.worst
     assert "All links of" not in found.worst
+
+
+def test_a_metric_that_is_informative_has_no_link_map():
+    results = synthetic.rejected()
+    links, _ = by_location(results.runs)
+    before = [(one.case, one.metric) for one in link_maps(links, gather(results))]
+    case, metric = before[0]
+    results.judgements = [j for j in results.judgements if (j.case, j.metric) != (case, metric)]
+    assert [(one.case, one.metric) for one in link_maps(links, gather(results))] == before[1:]
+    results.judgements = []  # of an interrupted trial
+    now = link_maps(links, gather(results))
+    assert sorted((m.case.id, m.metric) for m in now) == sorted((c.id, m) for c, m in before)
+
+
+def test_a_good_link_beside_bad_ones_is_no_outlier():
+    """With one slow node of four, half of all links are slow: their median is no link's."""
+    names = ["n1-n2", "n1-n3", "n1-n4", "n2-n3", "n2-n4", "n3-n4"]
+    case, sizes = Case(check="links", transport="tcp", nodes=4), (1, 64)
+    run = Run(case=case, outcome="ran", job={"nodes": ["n1", "n2", "n3", "n4"]})
+    for y_name, y_unit, slow in (("latency", "us", 100.0), ("bandwidth", "MB/s", 1.0)):
+        run.curves += [
+            Curve(
+                name=f"netpipe {name}", y_name=y_name, y_unit=y_unit,
+                points=[(x, slow if "n1" in name else 10.0) for x in sizes],
+            )
+            for name in names
+        ]  # fmt: skip
+    for figure in location_figures([run], {case: set()}):
+        assert "3 outliers" in figure.caption
+        assert {name.split(" ")[0] for name in figure.table.header[2:]} == set(names[:3])
 
 
 def test_labels_are_inert_for_plotly():

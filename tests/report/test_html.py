@@ -16,7 +16,7 @@ import trial_maker
 from campaigns import rounds
 from seatrial.report.html import render, write_html
 from seatrial.results.judge import judge
-from seatrial.results.record import Case, Results, read_results
+from seatrial.results.record import Case, Clause, Results, read_results
 from seatrial.results.verdict import conclude
 from trial_maker import IMB, NETPIPE, PAIRS
 
@@ -115,6 +115,10 @@ def test_every_run_links_its_evidence_and_raw_files(pages):
     for run in results.runs:
         assert f"./{run.evidence}" in links
         assert f"./{run.evidence}/nic before#1.json" in links
+    repeats = [heading.split(":")[0] for heading in page.xpath("//section[@class='run']/h4/text()")]
+    assert set(repeats) == {f"Repeat {run.repeat + 1}" for run in results.runs}
+    raw = set(page.xpath("//td[@class='links']/a/text()"))
+    assert raw <= {f"{kind} {run.repeat + 1}" for run in results.runs for kind in ("raw", "path")}
 
 
 def test_missing_evidence_is_said_to_be_missing(tmp_path):
@@ -143,6 +147,16 @@ def test_an_accept_that_its_records_contradict_is_pointed_out():
     verdict = results.verdict.model_copy(update={"verdict": "accept"})
     page = parse(render(results.model_copy(update={"verdict": verdict})))
     assert "is accept, but of the judgements 8 failed" in words(page.xpath("//p[@class='why']")[0])
+
+
+def test_a_planted_fault_is_beside_the_verdict():
+    results = synthetic.rejected()
+    results.trial.notes.append("fault planted on purpose: link n3: delay 150us")
+    page = html.document_fromstring(render(results))
+    [shown] = page.xpath(
+        "//header[contains(@class, 'verdict')]/p[contains(@class, 'planted')]/text()"
+    )
+    assert shown == results.trial.notes[-1]
 
 
 def test_findings_link_to_their_case(pages):
@@ -259,6 +273,43 @@ def test_matrix_tells_by_word_and_symbol(pages):
     assert "2 of 2 runs in error" in hover
     head = page.xpath("//table[contains(@class,'matrix')]/thead//th")
     assert all(th.get("scope") in ("col", "colgroup") for th in head)
+
+
+def test_contract_and_matrix_fit_a_window_of_700_pixels(browse, tmp_path):
+    """A matrix of seventeen columns, with six transports of one column each."""
+    results = synthetic.rejected()
+    profiles = ["default", "jumbo", "no-offload", "gigabit", "multi-queue", "bulk"]
+    columns = [("openmpi-tcp", profile) for profile in profiles[:5]]
+    names = ["openmpi-ucx", "openmpi-ofi", "mpich-ucx", "mpich-ofi", "intelmpi-tcp", "none"]
+    columns += [(name, "default") for name in names] + [("tcp", profile) for profile in profiles]
+    results.runs, results.judgements = [], []
+    results.trial.cases = [
+        Case(check="node_compute", transport=transport, profile=profile, nodes=4)
+        for transport, profile in columns
+    ]
+    results.verdict.findings = []
+    results.verdict.clauses = [
+        Clause(
+            id="requirements.yaml:1234", source="tender 2026-17, annex B, line 4", statistic="p99",
+            selects="check links, transport openmpi-tcp, profile multi-queue", unit="MB/s",
+            metric="pingpong_1048576B_bandwidth_MB_s", required="at least 1234.5 MB/s",
+            status="inconclusive", reason="its spread hides the answer", value=1234.5,
+            spread=123.4, margin=-0.1234, case=results.trial.cases[4], location="n1-n2",
+        )
+    ]  # fmt: skip
+    script = """<script>addEventListener("load", () => {
+      for (const box of document.querySelectorAll(".scroll"))
+        box.dataset.hidden = box.scrollWidth - box.clientWidth;
+      for (const name of document.querySelectorAll("th[scope=colgroup]"))
+        name.dataset.lines = [...name.querySelectorAll("span")].map(
+          (one) => one.getClientRects().length).join();
+    })</script></body>"""
+    page = re.sub("<meta http-equiv=.Content-Security-Policy[^>]*>", "", render(results))
+    (tmp_path / "x.html").write_text(page.replace("</body>", script))
+    dom = html.document_fromstring(browse((tmp_path / "x.html").as_uri(), 700))
+    for name in ("Contract", "Matrix of cases"):
+        assert dom.xpath(f"//div[@aria-label='{name}']/@data-hidden") == ["0"], name
+    assert set(dom.xpath("//th[@scope='colgroup']/@data-lines")) == {"1"}
 
 
 def test_a_matrix_cell_hover_has_the_figure(pages):

@@ -52,6 +52,12 @@ def test_it_says_what_matters():
     assert "the trial took 1 h 17 min, without its set-up; slowest: hpl" in text
 
 
+def test_a_planted_fault_is_beside_the_verdict():
+    results = synthetic.rejected()
+    results.trial.notes.append("fault planted on purpose: link n3: delay 150us")
+    assert show(results).splitlines()[2] == results.trial.planted[0] == results.trial.notes[-1]
+
+
 def test_notes_come_after_the_matrix():
     results = synthetic.rejected()
     results.verdict.findings.insert(0, "note: a note")

@@ -83,7 +83,9 @@ def test_contract_stays_and_is_not_shadowed(tmp_path):
     )
     baseline = write(path, both)
     assert [change.action for change in baseline.changes] == ["skipped", "added"]
-    assert "contract at requirements.yaml:6" in baseline.changes[0].message
+    assert (
+        "contract at requirements.yaml:6 applies and stays as it is" in baseline.changes[0].message
+    )
     text = path.read_text()
     head, tail = SIGNED.split("  # after annex B")
     assert text.startswith(head)

@@ -67,7 +67,7 @@ def test_explanations_stand_by_themselves():
     good = judged([30, 30.1, 30, 30, 30.1, 30.2, 34])
     assert good.verdict == "pass"
     assert good.explanation == (
-        "netpipe.tcp.default.2n: latency_us is 30.1 us (median of 7, spread 0.17), within the "
+        "netpipe.tcp.default.2n: latency_us is 30.1 us (median of 7, spread 0.17 us), within the "
         "upper limit of 33 us of the contract (requirements.yaml:3)"
     )
     bad = judged([40])
@@ -318,8 +318,10 @@ def test_what_further_runs_did_not_confirm_is_noted():
     assert result.verdict == "accept"
     (note,) = result.findings
     assert note.startswith(
-        "note: 50 us broke a bound, and 2 of 2 reruns did not: "
-        "netpipe.tcp.default.2n: latency_us is 31 us (median of 3, spread 12, decided by majority)"
+        "note: a figure was outside a bound at first and not in most reruns (50 us at first, "
+        "within it in 2 of 2 reruns): "
+        "netpipe.tcp.default.2n: latency_us is 31 us (median of 3, spread 12 us, decided by "
+        "majority)"
     )
     planned = trial(NETPIPE, repeats=3)
     assert verdict(planned, runs, requirements(MAJORITY)).findings == []
@@ -356,7 +358,7 @@ def test_an_error_run_keeps_its_reason_and_the_other_runs_figures():
     runs = [run(NETPIPE, metric(30.0)), error_run(NETPIPE, "node n2 went down", repeat=1)]
     found = judge(trial(NETPIPE), runs, requirements(CONTRACT))
     assert [(j.metric, j.verdict) for j in found] == [("", "error"), ("latency_us", "pass")]
-    assert "1 of 2 runs failed (repeat 1: run: node n2 went down)" in found[0].explanation
+    assert "1 of 2 runs failed (repeat 2: run: node n2 went down)" in found[0].explanation
     assert conclude(trial(NETPIPE), runs, found).verdict == "incomplete"
 
 
@@ -456,7 +458,7 @@ def test_cases_that_did_not_run_for_one_reason_are_one_finding():
     runs = [error_run(case, "the node is down") for case in cases[:50]]
     one, other = conclude(trial(*cases), runs, judge(trial(*cases), runs, requirements())).findings
     assert one.startswith("50 cases (c0.tcp.default.2n, c1.tcp.default.2n, ")
-    assert one.endswith("and 45 more), each: 1 of 1 runs failed (repeat 0: run: the node is down)")
+    assert one.endswith("and 45 more), each: 1 of 1 runs failed (repeat 1: run: the node is down)")
     assert other.startswith("10 cases (")
     assert other.endswith(", each was planned and did not run")
 
@@ -583,6 +585,16 @@ def test_requirements_without_a_case_are_one_note(checks, expected):
     findings = conclude(trial(NETPIPE), [], [], requirements(entries)).findings
     (note,) = [text for text in findings if "no case of this trial" in text]
     assert note.startswith(expected)
+
+
+def test_a_requirement_whose_cases_the_stack_lacks_is_a_note_of_its_own():
+    entries = CONTRACT + BASELINE.format(check="imb") + BASELINE.format(check="osu")
+    lacks = trial(NETPIPE, lacking=[IMB])
+    notes = [f for f in conclude(lacks, [], [], requirements(entries)).findings if "note" in f]
+    assert [note.rpartition(" was not judged: ")[2] for note in notes] == [
+        "the stack has no program for its cases",
+        "no case of this trial matches",
+    ]
 
 
 # --- a machine that other programs use ------------------------------------------------------

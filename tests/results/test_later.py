@@ -107,6 +107,23 @@ def test_changed_evidence_is_a_warning_and_a_note_of_the_verdict(tmp_path):
     }  # fmt: skip
 
 
+def test_a_missing_manifest_is_a_warning_and_a_note_of_each_verdict_after_it(tmp_path):
+    folder, said = make_trial(tmp_path / "t"), []
+    (folder / MANIFEST).unlink()
+    file = folder / "results.jsonl"
+    file.write_text(file.read_text().replace("30.1", "10.1"))
+    unproven = "nothing shows that the files are as the trial wrote them"
+    verdict = judge(folder, say=said.append).verdict
+    assert said[1:] == [f"warning: SHA256SUMS is missing: {unproven}"]
+    assert verdict.findings[-1] == f"note: SHA256SUMS is missing: {unproven}"
+    assert manifest.check(folder) == []
+    for number in (3, 4):
+        assert judge(folder).verdict.number == number
+        findings = read_results(folder).verdict.findings
+        assert findings[-1] == f"note: SHA256SUMS was missing at verdict 2: {unproven}"
+        assert len(findings) == len(verdict.findings)
+
+
 def test_a_clock_that_was_set_back_revives_no_waiver(tmp_path, monkeypatch):
     folder = make_trial(tmp_path / "t1")
     judge(folder)
@@ -130,6 +147,7 @@ def test_a_trial_without_a_verdict_keeps_its_end(tmp_path):
     (folder / "results.jsonl").write_text("".join(rows[:3]))
     (folder / MANIFEST).unlink()
     results = judge(folder)
+    assert "SHA256SUMS" not in " ".join(results.verdict.findings)
     assert results.verdict.ended == results.trial.started
     assert [v.number for v in read_results(folder).verdicts] == [2]
     assert manifest.check(folder) == []

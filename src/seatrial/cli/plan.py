@@ -170,8 +170,10 @@ def print_contracts(checked: CheckedSite, prefix: str = "") -> None:
             out.print(f"    met in part: the stack has no program for {abbreviated(lacking)}")
         if waiver := checked.requirements.waivers.get(rule.key):
             in_force = is_in_force(waiver, datetime.now(UTC).date())
-            word = "waived until" if in_force else "the waiver has no effect: it expired on"
-            out.print(f"    {word} {waiver.expires} by {waiver.by}: {waiver.reason} ({waiver.id})")
+            text = f"waived by {waiver.by} until {waiver.expires}"
+            if not in_force:
+                text = f"not waived: the waiver by {waiver.by} expired on {waiver.expires}"
+            out.print(f"    {text}: {waiver.reason} ({waiver.id})")
 
 
 def print_missing(checked: CheckedSite) -> None:

@@ -60,8 +60,13 @@ TrialArgument = Annotated[
 
 #: one of ReFrame's test cases: NetPIPE %repeat=0 %num_nodes=2 /1a2b3c4d @lab:compute+openmpi-tcp
 TEST = re.compile(r"(\w+) .*%repeat=(\d+) %num_nodes=(\d+) .*@\w[\w-]*:([\w-]+)\+([\w-]+)")
-#: ReFrame's word for the end of a test -> what it says. The verdict is of all figures, at the end.
-RESULTS = {"OK": "ran", "FAIL": "failed in ReFrame", "ABORT": "aborted", "SKIP": "skipped"}
+#: ReFrame's word for the end of a test -> what it says. ReFrame knows no reruns and no noise.
+RESULTS = {
+    "OK": "ran",
+    "FAIL": "an error, or a figure is outside a bound at first; the verdict is at the end",
+    "ABORT": "aborted",
+    "SKIP": "skipped",
+}
 
 
 def test_name(plan: Plan, name: str) -> str:
@@ -229,6 +234,10 @@ def report(
             text = f"the recorded verdict is accept, but the records contradict it: {why}"
             correction = "'seatrial judge' judges the figures again"
             raise InputError([Problem(results.folder, None, "verdict", text, correction)])
+        unproven = later.without_manifest(results)
+        if unproven and results.verdict:
+            out.print(f"warning: {unproven}")
+            results.verdict.findings.append(f"note: {unproven}")  # for the page and the summary
         if output:
             output.mkdir(parents=True, exist_ok=True)
             write_all(results, output)
@@ -362,7 +371,8 @@ def baseline(
     """Write requirements from the figures of trials. Contracts stay as they are.
 
     Each figure needs three samples: name several trials, such as those of three nights. Exit code 2
-    means that nothing was written.
+    means that nothing was written. A trial of another site is bad input. A warning names each trial
+    that was rejected or ran with a planted fault.
 
     Example: seatrial baseline --site harbour trials/harbour-*
     """
@@ -371,6 +381,7 @@ def baseline(
         later.check_unchanged(trial_folder(folder))
     results = [read_results(folder) for folder in named]
     existing = site_file(site).with_name("requirements.yaml")
+    check_sources(results, existing.parent.name)
     made = make_baseline(results, existing)
     for line in made.summary():
         out.print(line, markup=False)
@@ -378,3 +389,26 @@ def baseline(
         out.print("nothing was written")
         raise typer.Exit(EXIT_INCOMPLETE)
     out.print(f"{len(made.written)} entries in {made.write(write)}", markup=False)
+
+
+def check_sources(results: list[Results], site: str) -> None:
+    """Refuse trials of another site, and print a line for each that is a doubtful source.
+
+    Raises InputError with all trials of other sites.
+    """
+    problems = [
+        Problem(
+            one.folder / RESULTS_FILE, None, "site",
+            f"a trial of site {one.trial.site!r}, and the baseline is of site {site!r}",
+            f"name trials of {site!r}, or give --site {one.trial.site}",
+        )
+        for one in results
+        if one.trial.site != site
+    ]  # fmt: skip
+    if problems:
+        raise InputError(problems)
+    for one in results:
+        reasons = ["its verdict is reject"] if verdict_code(one) == EXIT_REJECTED else []
+        reasons += [*one.trial.planted, *filter(None, [later.without_manifest(one)])]
+        if reasons:
+            out.print(f"warning: {one.trial.trial}: {'; '.join(reasons)}", markup=False)

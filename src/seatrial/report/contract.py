@@ -13,6 +13,8 @@ from seatrial.results.contract import is_in_force, without_waiver
 from seatrial.results.record import RESULTS_FILE, Clause, Judgement, Results
 from seatrial.results.wording import plural
 
+WIDEST = 10  # a greater margin, a fraction of the bound, is not shown in digits
+
 
 @dataclass(frozen=True)
 class Row:
@@ -91,6 +93,8 @@ def _row(clause: Clause, judgement: int | None, runs: int, day: date) -> Row:
 def _margin(fraction: float | None) -> str:
     if fraction is None:
         return "–"
+    if abs(fraction) > WIDEST:
+        return f"{'> +' if fraction > 0 else '< -'}{100 * WIDEST} %"
     return f"{'+' if fraction > 0 else ''}{number(100 * fraction, 3)} %"
 
 

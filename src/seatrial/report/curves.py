@@ -26,7 +26,8 @@ from seatrial.report.text import message_size, number
 from seatrial.results.locations import Locations
 from seatrial.results.record import Case, Curve, Run
 
-OUTLIER = 1.2  # a curve this many times from the median curve is an outlier
+OUTLIER = 1.2  # a curve this many times worse than the median curve is an outlier
+WORSE = {"latency": 1, "time": 1, "bandwidth": -1}  # of a curve: 1: upwards, -1: downwards
 OUTLIERS = 7  # outliers that are drawn
 
 
@@ -254,8 +255,8 @@ def location_figures(runs: Iterable[Run], failed: Mapping[Case, Collection[str]]
     """One figure per case and curve of links or nodes: the distribution, and the outliers.
 
     ``failed`` are the locations of each case of which a judgement failed. An outlier is one of
-    these, or one whose curve is farther than ``OUTLIER`` times from the median curve of all
-    locations; the ``OUTLIERS`` farthest are drawn.
+    these, or one whose curve is more than ``OUTLIER`` times worse than the median curve of all
+    locations; the ``OUTLIERS`` worst are drawn.
     """
     listed = list(runs)
     locations = Locations(listed)
@@ -289,8 +290,9 @@ def _location_figure(
             everywhere.setdefault(x, []).append(y)
     everywhere = dict(sorted(everywhere.items()))
     middle = {x: statistics.median(ys) for x, ys in everywhere.items()}
+    sign = WORSE.get(y_name, 1)
     distance = {
-        name: statistics.median([abs(math.log(y / middle[x])) for x, y in points.items()])
+        name: statistics.median([sign * math.log(y / middle[x]) for x, y in points.items()])
         for name, points in medians.items()
     }
     far = [name for name in lines if name in bad or distance[name] > math.log(OUTLIER)]

@@ -103,11 +103,13 @@ def link_maps(links: LinkSamples, views: dict[Case, CaseView]) -> list[LinkMap]:
     """One map per case and metric; maps with failed links first.
 
     The values are those of the judgements, and so of the findings; of links that were not judged,
-    the median.
+    the median. A metric that is informative has no map: neither more nor less of it need be worse.
+    If no metric of the case was judged, as in an interrupted trial, all have one.
     """
     maps = [
         _link_map(case, metric, unit, better, samples, views[case])
         for (case, metric, unit, better), samples in links.items()
+        if metric in views[case].by_location or not any(views[case].by_location)
     ]
     maps.sort(key=lambda m: not m.failed)
     return maps

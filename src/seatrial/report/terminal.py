@@ -55,6 +55,8 @@ def print_summary(results: Results, console: Console, page: Path | None = None) 
     head = headline(results, views)
     out.say(f"{head.word}  {results.trial.site}  {results.trial.trial}", _COLOURS[head.key])
     out.say(head.why)
+    for note in results.trial.planted:
+        out.say(note, "bold yellow")
     for sentence in verdict_history(results):
         out.say(sentence)
     _print_contract(contract.rows(results), out)

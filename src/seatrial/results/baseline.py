@@ -247,7 +247,7 @@ def _excluded(
         rules = requirements.matching(figure.location)
         for rule in rules:
             if rule.threshold.basis == "contract":
-                return f"the contract at {rule.id} holds and stays as it is"
+                return f"the contract at {rule.id} applies and stays as it is"
         for j in in_force.get((group.case, group.metric, figure.location), ()):
             if j.verdict == "fail" and j.requirement and j.requirement.basis == "relative":
                 at = j.requirement.id

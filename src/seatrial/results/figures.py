@@ -100,10 +100,10 @@ def case_errors(trial: Trial, runs: Sequence[Run]) -> dict[Case, str]:
     errors = {}
     for case in all_cases(trial, runs):
         own = runs_of[case]
-        repeats: dict[str, list[int]] = defaultdict(list)  # by the reason of the failure
+        repeats: dict[str, list[int]] = defaultdict(list)  # from 1, by the reason of the failure
         for run in own:
             if not is_valid(run):
-                repeats[_reason(run)].append(run.repeat)
+                repeats[_reason(run)].append(run.repeat + 1)
         failed = sum(map(len, repeats.values()))
         if not own:
             errors[case] = f"{case.id} was planned and did not run"

@@ -15,8 +15,8 @@ from seatrial.results.figures import collect, valid_runs
 from seatrial.results.judge import out_of_bounds
 from seatrial.results.locations import Locations
 from seatrial.results.record import Case, Clause, Judgement, Run, Trial
-from seatrial.results.requirements import Requirements
-from seatrial.results.wording import number
+from seatrial.results.requirements import Requirements, Rule
+from seatrial.results.wording import number, plural
 
 MAX_NAMED = 6  # cases, locations or requirements that a sentence lists one by one
 _BASES = ("contract", "baseline", "relative")
@@ -142,27 +142,33 @@ def selection_text(trial: Trial) -> str:
     )
 
 
-def unmatched(requirements: Requirements, cases: Sequence[Case]) -> list[str]:
-    """A note on the requirements, other than contracts, that select none of the cases.
+def unmatched(
+    requirements: Requirements, cases: Sequence[Case], lacking: Sequence[Case]
+) -> list[str]:
+    """Notes on the requirements, other than contracts, that select none of the cases.
 
-    ``cases`` are those of the trial and those that its selection leaves out.
+    ``cases`` are those of the trial and those that its selection leaves out; ``lacking`` those of
+    the site for which the stack has no program.
     """
-    left = [
-        rule
-        for rule in requirements.rules
-        if rule.threshold.basis != "contract"
-        if not any(rule.threshold.select.matches_case(case) for case in cases)
-    ]
-    if not left:
-        return []
-    if len(left) == 1:
-        (rule,) = left
-        what = f"the {rule.kind} {rule.id} ({rule.threshold.metric}: {rule.text()}) selects"
-        return [f"note: {what} no case of this trial and was not judged"]
-    names = _some([rule.id for rule in left])
-    return [
-        f"note: {len(left)} requirements ({names}) select no case of this trial and were not judged"
-    ]
+    left: dict[str, list[Rule]] = {}  # by why they were not judged
+    for rule in requirements.rules:
+        select = rule.threshold.select
+        if rule.threshold.basis != "contract" and not any(map(select.matches_case, cases)):
+            in_stack = not any(map(select.matches_case, lacking))
+            why = (
+                "no case of this trial matches"
+                if in_stack
+                else "the stack has no program for its cases"
+            )
+            left.setdefault(why, []).append(rule)
+    notes = []
+    for why, rules in left.items():
+        what = f"{len(rules)} requirements ({_some([rule.id for rule in rules])}) were"
+        if len(rules) == 1:
+            (rule,) = rules
+            what = f"the {rule.kind} {rule.id} ({rule.threshold.metric}: {rule.text()}) was"
+        notes.append(f"note: {what} not judged: {why}")
+    return notes
 
 
 # --- judgements of one cause ----------------------------------------------------------------
@@ -276,14 +282,14 @@ def _unconfirmed(trial: Trial, runs: Sequence[Run], passed: Iterable[Judgement])
         within = reruns - {n for n, _ in broken}
         values = ", ".join(f"{number(x)} {j.unit}".strip() for x in first)
         notes[j.requirement.id if j.requirement else "", j.metric].append(
-            f"{values} broke a bound, and {len(within)} of {len(reruns)} reruns did not: "
+            f"({values} at first, within it in {len(within)} of {plural(len(reruns), 'rerun')}): "
             f"{j.explanation}"
         )
     return [
-        f"note: {texts[0]}"
+        f"note: a figure was outside a bound at first and not in most reruns {texts[0]}"
         if len(texts) == 1
-        else f"note: {len(texts)} figures broke a bound at first and not in most reruns, such as: "
-        f"{texts[0]}"
+        else f"note: {len(texts)} figures were outside a bound at first and not in most reruns; "
+        f"one of them {texts[0]}"
         for texts in notes.values()
     ]
 

@@ -36,6 +36,7 @@ from seatrial.results.wording import plural
 #: by which the clocks of two machines may differ
 CLOCK_TOLERANCE = timedelta(minutes=10)
 REQUIREMENTS_FILE = "requirements.yaml"
+UNPROVEN = "nothing shows that the files are as the trial wrote them"
 SHORT = 12  # digits of a SHA-256 sum that tell two files apart for a reader
 _JUDGEMENT_NAME = re.compile(rf"{JUDGEMENTS_FOLDER}/[1-9][0-9]*/{re.escape(JUDGEMENT_FILE)}")
 
@@ -51,9 +52,10 @@ def judge_again(
     """Judge the trial in ``folder`` once more; ``requirements`` defaults to those of the trial.
 
     ``write_report`` writes the report on the results into a folder. ``say`` gets a sentence on the
-    requirements, and one on files that are not as in the manifest. The caller holds the trial's
-    lock. Raises InputError if the requirements are wrong or the results are not those that the
-    trial wrote, LabError if the new judgement cannot be kept. The trial is then as before.
+    requirements, and one on files that are not as in the manifest, or on its absence. The caller
+    holds the trial's lock. Raises InputError if the requirements are wrong or the results are not
+    those that the trial wrote, LabError if the new judgement cannot be kept. The trial is then as
+    before.
     """
     results = read_results(folder)
     given = requirements or trial_requirements(results)
@@ -69,8 +71,9 @@ def judge_again(
     try:
         shutil.rmtree(draft, ignore_errors=True)
         changed = _on_other_files(folder)
-        if changed:
-            say(f"warning: {changed}")
+        unproven = without_manifest(results)
+        for sentence in filter(None, (changed, unproven)):
+            say(f"warning: {sentence}")
         draft.mkdir(parents=True)
         copy = draft / REQUIREMENTS_FILE
         shutil.copyfile(given, copy)
@@ -79,8 +82,8 @@ def judge_again(
         verdict = conclude(results.trial, results.runs, judgements, rules, ended=ended)
         known_as = target.relative_to(folder) / REQUIREMENTS_FILE
         update = {"number": number, **provenance(copy, str(known_as), command, version)}
-        if changed:
-            update["findings"] = [*verdict.findings, f"note: {changed}"]
+        notes = [f"note: {text}" for text in (changed, unproven, _unproven_before(results)) if text]
+        update["findings"] = [*verdict.findings, *notes]
         later = Results(
             trial=results.trial, runs=results.runs, judgements=judgements, folder=folder,
             verdict=verdict.model_copy(update=update), earlier=results.verdicts,
@@ -140,6 +143,24 @@ def _on_other_files(folder: Path) -> str:
         f"{'is' if len(differences) == 1 else 'are'} not as in {manifest.MANIFEST}: "
         "'seatrial verify' names them"
     )
+
+
+def without_manifest(results: Results) -> str:
+    """A sentence if a trial has a verdict but no manifest; "" if not.
+
+    A trial that has ended has a manifest, and a trial that was killed gets one when it is judged.
+    """
+    if not results.verdict or (results.folder / manifest.MANIFEST).exists():
+        return ""
+    return f"{manifest.MANIFEST} is missing: {UNPROVEN}"
+
+
+def _unproven_before(results: Results) -> str:
+    """A sentence if an earlier verdict was made without a manifest, which wrote one; "" if not."""
+    for one in results.verdicts:
+        if any(finding.endswith(UNPROVEN) for finding in one.findings):
+            return f"{manifest.MANIFEST} was missing at verdict {one.number}: {UNPROVEN}"
+    return ""
 
 
 def provenance(

@@ -101,7 +101,8 @@ def extending(folder: Path, sums: Mapping[str, str]) -> Iterator[None]:
 def read(folder: Path) -> dict[str, str]:
     """The sum of each file, by its name relative to the folder.
 
-    Raises InputError if there is no manifest, or if a line of it is not as Seatrial writes it.
+    Raises InputError if there is no folder or no manifest, or if a line of the manifest is not as
+    Seatrial writes it.
     """
     sums, damaged = _parse(folder)
     if damaged:
@@ -113,8 +114,10 @@ def read(folder: Path) -> dict[str, str]:
 def _parse(folder: Path) -> tuple[dict[str, str], list[int]]:
     """The sums, and the numbers of the lines that are damaged."""
     file = folder / MANIFEST
+    if not folder.is_dir():
+        raise InputError([Problem(folder, None, "", "no such folder", "name a trial's folder")])
     if not file.is_file():
-        text = "there is no manifest: the trial did not end, or an older version ran it"
+        text = "there is no manifest: the trial did not end, or the file was removed"
         correction = "'seatrial judge' writes one of the files as they are now"
         raise InputError([Problem(file, None, "", text, correction)])
     sums: dict[str, str] = {}
@@ -145,7 +148,7 @@ def _name(match: re.Match[str]) -> str:
 def check(folder: Path) -> list[Difference]:
     """What was changed, removed or added since the manifest was written, in the order of names.
 
-    Raises InputError if there is no manifest.
+    Raises InputError if there is no folder or no manifest.
     """
     listed, damaged = _parse(folder)
     differences = [Difference("damaged", MANIFEST, f"line {line}: {_FORM}") for line in damaged]

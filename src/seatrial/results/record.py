@@ -36,6 +36,7 @@ SCHEMA = 1
 RESULTS_FILE = "results.jsonl"
 JUDGEMENTS_FOLDER = "judgements"  # of later judgements, each in a folder with its number
 JUDGEMENT_FILE = "judgement.jsonl"
+PLANTED = "fault planted on purpose: "  # begins a note of a trial
 _CONFIG = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
 
 
@@ -219,6 +220,11 @@ class Trial(Record):
     lacking: list[Case] = []  # cases of the site for which the stack has no program or library
     notes: list[str] = []  # limits of the stack, planted faults ...
     profiles: list[ProfileUse] = []
+
+    @property
+    def planted(self) -> list[str]:
+        """The notes on faults that were planted in the lab."""
+        return [note for note in self.notes if note.startswith(PLANTED)]
 
     def is_rerun(self, run: Run) -> bool:
         """Whether a run was made because a figure of the case broke a bound."""

@@ -64,7 +64,7 @@ def conclude(
     return Verdict(
         verdict=verdict,
         counts=counts,
-        findings=sentences + unmatched(requirements, [*cases, *trial.outside]),
+        findings=sentences + unmatched(requirements, [*cases, *trial.outside], trial.lacking),
         clauses=contract,
         scope=_scope(trial, contract),
         ended=ended or now,

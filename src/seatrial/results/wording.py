@@ -100,7 +100,8 @@ class Explanation:
         if spread is not None:
             by_majority = self.rule.statistic == "majority"
             statistic = "median" if by_majority else self.rule.statistic
-            how = f"{statistic} of {len(self.samples)}, spread {number(spread, 2)}"
+            wide = f"{number(spread, 2)} {self.unit}".strip()
+            how = f"{statistic} of {len(self.samples)}, spread {wide}"
             how += ", decided by majority" if by_majority else ""
         head = f"{self.name} is {value} {self.unit} ({how})"
         return head, [f"{bound} {self.unit}".strip() for bound in others]

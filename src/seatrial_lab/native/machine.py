@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from seatrial.results.record import PLANTED
 from seatrial_lab.common.owner import give, take
 from seatrial_lab.native.engine import Lab
 
@@ -31,4 +32,4 @@ class LabMachine:
         take(folder)
 
     def notes(self) -> list[str]:
-        return [f"fault planted on purpose: {fault}" for fault in self.lab.faults()]
+        return [f"{PLANTED}{fault}" for fault in self.lab.faults()]
