@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,3 +48,9 @@ def test_a_package_imports_only_those_before_it(package: str) -> None:
                 assert package == "cli", f"{file} imports {top}"
             elif rest and rest[0] in ORDER:
                 assert rest[0] in allowed, f"{file} imports {top}.{rest[0]}"
+
+
+def test_files_of_tests_have_different_names() -> None:
+    """pytest imports each by its name alone."""
+    names = Counter(path.name for path in (CHECKOUT / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -105,3 +107,56 @@ def test_a_mount_follows_only_links_of_root(tmp_path: Path, kind: str, owner: in
         assert list((tmp_path / "elsewhere").iterdir()) == []
     else:
         assert done.stdout == "seen\n", done.stderr
+
+
+COVER = """
+import sys
+from pathlib import Path
+from seatrial_lab.common import mounts
+source, target = sys.argv[1:]
+mounts.check(mounts.LIBC.unshare(mounts.CLONE_NEWNS), "unshare")
+mounts.mount("none", "/", "", mounts.MS_REC | mounts.MS_SLAVE)
+for _ in range(2):
+    try:
+        mounts.attach_below_cover(mounts.open_tree(source), target)
+    except OSError as error:
+        print(error, file=sys.stderr)
+above = str(Path(target).parents[1])
+print(sorted(line.split()[4] for line in open("/proc/self/mountinfo") if above in line))
+"""
+
+
+@pytest.fixture
+def passable() -> Iterator[Path]:
+    """A folder that everybody may pass through; pytest's own are closed."""
+    with tempfile.TemporaryDirectory(prefix="seatrial-mounts-", dir="/var/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("planted", ["nothing", "closed", "link"])
+def test_a_closed_folder_is_covered_but_not_through_a_link(passable: Path, planted: str) -> None:
+    """Else a job user has root mount a tmpfs over any closed folder of the node, as /root."""
+    source, secret, home = passable / "source", passable / "secret", passable / "home"
+    source.mkdir()
+    (secret / "trials").mkdir(parents=True)
+    secret.chmod(0o700)
+    if planted == "link":
+        home.symlink_to(secret)
+        os.chown(home, 2000, 2000, follow_symlinks=False)
+    else:
+        (home / "trials").mkdir(parents=True)
+        home.chmod(0o700 if planted == "closed" else 0o755)
+    done = subprocess.run(
+        [sys.executable, "-c", COVER, str(source), str(home / "trials")],
+        capture_output=True,
+        text=True,
+    )
+    mounted = {
+        "nothing": [str(home / "trials")],
+        "closed": [str(home), str(home / "trials")],
+        "link": [],
+    }
+    assert done.stdout == f"{mounted[planted]}\n", done.stderr
+    assert ("is a symbolic link of user 2000" in done.stderr) == (planted == "link")

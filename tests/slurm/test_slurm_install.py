@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import subprocess
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from slurm_support import HARBOUR
 from typer.testing import CliRunner
 
-from seatrial.base.errors import InputError
+from seatrial.base.errors import InputError, LabError
+from seatrial.cli import slurm as command
 from seatrial.cli.slurm import app
+from seatrial.site.load import load_site
 from seatrial.slurm import install as installing
 from seatrial.slurm.check import names_ours
 from seatrial.slurm.layout import Layout
+from seatrial.slurm.policy import policy_of
 from seatrial.slurm.render import INSTALLED, MARKER, render
 
 RUNNER = CliRunner()
@@ -280,7 +285,7 @@ def test_programs_of_the_site_that_call_ours(tmp_path: Path) -> None:
     own = tmp_path / "prolog"
     own.write_text("#!/bin/sh\nexec /usr/libexec/seatrial/prolog\n")
     config = {"Prolog": f"/etc/other {own}", "Epilog": "(null)",
-              "HealthCheckProgram": "/usr/libexec/seatrial/health"}  # fmt: skip
+              "HealthCheckProgram": "/usr//libexec/x/../seatrial/health"}  # fmt: skip
     assert names_ours(config, Layout()) == ["Prolog", "HealthCheckProgram"]
     own.write_text("#!/bin/sh\nexit 0\n")
     assert names_ours({"Prolog": str(own)}, Layout()) == []
@@ -302,3 +307,219 @@ def test_a_failed_exchange_falls_back(
     assert (package / "cli.py").read_text()
     assert (package / INSTALLED).exists()
     assert {p.name for p in package.parent.iterdir() if "seatrial-" in p.name} == {"seatrial-nic"}
+
+
+@pytest.mark.parametrize("name", [".seatrial_nic.seatrial-new", ".seatrial_nic.seatrial-old"])
+@pytest.mark.parametrize("exchange", [True, False])
+def test_a_planted_draft_is_not_followed(
+    do: Do, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, exchange: bool
+) -> None:
+    """A link where an earlier version made its draft: root would write to its target."""
+    image, elsewhere = tmp_path / "image", tmp_path / "elsewhere"
+    libexec = image / "usr/libexec/seatrial"
+    libexec.mkdir(parents=True)
+    elsewhere.mkdir()
+    (elsewhere / "kept").write_text("")
+    if not exchange:
+        monkeypatch.setattr(installing.ctypes, "CDLL", lambda *_, **__: object())
+    for _ in range(2):
+        (libexec / name).symlink_to(elsewhere)
+        do("install", "--root", str(image))
+        assert [path.name for path in elsewhere.iterdir()] == ["kept"]
+        assert sorted(path.name for path in libexec.iterdir() if path.is_dir()) == ["seatrial_nic"]
+        assert not (libexec / name).is_symlink()
+        assert (libexec / "seatrial_nic" / INSTALLED).is_file()
+        (libexec / "seatrial_nic/cli.py").write_text("")
+
+
+@pytest.fixture
+def machine() -> Iterator[tuple[Path, Callable[[], list[str]]]]:
+    """A folder that only root changes, and an installation of all parts into it, without --root."""
+    made = tempfile.mkdtemp(prefix="seatrial-install-", dir="/opt")
+    top = Path(made)
+    top.chmod(0o755)
+    layout = Layout(f"{top}/a/libexec", f"{top}/a/conf", f"{top}/a/slurm", f"{top}/a/units")
+    files = render(policy_of(load_site(HARBOUR), layout), layout)
+
+    def run() -> list[str]:
+        steps = installing.plan(files, Path("/"), layout)
+        installing.install(steps, layout)
+        return [step.target.name for step in steps if step.state == "changed"]
+
+    try:
+        yield top, run
+    finally:
+        shutil.rmtree(made)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("where", ["a/libexec", "a", "."])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [("owner", "user 2000 owns it"), ("group", "its group can"), ("others", "everybody can")],
+)
+def test_a_folder_above_that_others_change_is_refused(
+    machine: tuple[Path, Callable[[], list[str]]], where: str, change: str, message: str
+) -> None:
+    """They would exchange the folder with what root runs."""
+    top, run = machine
+    run()
+    folder = top / where
+    if change == "owner":
+        os.chown(folder, 2000, 0)
+    else:
+        folder.chmod(0o775 if change == "group" else 0o757)
+    before = listing(top)
+    with pytest.raises(InputError, match=message) as error:
+        run()
+    assert str(error.value).startswith(f"{folder}: ")
+    assert listing(top) == before
+
+
+@pytest.mark.root
+def test_a_link_through_a_folder_of_others_is_refused(
+    machine: tuple[Path, Callable[[], list[str]]],
+) -> None:
+    top, run = machine
+    (top / "open").mkdir()
+    (top / "real").mkdir()
+    (top / "open/hop").symlink_to(top / "real")
+    (top / "a").symlink_to("open/hop")
+    run()
+    (top / "open").chmod(0o777)
+    with pytest.raises(InputError, match="open: everybody can write to it"):
+        run()
+
+
+@pytest.mark.root
+def test_a_file_of_another_owner_is_replaced(
+    machine: tuple[Path, Callable[[], list[str]]],
+) -> None:
+    top, run = machine
+    run()
+    names = ("a/libexec/prolog", "a/conf/nic.json", "a/libexec/seatrial_nic/cli.py")
+    for name in names:
+        os.chown(top / name, 2000, 2000)
+    assert sorted(run()) == ["cli.py", "nic.json", "prolog"]
+    assert {(top / name).stat().st_uid for name in names} == {0}
+    assert run() == []
+
+
+@pytest.mark.root
+def test_an_ordinary_user_builds_an_image(tmp_path: Path) -> None:
+    """Its folders are its own, with the umask 002 of Debian and Red Hat."""
+    with tempfile.TemporaryDirectory(prefix="seatrial-image-", dir="/var/tmp") as name:
+        os.chown(name, 2000, 2000)
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                os.setgroups([])
+                os.setgid(2000)
+                os.setuid(2000)
+                os.umask(0o002)
+                (Path(name) / "usr/libexec/seatrial").mkdir(parents=True)
+                layout = Layout()
+                files = render(policy_of(load_site(HARBOUR), layout), layout)
+                for _ in range(2):
+                    steps = installing.plan(files, Path(name), layout)
+                    installing.install(steps, layout)
+                code = 0 if {step.state for step in steps} == {"same"} else 2
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert (Path(name) / "usr/libexec/seatrial/prolog").stat().st_uid == 2000
+
+
+@pytest.mark.parametrize("kind", ["fifo", "endless", "large", "deep"])
+@pytest.mark.parametrize("path", ["usr/libexec/seatrial/prolog", "etc/seatrial/nic.json"])
+def test_what_is_no_file_of_ours_neither_blocks_nor_crashes(
+    do: Do, tmp_path: Path, path: str, kind: str
+) -> None:
+    file = tmp_path / path
+    file.parent.mkdir(parents=True)
+    if kind == "fifo":
+        os.mkfifo(file)
+    elif kind == "endless":
+        file.symlink_to("/dev/zero")
+    else:
+        file.write_text("[" * (200_000 if kind == "deep" else 2 << 20))
+    with pytest.raises(InputError, match=f"not installed by seatrial: {file}"):
+        do("install")
+    do("uninstall")
+    assert file.is_symlink() or file.exists()
+    do("install", "--force")
+    assert stat.S_ISREG(file.lstat().st_mode)
+    assert "0 files written" in do("install")
+
+
+@pytest.mark.parametrize(
+    ("files", "where"),
+    [
+        ({"slurm.conf": "Include seatrial-nic.conf"}, "slurm.conf:1"),
+        ({"slurm.conf": "include /etc/slurm/../slurm//seatrial-nic.conf"}, "slurm.conf:1"),
+        ({"slurm.conf": "A=b\nInclude nodes.conf",
+          "nodes.conf": "#\nProlog=/usr/libexec/seatrial/prolog"}, "nodes.conf:2"),
+        ({"slurm.conf": "ClusterName=Big\nInclude /etc/slurm/%c.conf",
+          "big.conf": "Include more/x.conf", "more/x.conf": "Include seatrial-nic.conf"},
+         "x.conf:1"),
+        ({"slurm.conf": "Epilog=/usr//libexec/./x/../seatrial/epilog"}, "slurm.conf:1"),
+        ({"slurm.conf": "//usr/libexec/seatrial/health".join(("A=b\nHealthCheckProgram=", ""))},
+         "slurm.conf:2"),
+        ({"slurm.conf": "Prolog=/usr/libexec/sea*/pro*"}, "slurm.conf:1"),
+        ({"slurm.conf": "A=b\nProlog=\\\n/usr/libexec/seatrial/prolog"}, "slurm.conf:2"),
+        ({"slurm.conf": "Prolog=/etc/slurm/own", "own": "exec /usr/libexec/seatrial/prolog"},
+         "slurm.conf:1"),
+        ({"slurm.conf": "Include slurm.conf\nInclude b\nEpilog=/link/epilog",
+          "b": "Include slurm.conf"}, "slurm.conf:3"),
+    ],
+)  # fmt: skip
+def test_uninstall_sees_each_way_to_name_our_files(
+    do: Do, tmp_path: Path, files: dict[str, str], where: str
+) -> None:
+    do("install")
+    (tmp_path / "link").symlink_to("usr/libexec/seatrial")
+    for name, text in files.items():
+        file = tmp_path / "etc/slurm" / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    before = listing(tmp_path)
+    with pytest.raises(InputError, match=f"{where}: it names our files"):
+        do("uninstall")
+    assert listing(tmp_path) == before
+
+
+def test_uninstall_does_not_mistake_other_files_for_ours(do: Do, tmp_path: Path) -> None:
+    do("install")
+    (tmp_path / "etc/slurm/slurm.conf").write_text(
+        "# Include seatrial-nic.conf\nInclude other.conf\nProlog=/usr/libexec/seatrial-x/prolog\n"
+        "SlurmctldLogFile=/log #/usr/libexec/seatrial/prolog\n"
+    )
+    (tmp_path / "log").write_text("error: /usr/libexec/seatrial/prolog: exit code 1\n")
+    assert f"not read, so it may name our files: {tmp_path}/etc/slurm/other.conf" in do("uninstall")
+    assert listing(tmp_path / "usr") == {}
+
+
+@pytest.mark.parametrize("conf", [None, "A=b\n", "Include gone.conf\n", "fifo"])
+def test_uninstall_without_an_answer_of_slurm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, conf: str | None
+) -> None:
+    """Without --root: an unknown use of our files is no reason to remove them."""
+
+    def silent(*_: object) -> str:
+        raise LabError("scontrol cannot be asked")
+
+    monkeypatch.setattr(command, "_scontrol", silent)
+    file = tmp_path / "slurm.conf"
+    if conf == "fifo":
+        os.mkfifo(file)
+    elif conf:
+        file.write_text(conf)
+    layout = Layout(slurm=str(tmp_path))
+    if conf in ("fifo", "Include gone.conf\n"):
+        missing = file if conf == "fifo" else tmp_path / "gone.conf"
+        with pytest.raises(InputError, match=f"is unknown: scontrol cannot.*not read: {missing}"):
+            command._refuse_in_use(Path("/"), layout)
+    else:
+        command._refuse_in_use(Path("/"), layout)
+        assert ("names none of our files" in capsys.readouterr().out) == bool(conf)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,7 +18,7 @@ from seatrial.site.load import load_site, site_file
 from seatrial.site.model import Site
 from seatrial.slurm import install as installing
 from seatrial.slurm.check import check as check_slurm
-from seatrial.slurm.check import names_ours, parse_config
+from seatrial.slurm.check import mentions, names_ours, parse_config
 from seatrial.slurm.layout import Layout
 from seatrial.slurm.policy import policy_of
 from seatrial.slurm.render import render
@@ -214,20 +215,30 @@ def check(
 
 def _refuse_in_use(root: Path, layout: Layout) -> None:
     """Raise InputError if slurm.conf or the running Slurm of this machine names our files."""
+    named, unread = mentions(root, layout)
+    if named:
+        text = "it names our files: {}; without them each job drains its nodes"
+        fix = "remove the line, then: scontrol reconfigure"
+        raise InputError(
+            [Problem(one.file, one.number, "", text.format(one.line), fix) for one in named]
+        )
     file = root / layout.slurm.lstrip("/") / "slurm.conf"
-    lines = file.read_text(errors="replace").splitlines() if file.is_file() else []
-    for number, line in enumerate(lines, 1):
-        active = line.partition("#")[0]
-        if layout.slurm_conf in active or f"{layout.libexec}/" in active:
-            text = f"it names our files: {line.strip()}; without them each job drains its nodes"
-            fix = "remove the line, then: scontrol reconfigure"
-            raise InputError([Problem(file, number, "", text, fix)])
     if root != Path("/"):
+        for one in unread if os.path.lexists(file) else []:
+            out.print(f"not read, so it may name our files: {one}", markup=False)
         return
     try:
         config = parse_config(_scontrol(["show", "config"], None))
-    except LabError:
-        return  # no Slurm runs here
+    except LabError as error:
+        if not os.path.lexists(file):
+            return  # no Slurm runs here
+        if unread:
+            raise InputError(
+                f"whether Slurm uses our files is unknown: {error}; not read: {'; '.join(unread)}: "
+                "make one of both work"
+            ) from None
+        out.print(f"{file} names none of our files; the running Slurm: {error}", markup=False)
+        return
     if keys := names_ours(config, layout):
         raise InputError(
             f"the running Slurm has our files in {', '.join(keys)}: without them each job drains "
@@ -253,5 +264,5 @@ def _scontrol(words: list[str], lab: str | None) -> str:
 def _differs(file: Path, digest: str) -> bool:
     try:
         return json.loads(file.read_text()).get("digest") != digest
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return False

@@ -7,18 +7,21 @@ nothing.
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+from seatrial.base.files import read_below
 from seatrial.slurm.layout import Layout
 from seatrial.slurm.render import node_features
 
 #: arguments of ``scontrol`` -> its output
 Ask = Callable[[list[str]], str]
 _INFINITE = 65534
+_LARGEST = 16 << 20  # bytes of a file of slurm.conf, or of a program that may call ours
 
 
 @dataclass(frozen=True)
@@ -64,21 +67,119 @@ def parse_records(text: str) -> list[dict[str, str]]:
 
 def names_ours(config: Mapping[str, str], layout: Layout) -> list[str]:
     """The keys of a Slurm's configuration whose programs are ours, or call ours."""
-    folder = f"{layout.libexec}/"
+    keys = ("Prolog", "Epilog", "HealthCheckProgram")
     return [
         key
-        for key in ("Prolog", "Epilog", "HealthCheckProgram")
+        for key in keys
         if any(
-            one.startswith(folder) or folder in _text(one) for one in config.get(key, "").split()
+            _is_ours(one, Path("/"), layout, program=True) for one in config.get(key, "").split()
         )
     ]
 
 
 def _text(program: str) -> str:
     try:
-        return Path(program).read_text(errors="replace")
+        return _read(Path(program))
     except (OSError, ValueError):
         return ""
+
+
+def _read(file: Path) -> str:
+    real = file.resolve()
+    return read_below(real.parent, Path(real.name), _LARGEST).decode(errors="replace")
+
+
+@dataclass(frozen=True)
+class Mention:
+    """A line of slurm.conf, or of a file that it includes, with one of our files."""
+
+    file: Path
+    number: int
+    line: str
+
+
+def mentions(root: Path, layout: Layout) -> tuple[list[Mention], list[str]]:
+    """The lines of slurm.conf below ``root`` that name our files, and what could not be read.
+
+    It follows Include, relative to the folder of slurm.conf and with ``%c`` for ClusterName, as
+    slurm.conf(5) says. A program of the site that calls ours counts as ours.
+    """
+    folder = Path(layout.slurm)
+    todo, seen = [folder / "slurm.conf"], set[Path]()
+    named: list[Mention] = []
+    unread: list[str] = []
+    cluster = ""
+    while todo:
+        path = todo.pop(0)
+        if path in seen:
+            continue
+        seen.add(path)
+        file = root / str(path).lstrip("/")
+        try:
+            text = _read(file)
+        except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links, Python < 3.13
+            unread.append(f"{file}: {getattr(error, 'strerror', None) or error}")
+            continue
+        lines = list(_logical_lines(text))
+        for _, line in lines:
+            if match := re.match(r'\s*ClusterName\s*=\s*"?([^\s"]+)', line, re.IGNORECASE):
+                cluster = match[1]
+        for number, line in lines:
+            include = re.match(r"\s*Include\s+\"?([^\s\"]+)", line, re.IGNORECASE)
+            words = re.split(r"[\s=,:\"']+", line)
+            if include:
+                # Slurm uses a cluster's name in lower case, older versions as it is written.
+                names = (include[1].replace("%c", name) for name in (cluster, cluster.lower()))
+                paths = [_normal(folder / name) for name in names]
+                below = (path for path in paths if (root / str(path).lstrip("/")).exists())
+                included = next(below, paths[-1])
+                words.append(str(included))
+                todo.append(included)
+            program = bool(re.match(r"\s*(Prolog|Epilog|HealthCheckProgram)", line, re.IGNORECASE))
+            paths_named = (word for word in words if "/" in word or include)
+            if any(_is_ours(word, root, layout, program) for word in paths_named):
+                named.append(Mention(file, number, line.strip()))
+                todo = [one for one in todo if one.name != Path(layout.slurm_conf).name]
+    return named, unread
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Number and text of each line without its comment; a backslash continues a line."""
+    begin, whole = 0, ""
+    for number, line in enumerate(text.splitlines(), 1):
+        active = re.split(r"(?<!\\)#", line, maxsplit=1)[0].rstrip()
+        begin = begin or number
+        if active.endswith("\\"):
+            whole += active[:-1]
+            continue
+        yield begin, whole + active
+        begin, whole = 0, ""
+    if whole:
+        yield begin, whole
+
+
+def _normal(path: Path | str) -> Path:
+    """Without ``..``, ``.`` and double slashes, also at the begin."""
+    return Path("/", os.path.normpath(path).lstrip("/"))
+
+
+def _is_ours(word: str, root: Path, layout: Layout, program: bool) -> bool:
+    """Whether a path of slurm.conf, or a pattern of paths, is one of our files.
+
+    Also whether it calls one, if it is a program: a log only reports them.
+    """
+    if PurePosixPath(word).name == PurePosixPath(layout.slurm_conf).name:
+        return True
+    if not word.startswith("/"):
+        return False
+    path = _normal(word)
+    libexec = _normal(layout.libexec)
+    scripts = [str(libexec / name) for name in ("prolog", "epilog", "health", "seatrial-nic")]
+    if libexec in path.parents or any(fnmatch.fnmatchcase(one, str(path)) for one in scripts):
+        return True
+    file = root / str(path).lstrip("/")
+    real, folder = file.resolve(), (root / str(libexec).lstrip("/")).resolve()
+    return folder in real.parents or (program and f"{libexec}/" in _text(str(file)))
 
 
 def _include(layout: Layout) -> str:

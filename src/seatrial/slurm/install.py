@@ -11,23 +11,28 @@ from __future__ import annotations
 
 import ctypes
 import difflib
+import errno
 import json
 import os
-import shutil
 import stat
 import subprocess
+import tempfile
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from seatrial.base.errors import InputError, LabError
-from seatrial.base.files import write_whole
+from seatrial.base.files import read_below, remove_tree, write_whole
 from seatrial.slurm.layout import Layout
 from seatrial.slurm.render import INSTALLED, MARKER, File
 
 State = Literal["new", "changed", "same", "foreign"]
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
+_LARGEST = 1 << 20  # bytes; ours have less than 100 kB
+# A link, a FIFO or device, a large file, a socket: nothing that was installed.
+_NO_FILE = (errno.ELOOP, errno.EINVAL, errno.EFBIG, errno.ENXIO)
+_LINKS = 40  # as Linux
 
 
 @dataclass(frozen=True)
@@ -74,18 +79,27 @@ def plan(files: list[File], root: Path, layout: Layout, force: bool = False) -> 
 def _step(file: File, root: Path, layout: Layout) -> Step:
     target = _below(root, file.path)
     try:
-        old = target.read_text(errors="replace")
-        mode = target.stat().st_mode & 0o7777
+        content = read_below(target.parent.resolve(), Path(target.name), _LARGEST)
+        status = target.lstat()
     except FileNotFoundError:
         package = _below(root, layout.package)
         if target.is_relative_to(package) and package.exists() and not _is_ours(target, "", layout):
             return Step(file, target, "foreign")
         return Step(file, target, "new")
     except OSError as error:
+        if error.errno in _NO_FILE and not target.is_dir():
+            return Step(file, target, "foreign")
         raise InputError(f"{target}: {error.strerror}") from None
+    old = content.decode(errors="replace")
     if not _is_ours(target, old, layout):
         return Step(file, target, "foreign", old)
-    return Step(file, target, "same" if (old, mode) == (file.text, file.mode) else "changed", old)
+    same = (old, status.st_mode & 0o7777) == (file.text, file.mode)
+    return Step(file, target, "same" if same and _is_trusted(status, root) else "changed", old)
+
+
+def _is_trusted(status: os.stat_result, root: Path) -> bool:
+    """Whether root owns a file; in an image also the user who builds it."""
+    return status.st_uid == 0 or (root != Path("/") and status.st_uid == os.geteuid())
 
 
 def _below(root: Path, path: str) -> Path:
@@ -101,7 +115,7 @@ def _is_ours(target: Path, text: str, layout: Layout) -> bool:
     if target.name == Path(layout.policy).name:
         try:
             return {"digest", "feature_prefix", "state_folder"} <= set(json.loads(text))
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             return False
     return MARKER in text[:1000]
 
@@ -132,15 +146,56 @@ def install(steps: list[Step], layout: Layout) -> None:
 
 
 def _refuse_writable_folders(steps: list[Step], layout: Layout) -> None:
-    """Raise InputError if everybody can exchange a file in a folder that is there already."""
-    for folder in dict.fromkeys(step.target.parent for step in steps):
+    """Raise InputError if somebody but root can exchange what is installed, or a folder above it.
+
+    In an image only the folders inside it count. If an ordinary user builds it, that user may own
+    them, and its group may write to them.
+    """
+    for step in steps:
+        root = step.target.parents[len(PurePosixPath(step.file.path).parts) - 2]
+        folder = step.target.parent
         if folder.name == Path(layout.package).name:
-            continue  # replaced as a whole
-        if folder.is_dir() and folder.stat().st_mode & stat.S_IWOTH:
-            raise InputError(
-                f"{folder}: everybody can write to it, and root runs or reads what is in it: "
-                f"chmod o-w {folder}"
-            )
+            folder = folder.parent  # the package is replaced as a whole
+        for passed in _passed(folder):
+            if root != Path("/") and root.resolve() not in passed.parents:
+                continue
+            status = passed.stat()
+            if root == Path("/") or os.geteuid() == 0:
+                bits, who, fix = stat.S_IWOTH | stat.S_IWGRP, "its group", "go-w"
+            else:
+                bits, who, fix = stat.S_IWOTH, "everybody", "o-w"
+            if status.st_mode & stat.S_IWOTH:
+                who, fix = "everybody", "o-w"
+            why = f"and root runs or reads what is in {step.target.parent}"
+            if status.st_mode & bits:
+                raise InputError(f"{passed}: {who} can write to it, {why}: chmod {fix} {passed}")
+            if not _is_trusted(status, root):
+                raise InputError(
+                    f"{passed}: user {status.st_uid} owns it, {why}: chown root {passed}"
+                )
+
+
+def _passed(folder: Path) -> list[Path]:
+    """The folders on the way to ``folder`` that exist, also those on the way of symbolic links."""
+    here, links = Path("/"), 0
+    names = list(reversed(folder.absolute().parts[1:]))
+    result = {here: None}
+    while names:
+        name = names.pop()
+        there = here.parent if name == ".." else here / name
+        if there.is_symlink():
+            links += 1
+            if links > _LINKS:
+                raise InputError(f"{folder}: {os.strerror(errno.ELOOP)}")
+            target = there.readlink()
+            here = Path("/") if target.is_absolute() else here
+            names += [part for part in reversed(target.parts) if part != "/"]
+        elif there.is_dir():
+            here = there
+            result[here] = None
+        else:
+            break  # made by the installation, or an error there
+    return list(result)
 
 
 def _refuse_while_in_force(steps: list[Step], layout: Layout) -> None:
@@ -191,16 +246,24 @@ def _write(target: Path, file: File) -> None:
 
 def _install_package(steps: list[Step], layout: Layout) -> None:
     folder = steps[0].target.parent
-    draft = folder.with_name(f".{folder.name}.seatrial-new")
-    shutil.rmtree(draft, ignore_errors=True)  # from an installation that was killed
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for left in folder.parent.glob(f".{folder.name}.seatrial-*"):
+        remove_tree(left)  # from an installation that was killed
+    draft = _new_folder(folder)
+    draft.chmod(0o755)
     for step in steps:
         _write(draft / step.target.name, step.file)
     _compile(draft, layout)
     if folder.exists():
         _exchange(draft, folder)
-        shutil.rmtree(draft)
+        remove_tree(draft)
     else:
         draft.rename(folder)
+
+
+def _new_folder(folder: Path) -> Path:
+    """Make a folder beside another, with a name that nobody can have put a link at."""
+    return Path(tempfile.mkdtemp(prefix=f".{folder.name}.seatrial-", dir=folder.parent))
 
 
 def _compile(folder: Path, layout: Layout) -> None:
@@ -225,11 +288,11 @@ def _exchange(one: Path, other: Path) -> None:
     except AttributeError:
         done = False
     if not done:
-        aside = other.with_name(f".{other.name}.seatrial-old")
-        shutil.rmtree(aside, ignore_errors=True)
+        aside = _new_folder(other) / other.name
         other.rename(aside)
         one.rename(other)
         aside.rename(one)
+        aside.parent.rmdir()
 
 
 def remove(steps: list[Step], layout: Layout, dry_run: bool = False) -> list[Path]:
@@ -248,7 +311,7 @@ def remove(steps: list[Step], layout: Layout, dry_run: bool = False) -> list[Pat
         step.target.unlink()
     for folder in {step.target.parent for step in ours}:
         if folder.name == Path(layout.package).name:
-            shutil.rmtree(folder)
+            remove_tree(folder)
     for folder in {step.target.parent for step in ours} | {
         step.target.parent.parent for step in ours
     }:

@@ -10,6 +10,7 @@ import ctypes
 import errno
 import os
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 MS_RDONLY = 1
@@ -26,12 +27,20 @@ CLONE_NEWNS = 0x00020000
 # These numbers are the same on every architecture (the calls came with Linux 5.2).
 SYS_OPEN_TREE = 428
 SYS_MOVE_MOUNT = 429
+SYS_FSOPEN = 430
+SYS_FSCONFIG = 431
+SYS_FSMOUNT = 432
 AT_FDCWD = -100
 AT_RECURSIVE = 0x8000
 OPEN_TREE_CLONE = 1
 OPEN_TREE_CLOEXEC = os.O_CLOEXEC
 MOVE_MOUNT_F_EMPTY_PATH = 0x4
 MOVE_MOUNT_T_EMPTY_PATH = 0x40
+FSOPEN_CLOEXEC = 1
+FSCONFIG_SET_STRING = 1
+FSCONFIG_CMD_CREATE = 6
+FSMOUNT_CLOEXEC = 1
+MOUNT_ATTR_NOSUID = 2
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -75,7 +84,61 @@ def attach_tree(tree: int, target: str) -> None:
     It follows symbolic links of root only: a job user may have put one of its own into /tmp.
     Raises OSError.
     """
-    place = _made(target, is_folder=stat.S_ISDIR(os.fstat(tree).st_mode))
+    start = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    try:
+        place = _made(start, Path(target).parts[1:], stat.S_ISDIR(os.fstat(tree).st_mode))
+        _move(tree, place, target)
+    finally:
+        os.close(start)
+
+
+def attach_below_cover(tree: int, target: str) -> None:
+    """:func:`attach_tree`, and a tmpfs over the topmost folder above it that is closed to others.
+
+    Does nothing if an ordinary user already sees the same folder or file at ``target``. Nothing is
+    mounted if a link of a user is on the way; the tmpfs comes on the folder that was looked at,
+    also if somebody exchanges folders meanwhile. Raises OSError.
+    """
+    names = Path(target).parts[1:]
+    place = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    for number, name in enumerate(names):
+        if not os.fstat(place).st_mode & 0o001:
+            cover = _tmpfs()
+            inner = _made(cover, names[number:], stat.S_ISDIR(os.fstat(tree).st_mode))
+            _move(cover, place, "/".join(("", *names[:number])))
+            _move(tree, inner, target)
+            return
+        outside = place
+        try:
+            place = _no_link_of_a_user(name, outside)
+        except FileNotFoundError:
+            break
+        finally:
+            os.close(outside)
+    else:
+        same = os.path.samestat(os.fstat(place), os.fstat(tree))
+        os.close(place)
+        if same:
+            return
+    attach_tree(tree, target)
+
+
+def _tmpfs() -> int:
+    """Return a descriptor of a tmpfs, mode 755, that is mounted nowhere."""
+    context = check(LIBC.syscall(SYS_FSOPEN, b"tmpfs", FSOPEN_CLOEXEC), "fsopen tmpfs")
+    try:
+        done = LIBC.syscall(SYS_FSCONFIG, context, FSCONFIG_SET_STRING, b"mode", b"755", 0)
+        check(done, "fsconfig tmpfs")
+        done = LIBC.syscall(SYS_FSCONFIG, context, FSCONFIG_CMD_CREATE, None, None, 0)
+        check(done, "fsconfig tmpfs")
+        done = LIBC.syscall(SYS_FSMOUNT, context, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID)
+        return check(done, "fsmount tmpfs")
+    finally:
+        os.close(context)
+
+
+def _move(tree: int, place: int, target: str) -> None:
+    """Mount a detached tree on the descriptor ``place`` and close both."""
     try:
         flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH
         result = LIBC.syscall(SYS_MOVE_MOUNT, tree, b"", place, b"", ctypes.c_uint(flags))
@@ -85,17 +148,16 @@ def attach_tree(tree: int, target: str) -> None:
         os.close(tree)
 
 
-def _made(path: str, is_folder: bool) -> int:
-    """Return a descriptor of a file or folder, which is created if it is missing."""
-    place = os.open("/", os.O_PATH | os.O_CLOEXEC)
-    *outer, last = [(name, True) for name in Path(path).parts[1:]]
-    for name, is_inner in (*outer, (last[0], is_folder)):
+def _made(start: int, names: Sequence[str], is_folder: bool) -> int:
+    """Return a descriptor of a file or folder below ``start``, which is created if missing."""
+    place = os.dup(start)
+    for number, name in enumerate(names, 1):
         outside = place
         try:
             try:
                 place = _no_link_of_a_user(name, outside)
             except FileNotFoundError:
-                if is_inner:
+                if number < len(names) or is_folder:
                     os.mkdir(name, 0o755, dir_fd=outside)
                 else:
                     os.mknod(name, 0o644, dir_fd=outside)

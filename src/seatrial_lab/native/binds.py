@@ -22,22 +22,12 @@ def attach(path: str, first_process: int) -> None:
     If the node already shows the same folder or file, do nothing: no cover
     hides it, or an earlier bind shows it.
     """
-    status = Path(path).stat()
     tree = mounts.open_tree(path)
     namespace = os.open(f"/proc/{first_process}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
     mounts.check(mounts.LIBC.setns(namespace, mounts.CLONE_NEWNS), "setns mnt")
     os.close(namespace)
     # This process is root and passes a closed folder; the job user does not.
-    closed = mounts.closed_ancestor(Path(path))
-    try:
-        visible = os.path.samestat(Path(path).stat(), status)
-    except FileNotFoundError:
-        visible = False
-    if visible and closed is None:
-        return
-    if closed is not None:
-        mounts.mount("tmpfs", str(closed), "tmpfs", mounts.MS_NOSUID, "mode=755")
-    mounts.attach_tree(tree, path)
+    mounts.attach_below_cover(tree, path)
 
 
 def add(path: Path, first_processes: list[int]) -> None:

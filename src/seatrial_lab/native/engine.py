@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from seatrial.base.errors import LabError
 from seatrial.base.files import remove_tree
@@ -20,7 +19,7 @@ from seatrial_lab.common import access, boot, etc, network, processes, state
 from seatrial_lab.common.paths import DATA_ROOT, RUN_ROOT, LabPaths
 from seatrial_lab.common.programs import check_machine, check_root, programs
 from seatrial_lab.common.spec import LOGIN, LabSpec
-from seatrial_lab.native import binds, cables, database, slowdown
+from seatrial_lab.native import binds, cables, database, slowdown, terminal
 
 Progress = Callable[[str], None]
 READY_STATES = ("idle", "mixed", "allocated", "completing", "drained", "draining")
@@ -268,14 +267,14 @@ class Lab:
         """
         return access.popen(self.spec, argv, user or self.spec.user, node, env, cwd, **options)
 
-    def exec(self, argv: Sequence[str], user: str | None = None, node: str = LOGIN) -> None:
-        """Replace this process by a command in the lab; with no command, by a login shell."""
+    def exec(self, argv: Sequence[str], user: str | None = None, node: str = LOGIN) -> NoReturn:
+        """Run a command in the lab, with no command a login shell, and exit with its exit code.
+
+        The command does not get the caller's terminal, but one of its own.
+        """
         who = user or self.spec.user
         command = access.node_command(self.spec, node, who, argv or ["bash", "-l"])
-        # nsenter ignores an interrupt; node_command restores the signals for the command.
-        for number in (signal.SIGINT, signal.SIGQUIT):
-            signal.signal(number, signal.SIG_IGN)
-        os.execve(command[0], command, access.environment(self.spec, who))
+        sys.exit(terminal.run(command, access.environment(self.spec, who)))
 
     def add_bind(self, path: Path) -> None:
         """Make a path of the machine visible on all running hosts, at the same place.
