@@ -288,8 +288,7 @@ def test_database_of_a_trial_can_be_asked(sound, trial_lab):
     settings = sound.folder / "config" / sound.trial.site / "settings.py"
     reframe = [REFRAME, "-C", str(settings)]
     done = trial_lab.run(
-        [*reframe, "--list-stored-sessions"],
-        user="root",  # who started the trial: its folder was given back
+        [*reframe, "--list-stored-sessions"],  # as the job user, who ran ReFrame
         cwd=trial_lab.paths.home,
         timeout=600,
     )
