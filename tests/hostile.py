@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
@@ -54,3 +56,14 @@ def _replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     copy = dict(value) if isinstance(value, dict) else list(value)
     copy[path[0]] = _replaced(value[path[0]], path[1:], new)
     return copy
+
+
+def deepen(folder: Path, depth: int = 3000) -> None:
+    """Make folders in each other: more than Python's recursion, and longer than a path may be."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=descriptor)
+        deeper = os.open("d", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = deeper
+    os.close(descriptor)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from hostile import deepen
 from seatrial.base.files import folder_below, read_below, remove_tree, replacing, write_whole
 
 
@@ -102,13 +103,7 @@ def test_what_is_removed_may_be_deep_and_is_not_followed(tmp_path):
     inner = tmp_path / "tree"
     inner.mkdir()
     (inner / "link").symlink_to(tmp_path / "kept")
-    descriptor = os.open(inner, os.O_RDONLY)
-    for _ in range(3000):  # more than Python's recursion, and longer than a path may be
-        os.mkdir("d", dir_fd=descriptor)
-        deeper = os.open("d", os.O_RDONLY, dir_fd=descriptor)
-        os.close(descriptor)
-        descriptor = deeper
-    os.close(descriptor)
+    deepen(inner)
     remove_tree(inner)
     remove_tree(inner)
     assert list(tmp_path.iterdir()) == [tmp_path / "kept"]

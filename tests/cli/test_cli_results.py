@@ -23,7 +23,7 @@ from seatrial.results.record import read_results
 from seatrial.results.requirements import load_requirements
 from seatrial.site.load import site_file
 from seatrial.trial.run import finish
-from trial_folder import content, make_trial, requirements_text
+from trial_folder import content, make_key, make_trial, requirements_text
 
 UNPROVEN = "SHA256SUMS is missing: nothing shows that the files are as the trial wrote them"
 openssh = pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen is missing")
@@ -238,10 +238,7 @@ def test_verify_names_what_was_changed(here, folder):
 @openssh
 def test_each_key_must_have_signed_whatever_its_comment(here, folder, tmp_path):
     for name in ("buyer", "vendor"):
-        subprocess.run(
-            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", tmp_path / name],
-            check=True,
-        )
+        make_key(tmp_path / name, name)
     assert here("verify", folder, "--sign", tmp_path / "buyer")[0] == 0
     buyer, vendor = tmp_path / "buyer.pub", tmp_path / "vendor.pub"
     words = vendor.read_text().split()
@@ -261,10 +258,7 @@ def test_each_key_must_have_signed_whatever_its_comment(here, folder, tmp_path):
 @openssh
 def test_sign_and_verify(here, folder, tmp_path):
     for name in ("buyer", "other"):
-        subprocess.run(
-            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", tmp_path / name],
-            check=True,
-        )
+        make_key(tmp_path / name, name)
     buyer, other = tmp_path / "buyer.pub", tmp_path / "other.pub"
     code, said, _ = here("verify", folder, "--key", buyer)
     assert (code, "not signed" in said) == (1, True)
@@ -426,7 +420,7 @@ def test_a_command_that_is_killed_leaves_the_old_or_the_new_state(here, tmp_path
     """At each operation on a file, as every other command sees the folder."""
     trial, states, seen = make_trial(tmp_path / "t"), set(), set()
     key = tmp_path / "key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    make_key(key)
     site = tmp_path / "lab" / "site.yaml"
     site.parent.mkdir()
     site.touch()
@@ -628,9 +622,7 @@ def test_what_a_user_may_not_read_or_write_is_an_error(tmp_path):
         place = Path(name)
         place.chmod(0o755)
         folder = make_trial(place / "t")
-        subprocess.run(
-            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", place / "k"], check=True
-        )
+        make_key(place / "k")
         (place / "site.yaml").touch()
         (place / "k.pub").chmod(0)
         for owned in (folder, place):
@@ -662,7 +654,7 @@ def test_what_a_user_may_not_read_or_write_is_an_error(tmp_path):
 def test_nothing_is_signed_on_a_full_disk(here, tmp_path):
     place, key = tmp_path / "small", tmp_path / "key"
     place.mkdir()
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    make_key(key)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", place], check=True)
     try:
         folder = make_trial(place / "t")

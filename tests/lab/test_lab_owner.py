@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from hostile import deepen
 from seatrial_lab.common.owner import MAX_DEPTH, give, take
 
 pytestmark = pytest.mark.root
@@ -106,13 +107,7 @@ def test_a_tree_that_is_too_deep_is_removed(place: Path) -> None:
     evidence = place / "evidence"
     evidence.mkdir()
     (evidence / "file").touch()
-    descriptor = os.open(evidence, os.O_RDONLY)
-    for _ in range(3000):
-        os.mkdir("d", dir_fd=descriptor)
-        deeper = os.open("d", os.O_RDONLY, dir_fd=descriptor)
-        os.close(descriptor)
-        descriptor = deeper
-    os.close(descriptor)
+    deepen(evidence)
     take(evidence)
     assert (evidence / "file").exists()
     assert max(len(path.relative_to(evidence).parts) for path in evidence.rglob("*")) <= MAX_DEPTH

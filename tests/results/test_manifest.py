@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from seatrial.base.errors import InputError, LabError
 from seatrial.results import manifest, signature
 from seatrial.results.manifest import LOCK_FILE, MANIFEST
-from trial_folder import judge, make_trial
+from trial_folder import judge, make_key, make_trial
 
 openssh = pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen is missing")
 
@@ -129,10 +129,7 @@ def keys(tmp_path_factory):
     """The keys of a buyer and of a vendor."""
     place = tmp_path_factory.mktemp("keys")
     for name in ("buyer", "vendor"):
-        subprocess.run(
-            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"{name}@example.org",
-             "-f", place / name], check=True,
-        )  # fmt: skip
+        make_key(place / name, f"{name}@example.org")
     return place
 
 

@@ -256,9 +256,8 @@ def hold_against_profile(run: Run, check) -> None:
             for step in check.step_list
             for number in nic_proof.node_numbers(step, check.num_nodes)
         }
-        run.reason = nic_proof.missing(profile, run.nic_proofs, len(numbers))
-        run.reason = run.reason or moderation.fault(run, check.interface)
-        wrong = run.reason
+        wrong = nic_proof.missing(profile, run.nic_proofs, len(numbers))
+        wrong = run.reason = wrong or moderation.fault(run, check.interface)
     if wrong:
         run.outcome, run.phase = "error", "profile"
         run.metrics, run.curves = [], []

@@ -246,11 +246,12 @@ def report(
     Example: seatrial report trials/lab-20261120-1200
     """
     named = newest(folder)
+    place = trial_folder(named)
     if output:
         check_outside(output, "--output")
-    with held(trial_folder(named)):
+    with held(place):
         # A running trial holds the lock, and writes other results and a manifest before it ends.
-        later.check_unchanged(trial_folder(named))
+        later.check_unchanged(place)
         results = read_results(named)
         if why := contradiction(results):
             text = f"the recorded verdict is accept, but the records contradict it: {why}"
@@ -403,10 +404,10 @@ def check_signatures(
     if absent := signature.absent(signatures, len(listed), signers, keys):
         say(f"no signature on all files by: {', '.join(absent)}")
     required = signature.absent(signatures, len(listed), None, keys) if keys else []
-    nobody = bool(signers) and not any(
-        one.listed and not one.fault for one in signature.check(place, signers)
-    )
-    return good and covered >= len(listed) and not required and not nobody
+    if signers and keys:  # a signature of one of the keys is none of the list's signers
+        signatures = signature.check(place, signers)
+    somebody = any(one.listed and not one.fault for one in signatures)
+    return good and covered >= len(listed) and not required and somebody
 
 
 def baseline(
@@ -432,8 +433,9 @@ def baseline(
     check_outside(write or existing, "--write" if write else "--site")
     results = []
     for folder in named:
-        with held(trial_folder(folder)):
-            later.check_unchanged(trial_folder(folder))
+        place = trial_folder(folder)
+        with held(place):
+            later.check_unchanged(place)
             results.append(read_results(folder))
     check_sources(results, existing.parent.name)
     made = make_baseline(results, existing)

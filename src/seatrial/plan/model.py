@@ -117,9 +117,10 @@ class Plan(Model):
     modulepath: list[str] = []
     stack: dict[str, Any] = {}  # for the record of the trial
     repeats: int
-    site_reruns: int | None = None
-    site_repeats: int | None = None  # of the site, where the user may have chosen others
     reruns: int
+    # of the site, where the user may have chosen others
+    site_repeats: int | None = None
+    site_reruns: int | None = None
     time_limit_s: int
     cases: list[Case]
     selection: dict[str, list[str]] = {}  # option -> patterns of the user

@@ -417,8 +417,6 @@ def _compared(rule: Rule, requirements: Requirements, matrix: Matrix) -> FieldPr
         return
     known = set(matrix.cases)
     figures = list(matrix.figures(t.select, t.metric))
-    if any(_itself(t, matrix)):
-        return
     for case, name, declared in figures:
         problem = _comparison(rule, case, name, declared, known, matrix)
         location = matrix.locations(declared)[0] or None

@@ -41,7 +41,7 @@ from seatrial.results.figures import Figure, collect
 from seatrial.results.judge import judge
 from seatrial.results.record import Case, Judgement, Results
 from seatrial.results.requirements import WIDEST, Document, MetricRequirements, Threshold, build
-from seatrial.results.wording import distinct, number
+from seatrial.results.wording import distinct, number, plural
 
 SIGMAS = 3.5
 FLOOR = 0.05
@@ -101,8 +101,7 @@ class Baseline:
             names = ", ".join(cases[:NAMED_CASES])
             if len(cases) > NAMED_CASES:
                 names += f" and {len(cases) - NAMED_CASES} more"
-            count = f"{len(skipped)} figure{'' if len(skipped) == 1 else 's'}"
-            of = f"{len(cases)} case{'' if len(cases) == 1 else 's'}"
+            count, of = plural(len(skipped), "figure"), plural(len(cases), "case")
             lines.append(f"skipped {count} of {of}: {reason} ({names})")
         looser = [change for change in self.written if change.looser]
         lines += [f"looser {change.name}: {change.looser}" for change in looser]

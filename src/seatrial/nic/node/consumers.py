@@ -12,6 +12,7 @@ from typing import Iterator, List, Optional, Set, Tuple
 from . import programs
 from .errors import Refused
 from .routes import Routes
+from .tree import Tree
 
 #: file systems that name their server's address in the mount table
 FILE_SYSTEMS = ("nfs", "nfs4", "lustre", "cifs", "smb3", "ceph")
@@ -29,11 +30,11 @@ IPOIB = ("ib_ipoib", "ib_core")
 Consumer = Tuple[str, Set[str]]  # what it is, and the interfaces that it uses
 
 
-class Consumers:
+class Consumers(Tree):
     """Looks below ``root`` (for tests; the node's own ``/``)."""
 
     def __init__(self, root: str, routes: Routes) -> None:
-        self.root = root
+        super().__init__(root)
         self.routes = routes
         self._all: Optional[List[Consumer]] = None
 
@@ -44,25 +45,13 @@ class Consumers:
         users = [what for what, interfaces in self._all if interfaces & family]
         return list(dict.fromkeys(users + list(self._rdma(family))))
 
-    def _path(self, path: str) -> str:
-        return os.path.join(self.root, path.lstrip("/"))
-
-    def _text(self, path: str) -> str:
-        return programs.read_text(self._path(path))[1]
-
-    def _names(self, path: str) -> List[str]:
-        try:
-            return sorted(os.listdir(self._path(path)))
-        except OSError:
-            return []
-
     # -- storage
 
     def _mounts(self) -> Iterator[Consumer]:
         # Slurm can give the Prolog mounts of its own.
         lines = dict.fromkeys(
-            self._text("/proc/1/mountinfo").splitlines()
-            + self._text("/proc/self/mountinfo").splitlines()
+            self.text("/proc/1/mountinfo").splitlines()
+            + self.text("/proc/self/mountinfo").splitlines()
         )
         for line in lines:
             head, _, tail = line.partition(" - ")
@@ -74,7 +63,7 @@ class Consumers:
 
     def _nfs_servers(self) -> Iterator[Consumer]:
         """Servers of parallel NFS have no mount of their own."""
-        for line in self._text("/proc/fs/nfsfs/servers").splitlines()[1:]:
+        for line in self.text("/proc/fs/nfsfs/servers").splitlines()[1:]:
             words = line.split()
             number = words[1] if len(words) > 1 else ""
             if re.match(r"^[0-9a-f]{8}\Z", number):
@@ -86,9 +75,9 @@ class Consumers:
             yield "the NFS server %s" % address, self._ways(address)
 
     def _lnet(self) -> Iterator[Consumer]:
-        if not os.path.isdir(self._path("/sys/module/lnet")):
+        if not os.path.isdir(self.path("/sys/module/lnet")):
             return
-        texts = [self._text(folder + file) for folder in LNET for file in ("/nis", "/peers")]
+        texts = [self.text(folder + file) for folder in LNET for file in ("/nis", "/peers")]
         if any(texts):
             for address in dict.fromkeys(IPV4.findall("\n".join(texts))):
                 yield "Lustre's network, by %s" % address, self._ways(address)
@@ -101,18 +90,18 @@ class Consumers:
 
     def _disks(self) -> Iterator[Consumer]:
         folder = "/sys/class/iscsi_connection"
-        for name in self._names(folder):
+        for name in self.names(folder):
             for file in ("address", "persistent_address"):
-                address = self._text("%s/%s/%s" % (folder, name, file))
+                address = self.text("%s/%s/%s" % (folder, name, file))
                 if address and not address.startswith("<"):
                     yield "an iSCSI disk of %s" % address, self._ways(address)
         folder = "/sys/class/nvme"
-        for name in self._names(folder):
+        for name in self.names(folder):
             fields = dict(
                 one.partition("=")[::2]
-                for one in self._text("%s/%s/address" % (folder, name)).split(",")
+                for one in self.text("%s/%s/address" % (folder, name)).split(",")
             )
-            if "traddr" in fields and self._text("%s/%s/transport" % (folder, name)) != "pcie":
+            if "traddr" in fields and self.text("%s/%s/transport" % (folder, name)) != "pcie":
                 yield (
                     "the NVMe disk %s of %s" % (name, fields["traddr"]),
                     self._ways(fields["traddr"]),
@@ -145,11 +134,11 @@ class Consumers:
     def _devices_of(self, interface: str) -> List[str]:
         """RDMA devices of the same card port (``gid_attrs`` of each port), or of the same card."""
         folder = "/sys/class/infiniband"
-        devices = set(self._names("/sys/class/net/%s/device/infiniband" % interface))
-        for device in self._names(folder):
-            for port in self._names("%s/%s/ports" % (folder, device)):
+        devices = set(self.names("/sys/class/net/%s/device/infiniband" % interface))
+        for device in self.names(folder):
+            for port in self.names("%s/%s/ports" % (folder, device)):
                 ports = "%s/%s/ports/%s/gid_attrs/ndevs" % (folder, device, port)
-                if any(self._text("%s/%s" % (ports, n)) == interface for n in self._names(ports)):
+                if any(self.text("%s/%s" % (ports, n)) == interface for n in self.names(ports)):
                     devices.add(device)
         return sorted(devices)
 

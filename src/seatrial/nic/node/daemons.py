@@ -2,13 +2,13 @@
 what an operator sets in each so that it does not. Changes nothing.
 """
 
-import os
 import re
 from fnmatch import fnmatchcase
 from typing import Dict, Iterable, List, Optional, Set
 
-from . import owner, programs
+from . import owner
 from .errors import Refused
+from .tree import Tree
 
 TUNED_FOLDERS = ("etc/tuned", "usr/lib/tuned", "etc/tuned/profiles", "usr/lib/tuned/profiles")
 #: a section of type net, up to the next one
@@ -22,28 +22,22 @@ NETWORKD = "/run/systemd/netif"
 NETWORKD_MTU = re.compile(r"^ *(MTUBytes|UseMTU) *= *(?!no|false|0)\S+", re.MULTILINE)
 
 
-class Daemons:
+class Daemons(Tree):
     """Looks below ``root`` (for tests; the node's own ``/``). ``processes``: names of those that
     run for the system, with an id of each."""
 
     def __init__(self, root: str, processes: Optional[Dict[str, int]] = None) -> None:
-        self.root = root
+        super().__init__(root)
         self._processes = processes
 
     @property
     def processes(self) -> Dict[str, int]:
         if self._processes is None:
             self._processes = owner.names()
-            networkd = owner.run_by_owner_of(self._path(NETWORKD), "systemd-networkd")
+            networkd = owner.run_by_owner_of(self.path(NETWORKD), "systemd-networkd")
             if networkd:
                 self._processes["systemd-networkd"] = networkd
         return self._processes
-
-    def _path(self, path: str) -> str:
-        return os.path.join(self.root, path.lstrip("/"))
-
-    def _text(self, path: str) -> str:
-        return programs.read_text(self._path(path))[1]
 
     def check(self, daemon: str, interface: str, settings: List[str]) -> None:
         """Raise Refused if a daemon runs and would undo one of these settings of an interface."""
@@ -55,7 +49,7 @@ class Daemons:
                       "nodes under test, or ban their lines (IRQBALANCE_ARGS)")  # fmt: skip
 
     def _check_tuned(self, interface: str, _: List[str]) -> None:
-        active = [name for file in ACTIVE for name in self._text(file).split()]
+        active = [name for file in ACTIVE for name in self.text(file).split()]
         for name in self._with_included(active, interface):
             raise Refused(
                 "tuned runs, and its profile %s sets %s: write devices=!%s in its [net] section, "
@@ -72,7 +66,7 @@ class Daemons:
                 continue
             seen.add(name)
             for folder in TUNED_FOLDERS:
-                text = self._text("/%s/%s/tuned.conf" % (folder, name))
+                text = self.text("/%s/%s/tuned.conf" % (folder, name))
                 if text:
                     left += [
                         one for line in INCLUDE.findall(text) for one in re.split("[,; ]+", line)
@@ -82,11 +76,11 @@ class Daemons:
                     break
 
     def _index(self, interface: str) -> str:
-        return self._text("/sys/class/net/%s/ifindex" % interface)
+        return self.text("/sys/class/net/%s/ifindex" % interface)
 
     def _check_networkmanager(self, interface: str, _: List[str]) -> None:
         index = self._index(interface)
-        text = self._text("/run/NetworkManager/devices/" + index) if index else ""
+        text = self.text("/run/NetworkManager/devices/" + index) if index else ""
         if re.search(r"^managed=(true|1)$", text, re.MULTILINE) or "connection-uuid=" in text:
             raise Refused(
                 "NetworkManager manages %s and would set it again: nmcli device set %s managed no, "
@@ -97,13 +91,13 @@ class Daemons:
     def _check_systemd_networkd(self, interface: str, settings: List[str]) -> None:
         """It sets the MTU only where a file of its own says so, but always addresses and bonds."""
         index = self._index(interface)
-        text = self._text("%s/links/%s" % (NETWORKD, index)) if index else ""
+        text = self.text("%s/links/%s" % (NETWORKD, index)) if index else ""
         values = dict(line.partition("=")[::2] for line in text.splitlines())
         if values.get("ADMIN_STATE", "unmanaged") in ("unmanaged", "linger"):
             return
         file = values.get("NETWORK_FILE", "")
         files = [file, *values.get("NETWORK_FILE_DROPINS", "").replace('"', "").split(":")]
-        sets_mtu = any(NETWORKD_MTU.search(self._text(one)) for one in files if one)
+        sets_mtu = any(NETWORKD_MTU.search(self.text(one)) for one in files if one)
         if set(settings) - {"mtu"} or sets_mtu:
             raise Refused(
                 "systemd-networkd manages %s (%s) and would set it again: write Unmanaged=yes in "

@@ -10,7 +10,6 @@ import socket
 import struct
 from typing import Any, Dict, List, Optional, Set, Tuple
 
-from . import programs
 from .consumers import Consumers
 from .daemons import Daemons
 from .errors import Refused
@@ -18,6 +17,7 @@ from .namespaces import users_elsewhere
 from .policy import Policy
 from .routes import Routes
 from .settings import of
+from .tree import Tree
 
 #: of slurmctld, where the policy does not name others
 SLURM_PORTS = (6817,)
@@ -26,20 +26,14 @@ ESTABLISHED, LISTENING = "01", "0A"  # of /proc/net/tcp
 CUTTING = ("driver", "bond", "mtu")
 
 
-class Guard:
+class Guard(Tree):
     """Looks below ``root`` (for tests; the node's own ``/``)."""
 
     def __init__(self, root: str = "/", processes: Optional[Dict[str, int]] = None) -> None:
-        self.root = root
+        super().__init__(root)
         self.daemons = Daemons(root, processes)
         self.routes = Routes()
         self.consumers = Consumers(root, self.routes)
-
-    def _path(self, path: str) -> str:
-        return os.path.join(self.root, path.lstrip("/"))
-
-    def _text(self, path: str) -> str:
-        return programs.read_text(self._path(path))[1]
 
     @property
     def processes(self) -> Dict[str, int]:
@@ -92,12 +86,7 @@ class Guard:
         family = {interface}
         new = [interface]
         while new:
-            folder = self._path("/sys/class/net/" + new.pop())
-            try:
-                names = os.listdir(folder)
-            except OSError:
-                continue
-            for name in names:
+            for name in self.names("/sys/class/net/" + new.pop()):
                 above = name[len("upper_") :] if name.startswith("upper_") else ""
                 if above and above not in family:
                     family.add(above)
@@ -124,7 +113,7 @@ class Guard:
         rows = [
             line.split()
             for table in ("/proc/net/tcp", "/proc/net/tcp6")
-            for line in self._text(table).splitlines()[1:]
+            for line in self.text(table).splitlines()[1:]
         ]
         listening = {_port(row[1]) for row in rows if len(row) > 7 and row[3] == LISTENING}
         return {
@@ -162,15 +151,16 @@ class Guard:
             self.daemons.check(daemon, interface, settings)
 
     def _driven_by(self, module: str) -> List[str]:
-        folder = self._path("/sys/class/net")
+        folder = "/sys/class/net"
         links = {
-            name: os.path.join(folder, name, "device/driver/module") for name in _listed(folder)
+            name: self.path("%s/%s/device/driver/module" % (folder, name))
+            for name in self.names(folder)
         }
-        return sorted(
+        return [
             name
             for name, link in links.items()
             if os.path.exists(link) and os.path.basename(os.path.realpath(link)) == module
-        )
+        ]
 
     def _check_driver(self, policy: Policy, driver: Dict[str, Any]) -> None:
         """All interfaces of a driver lose their link when it is reloaded."""
@@ -204,10 +194,3 @@ def _address(words: str) -> str:
 
 def _by(interface: str, other: str) -> str:
     return "" if other == interface else " (by %s)" % other
-
-
-def _listed(folder: str) -> List[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
