@@ -178,8 +178,9 @@ def _attachments(site: Site, stack: Stack, transport: str) -> list[Attachment]:
         profiles_of.setdefault((network, interface), []).append(profile)
     attachments = []
     for (network, interface), profiles in profiles_of.items():
-        env = stack.transport(transport, interface, site.networks[network].subnet).env
-        env = {**env, **(own.env if own else {})}
+        subnet, lab = site.networks[network].subnet, site.lab is not None
+        part = stack.transport(transport, interface, subnet, check=True, lab=lab)
+        env = {**part.env, **(own.env if own else {})}
         attachments.append(
             Attachment(network=network, interface=interface, env=env, profiles=profiles)
         )

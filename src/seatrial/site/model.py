@@ -34,6 +34,9 @@ AbsoluteFolder = Annotated[
 DebianPackage = Annotated[
     str, *text_of(r"[a-z0-9][a-z0-9.+-]+", "a Debian package", "write for example mpich")
 ]
+ClusterName = Annotated[
+    str, *text_of(r"[A-Za-z0-9_-]+", "the name of a cluster", "write ClusterName of slurm.conf")
+]
 Pinned = Annotated[
     str, *text_of(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", "name==version", "as impi-rt==2021.19.0")
 ]
@@ -55,6 +58,10 @@ class Network(Model):
         "it, the link speed that a card reports",
         examples=["100 Gbit/s"],
     )
+    cable: bool = Field(
+        default=True,
+        description="false: its interface has no cable, and jobs never use it",
+    )
     fabric: Literal["ethernet", "infiniband", "roce", "slingshot", "efa"] = "ethernet"
     description: str = ""
 
@@ -67,8 +74,16 @@ class Nodes(Model):
         default=None, alias="class", description="a name, for profiles that fit only these nodes"
     )
     cores: int = Field(ge=1, description="cores for jobs", examples=["16"])
+    sockets: int = Field(default=1, ge=1, description="sockets among which the cores are divided")
     memory_MiB: int = Field(default=1024, ge=64)
     description: str = ""
+
+    @model_validator(mode="after")
+    def _whole_cores(self) -> Nodes:
+        if self.cores % self.sockets:
+            text = f"{self.cores} cores cannot be divided among {self.sockets} sockets"
+            raise InvalidValue(text, "a divisor of cores", "sockets")
+        return self
 
 
 class Partition(Model):
@@ -82,6 +97,12 @@ class Partition(Model):
 class Slurm(Model):
     backend: Literal["slurm", "squeue"] = Field(
         default="slurm", description="ReFrame's scheduler: slurm needs accounting"
+    )
+    cluster: ClusterName | None = Field(
+        default=None,
+        description="ClusterName of slurm.conf; the modules of the stack refuse to load in a job "
+        "of another cluster",
+        examples=["harbour"],
     )
     options: list[str] = Field(default=[], description="sbatch options of every job")
     jobs_in_queue: int = Field(default=64, ge=1, description="largest number of submitted jobs")
@@ -150,6 +171,17 @@ else:
         "Benchmarks",
         __base__=ChosenBenchmarks,
         **{name: (one.Settings | None, None) for name, one in registry().items()},
+    )
+
+
+class Jobs(Model):
+    """What the job templates use."""
+
+    transports: list[Name] = Field(
+        default=[],
+        description="transports of users' jobs in order of preference, where no measurement "
+        "decides",
+        examples=["[openmpi-tcp]"],
     )
 
 
@@ -257,6 +289,7 @@ class Site(Model):
     transports: dict[Name, Transport] = Field(examples=["{openmpi-tcp: {}}"])
     benchmarks: Benchmarks = Field(examples=["{netpipe: {}}"])
     trial: TrialDefaults = TrialDefaults()
+    jobs: Jobs = Jobs()
 
     @model_validator(mode="after")
     def _features(self) -> Site:

@@ -28,6 +28,7 @@ def site_problems(site: Site) -> list[FieldProblem]:
         *_transports(site),
         *_benchmarks(site),
         *_trial(site),
+        *_jobs(site),
     ]
 
 
@@ -136,3 +137,11 @@ def _trial(site: Site) -> Iterable[FieldProblem]:
     yield from unmatched("trial.profiles", site.trial.profiles, site.nic_profiles)
     known = {*site.transports, PLAIN_SOCKETS, NO_TRANSPORT}
     yield from unmatched("trial.transports", site.trial.transports, known)
+
+
+def _jobs(site: Site) -> Iterable[FieldProblem]:
+    for index, name in enumerate(site.jobs.transports):
+        if name not in site.transports:
+            message = f"there is no transport {name!r}"
+            field = f"jobs.transports.{index}"
+            yield FieldProblem(field, message, suggest(name, site.transports))

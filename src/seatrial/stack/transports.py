@@ -1,7 +1,7 @@
 """The transports as the checks use them, read from the recipes' table.
 
 The table is ``spack-repo/spack_repo/seatrial/transports.py``: the recipe mpi-transport reads it
-inside Spack, so that a user's module and a check take the same path. Added here are the two
+inside Spack, so that a user's module and a check take the same path between nodes. Added here are the two
 that are no MPI's.
 """
 
@@ -18,10 +18,11 @@ _TABLE = runpy.run_path(str(CHECKOUT / "spack-repo/spack_repo/seatrial/transport
 #: Spack's name of an MPI -> its name in a transport's
 MPI_NAMES: dict[str, str] = _TABLE["MPI_NAMES"]
 fill: Callable[[Mapping[str, str], Mapping[str, str]], dict[str, str]] = _TABLE["fill"]
+with_shared_memory: Callable[[str], str] = _TABLE["with_shared_memory"]
 pmi2_library: Callable[[], str] = _TABLE["pmi2_library"]
 #: transports that only Spack can build: Debian and PyPI have no MPICH with the older device ch3
 SPACK_ONLY = ("mpich-sock",)
-#: groups of a transport's variables that a check sets; a later one wins
+#: groups of a transport's variables whose placeholders the fabric fills in
 GROUPS = ("env", "check_env", "lab_env")
 
 #: Not MPI: sockets between two nodes, and each node by itself (Open MPI starts the program).
@@ -53,12 +54,10 @@ def transports(variants: Mapping[str, Any] | None = None) -> dict[str, Transport
     parts = {}
     for name, part in _TABLE["TRANSPORTS"].items():
         fields: dict[str, Any] = dict(part)
-        groups = [fields.pop(group, {}) for group in GROUPS]
-        env = {key: value for group in groups for key, value in group.items()}
+        fields |= {group: fill(fields.get(group, {}), words) for group in GROUPS}
         parts[name] = Transport(
             name=name,
             launcher=[f"--mpi={fields.pop('slurm_mpi')}"],
-            env=fill(env, words),
             **fields,
         )
     return parts | WITHOUT_MPI
