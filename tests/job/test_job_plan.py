@@ -80,7 +80,7 @@ def test_one_template_serves_every_mpi_and_launcher(mpi, launcher, started):
     text = rendered("mpi", values=APPLICATION, mpi=mpi, launcher=launcher)
     commands = [line for line in text.splitlines() if started in line]
     assert len(commands) == 1
-    assert f"# Transport {mpi}-" in text
+    assert f"# Transport: {mpi}-" in text
 
 
 def test_mpi_narrows_the_choice_in_every_template():

@@ -78,6 +78,7 @@ def test_ranks_are_pinned_near_their_rail(tmp_path, local, rail, cpus):
     for number, interface in enumerate(("eth1", "eth2")):
         device = machine / "class" / "net" / interface / "device"
         device.mkdir(parents=True)
+        (device.parent / "carrier").write_text("1\n")
         (device / "numa_node").write_text(f"{number}\n")
         node = machine / "devices" / "system" / "node" / f"node{number}"
         node.mkdir(parents=True)

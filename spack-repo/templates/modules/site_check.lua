@@ -7,7 +7,7 @@ if mode() == "load" then
     local advice = "Use the modules of this cluster: module avail, and module unuse for the folder of {{ site }}."
 {% if cluster %}
     if cluster and cluster:lower() ~= "{{ cluster | lower }}" then
-        LmodError(made_for, ", and this job runs on cluster ", cluster, ". ", advice)
+        LmodError(made_for .. ", and this job runs on cluster " .. cluster .. ". " .. advice)
     end
     if not cluster then
         local file = io.open(os.getenv("SLURM_CONF") or "/etc/slurm/slurm.conf")
@@ -15,13 +15,14 @@ if mode() == "load" then
         if file then file:close() end
         local other = ("\n" .. text):match('\n%s*clustername%s*=%s*"?([^%s"#]+)')
         if other and other ~= "{{ cluster | lower }}" then
-            LmodWarning(made_for, ", and this host is of cluster ", other, ". ", advice)
+            -- not LmodWarning, after which `module load` has failed
+            LmodMessage("Warning: " .. made_for .. ", and this host is of cluster " .. other .. ". " .. advice)
         end
     end
 {% endif %}
 {% if interface %}
     if node and not isDir("/sys/class/net/{{ interface }}") then
-        LmodError(made_for, ". It sends through interface {{ interface }}, which node ", node, " does not have. ", advice)
+        LmodError(made_for .. ". It sends through interface {{ interface }}, which node " .. node .. " does not have. " .. advice)
     end
 {% endif %}
 end

@@ -36,8 +36,9 @@ class Transport(Model):
 
     ``env`` is what a user's module sets. ``check_env``, ``lab_env``, ``bind``, ``report`` and
     ``overcommit`` are environment variables, too. Values of ``bind`` hold ``{interface}`` and
-    ``{subnet}`` until ``Stack.transport`` fills them in. Values of ``report`` may hold ``{report_file}`` or ``{report_fd}``, a file for what the MPI says, or its descriptor:
-    whoever starts the rank puts it in.
+    ``{subnet}`` until ``Stack.transport`` fills them in. Values of ``report`` may hold
+    ``{report_file}`` or ``{report_fd}``, a file for what the MPI says, or its descriptor: whoever
+    starts the rank puts it in.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """The transports as the checks use them, read from the recipes' table.
 
 The table is ``spack-repo/spack_repo/seatrial/transports.py``: the recipe mpi-transport reads it
-inside Spack, so that a user's module and a check take the same path between nodes. Added here are the two
-that are no MPI's.
+inside Spack, so that a user's module and a check take the same path between nodes.
+Added here are the two that are no MPI's.
 """
 
 from __future__ import annotations

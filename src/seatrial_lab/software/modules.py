@@ -53,11 +53,21 @@ def render(transport: Transport) -> str:
     )
 
 
+def texts(stack: Stack) -> dict[str, str]:
+    """The name and the text of one modulefile per MPI transport."""
+    return {f"{name}.lua": render(stack.transport(name, TEST)) for name in stack.names()}
+
+
+def current(stack: Stack, folder: Path) -> bool:
+    """Whether the folder holds these modulefiles and no other file."""
+    return texts(stack) == {file.name: file.read_text() for file in folder.glob("*")}
+
+
 def write(stack: Stack, folder: Path) -> None:
-    """Write one modulefile per MPI transport. The new folder replaces the old one."""
+    """Write the modulefiles. The new folder replaces the old one."""
     partial = fresh(folder.with_name(folder.name + ".partial"))
-    for name in stack.names():
-        (partial / f"{name}.lua").write_text(render(stack.transport(name, TEST)))
+    for name, text in texts(stack).items():
+        (partial / name).write_text(text)
     replace(partial, folder)
 
 
