@@ -95,6 +95,24 @@ def test_ranks_are_pinned_near_their_rail(tmp_path, local, rail, cpus):
     assert done.stdout == f"{cpus} {rail} --cargo fresh fish\n"
 
 
+@pytest.mark.parametrize("carrier", [None, "0\n"])
+def test_a_rail_without_a_link_ends_the_job(tmp_path, carrier):
+    text = rendered("multirail", values=APPLICATION, transport="openmpi-tcp")
+    for interface, linked in (("eth1", "1\n"), ("eth2", carrier)):
+        folder = tmp_path / "sys" / "class" / "net" / interface
+        folder.mkdir(parents=True)
+        if linked is not None:
+            (folder / "carrier").write_text(linked)
+    text = text.replace("/sys/", f"{tmp_path}/sys/")
+    stubs = {
+        "srun": 'while [ "$1" != bash ]; do shift; done; exec "$@"', "taskset": "echo started",
+    }  # fmt: skip
+    done = run_stubbed(text, tmp_path, stubs, SLURM_LOCALID="0")
+    assert done.returncode
+    assert "interface eth2 has no link" in done.stderr
+    assert "started" not in done.stdout
+
+
 @given(
     memory=st.integers(64, 1 << 22), nodes=st.integers(1, 5000),
     fraction=st.floats(0.1, 0.95), nb=st.integers(1, 512),

@@ -6,8 +6,7 @@ if {[module-info mode load]} {
 {% if cluster %}
     if {[info exists env(SLURM_CLUSTER_NAME)]} {
         if {[string tolower $env(SLURM_CLUSTER_NAME)] ne "{{ cluster | lower }}"} {
-            puts stderr "Error: $made_for, and this job runs on cluster $env(SLURM_CLUSTER_NAME). $advice"
-            break
+            error "$made_for, and this job runs on cluster $env(SLURM_CLUSTER_NAME). $advice"
         }
     } else {
         set conf /etc/slurm/slurm.conf
@@ -26,8 +25,7 @@ if {[module-info mode load]} {
 {% endif %}
 {% if interface %}
     if {[info exists env(SLURMD_NODENAME)] && ![file isdirectory /sys/class/net/{{ interface }}]} {
-        puts stderr "Error: $made_for. It sends through interface {{ interface }}, which node $env(SLURMD_NODENAME) does not have. $advice"
-        break
+        error "$made_for. It sends through interface {{ interface }}, which node $env(SLURMD_NODENAME) does not have. $advice"
     }
 {% endif %}
 }

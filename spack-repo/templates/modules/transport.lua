@@ -28,6 +28,7 @@ Start programs with srun. Only one transport is loaded at a time.
 ]==])
 
 {% include "modules/site_check.lua" %}
+
 family("mpi")
 local tree = myFileName():gsub("/[^/]+/[^/]+$", "")
 prepend_path("MODULEPATH", pathJoin(tree, "{{ mpi.name }}/{{ mpi.version }}-{{ mpi.dag_hash(7) }}/Core"))

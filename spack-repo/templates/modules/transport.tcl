@@ -31,6 +31,7 @@ proc ModulesHelp { } {
 }
 
 {% include "modules/site_check.tcl" %}
+
 {% for family in ("openmpi", "mpich", "intelmpi") %}
 {% for path in ("tcp", "ucx", "ofi", "sock") %}
 {% if family ~ "-" ~ path != name | trim %}
