@@ -75,8 +75,9 @@ def folder_below(root: Path, relative: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def read_below(root: Path, relative: Path, limit: int) -> bytes:
-    """The content of the regular file ``relative`` below ``root``, of at most ``limit`` bytes.
+@contextmanager
+def regular_below(root: Path, relative: Path) -> Iterator[BinaryIO]:
+    """A stream to read the regular file ``relative`` below ``root``.
 
     No symbolic link below ``root`` is followed, and a FIFO does not block. Raises OSError, and
     ValueError if ``relative`` leads out of ``root``.
@@ -87,6 +88,15 @@ def read_below(root: Path, relative: Path, limit: int) -> bytes:
     with os.fdopen(descriptor, "rb") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(root / relative))
+        yield stream
+
+
+def read_below(root: Path, relative: Path, limit: int) -> bytes:
+    """The content of the regular file ``relative`` below ``root``, of at most ``limit`` bytes.
+
+    Raises OSError and ValueError as ``regular_below``.
+    """
+    with regular_below(root, relative) as stream:
         content = stream.read(limit + 1)
         if len(content) > limit:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(root / relative))
