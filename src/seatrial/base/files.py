@@ -8,6 +8,7 @@ import stat
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
@@ -76,7 +77,7 @@ def folder_below(root: Path, relative: Path) -> Iterator[int]:
 
 
 @contextmanager
-def regular_below(root: Path, relative: Path) -> Iterator[BinaryIO]:
+def regular_below(root: Path, relative: Path) -> Iterator[BufferedReader]:
     """A stream to read the regular file ``relative`` below ``root``.
 
     No symbolic link below ``root`` is followed, and a FIFO does not block. Raises OSError, and

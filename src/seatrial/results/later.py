@@ -194,8 +194,8 @@ def check_unchanged(
 
     ``own`` are the requirements of the trial, if they are those to judge by: changed ones are a
     matter of ``--requirements``. ``known``: all differences, if the caller has read all files
-    already; else only these files are read. Raises InputError with all files that were changed, added or
-    removed: such a trial is neither judged nor reported.
+    already; else only these files are read. Raises InputError with all files that were changed,
+    added or removed: such a trial is neither judged nor reported.
     """
     if not (folder / manifest.MANIFEST).exists():
         return
