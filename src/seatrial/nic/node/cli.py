@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any, Dict, List, Optional
 
-from . import changes, constraint, mtus, programs, show, values
+from . import changes, constraint, mtus, neighbours, programs, show, values
 from .actions import text_of
 from .errors import BadInput, NicError, Refused, Unrestored
 from .evidence import collect
@@ -193,6 +193,9 @@ def health(policy: Policy, _: Arguments) -> int:
     except OSError as error:
         # A disk that cannot be written is a reason by itself.
         drain(policy, trouble or "the state folder: %s" % error)
+    else:
+        with contextlib.suppress(OSError):  # evidence only: never a reason to drain
+            neighbours.record(session.store)
     return code
 
 
