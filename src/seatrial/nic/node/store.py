@@ -125,6 +125,11 @@ class Store:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except OSError as error:
+                    if error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+                        raise Refused(
+                            "the file system of %s has no locks (%s): the policy's state_folder is "
+                            "a folder of a local disk" % (self.folder, error.strerror)
+                        )
                     if error.errno not in (errno.EAGAIN, errno.EACCES):
                         raise
                 if time.monotonic() >= deadline:
