@@ -62,7 +62,7 @@ def test_every_version_is_known(stack):
         assert involved
         bundled = {"mpich-ucx", "mpich-libfabric"}  # known once MPICH is unpacked
         assert all(value for key, value in involved.items() if key not in bundled)
-    assert {"netpipe", "nptcp", "comms", "imb", "hpcc", "npb", "osu", "iperf3"} == set(
+    assert {"netpipe", "nptcp", "comms", "imb", "hpcc", "npb", "osu", "iperf3", "perftest"} == set(
         stack.origins
     )
 
@@ -125,4 +125,4 @@ def test_one_modulefile_per_mpi_transport(stack, tmp_path):
     (tmp_path / "modules" / "gone.lua").touch()
     modules.write(stack, tmp_path / "modules")
     assert sorted(f.stem for f in (tmp_path / "modules").iterdir()) == sorted(MPI)
-    assert set(TRANSPORTS) - set(MPI) == {"tcp", "none", *SPACK_ONLY}
+    assert set(TRANSPORTS) - set(MPI) == {"tcp", "verbs", "none", *SPACK_ONLY}

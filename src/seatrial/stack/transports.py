@@ -1,7 +1,7 @@
 """The transports as the checks use them, read from the recipes' table.
 
 The table is ``spack-repo/spack_repo/seatrial/transports.py``: the recipe mpi-transport reads it
-inside Spack, so that a user's module and a check take the same path. Added here are the two
+inside Spack, so that a user's module and a check take the same path. Added here are those
 that are no MPI's.
 """
 
@@ -24,7 +24,7 @@ SPACK_ONLY = ("mpich-sock",)
 #: groups of a transport's variables that a check sets; a later one wins
 GROUPS = ("env", "check_env", "lab_env")
 
-#: Not MPI: sockets between two nodes, and each node by itself (Open MPI starts the program).
+#: Not MPI: sockets or verbs between two nodes, and each node by itself (Open MPI starts it).
 WITHOUT_MPI = {
     "tcp": Transport(
         name="tcp",
@@ -32,6 +32,13 @@ WITHOUT_MPI = {
         family="",
         launcher=["--mpi=none"],
         features=["tcp"],
+    ),
+    "verbs": Transport(
+        name="verbs",
+        description="RDMA verbs, no MPI",
+        family="",
+        launcher=["--mpi=none"],
+        features=["verbs"],
     ),
     "none": Transport(
         name="none",
