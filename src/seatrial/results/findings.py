@@ -10,15 +10,15 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import date
 
+from seatrial.results import wire
 from seatrial.results.contract import is_in_force, margin, without_waiver
 from seatrial.results.figures import collect, valid_runs
 from seatrial.results.judge import out_of_bounds
 from seatrial.results.locations import Locations
 from seatrial.results.record import Case, Clause, Judgement, Run, Trial
 from seatrial.results.requirements import Requirements, Rule
-from seatrial.results.wording import number, plural
+from seatrial.results.wording import number, plural, some
 
-MAX_NAMED = 6  # cases, locations or requirements that a sentence lists one by one
 _BASES = ("contract", "baseline", "relative")
 Group = list[Judgement]
 
@@ -56,6 +56,7 @@ def findings(
         *_common_nodes(by_verdict["fail"], judgements, Locations(runs)),
         *map(_one_or_many, _ordered(_groups(by_verdict["fail"]))),
         *_case_errors(errors),
+        *wire.findings(runs),
         *map(_one_or_many, _groups(doubts)),
         *_missing(by_verdict["missing"]),
         *([] if judgements else [f"{trial.trial}: nothing was judged"]),
@@ -163,7 +164,7 @@ def unmatched(
             left.setdefault(why, []).append(rule)
     notes = []
     for why, rules in left.items():
-        what = f"{len(rules)} requirements ({_some([rule.id for rule in rules])}) were"
+        what = f"{len(rules)} requirements ({some([rule.id for rule in rules])}) were"
         if len(rules) == 1:
             (rule,) = rules
             what = f"the {rule.kind} {rule.id} ({rule.threshold.metric}: {rule.text()}) was"
@@ -224,16 +225,9 @@ def _where(group: Group) -> str:
     """``of links.tcp.default.4n on n1-n3, n2-n3``, or ``in 4 cases (...)``."""
     cases = list(dict.fromkeys(j.case.id for j in group))
     if len(cases) > 1:
-        return f"in {len(cases)} cases ({_some(cases)})"
+        return f"in {len(cases)} cases ({some(cases)})"
     locations = list(dict.fromkeys(j.location for j in group if j.location))
-    return f"of {cases[0]}" + (f" on {_some(locations)}" if locations else "")
-
-
-def _some(names: Sequence[str]) -> str:
-    """The first names, and the number of the others."""
-    if len(names) <= MAX_NAMED:
-        return ", ".join(names)
-    return f"{', '.join(names[: MAX_NAMED - 1])} and {len(names) - MAX_NAMED + 1} more"
+    return f"of {cases[0]}" + (f" on {some(locations)}" if locations else "")
 
 
 def _case_errors(errors: Mapping[Case, str]) -> list[str]:
@@ -244,7 +238,7 @@ def _case_errors(errors: Mapping[Case, str]) -> list[str]:
     return [
         errors[cases[0]]
         if len(cases) == 1
-        else f"{len(cases)} cases ({_some([case.id for case in cases])}), each{reason}"
+        else f"{len(cases)} cases ({some([case.id for case in cases])}), each{reason}"
         for reason, cases in by_reason.items()
     ]
 
@@ -257,7 +251,7 @@ def _missing(judgements: Iterable[Judgement]) -> list[str]:
     for case, names in metrics.items():
         cases[tuple(names)].append(case.id)
     return [
-        f"{ids[0] if len(ids) == 1 else f'{len(ids)} cases ({_some(ids)})'}: "
+        f"{ids[0] if len(ids) == 1 else f'{len(ids)} cases ({some(ids)})'}: "
         f"no requirement applies to {', '.join(names)}"
         for names, ids in cases.items()
     ]
@@ -314,7 +308,7 @@ def _common_nodes(
             links_of_node[j.case, j.metric].add(j.location)
     return [
         f"node {node} is common to all {len(links[case, metric])} failing links of {case.id}: "
-        f"{metric} ({_some(list(links[case, metric]))}; {len(links[case, metric])} of the "
+        f"{metric} ({some(list(links[case, metric]))}; {len(links[case, metric])} of the "
         f"{len(links_of_node[case, metric])} links of {node}): check this node, its cable and its "
         f"switch port first"
         for (case, metric), node in nodes.items()

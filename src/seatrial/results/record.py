@@ -146,6 +146,14 @@ class Counters(Record):
     rdma: RdmaCounters | None = None  # of the interface's RDMA port, if the site declares one
 
 
+class WireErrors(Record):
+    """Counters of one interface that increased in a run: damaged frames, losses of the link."""
+
+    node: str
+    interface: str
+    counts: dict[str, int]  # the driver's or the kernel's name of the counter -> increase
+
+
 class PathProof(Record):
     """Whether the traffic crossed the network under test.
 
@@ -289,6 +297,7 @@ class Run(Record):
     facts: dict[str, Any] = {}  # BLAS loaded, verification, problem size ...
     nic: dict[str, Any] = {}  # node -> interface -> state before / during / after
     nic_proofs: _Many[NicProof] = []
+    wire_errors: _Many[WireErrors] = []
     activity: _Many[Activity] = []
     versions: dict[str, str] = {}  # kernel, driver, firmware, MPI, benchmark
     evidence: str = ""  # folder of raw files, relative to results.jsonl
