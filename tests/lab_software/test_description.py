@@ -67,7 +67,7 @@ def test_every_version_is_known(stack):
         assert involved
         bundled = {"mpich-ucx", "mpich-libfabric"}  # known once MPICH is unpacked
         assert all(value for key, value in involved.items() if key not in bundled)
-    assert {"netpipe", "nptcp", "comms", "imb", "hpcc", "npb", "osu", "iperf3"} == set(
+    assert {"netpipe", "nptcp", "comms", "imb", "hpcc", "npb", "osu", "iperf3", "perftest"} == set(
         stack.origins
     )
 
@@ -141,4 +141,4 @@ def test_one_modulefile_per_mpi_transport(stack, tmp_path):
     assert sorted(f.stem for f in (tmp_path / "modules").iterdir()) == sorted(MPI)
     (tmp_path / "modules" / "openmpi-tcp.lua").write_text("of an earlier version")
     assert not modules.current(stack, tmp_path / "modules")
-    assert set(TRANSPORTS) - set(MPI) == {"tcp", "none", *SPACK_ONLY}
+    assert set(TRANSPORTS) - set(MPI) == {"tcp", "verbs", "none", *SPACK_ONLY}

@@ -23,6 +23,7 @@ from seatrial.base.fields import (
     Subnet,
     text_of,
 )
+from seatrial.base.names import PSEUDO_TRANSPORTS, VERBS
 from seatrial.base.yamlfile import InvalidValue
 from seatrial.benchmarks.benchmark import Benchmark
 from seatrial.benchmarks.registry import registry
@@ -30,6 +31,13 @@ from seatrial.nic.profile import DataPath, NicProfile, default_feature
 
 AbsoluteFolder = Annotated[
     str, *text_of(r"/[^\0\n]*", "an absolute path", "write for example /opt/spack")
+]
+RdmaPort = Annotated[
+    str,
+    *text_of(r"[A-Za-z0-9_.%-]+:[1-9][0-9]*", "an RDMA device and its port", "as mlx5_0:1"),
+]
+DebianSuite = Annotated[
+    str, *text_of(r"[a-z]+(-[a-z]+)*", "a Debian suite", "write for example trixie-backports")
 ]
 DebianPackage = Annotated[
     str, *text_of(r"[a-z0-9][a-z0-9.+-]+", "a Debian package", "write for example mpich")
@@ -63,7 +71,17 @@ class Network(Model):
         description="false: its interface has no cable, and jobs never use it",
     )
     fabric: Literal["ethernet", "infiniband", "roce", "slingshot", "efa"] = "ethernet"
+    device: RdmaPort | None = Field(
+        default=None,
+        description="RDMA device and port of the interface, which transports with data_path: verbs "
+        "use; %n is the node's short name",
+        examples=["mlx5_0:1"],
+    )
     description: str = ""
+
+    def rdma_port(self, node: str) -> str:
+        """The RDMA device and port of a node, as ``mlx5_0:1``; empty if the network has none."""
+        return (self.device or "").replace("%n", node.partition(".")[0])
 
 
 class Nodes(Model):
@@ -216,6 +234,11 @@ class Lab(Model):
         description="virtual: class of nodes -> NIC model on each test network, in their order",
     )
     memory_MiB: int = Field(default=4096, ge=1024, description="virtual: memory of the guest")
+    kernel: DebianSuite | None = Field(
+        default=None,
+        description="virtual: Debian suite of the guest's kernel; default: the machine's release",
+        examples=["trixie-backports"],
+    )
 
     @property
     def cores(self) -> int:
@@ -226,6 +249,10 @@ class Lab(Model):
     def _nics_need_virtual_engine(self) -> Lab:
         if self.engine == "native" and self.nics:
             raise InvalidValue("a native lab has no NIC models", "engine: virtual", "nics")
+        if self.engine == "native" and self.kernel:
+            raise InvalidValue(
+                "a native lab has this machine's kernel", "engine: virtual", "kernel"
+            )
         return self
 
 
@@ -334,13 +361,29 @@ class Site(Model):
         return [name for name, network in self.networks.items() if network.role == "test"]
 
     @property
+    def pseudo_transports(self) -> list[str]:
+        """The transports of checks without MPI; ``verbs`` if a test network has an RDMA device."""
+        rdma = any(self.networks[name].device for name in self.test_networks)
+        return [name for name in PSEUDO_TRANSPORTS if name != VERBS or rdma]
+
+    def data_path(self, transport: str) -> DataPath:
+        """What moves the messages of a transport."""
+        own = self.transports.get(transport)
+        return "verbs" if transport == VERBS else own.data_path if own else "kernel"
+
+    @property
     def virtual(self) -> bool:
         """Whether it is a virtual lab, in which the clock of the nodes counts instructions."""
         return self.lab is not None and self.lab.engine == "virtual"
 
     def network_of(self, transport: str) -> str:
-        """The network of a transport: its own, or the first network of role test."""
+        """The network of a transport: its own, or the first network of role test.
+
+        That of ``verbs`` is the first one with an RDMA device.
+        """
         chosen = self.transports.get(transport)
         if chosen and chosen.network:
             return chosen.network
+        if transport == VERBS:
+            return next(name for name in self.test_networks if self.networks[name].device)
         return self.test_networks[0]

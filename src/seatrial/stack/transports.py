@@ -2,7 +2,7 @@
 
 The table is ``spack-repo/spack_repo/seatrial/transports.py``: the recipe mpi-transport reads it
 inside Spack, so that a user's module and a check take the same path between nodes.
-Added here are the two that are no MPI's.
+Added here are those that are no MPI's.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SPACK_ONLY = ("mpich-sock",)
 #: groups of a transport's variables whose placeholders the fabric fills in
 GROUPS = ("env", "check_env", "lab_env")
 
-#: Not MPI: sockets between two nodes, and each node by itself (Open MPI starts the program).
+#: Not MPI: sockets or verbs between two nodes, and each node by itself (Open MPI starts it).
 WITHOUT_MPI = {
     "tcp": Transport(
         name="tcp",
@@ -33,6 +33,13 @@ WITHOUT_MPI = {
         family="",
         launcher=["--mpi=none"],
         features=["tcp"],
+    ),
+    "verbs": Transport(
+        name="verbs",
+        description="RDMA verbs, no MPI",
+        family="",
+        launcher=["--mpi=none"],
+        features=["verbs"],
     ),
     "none": Transport(
         name="none",
