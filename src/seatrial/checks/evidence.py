@@ -80,6 +80,8 @@ def collect(check, step, folder: Path) -> StepEvidence:
         return evidence.fail("run", f"{title} was ended after its limit of {limit:.0f} s")
     if code != 0:
         how = ending(code, evidence.nodes)
+        if check.planned_transport.data_path == "verbs":
+            how += counters.ports_not_in_use(evidence.nodes, check.network)
         return evidence.fail("run", f"{title} {how}{tail(folder, step.name)}")
     try:
         evidence.parsed = check.parse(step, folder)
