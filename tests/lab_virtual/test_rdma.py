@@ -53,15 +53,16 @@ class Roce:
     """A lab with soft RoCE. ``environment``: what the task prolog prints, so that tasks get it."""
 
     def __init__(self, lab: VirtualLab, folder: Path):
-        self.lab, self.folder = lab, folder
-        self.environment, prolog = folder / "environment", folder / "prolog"
+        self.lab = lab
+        self.trials, tasks = folder / "trials", folder / "tasks"
+        for shared in (self.trials, tasks):
+            shared.mkdir()
+            lab.add_bind(shared)
+        self.environment, prolog = tasks / "environment", tasks / "prolog"
         self.environment.touch()
         prolog.write_text(f"#!/bin/sh\ncat {self.environment}\n")
         prolog.chmod(0o755)
         self.site = write_site(folder, SITE.replace("PROLOG", str(prolog)))
-        self.trials = folder / "trials"
-        self.trials.mkdir()
-        lab.add_bind(folder)
 
     def trial(self, *transports: str, progress: Silent | None = None) -> Results:
         plan = plan_trial(self.site, Selection(transports=transports))
@@ -147,7 +148,7 @@ class LinkDown(Silent):
         self.is_down = False
 
     def line(self, word: str, done: int, total: int, name: str) -> None:
-        if not self.is_down:
+        if done and not self.is_down:
             self.is_down = True
             self.roce.set_link("down")
 
