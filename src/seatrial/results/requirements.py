@@ -508,9 +508,12 @@ class MetricRequirements:
         return contracts + ([winner] if winner else []), informative
 
 
-def load_requirements(path: Path | str) -> Requirements:
-    """Read ``requirements.yaml``. Raises InputError with all errors of the file."""
-    document, lines = yamlfile.load(path, Document)
+def load_requirements(path: Path | str, content: bytes | None = None) -> Requirements:
+    """Read ``requirements.yaml``. Raises InputError with all errors of the file.
+
+    ``content`` is what is in it, if the caller has read it.
+    """
+    document, lines = yamlfile.load(path, Document, content)
     return build(document, lines, Path(path))
 
 

@@ -208,7 +208,9 @@ def finish(results: Results, requirements: Requirements, folder: Path) -> None:
     copy = trial_requirements(results)
     trial = results.trial
     results.verdict = verdict.model_copy(
-        update=provenance(copy, str(copy.relative_to(folder)), trial.command, trial.seatrial)
+        update=provenance(
+            manifest.sha256(copy), str(copy.relative_to(folder)), trial.command, trial.seatrial
+        )
     )
     lines: list[Line] = [trial, *results.runs, *results.judgements, results.verdict]
     try:
