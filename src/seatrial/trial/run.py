@@ -105,7 +105,7 @@ def run_trial(
                 rerun(session, results, requirements)
         finally:
             config.with_name(ROUND_FILE).unlink(missing_ok=True)
-            machine.take(folder)
+            take(folder, machine, progress)
         try:
             manifest.extend(folder, manifest.files(folder))
         except OSError as error:
@@ -113,6 +113,15 @@ def run_trial(
     if rounds[0].outcome.broken:
         raise LabError("ReFrame did not run:\n" + "\n".join(rounds[0].outcome.tail[-15:]))
     return results
+
+
+def take(folder: Path, machine: Machine, progress: Progress) -> None:
+    """Make the whole folder the trial's own. If that fails, the verdict and the manifest are still
+    written."""
+    try:
+        machine.take(folder)
+    except OSError as error:
+        progress.said(f"warning: the user of the jobs can still change files in {folder}: {error}")
 
 
 def run_cases(session: Session, results: Results) -> list[Round]:
