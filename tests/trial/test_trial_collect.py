@@ -321,7 +321,7 @@ def test_evidence_that_cannot_be_kept_is_an_error_of_its_case(left, tmp_path):
     assert (kept.outcome, bool(kept.metrics), bool(kept.evidence)) == ("ran", True, True)
     assert (lost.outcome, lost.metrics, lost.evidence) == ("error", [], "")
     assert lost.reason.startswith("evidence was not kept: ")
-    assert not [path for path in (tmp_path / "cases").glob("netpipe*/*")]
+    assert not list((tmp_path / "cases").glob("netpipe*/*"))
 
 
 def test_repeats(left, tmp_path):
