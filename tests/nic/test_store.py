@@ -452,6 +452,7 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     os.chown(folder, 12345, 0)
     with pytest.raises(Refused, match="written by others"):
         Store(str(folder)).prepare()
+    assert not any(folder.iterdir())
 
 
 # -- what else is kept

@@ -236,6 +236,20 @@ def test_what_uses_an_interface_of_a_third_namespace_is_no_reason(place: Place) 
             subprocess.run(["ip", "netns", "delete", name], check=True)
 
 
+@pytest.mark.root
+def test_an_interface_with_an_odd_name_in_the_namespace_of_any_user(place: Place) -> None:
+    """Any user can make one in a namespace of his own. It must not drain the node."""
+    script = "ip link add \"$(printf 'a\\001b')\" type veth && echo made && read x"
+    command = ["unshare", "--net", "sh", "-c", script]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"made\n"
+        answer = begin(place, "small")
+        process.communicate(b"\n")
+    assert answer.returncode == 0, answer.stderr
+    end(place, "small")
+
+
 def test_a_namespace_that_cannot_be_read_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,9 +93,9 @@ class Store:
             if not os.path.isdir(folder):
                 os.makedirs(folder, mode=0o755, exist_ok=True)
                 os.chmod(folder, 0o755)  # whatever the umask is that Slurm's daemon has
-        status = os.stat(self.folder)
-        if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
-            raise Refused("%s can be written by others than root" % self.folder)
+            status = os.stat(folder)
+            if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
+                raise Refused("%s can be written by others than root" % folder)
 
     # -- the lock
 
