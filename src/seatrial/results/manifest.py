@@ -148,7 +148,8 @@ def check_own(folder: Path) -> None:
         text = f"{one.who}, and could lead what you write in {folder} to another folder"
         mend = one.correction if one.correction.startswith("chmod") else "run this as that user"
         copy = f"or on a copy that only you can write to: cp -r {folder} COPY"
-        raise InputError([Problem(one.path, None, "", text, f"{mend}, {copy}")])
+        elsewhere = "'seatrial report --output' writes elsewhere"
+        raise InputError([Problem(one.path, None, "", text, f"{mend}, {copy}; {elsewhere}")])
 
 
 @contextmanager
