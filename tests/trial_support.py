@@ -52,7 +52,7 @@ def make_site(
         site["transports"] = transports
     default = site["nic_profiles"]["default"]
     site["nic_profiles"] = {"default": default, **(nic_profiles or {})}
-    site["trial"] = {"repeats": 1, **trial}
+    site["trial"] = {"repeats": 1, "networks": ["test"], **trial}
     folder.mkdir(parents=True, exist_ok=True)  # there already at a second try
     with (folder / "site.yaml").open("w") as stream:
         yaml.dump(site, stream)

@@ -266,7 +266,7 @@ def hold_against_profile(run: Run, check) -> None:
 def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
     case = Case(
         check=check.benchmark, variant=variant, transport=check.transport,
-        profile=check.profile_name, nodes=check.num_nodes,
+        network=check.case_network, profile=check.profile_name, nodes=check.num_nodes,
     )  # fmt: skip
     failed = [evidence for evidence in steps if evidence.reason]
     run = Run(case=case, repeat=check.repeat, outcome="error" if failed else "ran")

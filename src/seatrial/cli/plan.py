@@ -14,6 +14,7 @@ from rich.table import Table
 from seatrial.base.paths import TRIALS
 from seatrial.cli.selection import (
     CheckOption,
+    NetworkOption,
     ProfileOption,
     RepeatsOption,
     RerunsOption,
@@ -35,6 +36,7 @@ def plan(
     site: SiteOption = "lab",
     check: CheckOption = None,
     transport: TransportOption = None,
+    network: NetworkOption = None,
     profile: ProfileOption = None,
     repeats: RepeatsOption = None,
     reruns: RerunsOption = None,
@@ -46,7 +48,7 @@ def plan(
 
     Example: seatrial plan --site harbour --check netpipe --repeats 1
     """
-    selection = selection_of(check, transport, profile, repeats, reruns)
+    selection = selection_of(check, transport, network, profile, repeats, reruns)
     checked = check_site(site_file(site), selection)
     require_cases(checked.plan)
     jobs = jobs_of(checked.plan)

@@ -23,6 +23,7 @@ from seatrial.base.fields import (
     Subnet,
     text_of,
 )
+from seatrial.base.suggest import matching
 from seatrial.base.yamlfile import InvalidValue
 from seatrial.benchmarks.benchmark import Benchmark
 from seatrial.benchmarks.registry import registry
@@ -68,6 +69,9 @@ class Nodes(Model):
     )
     cores: int = Field(ge=1, description="cores for jobs", examples=["16"])
     memory_MiB: int = Field(default=1024, ge=64)
+    networks: list[Name] | None = Field(
+        default=None, description="the networks that they have an interface of; default: all"
+    )
     description: str = ""
 
 
@@ -114,7 +118,9 @@ class Transport(Model):
     """The site's changes of a transport of the stack."""
 
     description: str = ""
-    network: Name | None = Field(default=None, description="a network of role test")
+    network: Name | None = Field(
+        default=None, description="the only network that it uses; default: all of role test"
+    )
     data_path: DataPath = Field(
         default="kernel", description="what moves its messages: the kernel, or user space"
     )
@@ -165,6 +171,10 @@ class TrialDefaults(Model):
     )
     profiles: list[str] = ["default"]
     transports: list[str] = ["*"]
+    networks: list[str] = Field(
+        default=["*"],
+        description="the networks of role test that are measured, each by itself",
+    )
     time_limit_s: int = Field(
         default=1800, ge=10, description="of the whole trial, without the time in Slurm's queue"
     )
@@ -301,13 +311,18 @@ class Site(Model):
         return [name for name, network in self.networks.items() if network.role == "test"]
 
     @property
+    def rails(self) -> list[str]:
+        """The networks that the site's trials measure, in the order of the file."""
+        return matching(self.trial.networks, self.test_networks)
+
+    @property
     def virtual(self) -> bool:
         """Whether it is a virtual lab, in which the clock of the nodes counts instructions."""
         return self.lab is not None and self.lab.engine == "virtual"
 
     def network_of(self, transport: str) -> str:
-        """The network of a transport: its own, or the first network of role test."""
+        """The network of a transport: its own, or the first that trials measure."""
         chosen = self.transports.get(transport)
         if chosen and chosen.network:
             return chosen.network
-        return self.test_networks[0]
+        return (self.rails or self.test_networks)[0]

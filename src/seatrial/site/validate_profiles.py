@@ -26,6 +26,7 @@ from seatrial.site.profiles import (
     measured_on,
     networks_set,
     nodes_of,
+    rails_of,
     resolved,
 )
 
@@ -239,8 +240,13 @@ def _bond(site: Site, profile: Resolved) -> Iterable[FieldProblem]:
 def _lost(
     site: Site, profile: Resolved, bond: dict[str, Any], lost: list[str], at: str
 ) -> Iterable[FieldProblem]:
-    """A bond has the addresses of its first member only, so it takes away the other networks."""
+    """A bond has the addresses of its first member only, so it takes away the other networks.
+
+    A problem for each transport that is left without a network.
+    """
     for transport in (*site.transports, PLAIN_SOCKETS):
+        if rails_of(site, transport, profile.name):
+            continue
         network = measured_on(site, transport, profile.name)
         if is_tested(site, profile.name, transport) and network in lost:
             yield FieldProblem(

@@ -23,6 +23,7 @@ from pydantic import TypeAdapter
 from seatrial.base.errors import SeatrialError
 from seatrial.base.files import folder_below, read_below, remove_tree
 from seatrial.checks.evidence import EVIDENCE_FILE
+from seatrial.plan.model import environment_name
 from seatrial.results.record import Case, Job, Run
 
 REPORT_FILE = "reframe-report.json"
@@ -50,7 +51,7 @@ class TestCase:
     """One test case of ReFrame's report. ``stagedir`` is relative to the trial's folder."""
 
     benchmark: str
-    transport: str
+    environment: str
     partition: str
     nodes: int | None
     repeat: int | None
@@ -73,7 +74,7 @@ def read_report(folder: Path, name: str = REPORT_FILE) -> list[TestCase]:
             tests.append(
                 TestCase(
                     benchmark=_text(entry, "benchmark") or Path(_text(entry, "filename")).stem,
-                    transport=_text(entry, "environ"),
+                    environment=_text(entry, "environ"),
                     partition=_text(entry, "partition"),
                     nodes=_whole(entry.get("num_nodes")),
                     repeat=_whole(entry.get("repeat")),
@@ -296,7 +297,7 @@ def collect(
             case
             for case in cases
             if case.check == test.benchmark
-            and case.transport == test.transport
+            and environment_name(case) == test.environment
             and (test.nodes is None or case.nodes == test.nodes)
         ]
         entries = read_evidence(folder, test.stagedir, nodes) if test.stagedir else []
