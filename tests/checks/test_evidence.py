@@ -47,7 +47,7 @@ class FakeCheck:
 
     own_benchmark = SimpleNamespace(proves_path=True, limits=(Latency("latency_us"),))
     num_nodes = 2
-    network = "test"
+    network, case_network = "test", ""
     planned_transport = SimpleNamespace(path_report=r"^via ")
 
     benchmark, transport, profile_name, repeat = "netpipe", "tcp", "default", 0

@@ -75,4 +75,6 @@ def _best(figures: list[Figure]) -> str:
     pick = min if same[0].better == "lower" else max
     best: Figure = pick(same, key=lambda f: f.median)
     tried = len({profile_name(f.case) for f in same})
-    return f"{profile_name(best.case)} ({'the only one tried' if tried == 1 else f'of {tried} tried'})"
+    return (
+        f"{profile_name(best.case)} ({'the only one tried' if tried == 1 else f'of {tried} tried'})"
+    )

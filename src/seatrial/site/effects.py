@@ -35,6 +35,9 @@ def _of_profile(site: Site, profile: Resolved) -> Iterator[str]:
     for transport in (*site.transports, PLAIN_SOCKETS):
         if not is_tested(site, profile.name, transport):
             continue
+        own = site.transports.get(transport)
+        path = own.data_path if own else "kernel"
+        notes: dict[str, list[str]] = {}
         for network in rails_of(site, transport, profile.name):
             if network not in networks:
                 if transport in site.transports or len(site.transports) == 0:
@@ -42,11 +45,11 @@ def _of_profile(site: Site, profile: Resolved) -> Iterator[str]:
                         f"profile {profile.name}: sets nothing on network {network}, on which "
                         f"transport {transport} is tested"
                     )
-                continue
-            own = site.transports.get(transport)
-            path = own.data_path if own else "kernel"
-            if path != "kernel":
-                yield from _bypassed(site, profile, transport, network, path)
+            elif path != "kernel":
+                notes[network] = list(_bypassed(site, profile, transport, network, path))
+        differ = len({tuple(one) for one in notes.values()}) > 1
+        for network, sentences in notes.items():
+            yield from (f"{one} (network {network})" if differ else one for one in sentences)
 
 
 def _bypassed(
