@@ -49,7 +49,7 @@ def lab_spec(site: Site, instance: str | None = None, binds: tuple[Path, ...] = 
             f"network on eth1, may have others on eth2 and so on, and "
             f"may have a second on {TAP}, not {', '.join(interfaces)}"
         )
-    if len({(net.mtu, net.switch_mtu) for net in cabled}) > 1:
+    if len({(net.mtu, net.switch_mtu or SWITCH_MTU) for net in cabled}) > 1:
         raise InputError(f"site {site.name}: the test networks of a native lab have one MTU")
     cores, memory = {group.cores for group in site.nodes}, {g.memory_MiB for g in site.nodes}
     if len(cores) > 1 or len(memory) > 1:
