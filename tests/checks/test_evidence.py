@@ -52,6 +52,7 @@ class FakeCheck:
 
     benchmark, transport, profile_name, repeat = "netpipe", "tcp", "default", 0
     interface, nodes_share_kernel = "eth1", False
+    tested_interfaces = ("eth1", "eth2")
     line_MB_s = 0.0
 
     def __init__(self, parse=None):

@@ -125,6 +125,12 @@ class Check(rfm.RunOnlyRegressionTest):
         return context.attachment(self).interface
 
     @property
+    def tested_interfaces(self) -> list[str]:
+        """The interfaces of all networks under test, on any node."""
+        of_nodes = context.profile(self).declared["tests"].values()
+        return list(dict.fromkeys(name for names in of_nodes for name in names))
+
+    @property
     def nodes_share_kernel(self) -> bool:
         """Whether all nodes are on one machine; each of them then shows all its processors."""
         return context.plan().lab_cores is not None
