@@ -37,6 +37,11 @@ class PlannedJob:
     expected_s: float | None = None
 
     @property
+    def network(self) -> str:
+        """The network of its cases; "" where the site has not several, or they have none."""
+        return self.route.partition("@")[2]
+
+    @property
     def key(self) -> Key:
         return self.check, self.route, self.profile, self.nodes
 

@@ -23,6 +23,7 @@ from seatrial.site.model import Site
 from seatrial.site.profiles import (
     interfaces,
     is_tested,
+    lacking_networks,
     measured_on,
     networks_set,
     nodes_of,
@@ -158,6 +159,16 @@ def _sets_something(site: Site, profile: Resolved) -> bool:
 def _fits(site: Site, profile: Resolved) -> Iterable[FieldProblem]:
     """Problems of a profile without nodes or networks, or with too few nodes for a trial."""
     at = f"nic_profiles.{profile.name}"
+    lacking = lacking_networks(site)
+    for node in nodes_of(site, profile):
+        without = [name for name in networks_set(site, profile) if name in lacking[node]]
+        if without:
+            yield FieldProblem(
+                at,
+                f"node {node} has no interface of network {without[0]}, which it sets",
+                f"leave {without[0]} out of its networks, or set node_classes",
+            )
+            return
     if not networks_set(site, profile):
         yield FieldProblem(
             f"{at}.networks", "it fits no network of role test", "set networks, here or in its base"

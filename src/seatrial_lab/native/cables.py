@@ -76,6 +76,13 @@ def _connect(spec: LabSpec, node: str, port_of: str, name: str) -> None:
     network.ip("-n", switch, "link", "set", switch_port(node, port_of), "master", name)
 
 
+def _replug(spec: LabSpec, node: str, port_of: str, name: str) -> None:
+    """The same with a loss of the link, as of a cable that is pulled and plugged in."""
+    set_port(spec, node, port_of, "down")
+    _connect(spec, node, port_of, name)
+    set_port(spec, node, port_of, "up")
+
+
 def plant(spec: LabSpec, node: str, detail: str) -> None:
     """Plant the fault that ``detail`` describes. Raises LabError."""
     fault, name = detail.partition(ON)[0], _network_of(spec, detail)
@@ -83,8 +90,8 @@ def plant(spec: LabSpec, node: str, detail: str) -> None:
         set_port(spec, node, name, "down")
         return
     if fault == CROSSED:
-        _connect(spec, node, "test", name)
-        _connect(spec, node, name, "test")
+        _replug(spec, node, "test", name)
+        _replug(spec, node, name, "test")
         return
     bits = parse_rate(fault.removeprefix("rate "))
     burst = str(burst_bytes(bits, spec.test_mtu, spec.switch_mtu))
@@ -112,9 +119,11 @@ def clear(spec: LabSpec, node: str, detail: str) -> None:
     fault, name = detail.partition(ON)[0], _network_of(spec, detail)
     switch, port = LabPaths(spec.instance).netns(SWITCH), switch_port(node, name)
     bridge, inner, _ = _shaper_names(node, name)
-    _connect(spec, node, name, name)
     if fault == CROSSED:
-        _connect(spec, node, "test", "test")
+        _replug(spec, node, name, name)
+        _replug(spec, node, "test", "test")
+        return
+    _connect(spec, node, name, name)
     for part in (inner, bridge):
         with contextlib.suppress(LabError):  # no slow cable: nothing to delete
             network.ip("-n", switch, "link", "del", part)
