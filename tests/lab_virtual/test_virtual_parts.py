@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import lzma
+import os
+import select
 import shutil
 import struct
 import subprocess
@@ -21,6 +23,7 @@ from seatrial_lab.common.spec import LabSpec
 from seatrial_lab.virtual import client, cpio, image, packages, qemu, snapshot
 from seatrial_lab.virtual.client import kind_of
 from seatrial_lab.virtual.frames import Reader, frame
+from seatrial_lab.virtual.guest import agent
 from seatrial_lab.virtual.site import virtual_spec
 from seatrial_lab.virtual.spec import Card, VirtualSpec
 
@@ -200,3 +203,57 @@ def test_exit_code_that_is_none(content):
     with pytest.raises(client.NoGuest, match="the guest sent the exit code"):
         client.exit_code(content)
     assert client.exit_code(b"137") == 137
+
+
+RDMA = SMALL.replace("interface: eth1,", "interface: eth1, device: 'rxe_%n:1',").replace(
+    "engine: virtual", "engine: virtual, kernel: trixie-backports"
+)
+
+
+def test_a_network_with_a_device_gives_each_node_its_rdma_device(tmp_path: Path) -> None:
+    made = spec(tmp_path, RDMA)
+    assert [card.rdma for card in made.cards] == ["rxe_n1", "rxe_n2"]
+    assert made.kernel == "trixie-backports"
+    assert VirtualSpec.from_json(made.to_json()) == made
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("rxe_%n:1", "rxe0:1", "each RDMA device needs its own name"),
+        ("rxe_%n:1", "rxe0", "an RDMA device and its port"),
+        ("trixie-backports", "Linux_7.3", "a Debian suite"),
+    ],
+)
+def test_a_device_or_kernel_that_cannot_be_is_said(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        spec(tmp_path, RDMA.replace(old, new))
+
+
+def test_a_command_that_does_not_read_its_input_holds_nobody_up():
+    """A pipe has room for 64 KiB. The rest waits until the command reads on."""
+    inputs = os.pipe()
+    command = agent.Command.__new__(agent.Command)
+    command.pid, command.input, command.awaited = os.getpid(), inputs[1], None
+    command.unread, command.input_ends = b"", False
+    os.set_blocking(inputs[1], False)
+    poller = agent.Agent.__new__(agent.Agent)
+    poller.poll = select.poll()
+    data = os.urandom(500_000)
+    command.feed(data)  # would wait here for ever
+    poller.await_room(command)
+    command.feed(b"")
+    read = b""
+    while command.input is not None:
+        read += os.read(inputs[0], 1 << 16)
+        for descriptor, _ in poller.poll.poll(1000):
+            assert descriptor == command.awaited
+            command.pass_on()
+            poller.await_room(command)
+    while piece := os.read(inputs[0], 1 << 16):
+        read += piece
+    os.close(inputs[0])
+    assert read == data
+    assert poller.poll.poll(0) == []

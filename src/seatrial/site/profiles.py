@@ -27,13 +27,16 @@ def rails_of(site: Site, transport: str, profile: str) -> list[str]:
 
     These are the network of the transport, if the site sets one. Else those that the profile names,
     so that a profile for one interface is measured on it. Else all that the site's trials measure.
-    A network whose interface belongs to the bond of another is left out.
+    A network whose interface belongs to the bond of another is left out, and one without an RDMA
+    device for a transport of verbs.
     """
     own = site.transports.get(transport)
     names = [own.network] if own and own.network else site.rails
     if not (own and own.network):
         named = resolved(site, profile).networks or ()
         names = [network for network in named if network in names] or names
+    if site.data_path(transport) == "verbs":
+        names = [network for network in names if site.networks[network].device]
     carriers = carrier_interfaces(site, profile)
     return [network for network in names if network in carriers]
 

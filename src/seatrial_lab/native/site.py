@@ -13,6 +13,7 @@ from seatrial.base.paths import CHECKOUT
 from seatrial.site.load import load_site, site_file
 from seatrial.site.model import Site
 from seatrial.stack import load_stack, of_spack, stack_folder
+from seatrial_lab.common.network import TEST
 from seatrial_lab.common.paths import instance_of
 from seatrial_lab.common.slurm_files import nic_settings
 from seatrial_lab.common.spec import LabSpec
@@ -46,7 +47,7 @@ def lab_spec(site: Site, instance: str | None = None, binds: tuple[Path, ...] = 
     if interfaces not in (wanted, [*wanted, TAP]):
         raise InputError(
             f"site {site.name}: a native lab has one management network on eth0, one test "
-            f"network on eth1, may have others on eth2 and so on, and "
+            f"network on {TEST}, may have others on eth2 and so on, and "
             f"may have a second on {TAP}, not {', '.join(interfaces)}"
         )
     if len({(net.mtu, net.switch_mtu or SWITCH_MTU) for net in cabled}) > 1:
