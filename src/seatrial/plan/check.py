@@ -167,8 +167,8 @@ def _transports(site: Site, lines: Lines, stack: Stack | None) -> Iterator[Probl
             message = f"{which} has no transport {name!r}"
             yield lines.problem(f"transports.{name}", message, suggest(name, known))
             continue
-        part = stack.transport(name) if stack else TRANSPORTS[name]
-        env = {**part.env, **site.transports[name].env}
+        part = stack.transport(name, check=True) if stack else TRANSPORTS[name]
+        env = {**part.env, **part.check_env, **site.transports[name].env}
         for problem in data_path_problems(site, name, env):
             yield lines.problem(*problem)
 
