@@ -75,7 +75,7 @@ def test_two_healthy_rails_are_accepted_and_each_carried_its_own_traffic(attempt
 
 
 def test_a_slow_second_rail_is_rejected_with_rail_and_link(attempt, lab):
-    faults.slow_link(lab, "n3", "5mbit", "eth2")
+    faults.slow_link(lab, "n3", "100mbit", "eth2")
     try:
         results = attempt(checks=("links",))
     finally:
