@@ -161,7 +161,7 @@ def fault_link(
     site: OfSite = "lab",
     instance: AnyInstance = None,
 ) -> None:
-    """Make the test link of a node slow, cut it, or exchange it with another.
+    """Make a test link of a node slow, cut it or cross it.
 
     Example: seatrial lab fault link n3 --rate 100mbit
     """
