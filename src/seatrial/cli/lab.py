@@ -156,7 +156,7 @@ def fault_link(
         bool, typer.Option("--cross", help="Exchange its cable with that of the first network.")
     ] = False,
     network: Annotated[
-        str | None, typer.Option("--network", "-n", help="A test network; default: the first.")
+        str | None, typer.Option("--network", help="A test network; default: the first.")
     ] = None,
     site: OfSite = "lab",
     instance: AnyInstance = None,

@@ -18,7 +18,7 @@ TransportOption = Annotated[
 ]
 NetworkOption = Annotated[
     list[str] | None,
-    typer.Option("--network", "-n", metavar="GLOB", help="Only these networks."),
+    typer.Option("--network", metavar="GLOB", help="Only these networks."),
 ]
 ProfileOption = Annotated[
     list[str] | None,
