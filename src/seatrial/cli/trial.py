@@ -29,6 +29,7 @@ from seatrial.checks.database import is_database
 from seatrial.cli.provision import lab_for, provision_lab
 from seatrial.cli.selection import (
     CheckOption,
+    NetworkOption,
     ProfileOption,
     RepeatsOption,
     RerunsOption,
@@ -78,17 +79,20 @@ def test_name(plan: Plan, name: str) -> str:
     match = TEST.match(name)
     if not match:
         return name
-    short, repeat, nodes, partition, transport = match.groups()
+    short, repeat, nodes, partition, environment = match.groups()
+    transport, network = plan.environments.get(environment, (environment, ""))
     by_partition = {plan.partition_name(profile): profile for profile in plan.profiles}
     profile = by_partition.get(partition, partition)
     variants = [
         case.variant
         for case in plan.cases
         if case.check.replace("_", "") == short.lower() and case.variant
-        if (case.transport, case.profile, case.nodes) == (transport, profile, int(nodes))
+        if (case.transport, case.network) == (transport, network)
+        if (case.profile, case.nodes) == (profile, int(nodes))
     ]
     check = f"{short} ({', '.join(variants)})" if variants else short
-    return f"{check}, {transport}, {profile}, {nodes} nodes, repeat {int(repeat) + 1}"
+    route = f"{transport}@{network}" if network else transport
+    return f"{check}, {route}, {profile}, {nodes} nodes, repeat {int(repeat) + 1}"
 
 
 def say(text: str) -> None:
@@ -132,6 +136,7 @@ def trial(
     site: SiteOption = "lab",
     check: CheckOption = None,
     transport: TransportOption = None,
+    network: NetworkOption = None,
     profile: ProfileOption = None,
     repeats: RepeatsOption = None,
     reruns: RerunsOption = None,
@@ -150,7 +155,7 @@ def trial(
     Example: seatrial trial --site harbour --check netpipe -t 'openmpi-*'
     """
     file = site_file(site)
-    selection = selection_of(check, transport, profile, repeats, reruns)
+    selection = selection_of(check, transport, network, profile, repeats, reruns)
     description = check_site(file, selection).site
     if description.lab:
         check_root()

@@ -17,7 +17,7 @@ from seatrial.base.yamlfile import Lines
 from seatrial.plan.data_path import data_path_problems
 from seatrial.plan.model import Plan
 from seatrial.plan.requirements import Matrix, bound_problems, judged, problems
-from seatrial.plan.resolve import resolve
+from seatrial.plan.resolve import resolve, unmeasured
 from seatrial.plan.selection import Selection, select
 from seatrial.results.record import Case
 from seatrial.results.requirements import Requirements, load_requirements
@@ -92,6 +92,9 @@ def check_site(file: Path, selection: Selection | None = None) -> CheckedSite:
         site, plan, requirements, matrix, missing, judged(requirements, plan, matrix),
         notes=[*plan.left_out, *statements(site)],
     )  # fmt: skip
+    cases = set(plan.cases)
+    plan.outside = [case for case in resolve(site, stack or complete).cases if case not in cases]
+    checked.notes += unmeasured(plan, site)
     _explain_untested(checked, resolve(selected, complete), resolve(site, complete))
     return checked
 

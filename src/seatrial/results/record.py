@@ -70,19 +70,27 @@ class Record(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
 class Case:
-    """check x variant x profile x transport x nodes."""
+    """check x variant x profile x transport x network x nodes."""
 
     check: str  # netpipe, imb, osu, hpl, npb, tcp_stream, links, nodes ...
     variant: str = ""  # distinguishes the cases of a check: "atlas", "is.S", ""
     transport: str  # "openmpi-tcp" ...; "tcp" for plain sockets; "none" for no network
     profile: str = "default"
     nodes: int  # number of nodes of a run
+    # The rail. Empty: the site measures one network, or the check belongs to none of several.
+    network: str = ""
+
+    @property
+    def route(self) -> str:
+        """The transport, with its network where a site has several: ``openmpi-tcp@rail2``."""
+        return f"{self.transport}@{self.network}" if self.network else self.transport
 
     @property
     def id(self) -> str:
-        """Stable name, also the folder of its evidence: ``imb.openmpi-tcp.default.2n``."""
+        """Stable name, also the folder of its evidence: ``imb.openmpi-tcp.default.2n``, or
+        ``imb.openmpi-tcp@rail2.default.2n`` where a site has several networks."""
         check = f"{self.check}-{self.variant}" if self.variant else self.check
-        return f"{check}.{self.transport}.{self.profile}.{self.nodes}n"
+        return f"{check}.{self.route}.{self.profile}.{self.nodes}n"
 
 
 @dataclass(slots=True, kw_only=True, config=_CONFIG)
@@ -269,6 +277,7 @@ class Trial(Record):
     selection: dict[str, list[str]] = {}
     outside: list[Case] = []
     lacking: list[Case] = []  # cases of the site for which the stack has no program or library
+    unmeasured: list[str] = []  # sentences on networks of role test without a case
     notes: list[str] = []  # limits of the stack, planted faults ...
     profiles: list[ProfileUse] = []
 

@@ -24,6 +24,7 @@ from pydantic import TypeAdapter
 from seatrial.base.errors import SeatrialError
 from seatrial.base.files import folder_below, read_below, remove_tree
 from seatrial.checks.evidence import EVIDENCE_FILE
+from seatrial.plan.model import environment_name
 from seatrial.results.record import Case, Job, Run
 
 REPORT_FILE = "reframe-report.json"
@@ -56,7 +57,7 @@ class TestCase:
     """One test case of ReFrame's report. ``stagedir`` is relative to the trial's folder."""
 
     benchmark: str
-    transport: str
+    environment: str
     partition: str
     nodes: int | None
     repeat: int | None
@@ -79,7 +80,7 @@ def read_report(folder: Path, name: str = REPORT_FILE) -> list[TestCase]:
             tests.append(
                 TestCase(
                     benchmark=_text(entry, "benchmark") or Path(_text(entry, "filename")).stem,
-                    transport=_text(entry, "environ"),
+                    environment=_text(entry, "environ"),
                     partition=_text(entry, "partition"),
                     nodes=_whole(entry.get("num_nodes")),
                     repeat=_whole(entry.get("repeat")),
@@ -326,7 +327,7 @@ def collect(
             case
             for case in cases
             if case.check == test.benchmark
-            and case.transport == test.transport
+            and environment_name(case) == test.environment
             and (test.nodes is None or case.nodes == test.nodes)
         ]
         # Only of a test of this trial: its folder is moved, so each is read once.

@@ -77,6 +77,7 @@ def run_trial(
             selection=plan.selection,
             outside=plan.outside,
             lacking=plan.lacking,
+            unmeasured=plan.unmeasured,
             notes=[*plan.left_out, *machine.notes(), *effects(plan)],
             profiles=profile_uses(plan),
         )
