@@ -28,11 +28,13 @@ ROUND_FILE = "round.json"
 
 #: of a job's time limit over the sum of the limits of its steps, in s
 MARGIN_S = 30
+#: for a step that reaches its limit to end, in s
+STEP_END_S = 5
 
 
 def job_limit_s(steps: int, step_limit_s: int) -> int:
     """The time limit of a job with a number of steps, in s."""
-    return steps * step_limit_s + MARGIN_S
+    return steps * (step_limit_s + STEP_END_S) + MARGIN_S
 
 
 class Model(BaseModel):
