@@ -99,7 +99,7 @@ class Check(rfm.RunOnlyRegressionTest):
 
     @property
     def transport(self) -> str:
-        return self.current_environ.name
+        return context.transport_name(self)
 
     @property
     def planned_transport(self) -> PlannedTransport:
@@ -112,12 +112,23 @@ class Check(rfm.RunOnlyRegressionTest):
     @property
     def network(self) -> str:
         """The network under test."""
-        return self.planned_transport.under(self.profile_name).network
+        return context.attachment(self).network
+
+    @property
+    def case_network(self) -> str:
+        """The network as the cases name it: empty if the site does not measure several."""
+        return context.network(self)
 
     @property
     def interface(self) -> str:
         """The interface under test: that of the network, or a bond of the profile."""
-        return self.planned_transport.under(self.profile_name).interface
+        return context.attachment(self).interface
+
+    @property
+    def tested_interfaces(self) -> list[str]:
+        """The interfaces of all networks under test, on any node."""
+        of_nodes = context.profile(self).declared["tests"].values()
+        return list(dict.fromkeys(name for names in of_nodes for name in names))
 
     @property
     def nodes_share_kernel(self) -> bool:
@@ -126,7 +137,9 @@ class Check(rfm.RunOnlyRegressionTest):
 
     def known(self, nodes: list[dict[str, Any]]) -> Known:
         """The facts of the run that physical limits are computed from."""
-        return physics.known(context.plan(), self.transport, self.profile_name, nodes)
+        return physics.known(
+            context.plan(), self.transport, self.profile_name, nodes, self.case_network
+        )
 
     def parse(self, step: Step, folder: Path) -> Parsed:
         """The figures of one step, from the files in ``folder``. Raises ParseError."""
@@ -180,6 +193,7 @@ class Check(rfm.RunOnlyRegressionTest):
         if context.plan().rdma_ports:
             ports = context.plan().rdma_ports.items()
             wrapper += ["--rdma", ",".join(f"{name}={port}" for name, port in ports)]
+        wrapper += ["--limit", str(self.step_limit_s)]
         if step.maps:
             wrapper += ["--maps", step.maps]
         when = nic_proof.occasions(self.step_list, self.num_nodes).get(step.name)

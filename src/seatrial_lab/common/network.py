@@ -1,6 +1,6 @@
-"""The network of a native lab: two bridges in a namespace, and one cable per node and network.
+"""The network of a native lab: bridges in a namespace, and one cable per node and network.
 
-A cable is a veth pair. The test bridge has an MTU of its own, greater than the
+A cable is a veth pair. A test bridge has an MTU of its own, greater than the
 MTU that the nodes boot with. If two nodes set a greater MTU, the bridge passes
 their frames.
 
@@ -29,13 +29,23 @@ from seatrial_lab.common.spec import LOGIN, LabSpec
 
 MGMT = "eth0"
 TEST = "eth1"
-#: queues of a node's eth1 in each direction; the node boots with one in use
+#: queues of a node's test interfaces in each direction; the node boots with one in use
 QUEUES = 2
 _BIND_MARK = RUN_ROOT / ".netns-bind"
 
 
+def tests(spec: LabSpec) -> dict[str, str]:
+    """Return the lab's names of the test networks, which their bridges have -> the interface.
+
+    The names are short, because a port has the name of a node and of a network.
+    """
+    return {"test": TEST} | {
+        f"net{number}": f"eth{number}" for number, _ in enumerate(spec.rails, 2)
+    }
+
+
 def switch_port(node: str, network: str = "test") -> str:
-    """Return the name of the switch's port for a node on a network (``mgmt`` or ``test``)."""
+    """Return the name of the switch's port for a node on a network (``mgmt``, ``test`` ...)."""
     return f"{node}-{network}"
 
 
@@ -94,8 +104,8 @@ def make(spec: LabSpec, keep: tuple[int, ...] = ()) -> None:
 def switch_batch(spec: LabSpec) -> str:
     """Return ``ip`` commands, one per line, for the switch's namespace."""
     lines = ["link set lo up"]
-    for network in ("mgmt", "test"):
-        mtu = f" mtu {spec.switch_mtu}" if network == "test" else ""
+    for network in ("mgmt", *tests(spec)):
+        mtu = "" if network == "mgmt" else f" mtu {spec.switch_mtu}"
         lines += [
             # No spanning tree and no multicast snooping: they can delay frames.
             f"link add {network}{mtu} type bridge forward_delay 0 stp_state 0 mcast_snooping 0",
@@ -108,10 +118,10 @@ def switch_batch(spec: LabSpec) -> str:
 def _cables(spec: LabSpec, host: str) -> Iterator[str]:
     """Yield ``ip`` commands for the switch's namespace that connect a host."""
     netns = LabPaths(spec.instance).netns(host)
-    inner = {"mgmt": MGMT} if host == LOGIN else {"mgmt": MGMT, "test": TEST}
+    inner = {"mgmt": MGMT} if host == LOGIN else {"mgmt": MGMT, **tests(spec)}
     for number, (network, interface) in enumerate(inner.items()):
         mine = theirs = ""
-        if network == "test":
+        if network != "mgmt":
             mine = f" mtu {spec.switch_mtu}"
             # The kernel's default is one queue for each processor of the machine.
             theirs = f" mtu {spec.test_mtu} numtxqueues {QUEUES} numrxqueues {QUEUES}"
@@ -137,7 +147,7 @@ def replug(spec: LabSpec, host: str) -> None:
     """
     paths = LabPaths(spec.instance)
     switch = paths.netns(SWITCH)
-    for network in ("mgmt", "test"):
+    for network in ("mgmt", *tests(spec)):
         with contextlib.suppress(LabError):  # a host without a cable on this network
             ip("-n", switch, "link", "del", switch_port(host, network))
     with _registry():
@@ -152,7 +162,11 @@ def host_batch(spec: LabSpec, host: str) -> str:
     """Return ``ip`` commands, one per line, for the namespace of a node or the login node."""
     interfaces = [(MGMT, spec.mgmt_address(host), spec.mgmt_subnet)]
     if host != LOGIN:
-        interfaces.append((TEST, spec.test_address(host), spec.test_subnet))
+        subnets = (spec.test_subnet, *spec.rails)
+        interfaces += [
+            (name, spec.test_address(host, subnet), subnet)
+            for name, subnet in zip(tests(spec).values(), subnets, strict=True)
+        ]
     lines = ["link set lo up"]
     for name, address, subnet in interfaces:
         length = ipaddress.IPv4Network(subnet).prefixlen
@@ -162,7 +176,7 @@ def host_batch(spec: LabSpec, host: str) -> str:
             f"addr add {address}/{length} dev {name}",
             f"link set {name} up",
         ]
-    for number, name in enumerate(spec.taps if host != LOGIN else (), 2):
+    for number, name in enumerate(spec.taps if host != LOGIN else (), 2 + len(spec.rails)):
         address = _hardware_address(spec, host, number)
         lines += [
             f"tuntap add dev {name} mode tap",

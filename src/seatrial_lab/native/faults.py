@@ -10,7 +10,8 @@ import contextlib
 from collections.abc import Iterator
 
 from seatrial.base.errors import InputError, LabError
-from seatrial_lab.common import access, boot, processes, state
+from seatrial_lab.common import access, boot, network, processes, state
+from seatrial_lab.common.network import TEST
 from seatrial_lab.native import cables, slowdown
 from seatrial_lab.native.engine import Lab
 
@@ -34,12 +35,17 @@ def _running(lab: Lab) -> state.LabState:
 
 
 def _record(running: state.LabState, kind: str, node: str, detail: str) -> None:
-    _forget(running, kind, node)
+    """Record a fault, in the place of one of the same kind and, of links, the same cable."""
+    _forget(running, kind, node, cables.interface_of(detail))
     running.faults.append(state.Fault(kind, node, detail))
 
 
-def _forget(running: state.LabState, kind: str, node: str) -> None:
-    running.faults = [f for f in running.faults if (f.kind, f.node) != (kind, node)]
+def _forget(running: state.LabState, kind: str, node: str, interface: str = TEST) -> None:
+    running.faults = [
+        f
+        for f in running.faults
+        if (f.kind, f.node, cables.interface_of(f.detail)) != (kind, node, interface)
+    ]
 
 
 def _first(lab: Lab, node: str) -> int:
@@ -49,20 +55,36 @@ def _first(lab: Lab, node: str) -> int:
     return pid
 
 
-def slow_link(lab: Lab, node: str, rate: str) -> None:
+def slow_link(lab: Lab, node: str, rate: str, interface: str = TEST) -> None:
     """Limit a node's test link to ``rate`` (such as 100mbit) in each direction."""
     cables.parse_rate(rate)
+    _plant_link(lab, node, f"rate {rate}", interface)
+
+
+def cut_link(lab: Lab, node: str, interface: str = TEST) -> None:
+    """Set a node's test cable down: the node's interface loses its carrier."""
+    _plant_link(lab, node, "down", interface)
+
+
+def cross_links(lab: Lab, node: str, interface: str) -> None:
+    """Exchange a node's cables of eth1 and ``interface`` at the switches."""
+    if interface == TEST:
+        raise InputError(f"the cable of {TEST} cannot be exchanged with itself: name another rail")
+    _plant_link(lab, node, cables.CROSSED, interface)
+
+
+def _plant_link(lab: Lab, node: str, fault: str, interface: str) -> None:
+    known = network.tests(lab.spec).values()
+    if interface not in known:
+        raise InputError(f"no cable of {interface!r}: {', '.join(known)}")
+    detail = fault if interface == TEST else f"{fault}{cables.ON}{interface}"
     with _planting(lab, node) as running:
-        detail = f"rate {rate}"
+        others = [f.detail for f in running.faults if (f.kind, f.node) == ("link", node)]
+        for other in others:
+            if (cables.CROSSED in other) != (fault == cables.CROSSED):
+                raise InputError(f"{node} has the fault {other!r}: first seatrial lab fault clear")
         cables.plant(lab.spec, node, detail)
         _record(running, "link", node, detail)
-
-
-def cut_link(lab: Lab, node: str) -> None:
-    """Set a node's test cable down: the node's eth1 loses its carrier."""
-    with _planting(lab, node) as running:
-        cables.plant(lab.spec, node, "down")
-        _record(running, "link", node, "down")
 
 
 def slow_cpu(lab: Lab, node: str, percent: float) -> None:
@@ -83,7 +105,7 @@ def kill_node(lab: Lab, node: str) -> None:
     with _planting(lab, node) as running:
         pid = _first(lab, node)
         # First the cables: a dead node does not refuse connections, it does not answer.
-        for name in ("mgmt", "test"):
+        for name in ("mgmt", *network.tests(lab.spec)):
             cables.set_port(lab.spec, node, name, "down")
         inside = list(processes.in_node(pid))
         processes.kill_all([pid])
