@@ -76,9 +76,10 @@ def collect(check, step, folder: Path) -> StepEvidence:
     begin, end, code, limit = line
     evidence.began, evidence.seconds = begin, end - begin
     evidence.nodes = node_files(folder, step.name)
-    if code in TIMED_OUT and evidence.seconds >= limit:
+    whole = code == 0 or step.may_lose_nodes  # else the parser requires the end of the record
+    if not whole and code in TIMED_OUT and evidence.seconds >= limit:
         return evidence.fail("run", f"{title} was ended after its limit of {limit:.0f} s")
-    if code != 0:
+    if not whole:
         how = ending(code, evidence.nodes)
         return evidence.fail("run", f"{title} {how}{tail(folder, step.name)}")
     try:
@@ -190,7 +191,9 @@ def tail(folder: Path, name: str) -> str:
 def prove(check, evidence: StepEvidence, required: int, folder: Path) -> PathProof:
     """Compare the counters of the nodes with the required volume in bytes."""
     step, nodes, network = evidence.step, evidence.nodes, check.network
-    expected = step.nodes or check.num_nodes
+    absent = evidence.parsed.absent if evidence.parsed else []
+    expected = (step.nodes or check.num_nodes) - len(absent)
+    nodes = [node for node in nodes if node["after"]["node"] not in absent]
     if len(nodes) != expected:
         names = ", ".join(node["after"]["node"] for node in nodes) or "none"
         return PathProof(
@@ -232,14 +235,14 @@ def write_evidence(check, steps: list[StepEvidence], folder: Path) -> list[Run]:
         run = make_run(check, variant, of_variant)
         run.nic = nic_states(steps, nic_proof.states(records))
         run.nic_proofs = nic_proof.proofs(records)
-        hold_against_profile(run, check)
+        hold_against_profile(run, check, steps)
         runs.append(run)
     text = json.dumps([run.model_dump(mode="json", by_alias=True) for run in runs], indent=1)
     write_whole(folder / EVIDENCE_FILE, text)
     return runs
 
 
-def hold_against_profile(run: Run, check) -> None:
+def hold_against_profile(run: Run, check, steps: list[StepEvidence]) -> None:
     """Make the run an error if a node did not have, or did not record, the settings of its profile,
     or if a setting has no effect.
 
@@ -256,7 +259,8 @@ def hold_against_profile(run: Run, check) -> None:
             for step in check.step_list
             for number in nic_proof.node_numbers(step, check.num_nodes)
         }
-        wrong = nic_proof.missing(profile, run.nic_proofs, len(numbers))
+        lost = {node for step in steps if step.parsed for node in step.parsed.absent}
+        wrong = nic_proof.missing(profile, run.nic_proofs, len(numbers) - len(lost))
         wrong = run.reason = wrong or moderation.fault(run, check.interface)
     if wrong:
         run.outcome, run.phase = "error", "profile"
@@ -289,6 +293,8 @@ def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
                 for curve in parsed.curves
             ]
         run.facts.update(parsed.facts)
+        run.suspects += parsed.suspects
+        run.unmeasured.update(parsed.unmeasured)
         if evidence.not_limited:
             run.facts["not limited"] = evidence.not_limited
         activity = activities.of_step(evidence.step.name, evidence.nodes, check.nodes_share_kernel)

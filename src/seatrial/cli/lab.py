@@ -149,20 +149,28 @@ def shell(
 @fault_app.command("link")
 def fault_link(
     node: Node,
-    rate: Annotated[str | None, typer.Option(help="Limit of both directions, as 100mbit.")] = None,
+    rate: Annotated[str | None, typer.Option(help="Limit of each direction, as 100mbit.")] = None,
+    peer: Annotated[
+        str | None, typer.Option("--with", help="Only the traffic with this node.")
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option(help="Only what the node sends, or receives.", metavar="DIRECTION")
+    ] = None,
     down: Annotated[bool, typer.Option("--down", help="Cut the link.")] = False,
     site: OfSite = "lab",
     instance: AnyInstance = None,
 ) -> None:
     """Make the test link of a node slow, or cut it.
 
-    Example: seatrial lab fault link n3 --rate 100mbit
+    Example: seatrial lab fault link n3 --rate 100mbit --with n1 --only sends
     """
     if (rate is None) == (not down):
         raise InputError("lab fault link: give either --rate or --down")
+    if down and (peer or only):
+        raise InputError("lab fault link: --with and --only are for --rate")
     lab = _native(site, instance)
     if rate is not None:
-        faults.slow_link(lab, node, rate)
+        faults.slow_link(lab, node, rate, peer, only)
     else:
         faults.cut_link(lab, node)
 

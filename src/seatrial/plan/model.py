@@ -6,7 +6,7 @@ of ReFrame. ``seatrial.plan.resolve`` makes a plan from a site.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from seatrial.base.errors import LabError
 from seatrial.base.files import write_whole
-from seatrial.benchmarks.benchmark import Benchmark, Job
+from seatrial.benchmarks.benchmark import Benchmark, Job, Step
 from seatrial.benchmarks.registry import registry
 from seatrial.nic.profile import DataPath
 from seatrial.results.record import Case
@@ -29,9 +29,9 @@ ROUND_FILE = "round.json"
 MARGIN_S = 30
 
 
-def job_limit_s(steps: int, step_limit_s: int) -> int:
-    """The time limit of a job with a number of steps, in s."""
-    return steps * step_limit_s + MARGIN_S
+def job_limit_s(steps: Iterable[Step], step_limit_s: int) -> int:
+    """The time limit of a job with these steps, in s; ``step_limit_s`` is that of most steps."""
+    return sum(step.limit_s or step_limit_s for step in steps) + MARGIN_S
 
 
 class Model(BaseModel):

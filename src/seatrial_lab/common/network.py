@@ -31,6 +31,10 @@ MGMT = "eth0"
 TEST = "eth1"
 #: queues of a node's eth1 in each direction; the node boots with one in use
 QUEUES = 2
+#: In a lab of more hosts, each knows the others' hardware addresses from the start. All namespaces
+#: share the kernel's neighbour table of 1024 entries (``gc_thresh3``), and when each of 64 nodes
+#: has talked to each other, packets are lost. Permanent entries do not count there.
+FEW_HOSTS = 16
 _BIND_MARK = RUN_ROOT / ".netns-bind"
 
 
@@ -162,6 +166,8 @@ def host_batch(spec: LabSpec, host: str) -> str:
             f"addr add {address}/{length} dev {name}",
             f"link set {name} up",
         ]
+    if len(spec.hosts) > FEW_HOSTS:
+        lines += _neighbours(spec, host)
     for number, name in enumerate(spec.taps if host != LOGIN else (), 2):
         address = _hardware_address(spec, host, number)
         lines += [
@@ -169,6 +175,19 @@ def host_batch(spec: LabSpec, host: str) -> str:
             f"link set {name} address {address} addrgenmode none up",
         ]
     return "\n".join(lines) + "\n"
+
+
+def _neighbours(spec: LabSpec, host: str) -> Iterator[str]:
+    """Yield ``ip`` commands that tell a host the hardware addresses of all others."""
+    for other in spec.hosts:
+        if other == host:
+            continue
+        known = [(MGMT, spec.mgmt_address(other), 0)]
+        if LOGIN not in (host, other):
+            known.append((TEST, spec.test_address(other), 1))
+        for name, address, number in known:
+            hardware = _hardware_address(spec, other, number)
+            yield f"neigh add {address} lladdr {hardware} dev {name} nud permanent"
 
 
 def namespaces(instance: str) -> list[str]:

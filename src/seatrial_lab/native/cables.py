@@ -1,9 +1,13 @@
 """Faults of a node's test cable: less bandwidth, or no carrier.
 
+Less bandwidth can be that of one direction only, or only with one other node, as of one path
+through a switch.
+
 As with a real cable, no setting of the node's interface changes: the node
 reports the same NIC as before, and a NIC profile does not remove the fault.
 
-The lab's state records a fault by its ``detail``, ``down`` or ``rate 100mbit``.
+The lab's state records a fault by its ``detail``: ``down``, ``rate 100mbit``, ``rate 100mbit with
+n5``, ``rate 100mbit with n5 sends only``.
 The detail is enough to plant the fault again on new interfaces.
 """
 
@@ -20,7 +24,8 @@ from seatrial_lab.common.spec import LabSpec
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(bit|kbit|mbit|gbit)")
 _BITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
-# tbf: the size of the token bucket. 1 ms of the rate delays short messages too. The bucket
+_DETAIL = re.compile(r"rate (\S+)(?: with (\S+))?(?: (sends|receives) only)?")
+# tbf and htb: the size of the token bucket. 1 ms of the rate delays short messages too. The bucket
 # must hold a few frames, or the shaper passes none.
 _BURST_SECONDS = 0.001
 _LATENCY = "20ms"
@@ -55,14 +60,22 @@ def _shaper_names(node: str) -> tuple[str, str, str]:
     return f"{node}-br", f"{node}-in", f"{node}-out"
 
 
+def detail_of(rate: str, peer: str | None = None, only: str | None = None) -> str:
+    """The detail of a slow cable: its rate, with which node, and in which direction."""
+    parts = [f"rate {rate}", f"with {peer}" if peer else "", f"{only} only" if only else ""]
+    return " ".join(filter(None, parts))
+
+
 def plant(spec: LabSpec, node: str, detail: str) -> None:
     """Plant the fault that ``detail`` describes. Raises LabError."""
     if detail == "down":
         set_port(spec, node, "test", "down")
         return
-    bits = parse_rate(detail.removeprefix("rate "))
+    parts = _DETAIL.fullmatch(detail)
+    if parts is None:
+        raise LabError(f"{node}: no fault is {detail!r}")
+    bits, peer, only = parse_rate(parts[1]), parts[2], parts[3]
     burst = str(burst_bytes(bits, spec.test_mtu, spec.switch_mtu))
-    shaper = ["root", "tbf", "rate", f"{bits}bit", "burst", burst, "latency", _LATENCY]
     clear(spec, node, detail)
     switch, port = LabPaths(spec.instance).netns(SWITCH), switch_port(node)
     bridge, inner, outer = _shaper_names(node)
@@ -77,8 +90,29 @@ def plant(spec: LabSpec, node: str, detail: str) -> None:
     ]
     network.ip("-n", switch, "-batch", "-", batch="\n".join(lines) + "\n")
     # The port sends to the node; the inner end of the pair sends frames of the node.
-    for interface in (port, inner):
-        network.run_program("tc", "-n", switch, "qdisc", "replace", "dev", interface, *shaper)
+    for interface, which, side in ((port, "receives", "src"), (inner, "sends", "dst")):
+        if only in (None, which):
+            _shape(switch, interface, f"{bits}bit", burst, side, spec, peer)
+
+
+def _shape(
+    switch: str, interface: str, rate: str, burst: str, side: str, spec: LabSpec, peer: str | None
+) -> None:
+    """Limit what leaves an interface; with a peer, only IPv4 packets with its address at ``side``.
+    Frames of another kind, as of ARP, are not limited then."""
+
+    def tc(kind: str, *words: str) -> None:
+        network.run_program("tc", "-n", switch, kind, "replace", "dev", interface, *words)
+
+    if peer is None:
+        tc("qdisc", "root", "tbf", "rate", rate, "burst", burst, "latency", _LATENCY)
+        return
+    # Without a class for the others, htb passes them unchanged.
+    tc("qdisc", "root", "handle", "1:", "htb", "default", "0")
+    shaper = ("htb", "rate", rate, "burst", burst, "cburst", burst, "quantum", "10000")
+    tc("class", "parent", "1:", "classid", "1:1", *shaper)
+    match = ("u32", "match", "ip", side, spec.test_address(peer), "flowid", "1:1")
+    tc("filter", "parent", "1:", "protocol", "ip", "prio", "1", *match)
 
 
 def clear(spec: LabSpec, node: str, detail: str) -> None:

@@ -49,11 +49,21 @@ def _first(lab: Lab, node: str) -> int:
     return pid
 
 
-def slow_link(lab: Lab, node: str, rate: str) -> None:
-    """Limit a node's test link to ``rate`` (such as 100mbit) in each direction."""
+def slow_link(
+    lab: Lab, node: str, rate: str, peer: str | None = None, only: str | None = None
+) -> None:
+    """Limit a node's test link to ``rate`` (such as 100mbit) in each direction.
+
+    ``peer``: only the traffic with that node. ``only``: only what the node ``sends`` or
+    ``receives``.
+    """
     cables.parse_rate(rate)
+    if only not in (None, "sends", "receives"):
+        raise InputError(f"direction {only!r} is not sends or receives")
+    if peer is not None and (peer == node or peer not in lab.spec.nodes):
+        raise InputError(f"no other compute node {peer!r}: {', '.join(lab.spec.nodes)}")
     with _planting(lab, node) as running:
-        detail = f"rate {rate}"
+        detail = cables.detail_of(rate, peer, only)
         cables.plant(lab.spec, node, detail)
         _record(running, "link", node, detail)
 
