@@ -39,9 +39,10 @@ from seatrial.results.record import Curve, Metric, Suspect
 STEP = "links"
 START_S = 120  # of the processes on all nodes, as in checks/node/pair.py
 CURVES = 32  # of more links, only those that were measured alone have curves
-#: links measured alone in one job, for each node; each costs as much time as a round
-ALONE_PER_NODE = 1
+#: suspects measured alone in one job, for each node
+ALONE_PER_NODE = 4
 DIRECTED = "stream_MB_s"
+UNSURE = "it was slow in its round, and there was no time to measure the link alone"
 
 
 class LinksSettings(Settings):
@@ -73,8 +74,9 @@ class Links(Benchmark[LinksSettings]):
         pairs = job.nodes // 2
         batches = math.ceil(pairs / min(own.pairs_at_once or pairs, pairs))
         alone = ALONE_PER_NODE * job.nodes
-        # What is alone are the suspects and as many good links.
-        budget = START_S + own.time_limit_s * (rounds * batches + 2 * alone)
+        # What is measured alone takes as long as the rounds, at most. No pair needs its whole limit
+        # unless it hangs, so this is more than the step ever takes.
+        budget = START_S + 2 * own.time_limit_s * rounds * batches
         options = {
             "limit_s": own.time_limit_s,
             "budget_s": budget,
@@ -103,6 +105,10 @@ class Links(Benchmark[LinksSettings]):
         return {**own, DIRECTED: DeclaredMetric("MB/s", "higher", "direction")}
 
 
+#: bytes and seconds of a stream
+_Received = tuple[Annotated[int, Field(gt=0)], Annotated[float, Field(gt=0)]]
+
+
 class _Line(BaseModel):
     """A line of the record: nodes, a pair, a note that rounds were left out, or the end."""
 
@@ -114,7 +120,7 @@ class _Line(BaseModel):
     failed: str = ""
     text: str = ""
     seconds: float = Field(default=0.0, ge=0)
-    MB_s: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] | None = None
+    streams: tuple[_Received, _Received] | None = None  # the first from the lower number
     bytes: tuple[dict[str, int], dict[str, int]] | None = None
     stopped: str = ""
     end: bool = False
@@ -139,6 +145,8 @@ class _Record:
     names: list[str] = field(default_factory=list)
     measured: list[_Measured] = field(default_factory=list)
     unmeasured: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)  # link -> why, at least once
+    whole: set[str] = field(default_factory=set)  # links with all figures
     absent: list[str] = field(default_factory=list)
     rounds: int = 0
     seconds: float = 0.0
@@ -176,13 +184,12 @@ def parse(text: str, names: list[str], job: Job, settings: LinksSettings) -> Par
         metrics += _best(own) if own else one.metrics
         if own or len(figures) <= CURVES:
             curves += (own or [one])[0].curves
-    suspects = list(
-        _suspects(
-            {link: one for link, one in figures.items() if not one.alone},
-            alone,
-            settings.suspect_factor,
-        )
-    )
+    in_rounds = {link: one for link, one in figures.items() if not one.alone}
+    suspects, unsure = _suspects(in_rounds, alone, settings.suspect_factor)
+    metrics = [
+        replace(metric, doubt=UNSURE) if (metric.metric, metric.location) in unsure else metric
+        for metric in metrics
+    ]
     facts: dict[str, Any] = {
         "rounds": record.rounds,
         "links": len(figures),
@@ -253,35 +260,35 @@ def _read_pair(one: _Line, number: int, record: _Record, job: Job, settings: Lin
     link = f"{first}-{second}"
     if one.round is not None:
         record.rounds = max(record.rounds, one.round + 1)
-    if one.failed or one.MB_s is None or one.bytes is None:
-        if one.round is not None:
-            record.unmeasured[link] = one.failed or "its record has no figures"
+    if one.streams is None or one.bytes is None:
+        record.failed.setdefault(link, one.failed or "its record has no figures")
         return
+    table = Parsed(metrics=[])
     try:
+        if one.failed:
+            raise ParseError(one.failed)
         table = netpipe.parse(one.text, int(settings.max_bytes))
     except ParseError as error:
-        if one.round is not None:
-            record.unmeasured[link] = f"NetPIPE: {error}"
-        return
-    moved = table.moved_bytes + 2 * int(settings.stream_bytes)
+        # The streams are figures all the same, and the failure is on record.
+        record.failed[link] = f"NetPIPE: {error}"
+    moved = table.moved_bytes + sum(count for count, _ in one.streams)
     for node, carried in zip((low, high), one.bytes, strict=True):
         if carried.get(job.interface, 0) < moved:
             others = ", ".join(
-                f"{name} {count}" for name, count in carried.items() if name != job.interface
+                f"{name} {n}" for name, n in carried.items() if name != job.interface
             )
-            record.unmeasured[link] = (
+            record.failed[link] = (
                 f"{node}: {job.interface} carried {carried.get(job.interface, 0)} of {moved} bytes "
                 f"(others: {others or 'none'}): the network under test did not carry the traffic"
             )
             return
-    forward, backward = one.MB_s
     streams = [
         replace(
-            higher(DIRECTED, rate, "MB/s"),
+            higher(DIRECTED, count / seconds / 1e6, "MB/s"),
             location=direction(*ends),
-            seconds=int(settings.stream_bytes) / rate / 1e6,
+            seconds=seconds,
         )
-        for rate, ends in ((forward, (low, high)), (backward, (high, low)))
+        for (count, seconds), ends in zip(one.streams, ((low, high), (high, low)), strict=True)
     ]
     record.measured.append(
         _Measured(
@@ -294,20 +301,22 @@ def _read_pair(one: _Line, number: int, record: _Record, job: Job, settings: Lin
             moved_bytes=moved,
         )
     )
+    if table.metrics:
+        record.whole.add(link)
 
 
 def _complete(record: _Record) -> None:
-    """Name the links without any line. Those of a node that was left out are named by the node."""
-    known = {"-".join(one.link) for one in record.measured}
+    """Name the links without all figures. Those of a node that was left out are named by the node.
+
+    A pair that failed in its round, by load or for once, may have its figures from alone.
+    """
     present = sorted(set(record.names) - set(record.absent))
-    reasons, record.unmeasured = record.unmeasured, {}
-    for node in record.absent:
-        record.unmeasured[node] = reasons.pop(node)
     for at, first in enumerate(present):
         for second in present[at + 1 :]:
             link = f"{first}-{second}"
-            if link not in known:
-                record.unmeasured[link] = reasons.get(link, "the time of the step was over")
+            if link not in record.whole:
+                reason = record.failed.get(link, "the time of the step was over")
+                record.unmeasured[link] = reason
 
 
 # -- what is slow
@@ -340,12 +349,15 @@ def _suspects(
     figures: dict[tuple[str, str], _Measured],
     alone: dict[tuple[str, str], list[_Measured]],
     factor: float,
-) -> Iterator[Suspect]:
+) -> tuple[list[Suspect], set[tuple[str, str]]]:
     """What was worse than usual by ``factor`` in its round, and what it is alone.
 
     The fit over the rounds attributes it to a node or to a link. Alone it is compared with the
-    links that were measured alone and were not suspected.
+    links that were measured alone and were not suspected. The set has metric and location of
+    figures that were neither measured alone nor are explained by a node that is slow alone.
     """
+    suspects: list[Suspect] = []
+    unsure: set[tuple[str, str]] = set()
     tables: dict[str, dict[Cell, tuple[float, Groups]]] = defaultdict(dict)
     for one in figures.values():
         for metric, cell, value, groups in _cells(one):
@@ -370,14 +382,21 @@ def _suspects(
                 by_location[node, kind].append(cell)
             elif cell in again[metric]:
                 by_location[cell[1], ""].append(cell)
+            else:
+                unsure.add((metric, cell[1]))
         for (location, kind), own in by_location.items():
             ratios = [again[metric][cell] - usual for cell in own if cell in again[metric]]
             slow = median(ratios) if ratios else None
-            yield Suspect(
-                metric=metric,
-                location=location,
-                direction="" if kind == "" else kind,
-                factor=math.exp(median(excess[cell] for cell in own)),
-                alone_factor=None if slow is None else math.exp(slow),
-                conclusion="unknown" if slow is None else "fault" if slow > limit else "load",
+            suspects.append(
+                Suspect(
+                    metric=metric,
+                    location=location,
+                    direction=kind,  # type: ignore[arg-type]
+                    factor=math.exp(median(excess[cell] for cell in own)),
+                    alone_factor=None if slow is None else math.exp(slow),
+                    conclusion="unknown" if slow is None else "fault" if slow > limit else "load",
+                )
             )
+            if suspects[-1].conclusion != "fault":
+                unsure.update((metric, cell[1]) for cell in own if cell not in again[metric])
+    return suspects, unsure

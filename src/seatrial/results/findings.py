@@ -414,18 +414,18 @@ def _one_way(
     left: list[str], judged: Iterable[str], key: tuple[Case, str], locations: Locations
 ) -> list[str]:
     """Links that fail in one direction and not in the other."""
-    sentences, known = [], set(judged)
+    known, slow = set(judged), []
     for location in left:
-        if ARROW not in location:
-            continue
-        sender, receiver = locations.ends(location)  # type: ignore[misc]
-        back = direction(receiver, sender)
-        if back in known and back not in left:
-            sentences.append(
-                f"link {'-'.join(sorted((sender, receiver)))} of {key[0].id} is slow in one "
-                f"direction only, from {sender} to {receiver} ({key[1]})"
-            )
-    return sentences
+        if ARROW in location:
+            sender, receiver = locations.ends(location)  # type: ignore[misc]
+            back = direction(receiver, sender)
+            if back in known and back not in left:
+                slow.append(f"from {sender} to {receiver}")
+    if not slow:
+        return []
+    what = "a link" if len(slow) == 1 else f"{len(slow)} links"
+    verb = "is" if len(slow) == 1 else "are"
+    return [f"{what} of {key[0].id} {verb} slow in one direction only ({key[1]}): {_some(slow)}"]
 
 
 def _load(runs: Sequence[Run]) -> list[str]:

@@ -39,11 +39,14 @@ import pair as pairs_of_ranks  # (with -I, Python does not add this folder to th
 
 CONNECT_S = 5
 GRACE_S = 10  # for an answer to an order to stop
+NPTCP_LESS_S = 2  # of a pair's time is not NPtcp's: the streams need that, and the end
+STREAM_S = 1.0  # a stream that takes longer is cut off
 CHUNK = 1 << 18
 SILENT_LINKS = 3  # of a node without one that works: its other links are not tried
 NODE_LINKS = 3  # of a suspected node that are measured alone
-CONTROLS = 5  # least number of good links that are measured alone
-TRIES = 3  # of a link alone, as long as it is slow
+CONTROLS = 5  # good links that are measured alone, and one more for each bad one
+TRIES = 5  # of a link alone, as long as it is slow
+ALONE_LEAST_S = 30  # for what is measured alone; or as long as the rounds took
 LINE = re.compile(r"\d+:\s+\d+ bytes\s+\d+ times -->\s+(\S+) Mbps in\s+(\S+) usec")
 #: metric -> whether lower values are better
 BETTER = {"latency_us": "lower", "bandwidth_MB_s": "higher", "stream_MB_s": "higher"}
@@ -80,31 +83,34 @@ def carried():
 
 
 def send(connection, size):
-    """Send ``size`` bytes when the receiver is ready."""
+    """Send ``size`` bytes when the receiver is ready, or until it has enough."""
     if connection.recv(1) != b"g":
         raise OSError("the other end closed the connection")
     block = memoryview(bytes(CHUNK))
-    while size:
-        part = min(size, CHUNK)
-        connection.sendall(block[:part])
-        size -= part
+    with contextlib.suppress(ConnectionError):
+        while size:
+            part = min(size, CHUNK)
+            connection.sendall(block[:part])
+            size -= part
+        connection.recv(1)  # until the receiver has it all
 
 
 def receive(connection, size):
-    """Receive ``size`` bytes. Returns the rate in 10^6 B/s.
+    """Receive ``size`` bytes, or for STREAM_S. Returns bytes and seconds.
 
     The clock runs from the order to send, so that bytes that wait for this process do not count as
     fast ones. The rate is too low by one round trip.
     """
     block = memoryview(bytearray(CHUNK))
-    begin, left = time.monotonic(), size
+    begin, left, seconds = time.monotonic(), size, 0.0
     connection.sendall(b"g")
-    while left:
+    while left and seconds < STREAM_S:
         got = connection.recv_into(block, min(left, CHUNK))
         if not got:
             raise OSError("the stream ended %d bytes early" % left)
         left -= got
-    return size / (time.monotonic() - begin) / 1e6
+        seconds = time.monotonic() - begin
+    return [size - left, seconds]
 
 
 def waited_s(pid):
@@ -117,15 +123,18 @@ def waited_s(pid):
 
 
 def finish(process, seconds):
-    """Wait for NPtcp. Returns the time for which it waited for a processor, in s."""
-    end, waited = time.monotonic() + seconds, 0.0
+    """Wait for NPtcp, so long. Returns the time for which it waited for a processor in s, and why
+    it did not end."""
+    end, reason = time.monotonic() + seconds, ""
     while not pairs_of_ranks.ended(process.pid):
         if time.monotonic() > end:
-            raise OSError("NPtcp did not end within %d s" % seconds)
+            process.kill()
+            reason = "NPtcp did not end within %d s" % seconds
+            break
         time.sleep(0.002)
     waited = waited_s(process.pid)
     process.wait()
-    return waited
+    return waited, reason
 
 
 def serve(order, tell):
@@ -145,30 +154,32 @@ def serve(order, tell):
                 raise OSError("NPtcp did not listen within %d s" % limit)
             time.sleep(0.002)
         tell({"ready": [address, listener.getsockname()[1]]})
-        connection, _ = listener.accept()
-        with connection:
-            connection.settimeout(limit)
-            rate = receive(connection, size)
-            send(connection, size)
-            connection.recv(1)  # the client has it all
-        waited = finish(server, limit)
-        return {"MB_s": rate, "waited_s": waited}
+        received = None
+        for role in (receive, send):
+            connection, _ = listener.accept()
+            with connection:
+                connection.settimeout(limit)
+                received = role(connection, size) or received
+        waited, _ = finish(server, limit)
+        return {"received": received, "waited_s": waited}
 
 
 def connect(order, _tell):
     """The client's end of a pair: it connects, and its NPtcp prints the table."""
     limit, size, address = order["limit_s"], order["stream_bytes"], order["address"]
-    with socket.socket() as connection:
-        connection.settimeout(CONNECT_S)
-        connection.connect((address[0], address[1]))
-        connection.settimeout(limit)
-        send(connection, size)
-        rate = receive(connection, size)
+    received = None
+    for role in (send, receive):
+        with socket.socket() as connection:
+            connection.settimeout(CONNECT_S)
+            connection.connect((address[0], address[1]))
+            connection.settimeout(limit)
+            received = role(connection, size) or received
     with tempfile.TemporaryFile("w+") as said:
         client = subprocess.Popen([*order["nptcp"], "-h", address[0]], stdout=said, stderr=said)
-        waited = finish(client, limit)
+        waited, reason = finish(client, limit - NPTCP_LESS_S)
         said.seek(0)
-        return {"MB_s": rate, "waited_s": waited, "text": said.read()}
+        text = said.read()
+        return {"received": received, "waited_s": waited, "text": text, "failed_nptcp": reason}
 
 
 class Worker:
@@ -518,11 +529,12 @@ class Coordinator:
         self.works.update(one.ends)
         server, client = server["result"], client["result"]
         # The server receives what the client sends.
-        rates = {(one.high, one.low): server["MB_s"], (one.low, one.high): client["MB_s"]}
+        received = {one.low: server["received"], one.high: client["received"]}
         record.update(
             seconds=time.monotonic() - one.begun,
             text=client["text"],
-            MB_s=[rates[low, high], rates[high, low]],
+            streams=[received[high], received[low]],  # the first from the lower number
+            failed=client["failed_nptcp"],
             bytes=[(server if end == one.low else client)["bytes"] for end in (low, high)],
         )
         self.write(record)
@@ -552,19 +564,40 @@ class Coordinator:
             return
         with_fit = load(self.options["two_way"])
         factor = math.log(self.options["suspect_factor"])
-        suspects, good = choose(in_rounds, factor, with_fit)
+        suspects, good, of_nodes = choose(in_rounds, factor, with_fit)
         # A pair may have failed by the load of its round.
         again = [one for one in self.failed if all(end in self.connections for end in one)]
-        suspects = (again + suspects)[: self.options["most_alone"]]
+        suspects = again + suspects
         if not suspects:
             return
-        usual = {}  # type: dict
-        for one in good[: max(CONTROLS, len(suspects))]:
-            for metric, value in self._best(one, {}, factor, with_fit, budget).items():
-                usual.setdefault(metric[0], []).append(value)
-        middles = {metric: median(values) for metric, values in usual.items()}
-        for one in suspects:
-            self._best(one, middles, factor, with_fit, budget)
+        took = time.monotonic() - self.begun
+        budget = min(budget, time.monotonic() + max(ALONE_LEAST_S, took))
+        left = self.options["most_alone"]
+        usual, bad = {}, set()  # type: dict, set
+
+        def control(count):
+            for one in good[:count]:
+                for metric, value in self._best(one, {}, factor, with_fit, budget).items():
+                    usual.setdefault(metric[0], []).append(value)
+            del good[:count]
+
+        def compare(links):
+            """Measure suspects; keep those that are slow alone, too."""
+            middles = {metric: median(values) for metric, values in usual.items()}
+            for one in links[:left]:
+                best = self._best(one, middles, factor, with_fit, budget)
+                if any(best[key] > middles.get(key[0], best[key]) + factor for key in best):
+                    bad.add(one)
+            return len(links[:left])
+
+        control(CONTROLS)
+        left -= compare(suspects)
+        # The other links of a node that is as good as others alone: it was not the node.
+        cleared = [own for own in of_nodes if not bad.intersection(own[:NODE_LINKS])]
+        rest = {link for own in cleared for link in own[NODE_LINKS:]}
+        left -= compare(sorted(rest.difference(suspects)))
+        # Each is compared with the median of the others that were measured alone.
+        control(len(bad))
 
     def _best(self, one, usual, factor, with_fit, budget):
         """Measure a link alone, again as long as it is slow. Returns the best of its figures.
@@ -591,18 +624,17 @@ def figures_of(record):
     """
     low, high = record["pair"]
     rows = [(float(a), float(b)) for a, b in LINE.findall(record["text"])]
-    figures = {  # type: dict
-        ("stream_MB_s", low, high): record["MB_s"][0],
-        ("stream_MB_s", high, low): record["MB_s"][1],
-    }
-    if rows:
+    figures = {}  # type: dict
+    for ends, (count, seconds) in zip(((low, high), (high, low)), record["streams"]):  # noqa: B905
+        figures[("stream_MB_s", *ends)] = count / seconds / 1e6
+    if rows and not record["failed"]:
         figures["latency_us",] = rows[0][1]
         figures["bandwidth_MB_s",] = max(rate for rate, _ in rows)
     return {key: value for key, value in figures.items() if value > 0}
 
 
 def choose(in_rounds, factor, two_way):
-    """Suspected links, the worst first, and good ones, the best first.
+    """Suspected links, the worst first; good ones, the best first; the links of suspected nodes.
 
     A link is suspected if it is worse than usual by ``factor`` (a logarithm), in any metric. Where
     the effect of a node explains that, only a few links of the node are, with the best partners.
@@ -631,13 +663,13 @@ def choose(in_rounds, factor, two_way):
     by_node = set()  # type: set
     kept = set()  # type: set
     for own in explained.values():
-        own.sort(key=lambda link: worst[link])
+        own[:] = sorted(set(own), key=lambda link: worst[link])
         kept.update(own[:NODE_LINKS])
         by_node.update(own)
     suspects -= by_node - kept
     ordered = sorted(suspects, key=lambda link: -worst[link])
     good = sorted((link for link in worst if worst[link] <= factor), key=lambda link: worst[link])
-    return ordered, good
+    return ordered, good, list(explained.values())
 
 
 def load(path):
