@@ -64,13 +64,13 @@ def figures(count: int, slow: dict[tuple[int, ...], float]) -> dict:
     ],
 )
 def test_slow_links_are_suspects(slow, suspects) -> None:
-    chosen, good = rounds.choose(figures(12, slow), 0.4, two_way)
+    chosen, good, _ = rounds.choose(figures(12, slow), 0.4, two_way)
     assert set(chosen) == suspects
     assert not set(good) & suspects
 
 
 def test_of_a_slow_node_only_some_links_are_suspects_beside_other_faults() -> None:
-    chosen, good = rounds.choose(figures(16, {(3,): 5.0, (1, 2): 4.0}), 0.4, two_way)
+    chosen, good, _ = rounds.choose(figures(16, {(3,): 5.0, (1, 2): 4.0}), 0.4, two_way)
     assert (1, 2) in chosen
     of_node = [link for link in chosen if 3 in link]
     assert 0 < len(of_node) <= len(rounds.BETTER) * 2 * rounds.NODE_LINKS < 30
@@ -120,7 +120,7 @@ def run_nodes(folder: Path, count: int, trouble: str = ":", number: int = 0, **o
                 "SLURM_NTASKS": str(count),
                 "SLURMD_NODENAME": f"n{rank + 1}",
             },
-        )  # fmt: skip
+        )
         for rank in range(count)
     ]
     try:

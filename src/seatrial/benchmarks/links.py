@@ -391,7 +391,7 @@ def _suspects(
                 Suspect(
                     metric=metric,
                     location=location,
-                    direction=kind,  # type: ignore[arg-type]
+                    direction=kind,
                     factor=math.exp(median(excess[cell] for cell in own)),
                     alone_factor=None if slow is None else math.exp(slow),
                     conclusion="unknown" if slow is None else "fault" if slow > limit else "load",
