@@ -48,7 +48,9 @@ UNSURE = "it was slow in its round, and there was no time to measure the link al
 class LinksSettings(Settings):
     """NetPIPE and a stream in each direction between all pairs of the nodes, in one allocation."""
 
-    nodes: list[Annotated[int, Field(ge=2)]] = [4]
+    nodes: list[Annotated[int, Field(ge=2)]] = Field(
+        default=[], description="empty: all nodes of the partition of the trials"
+    )
     time_limit_s: int = Field(default=20, ge=5, description="of one pair, in its round or alone")
     max_bytes: Size = 256 << 10
     repetitions: int | None = Field(

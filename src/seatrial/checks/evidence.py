@@ -235,19 +235,21 @@ def write_evidence(check, steps: list[StepEvidence], folder: Path) -> list[Run]:
         run = make_run(check, variant, of_variant)
         run.nic = nic_states(steps, nic_proof.states(records))
         run.nic_proofs = nic_proof.proofs(records)
-        hold_against_profile(run, check, steps)
+        lost = {node for one in steps if one.parsed for node in one.parsed.absent}
+        hold_against_profile(run, check, len(lost))
         runs.append(run)
     text = json.dumps([run.model_dump(mode="json", by_alias=True) for run in runs], indent=1)
     write_whole(folder / EVIDENCE_FILE, text)
     return runs
 
 
-def hold_against_profile(run: Run, check, steps: list[StepEvidence]) -> None:
+def hold_against_profile(run: Run, check, lost: int = 0) -> None:
     """Make the run an error if a node did not have, or did not record, the settings of its profile,
     or if a setting has no effect.
 
     Wrong settings come before another error, because they may be its cause. A missing record comes
-    after it, because it may be its effect. The figures are dropped.
+    after it, because it may be its effect. The figures are dropped. ``lost``: number of nodes that
+    the step went on without.
     """
     profile = run.case.profile
     wrong = nic_proof.fault(profile, run.nic_proofs)
@@ -259,8 +261,7 @@ def hold_against_profile(run: Run, check, steps: list[StepEvidence]) -> None:
             for step in check.step_list
             for number in nic_proof.node_numbers(step, check.num_nodes)
         }
-        lost = {node for step in steps if step.parsed for node in step.parsed.absent}
-        wrong = nic_proof.missing(profile, run.nic_proofs, len(numbers) - len(lost))
+        wrong = nic_proof.missing(profile, run.nic_proofs, len(numbers) - lost)
         wrong = run.reason = wrong or moderation.fault(run, check.interface)
     if wrong:
         run.outcome, run.phase = "error", "profile"
