@@ -22,6 +22,7 @@ STEP = SimpleNamespace(
     variant="",
     location=None,
     proves_path=True,
+    may_lose_nodes=False,
     command=["net"],
     node_numbers=[],
 )
