@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.base.errors import explained
 from seatrial.base.lock import locked
 
 HOLD = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB)"
@@ -82,3 +84,28 @@ def test_a_lock_is_a_regular_file_whose_content_stays(tmp_path: Path) -> None:
     with locked(file, print):
         pass
     assert file.read_text() == "kept"
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """NFS without its lock daemon, Lustre without the option flock."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    file = tmp_path / "lock"
+    with pytest.raises(OSError, match="has no locks") as caught, locked(file, print):
+        pass
+    assert str(file) in str(caught.value)
+    assert "Lustre: flock" in str(caught.value)
+
+
+@pytest.mark.root
+def test_a_folder_that_root_may_not_write_is_explained(tmp_path: Path) -> None:
+    error = PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "lock"))
+    assert "root_squash" in explained(error)
+    assert str(tmp_path) in explained(error)
+    assert "root" not in explained(FileNotFoundError(errno.ENOENT, "No such file", "x"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -62,6 +63,32 @@ def test_only_files_and_folders_of_root_are_left(place: Path) -> None:
     assert not any(status.st_mode & 0o6022 for status in left.values())
     assert foreign.stat().st_uid == (foreign / "letter").stat().st_uid == 65534
     assert (foreign / "letter").read_text() == "kept"
+
+
+def acl(uid: int, rights: int) -> bytes:
+    """An ACL by which a user has rights, as acl(5) and linux/posix_acl_xattr.h write it."""
+    entries = [(0x01, 7, -1), (0x02, rights, uid), (0x04, 5, -1), (0x10, 7, -1), (0x20, 5, -1)]
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *one) for one in entries)
+
+
+def test_no_acl_is_left(place: Path) -> None:
+    """By a default ACL of a folder, the job user could write what root makes there later."""
+    evidence = place / "evidence"
+    (evidence / "inner").mkdir(parents=True)
+    (evidence / "file").write_text("figures")
+    for folder in (evidence, evidence / "inner"):
+        os.setxattr(folder, "system.posix_acl_default", acl(JOB_USER, 7))
+    for path in (evidence, evidence / "file"):
+        os.setxattr(path, "system.posix_acl_access", acl(JOB_USER, 7))
+    for path in (evidence, *evidence.rglob("*")):
+        os.chown(path, JOB_USER, JOB_USER)
+    take(evidence)
+    for path in (evidence, *evidence.rglob("*")):
+        assert os.listxattr(path) == []
+    (evidence / "later").write_text("root's")
+    (evidence / "later").chmod(0o666 & ~0o002)
+    script = "import sys; open(sys.argv[1], 'a')"
+    assert as_job_user(script, evidence / "later").wait() == 1
 
 
 EXCHANGE = """

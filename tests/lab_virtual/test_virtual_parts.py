@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import lzma
+import os
+import select
 import shutil
 import struct
 import subprocess
@@ -21,6 +23,7 @@ from seatrial_lab.common.spec import LabSpec
 from seatrial_lab.virtual import client, cpio, image, packages, qemu, snapshot
 from seatrial_lab.virtual.client import kind_of
 from seatrial_lab.virtual.frames import Reader, frame
+from seatrial_lab.virtual.guest import agent
 from seatrial_lab.virtual.site import virtual_spec
 from seatrial_lab.virtual.spec import Card, VirtualSpec
 
@@ -200,3 +203,30 @@ def test_exit_code_that_is_none(content):
     with pytest.raises(client.NoGuest, match="the guest sent the exit code"):
         client.exit_code(content)
     assert client.exit_code(b"137") == 137
+
+
+def test_a_command_that_does_not_read_its_input_holds_nobody_up():
+    """A pipe has room for 64 KiB. The rest waits until the command reads on."""
+    inputs = os.pipe()
+    command = agent.Command.__new__(agent.Command)
+    command.pid, command.input, command.awaited = os.getpid(), inputs[1], None
+    command.unread, command.input_ends = b"", False
+    os.set_blocking(inputs[1], False)
+    poller = agent.Agent.__new__(agent.Agent)
+    poller.poll = select.poll()
+    data = os.urandom(500_000)
+    command.feed(data)  # would wait here for ever
+    poller.await_room(command)
+    command.feed(b"")
+    read = b""
+    while command.input is not None:
+        read += os.read(inputs[0], 1 << 16)
+        for descriptor, _ in poller.poll.poll(1000):
+            assert descriptor == command.awaited
+            command.pass_on()
+            poller.await_room(command)
+    while piece := os.read(inputs[0], 1 << 16):
+        read += piece
+    os.close(inputs[0])
+    assert read == data
+    assert poller.poll.poll(0) == []

@@ -136,6 +136,9 @@ class FakeNic:
     def users_of(self, interface: str) -> list[dict[str, Any]]:
         return []
 
+    def ipv6_of(self, interface: str) -> dict[str, Any]:
+        return {"devices": [], "routes": []}
+
     def exists(self, interface: str) -> bool:
         return interface == self.name
 

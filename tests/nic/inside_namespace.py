@@ -178,11 +178,13 @@ ip address add 10.75.0.1/24 valid_lft 5000 preferred_lft 4000 metric 7 noprefixr
 ip address add fd77::1/64 dev eth1
 ip address add fd76::1/64 nodad metric 9 dev eth1
 ip route add 10.70.0.0/16 via 10.77.0.2 dev eth1 metric 5 mtu 1400
+ip route add 10.66.0.0/16 via 10.77.0.2 dev eth1 mtu lock 1400 window lock 3000 advmss 1300
 ip route add 10.69.0.0/16 via 10.99.0.2 dev eth1 onlink proto static src 10.77.0.9
 ip route add 10.68.0.0/16 via inet6 fd77::2 dev eth1
 ip route add 10.67.0.0/16 via 10.77.0.2 dev eth1 table 123
 ip route add default via 10.77.0.2 dev eth1
 ip -6 route add fd66::/64 via fd77::2 dev eth1 metric 512
+ip -6 route add fd64::/64 via fd77::2 dev eth1 mtu lock 1400 hoplimit 9
 ip -6 route add fd65::/64 dev eth1 table 123
 """
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from place import Place, made_place
-from test_guard import JUMBO, Root, root, route
+from test_guard import JUMBO, Root, number, root, route
 
 from seatrial.nic.node import owner
 from seatrial.nic.node.daemons import Daemons
@@ -61,6 +61,40 @@ def roce(kind: str, user: str) -> Callable[[Root], None]:
     return make
 
 
+def connected(kind: str, program: str, options: str = "rw", **more: str) -> Callable[[Root], None]:
+    """A mount, and a program of root with a connection to 10.5.0.9."""
+
+    def make(root: Root) -> None:
+        mounted(("/m", kind, "name", options))(root)
+        root.write("proc/77/comm", program[:15] + "\n")
+        root.write("proc/77/status", f"Name:\tx\nUid:\t{more.get('uid', '0')}\t0\t0\t0\n")
+        (root.folder / "proc/77/fd").mkdir()
+        for at, target in enumerate([more.get("device", "/dev/null"), "socket:[4711]"]):
+            (root.folder / f"proc/77/fd/{at}").symlink_to(target)
+        rows = [("10.5.0.9", "01", 4711), ("10.6.0.9", "01", 4712), ("10.6.0.8", "06", 4711)]
+        root.sockets(
+            *(
+                f"{number('10.1.0.5')}:0400 {number(peer)}:04A7 {state} 0:0 0:0 0 0 0 {inode}"
+                for peer, state, inode in rows
+            )
+        )
+
+    return make
+
+
+def beegfs(root: Root) -> None:
+    mounted(("/b", "beegfs", "beegfs_nodev", "rw,cfgFile=/etc/beegfs/beegfs-client.conf"))(root)
+    root.write("proc/fs/beegfs/1-2-n1/storage_nodes",
+               "st1 [ID: 1]\n   Connections: TCP: 2 (10.5.0.9:8003);\n")  # fmt: skip
+
+
+def kafs(root: Root) -> None:
+    mounted(("/afs", "afs", "#example.org:root.cell.", "rw"))(root)
+    root.write(
+        "proc/net/rxrpc/peers", "Proto Local Remote Use\nUDP   0.0.0.0:7001 10.5.0.9:7000 1\n"
+    )
+
+
 CARRIED: dict[str, tuple[Callable[[Root], None], str]] = {
     "nfs": (mounted(("/home", "nfs4", "s:/home", "rw,vers=4.2,addr=10.5.0.9,clientaddr=10.1.0.5")),
             "the nfs4 mount /home from 10.5.0.9"),
@@ -73,6 +107,16 @@ CARRIED: dict[str, tuple[Callable[[Root], None], str]] = {
     "ceph": (mounted(("/c", "ceph", "10.5.0.8:6789,10.5.0.9:6789:/", "rw")), "the ceph mount /c"),
     "lustre": (mounted(("/l", "lustre", "10.5.0.8@tcp:10.5.0.9@tcp:/fs", "rw")),
                "the lustre mount /l from 10.5.0.8"),
+    "beegfs": (beegfs, "the beegfs mount /b from 10.5.0.9"),
+    "gpfs": (connected("gpfs", "mmfsd"), "the gpfs mount /m from 10.5.0.9"),
+    "glusterfs": (connected("fuse.glusterfs", "glusterfs"),
+                  "the fuse.glusterfs mount /m from 10.5.0.9"),
+    "orangefs": (connected("pvfs2", "pvfs2-client-core"), "the pvfs2 mount /m from 10.5.0.9"),
+    "another FUSE": (connected("fuse.x", "x", "rw,user_id=0,group_id=0", device="/dev/fuse"),
+                     "the fuse.x mount /m from 10.5.0.9"),
+    "9p": (mounted(("/9", "9p", "10.5.0.9", "rw,trans=tcp,port=564")), "the 9p mount /9"),
+    "kafs": (kafs, "the afs mount /afs from 10.5.0.9"),
+    "weka": (mounted(("/w", "wekafs", "10.5.0.8,10.5.0.9/fs", "rw")), "the wekafs mount /w"),
     "lnet": (lnet, "Lustre's network, by 10.1.0.5"),
     "lnetctl": (lnet_by_lnetctl, "Lustre's network"),
     "iscsi": (files(**{"sys/class/iscsi_connection/connection1:0/address": "10.5.0.9\n"}),
@@ -116,15 +160,40 @@ def test_a_driver_and_a_bond_interrupt_others_too(root: Root) -> None:
         mounted(("/u", "fuse.sshfs", "u@10.5.0.9:/", "rw,user_id=1000")),  # of a user
         files(**{"sys/class/nvme/nvme0/address": "0000:01:00.0\n",
                  "sys/class/nvme/nvme0/transport": "pcie\n"}),
+        mounted(("/9", "9p", "share", "rw,trans=virtio")),
+        connected("fuse.x", "x", "rw,user_id=1000", device="/dev/fuse"),
+        connected("fuse.x", "x", "rw,user_id=0"),  # it serves none
+        connected("fuse.x", "x", "rw,user_id=0", device="/dev/fuse", uid="1000"),
         roce("UD", "[ib_ipoib]"),
         roce("SMI", "[ib_core]"),
     ],
-    ids=["another way", "a disk", "a user's", "a local disk", "IPoIB", "management"],
+    ids=["another way", "a disk", "a user's", "a local disk", "virtio", "FUSE of a user", "no FUSE",
+         "FUSE by a user", "IPoIB", "management"],
 )  # fmt: skip
 def test_what_does_not_count(root: Root, make: Callable[[Root], None]) -> None:
     root.routes += [route("eth1", "10.5.0.0/16"), route("eth2", "10.6.0.0/16")]
     make(root)
     root.check(JUMBO)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        mounted(("/m", "beegfs", "beegfs_nodev", "rw")),
+        connected("gpfs", "another"),
+        connected("gpfs", "mmfsd", uid="1000"),
+        mounted(("/m", "fuse.glusterfs", "srv:/vol", "rw,user_id=0")),
+        mounted(("/m", "9p", "fds", "rw,trans=fd,rfd=3,wfd=4")),
+        mounted(("/m", "afs", "AFS", "rw")),
+        mounted(("/m", "wekafs", "srv/fs", "rw")),
+    ],
+    ids=["beegfs", "gpfs", "gpfs of a user", "glusterfs", "9p", "openafs", "weka"],
+)
+def test_servers_that_nothing_shows_are_refused(root: Root, make: Callable[[Root], None]) -> None:
+    make(root)
+    said = root.refuses(JUMBO)
+    assert "mount /m cannot be known: leave out settings that can take a link down" in said
+    root.check(HARMLESS)
 
 
 def test_what_cannot_be_read_is_refused(root: Root) -> None:

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -170,6 +171,23 @@ def test_steps_of_jobs(proc: Proc) -> None:
     assert owner.has_steps("123")
     assert not owner.has_steps("12")
     assert not owner.has_steps("9")
+
+
+def test_the_title_of_a_users_process_is_not_read(proc: Proc) -> None:
+    """Its user can make the read wait for ever, and with it each Epilog of the node."""
+    proc.add(5, "slurmstepd", title="slurmstepd: [123.extern]")
+    proc.add(6, "slurmstepd", title="", uid=65534)
+    proc.add(7, "python3", title="")
+    for pid in (6, 7):
+        file = proc.folder / str(pid) / "cmdline"
+        file.unlink()
+        os.mkfifo(file)  # opening it waits for a writer
+    jobs: list[str] = []
+    reader = threading.Thread(target=lambda: jobs.extend(owner.steps()), daemon=True)
+    reader.start()
+    reader.join(30)
+    assert not reader.is_alive()
+    assert jobs == ["123"]
 
 
 def test_a_user_cannot_pretend_that_a_job_still_runs(proc: Proc) -> None:

@@ -88,6 +88,49 @@ ROUTES = {
         "eth1 carries the node's default route of routing table 100",
     ),
     "two halves": (["route add 128.0.0.0/1 via 10.1.0.9"], "eth1 carries the node's default"),
+    "four quarters": (
+        [f"route add {first}.0.0.0/2 via 10.1.0.9" for first in (0, 64, 128)],
+        "eth1 carries the node's default route",
+    ),
+    "many networks": (
+        [f"route add {first}.0.0.0/8 via 10.1.0.9 table 100" for first in range(30, 38)],
+        "eth1 carries the node's default route of routing table 100",
+    ),
+    "a few networks": (
+        [f"route add {first}.0.0.0/8 via 10.1.0.9" for first in range(30, 37)], "",
+    ),
+    "multicast": (["route add 224.0.0.0/4 dev eth1"], ""),
+    "IPv6 in parts": (
+        [f"-6 route add 2{digit}00::/8 via fd01::9" for digit in range(2)],
+        "eth1 carries the node's default route",
+    ),
+    "IPv6 of this site": (["-6 route add fc00::/7 via fd01::9"], ""),
+    "a mark, of a controller": (
+        ["rule add fwmark 7 lookup 100", "route add 10.99.0.0/16 via 10.1.0.9 table 100"],
+        "eth1 carries Slurm's own traffic",
+    ),
+    "a port, of a controller": (
+        ["rule add ipproto tcp dport 6817 lookup 100",
+         "route add 10.99.0.0/16 via 10.1.0.9 table 100"],
+        "eth1 carries Slurm's own traffic",
+    ),
+    "a user, of a controller": (
+        ["rule add uidrange 64030-64030 lookup 100",
+         "route add 10.99.0.0/16 via 10.1.0.9 table 100"],
+        "eth1 carries Slurm's own traffic",
+    ),
+    "a type of service, of a controller": (
+        ["route add 10.99.0.0/16 tos 0x10 via 10.1.0.9"], "eth1 carries Slurm's own traffic",
+    ),
+    "a port, of another network": (
+        ["rule add ipproto tcp dport 6817 lookup 100",
+         "route add 10.98.0.0/16 via 10.1.0.9 table 100"], "",
+    ),
+    "its own packets, to a controller": (
+        ["rule add from 10.1.0.1 lookup 100", "route add 10.99.0.0/16 via 10.1.0.9 table 100"], "",
+    ),
+    "a shorter route to a controller": (["route add 10.0.0.0/9 via 10.1.0.9",
+                                         "route add 10.99.0.0/16 via 10.0.0.9"], ""),
     "IPv6": (["-6 route add default via fd01::9 table 100", "-6 rule add from all lookup 100"],
              "eth1 carries the node's default route of routing table 100"),
     "a route that drops": (["route add unreachable default table 100"], ""),

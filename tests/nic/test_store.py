@@ -452,6 +452,7 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     os.chown(folder, 12345, 0)
     with pytest.raises(Refused, match="written by others"):
         Store(str(folder)).prepare()
+    assert not any(folder.iterdir())
 
 
 # -- what else is kept
@@ -477,3 +478,17 @@ def test_history_is_lines_and_has_a_limit(store: Store, monkeypatch: pytest.Monk
     assert store.history()[-1]["job"] == "8"
     first = Path(store.path("history.jsonl")).read_text().splitlines()[0]
     assert "time" in json.loads(first)
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_named(
+    store: Store, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(module.fcntl, "flock", refuse)
+    with pytest.raises(Refused, match="has no locks") as caught, store.lock(0.0):
+        pass
+    assert store.folder in str(caught.value)
+    assert "state_folder" in str(caught.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from place import Place, made_place
 from test_links import JOB, Node, a_node
 
-from seatrial.nic.node import namespaces, programs
+from seatrial.nic.node import mtus, namespaces, netlink, programs, readers
 from seatrial.nic.node.errors import Unrestored
 
 PROFILES: dict[str, Any] = {
@@ -59,6 +60,114 @@ def test_a_user_that_is_gone_is_no_trouble(place: Place) -> None:
     place.ip("link", "del", "mv1")
     assert end(place, "small").returncode == 0
     assert place.mtu("eth1") == 9000
+
+
+#: what the kernel changes with the MTU, and what it leaves alone
+IPV6 = """
+echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad
+ip link set eth1 up; ip link set peer1 up; ip link set mv1 up; ip link set lo up
+ip link add link eth1 name mv3 mtu 9000 type macvlan mode bridge; ip link set mv3 up
+ip address add 10.1.0.1/16 dev eth1; ip address add fd01::1/64 dev eth1
+ip address add fd02::1/64 dev mv1
+ip -6 route add fd05::/64 via fd01::9 dev eth1 mtu 8000 advmss 7000 pref high
+ip -6 route add fd06::/64 via fd01::9 dev eth1 mtu lock 8000
+ip -6 route add fd07::/64 via fd01::9 dev eth1 mtu 1400
+ip -6 route add fd08::/64 via fd02::9 dev mv1 mtu 8000 table 77 metric 7 proto static
+ip -6 route add fd09::/64 mtu 7000 nexthop via fd01::3 nexthop via fd01::4 dev eth1 weight 3
+ip nexthop add id 7 via fd01::7 dev eth1; ip -6 route add fd0a::/64 mtu 7000 nhid 7
+ip -6 route add fd0b::/64 via fd01::9 from fd01::/64 mtu 8000
+ip -6 route add local fd0c::/64 dev eth1 mtu 8000 table 77
+ip -6 route add fd0d::/64 via fd01::9 mtu 9000
+ip -6 route add fd0e::/64 via fd01::9 mtu 6000 expires 5000
+ip route add 10.2.0.0/16 via 10.1.0.9 mtu 8000
+ip route add 10.3.0.0/16 via 10.1.0.9 mtu lock 8000
+echo 7000 > /proc/sys/net/ipv6/conf/eth1/mtu
+echo 6000 > /proc/sys/net/ipv6/conf/mv1/mtu
+sleep 0.2
+"""
+
+
+def ipv6_of(place: Place) -> list[str]:
+    """Routes, addresses and IPv6 MTUs."""
+    shown = "; ".join(
+        [
+            "ip -oneline -4 route show table all",
+            "ip -oneline -6 route show table all",
+            "ip -oneline address show",
+            "cd /proc/sys/net/ipv6/conf; for i in eth1 mv1 mv3; do echo $i $(cat $i/mtu); done",
+        ]
+    )
+    text = subprocess.run(
+        place.inside("sh", "-ec", shown), capture_output=True, text=True, check=True
+    ).stdout
+    text = re.sub(r"expires \d+sec| tentative", "", text)
+    # The kernel adds its own when it comes to it.
+    late = ("fe80:", " table local ")
+    return sorted(line for line in text.splitlines() if not any(one in line for one in late))
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("mtu", [1500, 9500])
+def test_mtus_of_ipv6_come_back(place: Place, mtu: int) -> None:
+    """Raised, the kernel cuts those above the old MTU when it comes back."""
+    place.data["profiles"]["small"]["interfaces"] = {"eth1": {"mtu": mtu}}
+    place.write()
+    place.shell(IPV6)
+    if mtu > 9000:
+        place.shell("ip -6 route add fd0f::/64 via fd01::9 mtu 9400")
+    before = ipv6_of(place)
+    assert begin(place, "small").returncode == 0
+    assert ipv6_of(place) != before
+    answer = end(place, "small")
+    assert answer.returncode == 0, answer.stderr
+    assert ipv6_of(place) == before
+
+
+@pytest.mark.root
+def test_an_ipv6_mtu_that_cannot_be_restored_is_said(place: Place) -> None:
+    """The kernel refuses a gateway that is in no network of the interface."""
+    place.shell(IPV6)
+    before = ipv6_of(place)
+    assert begin(place, "small").returncode == 0
+    place.ip("-6", "route", "del", "fd01::/64", "dev", "eth1")
+    answer = end(place, "small")
+    assert answer.returncode == 4
+    assert "mtu of the IPv6 route fd09::/64 metric 1024" in answer.stderr
+    assert "is 9000, was 7000 before" in answer.stderr
+    assert "No route to host" in answer.stderr
+    place.shell("ip -6 route add fd01::/64 dev eth1 proto kernel metric 256")
+    assert place.run("recover").returncode == 0
+    assert ipv6_of(place) == before
+
+
+def test_a_route_of_a_renamed_interface(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, index in (("mv7", 5), ("eth1", 2)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "ifindex").write_text(f"{index}\n")
+    monkeypatch.setattr(readers, "SYSFS", str(tmp_path))
+    monkeypatch.setattr(readers, "PROC", str(tmp_path))
+    shown = "fd08::/64 via fd02::9 dev mv7 metric 7 expires 80sec mtu 9000 pref medium linkdown\n"
+    monkeypatch.setattr(programs, "run", lambda argv: programs.Answer(0, shown, ""))
+    line = "fd08::/64 via fd02::9 dev mv1 metric 7 expires 90 mtu 8000 pref medium"
+    recorded = line.split()
+    record = {"devices": [{"name": "mv1", "ifindex": 5, "mtu": 8000}], "routes": [recorded]}
+    ((text, action),) = mtus.different_ipv6(record)
+    assert text == (
+        "mtu of the IPv6 route fd08::/64 via fd02::9 dev mv7 metric 7 pref medium is 9000, "
+        "was 8000 before"
+    )
+    assert action.argv == ["ip", "-6", "route", "replace", *(
+        "mv7" if word == "mv1" else word for word in recorded
+    )]  # fmt: skip
+
+
+@pytest.mark.root
+def test_a_route_that_is_gone_is_no_trouble(place: Place) -> None:
+    place.shell(IPV6)
+    assert begin(place, "small").returncode == 0
+    place.ip("-6", "route", "del", "fd05::/64")
+    assert end(place, "small").returncode == 0
+    assert not [line for line in ipv6_of(place) if line.startswith("fd05")]
 
 
 @pytest.mark.root
@@ -127,6 +236,20 @@ def test_what_uses_an_interface_of_a_third_namespace_is_no_reason(place: Place) 
             subprocess.run(["ip", "netns", "delete", name], check=True)
 
 
+@pytest.mark.root
+def test_an_interface_with_an_odd_name_in_the_namespace_of_any_user(place: Place) -> None:
+    """Any user can make one in a namespace of his own. It must not drain the node."""
+    script = "ip link add \"$(printf 'a\\001b')\" type veth && echo made && read x"
+    command = ["unshare", "--net", "sh", "-c", script]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"made\n"
+        answer = begin(place, "small")
+        process.communicate(b"\n")
+    assert answer.returncode == 0, answer.stderr
+    end(place, "small")
+
+
 def test_a_namespace_that_cannot_be_read_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,12 +257,30 @@ def test_a_namespace_that_cannot_be_read_is_refused(
     path.touch()
     monkeypatch.setattr(namespaces, "_others", lambda: {1: str(path)})
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    failed = programs.Answer(127, "", "nsenter: No such file or directory")
-    monkeypatch.setattr(programs, "run", lambda argv, timeout=0: failed)
-    with pytest.raises(namespaces.Refused, match=f"{path} cannot be read: nsenter"):
+    with pytest.raises(namespaces.Refused, match=f"{path} cannot be read: .*Invalid argument"):
         namespaces.users_elsewhere({"eth1"})
     path.unlink()  # it ended meanwhile
     assert namespaces.users_elsewhere({"eth1"}) == []
+
+
+@pytest.mark.root
+def test_no_program_is_started_for_a_namespace(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node has one for each container, and a Prolog is waited for."""
+
+    def started(*_: object, **__: object) -> None:
+        raise AssertionError("a program was started")
+
+    monkeypatch.setattr(programs, "run", started)
+    path = f"/run/netns/{place.name}"
+    namespace = netlink.Namespace(path)
+    names = {one.name: one.kind for one in namespace.interfaces()}
+    namespace.close()
+    assert names == {"eth1": "veth", "peer1": "veth", "tap0": "veth", "veth0": "veth",
+                     "mv1": "macvlan", "mv2": "macvlan"}  # fmt: skip
+    assert path in namespaces._others().values()
+    assert namespaces.users_elsewhere({"lo"}) == []
 
 
 @pytest.fixture

@@ -4,7 +4,9 @@ import contextlib
 import errno
 import os
 import subprocess
+from collections import Counter
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -104,6 +106,23 @@ def test_changed_evidence_is_a_warning_and_a_note_of_the_verdict(tmp_path):
     assert {str(one) for one in manifest.check(folder)} == {
         "changed: cases/netpipe/r0/netpipe.out", "added: cases/more.txt",
     }  # fmt: skip
+
+
+def test_each_file_is_read_once(tmp_path, monkeypatch):
+    """The evidence of a large site has many gigabytes."""
+    folder = make_trial(tmp_path / "t")
+    read = Counter()
+    sum_below = manifest._sum_below
+
+    def count(place, name):
+        read[str(Path(place, name).relative_to(folder))] += 1
+        return sum_below(place, name)
+
+    monkeypatch.setattr(manifest, "_sum_below", count)
+    judge(folder)
+    evidence = [name for name in manifest.read(folder) if name.startswith(("cases/", "results"))]
+    assert evidence
+    assert {name: read[name] for name in evidence} == dict.fromkeys(evidence, 1)
 
 
 def test_a_missing_manifest_is_a_warning_and_a_note_of_each_verdict_after_it(tmp_path):

@@ -101,6 +101,31 @@ def test_what_was_removed_added_or_replaced_is_named(folder):
     ]
 
 
+def test_no_link_is_followed(folder, tmp_path):
+    """A trial that was killed has a folder to which its job user writes."""
+    secret = tmp_path / "secret"
+    secret.write_text("of root")
+    (folder / "stage").mkdir()
+    (folder / "stage/link").symlink_to(secret)
+    (folder / "stage/folder").symlink_to(tmp_path)
+    os.mkfifo(folder / "stage/pipe")
+    assert not [name for name in manifest.files(folder) if name.startswith("stage")]
+    assert "added: stage/link (not a regular file)" in differences(folder)
+    with pytest.raises(OSError, match="symbolic link"):
+        manifest.sums_of(folder, ["stage/link"])
+    with pytest.raises(OSError, match=r"directory|symbolic link"):
+        manifest.sums_of(folder, ["stage/folder/secret"])
+    with pytest.raises(OSError, match="not a regular file"):
+        manifest.sums_of(folder, ["stage/pipe"])
+
+
+def test_a_listed_file_that_a_link_replaced_is_changed(folder, tmp_path):
+    file = folder / "results.jsonl"
+    file.rename(tmp_path / "same")
+    file.symlink_to(tmp_path / "same")
+    assert differences(folder) == ["changed: results.jsonl"]
+
+
 def test_removing_a_whole_judgement_is_found(folder):
     shutil.rmtree(folder / "judgements")
     assert differences(folder)[0] == "removed: judgements/2/judgement.jsonl"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -19,6 +20,7 @@ from seatrial.base.errors import LabError
 from seatrial.results.record import Case, Job, Metric, Run, read_lines, write_results
 from seatrial.trial import collect as collecting
 from seatrial.trial.collect import collect, job_facts, parse_sacct, read_report
+from seatrial.trial.run import RESERVE_B, RESERVE_FILE, reserve
 
 #: as Slurm 22.05 prints it (sacct -X -P -n -o jobid,state,exitcode,submit,start,end,nodelist,...)
 SACCT = """\
@@ -348,7 +350,9 @@ def test_what_a_job_user_writes_never_ends_a_trial(tmp_path_factory, data):
     event(runs[0].outcome)
     assert [(run.case, run.repeat) for run in runs] == [(NETPIPE, 0)]
     write_results(folder / "results.jsonl", runs)
-    assert list(read_lines(folder / "results.jsonl")) == runs
+    kept = list(read_lines(folder / "results.jsonl"))
+    # As text: NaN, which a job user can write, is not equal to itself.
+    assert [run.model_dump_json() for run in kept] == [run.model_dump_json() for run in runs]
     shutil.rmtree(folder)
 
 
@@ -430,3 +434,57 @@ def test_nodes_that_no_job_has(nodes, known):
         assert {"n300", "m7x", "login"} < set(job.nodes)
     else:
         assert job.nodes == [nodes[:200]]
+
+
+def test_what_a_terminal_obeys_is_not_kept(left, tmp_path):
+    odd = "\x1b]0;x\x07\x9b31m\r\x7f"
+    run = Run(case=NETPIPE, outcome="error", phase="run" + odd, reason="broken" + odd)
+    left("netpipe", [run])
+    (kept,) = gather(tmp_path, [NETPIPE])
+    assert kept.phase == "run?]0;x??31m??"
+    assert kept.reason == "broken?]0;x??31m??"
+
+
+def test_long_strings_are_cut_with_a_mark(left, tmp_path, monkeypatch):
+    monkeypatch.setattr(collecting, "NODE_LIMIT_B", 16 << 20)
+    run = Run(case=NETPIPE, outcome="error", phase="p" * 5000, reason="r" * (8 << 20))
+    left("netpipe", [run])
+    (kept,) = gather(tmp_path, [NETPIPE])
+    assert kept.phase == "p" * 64
+    assert kept.reason.startswith("r" * 4000 + " ... (")
+    assert kept.reason.endswith(" characters left out)")
+    assert len(kept.reason) < 4100
+
+
+def test_the_number_of_stage_folders_is_limited(left, tmp_path, monkeypatch):
+    """A job user can make any number: the run that was not searched for says so."""
+    monkeypatch.setattr(collecting, "MOST_STAGES", 5)
+    folder = left("netpipe", [Run(case=NETPIPE, outcome="ran", metrics=[metric()])])
+    (tmp_path / "reframe-report.json").unlink()
+    (run,) = gather(tmp_path, [NETPIPE])
+    assert run.outcome == "ran"
+    for number in range(6):
+        (folder.parent / f"other{number}").mkdir()
+    (run,) = gather(tmp_path, [NETPIPE])
+    assert run.outcome == "error"
+    assert "was not searched for: stage has more than 5 folders" in run.reason
+
+
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL])
+def test_a_file_system_that_cannot_reserve_space(tmp_path, monkeypatch, number):
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    reserve(tmp_path)
+    assert (tmp_path / RESERVE_FILE).stat().st_blocks * 512 >= RESERVE_B
+
+
+def test_a_full_disk_is_named(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    with pytest.raises(OSError, match="No space left") as caught:
+        reserve(tmp_path)
+    assert caught.value.filename == str(tmp_path / RESERVE_FILE)

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +42,17 @@ class Problem:
             f"{where}: {self.field}: {self.message}" if self.field else f"{where}: {self.message}"
         )
         return f"{text} ({self.correction})" if self.correction else text
+
+
+def explained(error: OSError) -> str:
+    """The text of an error of the file system, with the correction if the text alone does not say
+    it: a server can refuse root what a local disk allows."""
+    if error.errno in (errno.EACCES, errno.EPERM) and os.geteuid() == 0:
+        return (
+            f"{error}: root may not write there, as on a network file system with root_squash; "
+            "choose a folder of a local disk, or one that the server lets root write to"
+        )
+    return str(error)
 
 
 class SeatrialError(Exception):

@@ -8,6 +8,7 @@ import stat
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
@@ -75,8 +76,9 @@ def folder_below(root: Path, relative: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def read_below(root: Path, relative: Path, limit: int) -> bytes:
-    """The content of the regular file ``relative`` below ``root``, of at most ``limit`` bytes.
+@contextmanager
+def regular_below(root: Path, relative: Path) -> Iterator[BufferedReader]:
+    """A stream to read the regular file ``relative`` below ``root``.
 
     No symbolic link below ``root`` is followed, and a FIFO does not block. Raises OSError, and
     ValueError if ``relative`` leads out of ``root``.
@@ -87,6 +89,15 @@ def read_below(root: Path, relative: Path, limit: int) -> bytes:
     with os.fdopen(descriptor, "rb") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(root / relative))
+        yield stream
+
+
+def read_below(root: Path, relative: Path, limit: int) -> bytes:
+    """The content of the regular file ``relative`` below ``root``, of at most ``limit`` bytes.
+
+    Raises OSError and ValueError as ``regular_below``.
+    """
+    with regular_below(root, relative) as stream:
         content = stream.read(limit + 1)
         if len(content) > limit:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(root / relative))

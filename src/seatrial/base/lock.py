@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+#: of a file system without locks: NFS without its lock daemon, Lustre without the option flock
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
 
 def open_lock(file: Path) -> int:
     """Return the descriptor of a lock file, which only its owner can open; made if missing.
@@ -28,20 +31,37 @@ def open_lock(file: Path) -> int:
     return descriptor
 
 
+def hold(descriptor: int, file: Path, wait: bool = True) -> None:
+    """Take the lock of an open ``file``. Raises BlockingIOError if another process holds it and
+    this one does not ``wait``, and OSError, which names the file, if there are no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        text = error.strerror
+        if error.errno in NO_LOCKS:
+            text = (
+                f"the file system has no locks ({text}): choose a folder of another one, or mount "
+                "it with them (Lustre: flock; NFS: not nolock, with rpc.statd)"
+            )
+        raise OSError(error.errno, text, str(file)) from None
+
+
 @contextmanager
 def locked(file: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Hold a lock file. If another process holds it, report that with ``say`` and wait.
 
-    The lock ends with the process at the latest. Raises OSError as ``open_lock``.
+    The lock ends with the process at the latest. Raises OSError as ``open_lock`` and ``hold``.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     descriptor = open_lock(file)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            hold(descriptor, file, wait=False)
         except BlockingIOError:
             say(f"waiting for another process that holds {file}")
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            hold(descriptor, file)
         yield
     finally:
         os.close(descriptor)

@@ -21,7 +21,7 @@ from seatrial.benchmarks.benchmark import node_files
 from seatrial.benchmarks.limits import mark, not_limited
 from seatrial.benchmarks.parsing import Parsed, ParseError
 from seatrial.checks import activity as activities
-from seatrial.checks import counters, moderation, nic_proof
+from seatrial.checks import counters, moderation, nic_proof, wire
 from seatrial.results.record import Case, Counters, Metric, PathProof, Run
 from seatrial.stack.model import Package
 
@@ -303,6 +303,9 @@ def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
         if check.own_benchmark.activity_metrics and not evidence.reason:
             run.metrics += activities.metrics(activity, check.interface)
     run.metrics = best_of(run.metrics)
+    run.wire_errors = wire.total(
+        error for evidence in steps for error in wire.moved(evidence.nodes)
+    )
     run.path = combine([evidence.proof for evidence in steps if evidence.proof])
     run.job.benchmark_s = sum(evidence.benchmark_s for evidence in steps)
     set_times(run, steps)
@@ -386,7 +389,11 @@ def combine(proofs: Iterable[PathProof]) -> PathProof | None:
     )
 
 
-STATE_FIELDS = ("network", "mtu", "driver", "version", "firmware", "bus")
+STATE_FIELDS = (
+    *("network", "mtu", "driver", "version", "firmware", "bus"),
+    *("link", "speed_Mbit_s", "duplex", "fec", "neighbour"),
+    *("current_pcie_speed", "current_pcie_width", "max_pcie_speed", "max_pcie_width"),
+)
 
 
 def nic_states(

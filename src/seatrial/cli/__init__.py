@@ -24,6 +24,7 @@ from seatrial.base.errors import (
     EXIT_UNREAD,
     InputError,
     SeatrialError,
+    explained,
 )
 from seatrial.cli import job, lab, nic, panels, plan, site, slurm, stack, test, trial
 from seatrial.report.text import clean
@@ -111,5 +112,5 @@ def run() -> int:
         errors.print(f"error: {clean(str(error))}", markup=False)
         return error.exit_code
     except OSError as error:  # the message names the file
-        errors.print(f"error: {clean(str(error))}", markup=False)
+        errors.print(f"error: {clean(explained(error))}", markup=False)
         return EXIT_LAB_FAILED

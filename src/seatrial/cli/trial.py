@@ -21,6 +21,7 @@ from seatrial.base.errors import (
     InputError,
     LabError,
     Problem,
+    explained,
 )
 from seatrial.base.lock import locked
 from seatrial.base.paths import TRIALS
@@ -179,7 +180,7 @@ def held(folder: Path) -> Iterator[None]:
             stack.enter_context(locked(file, say))
             manifest.settle(folder)
         except OSError as error:
-            raise LabError(f"the trial cannot be locked: {error}") from None
+            raise LabError(f"the trial cannot be locked: {explained(error)}") from None
         yield
 
 
@@ -303,7 +304,7 @@ def judge_again(
         with locked(place / LOCK_FILE, say):
             results = later.judge_again(place, requirements, command, version, write_all, say)
     except OSError as error:
-        raise LabError(f"the trial cannot be judged: {error}") from None
+        raise LabError(f"the trial cannot be judged: {explained(error)}") from None
     terminal.print_summary(results, out)
     raise typer.Exit(verdict_code(results))
 

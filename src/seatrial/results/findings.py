@@ -10,15 +10,15 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import date
 
+from seatrial.results import wire
 from seatrial.results.contract import is_in_force, margin, without_waiver
 from seatrial.results.figures import collect, valid_runs
 from seatrial.results.judge import out_of_bounds
 from seatrial.results.locations import ARROW, Locations, direction
 from seatrial.results.record import Case, Clause, Judgement, Run, Trial
 from seatrial.results.requirements import Requirements, Rule
-from seatrial.results.wording import number, plural
+from seatrial.results.wording import number, plural, some
 
-MAX_NAMED = 6  # cases, locations or requirements that a sentence lists one by one
 _BASES = ("contract", "baseline", "relative")
 Group = list[Judgement]
 
@@ -57,6 +57,7 @@ def findings(
         *map(_one_or_many, _ordered(_groups(by_verdict["fail"]))),
         *_case_errors(errors),
         *_unmeasured(by_verdict["error"]),
+        *wire.findings(runs),
         *map(_one_or_many, _groups(doubts)),
         *_missing(by_verdict["missing"]),
         *([] if judgements else [f"{trial.trial}: nothing was judged"]),
@@ -165,7 +166,7 @@ def unmatched(
             left.setdefault(why, []).append(rule)
     notes = []
     for why, rules in left.items():
-        what = f"{len(rules)} requirements ({_some([rule.id for rule in rules])}) were"
+        what = f"{len(rules)} requirements ({some([rule.id for rule in rules])}) were"
         if len(rules) == 1:
             (rule,) = rules
             what = f"the {rule.kind} {rule.id} ({rule.threshold.metric}: {rule.text()}) was"
@@ -226,16 +227,9 @@ def _where(group: Group) -> str:
     """``of links.tcp.default.4n on n1-n3, n2-n3``, or ``in 4 cases (...)``."""
     cases = list(dict.fromkeys(j.case.id for j in group))
     if len(cases) > 1:
-        return f"in {len(cases)} cases ({_some(cases)})"
+        return f"in {len(cases)} cases ({some(cases)})"
     locations = list(dict.fromkeys(j.location for j in group if j.location))
-    return f"of {cases[0]}" + (f" on {_some(locations)}" if locations else "")
-
-
-def _some(names: Sequence[str]) -> str:
-    """The first names, and the number of the others."""
-    if len(names) <= MAX_NAMED:
-        return ", ".join(names)
-    return f"{', '.join(names[: MAX_NAMED - 1])} and {len(names) - MAX_NAMED + 1} more"
+    return f"of {cases[0]}" + (f" on {some(locations)}" if locations else "")
 
 
 def _case_errors(errors: Mapping[Case, str]) -> list[str]:
@@ -246,7 +240,7 @@ def _case_errors(errors: Mapping[Case, str]) -> list[str]:
     return [
         errors[cases[0]]
         if len(cases) == 1
-        else f"{len(cases)} cases ({_some([case.id for case in cases])}), each{reason}"
+        else f"{len(cases)} cases ({some([case.id for case in cases])}), each{reason}"
         for reason, cases in by_reason.items()
     ]
 
@@ -259,7 +253,7 @@ def _missing(judgements: Iterable[Judgement]) -> list[str]:
     for case, names in metrics.items():
         cases[tuple(names)].append(case.id)
     return [
-        f"{ids[0] if len(ids) == 1 else f'{len(ids)} cases ({_some(ids)})'}: "
+        f"{ids[0] if len(ids) == 1 else f'{len(ids)} cases ({some(ids)})'}: "
         f"no requirement applies to {', '.join(names)}"
         for names, ids in cases.items()
     ]
@@ -310,7 +304,7 @@ def _unmeasured(errors: Iterable[Judgement]) -> list[str]:
         own[0].explanation
         if len(own) == 1
         else f"{len(own)} links of {case.id} were not measured "
-        f"({_some([j.location or '' for j in own])}); the first: {own[0].explanation}"
+        f"({some([j.location or '' for j in own])}); the first: {own[0].explanation}"
         for case, own in links.items()
     ]
 
@@ -405,7 +399,7 @@ def _slow_node(
     count = f"all {len(own)}" if len(own) == len(failing) else f"{len(own)} of {len(failing)}"
     return (
         f"node {node} is common to {count} failing links{_SIDES[side]} of {case.id}: "
-        f"{metric} ({_some(own)}; {len(own)} of the {all_own} links of {node}): check this node, "
+        f"{metric} ({some(own)}; {len(own)} of the {all_own} links of {node}): check this node, "
         f"its cable and its switch port first"
     )
 
@@ -425,7 +419,7 @@ def _one_way(
         return []
     what = "a link" if len(slow) == 1 else f"{len(slow)} links"
     verb = "is" if len(slow) == 1 else "are"
-    return [f"{what} of {key[0].id} {verb} slow in one direction only ({key[1]}): {_some(slow)}"]
+    return [f"{what} of {key[0].id} {verb} slow in one direction only ({key[1]}): {some(slow)}"]
 
 
 def _load(runs: Sequence[Run]) -> list[str]:
@@ -436,7 +430,7 @@ def _load(runs: Sequence[Run]) -> list[str]:
             if suspect.conclusion == "load":
                 names[run.case][suspect.location] = None
     return [
-        f"note: {case.id}: {plural(len(own), 'location')} ({_some(list(own))}) slow in a round and "
+        f"note: {case.id}: {plural(len(own), 'location')} ({some(list(own))}) slow in a round and "
         f"as fast as others alone: load of the rounds, no fault"
         for case, own in names.items()
     ]

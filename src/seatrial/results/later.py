@@ -60,7 +60,9 @@ def judge_again(
     manifest.settle(folder)
     results = read_results(folder)
     given = requirements or trial_requirements(results)
-    check_unchanged(folder, given if requirements is None else None)
+    compared = (folder / manifest.MANIFEST).exists()
+    differences = manifest.check(folder) if compared else []
+    check_unchanged(folder, given if requirements is None else None, differences)
     _check_clock(results)
     load_requirements(given)  # the errors name the file that the user gave
     for sentence in _on_requirements(given, results):
@@ -69,7 +71,7 @@ def judge_again(
     while os.path.lexists(target := judgement_folder(folder, number)):
         number += 1  # something else has the name
     ended = results.ended or results.trial.started
-    changed, unproven = _on_other_files(folder), without_manifest(results)
+    changed, unproven = _on_other_files(differences), without_manifest(results)
     for sentence in filter(None, (changed, unproven)):
         say(f"warning: {sentence}")
     try:
@@ -125,12 +127,11 @@ def _on_requirements(given: Path, results: Results) -> Iterator[str]:
         )
 
 
-def _on_other_files(folder: Path) -> str:
+def _on_other_files(differences: Sequence[manifest.Difference]) -> str:
     """How many files are not as in the manifest; "" if none or there is no manifest.
 
     ``check_unchanged`` has refused a trial whose results differ: the others are evidence.
     """
-    differences = manifest.check(folder) if (folder / manifest.MANIFEST).exists() else []
     if not differences:
         return ""
     return (
@@ -186,12 +187,15 @@ def user() -> str:
     return f"{name} (sudo of {caller})" if caller and caller != name else name
 
 
-def check_unchanged(folder: Path, own: Path | None = None) -> None:
+def check_unchanged(
+    folder: Path, own: Path | None = None, known: Sequence[manifest.Difference] | None = None
+) -> None:
     """Compare the measurements and the judgements of a trial with its manifest, if it has one.
 
     ``own`` are the requirements of the trial, if they are those to judge by: changed ones are a
-    matter of ``--requirements``. Raises InputError with all files that were changed, added or
-    removed: such a trial is neither judged nor reported.
+    matter of ``--requirements``. ``known``: all differences, if the caller has read all files
+    already; else only these files are read. Raises InputError with all files that were changed,
+    added or removed: such a trial is neither judged nor reported.
     """
     if not (folder / manifest.MANIFEST).exists():
         return
@@ -200,19 +204,15 @@ def check_unchanged(folder: Path, own: Path | None = None) -> None:
     names = [str(file.relative_to(folder)) for file in (folder / RESULTS_FILE, *later)]
     names += [name for name in listed if _JUDGEMENT_NAME.fullmatch(name) and name not in names]
     names += [str(own.relative_to(folder))] if own else []
+    differences = manifest.check(folder, names) if known is None else known
+    kinds = {one.name: one.kind for one in differences}
     problems = []
     for name in names:
-        file = folder / name
-        if not file.is_file():
-            what = "removed"
-        elif name not in listed:
-            what = "added"
-        elif manifest.sha256(file) != listed[name]:
-            what = "changed"
-        else:
-            continue
-        text = f"it was {what} since the manifest was written: such a trial is not evidence"
-        correction = "'seatrial verify' names all that was changed"
-        problems.append(Problem(file, None, "", text, correction))
+        if name in kinds:
+            text = (
+                f"it was {kinds[name]} since the manifest was written: such a trial is not evidence"
+            )
+            correction = "'seatrial verify' names all that was changed"
+            problems.append(Problem(folder / name, None, "", text, correction))
     if problems:
         raise InputError(problems)

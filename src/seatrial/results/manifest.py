@@ -16,13 +16,14 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.base.errors import InputError, LabError, Problem
-from seatrial.base.files import folder_below, write_whole
+from seatrial.base.files import folder_below, regular_below, write_whole
 from seatrial.results.record import JUDGEMENTS_FOLDER, RESULTS_FILE, judgement_folder
 
 MANIFEST = "SHA256SUMS"
@@ -55,12 +56,17 @@ class Difference:
 
 def sums_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
     """The SHA-256 sum of each file, by its name relative to the folder. Raises OSError."""
-    return {name: sha256(folder / name) for name in names}
+    return {name: _sum_below(folder, name) for name in names}
 
 
 def sha256(file: Path) -> str:
-    """Raises OSError."""
-    with file.open("rb") as stream:
+    """Raises OSError, also if the file is a symbolic link or not a regular file."""
+    return _sum_below(file.parent, file.name)
+
+
+def _sum_below(folder: Path, name: str) -> str:
+    """No link is followed: a trial that was killed has folders that its job user can change."""
+    with regular_below(folder, Path(name)) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
@@ -71,7 +77,7 @@ def files(folder: Path) -> list[str]:
 
 
 def _walk(folder: Path) -> Iterator[tuple[str, bool]]:
-    """Everything but directories, and whether it is a regular file or a link to one."""
+    """Everything but directories, and whether it is a regular file: a link is none."""
     for root, directories, names in os.walk(folder):
         links = [name for name in directories if (Path(root) / name).is_symlink()]
         for name in [*names, *links]:
@@ -81,7 +87,14 @@ def _walk(folder: Path) -> Iterator[tuple[str, bool]]:
                 continue
             if short == LOCK_FILE and path.is_file() and not path.lstat().st_size:
                 continue
-            yield short, path.is_file()
+            yield short, _is_regular(path)
+
+
+def _is_regular(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
 
 
 def extend(folder: Path, names: Iterable[str]) -> None:
@@ -256,17 +269,23 @@ def _name(match: re.Match[str]) -> str:
     return re.sub(r"\\.", lambda escape: _CHARACTERS.get(escape[0], escape[0]), match["name"])
 
 
-def check(folder: Path) -> list[Difference]:
+def check(folder: Path, only: Iterable[str] | None = None) -> list[Difference]:
     """What was changed, removed or added since the manifest was written, in the order of names.
 
+    ``only``: the names of the files to compare; the others are not read.
     Raises InputError if there is no folder or no manifest.
     """
     listed, damaged = _parse(folder)
     differences = [Difference("damaged", MANIFEST, f"line {line}: {_FORM}") for line in damaged]
+    if only is None:
+        walked = _walk(folder)
+    else:
+        names = set(only)
+        listed = {name: sum for name, sum in listed.items() if name in names}
+        present = [name for name in names if os.path.lexists(folder / name)]
+        walked = iter([(name, _is_regular(folder / name)) for name in present])
     there = {
-        name: is_file
-        for name, is_file in _walk(folder)
-        if name in listed or not _DRAFT.fullmatch(name)
+        name: is_file for name, is_file in walked if name in listed or not _DRAFT.fullmatch(name)
     }
     for name in sorted(listed.keys() | there.keys(), key=os.fsencode):
         if name not in there:
@@ -276,7 +295,7 @@ def check(folder: Path) -> list[Difference]:
             differences.append(Difference("added", name, reason))
         else:
             try:
-                same = there[name] and sha256(folder / name) == listed[name]
+                same = there[name] and _sum_below(folder, name) == listed[name]
             except OSError as error:
                 differences.append(Difference("changed", name, f"cannot be read: {error}"))
             else:

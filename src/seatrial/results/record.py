@@ -131,6 +131,14 @@ class Counters(Record):
     interrupts: int | None = None  # None: the kernel attributes none to the interface
 
 
+class WireErrors(Record):
+    """Counters of one interface that increased in a run: damaged frames, losses of the link."""
+
+    node: str
+    interface: str
+    counts: dict[str, int]  # the driver's or the kernel's name of the counter -> increase
+
+
 class PathProof(Record):
     """Whether the traffic crossed the network under test.
 
@@ -287,6 +295,7 @@ class Run(Record):
     facts: dict[str, Any] = {}  # BLAS loaded, verification, problem size ...
     nic: dict[str, Any] = {}  # node -> interface -> state before / during / after
     nic_proofs: _Many[NicProof] = []
+    wire_errors: _Many[WireErrors] = []
     activity: _Many[Activity] = []
     suspects: list[Suspect] = []
     unmeasured: dict[str, str] = {}  # node or link without figures -> why, beside others that have

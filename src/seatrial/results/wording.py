@@ -13,6 +13,8 @@ from seatrial.results import statistics
 from seatrial.results.requirements import Rule
 from seatrial.results.statistics import Limit
 
+MAX_NAMED = 6  # cases, locations or requirements that a sentence lists one by one
+
 
 def number(value: float | None, digits: int = 4) -> str:
     """So many significant digits, without an exponent from 1e-5 to 1e13; a dash for None."""
@@ -42,6 +44,13 @@ def distinct(value: float, *others: float) -> list[str]:
         ):
             break
     return texts
+
+
+def some(names: Sequence[str]) -> str:
+    """The first names, and the number of the others."""
+    if len(names) <= MAX_NAMED:
+        return ", ".join(names)
+    return f"{', '.join(names[: MAX_NAMED - 1])} and {len(names) - MAX_NAMED + 1} more"
 
 
 def plural(count: int, word: str) -> str:

@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,13 @@ MOST_RECORDS = 1000  # in one evidence: a check writes one for each variant
 MOST_KEYS = 20_000  # of an object
 MAX_DEPTH = 50  # of lists and objects
 MOST_CONTAINERS = 2_000_000  # of lists and objects in a file; 6000 in each MB of real evidence
+MOST_CHARACTERS = 1 << 16  # of a string; longer ones are cut
+MOST_IN_PHASE, MOST_IN_REASON = 64, 4000
+MOST_STAGES = 10_000  # stage folders that are searched for evidence that no report names
 MAX_WHOLE = 1 << 64
-HELPERS = ("run.py", "pair.py", "job.sh")  # the same in each job: not kept
+#: control characters but line break and tab: a terminal would obey them
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+HELPERS = ("run.py", "wire.py", "pair.py", "job.sh")  # the same in each job: not kept
 _RUN = TypeAdapter(Run)
 Runner = Callable[[list[str]], subprocess.CompletedProcess]
 Take = Callable[[Path], None]
@@ -90,9 +96,9 @@ def read_report(folder: Path, name: str = REPORT_FILE) -> list[TestCase]:
 def _json(content: bytes) -> Any:
     """The value of a JSON text whose strings any file, command and path can have.
 
-    NUL and surrogates are replaced, so no path with one of these names a file. Raises ValueError or
-    RecursionError for what is no JSON, too deep, or has larger numbers or objects, or more of them,
-    than any record.
+    Control characters and surrogates are replaced, so no path with one of these names a file. Long
+    strings are cut. Raises ValueError or RecursionError for what is no JSON, too deep, or has
+    larger numbers or objects, or more of them, than any record.
     """
     if content.count(b"[") + content.count(b"{") > MOST_CONTAINERS:
         raise ValueError("too many lists and objects")
@@ -101,7 +107,8 @@ def _json(content: bytes) -> Any:
 
 def _clean(value: Any, depth: int) -> Any:
     if isinstance(value, str):
-        return value.encode(errors="replace").decode().replace("\0", "?")
+        text = _cut(value, MOST_CHARACTERS).encode(errors="replace").decode()
+        return _CONTROL.sub("?", text)
     if isinstance(value, int) and abs(value) >= MAX_WHOLE:
         raise ValueError("a number is too large")
     if isinstance(value, (list, dict)) and not depth:
@@ -113,6 +120,12 @@ def _clean(value: Any, depth: int) -> Any:
             raise ValueError("an object has too many keys")
         return {_clean(key, 0): _clean(one, depth - 1) for key, one in value.items()}
     return value
+
+
+def _cut(text: str, most: int) -> str:
+    """``text``, or its first ``most`` characters with a mark that says how many are left out."""
+    left_out = len(text) - most
+    return text if left_out <= 0 else f"{text[:most]} ... ({left_out} characters left out)"
 
 
 def _text(entry: dict, name: str) -> str:
@@ -155,23 +168,40 @@ def read_evidence(folder: Path, stage: Path, nodes: int) -> list[Run]:
         if not isinstance(records, list) or len(records) > MOST_RECORDS:
             return []
         # One by one: of a list, pydantic collects the errors of all elements.
-        return [_RUN.validate_python(record) for record in records]
+        runs = [_RUN.validate_python(record) for record in records]
     except (OSError, ValueError, RecursionError):
         return []
+    for run in runs:
+        run.phase = run.phase[:MOST_IN_PHASE]
+        run.reason = _cut(run.reason, MOST_IN_REASON)
+    return runs
 
 
 def stage_folders(folder: Path) -> list[Path]:
-    """The stage folders in a trial's folder, in the order of their names."""
+    """The stage folders in a trial's folder, in the order of their names.
+
+    Raises ValueError if there are more than MOST_STAGES.
+    """
     folders = [Path(STAGE)]
     for _ in range(STAGE_DEPTH):
-        folders = [inner for outer in folders for inner in _folders_in(folder, outer)]
+        inner: list[Path] = []
+        for outer in folders:
+            inner += _folders_in(folder, outer)
+            if len(inner) > MOST_STAGES:
+                raise ValueError(f"{STAGE} has more than {MOST_STAGES} folders")
+        folders = inner
     return folders
 
 
 def _folders_in(root: Path, relative: Path) -> list[Path]:
+    """The folders in a folder; where there are more than MOST_STAGES, only some."""
     try:
         with folder_below(root, relative) as descriptor, os.scandir(descriptor) as entries:
-            names = [each.name for each in entries if each.is_dir(follow_symlinks=False)]
+            names = [
+                each.name
+                for each in islice(entries, 2 * MOST_STAGES)
+                if each.is_dir(follow_symlinks=False)
+            ]
     except OSError:
         return []
     # A record is UTF-8, so it cannot name a folder whose name is not.
@@ -299,7 +329,9 @@ def collect(
             and case.transport == test.transport
             and (test.nodes is None or case.nodes == test.nodes)
         ]
-        entries = read_evidence(folder, test.stagedir, nodes) if test.stagedir else []
+        # Only of a test of this trial: its folder is moved, so each is read once.
+        named = test.stagedir if wanted else None
+        entries = read_evidence(folder, named, nodes) if named else []
         written = {entry.case: entry for entry in entries}
         kept = keep_evidence(folder, test, wanted, take)
         id = held.id if held else test.jobid
@@ -313,7 +345,12 @@ def collect(
             if held and phase == "profile":
                 name_lost_job(entry, job, why_not)
             runs[case, entry.repeat] = entry
-    for orphan in stage_folders(folder):
+    try:
+        orphans = stage_folders(folder)
+        not_searched = ""
+    except ValueError as error:
+        orphans, not_searched = [], f"; evidence that no report names was not searched for: {error}"
+    for orphan in orphans:
         for entry in read_evidence(folder, orphan, nodes):
             if (entry.case, entry.repeat) not in runs and entry.case in cases:
                 entry.evidence = str(orphan)
@@ -325,6 +362,7 @@ def collect(
                 runs[entry.case, entry.repeat] = entry
     remove_leftovers(folder)
     reason = why_not or f"ReFrame did not run it; its log is {log} in the trial's folder"
+    reason += not_searched
     return [
         runs.get((case, repeat))
         or Run(case=case, repeat=repeat, outcome="error", phase=phase, reason=reason)
@@ -368,7 +406,7 @@ def failed(case: Case, test: TestCase, why_not: str = "", phase: str = "setup") 
         reason = why_not  # more precise than the exception that stopped ReFrame
         where = where if phase == "setup" else phase
     reason = reason or "it left no evidence"
-    return Run(case=case, outcome="error", phase=where, reason=reason.strip()[:500])
+    return Run(case=case, outcome="error", phase=where, reason=_cut(reason.strip(), 500))
 
 
 def name_job_state(run: Run, test: TestCase) -> None:
@@ -383,7 +421,7 @@ def name_job_state(run: Run, test: TestCase) -> None:
         run.reason = f"{state} (job {run.job.id})"
     elif run.outcome == "ran" and test.phase not in ("", "sanity", "performance", "cleanup"):
         # A sanity error belongs to another variant of the same job: this one has figures.
-        run.outcome, run.phase, run.reason = "error", test.phase, test.reason[:500]
+        run.outcome, run.phase, run.reason = "error", test.phase, _cut(test.reason, 500)
 
 
 def name_lost_job(run: Run, job: Job, why: str) -> None:

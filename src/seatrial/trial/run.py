@@ -7,6 +7,7 @@ cases that did not run, and leaves no job and no lab.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from seatrial.base.errors import LabError, SeatrialError
+from seatrial.base.errors import LabError, SeatrialError, explained
 from seatrial.base.lock import locked
 from seatrial.plan.model import PLAN_FILE, ROUND_FILE, Plan, PlannedProfile, write
 from seatrial.results import manifest
@@ -82,8 +83,10 @@ def run_trial(
         results = Results(trial=trial, folder=folder)
         write_results(folder / RESULTS_FILE, [trial])
         reserve(folder)
+        with locked(folder / LOCK_FILE, progress.said):
+            pass  # a file system without locks is an error before anything runs
     except OSError as error:
-        raise LabError(f"the trial cannot start: {error}") from None
+        raise LabError(f"the trial cannot start: {explained(error)}") from None
     with locked(folder / LOCK_FILE, progress.said), noted_signals() as signals:
         session = Session(
             plan, folder, config, machine, progress, plan.cases, signals,
@@ -217,8 +220,16 @@ def finish(results: Results, requirements: Requirements, folder: Path) -> None:
 
 def reserve(folder: Path) -> None:
     """Reserve disk space for the results. It is freed before they are written."""
-    with (folder / RESERVE_FILE).open("wb") as stream:
-        os.posix_fallocate(stream.fileno(), 0, RESERVE_B)
+    file = folder / RESERVE_FILE
+    with file.open("wb") as stream:
+        try:
+            os.posix_fallocate(stream.fileno(), 0, RESERVE_B)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
+                raise OSError(error.errno, error.strerror, str(file)) from None
+            stream.write(bytes(RESERVE_B))  # a file system that cannot reserve, such as NFS
+            stream.flush()
+            os.fsync(stream.fileno())
 
 
 def new_folder(trials: Path, site: str) -> Path:

@@ -13,7 +13,6 @@ than the import of a netlink library takes.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import ipaddress
 import os
 import re
@@ -22,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from seatrial.base.errors import LabError
+from seatrial.base.lock import hold
 from seatrial_lab.common import mounts
 from seatrial_lab.common.paths import NETNS_ROOT, RUN_ROOT, SWITCH, LabPaths
 from seatrial_lab.common.programs import find
@@ -70,7 +70,7 @@ def _registry() -> Iterator[None]:
     RUN_ROOT.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(RUN_ROOT, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        hold(descriptor, RUN_ROOT)
         yield
     finally:
         os.close(descriptor)

@@ -7,12 +7,15 @@ nothing else.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
 
 from seatrial.base.files import remove_tree
 
+#: extended attributes that hold ACLs; see acl(5)
+ACLS = ("system.posix_acl_access", "system.posix_acl_default")
 MAX_DEPTH = 32  # of folders in evidence; ReFrame's have 4
 
 
@@ -24,14 +27,26 @@ def give(path: Path, uid: int, gid: int) -> None:
     os.chown(path, uid, gid, follow_symlinks=False)
 
 
+def _remove_acls(path: str) -> None:
+    """Remove the ACL of a file or folder, and the one that new files in a folder would get.
+
+    Raises OSError if there is one that cannot be removed.
+    """
+    for name in ACLS:
+        try:
+            os.removexattr(path, name)
+        except OSError as error:
+            if error.errno not in (errno.ENODATA, errno.EOPNOTSUPP):
+                raise
+
+
 def take(folder: Path) -> None:
     """Make the current user the owner of a folder and its content, and the only one to change it.
 
     Only regular files and folders are left: a link, FIFO, socket or device, and a file with a
-    second name, are removed, as are folders below MAX_DEPTH. The folder that ``folder`` is in must
-    be root's. The owner of a folder
-    changes before that of its content, so nobody else can exchange what is in it meanwhile. Raises
-    OSError.
+    second name, are removed, as are folders below MAX_DEPTH, and all ACLs. The folder that
+    ``folder`` is in must be root's. The owner of a folder changes before that of its content, so
+    nobody else can exchange what is in it meanwhile. Raises OSError.
     """
     owner = os.getuid(), os.getgid()
     folders = [(folder, 0)]
@@ -43,6 +58,7 @@ def take(folder: Path) -> None:
         descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             os.fchown(descriptor, *owner)
+            _remove_acls(f"/proc/self/fd/{descriptor}")
             os.fchmod(descriptor, os.fstat(descriptor).st_mode & 0o755 | 0o700)
             with os.scandir(descriptor) as entries:
                 names = [entry.name for entry in entries]
@@ -52,6 +68,7 @@ def take(folder: Path) -> None:
                     folders.append((place / name, depth + 1))
                 elif stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
                     os.chown(name, *owner, dir_fd=descriptor, follow_symlinks=False)
+                    _remove_acls(f"/proc/self/fd/{descriptor}/{name}")
                     os.chmod(name, status.st_mode & 0o755, dir_fd=descriptor)
                 else:
                     os.unlink(name, dir_fd=descriptor)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 NamespaceId = tuple[int, int]  # device and inode
+COMMAND_LINE_B = 1 << 16
 
 
 def _stat_fields(pid: int) -> list[str]:
@@ -109,15 +110,42 @@ def wait_gone(pids: Iterable[int], timeout: float) -> list[int]:
         time.sleep(0.01)
 
 
+def command_line(pid: int) -> list[str]:
+    """Return the words of a process's command; empty if it ended or has a title of its own.
+
+    The read can wait for ever if the process's user wants that (a page fault in a file of FUSE
+    holds the lock that it takes). Read only that of root or of a known program.
+    """
+    try:
+        with Path(f"/proc/{pid}/cmdline").open("rb") as stream:
+            return stream.read(COMMAND_LINE_B).decode(errors="replace").split("\0")[:-1]
+    except OSError:
+        return []
+
+
+def is_of_root(pid: int) -> bool:
+    """Return whether a process belongs to root: by its real user id, which a user cannot change."""
+    with contextlib.suppress(OSError):
+        status = Path(f"/proc/{pid}/status").read_text(errors="replace")
+        return status.partition("\nUid:")[2].split()[:1] == ["0"]
+    return False
+
+
+def program(pid: int) -> str:
+    """Return the name of the file that a process runs, empty if it ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/exe").readlink().name.partition(" (deleted)")[0]
+    return ""
+
+
 def nodeinit_processes(prefix: str) -> list[int]:
-    """Return the nodeinit processes whose configuration file is below ``prefix``."""
+    """Return root's nodeinit processes whose configuration file is below ``prefix``."""
     pids = []
-    for pid in all_pids():
-        with contextlib.suppress(OSError):
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-            ours = "seatrial_lab.common.nodeinit" in words and words[-2].startswith(prefix)
-            if ours and is_alive(pid):
-                pids.append(pid)
+    for pid in filter(is_of_root, all_pids()):
+        words = command_line(pid)
+        ours = "seatrial_lab.common.nodeinit" in words and words[-1].startswith(prefix)
+        if ours and is_alive(pid):
+            pids.append(pid)
     return pids
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import time
@@ -14,7 +13,7 @@ from typing import Any
 
 from seatrial.base.errors import LabError
 from seatrial.base.files import write_whole
-from seatrial.base.lock import open_lock
+from seatrial.base.lock import hold, open_lock
 from seatrial_lab.common.paths import RUN_ROOT, LabPaths
 from seatrial_lab.common.spec import LabSpec
 
@@ -97,7 +96,7 @@ def locked(instance: str) -> Iterator[int]:
         except FileNotFoundError:
             continue
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            hold(descriptor, file)
             if _is_same_file(descriptor, file):
                 yield descriptor
                 return

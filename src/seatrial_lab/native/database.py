@@ -6,7 +6,6 @@ cache folder keeps one data folder per version of MariaDB, for all instances.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
@@ -14,6 +13,7 @@ import subprocess
 from pathlib import Path
 
 from seatrial.base.errors import LabError
+from seatrial.base.lock import hold
 from seatrial_lab.common.etc import account
 from seatrial_lab.common.paths import CACHE_ROOT
 from seatrial_lab.common.programs import find, version_of
@@ -27,7 +27,7 @@ def template() -> Path:
     ready = CACHE_ROOT / f"mariadb-{version}"
     lock = os.open(CACHE_ROOT, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        hold(lock, CACHE_ROOT)
         if not ready.is_dir():
             _make(ready)
     finally:

@@ -45,12 +45,14 @@ def processes_of(run: Path) -> list[int]:
     """Return the process ids of the broker and the QEMU of a run folder."""
     pids = []
     for pid in processes.all_pids():
-        try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-        except OSError:
+        if processes.program(pid).startswith("qemu-system"):  # the lab's user runs it, not root
+            words = processes.command_line(pid)
+            ours = any(word.startswith(f"unix:{run}/qmp.sock") for word in words)
+        elif processes.is_of_root(pid):
+            words = processes.command_line(pid)
+            ours = "seatrial_lab.virtual.broker" in words and str(run) in words
+        else:
             continue
-        broker = "seatrial_lab.virtual.broker" in words and str(run) in words
-        guest = any(word.startswith(f"unix:{run}/qmp.sock") for word in words)
-        if (broker or guest) and processes.is_alive(pid):
+        if ours and processes.is_alive(pid):
             pids.append(pid)
     return pids

@@ -25,12 +25,14 @@ import struct
 import sys
 import time
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import wire
+
 SIOCGIFMTU = 0x8921
 SIOCETHTOOL = 0x8946
 ETHTOOL_GDRVINFO = 0x3
 POLICY = "/etc/seatrial/nic.json"  # the site's profiles, on nodes that have the node side
 NET = "/sys/class/net"
-SPEED_UNKNOWN = 2**32 - 1  # SPEED_UNKNOWN of ethtool.h, -1, as some kernels print it
 CPUFREQ = "/sys/devices/system/cpu/cpu0/cpufreq"
 TURBO_DRIVERS = ("intel_pstate", "intel_cpufreq", "amd-pstate", "amd-pstate-epp")
 FLAGS = ("hypervisor", "sse2", "avx", "fma", "avx512f")
@@ -57,16 +59,6 @@ def driver(sock, interface):
     data = info.tobytes()
     fields = (("driver", 4), ("version", 36), ("firmware", 68), ("bus", 100))
     return {name: data[at : at + 32].split(b"\0")[0].decode() for name, at in fields}
-
-
-def speed(interface):
-    """The link speed in Mbit/s; None if the driver reports none, or the interface has no card.
-
-    veth and tun report 10000 or 10, whatever they carry.
-    """
-    text = read("%s/%s/speed" % (NET, interface)).strip()
-    has_card = os.path.exists("%s/%s/device" % (NET, interface))
-    return int(text) if has_card and text.isdigit() and int(text) < SPEED_UNKNOWN else None
 
 
 def processor():
@@ -172,12 +164,28 @@ def softirqs():
     return counts
 
 
+def state_folder():
+    """Where the node side of NIC profiles keeps its state; empty: the node has none."""
+    try:
+        folder = json.loads(read(POLICY, "{}")).get("state_folder", "")
+    except (ValueError, AttributeError):
+        return ""
+    return folder.replace("%n", node_name())
+
+
+def node_name():
+    """The node as Slurm names it."""
+    name = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    return name.split(".")[0]
+
+
 def snapshot(networks):
     counted = {}
     for line in read("/proc/net/dev").splitlines()[2:]:
         name, _, numbers = line.partition(":")
         counted[name.strip()] = [int(word) for word in numbers.split()]
     state = {}
+    neighbours = wire.neighbours(state_folder())
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for network, interface in networks.items():
             if interface not in counted:
@@ -187,7 +195,10 @@ def snapshot(networks):
             request = fcntl.ioctl(sock, SIOCGIFMTU, struct.pack("16si12x", interface.encode(), 0))
             entry.update(network=network, mtu=struct.unpack("16si12x", request)[1])
             entry.update(driver(sock, interface))
-            entry["speed_Mbit_s"] = speed(interface)
+            entry.update(wire.facts(sock, interface), errors=wire.errors(sock, interface))
+            neighbour = neighbours.get(interface)
+            if neighbour:
+                entry["neighbour"] = neighbour
             state[interface] = entry
     lines = [line.split() for line in read("/proc/interrupts").splitlines()[1:]]
     table = [words for words in lines if words]
@@ -227,10 +238,8 @@ def profile_evidence(declared, package, when):
         with open(declared) as stream:
             expected = json.load(stream)
         # The installation on the node may have the journal in another folder.
-        folder = json.loads(read(POLICY, "{}")).get("state_folder")
-        expected["state_folder"] = folder or expected["state_folder"]
-        node_name = os.environ.get("SLURMD_NODENAME", node).split(".")[0]
-        record = evidence.collect(expected, node_name, os.environ.get("SLURM_JOB_ID"))
+        expected["state_folder"] = state_folder() or expected["state_folder"]
+        record = evidence.collect(expected, node_name(), os.environ.get("SLURM_JOB_ID"))
     except Exception as error:
         reason = "%s: its NIC settings cannot be read: %s" % (node, type(error).__name__)
         reason = "%s: %s" % (reason, error)

@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any, Dict, List, Optional
 
-from . import changes, constraint, links, programs, show, values
+from . import changes, constraint, mtus, neighbours, programs, show, values
 from .actions import text_of
 from .errors import BadInput, NicError, Refused, Unrestored
 from .evidence import collect
@@ -19,7 +19,7 @@ from .owner import World
 from .policy import DEFAULT_FILE, Policy
 from .session import BY_HAND, HEALTH_S, LOCK_S, Job, Session
 from .store import Busy, Damaged, Store
-from .work import users_in
+from .work import ipv6_in, users_in
 
 USAGE = """usage: seatrial-nic [--policy FILE] VERB [--profile P] [--interface I]... [--json]
                     [--all] [--dry-run] [--boot] [--force]
@@ -193,6 +193,9 @@ def health(policy: Policy, _: Arguments) -> int:
     except OSError as error:
         # A disk that cannot be written is a reason by itself.
         drain(policy, trouble or "the state folder: %s" % error)
+    else:
+        with contextlib.suppress(OSError):  # evidence only: never a reason to drain
+            neighbours.record(session.store)
     return code
 
 
@@ -379,8 +382,11 @@ def _dry_restore(session: Session, journal: Dict[str, Any]) -> int:
     for interface, part in sorted(journal["interfaces"].items()):
         for action in changes.to_restore(interface, part["before"], session.nic.read(interface)):
             print(text_of(action))
-    for action in links.restore_mtus(users_in(journal["interfaces"])):
+    for action in mtus.restore_mtus(users_in(journal["interfaces"])):
         print(text_of(action))
+    for record in ipv6_in(journal["interfaces"]):
+        for _, action in mtus.different_ipv6(record):
+            print(text_of(action))
     for action in changes.of_node(journal["node"]["before"], session.nic.read_node()):
         print(text_of(action))
     return 0

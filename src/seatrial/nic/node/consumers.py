@@ -7,15 +7,28 @@ A setting that takes the link down for a moment can make such a mount or disk fa
 import json
 import os
 import re
-from typing import Iterator, List, Optional, Set, Tuple
+from typing import Iterable, Iterator, List, Optional, Set, Tuple
 
 from . import programs
 from .errors import Refused
 from .routes import Routes
+from .sockets import Sockets
 from .tree import Tree
 
-#: file systems that name their server's address in the mount table
-FILE_SYSTEMS = ("nfs", "nfs4", "lustre", "cifs", "smb3", "ceph")
+#: file systems of a network
+FILE_SYSTEMS = ("nfs", "nfs4", "lustre", "cifs", "smb3", "ceph", "beegfs", "gpfs", "fuse.glusterfs",
+                "pvfs2", "9p", "afs", "wekafs", "panfs")  # fmt: skip
+#: those whose connections a program of root holds
+PROGRAMS = {"gpfs": "mmfsd", "fuse.glusterfs": "glusterfs", "pvfs2": "pvfs2-client-core"}
+#: those whose servers the kernel shows: files, or folders with a folder for each mount
+SERVER_FILES = {
+    "beegfs": ("/proc/fs/beegfs/*/mgmt_nodes", "/proc/fs/beegfs/*/meta_nodes",
+               "/proc/fs/beegfs/*/storage_nodes"),
+    "afs": ("/proc/net/rxrpc/peers",),
+}  # fmt: skip
+#: ways of 9p that are no network
+LOCAL_9P = ("virtio", "xen", "unix", "usbg")
+NO_ADDRESS = ("0.0.0.0", "::")
 IPV4 = re.compile(r"(?<![\d.])(\d{1,3}(?:\.\d{1,3}){3})(?![\d.])")
 BRACKETED = re.compile(r"\[([0-9a-fA-F:.]+)\]")
 ADDRESS_OPTION = re.compile(r"(?:^|,)(?:mount)?addr=([0-9a-fA-F:.]+)")
@@ -36,6 +49,7 @@ class Consumers(Tree):
     def __init__(self, root: str, routes: Routes) -> None:
         super().__init__(root)
         self.routes = routes
+        self.sockets = Sockets(root)
         self._all: Optional[List[Consumer]] = None
 
     def of(self, family: Set[str]) -> List[str]:
@@ -56,10 +70,36 @@ class Consumers(Tree):
         for line in lines:
             head, _, tail = line.partition(" - ")
             words, more = head.split(), tail.split()
-            if len(words) > 4 and len(more) > 2 and more[0] in FILE_SYSTEMS:
-                for address in _addresses(more[0], more[1], more[2]):
+            if len(words) > 4 and len(more) > 2:
+                for address in self._servers(words[4], *more[:3]):
                     what = "the %s mount %s from %s" % (more[0], words[4], address)
                     yield what, self._ways(address)
+
+    def _servers(self, folder: str, kind: str, source: str, options: str) -> List[str]:
+        """Addresses of the servers of a mount. Raises Refused if nothing shows them."""
+        if kind not in FILE_SYSTEMS:
+            of_root = kind.startswith("fuse.") and "user_id=0" in options.split(",")
+            return self.sockets.peers_of_fuse() if of_root else []
+        if kind == "9p" and any("trans=" + way in options.split(",") for way in LOCAL_9P):
+            return []
+        servers = _addresses(kind, source, options)
+        if kind in PROGRAMS:
+            servers += self.sockets.peers_of(PROGRAMS[kind])
+        text = "\n".join(self._texts(SERVER_FILES.get(kind, ())))
+        servers += IPV4.findall(text) + BRACKETED.findall(text)
+        if not servers and kind != "lustre":  # LNet has its own
+            raise Refused(
+                "the servers of the %s mount %s cannot be known: leave out settings that can take "
+                "a link down, or unmount it" % (kind, folder)
+            )
+        return [one for one in dict.fromkeys(servers) if one not in NO_ADDRESS]
+
+    def _texts(self, patterns: Iterable[str]) -> Iterator[str]:
+        for pattern in patterns:
+            folder, star, file = pattern.partition("/*/")
+            names = self.names(folder) if star else [""]
+            for name in names:
+                yield self.text("%s/%s/%s" % (folder, name, file) if star else pattern)
 
     def _nfs_servers(self) -> Iterator[Consumer]:
         """Servers of parallel NFS have no mount of their own."""

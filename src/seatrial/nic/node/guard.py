@@ -6,8 +6,6 @@ the interface, and what is in the way.
 """
 
 import os
-import socket
-import struct
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from .consumers import Consumers
@@ -17,11 +15,11 @@ from .namespaces import users_elsewhere
 from .policy import Policy
 from .routes import Routes
 from .settings import of
+from .sockets import ESTABLISHED, LISTENING, Sockets
 from .tree import Tree
 
 #: of slurmctld, where the policy does not name others
 SLURM_PORTS = (6817,)
-ESTABLISHED, LISTENING = "01", "0A"  # of /proc/net/tcp
 #: settings that change or remove what uses the interface, in other network namespaces too
 CUTTING = ("driver", "bond", "mtu")
 
@@ -110,17 +108,13 @@ class Guard(Tree):
     def _slurm_connections(self, policy: Policy) -> Set[Tuple[str, str]]:
         """Local and remote address of each of root's connections to a controller."""
         ports = set(policy.data.get("slurm_ports", SLURM_PORTS))
-        rows = [
-            line.split()
-            for table in ("/proc/net/tcp", "/proc/net/tcp6")
-            for line in self.text(table).splitlines()[1:]
-        ]
-        listening = {_port(row[1]) for row in rows if len(row) > 7 and row[3] == LISTENING}
+        sockets = Sockets(self.root).all()
+        listening = {one.local_port for one in sockets if one.state == LISTENING}
         return {
-            (_address(row[1]), _address(row[2]))
-            for row in rows
-            if len(row) > 7 and row[3] == ESTABLISHED and row[7] == "0"
-            and _port(row[2]) in ports and _port(row[1]) not in listening
+            (one.local, one.peer)
+            for one in sockets
+            if one.state == ESTABLISHED and one.uid == "0"
+            and one.peer_port in ports and one.local_port not in listening
         }  # fmt: skip
 
     def _check_consumers(self, interfaces: Set[str], disruptive: List[str]) -> None:
@@ -177,19 +171,6 @@ class Guard(Tree):
 def _with_members(interface: str, settings: Dict[str, Any]) -> Set[str]:
     """An interface and the members of the bond that the profile puts it under."""
     return {interface, *settings[interface].get("bond", {}).get("members", [])}
-
-
-def _port(address: str) -> int:
-    return int(address.rpartition(":")[2], 16)
-
-
-def _address(words: str) -> str:
-    """The address of ``0A01000A:1AA1``: /proc/net/tcp prints words of the machine's byte order."""
-    digits = words.partition(":")[0]
-    raw = b"".join(
-        struct.pack("=I", int(digits[at : at + 8], 16)) for at in range(0, len(digits), 8)
-    )
-    return socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, raw)
 
 
 def _by(interface: str, other: str) -> str:

@@ -2,7 +2,8 @@
 
 Nothing is changed here: the functions return actions. The *link* of an interface is its addresses,
 routes, MAC address and whether it is up, as ``record`` finds them. Not part of it: link-local
-addresses, what IPv6 routers announce, neighbours, and sysctls of the interface.
+addresses, what IPv6 routers announce, neighbours, and sysctls of the interface. ``mtus`` has what
+changes with an MTU.
 """
 
 import json
@@ -86,7 +87,7 @@ def _address(info: Dict[str, Any], interface: str) -> List[str]:
 
 def _routes(family: str, interface: str) -> List[List[str]]:
     routes = []
-    for route in _json(family, "route", "show", "table", "all"):
+    for route in _with_locks(family, _json(family, "route", "show", "table", "all")):
         if any(hop.get("dev") == interface for hop in route.get("nexthops", [])):
             raise Refused("%s has a part of the route to %s, which could not be restored"
                           % (interface, route.get("dst")))  # fmt: skip
@@ -97,6 +98,23 @@ def _routes(family: str, interface: str) -> List[List[str]]:
         made = route.get("protocol") in ("kernel", "ra") or route.get("table") == "local"
         if route.get("dev") == interface and not made:
             routes.append([family, *_route(route)])
+    return routes
+
+
+def _with_locks(family: str, routes: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """The routes with ``lock`` before each value that the kernel must not change, which ip's JSON
+    does not show."""
+    if not any("metrics" in route for route in routes):
+        return routes
+    answer = programs.run(["ip", "-oneline", family, "route", "show", "table", "all"])
+    lines = [line.split() for line in answer.out.splitlines()]
+    if len(lines) != len(routes):
+        raise Refused("the routes changed while they were read")
+    for at, words in enumerate(lines):
+        for metrics in routes[at].get("metrics", []):
+            for key in metrics:
+                if key in words[:-1] and words[words.index(key) + 1] == "lock":
+                    metrics[key] = "lock %s" % metrics[key]
     return routes
 
 
@@ -111,7 +129,7 @@ def _route(route: Dict[str, Any]) -> List[str]:
     for metrics in route.get("metrics", []):
         for key in _METRICS:
             if key in metrics:
-                words += [key, str(metrics[key])]
+                words += [key, *str(metrics[key]).split()]
     return words + (["onlink"] if "onlink" in route.get("flags", []) else [])
 
 
@@ -127,36 +145,6 @@ def family(interface: str) -> List[str]:
     for name in names:
         names += [one for one in above(name) if one not in names]
     return names
-
-
-def users_of(interface: str) -> List[Dict[str, Any]]:
-    """Name, index and MTU of all interfaces that use this one, those below first.
-
-    The kernel cuts their MTU to that of the interface below, and does not raise it again."""
-    return [
-        {"name": name, "ifindex": _number(name, "ifindex"), "mtu": _number(name, "mtu")}
-        for name in family(interface)[1:]
-    ]
-
-
-def different_mtus(users: List[Dict[str, Any]]) -> List[Tuple[str, int, int]]:
-    """Name, MTU and recorded MTU of the users whose MTU is another one. Some may be gone."""
-    names = {_number(name, "ifindex"): name for name in readers.names(readers.SYSFS)}
-    there = [(names[one["ifindex"]], one["mtu"]) for one in users if one["ifindex"] in names]
-    mtus = [(name, _number(name, "mtu"), then) for name, then in there]
-    return [(name, now, then) for name, now, then in mtus if now not in (None, then)]
-
-
-def restore_mtus(users: List[Dict[str, Any]]) -> List[Action]:
-    """Actions that restore the MTUs which ``users_of`` has recorded."""
-    return [
-        command("mtu of " + name, "ip", "link", "set", "dev", name, "mtu", str(then))
-        for name, _, then in different_mtus(users)
-    ]
-
-
-def _number(interface: str, file: str) -> Any:
-    return readers.number("%s/%s/%s" % (readers.SYSFS, interface, file))
 
 
 def differences(then: Link, now: Link) -> List[str]:
@@ -178,12 +166,17 @@ def _missing_from(then: Link, now: Link) -> List[str]:
     return [" ".join(words) for words in had if words not in there]
 
 
-def _without_lifetimes(words: List[str], without: Any = _LIFETIMES) -> List[str]:
+def without(words: List[str], keys: Tuple[str, ...]) -> List[str]:
+    """The words of an address or route without these, and without the word after each."""
     return [
         word
         for at, word in enumerate(words)
-        if word not in without and (at == 0 or words[at - 1] not in without)
+        if word not in keys and (at == 0 or words[at - 1] not in keys)
     ]
+
+
+def _without_lifetimes(words: List[str]) -> List[str]:
+    return without(words, _LIFETIMES)
 
 
 def restore(setting: str, interface: str, link: Link, now: Optional[Link] = None) -> List[Action]:
@@ -294,7 +287,7 @@ def make_bond(bond: Dict[str, Any], links: Dict[str, Link], mtu: Optional[int]) 
         ]
     first = links[members[0]]
     # Labels begin with the interface's own name, and the kernel gives the bond its MAC address.
-    addresses = [_without_lifetimes(words, ("label",)) for words in first["addresses"]]
+    addresses = [without(words, ("label",)) for words in first["addresses"]]
     actions += restore("bond", name, dict(first, up=True, mac="", addresses=addresses))
     linked = any(links[member]["link"] for member in members)
     return actions + _wait_for_links("bond", {name: {"up": True, "link": linked}}, LINK_TIMEOUT_S)

@@ -5,11 +5,10 @@ another one follows the MTU of the interface below, too, and goes when that goes
 known here by a process in it or by a mount; one that is only an open file is not found.
 """
 
-import json
 import os
-from typing import Any, Dict, List, Set
+from typing import Dict, List, Optional, Set
 
-from . import programs, readers
+from . import netlink, programs, readers
 from .errors import Refused
 
 #: kinds whose ``link`` is the other end of a cable
@@ -24,12 +23,28 @@ def users_elsewhere(interfaces: Set[str]) -> List[str]:
     indices = {readers.number("%s/%s/ifindex" % (readers.SYSFS, name)) for name in interfaces}
     users = []
     for path in sorted(_others().values()):
-        for link in _links(path):
-            kind = link.get("linkinfo", {}).get("info_kind")
-            below = link.get("link_index") in indices and "link_netnsid" in link
-            if below and kind not in PAIRS and _is_here(path, link["link_netnsid"]):
-                users.append("%s (in %s)" % (link["ifname"], path))
+        try:
+            users += ["%s (in %s)" % (name, path) for name in _using(path, indices)]
+        except OSError as error:
+            # It may have ended; and a dry run needs no rights.
+            if os.path.exists(path) and not os.geteuid():
+                raise Refused("the network namespace %s cannot be read: %s" % (path, error))
     return users
+
+
+def _using(path: str, indices: Set[Optional[int]]) -> List[str]:
+    """Names of the interfaces of a namespace that use one of these indices of this namespace."""
+    namespace = netlink.Namespace(path)
+    try:
+        users = [
+            one
+            for one in namespace.interfaces()
+            if one.below in indices and one.namespace is not None and one.kind not in PAIRS
+        ]
+        here = namespace.number_of(readers.PROC + "/self/ns/net") if users else None
+        return [one.name for one in users if one.namespace == here]
+    finally:
+        namespace.close()
 
 
 def _others() -> Dict[int, str]:
@@ -55,27 +70,3 @@ def _others() -> Dict[int, str]:
 
 def _own() -> int:
     return os.stat(readers.PROC + "/self/ns/net").st_ino
-
-
-def _links(path: str) -> List[Dict[str, Any]]:
-    answer = _inside(path, "ip", "-json", "-details", "link", "show")
-    if answer.code == 0:
-        try:
-            return json.loads(answer.out or "[]")
-        except ValueError:
-            pass
-    if not os.path.exists(path) or os.geteuid():
-        return []  # it is gone; or this is a dry run, which needs no rights
-    raise Refused("the network namespace %s cannot be read: %s" % (path, answer.err.strip()))
-
-
-def _is_here(path: str, number: int) -> bool:
-    """Whether another namespace means this one by a number; if nobody can say so, it does."""
-    words = ("lsns", "--type", "net", "--raw", "--noheadings", "--output", "NS,NETNSID")
-    rows = [line.split() for line in _inside(path, *words).out.splitlines()]
-    numbers = {row[0]: row[1] for row in rows if len(row) == 2}
-    return numbers.get(str(_own()), str(number)) == str(number)
-
-
-def _inside(path: str, *argv: str) -> programs.Answer:
-    return programs.run(["nsenter", "--net=" + path, "--", programs.find(argv[0]), *argv[1:]])

@@ -4,7 +4,7 @@ import os
 import time
 from typing import Any, Container, Dict, List, Optional, Tuple
 
-from . import links, programs, readers
+from . import links, mtus, programs, readers
 from .actions import Action, command, text_of
 from .cpus import cpu_set
 from .errors import Refused, SettingRefused
@@ -63,7 +63,10 @@ class Nic:
         return links.above(interface)
 
     def users_of(self, interface: str) -> List[Dict[str, Any]]:
-        return links.users_of(interface)
+        return mtus.users_of(interface)
+
+    def ipv6_of(self, interface: str) -> Dict[str, Any]:
+        return mtus.ipv6_of(interface)
 
     def exists(self, interface: str) -> bool:
         return os.path.isdir("%s/%s" % (readers.SYSFS, interface))

@@ -111,18 +111,23 @@ def _program(pid: str) -> str:
 
 
 def steps() -> Iterator[str]:
-    """Job ids of the slurmstepd processes of this node: ``slurmstepd: [123.batch]``."""
+    """Job ids of the slurmstepd processes of this node: ``slurmstepd: [123.batch]``.
+
+    Anybody can give a process this title, and would keep a profile in force by it. Nor is the title
+    of another user's process read: that user can make the read wait for ever (a page fault in a
+    file of FUSE holds the lock that it takes).
+    """
     for pid in _pids():
+        # Distributions add to the file's name: slurmstepd-wlm.
+        if not (_of_root(pid) and _program(pid).startswith("slurmstepd")):
+            continue
         try:
             with open("%s/%s/cmdline" % (PROC, pid), "rb") as stream:
                 title = stream.read(200).split(b"\0")[0].decode("ascii", "replace")
         except OSError:
             continue
-        # Anybody can give a process this title, and would keep a profile in force by it.
         job = title[len("slurmstepd: [") :].partition(".")[0]
-        ours = title.startswith("slurmstepd: [") and job.isdigit() and "." in title
-        # Distributions add to the file's name: slurmstepd-wlm.
-        if ours and _of_root(pid) and _program(pid).startswith("slurmstepd"):
+        if title.startswith("slurmstepd: [") and job.isdigit() and "." in title:
             yield job
 
 

@@ -4,18 +4,21 @@ shows them. Changes nothing, and keeps what it has read: one object serves one c
 
 import json
 import socket
-from typing import Any, Dict, Iterator, List, Optional, Set
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from . import programs
 from .errors import Refused
 
-#: destinations that stand for everything; two halves are a usual way to overrule a default route
-DEFAULTS = ("default", "0.0.0.0/1", "128.0.0.0/1", "::/1", "8000::/1", "2000::/3")
+#: the unicast addresses, as numbers: 0.0.0.0 to 223.255.255.255, and the global ones, 2000::/3
+UNICAST = {"-4": (0, 224 << 24), "-6": (1 << 125, 2 << 125)}
+#: routes over one interface that reach so many of these stand for a default route: a /5, a /8
+MANY = {"-4": 1 << 27, "-6": 1 << 120}
 #: that drop what they match, so that nothing is sent
 DROPPING = ("unreachable", "blackhole", "prohibit", "throw")
 FAMILIES = ("-4", "-6")
 
 Row = Dict[str, Any]
+Range = Tuple[int, int]  # the first address as a number, and the one after the last
 
 
 class Routes:
@@ -51,21 +54,53 @@ class Routes:
 
     def defaults(self, family: Set[str]) -> Dict[str, str]:
         """Interface -> routing table of each default route over interfaces of a family, which are
-        an interface and what uses it.
+        an interface and what uses it. Routes that split the default route count as one.
 
         Not those in a table which only packets from the family's own addresses reach: policy
         routing of a second network.
         """
         carrying: Dict[str, str] = {}
         for version in FAMILIES:
-            for row in self._must(version, "route", "show", "table", "all"):
-                table = str(row.get("table", "main"))
-                if row.get("dst") not in DEFAULTS or row.get("type") in DROPPING:
-                    continue
-                for interface in self._interfaces(row):
-                    if interface in family and not self._is_own(version, table, family):
-                        carrying.setdefault(interface, table)
+            ranges: Dict[Tuple[str, str], List[Range]] = {}
+            for row, table in self._sending(version):
+                for interface in set(self._interfaces(row)) & family:
+                    ranges.setdefault((interface, table), []).append(_range(version, row))
+            for interface, table in sorted(ranges):
+                many = _size(ranges[interface, table], *UNICAST[version]) >= MANY[version]
+                if many and not self._is_own(version, table, family):
+                    carrying.setdefault(interface, table)
         return carrying
+
+    def _sending(self, version: str) -> Iterator[Tuple[Row, str]]:
+        """Each route that sends packets, with its table."""
+        for row in self._must(version, "route", "show", "table", "all"):
+            table = str(row.get("table", "main"))
+            if row.get("type", "unicast") not in DROPPING and table != "local":
+                yield row, table
+
+    def _in_any_table(self, address: str) -> Set[str]:
+        """Interfaces of the routes to an address in all tables to which a rule leads for other
+        packets than those from the interface's own network.
+
+        The kernel answers for a packet without mark, port, type of service and user; rules and
+        routes can ask for these.
+        """
+        number = int.from_bytes(_number(address), "big")
+        version = "-6" if len(_number(address)) == 16 else "-4"
+        rows: Dict[Tuple[str, str], List[Tuple[int, Row]]] = {}
+        for row, table in self._sending(version):
+            first, end = _range(version, row)
+            if first <= number < end:
+                kind = (table, str(row.get("tos", "")))
+                rows.setdefault(kind, []).append((end - first, row))
+        interfaces = set()
+        for (table, _), matching in rows.items():
+            smallest = min(size for size, _ in matching)
+            for size, row in matching:
+                for interface in self._interfaces(row) if size == smallest else ():
+                    if not self._is_own(version, table, {interface}):
+                        interfaces.add(interface)
+        return interfaces
 
     def _interfaces(self, row: Row) -> Iterator[str]:
         """Interfaces of a route: its own, those of its next hops, those of a next hop object."""
@@ -119,8 +154,9 @@ class Routes:
         return {name for name, one, _ in self._addresses() if _number(one) == wanted} - {"lo"}
 
     def to(self, address: str, source: str = "") -> Set[str]:
-        """All interfaces that packets to an address may take, also inside a VRF; with ``source``,
-        those from this address of the node. None where there is no route."""
+        """All interfaces that packets to an address may take, whatever a rule asks for, also inside
+        a VRF; with ``source``, also those from this address of the node. None where there is no
+        route."""
         if "%" in address:  # a link-local address
             return {address.partition("%")[2]}
         if not _number(address):
@@ -128,7 +164,7 @@ class Routes:
         where: List[List[str]] = [[]]
         where += [["vrf", row["ifname"]] for row in self._ask("link", "show", "type", "vrf")
                   if "ifname" in row]  # fmt: skip
-        interfaces: Set[str] = set()
+        interfaces = self._in_any_table(address)
         for words in where:
             more = (["from", source] if source else []) + words
             # The route itself has all its next hops; what is sent now takes one of them.
@@ -147,3 +183,27 @@ def _number(address: str) -> bytes:
     except (OSError, ValueError):
         return b""
     return number[12:] if number[:12] == b"\0" * 10 + b"\xff\xff" else number
+
+
+def _range(version: str, row: Row) -> Range:
+    """The addresses that a route is for."""
+    text, _, length = str(row.get("dst", "default")).partition("/")
+    bits = 128 if version == "-6" else 32
+    if text == "default":
+        return 0, 1 << bits
+    family = socket.AF_INET6 if version == "-6" else socket.AF_INET
+    try:
+        first = int.from_bytes(socket.inet_pton(family, text), "big")
+        return first, first + (1 << (bits - int(length or bits)))
+    except (OSError, ValueError):  # a kind of destination that this release does not know
+        return 0, 1 << bits
+
+
+def _size(ranges: List[Range], least: int, end: int) -> int:
+    """How many of the addresses from ``least`` up to ``end`` these reach together."""
+    size = 0
+    for first, after in sorted(ranges):
+        first, after = max(first, least), min(after, end)
+        size += max(0, after - first)
+        least = max(least, after)
+    return size

@@ -93,9 +93,9 @@ class Store:
             if not os.path.isdir(folder):
                 os.makedirs(folder, mode=0o755, exist_ok=True)
                 os.chmod(folder, 0o755)  # whatever the umask is that Slurm's daemon has
-        status = os.stat(self.folder)
-        if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
-            raise Refused("%s can be written by others than root" % self.folder)
+            status = os.stat(folder)
+            if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
+                raise Refused("%s can be written by others than root" % folder)
 
     # -- the lock
 
@@ -125,6 +125,11 @@ class Store:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except OSError as error:
+                    if error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+                        raise Refused(
+                            "the file system of %s has no locks (%s): the policy's state_folder is "
+                            "a folder of a local disk" % (self.folder, error.strerror)
+                        )
                     if error.errno not in (errno.EAGAIN, errno.EACCES):
                         raise
                 if time.monotonic() >= deadline:

@@ -6,7 +6,7 @@ A *journal* is a dictionary with the state before and the settings that are want
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set
 
-from . import changes, links, settings, values
+from . import changes, links, mtus, settings, values
 from .actions import Action
 from .errors import NicError, Refused, SettingRefused
 
@@ -71,6 +71,8 @@ class Work:
             }
             if "mtu" in own:
                 interfaces[interface]["users"] = self.nic.users_of(interface)
+            if "mtu" in own or interface in losing:
+                interfaces[interface]["ipv6"] = self.nic.ipv6_of(interface)
             if interface in losing:
                 self._refuse_stacked(interface)
                 interfaces[interface]["link"] = self.nic.link(interface)
@@ -245,6 +247,7 @@ class Work:
             if "link" in part:
                 trouble += self._restore_link(name, part["link"], said)
         trouble += self._restore_mtus_of_users(parts, said)
+        trouble += self._restore_ipv6(parts, said)
         # Members that a driver reload has freed no longer name a bond that could not be removed.
         for bond in _bonds(parts):
             if self.nic.exists(bond["name"]):
@@ -305,10 +308,23 @@ class Work:
 
         After all of these: what uses several of them can have the MTU of the smallest only."""
         users = users_in(parts)
-        self.perform_all(links.restore_mtus(users), said)
+        self.perform_all(mtus.restore_mtus(users), said)
         return [
-            "%s: mtu is %s, was %s before" % different for different in links.different_mtus(users)
+            "%s: mtu is %s, was %s before" % different for different in mtus.different_mtus(users)
         ]
+
+    def _restore_ipv6(self, parts: Dict[str, Any], said: List[str]) -> List[str]:
+        """Sentences on MTUs of IPv6 that could not be restored, after the MTUs of interfaces."""
+        trouble = []
+        try:
+            for record in ipv6_in(parts):
+                differences = mtus.different_ipv6(record)
+                self.perform_all([action for _, action in differences], said)
+                if differences:
+                    trouble += [text for text, _ in mtus.different_ipv6(record)]
+        except NicError as error:
+            trouble.append(str(error))
+        return trouble
 
     def _restore_link(self, interface: str, link: Dict[str, Any], said: List[str]) -> List[str]:
         """Sentences on addresses and routes that could not be restored."""
@@ -423,8 +439,13 @@ def _changed(then: Dict[str, str], now: Dict[str, str]) -> str:
 
 
 def users_in(parts: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """What uses the interfaces of a journal whose MTU the profile sets (``links.users_of``)."""
+    """What uses the interfaces of a journal whose MTU the profile sets (``mtus.users_of``)."""
     return [user for part in parts.values() for user in part.get("users", [])]
+
+
+def ipv6_in(parts: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """The IPv6 MTUs of a journal (``mtus.ipv6_of``); an earlier release recorded none."""
+    return [part["ipv6"] for part in parts.values() if "ipv6" in part]
 
 
 def describe(interface: str, differences: List[values.Difference], when: str) -> List[str]:

@@ -41,6 +41,7 @@ from seatrial_lab.virtual.frames import (
 
 MS_MOVE = 0x2000
 RTMGRP_LINK = 1
+MOST_UNREAD_B = 64 << 20  # input of a command that does not read it; more ends the command
 QUIET_AFTER_MS = 500  # of the guest's clock; after it, an idle agent sends QUIET
 NAMESPACES = ("net", "uts", "ipc", "mnt", "pid", "time")
 
@@ -216,18 +217,39 @@ class Command:
         for end in (inputs[0], outputs[1], errors[1]):
             os.close(end)
         self.input: int | None = inputs[1]
+        os.set_blocking(inputs[1], False)
+        self.unread = b""  # input that the pipe of the command has no room for
+        self.awaited: int | None = None  # the pipe, while the agent's poll has it
+        self.input_ends = False
         self.streams = {outputs[0]: OUTPUT, errors[0]: ERROR}
         self.code: int | None = None
 
     def feed(self, data: bytes) -> None:
+        """Pass input on as far as the command reads it; empty data end it. Never waits."""
+        self.input_ends |= not data
+        self.unread += data
+        if len(self.unread) > MOST_UNREAD_B:
+            os.kill(self.pid, signal.SIGTERM)
+            self.close_input()
+        self.pass_on()
+
+    def pass_on(self) -> None:
         if self.input is None:
             return
-        with contextlib.suppress(BrokenPipeError):
-            if data:
-                os.write(self.input, data)
-                return
-        os.close(self.input)
-        self.input = None
+        try:
+            while self.unread:
+                self.unread = self.unread[os.write(self.input, self.unread) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            self.close_input()
+        if self.input_ends:
+            self.close_input()
+
+    def close_input(self) -> None:
+        if self.input is not None:
+            os.close(self.input)
+        self.input, self.unread = None, b""
 
     @property
     def done(self) -> bool:
@@ -313,9 +335,23 @@ class Agent:
             os.read(self.wakeup, 4096)
         else:
             for command in self.commands.values():
+                if descriptor == command.awaited:
+                    command.pass_on()
+                    self.await_room(command)
+                    break
                 if descriptor in command.streams:
                     self.forward_output(command, descriptor)
                     break
+
+    def await_room(self, command: Command) -> None:
+        """Have the poll say when the command reads on, while there is input for it."""
+        wanted = command.input if command.unread else None
+        if command.awaited != wanted:
+            if command.awaited is not None:
+                self.poll.unregister(command.awaited)
+            if wanted is not None:
+                self.poll.register(wanted, select.POLLOUT)
+            command.awaited = wanted
 
     def forward_output(self, command: Command, descriptor: int) -> None:
         data = os.read(descriptor, CHUNK)
@@ -342,6 +378,7 @@ class Agent:
             command = self.commands[number]
             if kind == INPUT:
                 command.feed(data)
+                self.await_room(command)
             elif kind == SIGNAL:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(command.pid, int(data))
@@ -363,7 +400,8 @@ class Agent:
                 # A child of the command may hold its output open: do not wait for the child.
                 for descriptor in list(command.streams):
                     self.drain(command, descriptor)
-                command.feed(b"")
+                command.close_input()
+                self.await_room(command)
                 del self.commands[number]
                 self.send(number, EXIT, str(command.code).encode())
 
