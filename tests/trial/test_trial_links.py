@@ -103,7 +103,8 @@ def test_a_node_that_dies_is_named_and_the_other_links_are_measured(
     place: Path, trial_lab: Lab, try_site: Callable[..., Results]
 ) -> None:
     # Slow enough that the node dies before all rounds are over.
-    links = {**SMALL["links"], "repetitions": 4000, "pairs_at_once": 1, "time_limit_s": 15}
+    links = {**SMALL["links"], "repetitions": 1500, "pairs_at_once": 1, "time_limit_s": 15,
+             "suspect_factor": 1000.0}  # fmt: skip
     file = make_site(place / "site", {"links": links}, RULES)
 
     def kill() -> None:
