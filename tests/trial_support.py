@@ -50,6 +50,7 @@ def make_site(
     site["benchmarks"] = benchmarks
     if transports is not None:
         site["transports"] = transports
+        del site["jobs"]  # names the lab's transports
     default = site["nic_profiles"]["default"]
     site["nic_profiles"] = {"default": default, **(nic_profiles or {})}
     site["trial"] = {"repeats": 1, **trial}

@@ -14,6 +14,7 @@ from seatrial.benchmarks import (
     npb,
     osu,
     osu_mbw_mr,
+    perftest,
 )
 from seatrial.benchmarks import (
     hpcc_output as hpcc,
@@ -41,6 +42,10 @@ CASES: dict[str, Callable[[str], Parsed]] = {
     "hpccoutf_dgemm.txt": hpcc.parse_dgemm,
     "iperf3_fwd.json": iperf3.parse,
     "iperf3_rev.json": iperf3.parse,
+    **{
+        f"perftest_{one}.txt": partial(perftest.parse, operation=one)
+        for one in ("write_lat", "send_lat", "write_bw")
+    },
     "npb_is_S2.txt": npb.parse,
     "npb_is_W2.txt": npb.parse,
     "npb_ep_S2.txt": npb.parse,

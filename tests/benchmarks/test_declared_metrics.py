@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from parser_cases import CASES, read
 
-from seatrial.benchmarks import comms, hpl, imb, mpbench, netpipe, npb, osu, tcp_stream
+from seatrial.benchmarks import comms, hpl, imb, mpbench, netpipe, npb, osu, perftest, tcp_stream
 from seatrial.benchmarks.benchmark import ACTIVITY_METRICS, DeclaredMetric, Settings
 from seatrial.benchmarks.parsing import Parsed
 from seatrial.benchmarks.registry import registry
@@ -31,6 +31,10 @@ def declared(name: str, parsed: Parsed) -> dict[str, DeclaredMetric]:
             return hpl.METRICS
         case "iperf3":
             return tcp_stream.TCPStream(tcp_stream.TCPStreamSettings()).metrics()
+        case "perftest":
+            one = name.removeprefix("perftest_").removesuffix(".txt")
+            settings = perftest.PerftestSettings.model_validate({"operations": [one]})
+            return perftest.Perftest(settings).metrics()
         case "npb":
             return npb.METRICS
         case "osu":

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from seatrial.benchmarks.parsing import ParseError
 from seatrial.checks import counters
 from seatrial.checks.counters import diff, prove
-from seatrial.results.record import Counters
+from seatrial.results.record import Counters, PathProof
 
 
 def snapshot(node: str = "n1", time: float = 1.0, **bytes_: int) -> dict[str, Any]:
@@ -188,3 +188,90 @@ def test_arguments() -> None:
         prove("test", -1, [])
     with pytest.raises(ValueError, match="tolerance"):
         prove("test", 1, [], tolerance=1.0)
+
+
+def with_port(moved: int, time: float = 1.0, kernel: int = 0, **changes: Any) -> dict[str, Any]:
+    """A node whose RDMA port has counted ``moved`` units each way."""
+    port = {
+        "port": "mlx5_0:1", "state": "ACTIVE", "unit": 4, "rx": moved, "tx": moved,
+        "rx_packets": moved // 100, "tx_packets": moved // 100,
+        "source": "counters/port_rcv_data, port_xmit_data", "shared": False,
+    }  # fmt: skip
+    data = snapshot(time=time, eth1=kernel)
+    data["interfaces"]["eth1"]["rdma"] = {**port, **changes}
+    return data
+
+
+def verbs(before: dict[str, Any], after: dict[str, Any], required: int = 8000) -> PathProof:
+    counted = diff(read(before), read(after))
+    return prove("test", required, counted, program="ib_write_bw", data_path="verbs")
+
+
+def test_the_data_of_a_rdma_port_is_counted_in_words() -> None:
+    proof = verbs(with_port(0), with_port(1000, 2.0))
+    assert proof.crossed, proof.reason
+    assert proof.counters[0].rdma is not None
+    assert proof.counters[0].rdma.tx_bytes == 4000
+    assert not verbs(with_port(0), with_port(999, 2.0)).crossed
+
+
+def test_verbs_traffic_that_falls_back_to_tcp() -> None:
+    proof = verbs(with_port(0), with_port(10, 2.0, kernel=9000))
+    assert not proof.crossed
+    assert proof.reason == (
+        "n1: mlx5_0:1 carried 80 B of the 8.0 KB that ib_write_bw moved (counters/port_rcv_data, "
+        "port_xmit_data); eth1 carried 18 KB through the kernel: TCP, not verbs"
+    )
+
+
+def test_rdma_traffic_on_shared_counters_is_not_tcp() -> None:
+    """Soft RoCE: the interface counts the packets of the port, too."""
+    before, after = with_port(0, shared=True), with_port(1000, 2.0, kernel=4500, shared=True)
+    assert verbs(before, after).crossed
+    kernel = prove("test", 8000, diff(read(before), read(after)), program="iperf3")
+    assert not kernel.crossed
+    own = [with_port(0), with_port(1000, 2.0, kernel=4500)]
+    assert prove("test", 8000, diff(read(own[0]), read(own[1]))).crossed
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_a_rdma_counter_wraps(bits: int) -> None:
+    packets = {"rx_packets": 7, "tx_packets": 7}
+    before = with_port(2**bits - 400, **packets)
+    proof = verbs(before, with_port(600, 2.0, **packets))
+    assert proof.crossed, proof.reason
+    assert proof.counters[0].rdma is not None
+    assert proof.counters[0].rdma.rx_bytes == 4000
+
+
+def test_a_rdma_counter_that_was_reset_or_stands_at_its_end() -> None:
+    packets = {"rx_packets": 7, "tx_packets": 7}
+    with pytest.raises(ParseError, match="went from 5000 to 10: it was reset"):
+        verbs(with_port(5000, **packets), with_port(10, 2.0, **packets))
+    with pytest.raises(ParseError, match="it stands at 4294967295, the end of a counter of 32"):
+        verbs(with_port(5000, **packets), with_port(2**32 - 1, 2.0, **packets))
+
+
+def test_a_rdma_port_that_is_not_in_use() -> None:
+    with pytest.raises(ParseError, match="n1: eth1: RDMA port mlx5_0:1 is DOWN before the run"):
+        verbs(with_port(0, state="DOWN"), with_port(0, 2.0))
+    absent: dict[str, Any] = {"state": "", "unit": None, "source": ""}
+    with pytest.raises(ParseError, match="RDMA port mlx5_0:1 is absent after the run"):
+        verbs(with_port(0), with_port(0, 2.0, **absent))
+    proof = verbs(snapshot(eth1=0), snapshot(time=2.0, eth1=9000))
+    assert proof.reason.startswith("n1: it has no RDMA port on the network test")
+
+
+def test_a_kernel_path_does_not_need_the_rdma_port() -> None:
+    before, after = with_port(0, state="DOWN"), with_port(0, 2.0, kernel=9000, state="DOWN")
+    assert prove("test", 8000, diff(read(before), read(after), "kernel")).crossed
+
+
+def test_a_port_that_counts_packets_only() -> None:
+    """Soft RoCE of older kernels: its packets, and the bytes of the interface that it shares."""
+    old = {"unit": None, "source": "hw_counters/rcvd_pkts, sent_pkts", "shared": True}
+    assert verbs(with_port(0, **old), with_port(1000, 2.0, kernel=5000, **old)).crossed
+    proof = verbs(with_port(0, **old), with_port(1000, 2.0, kernel=100, **old))
+    assert not proof.crossed
+    assert "rcvd_pkts" in proof.reason
+    assert not verbs(with_port(0, **old), with_port(0, 2.0, kernel=5000, **old)).crossed

@@ -451,3 +451,15 @@ def test_mpbench_after_lines_of_the_mpi() -> None:
     assert read_one(lines_of_mpi + rows).metrics == read("mpbench_l.txt").metrics
     with pytest.raises(ParseError, match="found"):
         read_one(rows.replace("\n", "\nlibfabric provider: tcp\n", 1))
+
+
+def test_perftest() -> None:
+    latency = read("perftest_write_lat.txt")
+    assert [(m.metric, m.value) for m in latency.metrics] == [
+        ("latency_us", 742.86), ("latency_p99_us", 4248.80)
+    ]  # fmt: skip
+    assert latency.moved_bytes == 2 * 8 * 100
+    bandwidth = read("perftest_write_bw.txt")
+    (metric,) = bandwidth.metrics
+    assert metric.value == pytest.approx(40.81 * 1.048576)  # perftest's MB are 2^20 bytes
+    assert bandwidth.moved_bytes == 65536 * 100

@@ -49,7 +49,7 @@ class FakeCheck:
     own_benchmark = SimpleNamespace(proves_path=True, limits=(Latency("latency_us"),))
     num_nodes = 2
     network = "test"
-    planned_transport = SimpleNamespace(path_report=r"^via ")
+    planned_transport = SimpleNamespace(path_report=r"^via ", data_path="kernel")
 
     benchmark, transport, profile_name, repeat = "netpipe", "tcp", "default", 0
     interface, nodes_share_kernel = "eth1", False

@@ -62,6 +62,7 @@ def test_sbatch_reads_directives_as_they_were_given(lab):
 def test_submit_goes_to_the_login_node(lab, tmp_path):
     text = (HERE / "harbour" / "site.yaml").read_text() + "lab: {engine: native}\n"
     text = re.sub(r"(?m)^transports:\n(  .*\n)+", "transports:\n  openmpi-tcp: {}\n", text)
+    text = re.sub(r"(?m)^jobs: .*\n", "", text)
 
     def submit(partition):
         file = tmp_path / partition / "harbour" / "site.yaml"
@@ -117,15 +118,23 @@ RUNS = {
         r"pair\tbw\n(n\d-n\d\t[\d.]+\n){6}",
     ),
     "multirail": (
-        {"name": "multirail", "values": {**application("openmpi"), "interfaces": "eth1 eth0"}},
+        {"name": "multirail", "values": {**application("openmpi")}},
         SORTED,
     ),
     "multirail-per-rank": (
         {"name": "multirail", "transport": "mpich-ofi",
-         "values": {**application("mpich"), "interfaces": "eth1 eth0"}},
+         "values": {**application("mpich")}},
         SORTED,
     ),
 }  # fmt: skip
+
+
+def two_rails():
+    """The site with both interfaces of the lab's nodes as test networks."""
+    site = harbour()
+    rail1 = site.networks["rail1"]
+    site.networks = {"rail1": rail1, "rail2": rail1.model_copy(update={"interface": "eth0"})}
+    return site
 
 
 def crossed(lab, interface):
@@ -157,7 +166,7 @@ def test_program_runs(lab, case):
         name: value.replace("{bench}", bench) for name, value in options.get("values", {}).items()
     }
     values["log"] = f"{case}.out"
-    around = Surroundings(harbour(), stack, modules)
+    around = Surroundings(two_rails(), stack, modules)
     text = rendered(**{**options, "around": around, "values": values})
     before = {interface: crossed(lab, interface) for interface in ("eth1", "eth0")}
     done = lab.run(["sbatch", "--parsable"], stdin=text, timeout=600)

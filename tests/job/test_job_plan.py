@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shlex
 
 import pytest
@@ -44,6 +45,88 @@ def test_choice_by_kind(name, options, transport, profile):
     assert plan.exclusive or profile == "default"
 
 
+def test_script_says_in_one_line_which_transport_and_why():
+    def line(**options):
+        lines = rendered(**options).splitlines()
+        return next(one for one in lines if one.startswith("# Transport: "))
+
+    # like is compared with like: IS of class C was measured under one transport only
+    assert line(name="npb") == (
+        "# Transport: mpich-ofi (MPICH, ch4:ofi): the highest npb mops (is.B, NIC profile default) "
+        "of the baselines: openmpi-tcp 400, mpich-ofi 500."
+    )
+    assert "intelmpi-tcp" not in line(name="npb")  # a contract is no measurement
+    declared = line(name="mpi", values=APPLICATION, kind="compute-bound")
+    assert declared.startswith("# Transport: openmpi-tcp ")
+    assert "declared by the site (jobs.transports); the site's baselines have no hpl" in declared
+
+
+def test_transport_is_never_the_first_of_the_list():
+    site = harbour()
+    site.jobs.transports = ["intelmpi-tcp", "openmpi-tcp"]
+    around = dataclasses.replace(surroundings(), site=site)
+    assert planned("mpi", around, APPLICATION).transport == "intelmpi-tcp"
+    assert planned("mpi", around, APPLICATION, mpi="openmpi").transport == "openmpi-tcp"
+    assert planned("npb", around).transport == "mpich-ofi"  # measured
+    with pytest.raises(InputError, match=r"jobs.transports .* none of mpich-ofi, mpich-ucx"):
+        planned("mpi", around, APPLICATION, mpi="mpich")
+    site.jobs.transports = []
+    with pytest.raises(InputError, match=r"does not say which transport .*give --transport"):
+        planned("mpi", around, APPLICATION)
+    only = planned("mpi", around, APPLICATION, mpi="intelmpi")
+    assert (only.transport, "the only one" in only.transport_why) == ("intelmpi-tcp", True)
+
+
+def directives(text):
+    return dict(re.findall(r"^#SBATCH --([a-z-]+)=(.*)$", text, re.M))
+
+
+def test_ranks_of_pure_mpi_have_one_thread_and_a_core():
+    text = rendered("mpi", values={**APPLICATION, "mem": "4G"})
+    assert "\nexport OMP_NUM_THREADS=1\n" in text
+    options = directives(text)
+    assert options["hint"] == "nomultithread"
+    assert options["distribution"] == "block:block"
+    assert options["mem"] == "4G"
+    assert "mem" not in directives(rendered("mpi", values=APPLICATION))  # the cluster's default
+    whole = directives(rendered("npb", values={"account": "fish", "distribution": "cyclic"}))
+    assert (whole["mem"], whole["account"], whole["distribution"]) == ("0", "fish", "cyclic")
+
+
+@pytest.mark.parametrize("name", ["hpl", "hybrid"])
+def test_ranks_with_threads_are_one_for_each_socket(name):
+    site = harbour()
+    site.nodes = [group.model_copy(update={"cores": 16, "sockets": 2}) for group in site.nodes]
+    around = dataclasses.replace(surroundings(), site=site)
+    values = {"hpl": {"blas": "openblas"}, "hybrid": APPLICATION}[name]
+    text = rendered(name, around, values)
+    options = directives(text)
+    assert (options["ntasks-per-node"], options["cpus-per-task"]) == ("2", "8")
+    assert options["distribution"] == "block:cyclic"
+    assert 'export OMP_NUM_THREADS="$SLURM_CPUS_PER_TASK"\n' in text
+    assert "OMP_NUM_THREADS=1" not in text
+
+
+def test_ranks_of_a_node_share_memory_also_where_the_site_sets_ucx_tls():
+    text = rendered("mpi", values=APPLICATION, transport="openmpi-ucx")
+    assert "export UCX_TLS=rc,self,sm\n" in text
+    assert "Within a node: shared memory" in text.replace("\n#  ", "")
+    text = rendered("mpi", around=surroundings(False), values=APPLICATION, transport="mpich-ucx")
+    assert "NOLOCAL" not in text
+    assert "UCX_TLS=tcp,self,sm" in text
+
+
+def test_a_network_without_a_cable_is_no_rail():
+    site = harbour()
+    site.networks["rail2"].cable = False
+    around = dataclasses.replace(surroundings(), site=site)
+    with pytest.raises(InputError, match="several interfaces"):
+        rendered("multirail", around, APPLICATION)
+    site.transports["openmpi-tcp"].network = "rail2"
+    with pytest.raises(InputError, match="network rail2, which has no cable"):
+        planned("mpi", around, APPLICATION, transport="openmpi-tcp")
+
+
 def test_a_profile_that_the_transport_ignores_is_not_chosen():
     options = {"kind": "communication-bound", "transport": "openmpi-ucx", "values": APPLICATION}
     plan = planned("mpi", **options)
@@ -80,7 +163,7 @@ def test_one_template_serves_every_mpi_and_launcher(mpi, launcher, started):
     text = rendered("mpi", values=APPLICATION, mpi=mpi, launcher=launcher)
     commands = [line for line in text.splitlines() if started in line]
     assert len(commands) == 1
-    assert f"# Transport {mpi}-" in text
+    assert f"# Transport: {mpi}-" in text
 
 
 def test_mpi_narrows_the_choice_in_every_template():
@@ -124,6 +207,11 @@ def test_mpi_narrows_the_choice_in_every_template():
         ("hpl", {"values": {"blas": "acml"}}, ("acml", "openblas")),
         ("hpl", {"values": {"job_name": "a\n#SBATCH --uid=0"}}, ("control character",)),
         ("multirail", {"values": {**APPLICATION, "interfaces": "eth1"}}, ("several", "eth1")),
+        *(
+            ("multirail", {"values": {**APPLICATION, "interfaces": f"eth1 {name}"}},
+             (f"{name} is not the interface", "role: test", "eth1, eth2"))
+            for name in ("eth0", "eth9")  # the management network's, and nobody's
+        ),
         ("multirail", {"values": {**APPLICATION, "rails": "stripe"}, "transport": "mpich-ofi"},
          ("per-rank", "one interface")),
     ],

@@ -78,6 +78,7 @@ def test_ranks_are_pinned_near_their_rail(tmp_path, local, rail, cpus):
     for number, interface in enumerate(("eth1", "eth2")):
         device = machine / "class" / "net" / interface / "device"
         device.mkdir(parents=True)
+        (device.parent / "carrier").write_text("1\n")
         (device / "numa_node").write_text(f"{number}\n")
         node = machine / "devices" / "system" / "node" / f"node{number}"
         node.mkdir(parents=True)
@@ -92,6 +93,24 @@ def test_ranks_are_pinned_near_their_rail(tmp_path, local, rail, cpus):
     done = run_stubbed(text, tmp_path, stubs, SLURM_LOCALID=str(local))
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{cpus} {rail} --cargo fresh fish\n"
+
+
+@pytest.mark.parametrize("carrier", [None, "0\n"])
+def test_a_rail_without_a_link_ends_the_job(tmp_path, carrier):
+    text = rendered("multirail", values=APPLICATION, transport="openmpi-tcp")
+    for interface, linked in (("eth1", "1\n"), ("eth2", carrier)):
+        folder = tmp_path / "sys" / "class" / "net" / interface
+        folder.mkdir(parents=True)
+        if linked is not None:
+            (folder / "carrier").write_text(linked)
+    text = text.replace("/sys/", f"{tmp_path}/sys/")
+    stubs = {
+        "srun": 'while [ "$1" != bash ]; do shift; done; exec "$@"', "taskset": "echo started",
+    }  # fmt: skip
+    done = run_stubbed(text, tmp_path, stubs, SLURM_LOCALID="0")
+    assert done.returncode
+    assert "interface eth2 has no link" in done.stderr
+    assert "started" not in done.stdout
 
 
 @given(

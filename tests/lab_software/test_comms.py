@@ -42,7 +42,7 @@ def run(real_stack, tmp_path):
     """Runs comms on this machine with Open MPI over TCP: options, ranks and further variables."""
 
     def start(*options, ranks=2, **variables):
-        part = real_stack.transport("openmpi-tcp", report=False)
+        part = real_stack.transport("openmpi-tcp", lab=True)
         env = {"PATH": os.environ["PATH"], **part.env}
         env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         launcher = ["mpirun.openmpi", "--oversubscribe", "--bind-to", "none", "-n", str(ranks)]

@@ -39,7 +39,8 @@ def test_all_transports_and_their_programs_are_there(stack):
 
 def test_no_placeholder_is_left(stack):
     for name in stack.transports:
-        part = stack.transport(name, "eth1", "10.0.0.0/24", report=False, overcommit=True)
+        part = stack.transport(name, "eth1", "10.0.0.0/24", lab=True)
+        part.env |= stack.transports[name].check_env | stack.transports[name].overcommit
         values = [*part.env.values(), *(w for c in part.programs.values() for w in c)]
         assert not [value for value in values if re.search(r"[{}]", value)]
         if part.family:
@@ -48,12 +49,16 @@ def test_no_placeholder_is_left(stack):
             assert set(re.findall(r"{.*?}", reporting)) <= {"{report_file}", "{report_fd}"}
 
 
-def test_report_and_overcommit_are_added_on_request(stack):
-    plain = stack.transport("intelmpi-tcp", report=False).env
-    assert not {"I_MPI_DEBUG", "I_MPI_WAIT_MODE", "FI_TCP_IFACE"} & set(plain)
-    full = stack.transport("intelmpi-tcp", "eth1", overcommit=True).env
-    assert full.items() >= {"I_MPI_DEBUG": "5", "I_MPI_WAIT_MODE": "1"}.items()
+def test_only_a_check_gets_what_it_needs(stack):
+    plain = stack.transport("intelmpi-tcp").env
+    assert not {"I_MPI_DEBUG", "I_MPI_FABRICS", "FI_TCP_IFACE"} & set(plain)
+    full = stack.transport("intelmpi-tcp", "eth1", check=True).env
+    assert full.items() >= {"I_MPI_DEBUG": "5", "I_MPI_FABRICS": "ofi"}.items()
     assert full["FI_TCP_IFACE"] == "eth1"
+    yields = "OMPI_MCA_mpi_yield_when_idle"
+    assert yields not in stack.transport("openmpi-tcp", "eth1", check=True).env
+    assert stack.transport("openmpi-tcp", "eth1", check=True, lab=True).env[yields] == "1"
+    assert stack.transport("openmpi-tcp", check=True).env["OMPI_MCA_btl"] == "tcp,self"
 
 
 def test_every_version_is_known(stack):
@@ -62,7 +67,7 @@ def test_every_version_is_known(stack):
         assert involved
         bundled = {"mpich-ucx", "mpich-libfabric"}  # known once MPICH is unpacked
         assert all(value for key, value in involved.items() if key not in bundled)
-    assert {"netpipe", "nptcp", "comms", "imb", "hpcc", "npb", "osu", "iperf3"} == set(
+    assert {"netpipe", "nptcp", "comms", "imb", "hpcc", "npb", "osu", "iperf3", "perftest"} == set(
         stack.origins
     )
 
@@ -101,7 +106,10 @@ def test_modulefile():
         compilers="/p/bin",
         programs={"imb": ["/p/IMB", "a b"]},
     )
-    assert modules.render(transport) == (
+    text = modules.render(transport)
+    check = text[text.index("-- Slurm sets") : text.index('family("mpi")')]
+    assert "/sys/class/net/eth1" in check
+    assert text.replace(check, "") == (
         "-- Some MPI. Written by `seatrial stack provision`: do not edit.\n"
         'whatis("Name: some-mpi")\n'
         'whatis("Description: Some MPI")\n'
@@ -109,10 +117,14 @@ def test_modulefile():
         "help([[\n"
         "Some MPI.\n"
         "\n"
-        "Start programs with: srun --mpi=pmi2\n"
+        "Interface: eth1\n"
+        "In a node: shared memory\n"
+        "\n"
+        "Start programs with srun.\n"
         "  imb            /p/IMB 'a b'\n"
         "]])\n"
         'family("mpi")\n'
+        'setenv("SLURM_MPI_TYPE", "pmi2")\n'
         'setenv("SOME_SETTING", "a \\"b\\";c")\n'
         'prepend_path("LD_LIBRARY_PATH", "/p/second")\n'
         'prepend_path("LD_LIBRARY_PATH", "/p/first")\n'
@@ -123,6 +135,10 @@ def test_modulefile():
 def test_one_modulefile_per_mpi_transport(stack, tmp_path):
     (tmp_path / "modules").mkdir()
     (tmp_path / "modules" / "gone.lua").touch()
+    assert not modules.current(stack, tmp_path / "modules")
     modules.write(stack, tmp_path / "modules")
+    assert modules.current(stack, tmp_path / "modules")
     assert sorted(f.stem for f in (tmp_path / "modules").iterdir()) == sorted(MPI)
-    assert set(TRANSPORTS) - set(MPI) == {"tcp", "none", *SPACK_ONLY}
+    (tmp_path / "modules" / "openmpi-tcp.lua").write_text("of an earlier version")
+    assert not modules.current(stack, tmp_path / "modules")
+    assert set(TRANSPORTS) - set(MPI) == {"tcp", "verbs", "none", *SPACK_ONLY}

@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from four_ranks import assert_paths, compile_exchange
 from seatrial.benchmarks.hpl_input import render
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
@@ -47,7 +48,7 @@ def crossed(lab, interface="eth1"):
 )
 def test_program_under_transport(real_stack, lab, transport, program):
     arguments, result, least = PROGRAMS[program]
-    part = real_stack.transport(transport, "eth1", "10.73.1.0/24")
+    part = real_stack.transport(transport, "eth1", "10.73.1.0/24", check=True, lab=True)
     fields = {"report_file": "stderr", "report_fd": "2"}
     env = {name: value.format_map(fields) for name, value in part.env.items()}
     folder = f"{lab.paths.home}/{transport}-{program}"
@@ -77,8 +78,7 @@ def test_program_under_transport(real_stack, lab, transport, program):
 def test_module_gives_the_transport_to_a_user(real_stack, lab, transport):
     use = f"module use {real_stack.prefix}/modules && module load {transport}"
     program = real_stack.programs(transport)["npb_is"][0]
-    launcher = " ".join(real_stack.transports[transport].launcher)
-    run = f"srun -w n1,n2 -N2 -n2 {launcher} {program} 2 S"
+    run = f"srun -w n1,n2 -N2 -n2 {program} 2 S"
     done = lab.run(["bash", "-c", f"{use} && {run}"], timeout=600)
     assert "SUCCESSFUL" in done.stdout
     other = "mpich-ofi" if transport == "openmpi-tcp" else "openmpi-tcp"
@@ -86,3 +86,47 @@ def test_module_gives_the_transport_to_a_user(real_stack, lab, transport):
     listed = lab.run(["bash", "-c", script]).stdout
     assert other in listed.split("Loaded Modules:")[-1]
     assert transport not in listed.split("Loaded Modules:")[-1]
+
+
+@pytest.mark.parametrize("transport", MPI)
+def test_four_ranks_of_a_user_share_memory_and_cross_the_test_network(real_stack, lab, transport):
+    use = f"module use {real_stack.prefix}/modules"
+    # the labs have Intel MPI without a compiler; its ABI is MPICH's
+    program = compile_exchange(lab, use, "mpich-ofi" if transport == "intelmpi-tcp" else transport)
+    within_node = real_stack.transports[transport].within_node
+    assert_paths(lab, use, transport, program, within_node)
+
+
+ELSEWHERE = {
+    "another cluster": (
+        {"SLURM_CLUSTER_NAME": "harbour"}, "n1",
+        r"is a module of site lab, cluster seatrial, and this job runs on cluster harbour\.",
+    ),
+    "a node without the interface": (
+        {"SLURMD_NODENAME": "login"}, "login", r"through interface eth1, which node login does not",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ELSEWHERE)
+def test_module_of_another_site_does_not_load(real_stack, lab, case):
+    env, node, reason = ELSEWHERE[case]
+    script = f"module use {real_stack.prefix}/modules; module load openmpi-tcp; echo code $?; env"
+    done = lab.run(["bash", "-c", script], env=env, node=node)
+    said = " ".join((done.stdout + done.stderr).split())
+    assert re.search(reason, said), said
+    assert "code 1" in said
+    assert "OMPI_MCA_pml" not in said
+
+
+def test_module_warns_on_a_login_node_of_another_cluster(real_stack, lab):
+    """A login node of one cluster may submit to another: the module loads there."""
+    conf = f"{lab.paths.home}/slurm.conf"
+    lab.run(["tee", conf], stdin="# ours\nClusterName=Harbour\n")
+    script = f"module use {real_stack.prefix}/modules; module load openmpi-tcp; echo code $?; env"
+    for cluster_conf, warned in ((conf, True), ("/etc/slurm/slurm.conf", False)):
+        done = lab.run(["bash", "-c", script], env={"SLURM_CONF": cluster_conf})
+        said = " ".join((done.stdout + done.stderr).split())
+        assert ("this host is of cluster harbour" in said) == warned, said
+        assert "code 0" in said
+        assert "OMPI_MCA_pml=ob1" in said

@@ -68,7 +68,7 @@ def test_hpcc_takes_the_blas_of_the_search_path(real_stack, blas):
 
 def test_an_unknown_hpcc_test_is_refused(real_stack, tmp_path):
     (tmp_path / "hpccinf.txt").write_text(render(64, 8, 1, 1))
-    part = real_stack.transport("none", report=False)
+    part = real_stack.transport("none")
     program = real_stack.programs("openmpi-tcp")["hpcc_all"]
     done = subprocess.run(
         program,

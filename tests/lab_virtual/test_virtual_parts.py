@@ -205,6 +205,33 @@ def test_exit_code_that_is_none(content):
     assert client.exit_code(b"137") == 137
 
 
+RDMA = SMALL.replace("interface: eth1,", "interface: eth1, device: 'rxe_%n:1',").replace(
+    "engine: virtual", "engine: virtual, kernel: trixie-backports"
+)
+
+
+def test_a_network_with_a_device_gives_each_node_its_rdma_device(tmp_path: Path) -> None:
+    made = spec(tmp_path, RDMA)
+    assert [card.rdma for card in made.cards] == ["rxe_n1", "rxe_n2"]
+    assert made.kernel == "trixie-backports"
+    assert VirtualSpec.from_json(made.to_json()) == made
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("rxe_%n:1", "rxe0:1", "each RDMA device needs its own name"),
+        ("rxe_%n:1", "rxe0", "an RDMA device and its port"),
+        ("trixie-backports", "Linux_7.3", "a Debian suite"),
+    ],
+)
+def test_a_device_or_kernel_that_cannot_be_is_said(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        spec(tmp_path, RDMA.replace(old, new))
+
+
 def test_a_command_that_does_not_read_its_input_holds_nobody_up():
     """A pipe has room for 64 KiB. The rest waits until the command reads on."""
     inputs = os.pipe()

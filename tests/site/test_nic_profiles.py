@@ -6,11 +6,14 @@ import re
 import textwrap
 
 import pytest
-from site_support import problems_of, site_with
+from site_support import problems_of, site_with, text_with
 
+from seatrial.base import yamlfile
 from seatrial.base.paths import CHECKOUT
 from seatrial.nic.profile import NicProfile
 from seatrial.site.effects import statements
+from seatrial.site.model import Site
+from seatrial.site.validate import site_problems
 
 PAIR = """\
 pair:
@@ -172,7 +175,7 @@ def test_features_come_from_names_or_from_the_file():
 
 
 VERBS = {"openmpi-tcp: {}": "openmpi-tcp: {}\n  ucx: {data_path: verbs}",
-         "switch_mtu: 9216": "fabric: roce"}  # fmt: skip
+         "switch_mtu: 9216": "fabric: roce, device: 'mlx5_0:1'"}  # fmt: skip
 
 
 def test_a_note_names_settings_without_effect_on_a_kernel_bypass():
@@ -198,7 +201,7 @@ def test_a_note_names_settings_without_effect_on_a_kernel_bypass():
 )
 def test_the_effective_settings_depend_on_the_fabric(fabric, path, last):
     changes = {"openmpi-tcp: {}": f"openmpi-tcp: {{}}\n  fast: {{data_path: {path}}}",
-               "switch_mtu: 9216": f"fabric: {fabric}"}  # fmt: skip
+               "switch_mtu: 9216": f"fabric: {fabric}, device: 'mlx5_0:1'"}  # fmt: skip
     text = "p: {description: x, mtu: 4200, offloads: {tso: on}, transports: [fast]}"
     (sentence,) = statements(site_with(text, changes))
     assert sentence.endswith(last)
@@ -233,3 +236,14 @@ def test_the_pages_examples_are_valid(example):
     text = textwrap.dedent(example.replace("nic_profiles:\n", ""))
     own = re.sub(r"(?m)^default:\n( +.*\n)+", "", text)
     assert len(site_with(own).nic_profiles) > 1
+
+
+def test_verbs_without_an_rdma_device_is_a_problem():
+    changes = {"openmpi-tcp: {}": "openmpi-tcp: {}\n  ucx: {data_path: verbs}"}
+    site, _ = yamlfile.loads(text_with("", changes), Site)
+    (problem,) = site_problems(site)
+    assert problem.field == "transports.ucx.data_path"
+    assert "no RDMA device" in problem.message
+    changes = {"netpipe: {}": "perftest: {}"}
+    (problem,) = site_problems(yamlfile.loads(text_with("", changes), Site)[0])
+    assert problem.field == "benchmarks.perftest"

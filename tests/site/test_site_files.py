@@ -243,7 +243,10 @@ def test_a_profile_that_sets_nothing_is_refused(changed):
 
 def test_site_check_says_where_a_profile_has_no_effect(changed):
     file, _ = changed("nic_profiles:\n", "nic_profiles:\n  slow: {base: 'ready:cpu-saving'}\n")
-    text = file.read_text().replace("  openmpi-ucx:\n", "  openmpi-ucx:\n    data_path: verbs\n")
+    text = file.read_text().replace(
+        "  openmpi-ucx:\n", "  openmpi-ucx:\n    data_path: verbs\n    env: {UCX_TLS: rc}\n"
+    )
+    text = text.replace("    switch_mtu: 9216\n", "    switch_mtu: 9216\n    device: mlx5_0:1\n", 1)
     file.write_text(text)
     file.with_name("requirements.yaml").write_text("schema: 1\nrequirements: []\n")
     result = CliRunner().invoke(site_commands, ["check", str(file)])

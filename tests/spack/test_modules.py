@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 from datetime import UTC, datetime
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from four_ranks import assert_paths, compile_exchange
+from labs import plain, running
 from seatrial.base.errors import InputError
 from seatrial.report import module_help
 from seatrial.results.record import Case, Metric, Results, Run, Trial, write_results
@@ -114,13 +117,16 @@ def test_module_is_as_its_golden_file(trees, name: str, kind: str):
 
 @pytest.mark.spack
 @pytest.mark.parametrize("name", SPECS)
-def test_a_module_sets_what_the_trials_set(trees, name: str):
+def test_a_module_sets_what_its_path_needs_and_nothing_of_a_check(trees, name: str):
     text = next(trees.module_root("lmod").rglob(f"{name}.lua")).read_text()
     found = dict(re.findall(r'^setenv\("(\w+)", "(.*)"\)$', text, re.M))
     part = TRANSPORTS[name]
     words = {"interface": "eth1", "pmi2_library": pmi2_library()}
-    assert fill(part.env | part.bind, words).items() <= found.items()
+    expected = fill(part.env | part.bind, words)
+    assert expected.items() <= found.items()
     assert f"--mpi={found['SLURM_MPI_TYPE']}" in part.launcher
+    checks = (part.check_env | part.lab_env).items() - part.env.items()
+    assert not checks & found.items()
 
 
 def load(folder: Path, script: str, init: str = f". {LMOD}") -> str:
@@ -144,7 +150,7 @@ def flat(trees) -> Path:
 @pytest.mark.stack
 def test_loading_a_transport_in_a_plain_shell(trees):
     said = load(core(trees), "module load openmpi-tcp && mpicc --version >/dev/null && env")
-    assert "OMPI_MCA_btl=tcp,self\n" in said
+    assert "OMPI_MCA_btl=^openib,uct,usnic,ofi\n" in said
     assert "OMPI_MCA_btl_tcp_if_include=eth1\n" in said
     assert re.search(r"^PATH=\S*/externals/openmpi/bin:", said, re.M)
 
@@ -163,6 +169,62 @@ def test_every_transport_loads_in_a_plain_shell(trees, name: str, kind: str):
     home = next(found for found in re.findall(r"^PATH=([^:\n]+):", said, re.M))
     if (Path(home) / "mpicc").exists():
         assert f"\n{home}/mpicc\n" in said
+
+
+@pytest.fixture(scope="module")
+def lab(trees):
+    """A lab that has the module files. Its root runs the jobs: other users cannot read them."""
+    with running(dataclasses.replace(plain(), binds=(trees.home,))) as lab:
+        yield lab
+
+
+@pytest.mark.spack
+@pytest.mark.stack
+@pytest.mark.root
+@pytest.mark.slurm
+@pytest.mark.parametrize("name", [name for name in SPECS if name != "mpich-sock"])
+def test_four_ranks_share_memory_and_cross_the_test_network(trees, lab, name: str):
+    """With the MPIs of the distribution and of PyPI, which Spack takes as external."""
+    use = f"module use {core(trees)}"
+    program = compile_exchange(lab, use, name, user="root")
+    assert_paths(lab, use, name, program, TRANSPORTS[name].within_node, user="root")
+
+
+@pytest.mark.spack
+@pytest.mark.stack
+@pytest.mark.parametrize("kind", modules.KINDS)
+@pytest.mark.parametrize(
+    ("env", "reason"),
+    [
+        ("SLURM_CLUSTER_NAME=harbour", "cluster seatrial, and this job runs on cluster harbour."),
+        ("SLURMD_NODENAME=x7 SLURM_CLUSTER_NAME=seatrial", "eth1, which node x7 does not have."),
+    ],
+)
+def test_a_module_of_another_site_does_not_load(trees, kind: str, env: str, reason: str):
+    """This machine stands for a node of another site: it has no eth1."""
+    folder = core(trees) if kind == "lmod" else flat(trees)
+    said = load(folder, f"export {env}; module load openmpi-tcp; echo code $?; env")
+    said = " ".join(said.split())
+    assert "openmpi-tcp is a module of site test, cluster seatrial" in said
+    assert reason in said
+    assert "code 1" in said
+    assert "OMPI_MCA_pml" not in said
+
+
+@pytest.mark.spack
+@pytest.mark.stack
+@pytest.mark.parametrize("kind", modules.KINDS)
+@pytest.mark.parametrize("cluster", ["harbour", "Seatrial"])
+def test_a_login_node_of_another_cluster_is_warned(trees, tmp_path, kind: str, cluster: str):
+    conf = tmp_path / "slurm.conf"
+    conf.write_text(f"# ClusterName=old\n ClusterName = {cluster} # ours\n")
+    folder = core(trees) if kind == "lmod" else flat(trees)
+    said = load(folder, f"export SLURM_CONF={conf}; module load openmpi-tcp; echo code $?; env")
+    said = " ".join(said.split())
+    assert ("this host is of cluster harbour." in said) == (cluster == "harbour")
+    assert "Warning" in said or cluster == "Seatrial"
+    assert "code 0" in said
+    assert "OMPI_MCA_pml=ob1" in said
 
 
 @pytest.mark.spack

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from seatrial.stack.transports import TRANSPORTS, fill, transports
+from seatrial.stack.transports import TRANSPORTS, fill, transports, with_shared_memory
 
 #: lines that the MPIs printed, and ones that must not be taken for them
 PATH_LINES = {
@@ -57,14 +57,47 @@ def test_a_check_names_its_path_under_every_mpi():
 
 def test_the_fabric_is_the_recipes_variants():
     assert TRANSPORTS["mpich-ofi"].env["FI_PROVIDER"] == "tcp"
-    assert TRANSPORTS["openmpi-ucx"].env["UCX_TLS"] == "tcp,self"
+    assert TRANSPORTS["openmpi-ucx"].env["UCX_TLS"] == "tcp,self,sm"
     verbs = transports({"provider": "verbs", "transport": "ofi"})
     assert verbs["mpich-ofi"].env["FI_PROVIDER"] == "verbs"
     assert verbs["openmpi-ofi"].env["OMPI_MCA_mtl_ofi_provider_include"] == "verbs"
     default = transports({"provider": "tcp"})
     assert default["openmpi-ofi"].env["OMPI_MCA_mtl_ofi_provider_include"] == "tcp;ofi_rxm"
-    for given in (["rc", "self", "ud"], ["rc,self,ud"]):
-        assert transports({"ucx_tls": given})["mpich-ucx"].env["UCX_TLS"] == "ud,self,rc"
+    for given in (["rc", "self", "ud"], ["rc,self,ud"], ["rc", "self", "ud", "posix", "cma"]):
+        part = transports({"ucx_tls": given})["mpich-ucx"]
+        assert part.env["UCX_TLS"] == "ud,self,rc,sm"
+        assert part.check_env["UCX_TLS"] == "ud,self,rc"
+
+
+@pytest.mark.parametrize("name", [name for name, part in TRANSPORTS.items() if part.family])
+def test_what_a_check_needs_is_not_for_users(name):
+    """No shared memory and a yield are a check's; a user's ranks share memory on their node."""
+    part = TRANSPORTS[name]
+    for variable in ("MPIR_CVAR_NOLOCAL", "I_MPI_FABRICS", "OMPI_MCA_mpi_yield_when_idle"):
+        assert variable not in part.env
+    assert "sm" in part.env.get("UCX_TLS", "sm").split(",")
+    assert part.env.get("OMPI_MCA_btl", "^").startswith("^")
+    if part.family == "openmpi":
+        assert part.lab_env == {"OMPI_MCA_mpi_yield_when_idle": "1"}
+        assert "sm" not in part.check_env["OMPI_MCA_btl"]
+    elif name == "intelmpi-tcp":
+        assert part.check_env == {"I_MPI_FABRICS": "ofi"}
+    else:
+        assert part.check_env["MPIR_CVAR_NOLOCAL"] == "1"
+    assert "sm" not in part.check_env.get("UCX_TLS", "").split(",")
+
+
+def test_a_transport_without_shared_memory_says_so():
+    without = {name for name, part in TRANSPORTS.items() if part.within_node != "shared memory"}
+    assert without == {"openmpi-ofi", "mpich-sock"}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [("rc,self", "rc,self,sm"), ("rc,self,cma", "rc,self,cma"), ("^ib", "^ib"), ("all", "all")],
+)
+def test_a_sites_own_ucx_tls_gets_shared_memory_for_users(given, expected):
+    assert with_shared_memory(given) == expected
 
 
 def test_only_the_pmi2_library_is_left_to_the_machine():

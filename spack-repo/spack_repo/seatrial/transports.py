@@ -6,11 +6,12 @@ what only the labs' builds of an MPI need (``seatrial_lab.software.programs``).
 
 Each transport has its variables in groups, by who needs them:
 
-* ``env``: whoever runs a program over this path.
-* ``check_env``: a check. Shared memory is off, so that with several ranks on a node all messages
-  take the path under test, and no other path can take its place.
-* ``lab_env``: nodes that share a few cores. A rank that waits spins; Open MPI's can give the core
-  away at each turn for next to nothing.
+* ``env``: whoever runs a program over this path: shared memory within a node, this path between
+  nodes. A module sets these and ``bind``, nothing else.
+* ``check_env``: a check only; these replace ``env``. Shared memory is off, so that with several
+  ranks on a node all messages take the path under test, and no other path can take its place.
+* ``lab_env``: a check in a lab, whose nodes share a few cores. A rank that waits spins; Open MPI's
+  can give the core away at each turn for next to nothing.
 * ``overcommit``: a step whose ranks outnumber the cores. What MPICH and Intel MPI offer sleeps,
   which costs 60 and 30 us of latency on an idle machine, but keeps it at 100 us where it would
   be 1 to 6 ms.
@@ -19,6 +20,7 @@ Each transport has its variables in groups, by who needs them:
   finds. Holds ``{report_file}`` or ``{report_fd}``, so that the line does not land in the middle
   of a benchmark's table.
 
+``within_node`` says how the messages of a node's ranks travel, where it is not by shared memory.
 The other placeholders are those of ``words`` and ``{pmi2_library}``; ``fill`` fills them in.
 """
 
@@ -41,6 +43,9 @@ def pmi2_library():
     return next((path for path in PMI2_LIBRARIES if Path(path).exists()), "")
 
 
+#: UCX's names of shared memory. ``env`` adds it, so the site's choice is of the network's only.
+UCX_SHARED_MEMORY = {"sm", "shm", "mm", "posix", "sysv", "cma", "knem", "xpmem"}
+
 #: variants of the recipe mpi-transport that ``words`` takes
 CHOICES = ("provider", "ucx_tls")
 
@@ -48,13 +53,23 @@ CHOICES = ("provider", "ucx_tls")
 def words(provider="tcp", ucx_tls=("tcp", "self")):
     """The placeholders that depend on the fabric: libfabric's provider, and UCX's transports.
 
-    Spack keeps a default of several values as one text with commas.
+    ``ucx_tls`` is without shared memory. Spack keeps a default of several values as one text with
+    commas.
     """
+    between_nodes = set(",".join(ucx_tls).split(",")) - UCX_SHARED_MEMORY
     return {
         "provider": provider,
         "ofi_include": "tcp;ofi_rxm" if provider == "tcp" else provider,
-        "ucx_tls": ",".join(sorted(",".join(ucx_tls).split(","), reverse=True)),
+        "ucx_tls": ",".join(sorted(between_nodes, reverse=True)),
     }
+
+
+def with_shared_memory(ucx_tls):
+    """A site's own UCX_TLS for users: a list of transports without shared memory gets it."""
+    names = ucx_tls.split(",")
+    if ucx_tls.startswith("^") or {"all", *UCX_SHARED_MEMORY}.intersection(names):
+        return ucx_tls
+    return f"{ucx_tls},sm"
 
 
 def fill(variables, words):
@@ -75,6 +90,10 @@ def fill(variables, words):
 
 _OPENMPI = {"family": "openmpi", "slurm_mpi": "pmix"}
 _MPICH = {"family": "mpich", "slurm_mpi": "pmi2"}
+#: No BTL of another fabric. The list excludes, because the BTL of shared memory has another name in
+#: each series of Open MPI (vader, sm). Under pml ucx and cm only one-sided messages use a BTL.
+_OPENMPI_ENV = {"OMPI_MCA_btl": "^openib,uct,usnic,ofi"}
+_OPENMPI_BIND = {"OMPI_MCA_btl_tcp_if_include": "{interface}"}
 _OPENMPI_LAB = {"OMPI_MCA_mpi_yield_when_idle": "1"}
 _OPENMPI_CHECK = {"OMPI_MCA_io": "^romio321"}
 _OPENMPI_REPORT = {"OPAL_OUTPUT_STDERR_FD": "{report_fd}"}
@@ -92,10 +111,10 @@ TRANSPORTS = {
     "openmpi-tcp": {
         **_OPENMPI,
         "description": "Open MPI, ob1 over the TCP BTL",
-        "env": {"OMPI_MCA_pml": "ob1"},
+        "env": {**_OPENMPI_ENV, "OMPI_MCA_pml": "ob1"},
         "check_env": {**_OPENMPI_CHECK, "OMPI_MCA_btl": "tcp,self"},
         "lab_env": _OPENMPI_LAB,
-        "bind": {"OMPI_MCA_btl_tcp_if_include": "{interface}"},
+        "bind": _OPENMPI_BIND,
         "report": {**_OPENMPI_REPORT, "OMPI_MCA_btl_base_verbose": "1"},
         "path_report": r"Using tcp btl for send",
         "features": ["mpi", "tcp"],
@@ -105,27 +124,32 @@ TRANSPORTS = {
         **_UCX,
         "description": "Open MPI, UCX over TCP",
         "env": {
+            **_OPENMPI_ENV,
             "OMPI_MCA_pml": "ucx",
             "OMPI_MCA_osc": "^ucx",
             # without "any" Open MPI refuses UCX where it finds no InfiniBand
             "OMPI_MCA_opal_common_ucx_tls": "any",
             "OMPI_MCA_opal_common_ucx_devices": "any",
-            "UCX_TLS": "{ucx_tls}",
+            "UCX_TLS": "{ucx_tls},sm",
         },
-        "check_env": {**_OPENMPI_CHECK, "OMPI_MCA_btl": "self"},
+        "check_env": {**_OPENMPI_CHECK, "OMPI_MCA_btl": "self", "UCX_TLS": "{ucx_tls}"},
         "lab_env": _OPENMPI_LAB,
+        "bind": {**_UCX["bind"], **_OPENMPI_BIND},
     },
     "openmpi-ofi": {
         **_OPENMPI,
         **_OFI,
         "description": "Open MPI, libfabric's tcp provider",
+        "within_node": "libfabric, since Open MPI's pml cm has no shared memory",
         "env": {
+            **_OPENMPI_ENV,
             "OMPI_MCA_pml": "cm",
             "OMPI_MCA_mtl": "ofi",
             "OMPI_MCA_mtl_ofi_provider_include": "{ofi_include}",
         },
         "check_env": {**_OPENMPI_CHECK, "OMPI_MCA_btl": "self"},
         "lab_env": _OPENMPI_LAB,
+        "bind": {**_OFI["bind"], **_OPENMPI_BIND},
         "report": {**_OPENMPI_REPORT, "OMPI_MCA_opal_common_ofi_verbose": "1"},
         # Open MPI 4 says "prov: tcp;ofi_rxm" and then "provider: eth1", 5 "provider: tcp;ofi_rxm"
         "path_report": r"mtl:ofi:prov(ider)?: \S*(tcp|ofi_rxm)",
@@ -134,8 +158,8 @@ TRANSPORTS = {
         **_MPICH,
         **_UCX,
         "description": "MPICH, ch4:ucx",
-        "env": {"MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": "{ucx_tls}"},
-        "check_env": {"MPIR_CVAR_NOLOCAL": "1"},
+        "env": {"MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": "{ucx_tls},sm"},
+        "check_env": {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "{ucx_tls}"},
         "overcommit": _MPICH_OVERCOMMIT,
     },
     "mpich-ofi": {
@@ -151,6 +175,7 @@ TRANSPORTS = {
     "mpich-sock": {
         **_MPICH,
         "description": "MPICH, ch3:sock",
+        "within_node": "TCP sockets, since ch3:sock has no shared memory",
         "env": {},
         "check_env": {"MPIR_CVAR_NOLOCAL": "1"},
         # ch3:sock reads no interface's name, only the address that each rank is to be reached at

@@ -1,5 +1,8 @@
 {% import "modules/words.j2" as words %}
+{% from "site.j2" import site, cluster %}
 {% set name = words.transport_name(spec) %}
+{% set transport = name | trim %}
+{% set interface = spec.package.interface %}
 {% set mpi = spec["mpi"] %}
 -- {{ words.mpi_title(spec) }} over {{ words.path_title(spec) }}. Written by Spack: do not edit.
 whatis("Name: {{ name }}")
@@ -11,7 +14,9 @@ whatis("Interface: {{ words.interface_title(spec) }}")
 help([==[
 {{ words.mpi_title(spec) }} over {{ words.path_title(spec) }}
 
+Site:      {{ site }}
 Interface: {{ words.interface_title(spec) }}
+In a node: {{ spec.package.within_node }}
 MPI:       {{ mpi.prefix }}
 Spack:     mpi-transport/{{ spec.dag_hash(7) }} with {{ mpi.name }}/{{ mpi.dag_hash(7) }}
 
@@ -21,6 +26,8 @@ Start programs with srun. Only one transport is loaded at a time.
 
 {{ words.figures(name) }}
 ]==])
+
+{% include "modules/site_check.lua" %}
 
 family("mpi")
 local tree = myFileName():gsub("/[^/]+/[^/]+$", "")

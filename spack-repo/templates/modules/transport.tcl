@@ -1,6 +1,9 @@
 #%Module1.0
 {% import "modules/words.j2" as words %}
+{% from "site.j2" import site, cluster %}
 {% set name = words.transport_name(spec) %}
+{% set transport = name | trim %}
+{% set interface = spec.package.interface %}
 {% set mpi = spec["mpi"] %}
 ## {{ words.mpi_title(spec) }} over {{ words.path_title(spec) }}. Written by Spack: do not edit.
 module-whatis {Name: {{ name }}}
@@ -12,7 +15,9 @@ module-whatis {Interface: {{ words.interface_title(spec) }}}
 proc ModulesHelp { } {
     puts stderr {{ '{' }}{{ words.mpi_title(spec) }} over {{ words.path_title(spec) }}{{ '}' }}
     puts stderr {}
+    puts stderr {Site:      {{ site }}}
     puts stderr {Interface: {{ words.interface_title(spec) }}}
+    puts stderr {{ '{' }}In a node: {{ spec.package.within_node }}{{ '}' }}
     puts stderr {MPI:       {{ mpi.prefix }}}
     puts stderr {Spack:     mpi-transport/{{ spec.dag_hash(7) }} with {{ mpi.name }}/{{ mpi.dag_hash(7) }}}
     puts stderr {}
@@ -24,6 +29,8 @@ proc ModulesHelp { } {
     puts stderr {{ '{' }}{{ line }}{{ '}' }}
 {% endfor %}
 }
+
+{% include "modules/site_check.tcl" %}
 
 {% for family in ("openmpi", "mpich", "intelmpi") %}
 {% for path in ("tcp", "ucx", "ofi", "sock") %}

@@ -4,3 +4,5 @@ from __future__ import annotations
 
 PLAIN_SOCKETS = "tcp"  # the transport of checks without MPI
 NO_TRANSPORT = "none"  # the transport of checks that send nothing
+VERBS = "verbs"  # the transport of checks without MPI that use RDMA
+PSEUDO_TRANSPORTS = (PLAIN_SOCKETS, VERBS, NO_TRANSPORT)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, Proto
 from pydantic import Field
 
 from seatrial.base.fields import Model
-from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
+from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS, PSEUDO_TRANSPORTS
 from seatrial.base.suggest import FieldProblem
 from seatrial.benchmarks.limits import Limit
 from seatrial.benchmarks.parsing import Parsed
@@ -70,7 +70,8 @@ class Job:
 
     ``programs``: program -> command under the job's transport. ``interface``: the interface under
     test. ``own_interfaces``: network -> its interface, which may be a member of a bond. ``blas``:
-    library -> its folder. ``env``: the environment that the transport sets.
+    library -> its folder. ``env``: the environment that the transport sets. ``rdma_port``: device
+    and port of the network under test, as ``mlx5_0:1``, in which %n is the node's name.
     """
 
     nodes: int
@@ -80,6 +81,7 @@ class Job:
     own_interfaces: Mapping[str, str] = field(default_factory=dict)
     blas: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
+    rdma_port: str = ""
 
     def program(self, name: str) -> list[str]:
         """The command of a program. Raises KeyError if the stack does not have it."""
@@ -188,10 +190,9 @@ class Benchmark(Generic[S]):
 
     def transports(self, names: Iterable[str]) -> list[str]:
         """Select the transports that the benchmark runs under."""
-        pseudo = (PLAIN_SOCKETS, NO_TRANSPORT)
         if self.pseudo_transport:
             return [name for name in names if name == self.pseudo_transport]
-        return [name for name in names if name not in pseudo]
+        return [name for name in names if name not in PSEUDO_TRANSPORTS]
 
     def available(
         self, transport: str, programs: Programs, blas: Collection[str] = ()

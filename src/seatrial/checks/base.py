@@ -182,6 +182,9 @@ class Check(rfm.RunOnlyRegressionTest):
             launcher.append(f"--nodelist={names}")
         launcher += self.planned_transport.launcher
         wrapper = [*NODE_PYTHON, "run.py", step.name, networks]
+        if context.plan().rdma_ports:
+            ports = context.plan().rdma_ports.items()
+            wrapper += ["--rdma", ",".join(f"{name}={port}" for name, port in ports)]
         if step.maps:
             wrapper += ["--maps", step.maps]
         when = nic_proof.occasions(self.step_list, self.num_nodes).get(step.name)

@@ -144,7 +144,8 @@ def _environment(
         "features": [
             check for check in transport.benchmarks if round is None or round.selects(check, name)
         ],
-        # The module of the transport sets the same variables, perhaps for another network.
+        # These replace what the transport's module sets for users: no shared memory within a node,
+        # perhaps another network. The job script exports them and is kept as evidence.
         "env_vars": [[key, value] for key, value in where.env.items()],
         "modules": transport.modules,
         "prepare_cmds": [f"module use {path}" for path in plan.modulepath if transport.modules],

@@ -10,6 +10,9 @@ A snapshot is an object that the node-side wrapper records on a node before and 
 An interface with a ``master`` (bond, bridge) on the same network in the snapshot is left out: its
 bytes are those of the master and would count twice. ``interrupts`` of an interface may be null or
 absent: the kernel attributes none to it. Other keys (mtu, driver ...) are not used here.
+
+An interface with an RDMA port has a key ``rdma`` (``rdma_port`` in node/run.py). An RDMA card's
+traffic is not in the counters of the interface, that of a soft RoCE device is.
 """
 
 from __future__ import annotations
@@ -19,8 +22,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from seatrial.benchmarks.parsing import ParseError
-from seatrial.results.record import Counters, PathProof
+from seatrial.nic.profile import DataPath
+from seatrial.results.record import Counters, PathProof, RdmaCounters
 
+#: the largest payload of an RDMA packet in bytes (InfiniBand Architecture Specification, MTU)
+RDMA_MTU = 4096
+#: numbers of bits of counters that wrap
+WIDTHS = (32, 64)
 COUNTS = ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets")
 
 
@@ -57,14 +65,20 @@ def parse(data: Any) -> Snapshot:
         _text(values, "network", f"{where}: {name}")
         for key in COUNTS:
             _count(values.get(key), f"{where}: {name}: {key}")
+        if "rdma" in values:
+            _check_rdma(values["rdma"], f"{where}: {name}: rdma")
     for name, value in interrupts.items():
         if value is not None:
             _count(value, f"{where}: interrupts of {name}")
     return Snapshot(node, boot_id, float(time), interfaces, interrupts)
 
 
-def diff(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> list[Counters]:
+def diff(
+    before: Sequence[Snapshot], after: Sequence[Snapshot], data_path: DataPath = "verbs"
+) -> list[Counters]:
     """After minus before, for every node and interface, in the order of ``before``.
+
+    An RDMA port that is not in use is an error for the data path ``verbs``; others leave it out.
 
     Raises ParseError if a node or interface is missing on one side, a node was restarted, an
     interface changed its network, or a counter decreased.
@@ -85,7 +99,7 @@ def diff(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> list[Counters
         for name in sorted(old.interfaces.keys() ^ new.interfaces.keys()):
             when = "after" if name in old.interfaces else "before"
             raise ParseError(f"{node}: interface {name} is missing {when} the run")
-        differences += [_difference(node, name, old, new) for name in _countable(old)]
+        differences += [_difference(node, name, old, new, data_path) for name in _countable(old)]
     return differences
 
 
@@ -96,6 +110,7 @@ def prove(
     tolerance: float = 0.0,
     program: str = "the benchmark",
     reported: str = "",
+    data_path: DataPath = "kernel",
 ) -> PathProof:
     """Whether every node carried the benchmark's volume on the network under test.
 
@@ -103,6 +118,9 @@ def prove(
     ``required_bytes`` x (1 - ``tolerance``) on every node in ``counters``. Else ``reason`` names
     the first node below that and the way of its traffic. With ``required_bytes`` 0 nothing is
     proven, and ``reason`` says so.
+
+    Of the data path ``verbs`` the volume is that of the RDMA ports of these interfaces. Of the data
+    path ``kernel``, what an RDMA port that shares the interface's counters carried does not count.
 
     Raises ValueError if ``required_bytes`` is negative or ``tolerance`` is not in [0, 1).
     """
@@ -117,18 +135,62 @@ def prove(
     for node in dict.fromkeys(c.node for c in counters):
         mine = [c for c in counters if c.node == node]
         on = [c for c in mine if c.network == network]
-        if not on or _volume(on) < need:
+        if data_path == "verbs":
+            why = _verbs_reason(network, required_bytes, need, on, program)
+        elif not on or _volume(on) < need:
+            why = _where(network, required_bytes, need, mine, program)
+        else:
+            why = ""
+        if why:
             crossed = False
-            reason = f"{node}: " + _where(network, required_bytes, need, mine, program)
+            reason = f"{node}: {why}"
             break
     return PathProof(
         network=network,
+        data_path=data_path,
         required_bytes=required_bytes,
         counters=counters,
         crossed=crossed,
         reason=reason,
         reported=reported,
     )
+
+
+def _verbs_reason(
+    network: str, required_bytes: int, need: float, on: list[Counters], program: str
+) -> str:
+    """Why the RDMA ports on the network did not carry the volume; empty if they did."""
+    ports = [c.rdma for c in on if c.rdma]
+    moved = f"the {_human(required_bytes)} that {program} moved"
+    if not ports:
+        return f"it has no RDMA port on the network {network}, which must carry {moved}"
+    carried = sum(_rdma_volume(c) for c in on)
+    if carried >= need:
+        return ""
+    names = " and ".join(port.port for port in ports)
+    text = f"{names} carried {_human(carried)} of {moved} ({ports[0].source})"
+    kernel = _volume(on)
+    interfaces = " and ".join(c.interface for c in on)
+    if kernel >= need - carried:
+        return f"{text}; {interfaces} carried {_human(kernel)} through the kernel: TCP, not verbs"
+    return f"{text}; {interfaces} carried {_human(kernel)} through the kernel"
+
+
+def _rdma_volume(counters: Counters) -> int:
+    """Bytes of an interface's RDMA port, both directions; 0 without a port.
+
+    Of a port that counts packets only: the most that these can hold, and what the interface
+    counted, if it shares the port's traffic. If it does not, they prove nothing.
+    """
+    port = counters.rdma
+    if port is None:
+        return 0
+    if port.rx_bytes is not None and port.tx_bytes is not None:
+        return port.rx_bytes + port.tx_bytes
+    if not port.shared:
+        return 0
+    most = (port.rx_packets + port.tx_packets) * RDMA_MTU
+    return min(most, counters.rx_bytes + counters.tx_bytes)
 
 
 def _where(
@@ -159,7 +221,9 @@ def _where(
     return f"{text}; no other interface carried it: it did not leave the node: shared memory"
 
 
-def _difference(node: str, name: str, old: Snapshot, new: Snapshot) -> Counters:
+def _difference(
+    node: str, name: str, old: Snapshot, new: Snapshot, data_path: DataPath
+) -> Counters:
     was, now = old.interfaces[name], new.interfaces[name]
     if was["network"] != now["network"]:
         raise ParseError(f"{node}: {name} moved from {was['network']} to {now['network']}")
@@ -181,8 +245,54 @@ def _difference(node: str, name: str, old: Snapshot, new: Snapshot) -> Counters:
         interface=name,
         network=was["network"],
         interrupts=interrupts,
+        rdma=_rdma_difference(f"{node}: {name}", was.get("rdma"), now.get("rdma"), data_path),
         **{key: now[key] - was[key] for key in COUNTS},
     )
+
+
+def _rdma_difference(
+    where: str, was: dict[str, Any] | None, now: dict[str, Any] | None, data_path: DataPath
+) -> RdmaCounters | None:
+    """The difference of a port's counters; None if the interface has no port."""
+    if was is None or now is None:
+        if was is not now:
+            raise ParseError(f"{where}: its RDMA port was counted on one side of the run only")
+        return None
+    for when, side in (("before", was), ("after", now)):
+        if side["state"] != "ACTIVE":
+            if data_path != "verbs":
+                return None
+            state = side["state"] or "absent"
+            raise ParseError(f"{where}: RDMA port {side['port']} is {state} {when} the run")
+    if (was["source"], was["unit"]) != (now["source"], now["unit"]):
+        raise ParseError(f"{where}: {was['port']} changed its counters in the run")
+    if not was["source"] or was.get("rx_packets") is None:
+        raise ParseError(f"{where}: {was['port']} has no counters of data and packets")
+    values: dict[str, int | None] = {"rx_bytes": None, "tx_bytes": None}
+    for key in ("rx_packets", "tx_packets"):
+        values[key] = _since(f"{where}: {was['port']}: {key}", was[key], now[key])
+    if was["unit"]:
+        for key in ("rx", "tx"):
+            moved = _since(f"{where}: {was['port']}: {key}", was[key], now[key])
+            values[f"{key}_bytes"] = moved * was["unit"]
+    return RdmaCounters(port=was["port"], source=was["source"], shared=was["shared"], **values)
+
+
+def _since(where: str, was: int, now: int) -> int:
+    """The increase of a counter of 32 or 64 bits that may have wrapped once.
+
+    It has wrapped if it fell from the upper half of its range to the lower one. The counters of
+    InfiniBand's first 32-bit port counters stop at their end instead.
+    """
+    if now == 2**32 - 1:
+        raise ParseError(f"{where}: it stands at {now}, the end of a counter of 32 bits")
+    if now >= was:
+        return now - was
+    for bits in WIDTHS:
+        half = 2 ** (bits - 1)
+        if half <= was < 2**bits and now < half:
+            return now - was + 2**bits
+    raise ParseError(f"{where} went from {was} to {now}: it was reset in the run")
 
 
 def _countable(snapshot: Snapshot) -> list[str]:
@@ -205,7 +315,38 @@ def _by_node(snapshots: Iterable[Snapshot], when: str) -> dict[str, Snapshot]:
 
 
 def _volume(counters: Iterable[Counters]) -> int:
-    return sum(c.rx_bytes + c.tx_bytes for c in counters)
+    """Bytes that the kernel moved: those of an RDMA port that shares the counters are not."""
+    total = 0
+    for c in counters:
+        total += c.rx_bytes + c.tx_bytes
+        if c.rdma and c.rdma.shared and c.rdma.rx_bytes is not None:
+            total -= min(c.rx_bytes + c.tx_bytes, _rdma_volume(c))
+    return total
+
+
+def summed(one: RdmaCounters, other: RdmaCounters) -> RdmaCounters:
+    """The counters of a port over two steps."""
+    total = one.model_copy()
+    for key in COUNTS:
+        first, second = getattr(one, key), getattr(other, key)
+        setattr(total, key, None if first is None or second is None else first + second)
+    return total
+
+
+def _check_rdma(data: Any, where: str) -> None:
+    if not isinstance(data, dict):
+        raise ParseError(f"{where}: expected an object of counters")
+    _text(data, "port", where)
+    for key in ("state", "source"):
+        if not isinstance(data.get(key), str):
+            raise ParseError(f"{where}: expected {key} as a string, found {data.get(key)!r}")
+    if data.get("unit") not in (None, 1, 4) or not isinstance(data.get("shared"), bool):
+        raise ParseError(f"{where}: expected unit as null, 1 or 4, and shared as true or false")
+    for key in ("rx", "tx") if data["unit"] else ():
+        _count(data.get(key), f"{where}: {key}")
+    for key in ("rx_packets", "tx_packets"):
+        if data.get(key) is not None:
+            _count(data[key], f"{where}: {key}")
 
 
 def _text(data: dict[str, Any], key: str, where: str) -> str:

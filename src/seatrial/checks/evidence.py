@@ -191,13 +191,15 @@ def tail(folder: Path, name: str) -> str:
 def prove(check, evidence: StepEvidence, required: int, folder: Path) -> PathProof:
     """Compare the counters of the nodes with the required volume in bytes."""
     step, nodes, network = evidence.step, evidence.nodes, check.network
+    data_path = check.planned_transport.data_path
     absent = evidence.parsed.absent if evidence.parsed else []
     expected = (step.nodes or check.num_nodes) - len(absent)
     nodes = [node for node in nodes if node["after"]["node"] not in absent]
     if len(nodes) != expected:
         names = ", ".join(node["after"]["node"] for node in nodes) or "none"
         return PathProof(
-            network=network, required_bytes=required, counters=[], crossed=False,
+            network=network, data_path=data_path, required_bytes=required, counters=[],
+            crossed=False,
             reason=f"ran on {len(nodes)} of {expected} nodes (counters of: {names}): traffic "
             "within a node, by shared memory or loopback, does not cross the network under test",
         )  # fmt: skip
@@ -205,11 +207,15 @@ def prove(check, evidence: StepEvidence, required: int, folder: Path) -> PathPro
     try:
         before = [counters.parse(node["before"]) for node in nodes]
         after = [counters.parse(node["after"]) for node in nodes]
-        counted = counters.diff(before, after)
+        counted = counters.diff(before, after, data_path)
     except ParseError as error:
-        return PathProof(network=network, required_bytes=required, counters=[], crossed=False,
-                         reason=str(error), reported=reported)  # fmt: skip
-    return counters.prove(network, required, counted, program=step.name, reported=reported)
+        return PathProof(
+            network=network, data_path=data_path, required_bytes=required, counters=[],
+            crossed=False, reason=str(error), reported=reported,
+        )  # fmt: skip
+    return counters.prove(
+        network, required, counted, program=step.name, reported=reported, data_path=data_path
+    )
 
 
 def reported_path(check, step, folder: Path) -> str:
@@ -379,8 +385,11 @@ def combine(proofs: Iterable[PathProof]) -> PathProof | None:
             setattr(own, name, getattr(own, name) + getattr(counted, name))
         if own.interrupts is not None and counted.interrupts is not None:
             own.interrupts += counted.interrupts
+        if own.rdma is not None and counted.rdma is not None:
+            own.rdma = counters.summed(own.rdma, counted.rdma)
     return PathProof(
         network=proofs[0].network,
+        data_path=proofs[0].data_path,
         required_bytes=sum(proof.required_bytes for proof in proofs),
         counters=list(total.values()),
         crossed=all(proof.crossed for proof in proofs),

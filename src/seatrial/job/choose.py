@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -102,17 +103,23 @@ def choose_transport(request: Request, around: Surroundings, kind: str | None) -
         mpi = " or ".join([request.mpi] if request.mpi else wanted)
         started = f" started by {request.launcher}" if request.launcher else ""
         raise InputError(f"site {site.name} has no transport of {mpi}{started}")
-    figures = _measured(around, names, kind) if kind else {}
-    if len(figures) > 1:
-        check, _, metric, less = FIGURES[kind or ""]
-        best = (min if less else max)(figures, key=lambda name: figures[name])
-        listed = ", ".join(f"{name} {value:g}" for name, value in figures.items())
-        word = "lowest" if less else "highest"
-        return Choice(best, f"the {word} {check} {metric} in the site's requirements ({listed}).")
-    return Choice(
-        names[0],
-        "the first in site.yaml that the template can use; the site's requirements.yaml has no "
-        "reference figures of several transports to compare.",
+    measured = _measured(around, names, kind) if kind else None
+    if measured:
+        return measured
+    unmeasured = (
+        f"the site's baselines have no {FIGURES[kind][0]} {FIGURES[kind][2]} of several transports."
+        if kind
+        else "the kind of application is unknown."
+    )
+    for name in site.jobs.transports:
+        if name in names:
+            return Choice(name, f"declared by the site (jobs.transports); {unmeasured}")
+    if len(names) == 1:
+        return Choice(names[0], "the only one of the site that the template can use.")
+    raise InputError(
+        f"site {site.name} does not say which transport a job uses: {unmeasured.rstrip('.')}, and "
+        f"jobs.transports of site.yaml has none of {', '.join(names)} (add one there, or give "
+        "--transport)"
     )
 
 
@@ -129,23 +136,38 @@ def _given_transport(request: Request, site: Site) -> Choice:
     return Choice(name, "given by --transport.")
 
 
-def _measured(around: Surroundings, names: list[str], kind: str) -> dict[str, float]:
-    """Transport -> its best reference figure in the site's requirements, where there is one."""
+def _measured(around: Surroundings, names: list[str], kind: str) -> Choice | None:
+    """The best transport by the site's baselines; None if no two of ``names`` can be compared.
+
+    Only figures that differ in nothing but the transport are compared. Of several such sets the one
+    with the most transports decides, then the one under NIC profile default, then that of the most
+    nodes. Contracts are what a vendor promised and decide nothing.
+    """
     check, variant, metric, less = FIGURES[kind]
-    better = min if less else max
-    figures: dict[str, float] = {}
+    sets: dict[tuple[str, str, int], dict[str, float]] = defaultdict(dict)
     for rule in around.requirements.rules if around.requirements else ():
         entry = rule.threshold
         select = entry.select
-        if entry.reference is None or select.check != check or entry.metric != metric:
+        if entry.basis != "baseline" or entry.reference is None or entry.metric != metric:
             continue
-        if not isinstance(select.transport, str) or select.transport not in names:
+        case = (select.variant or "", select.profile or "", select.nodes or 0)
+        if select.check != check or select.location or any(isinstance(x, list) for x in case):
             continue
-        if select.variant is not None and not fnmatchcase(str(select.variant), variant):
-            continue
-        name = select.transport
-        figures[name] = better(figures.get(name, entry.reference), entry.reference)
-    return figures
+        if select.transport in names and fnmatchcase(str(case[0]), variant):
+            sets[case][select.transport] = entry.reference  # type: ignore[index]
+    if not sets:
+        return None
+    case = max(sets, key=lambda one: (len(sets[one]), one[1] == "default", one[2], one))
+    figures = sets[case]
+    if len(figures) < 2:
+        return None
+    best = (min if less else max)(figures, key=lambda name: figures[name])
+    where = [case[0], f"{case[2]} nodes" * bool(case[2]), f"NIC profile {case[1]}" * bool(case[1])]
+    of = " ".join(
+        [check, metric, *(f"({text})" for text in [", ".join(filter(None, where))] if text)]
+    )
+    listed = ", ".join(f"{name} {value:g}" for name, value in figures.items())
+    return Choice(best, f"the {'lowest' if less else 'highest'} {of} of the baselines: {listed}.")
 
 
 def choose_profile(

@@ -23,10 +23,10 @@ from seatrial.job.choose import (
 )
 from seatrial.job.request import Request, Surroundings
 from seatrial.job.template import Parameter, Template
-from seatrial.site.model import Site
+from seatrial.site.model import Nodes, Site
 from seatrial.site.profiles import carrier_interfaces, measured_on, nodes_of, resolved
 from seatrial.stack.model import Transport
-from seatrial.stack.transports import TRANSPORTS
+from seatrial.stack.transports import TRANSPORTS, with_shared_memory
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -47,6 +47,7 @@ class Plan:
     transport: str
     transport_why: str
     transport_description: str
+    within_node: str
     mpi: str
     launcher: str
     srun_options: list[str]
@@ -86,8 +87,7 @@ def plan(request: Request, around: Surroundings) -> Plan:
         raise InputError(f"site {site.name} has no partition {partition!r} ({hint})")
     groups, offered = _nodes(site, partition, profile.name)
     nodes = request.nodes if request.nodes is not None else min(template.header.nodes, offered)
-    cores = min(group.cores for group in groups)
-    ranks, cpus = _layout(request, values, cores)
+    ranks, cpus = _layout(request, values, groups)
     _check_nodes(nodes, offered, site, partition, profile.name)
     own = site.transports.get(transport.name)
     network_name = measured_on(site, transport.name, profile.name)
@@ -97,6 +97,11 @@ def plan(request: Request, around: Surroundings) -> Plan:
             f"transport {transport.name} uses network {network_name}, whose interface is in the "
             f"bond of NIC profile {profile.name} and carries no network of its own; choose another "
             "profile or transport"
+        )
+    if not site.networks[network_name].cable:
+        raise InputError(
+            f"transport {transport.name} uses network {network_name}, which has no cable in "
+            "site.yaml; choose another profile or transport"
         )
     interface = carriers[network_name]
     module, folder = _module(values, around, transport.name)
@@ -113,13 +118,18 @@ def plan(request: Request, around: Surroundings) -> Plan:
         transport=transport.name,
         transport_why=transport.why,
         transport_description=(own.description if own else "") or part.description,
+        within_node=part.within_node,
         mpi=mpi,
         launcher=launcher,
         srun_options=[*part.launcher, *(own.options if own else [])],
         bind=dict(part.bind),
         network=network_name,
         interface=interface,
-        test_interfaces=[carriers[name] for name in site.test_networks if name in carriers],
+        test_interfaces=[
+            carriers[name]
+            for name in site.test_networks
+            if name in carriers and site.networks[name].cable
+        ],
         profile=profile.name,
         profile_why=profile.why,
         constraint=constraint,
@@ -134,7 +144,7 @@ def plan(request: Request, around: Surroundings) -> Plan:
     result.exports = {
         **_settings(part, around, values, bool(module)),
         **_tied(part, interface, site.networks[network_name].subnet),
-        **(own.env if own else {}),
+        **(_for_users(own.env) if own else {}),
     }
     if wrong := [one for one in result.exports if not _NAME.fullmatch(one)]:
         raise InputError(
@@ -194,7 +204,7 @@ def _programs(plan: Plan, request: Request, around: Surroundings) -> None:
 # -- nodes, ranks
 
 
-def _nodes(site: Site, partition: str, profile: str) -> tuple[list, int]:
+def _nodes(site: Site, partition: str, profile: str) -> tuple[list[Nodes], int]:
     """The groups of nodes that a job may get there, and how many nodes these are."""
     able = NodeSet(site.partitions[partition].nodes)
     able &= NodeSet.fromlist(nodes_of(site, resolved(site, profile)))
@@ -214,13 +224,19 @@ def _check_nodes(nodes: int, offered: int, site: Site, partition: str, profile: 
         raise InputError(f"--nodes: {nodes}, but partition {partition} has {offered} {word}{under}")
 
 
-def _layout(request: Request, values: dict[str, Any], cores: int) -> tuple[int, int]:
-    """Ranks on a node and CPUs of a rank. Raises InputError where a node has too few cores."""
+def _layout(request: Request, values: dict[str, Any], groups: list[Nodes]) -> tuple[int, int]:
+    """Ranks on a node and CPUs of a rank. Raises InputError where a node has too few cores.
+
+    Where threads fill a node, each socket has a rank: threads on two sockets slow a rank down.
+    """
     header = request.template.header
+    cores = min(group.cores for group in groups)
+    sockets = max(group.sockets for group in groups)
     ranks = request.ranks_per_node
     cpus = values.get("cpus_per_rank")
     if ranks is None:
-        ranks = header.ranks_per_node if header.ranks_per_node else max(1, cores // (cpus or 1))
+        usual = min(sockets, cores) if header.fill else header.ranks_per_node
+        ranks = usual or max(1, cores // (cpus or 1))
     if ranks < 1:
         raise InputError(f"--ranks-per-node: {ranks}; it must be 1 or more")
     if cpus is None:
@@ -257,8 +273,16 @@ def _settings(
     if loaded and not values.get("module"):
         return {}  # the stack's own module sets them
     if around.stack and not loaded:
-        return around.stack.transport(part.name, report=False).env
+        return around.stack.transport(part.name).env
     return {name: value for name, value in part.env.items() if "{" not in value}
+
+
+def _for_users(env: dict[str, str]) -> dict[str, str]:
+    """The site's variables of a transport. Its UCX_TLS is for checks, without shared memory."""
+    return {
+        name: with_shared_memory(value) if name == "UCX_TLS" else value
+        for name, value in env.items()
+    }
 
 
 def _tied(part: Transport, interface: str, subnet: str) -> dict[str, str]:

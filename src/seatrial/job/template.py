@@ -111,6 +111,14 @@ COMMON: dict[str, Parameter] = {
     "time": Parameter(type="time", default="30:00", help="time limit, in sbatch's syntax"),
     "partition": Parameter(help="Slurm partition (default is that of the site's trials)"),
     "account": Parameter(default="", help="Slurm account to charge"),
+    "mem": Parameter(
+        default="",
+        help="memory of each node, in sbatch's syntax (default is all of it for whole nodes, else "
+        "the cluster's)",
+    ),
+    "distribution": Parameter(
+        default="", help="order of ranks and CPUs, in sbatch's syntax (default is by the threads)"
+    ),
     "cpus_per_rank": Parameter(type="integer", least=1, help="CPUs of each rank"),
     "log": Parameter(default="%x-%j.out", help="file for the job's output (%x name, %j id)"),
     "module": Parameter(help="environment module to load, or none (default is the stack's)"),
@@ -132,7 +140,9 @@ class Header(Model):
     launchers: list[Launcher] = ["srun", "mpirun", "mpiexec"]
     nodes: int = 2
     ranks_per_node: int | None = Field(default=1, description="null: one for each core")
-    fill: bool = Field(default=False, description="the ranks' threads use all cores of a node")
+    fill: bool = Field(
+        default=False, description="one rank for each socket, whose threads use all its cores"
+    )
     exclusive: bool = Field(default=False, description="whole nodes, also without a NIC profile")
     parameters: dict[str, Parameter] = {}
 

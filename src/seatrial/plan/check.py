@@ -14,6 +14,7 @@ from ClusterShell.NodeSet import NodeSet
 from seatrial.base.errors import InputError, LabError, Problem
 from seatrial.base.suggest import suggest
 from seatrial.base.yamlfile import Lines
+from seatrial.plan.data_path import data_path_problems
 from seatrial.plan.model import Plan
 from seatrial.plan.requirements import Matrix, bound_problems, judged, problems
 from seatrial.plan.resolve import resolve
@@ -147,7 +148,10 @@ def _stack(site: Site) -> tuple[Stack | None, str]:
 
 
 def _transports(site: Site, lines: Lines, stack: Stack | None) -> Iterator[Problem]:
-    """Transports that the stack lacks; before it is built, those that no such stack can have."""
+    """Transports that the stack lacks; before it is built, those that no such stack can have.
+
+    And settings of transports that do not fit their data path.
+    """
     if stack:
         known, which = list(stack.transports), "the stack"
     elif site.stack.source == "spack":
@@ -159,6 +163,11 @@ def _transports(site: Site, lines: Lines, stack: Stack | None) -> Iterator[Probl
         if name not in known:
             message = f"{which} has no transport {name!r}"
             yield lines.problem(f"transports.{name}", message, suggest(name, known))
+            continue
+        part = stack.transport(name, check=True) if stack else TRANSPORTS[name]
+        env = {**part.env, **part.check_env, **site.transports[name].env}
+        for problem in data_path_problems(site, name, env):
+            yield lines.problem(*problem)
 
 
 def _blas(site: Site) -> list[str]:

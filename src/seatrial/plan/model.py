@@ -108,6 +108,7 @@ class Plan(Model):
     options: list[str] = []  # sbatch options of every job
     jobs_in_queue: int = 64
     own_interfaces: dict[str, str]  # network -> its own interface, also if a bond replaces it
+    rdma_ports: dict[str, str] = {}  # network -> RDMA device and port, as mlx5_0:1; %n: the node
     line_rates: dict[str, int] = {}  # network -> bit/s, of the networks whose rate the site has
     profiles: dict[str, PlannedProfile]  # in the order of the site file
     transports: dict[str, PlannedTransport]
@@ -146,6 +147,7 @@ class Plan(Model):
             programs=part.programs,
             interface=attachment.interface,
             own_interfaces=self.own_interfaces,
+            rdma_port=self.rdma_ports.get(attachment.network, ""),
             blas=self.blas,
             env=attachment.env,
         )

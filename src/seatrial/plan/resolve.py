@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.base.errors import InputError
-from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
+from seatrial.base.names import PSEUDO_TRANSPORTS
 from seatrial.base.suggest import matching, suggest
 from seatrial.benchmarks.benchmark import Benchmark
 from seatrial.plan.model import (
@@ -96,6 +96,9 @@ def resolve(site: Site, stack: Stack) -> Plan:
         options=site.slurm.options,
         jobs_in_queue=site.slurm.jobs_in_queue,
         own_interfaces={name: network.interface for name, network in site.networks.items()},
+        rdma_ports={
+            name: network.device for name, network in site.networks.items() if network.device
+        },
         line_rates={
             name: int(network.line_rate)
             for name, network in site.networks.items()
@@ -118,7 +121,7 @@ def resolve(site: Site, stack: Stack) -> Plan:
 
 
 def _names(site: Site) -> list[str]:
-    return [*site.transports, PLAIN_SOCKETS, NO_TRANSPORT]
+    return [*site.transports, *site.pseudo_transports]
 
 
 def _modules_system(site: Site) -> str:
@@ -153,7 +156,7 @@ def _transport(site: Site, stack: Stack, name: str) -> PlannedTransport:
         ],
         launcher=[*part.launcher, *(own.options if own else [])],
         path_report=part.path_report,
-        data_path=own.data_path if own else "kernel",
+        data_path=site.data_path(name),
         overcommit=part.overcommit,
         programs=part.programs,
         versions=part.versions,
@@ -178,8 +181,13 @@ def _attachments(site: Site, stack: Stack, transport: str) -> list[Attachment]:
         profiles_of.setdefault((network, interface), []).append(profile)
     attachments = []
     for (network, interface), profiles in profiles_of.items():
-        env = stack.transport(transport, interface, site.networks[network].subnet).env
-        env = {**env, **(own.env if own else {})}
+        subnet, lab = site.networks[network].subnet, site.lab is not None
+        part = stack.transport(transport, interface, subnet, check=True, lab=lab)
+        env = dict(part.env)
+        device = site.networks[network].device
+        if device and site.data_path(transport) == "verbs" and "UCX_NET_DEVICES" in env:
+            env["UCX_NET_DEVICES"] = device.replace("%n", "{node}")  # run.py knows the node
+        env |= own.env if own else {}
         attachments.append(
             Attachment(network=network, interface=interface, env=env, profiles=profiles)
         )
@@ -188,7 +196,7 @@ def _attachments(site: Site, stack: Stack, transport: str) -> list[Attachment]:
 
 def _offered(benchmark: Benchmark[Any], stack: Stack, transport: str) -> bool:
     """Whether a benchmark runs under a transport and the stack has its program."""
-    pseudo = transport in (PLAIN_SOCKETS, NO_TRANSPORT)
+    pseudo = transport in PSEUDO_TRANSPORTS
     return bool(
         benchmark.transports([transport])
         and (pseudo or matching(benchmark.settings.transports, [transport]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from seatrial.base.errors import InputError
-from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
 from seatrial.base.suggest import matching, unmatched
 from seatrial.site.model import Site
 
@@ -31,7 +30,7 @@ class Selection:
 def select(site: Site, selection: Selection) -> Site:
     """The selected part of a site. Raises InputError if a pattern matches nothing."""
     names = [one.name for one in site.benchmarks.enabled()]
-    transports = [*site.transports, PLAIN_SOCKETS, NO_TRANSPORT]
+    transports = [*site.transports, *site.pseudo_transports]
     problems = [
         *unmatched("--check", list(selection.checks), names),
         *unmatched("--transport", list(selection.transports), transports),

@@ -118,6 +118,22 @@ class Curve(Record):
     points: _Many[tuple[float, float]]
 
 
+class RdmaCounters(Record):
+    """The counters of one port of an RDMA device, after the run minus before.
+
+    The bytes are None if the device counts packets only. ``source`` is the folder or file that the
+    figures come from. ``shared``: the interface counts the same traffic (soft RoCE).
+    """
+
+    port: str  # as mlx5_0:1
+    rx_bytes: int | None
+    tx_bytes: int | None
+    rx_packets: int
+    tx_packets: int
+    source: str
+    shared: bool = False
+
+
 class Counters(Record):
     """The counters of one interface of one node, after the run minus before."""
 
@@ -129,6 +145,7 @@ class Counters(Record):
     rx_packets: int
     tx_packets: int
     interrupts: int | None = None  # None: the kernel attributes none to the interface
+    rdma: RdmaCounters | None = None  # of the interface's RDMA port, if the site declares one
 
 
 class WireErrors(Record):
@@ -144,10 +161,12 @@ class PathProof(Record):
 
     ``required_bytes`` is the least volume that the benchmark must have moved through the
     interface of each node (sum of both directions), derived from its parameters and output.
-    ``reported`` is the line in which the MPI names its path, if any.
+    ``reported`` is the line in which the MPI names its path, if any. Of the data path ``verbs`` the
+    RDMA ports must show the volume.
     """
 
     network: str
+    data_path: str = "kernel"
     required_bytes: int
     counters: _Many[Counters]
     crossed: bool

@@ -23,6 +23,7 @@ from seatrial.base.fields import (
     Subnet,
     text_of,
 )
+from seatrial.base.names import PSEUDO_TRANSPORTS, VERBS
 from seatrial.base.yamlfile import InvalidValue
 from seatrial.benchmarks.benchmark import Benchmark
 from seatrial.benchmarks.registry import registry
@@ -31,8 +32,18 @@ from seatrial.nic.profile import DataPath, NicProfile, default_feature
 AbsoluteFolder = Annotated[
     str, *text_of(r"/[^\0\n]*", "an absolute path", "write for example /opt/spack")
 ]
+RdmaPort = Annotated[
+    str,
+    *text_of(r"[A-Za-z0-9_.%-]+:[1-9][0-9]*", "an RDMA device and its port", "as mlx5_0:1"),
+]
+DebianSuite = Annotated[
+    str, *text_of(r"[a-z]+(-[a-z]+)*", "a Debian suite", "write for example trixie-backports")
+]
 DebianPackage = Annotated[
     str, *text_of(r"[a-z0-9][a-z0-9.+-]+", "a Debian package", "write for example mpich")
+]
+ClusterName = Annotated[
+    str, *text_of(r"[A-Za-z0-9_-]+", "the name of a cluster", "write ClusterName of slurm.conf")
 ]
 Pinned = Annotated[
     str, *text_of(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", "name==version", "as impi-rt==2021.19.0")
@@ -55,8 +66,22 @@ class Network(Model):
         "it, the link speed that a card reports",
         examples=["100 Gbit/s"],
     )
+    cable: bool = Field(
+        default=True,
+        description="false: its interface has no cable, and jobs never use it",
+    )
     fabric: Literal["ethernet", "infiniband", "roce", "slingshot", "efa"] = "ethernet"
+    device: RdmaPort | None = Field(
+        default=None,
+        description="RDMA device and port of the interface, which transports with data_path: verbs "
+        "use; %n is the node's short name",
+        examples=["mlx5_0:1"],
+    )
     description: str = ""
+
+    def rdma_port(self, node: str) -> str:
+        """The RDMA device and port of a node, as ``mlx5_0:1``; empty if the network has none."""
+        return (self.device or "").replace("%n", node.partition(".")[0])
 
 
 class Nodes(Model):
@@ -67,8 +92,16 @@ class Nodes(Model):
         default=None, alias="class", description="a name, for profiles that fit only these nodes"
     )
     cores: int = Field(ge=1, description="cores for jobs", examples=["16"])
+    sockets: int = Field(default=1, ge=1, description="sockets among which the cores are divided")
     memory_MiB: int = Field(default=1024, ge=64)
     description: str = ""
+
+    @model_validator(mode="after")
+    def _whole_cores(self) -> Nodes:
+        if self.cores % self.sockets:
+            text = f"{self.cores} cores cannot be divided among {self.sockets} sockets"
+            raise InvalidValue(text, "a divisor of cores", "sockets")
+        return self
 
 
 class Partition(Model):
@@ -82,6 +115,12 @@ class Partition(Model):
 class Slurm(Model):
     backend: Literal["slurm", "squeue"] = Field(
         default="slurm", description="ReFrame's scheduler: slurm needs accounting"
+    )
+    cluster: ClusterName | None = Field(
+        default=None,
+        description="ClusterName of slurm.conf; the modules of the stack refuse to load in a job "
+        "of another cluster",
+        examples=["harbour"],
     )
     options: list[str] = Field(default=[], description="sbatch options of every job")
     jobs_in_queue: int = Field(default=64, ge=1, description="largest number of submitted jobs")
@@ -153,6 +192,17 @@ else:
     )
 
 
+class Jobs(Model):
+    """What the job templates use."""
+
+    transports: list[Name] = Field(
+        default=[],
+        description="transports of users' jobs in order of preference, where no measurement "
+        "decides",
+        examples=["[openmpi-tcp]"],
+    )
+
+
 class TrialDefaults(Model):
     partition: Name | None = Field(
         default=None, description="partition of the trials, if the site has more than one"
@@ -184,6 +234,11 @@ class Lab(Model):
         description="virtual: class of nodes -> NIC model on each test network, in their order",
     )
     memory_MiB: int = Field(default=4096, ge=1024, description="virtual: memory of the guest")
+    kernel: DebianSuite | None = Field(
+        default=None,
+        description="virtual: Debian suite of the guest's kernel; default: the machine's release",
+        examples=["trixie-backports"],
+    )
 
     @property
     def cores(self) -> int:
@@ -194,6 +249,10 @@ class Lab(Model):
     def _nics_need_virtual_engine(self) -> Lab:
         if self.engine == "native" and self.nics:
             raise InvalidValue("a native lab has no NIC models", "engine: virtual", "nics")
+        if self.engine == "native" and self.kernel:
+            raise InvalidValue(
+                "a native lab has this machine's kernel", "engine: virtual", "kernel"
+            )
         return self
 
 
@@ -257,6 +316,7 @@ class Site(Model):
     transports: dict[Name, Transport] = Field(examples=["{openmpi-tcp: {}}"])
     benchmarks: Benchmarks = Field(examples=["{netpipe: {}}"])
     trial: TrialDefaults = TrialDefaults()
+    jobs: Jobs = Jobs()
 
     @model_validator(mode="after")
     def _features(self) -> Site:
@@ -310,13 +370,29 @@ class Site(Model):
         return [name for name, network in self.networks.items() if network.role == "test"]
 
     @property
+    def pseudo_transports(self) -> list[str]:
+        """The transports of checks without MPI; ``verbs`` if a test network has an RDMA device."""
+        rdma = any(self.networks[name].device for name in self.test_networks)
+        return [name for name in PSEUDO_TRANSPORTS if name != VERBS or rdma]
+
+    def data_path(self, transport: str) -> DataPath:
+        """What moves the messages of a transport."""
+        own = self.transports.get(transport)
+        return "verbs" if transport == VERBS else own.data_path if own else "kernel"
+
+    @property
     def virtual(self) -> bool:
         """Whether it is a virtual lab, in which the clock of the nodes counts instructions."""
         return self.lab is not None and self.lab.engine == "virtual"
 
     def network_of(self, transport: str) -> str:
-        """The network of a transport: its own, or the first network of role test."""
+        """The network of a transport: its own, or the first network of role test.
+
+        That of ``verbs`` is the first one with an RDMA device.
+        """
         chosen = self.transports.get(transport)
         if chosen and chosen.network:
             return chosen.network
+        if transport == VERBS:
+            return next(name for name in self.test_networks if self.networks[name].device)
         return self.test_networks[0]

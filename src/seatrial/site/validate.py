@@ -12,7 +12,7 @@ from itertools import combinations
 
 from ClusterShell.NodeSet import NodeSet
 
-from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
+from seatrial.base.names import PSEUDO_TRANSPORTS, VERBS
 from seatrial.base.suggest import FieldProblem, suggest, unmatched
 from seatrial.site.model import Site
 from seatrial.site.validate_profiles import profile_problems
@@ -28,6 +28,7 @@ def site_problems(site: Site) -> list[FieldProblem]:
         *_transports(site),
         *_benchmarks(site),
         *_trial(site),
+        *_jobs(site),
     ]
 
 
@@ -90,9 +91,17 @@ def _partitions(site: Site) -> Iterable[FieldProblem]:
 
 def _transports(site: Site) -> Iterable[FieldProblem]:
     for name, transport in site.transports.items():
-        if name in (PLAIN_SOCKETS, NO_TRANSPORT):
+        if name in PSEUDO_TRANSPORTS:
             yield FieldProblem(
                 f"transports.{name}", f"{name!r} is reserved for runs without MPI", "rename it"
+            )
+        network = transport.network or next(iter(site.test_networks), "")
+        device = network in site.networks and site.networks[network].device
+        if transport.data_path == "verbs" and network in site.networks and not device:
+            yield FieldProblem(
+                f"transports.{name}.data_path",
+                f"network {network!r} has no RDMA device, whose counters prove the path",
+                f"add the device and port to networks.{network}, as device: mlx5_0:1",
             )
         if transport.network and transport.network not in site.networks:
             yield FieldProblem(
@@ -104,7 +113,7 @@ def _transports(site: Site) -> Iterable[FieldProblem]:
 
 def _benchmarks(site: Site) -> Iterable[FieldProblem]:
     largest = max((len(NodeSet(part.nodes)) for part in site.partitions.values()), default=0)
-    known = {*site.transports, PLAIN_SOCKETS, NO_TRANSPORT}
+    known = {*site.transports, *site.pseudo_transports}
     for benchmark in site.benchmarks.enabled():
         field, settings = f"benchmarks.{benchmark.name}", benchmark.settings
         for index, count in enumerate(settings.nodes):
@@ -114,6 +123,12 @@ def _benchmarks(site: Site) -> Iterable[FieldProblem]:
                     f"{count} nodes are more than the largest partition has",
                     f"at most {largest}",
                 )
+        if benchmark.pseudo_transport == VERBS and VERBS not in site.pseudo_transports:
+            yield FieldProblem(
+                field,
+                "no network of role test has an RDMA device",
+                "add its device and port, as device: mlx5_0:1",
+            )
         for problem in benchmark.problems(site):
             yield problem._replace(field=f"{field}.{problem.field}")
         yield from unmatched(f"{field}.transports", settings.transports, known)
@@ -134,5 +149,13 @@ def _trial(site: Site) -> Iterable[FieldProblem]:
             "trial.partition", message, suggest(site.trial.partition, site.partitions)
         )
     yield from unmatched("trial.profiles", site.trial.profiles, site.nic_profiles)
-    known = {*site.transports, PLAIN_SOCKETS, NO_TRANSPORT}
+    known = {*site.transports, *site.pseudo_transports}
     yield from unmatched("trial.transports", site.trial.transports, known)
+
+
+def _jobs(site: Site) -> Iterable[FieldProblem]:
+    for index, name in enumerate(site.jobs.transports):
+        if name not in site.transports:
+            message = f"there is no transport {name!r}"
+            field = f"jobs.transports.{index}"
+            yield FieldProblem(field, message, suggest(name, site.transports))

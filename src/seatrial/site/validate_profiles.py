@@ -12,7 +12,7 @@ from typing import Any
 
 from ClusterShell.NodeSet import NodeSet
 
-from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS
+from seatrial.base.names import PLAIN_SOCKETS
 from seatrial.base.suggest import FieldProblem, suggest, unmatched
 from seatrial.nic.conflicts import conflicts, field_of
 from seatrial.nic.flatten import Flat
@@ -91,7 +91,7 @@ def _names(site: Site, name: str, profile: NicProfile) -> Iterable[FieldProblem]
         if one not in classes:
             message = f"no nodes have the class {one!r}"
             yield FieldProblem(f"{at}.node_classes.{index}", message, suggest(one, classes))
-    known = {*site.transports, PLAIN_SOCKETS, NO_TRANSPORT}
+    known = {*site.transports, *site.pseudo_transports}
     yield from unmatched(f"{at}.transports", profile.transports or [], known)
     for network in profile.per_network or {}:
         problems = [*_network(site, network, f"{at}.per_network.{network}")]

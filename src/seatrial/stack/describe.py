@@ -38,6 +38,7 @@ PROGRAMS = {
 SOCKETS = {
     "netpipe": {"nptcp": "bin/NPtcp"},
     "iperf3": {"iperf3": "bin/iperf3"},
+    "perftest": {f"ib_{name}": f"bin/ib_{name}" for name in ("write_lat", "send_lat", "write_bw")},
     "netperf": {"netperf": "bin/netperf", "netserver": "bin/netserver"},
 }
 
@@ -211,6 +212,7 @@ def without_mpi(graph: Graph, transports: dict[str, Transport]) -> dict[str, Tra
                 programs[name] = [str(file)]
                 packages[name] = graph.package(node)
     tcp = WITHOUT_MPI["tcp"].model_copy(update={"programs": programs, "packages": packages})
+    verbs = WITHOUT_MPI["verbs"].model_copy(update={"programs": programs, "packages": packages})
     none = WITHOUT_MPI["none"].model_copy(update={"env": {}})
     first = next((part for part in transports.values() if part.family == "openmpi"), None)
     if first:
@@ -223,7 +225,7 @@ def without_mpi(graph: Graph, transports: dict[str, Transport]) -> dict[str, Tra
                 "versions": first.versions,
             }
         )
-    return {"tcp": tcp, "none": none}
+    return {"tcp": tcp, "verbs": verbs, "none": none}
 
 
 def blas_libraries(graph: Graph) -> dict[str, Blas]:

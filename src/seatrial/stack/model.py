@@ -34,17 +34,25 @@ class Package(Model):
 class Transport(Model):
     """An MPI and the path its messages take: how to run a program that way.
 
-    ``bind`` and ``report`` are environment variables like ``env``. Values of ``bind`` hold
-    ``{interface}`` and ``{subnet}`` until ``Stack.transport`` fills them in. Values of ``report``
-    may hold ``{report_file}`` or ``{report_fd}``, a file for what the MPI says, or its descriptor:
-    whoever starts the rank puts it in.
+    ``env`` is what a user's module sets. ``check_env``, ``lab_env``, ``bind``, ``report`` and
+    ``overcommit`` are environment variables, too. Values of ``bind`` hold ``{interface}`` and
+    ``{subnet}`` until ``Stack.transport`` fills them in. Values of ``report`` may hold
+    ``{report_file}`` or ``{report_fd}``, a file for what the MPI says, or its descriptor: whoever
+    starts the rank puts it in.
     """
 
     name: str
     description: str
     family: Literal["openmpi", "mpich", ""] = Field(description="which MPI ABI; none: no MPI")
     launcher: list[str] = Field(default=[], description="srun options")
+    within_node: str = Field(
+        default="shared memory", description="how messages travel between the ranks of a node"
+    )
     env: dict[str, str] = {}
+    check_env: dict[str, str] = Field(
+        default={}, description="for checks only, in place of env: all messages take the path"
+    )
+    lab_env: dict[str, str] = Field(default={}, description="for checks in labs only")
     bind: dict[str, str] = Field(default={}, description="tie it to the network under test")
     report: dict[str, str] = Field(default={}, description="make the MPI name its path")
     path_report: str = Field(default="", description="regular expression of that line")
@@ -118,24 +126,25 @@ class Stack(Model):
         interface: str = "",
         subnet: str = "",
         *,
-        report: bool = True,
-        overcommit: bool = False,
+        check: bool = False,
+        lab: bool = False,
     ) -> Transport:
         """A transport with everything it needs in ``env``.
 
-        With an interface (and its subnet) the transport is tied to that network; with
-        ``report`` the MPI prints which path it chose; with ``overcommit`` its ranks sleep while
-        they wait. Raises InputError for a name that the stack does not have.
+        With an interface (and its subnet) the transport is tied to that network. With ``check``
+        all messages take its path, also within a node, and the MPI prints which path it chose;
+        with ``lab`` its nodes share a few cores. Raises InputError for a name that the stack does
+        not have.
         """
         part = self._part(name)
         env = dict(part.env)
         if interface:
             network = {"interface": interface, "subnet": subnet}
             env |= {key: value.format_map(network) for key, value in part.bind.items()}
-        if report:
-            env |= part.report
-        if overcommit:
-            env |= part.overcommit
+        if check:
+            env |= {**part.check_env, **part.report}
+        if lab:
+            env |= part.lab_env
         return part.model_copy(update={"env": env})
 
     def blas(self) -> dict[str, str]:

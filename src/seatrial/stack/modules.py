@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from seatrial.base.errors import LabError
+from seatrial.base.files import write_whole
 from seatrial.stack import build, install, scope
 from seatrial.stack.files import digest, fresh, replace
 from seatrial.stack.paths import Paths
@@ -18,6 +19,7 @@ def refresh(paths: Paths, say: install.Say, *, force: bool = False) -> bool:
 
     Raises LabError.
     """
+    write_site(paths)
     stamp = paths.folder / "modules" / "stamp"
     key = _inputs_digest(paths)
     if not force and stamp.is_file() and stamp.read_text() == key:
@@ -35,7 +37,7 @@ def refresh(paths: Paths, say: install.Say, *, force: bool = False) -> bool:
 
 
 def _inputs_digest(paths: Paths) -> str:
-    folders = (scope.TEMPLATES, figures_folder(paths))
+    folders = (scope.TEMPLATES, site_templates(paths))
     files = [file for folder in folders for file in folder.rglob("*")]
     parts: list[str | bytes] = [build.inputs_digest(paths), paths.lock.read_bytes()]
     parts += sorted(set(build.nodes(paths)) - set(build.missing(paths)))
@@ -45,15 +47,24 @@ def _inputs_digest(paths: Paths) -> str:
     return digest(parts)
 
 
-def figures_folder(paths: Paths) -> Path:
-    """The template folder in which the templates find the figures of a transport."""
+def write_site(paths: Paths) -> None:
+    """Write the template that gives the site's name and Slurm cluster to the others."""
+    file = site_templates(paths) / "site.j2"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = f'{{% set site = "{paths.site}" %}}\n{{% set cluster = "{paths.cluster}" %}}\n'
+    write_whole(file, text)
+
+
+def site_templates(paths: Paths) -> Path:
+    """The template folder of the site: its name, and the figures of its transports."""
     return paths.folder / "templates"
 
 
 def save_figures(paths: Paths, texts: dict[str, str]) -> None:
     """Save the figures (transport -> text) for the next ``refresh``."""
-    partial = fresh(figures_folder(paths).with_suffix(".partial"))
-    (partial / "figures").mkdir()
+    folder = site_templates(paths) / "figures"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = fresh(folder.with_suffix(".partial"))
     for name, text in texts.items():
-        (partial / "figures" / f"{name}.txt").write_text(text)
-    replace(partial, figures_folder(paths))
+        (partial / f"{name}.txt").write_text(text)
+    replace(partial, folder)

@@ -35,6 +35,8 @@ class Paths:
     scopes: tuple[Path, ...] = ()
     home: Path = HOME
     modules: str = "lmod"
+    cluster: str = ""
+    """ClusterName of the site's slurm.conf, for the modules; empty: unknown"""
 
     @property
     def spack(self) -> Path:
@@ -154,4 +156,5 @@ def site_paths(site: Site, site_file: Path, home: Path | None = None) -> Paths:
         scopes=scopes,
         home=home,
         modules=site.stack.modules,
+        cluster=site.slurm.cluster or "",
     )

@@ -1,8 +1,8 @@
 """The transports as the checks use them, read from the recipes' table.
 
 The table is ``spack-repo/spack_repo/seatrial/transports.py``: the recipe mpi-transport reads it
-inside Spack, so that a user's module and a check take the same path. Added here are the two
-that are no MPI's.
+inside Spack, so that a user's module and a check take the same path between nodes.
+Added here are those that are no MPI's.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ _TABLE = runpy.run_path(str(CHECKOUT / "spack-repo/spack_repo/seatrial/transport
 #: Spack's name of an MPI -> its name in a transport's
 MPI_NAMES: dict[str, str] = _TABLE["MPI_NAMES"]
 fill: Callable[[Mapping[str, str], Mapping[str, str]], dict[str, str]] = _TABLE["fill"]
+with_shared_memory: Callable[[str], str] = _TABLE["with_shared_memory"]
 pmi2_library: Callable[[], str] = _TABLE["pmi2_library"]
 #: transports that only Spack can build: Debian and PyPI have no MPICH with the older device ch3
 SPACK_ONLY = ("mpich-sock",)
-#: groups of a transport's variables that a check sets; a later one wins
+#: groups of a transport's variables whose placeholders the fabric fills in
 GROUPS = ("env", "check_env", "lab_env")
 
-#: Not MPI: sockets between two nodes, and each node by itself (Open MPI starts the program).
+#: Not MPI: sockets or verbs between two nodes, and each node by itself (Open MPI starts it).
 WITHOUT_MPI = {
     "tcp": Transport(
         name="tcp",
@@ -32,6 +33,13 @@ WITHOUT_MPI = {
         family="",
         launcher=["--mpi=none"],
         features=["tcp"],
+    ),
+    "verbs": Transport(
+        name="verbs",
+        description="RDMA verbs, no MPI",
+        family="",
+        launcher=["--mpi=none"],
+        features=["verbs"],
     ),
     "none": Transport(
         name="none",
@@ -53,12 +61,10 @@ def transports(variants: Mapping[str, Any] | None = None) -> dict[str, Transport
     parts = {}
     for name, part in _TABLE["TRANSPORTS"].items():
         fields: dict[str, Any] = dict(part)
-        groups = [fields.pop(group, {}) for group in GROUPS]
-        env = {key: value for group in groups for key, value in group.items()}
+        fields |= {group: fill(fields.get(group, {}), words) for group in GROUPS}
         parts[name] = Transport(
             name=name,
             launcher=[f"--mpi={fields.pop('slurm_mpi')}"],
-            env=fill(env, words),
             **fields,
         )
     return parts | WITHOUT_MPI

@@ -13,6 +13,7 @@ from seatrial.base.paths import CHECKOUT
 from seatrial.site.load import load_site, site_file
 from seatrial.site.model import Site
 from seatrial.stack import load_stack, of_spack, stack_folder
+from seatrial_lab.common.network import TEST
 from seatrial_lab.common.paths import instance_of
 from seatrial_lab.common.slurm_files import nic_settings
 from seatrial_lab.common.spec import LabSpec
@@ -41,10 +42,10 @@ def lab_spec(site: Site, instance: str | None = None, binds: tuple[Path, ...] = 
     management = [net for net in site.networks.values() if net.role == "management"]
     test = [net for net in site.networks.values() if net.role == "test"]
     interfaces = [net.interface for net in (*management, *test)]
-    if interfaces not in (["eth0", "eth1"], ["eth0", "eth1", TAP]):
+    if interfaces not in (["eth0", TEST], ["eth0", TEST, TAP]):
         raise InputError(
             f"site {site.name}: a native lab has one management network on eth0, one test "
-            f"network on eth1 and may have a second on {TAP}, not {', '.join(interfaces)}"
+            f"network on {TEST} and may have a second on {TAP}, not {', '.join(interfaces)}"
         )
     cores, memory = {group.cores for group in site.nodes}, {g.memory_MiB for g in site.nodes}
     if len(cores) > 1 or len(memory) > 1:

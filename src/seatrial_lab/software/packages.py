@@ -37,6 +37,7 @@ COMMON = (
     "ethtool",
     "iproute2",
     "netbase",
+    "perftest",  # RDMA in the virtual lab
     "kmod",  # loads the drivers of a virtual lab
     "zstd",  # the guest's kernel of Debian 13 is compressed by it
     # compilers and build tools
@@ -78,6 +79,7 @@ _VERSIONS = {
     "ucx": "libucx0",
     "iperf3": "iperf3",
     "nptcp": "netpipe-tcp",
+    "perftest": "perftest",
     "lmod": "lmod",
     "gcc": "gcc",
 }

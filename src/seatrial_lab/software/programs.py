@@ -49,11 +49,13 @@ _MPI = {
     "osu_bibw": [*_OSU, "bibw"],
     "osu_multi_lat": [*_OSU, "multi_lat", "-i", "1000", "-x", "100"],
 }
+PERFTEST = ("ib_write_lat", "ib_send_lat", "ib_write_bw")
 #: name or family of a transport -> program -> command; the name takes precedence
 PROGRAMS = {
     "openmpi": _MPI,
     "mpich": {**_MPI, "imb": ["{prefix}/intelmpi/bin/IMB-MPI1"]},
     "tcp": {"nptcp": ["/usr/bin/NPtcp"], "iperf3": ["/usr/bin/iperf3"]},
+    "verbs": {name: [f"/usr/bin/{name}"] for name in PERFTEST},
     "none": {"npb_ep": ["{prefix}/bench/openmpi/ep"]},
 }
 
@@ -76,6 +78,7 @@ INVOLVED = {
     "mpich-ofi": ("mpich", "mpich-libfabric"),
     "intelmpi-tcp": ("intelmpi", "mpich-libfabric"),
     "tcp": ("nptcp", "iperf3"),
+    "verbs": ("perftest",),
     "none": ("openmpi", "pmix"),
 }
 
@@ -96,4 +99,5 @@ def origins(pins: dict[str, str]) -> dict[str, str]:
         "osu": "OSU micro-benchmarks in Python, from PyPI's source distribution of mpi4py "
         f"{pins['mpi4py']}",
         "iperf3": "Debian's package iperf3",
+        "perftest": "Debian's package perftest",
     }

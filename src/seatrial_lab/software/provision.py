@@ -39,7 +39,7 @@ class Plan:
     steps: list[Step]
     """missing or outdated downloads and builds"""
     current: bool
-    """whether ``stack.json`` describes the present state"""
+    """whether ``stack.json`` and the modulefiles describe the present state"""
 
     @property
     def empty(self) -> bool:
@@ -75,7 +75,9 @@ def plan(prefix: Path = PREFIX) -> Plan:
     current = False
     if not missing and not todo:
         try:
-            current = read(prefix).id == describe(prefix, version, release, installed).id
+            stack = read(prefix)
+            current = stack.id == describe(prefix, version, release, installed).id
+            current = current and modules.current(stack, prefix / "modules")
         except LabError:
             current = False
     return Plan(

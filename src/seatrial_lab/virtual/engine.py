@@ -97,7 +97,7 @@ class VirtualLab:
     def _start(self, progress: Progress) -> None:
         CACHE.mkdir(parents=True, exist_ok=True)
         with locked(CACHE / LOCK_FILE, progress):
-            base = packages.provide(CACHE, progress)
+            base = packages.provide(CACHE, self.virtual_spec.kernel, progress)
             initramfs = image.initramfs(base, CACHE)
         progress("files")
         run = self.paths.run

@@ -18,6 +18,8 @@ BOOT_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console",
 NIC_MODULES = ("igb", "e1000", "e1000e", "virtio_net", "vmxnet3")
 #: in the image, but not loaded at boot: NIC profiles load them
 PROFILE_MODULES = ("igbvf", "bonding", "sch_tbf", "sch_htb", "tun")
+#: in the image, but not loaded at boot: the agent loads them for nodes with RDMA devices
+RDMA_MODULES = ("ib_uverbs", "rdma_rxe")
 
 
 def dependencies(modules: Path) -> dict[str, list[str]]:
@@ -60,7 +62,7 @@ def archive(base: Base) -> Archive:
         made.link(f"bin/{applet}", "busybox")
     made.file("init", INIT.read_bytes(), 0o755)
     made.file("modules.list", "".join(f"{file}\n" for file in loaded).encode())
-    for file in load_order(needs, (*BOOT_MODULES, *NIC_MODULES, *PROFILE_MODULES)):
+    for file in load_order(needs, (*BOOT_MODULES, *NIC_MODULES, *PROFILE_MODULES, *RDMA_MODULES)):
         made.file(f"{place}/{file}", (base.modules / file).read_bytes())
     for listing in sorted(base.modules.glob("modules.*")):
         made.file(f"{place}/{listing.name}", listing.read_bytes())
@@ -70,16 +72,17 @@ def archive(base: Base) -> Archive:
 def initramfs(base: Base, folder: Path) -> Path:
     """Return the initramfs in ``folder``; create it if missing.
 
-    Its name has a hash of its inputs.
+    Its name has the kernel's release and a hash of its inputs.
     """
     digest = hashlib.sha256()
     own = (Path(__file__), INIT, Path(__file__).with_name("cpio.py"))
     for text in (base.kernel_version, base.kernel_release, *(file.read_text() for file in own)):
         digest.update(text.encode() + b"\0")
     digest.update(base.busybox.read_bytes())
-    file = folder / f"initramfs-{digest.hexdigest()[:16]}.cpio"
+    name = f"initramfs-{base.kernel_release}"
+    file = folder / f"{name}-{digest.hexdigest()[:16]}.cpio"
     if not file.is_file():
-        for old in folder.glob("initramfs-*"):
+        for old in folder.glob(f"{name}-*"):
             old.unlink()
         draft = file.with_suffix(".new")
         draft.write_bytes(archive(base).to_bytes())

@@ -2,7 +2,8 @@
 
 It installs nothing: the machine's own emulator and kernel do not change. A virtual lab needs a QEMU
 with a model of the igb card. If the machine's Debian has an older QEMU, the package comes from the
-backports of that Debian, at the machine's configured mirror.
+backports of that Debian, at the machine's configured mirror. A kernel of another suite comes from
+the same mirror.
 """
 
 from __future__ import annotations
@@ -59,13 +60,18 @@ class Base:
         return self.qemu.parents[2]
 
 
-def provide(folder: Path, progress: Progress = lambda _: None) -> Base:
-    """Return QEMU, kernel and busybox below ``folder``; fetch missing ones. Raises LabError."""
+def provide(folder: Path, suite: str = "", progress: Progress = lambda _: None) -> Base:
+    """Return QEMU, kernel and busybox below ``folder``; fetch missing ones. Raises LabError.
+
+    ``suite`` is the Debian suite of the kernel; empty: the machine's release.
+    """
     folder = folder.resolve()
     parts = {name: folder / name for name in ("qemu", "kernel", "busybox")}
+    if suite:
+        parts["kernel"] = folder / f"kernel-{suite}"
     missing = [name for name, part in parts.items() if not (part / "version").is_file()]
     if missing:
-        with _apt(folder) as apt:
+        with _apt(folder, suite if "kernel" in missing else "") as apt:
             for name in missing:
                 progress(f"fetching {name}")
                 apt.unpack(name, parts[name])
@@ -100,6 +106,7 @@ class _Apt:
     options: list[str]
     folder: Path
     backports: str
+    kernel_suite: str
 
     def run(self, *command: str, cwd: Path | None = None) -> str:
         return run([command[0], *self.options, *command[1:]], " ".join(command), cwd=cwd)
@@ -129,7 +136,10 @@ class _Apt:
                 raise LabError("depmod is missing: apt-get install kmod")
             run([depmod, "-b", into, release], "listing the kernel's modules")
             image = into / f"boot/vmlinuz-{release}"
-            image.with_name("vmlinux").write_bytes(uncompressed(image.read_bytes()))
+            if not image.exists():  # since 7.0 the image is beside the modules
+                image = into / f"lib/modules/{release}/vmlinuz"
+            (into / "boot").mkdir(exist_ok=True)
+            (into / "boot/vmlinux").write_bytes(uncompressed(image.read_bytes()))
         (into / "version").write_text(next(iter(wanted.values())) + "\n")
 
     def _qemu(self) -> dict[str, str]:
@@ -166,11 +176,25 @@ class _Apt:
         return versions
 
     def _kernel(self) -> dict[str, str]:
-        text = self.run("apt-cache", "show", "--no-all-versions", KERNEL)
+        """Return name -> version of the kernel's packages.
+
+        Since 7.0 the image's package is empty: it depends on those of the image and the modules.
+        """
+        suite = f"/{self.kernel_suite}" if self.kernel_suite else ""
+        try:
+            text = self.run("apt-cache", "show", "--no-all-versions", f"{KERNEL}{suite}")
+        except LabError as error:
+            raise LabError(
+                f"no package source of this machine has {KERNEL}{suite}: {error}"
+            ) from None
         image = re.search(r"^Depends:.*?(linux-image-\S+) \(= (\S+)\)", text, re.MULTILINE)
         if not image:
-            raise LabError(f"apt knows no {KERNEL}")
-        return {image[1]: image[2]}
+            raise LabError(f"apt knows no {KERNEL}{suite}")
+        name, version = image.groups()
+        text = self.run("apt-cache", "show", "--no-all-versions", f"{name}={version}")
+        depends = re.search(r"^Depends: (.*)", text, re.MULTILINE)
+        parts = re.findall(r"(linux-\S+) \(= (\S+)\)", depends[1] if depends else "")
+        return {name: version, **dict(parts)}
 
     def _busybox(self) -> dict[str, str]:
         text = self.run("apt-cache", "show", "--no-all-versions", "busybox-static")
@@ -203,21 +227,22 @@ def uncompressed(image: bytes) -> bytes:
 
 
 @contextmanager
-def _apt(folder: Path) -> Iterator[_Apt]:
+def _apt(folder: Path, kernel_suite: str) -> Iterator[_Apt]:
     codename = os_release().get("VERSION_CODENAME", "")
     stanzas = [text.replace("Types: deb-src", "Types: deb") for text in required_stanzas(codename)]
     backports = f"{codename}-backports"
     stanzas += [
-        re.sub(r"(?m)^Suites: .*$", f"Suites: {backports}", text)
+        re.sub(r"(?m)^Suites: .*$", f"Suites: {suite}", text)
+        for suite in dict.fromkeys((backports, kernel_suite))
         for text in stanzas
-        if not source_stanzas(backports)
+        if suite and suite != codename and not source_stanzas(suite)
     ]
     state = folder.resolve() / "apt"
     options = private_list_options(state, stanzas)
     try:
         # A mirror without backports is no error here: _qemu checks the version.
         run(["apt-get", *options, "-q", "update"], "reading the package lists", accept_failure=True)
-        yield _Apt(options, folder, backports)
+        yield _Apt(options, folder, backports, kernel_suite)
     finally:
         shutil.rmtree(state)
 

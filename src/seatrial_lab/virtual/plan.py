@@ -81,6 +81,7 @@ def agent_config(spec: VirtualSpec, programs: Programs, hosts: list[str]) -> dic
                 "model": card.model,
                 "netns": paths.netns(card.node),
                 "interface": card.interface,
+                "rdma": card.rdma,
             }
             for card in spec.cards
         ],

@@ -60,7 +60,7 @@ def virtual_spec(site: Site, instance: str) -> VirtualSpec:
         modulepath=(str(stack_folder() / "modules"),),
         **settings,
     )
-    return VirtualSpec(lab, tuple(_cards(site)), site.lab.memory_MiB)
+    return VirtualSpec(lab, tuple(_cards(site)), site.lab.memory_MiB, site.lab.kernel or "")
 
 
 def _cards(site: Site) -> list[Card]:
@@ -76,7 +76,15 @@ def _cards(site: Site) -> list[Card]:
                 f"of the {len(test)} test networks, not {len(models)}"
             )
         cards += [
-            Card(node, net.interface, model, number * len(test) + position, net.subnet, net.mtu)
+            Card(
+                node,
+                net.interface,
+                model,
+                number * len(test) + position,
+                net.subnet,
+                net.mtu,
+                net.rdma_port(node).partition(":")[0],
+            )
             for node in NodeSet(group.names)
             for position, (net, model) in enumerate(zip(test, models, strict=False))
         ]

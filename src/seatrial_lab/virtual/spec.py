@@ -29,7 +29,10 @@ MAX_CARDS = 24  # the number of slots on the guest's bus
 
 @dataclass(frozen=True)
 class Card:
-    """A NIC of a node. ``network`` counts from 0: cards with the same number share a wire."""
+    """A NIC of a node. ``network`` counts from 0: cards with the same number share a wire.
+
+    ``rdma`` is the name of the soft RoCE device on the card; empty: it has none.
+    """
 
     node: str
     interface: str
@@ -37,6 +40,7 @@ class Card:
     network: int
     subnet: str
     mtu: int = 1500
+    rdma: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,12 +48,14 @@ class VirtualSpec:
     """One virtual lab. Raises InputError if a field is not valid.
 
     ``lab`` has the fields in common with a native lab; its test network is not used.
-    ``memory_MiB`` is the memory of the guest. ``cpu`` is QEMU's name of the processor model.
+    ``memory_MiB`` is the memory of the guest. ``kernel`` is the Debian suite of its kernel; empty:
+    the machine's release. ``cpu`` is QEMU's name of the processor model.
     """
 
     lab: LabSpec
     cards: tuple[Card, ...]
     memory_MiB: int = 4096
+    kernel: str = ""
     #: with AVX2, which Intel MPI needs; without "enhanced rep movsb": QEMU counts an instruction
     #: for each byte of it, which makes copies eight times too slow
     cpu: str = "Haswell-v4,-erms"
@@ -62,6 +68,12 @@ class VirtualSpec:
                 raise InputError(f"lab: no NIC model {card.model!r}: {', '.join(MODELS)}")
             if card.node not in self.lab.nodes:
                 raise InputError(f"lab: a NIC for an unknown node {card.node!r}")
+        devices = [card.rdma for card in self.cards if card.rdma]
+        if len(set(devices)) < len(devices):
+            raise InputError(
+                "lab: nodes share a kernel, so each RDMA device needs its own name: "
+                "networks.NAME.device as rxe_%n:1"
+            )
 
     @property
     def instance(self) -> str:

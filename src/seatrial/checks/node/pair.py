@@ -2,7 +2,8 @@
 
     python3 -IS pair.py STEP INTERFACE PORT SERVER... -- CLIENT...
 
-``{address}`` in the client's command is replaced by the IPv4 address of the server on INTERFACE.
+``{address}`` in the client's command is replaced by the IPv4 address of the server on INTERFACE,
+``{node}`` in both commands by the name of the node.
 The server's rank (0) writes the address into the working folder, which both nodes share, when the
 server listens on the port. The client starts after that, so that a slow start of the server does
 not look like a broken network. A server that runs 5 s longer than its client is ended.
@@ -102,6 +103,8 @@ def main(argv):
     step, interface, port = argv[0], argv[1], int(argv[2])
     split = argv.index("--")
     ready, done = step + ".address", step + ".done"
+    node = socket.gethostname().split(".")[0]
+    argv = [word.replace("{node}", node) for word in argv]
     if os.environ["SLURM_PROCID"] == "0":
         return serve(argv[3:split], interface, port, step)
     address = until(lambda: content(ready), START_S, "the server's address")

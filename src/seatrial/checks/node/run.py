@@ -1,6 +1,7 @@
 """Node side: run one rank of a benchmark, and record the node's counters before and after it.
 
     python3 -IS run.py STEP NETWORK=INTERFACE[,...] [--maps WORD] [--nic FILE PACKAGE WHEN]
+        [--rdma NETWORK=DEVICE:PORT[,...]]
         -- PROGRAM [ARGUMENT ...]
 
 Only the Python standard library is used: a node under test may have nothing else. The first rank of
@@ -10,6 +11,8 @@ The exit code is that of the program.
 With --nic the package PACKAGE (the node side of NIC profiles) compares the node's settings with the
 NIC profile in FILE; WHEN is ``before``, ``after`` or ``both``. The results are nic-before.NODE.json
 (of the first comparison) and nic-after.NODE.json (of the last).
+
+With --rdma the counters have those of the RDMA port of a network; %n is the node's name.
 """
 
 import array
@@ -33,6 +36,17 @@ SIOCETHTOOL = 0x8946
 ETHTOOL_GDRVINFO = 0x3
 POLICY = "/etc/seatrial/nic.json"  # the site's profiles, on nodes that have the node side
 NET = "/sys/class/net"
+RDMA = "/sys/class/infiniband"
+#: files of the counters of an RDMA port, the best first: folder, files, bytes in a unit.
+#: The kernel's Documentation/ABI/stable/sysfs-class-infiniband counts data in units of 4 bytes.
+RDMA_DATA = (
+    ("counters", "port_rcv_data", "port_xmit_data", 4),
+    ("hw_counters", "rcvd_bytes", "sent_bytes", 1),
+)
+RDMA_PACKETS = (
+    ("counters", "port_rcv_packets", "port_xmit_packets"),
+    ("hw_counters", "rcvd_pkts", "sent_pkts"),
+)
 CPUFREQ = "/sys/devices/system/cpu/cpu0/cpufreq"
 TURBO_DRIVERS = ("intel_pstate", "intel_cpufreq", "amd-pstate", "amd-pstate-epp")
 FLAGS = ("hypervisor", "sse2", "avx", "fma", "avx512f")
@@ -75,6 +89,32 @@ def processor():
     text = read(CPUFREQ + "/cpuinfo_max_freq").strip()
     trusted = driver_name in TURBO_DRIVERS and text.isdigit()
     return {"max_kHz": int(text) if trusted else None, "flags": sorted(flags.intersection(FLAGS))}
+
+
+def rdma_port(name):
+    """State and counters of an RDMA port such as mlx5_0:1, as the kernel shows them.
+
+    The state is empty if there is no such port. ``unit`` is None if the port counts no bytes.
+    ``shared``: the device has a network interface as its parent, as soft RoCE has.
+    """
+    device, _, number = name.partition(":")
+    folder = "%s/%s/ports/%s" % (RDMA, device, number)
+    state = read(folder + "/state").partition(":")[2].strip()
+    entry = {"port": name, "state": state, "unit": None, "rx": None, "tx": None, "source": ""}
+    for place, receive, transmit, unit in RDMA_DATA:
+        texts = [read("%s/%s/%s" % (folder, place, file)).strip() for file in (receive, transmit)]
+        if all(text.isdigit() for text in texts):
+            entry.update(rx=int(texts[0]), tx=int(texts[1]), unit=unit)
+            entry["source"] = "%s/%s, %s" % (place, receive, transmit)
+            break
+    for place, receive, transmit in RDMA_PACKETS:
+        texts = [read("%s/%s/%s" % (folder, place, file)).strip() for file in (receive, transmit)]
+        if all(text.isdigit() for text in texts):
+            entry.update(rx_packets=int(texts[0]), tx_packets=int(texts[1]))
+            entry["source"] = entry["source"] or "%s/%s, %s" % (place, receive, transmit)
+            break
+    entry["shared"] = os.path.exists("%s/%s/parent" % (RDMA, device))
+    return entry
 
 
 def irq_numbers(interface):
@@ -179,7 +219,7 @@ def node_name():
     return name.split(".")[0]
 
 
-def snapshot(networks):
+def snapshot(networks, ports):
     counted = {}
     for line in read("/proc/net/dev").splitlines()[2:]:
         name, _, numbers = line.partition(":")
@@ -199,6 +239,8 @@ def snapshot(networks):
             neighbour = neighbours.get(interface)
             if neighbour:
                 entry["neighbour"] = neighbour
+            if network in ports:
+                entry["rdma"] = rdma_port(ports[network])
             state[interface] = entry
     lines = [line.split() for line in read("/proc/interrupts").splitlines()[1:]]
     table = [words for words in lines if words]
@@ -269,7 +311,8 @@ def mapped(pid, word):
 
 
 def reports(step):
-    """Replace {report_file} and {report_fd} in the environment by a file of this rank.
+    """Replace {report_file} and {report_fd} in the environment by a file of this rank, and {node}
+    by the node's name.
 
     There the MPI names its path without lines in the program's output.
     """
@@ -283,6 +326,7 @@ def reports(step):
             number = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             os.set_inheritable(number, True)
             value = value.replace("{report_fd}", str(number))
+        value = value.replace("{node}", node_name())
         os.environ[key] = value.replace("{report_file}", os.path.abspath(name))
 
 
@@ -315,6 +359,10 @@ def main(argv):
     word = options[options.index("--maps") + 1] if "--maps" in options else ""
     at = options.index("--nic") + 1 if "--nic" in options else 0
     declared, package, when = options[at : at + 3] if at else ("", "", "")
+    ports = {}
+    if "--rdma" in options:
+        text = options[options.index("--rdma") + 1].replace("%n", node_name())
+        ports = dict(item.split("=", 1) for item in text.split(","))
     reports(step)
     if os.environ.get("SLURM_LOCALID", "0") != "0":
         os.execvp(command[0], command)
@@ -323,7 +371,7 @@ def main(argv):
     # Blocked until they can be passed on: else the program may run longer than this process.
     passed_on = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, *passed_on})
-    before = snapshot(networks)
+    before = snapshot(networks, ports)
     pid = os.fork()
     if pid == 0:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD, *passed_on})
@@ -338,7 +386,7 @@ def main(argv):
     files = wait(pid, word)
     waited = waited_s(pid, step)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    after = snapshot(networks)
+    after = snapshot(networks, ports)
     record = {"step": step, "before": before, "after": after, "exit_code": code, "mapped": files}
     record.update(waited_s=waited, processor=processor())
     write_json("%s.%s.json" % (step, after["node"]), record)

@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import pwd
+import resource
 import select
 import signal
 import socket
@@ -95,6 +96,8 @@ def set_up(config: dict[str, Any]) -> None:
     Path(config["nodes"]).mkdir(parents=True, exist_ok=True)
     for path, value in config["kernel"].items():
         Path(path).write_text(value)
+    if any(card["rdma"] for card in config["cards"]):
+        load_rdma()
     run_program("ip", "-batch", "-", text=config["namespaces"])
     for name, batch in config["batches"]:
         for path, value in config["node_sysctl"].items():
@@ -109,10 +112,32 @@ def set_up(config: dict[str, Any]) -> None:
     move_cards(config["cards"])
     for name, batch in config["card_batches"]:
         run_program("ip", "-n", name, "-batch", "-", text=batch)
+    add_rdma_devices(config["cards"])
     log_progress("NICs")
     daemons: dict[str, tuple[subprocess.Popen[bytes], str]] = {}
     for step in config["steps"]:
         nodeinit.run_step(step, daemons)
+
+
+def load_rdma() -> None:
+    """Load soft RoCE. Each RDMA device is visible in one network namespace only."""
+    # Jobs of a cluster with RDMA may lock all memory: RDMA registers what it sends and receives.
+    resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    run_program("modprobe", "ib_core", "netns_mode=0")
+    for module in ("ib_uverbs", "rdma_rxe"):
+        run_program("modprobe", module)
+
+
+def add_rdma_devices(cards: list[dict[str, str]]) -> None:
+    """Create the soft RoCE devices of the cards and move each to the namespace of its node.
+
+    The kernel finds the card in the caller's namespace, and creates the device in the first one.
+    """
+    for card in cards:
+        if card["rdma"]:
+            link = ("link", "add", card["rdma"], "type", "rxe", "netdev", card["interface"])
+            run_program("ip", "netns", "exec", card["netns"], "rdma", *link)
+            run_program("rdma", "dev", "set", card["rdma"], "netns", card["netns"])
 
 
 def create_virtual_functions(cards: list[dict[str, str]]) -> None:

@@ -48,14 +48,14 @@ def interface_name(text):
 
 
 class MpiTransport(BundlePackage):
-    """One MPI and the path its messages take: the variables that make it go that way, and no
-    other. Installs nothing but its module, and for ch3:sock a task prolog that finds the
-    address of each node on the interface.
+    """One MPI and the path its messages take between nodes: the variables that make them go that
+    way, and no other. Installs nothing but its module, and for ch3:sock a task prolog that finds
+    the address of each node on the interface.
 
     An MPI is one spec however many paths it has, so the paths are packages of their own:
     `mpi-transport transport=ucx ^openmpi` and `mpi-transport transport=tcp ^openmpi` are two
-    modules over one Open MPI. They share a family: only one is loaded at a time. Shared memory is
-    off, so that messages between ranks of one node take the path as well.
+    modules over one Open MPI. They share a family: only one is loaded at a time. Ranks of one node
+    use shared memory where the MPI has it for this path.
     """
 
     homepage = "https://github.com/seatrial/seatrial"
@@ -83,10 +83,10 @@ class MpiTransport(BundlePackage):
     variant(
         "ucx_tls",
         default="self,tcp",
-        values=lambda text: re.fullmatch(r"[a-z0-9_^]+", text) is not None,
+        values=lambda text: re.fullmatch(r"[a-z0-9_]+", text) is not None,
         multi=True,
         when="transport=ucx",
-        description="UCX_TLS; InfiniBand for example: rc,ud,self",
+        description="UCX_TLS between nodes; InfiniBand for example: rc,ud,self",
     )
     variant(
         "provider",
@@ -134,19 +134,26 @@ class MpiTransport(BundlePackage):
         for name, value in self.settings(mpi).items():
             env.set(name, value)
 
-    def settings(self, mpi):
-        """The variables of this path under an MPI, from the table of all transports."""
+    def part(self, mpi):
+        """The entry of this path under an MPI in the table of all transports."""
         if mpi.name not in MPI_NAMES:
             raise InstallError(f"mpi-transport does not know the variables of {mpi.name}")
-        path = self.spec.variants["transport"].value
-        part = TRANSPORTS[f"{MPI_NAMES[mpi.name]}-{path}"]
-        variants = self.spec.variants
+        return TRANSPORTS[f"{MPI_NAMES[mpi.name]}-{self.spec.variants['transport'].value}"]
+
+    @property
+    def within_node(self):
+        """How messages travel between the ranks of a node, for the help of the module."""
+        return self.part(self.spec["mpi"]).get("within_node", "shared memory")
+
+    def settings(self, mpi):
+        """The variables of a user's module: those of the path, and of its interface."""
+        part, variants = self.part(mpi), self.spec.variants
         fields = words(**{name: variants[name].value for name in CHOICES if name in variants})
         fields.update(interface=self.interface, pmi2_library=pmi2_library())
         found = {"SLURM_MPI_TYPE": part["slurm_mpi"]}
-        for group in ("env", "check_env", "lab_env", "bind"):
+        for group in ("env", "bind"):
             found.update(fill(part.get(group, {}), fields))
-        if path == "sock" and self.interface:
+        if self.spec.satisfies("transport=sock") and self.interface:
             found["SLURM_TASK_PROLOG"] = self.task_prolog
         return found
 

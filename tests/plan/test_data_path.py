@@ -1,0 +1,63 @@
+"""The settings of UCX, Open MPI and libfabric against the declared data path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seatrial.base.errors import InputError
+from seatrial.base.paths import CHECKOUT
+from seatrial.plan.check import check_site
+
+SITE = CHECKOUT / "site-configs/lab-rdma/site.yaml"
+VERBS = '{data_path: verbs, env: {UCX_TLS: "rc_verbs,ud_verbs,self"}}'
+
+
+@pytest.fixture(autouse=True)
+def no_stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settings of transports are the table's, whatever this machine has."""
+    monkeypatch.setenv("SEATRIAL_STACK", str(tmp_path / "none"))
+
+
+def check(tmp_path: Path, transport: str, name: str = "openmpi-ucx") -> None:
+    text = SITE.read_text()
+    start, end = text.index("transports:"), text.index("benchmarks:")
+    file = tmp_path / "lab-rdma" / "site.yaml"
+    file.parent.mkdir()
+    file.write_text(f"{text[:start]}transports:\n  {name}: {transport}\n\n{text[end:]}")
+    rules = SITE.with_name("requirements.yaml").read_text()
+    file.with_name("requirements.yaml").write_text(rules)
+    check_site(file)
+
+
+def test_settings_that_fit_the_data_path(tmp_path: Path) -> None:
+    check(tmp_path, VERBS)
+
+
+@pytest.mark.parametrize(
+    ("name", "transport", "field", "words"),
+    [
+        ("openmpi-ucx", "{data_path: verbs}", "UCX_TLS", "'tcp' lets TCP carry the messages"),
+        ("openmpi-ucx", VERBS.replace("rc_verbs", "tcp"), "UCX_TLS", "'tcp' lets TCP"),
+        ("openmpi-ucx", VERBS.replace("rc_verbs,ud_verbs", "sm"), "UCX_TLS", "no RDMA transport"),
+        ("openmpi-ucx", VERBS.replace("rc_verbs,ud_verbs,self", "^tcp"), "UCX_TLS", "no RDMA"),
+        ("openmpi-ucx", VERBS.replace("data_path: verbs, ", ""), "UCX_TLS", "data path is the ker"),
+        (
+            "openmpi-ucx", VERBS.replace("env: {", 'env: {UCX_NET_DEVICES: "mlx5_9:1", '),
+            "UCX_NET_DEVICES", "is not the RDMA port of network 'test'",
+        ),
+        ("openmpi-tcp", "{data_path: verbs}", "OMPI_MCA_btl", "'tcp' lets TCP carry"),
+        ("openmpi-ofi", "{data_path: verbs}", "OMPI_MCA_mtl_ofi_provider_include", "'tcp' lets"),
+    ],
+)  # fmt: skip
+def test_settings_that_do_not_fit_the_data_path(
+    tmp_path: Path, name: str, transport: str, field: str, words: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        check(tmp_path, transport, name)
+    (problem,) = caught.value.problems
+    assert problem.field == f"transports.{name}.env.{field}"
+    assert words in problem.message
+    assert problem.line is not None
+    assert field in problem.correction
