@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import sys
 import time
@@ -53,7 +54,8 @@ informative:
   - {select: {}, metric: n_half_B, reason: the curve}
 """
 LIGHT = {"max_bytes": "16 KiB", "repetitions": 3, "stream_bytes": "1 MiB", "pairs_at_once": 2,
-         "suspect_factor": 2.5, "time_limit_s": 20}  # fmt: skip
+         "cores": list(range(min(os.cpu_count() or 1, 2))), "suspect_factor": 2.5,
+         "time_limit_s": 20}  # fmt: skip
 OLD_STEP_LIMIT_S = 60  # of a step of the old way, by default
 OLD_FILES = 9  # of each step: output, errors, records of two nodes, waits, address, server ...
 SAMPLE = 20  # steps of the old way that are timed

@@ -106,7 +106,7 @@ def run_nodes(folder: Path, count: int, trouble: str = ":", number: int = 0, **o
         one.chmod(0o755)
     settings = {
         "limit_s": 20, "budget_s": 300, "at_once": None, "stream_bytes": 1 << 20,
-        "suspect_factor": 1e9, "most_alone": 0, "two_way": two_way.__file__, **options,
+        "suspect_factor": 1e9, "most_alone": 0, "cores": [], "two_way": two_way.__file__, **options,
     }  # fmt: skip
     words = [sys.executable, "-IS", str(NODE / "rounds.py"), "links", "lo", "6100"]
     words += [json.dumps(settings), str(wrapper), "-P", "{port}"]
@@ -144,6 +144,18 @@ def test_all_pairs_are_measured_in_both_directions(tmp_path: Path, count: int) -
         assert one["text"] == "a table\n"
         assert [size for size, _ in one["streams"]] == [1 << 20, 1 << 20]
         assert all(carried["lo"] > 2 << 20 for carried in one["bytes"])
+
+
+def test_a_pair_runs_on_the_core_that_the_site_names(tmp_path: Path) -> None:
+    allowed = sorted(os.sched_getaffinity(0))
+    shown = "grep Cpus_allowed_list /proc/self/status"
+    _, pair, _ = run_nodes(tmp_path, 2, shown, cores=[len(allowed) - 1])
+    assert pair["text"] == f"Cpus_allowed_list:\t{allowed[-1]}\na table\n"
+
+
+def test_a_core_that_the_job_has_not_is_the_reason(tmp_path: Path) -> None:
+    _, pair, _ = run_nodes(tmp_path, 2, cores=[9999])
+    assert "no core 9999: the job has " in pair["failed"]
 
 
 def test_a_node_that_dies_is_named_and_the_others_go_on(tmp_path: Path) -> None:

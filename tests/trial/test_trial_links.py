@@ -3,6 +3,7 @@ a node that dies in the middle is named, and the others are measured."""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from itertools import combinations
@@ -33,7 +34,8 @@ informative:
   - {select: {}, metric: "*", reason: a test}
 """
 LIGHT = {"max_bytes": "16 KiB", "repetitions": 3, "stream_bytes": "1 MiB", "pairs_at_once": 2,
-         "suspect_factor": 3.0, "time_limit_s": 40}  # fmt: skip
+         "cores": list(range(min(os.cpu_count() or 1, 2))), "suspect_factor": 3.0,
+         "time_limit_s": 40}  # fmt: skip
 
 
 def many_nodes(folder: Path, count: int) -> Path:
@@ -107,8 +109,11 @@ def test_a_node_that_dies_is_named_and_the_other_links_are_measured(
              "suspect_factor": 1000.0}  # fmt: skip
     file = make_site(place / "site", {"links": links}, RULES)
 
+    def has_begun() -> bool:
+        return any('"nodes"' in file.read_text() for file in place.rglob("links.pairs.jsonl"))
+
     def kill() -> None:
-        until(lambda: any(place.rglob("links.pairs.jsonl")), 60, "the first round")
+        until(has_begun, 60, "the first round")  # then n3 has started
         faults.kill_node(trial_lab, "n3")
 
     killer = threading.Thread(target=kill)

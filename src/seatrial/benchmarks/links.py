@@ -26,9 +26,12 @@ from seatrial.benchmarks.benchmark import (
     PORT,
     Benchmark,
     DeclaredMetric,
+    FieldProblem,
     Job,
     Settings,
+    SiteFacts,
     Step,
+    too_many_cores,
 )
 from seatrial.benchmarks.limits import StreamBandwidth
 from seatrial.benchmarks.parsing import Parsed, ParseError, higher
@@ -60,6 +63,11 @@ class LinksSettings(Settings):
     pairs_at_once: int | None = Field(
         default=None, ge=1, description="of a round; none: all, half as many as nodes"
     )
+    cores: list[Annotated[int, Field(ge=0)]] = Field(
+        default=[],
+        description="of each node, from 0; a pair runs on one of them at both ends, the pairs of a "
+        "round on all of them in turn. empty: on any core",
+    )
     suspect_factor: float = Field(
         default=1.5, gt=1, description="a link so many times worse than usual is measured alone"
     )
@@ -83,6 +91,7 @@ class Links(Benchmark[LinksSettings]):
             "limit_s": own.time_limit_s,
             "budget_s": budget,
             "at_once": own.pairs_at_once,
+            "cores": own.cores,
             "stream_bytes": int(own.stream_bytes),
             "suspect_factor": own.suspect_factor,
             "most_alone": alone,
@@ -95,6 +104,9 @@ class Links(Benchmark[LinksSettings]):
             *nptcp, "-o", "/dev/null",
         ]  # fmt: skip
         return [Step(STEP, command, limit_s=budget + START_S, may_lose_nodes=True)]
+
+    def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
+        yield from too_many_cores("cores", max(self.settings.cores, default=0) + 1, site)
 
     def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
         text = (folder / f"{step.name}.pairs.jsonl").read_text(errors="replace")

@@ -14,7 +14,8 @@ pair that fails is on record with the reason. After the rounds the links that ar
 others, and as many good ones, are measured again with no other pair beside them.
 
 OPTIONS is a JSON object: ``limit_s`` of a pair, ``budget_s`` of the step, ``at_once`` (pairs),
-``stream_bytes``, ``suspect_factor``, ``two_way`` (path of the module), ``most_alone`` (links).
+``cores`` (of each node, for the pairs of a round in turn), ``stream_bytes``, ``suspect_factor``,
+``two_way`` (path of the module), ``most_alone`` (links).
 Results: STEP.pairs.jsonl, one line for each pair, and the last line ``{"end": true, ...}``.
 """
 
@@ -182,6 +183,14 @@ def connect(order, _tell):
         return {"received": received, "waited_s": waited, "text": text, "failed_nptcp": reason}
 
 
+def bind(core):
+    """Run this process, and those that it starts, on one of the cores that it may use."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if core >= len(allowed):
+        raise OSError("no core %d: the job has %d on this node" % (core, len(allowed)))
+    os.sched_setaffinity(0, {allowed[core]})
+
+
 class Worker:
     """The process of one order. Its reports come through a pipe, line by line, as JSON."""
 
@@ -205,6 +214,8 @@ class Worker:
         try:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_DFL)
+            if self.order["core"] is not None:
+                bind(self.order["core"])
             before = carried()
             role = serve if self.order["role"] == "serve" else connect
             result = role(self.order, tell)
@@ -330,7 +341,8 @@ def agent(step, number):
 class Pair:
     """Two nodes that measure their link. ``low`` serves, ``high`` connects."""
 
-    def __init__(self, low, high, serial):
+    def __init__(self, low, high, serial, core):
+        self.core = core
         self.ends = {low, high}
         self.low, self.high, self.serial = low, high, serial
         self.begun = time.monotonic()
@@ -434,7 +446,9 @@ class Coordinator:
             while waiting and len(running) < at_once:
                 low, high = waiting.pop(0)
                 if low in self.connections and high in self.connections:
-                    running.append(self._start(low, high))
+                    busy = [one.core for one in running]
+                    core = min(self.options["cores"] or [None], key=busy.count)
+                    running.append(self._start(low, high, core))
             for key, _ in self.selector.select(0.5):
                 self._hear(key.data, running)
             for one in list(running):
@@ -447,19 +461,19 @@ class Coordinator:
                         figures[one.low, one.high] = own
         return figures
 
-    def _start(self, low, high):
+    def _start(self, low, high, core):
         # Either end serves as often.
         if (low + high) % 2:
             low, high = high, low
         self.serial += 1
-        one = Pair(low, high, self.serial)
+        one = Pair(low, high, self.serial, core)
         self.order(low, dict(self._common(one), role="serve"))
         return one
 
     def _common(self, one):
         port = self.port + one.serial % 200
         return {
-            "id": one.serial, "interface": self.interface, "port": port,
+            "id": one.serial, "interface": self.interface, "port": port, "core": one.core,
             "limit_s": self.options["limit_s"], "stream_bytes": self.options["stream_bytes"],
             "nptcp": [word.replace("{port}", str(port)) for word in self.nptcp],
         }  # fmt: skip
