@@ -184,6 +184,17 @@ def test_a_node_none_of_whose_links_works_is_left_out(tmp_path: Path) -> None:
     assert sum("text" in one for one in pairs) == 21
 
 
+def test_what_failed_once_is_measured_alone_until_it_is_as_good_as_others(tmp_path: Path) -> None:
+    """The higher number of this pair serves."""
+    once = "[ -e failed ] || { touch failed; exit 3; }"
+    _, *pairs, _ = run_nodes(tmp_path, 4, once, number=2, most_alone=10)
+    failed = [tuple(one["pair"]) for one in pairs if one.get("failed")]
+    assert failed == [(1, 2)]
+    alone = [tuple(one["pair"]) for one in pairs if one["round"] is None]
+    assert alone.count((1, 2)) == 1
+    assert len(alone) == len(set(alone)) > 2
+
+
 def test_a_broken_record_of_rounds_is_never_taken_for_a_whole_one(tmp_path: Path) -> None:
     """The time of the step is over before the first round."""
     _, *rest, end = run_nodes(tmp_path, 4, budget_s=-1)

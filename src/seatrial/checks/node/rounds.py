@@ -436,7 +436,8 @@ class Coordinator:
     # Pairs
 
     def measure(self, wanted, at_once, round_number):
-        """Measure disjoint pairs, some at once. Returns (low, high) -> figures of those that work.
+        """Measure disjoint pairs, some at once. Returns (low, high) -> figures of those that work,
+        with the lower number first, as in ``wanted``.
 
         ``round_number`` None: alone.
         """
@@ -458,7 +459,7 @@ class Coordinator:
                     running.remove(one)
                     own = self._record(one, round_number)
                     if own:
-                        figures[one.low, one.high] = own
+                        figures[tuple(sorted(one.ends))] = own  # either end may serve
         return figures
 
     def _start(self, low, high, core):
