@@ -55,7 +55,7 @@ def failed(results):
 def test_slow_link_is_named(place, try_site, trial_lab):
     faults.slow_link(trial_lab, "n3", "5mbit")
     try:
-        pairs = {**SMALL["links"], "repetitions": 5}
+        pairs = {**SMALL["links"], "repetitions": 5, "max_bytes": "16 KiB"}
         results = try_site(make_site(place / "site", {"links": pairs}, LINKS, reruns=2))
     finally:
         faults.clear(trial_lab)
