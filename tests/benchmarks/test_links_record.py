@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import combinations
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -203,3 +204,11 @@ def test_the_job_grows_with_the_nodes_and_not_with_the_links(nodes):
     assert len(" ".join(step.command)) < 600 + len(links.two_way.__file__)
     assert step.limit_s is not None
     assert step.limit_s <= 300 + 40 * nodes
+
+
+@pytest.mark.parametrize(("cores", "wrong"), [([], 0), ([0, 1], 0), ([2], 1)])
+def test_a_core_that_no_node_has_is_a_problem_of_the_site(cores: list[int], wrong: int) -> None:
+    site = SimpleNamespace(node_cores=2)
+    made = links.Links(LinksSettings(cores=cores))
+    problems = list(made.problems(site))  # type: ignore[arg-type]
+    assert [problem.field for problem in problems] == ["cores"] * wrong
