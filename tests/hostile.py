@@ -58,12 +58,12 @@ def _replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     return copy
 
 
-def deepen(folder: Path, depth: int = 3000) -> None:
+def deepen(folder: Path, depth: int = 3000, name: str = "d") -> None:
     """Make folders in each other: more than Python's recursion, and longer than a path may be."""
     descriptor = os.open(folder, os.O_RDONLY)
     for _ in range(depth):
-        os.mkdir("d", dir_fd=descriptor)
-        deeper = os.open("d", os.O_RDONLY, dir_fd=descriptor)
+        os.mkdir(name, dir_fd=descriptor)
+        deeper = os.open(name, os.O_RDONLY, dir_fd=descriptor)
         os.close(descriptor)
         descriptor = deeper
     os.close(descriptor)

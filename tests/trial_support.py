@@ -43,12 +43,15 @@ def make_site(
     requirements: str = ALL_INFORMATIVE,
     transports: dict[str, dict[str, Any]] | None = None,
     nic_profiles: dict[str, dict[str, Any]] | None = None,
+    rails: int = 1,
+    changes: dict[str, Any] | None = None,
     **trial: Any,
 ) -> Path:
     """A site like the lab with these benchmarks only, in a new folder; returns its file.
 
     ``nic_profiles`` are those beside the default, ``transports`` all transports; None for
-    transports means the lab's.
+    transports means the lab's. ``rails``: so many networks rail1, rail2 ... on eth1, eth2 ... in
+    the place of the lab's, if more than one. ``changes``: sections to replace.
     """
     yaml = YAML()  # keeps the order, in which the cases run
     site = yaml.load((LAB_SITE / "site.yaml").read_text())
@@ -60,6 +63,15 @@ def make_site(
     default = site["nic_profiles"]["default"]
     site["nic_profiles"] = {"default": default, **(nic_profiles or {})}
     site["trial"] = {"repeats": 1, **trial}
+    if rails > 1:
+        site["networks"] = {"mgmt": site["networks"]["mgmt"]} | {
+            f"rail{number}": {
+                "role": "test", "interface": f"eth{number}", "subnet": f"10.73.{number}.0/24",
+                "switch_mtu": 9216,
+            }
+            for number in range(1, rails + 1)
+        }  # fmt: skip
+    site.update(changes or {})
     folder.mkdir(parents=True, exist_ok=True)  # there already at a second try
     with (folder / "site.yaml").open("w") as stream:
         yaml.dump(site, stream)

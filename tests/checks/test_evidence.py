@@ -48,11 +48,12 @@ class FakeCheck:
 
     own_benchmark = SimpleNamespace(proves_path=True, limits=(Latency("latency_us"),))
     num_nodes = 2
-    network = "test"
+    network, case_network = "test", ""
     planned_transport = SimpleNamespace(path_report=r"^via ", data_path="kernel")
 
     benchmark, transport, profile_name, repeat = "netpipe", "tcp", "default", 0
     interface, nodes_share_kernel = "eth1", False
+    tested_interfaces = ("eth1", "eth2")
     line_MB_s = 0.0
 
     def __init__(self, parse=None):

@@ -500,7 +500,9 @@ def test_a_judgement_that_somebody_adds_is_none(here, folder, tmp_path):
     (elsewhere / ".2.draft" / "kept").touch()
     (folder / "judgements").symlink_to(elsewhere)
     assert here("verify", folder)[0] == 1
-    assert here("judge", folder)[0] == 4
+    for command in ("judge", "report"):
+        code, _, error = here(command, folder)
+        assert (code, "judgements: no folder of judgements" in error) == (3, True)
     assert content(elsewhere) == {".2.draft": None, ".2.draft/kept": b""}
 
 
@@ -610,6 +612,90 @@ def test_a_signature_that_is_no_file_is_a_difference(here, folder):
     assert (code, "added: SHA256SUMS.3.sig (not a regular file)" in said) == (1, True)
 
 
+@openssh
+def test_a_manifest_that_is_exchanged_meanwhile_has_no_good_signature(
+    here, folder, tmp_path, monkeypatch
+):
+    key = make_key(tmp_path / "buyer")
+    assert here("verify", folder, "--sign", key)[0] == 0
+    signed, file = (folder / MANIFEST).read_bytes(), folder / "results.jsonl"
+    old = manifest.sha256(file)
+    file.write_text(file.read_text().replace("reject", "accept"))
+    forged = signed.replace(old.encode(), manifest.sha256(file).encode())
+    (folder / MANIFEST).write_bytes(forged)
+    check = manifest.check
+
+    def exchange(*arguments, **options):
+        differences = check(*arguments, **options)
+        (folder / MANIFEST).write_bytes(signed)
+        return differences
+
+    monkeypatch.setattr(manifest, "check", exchange)
+    code, said, _ = here("verify", folder, "--key", tmp_path / "buyer.pub")
+    assert (code, "good signature" in said) == (1, False)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["judgements/2/judgement.jsonl", "config/lab/requirements.yaml", "config/aa/site.yaml",
+     "results.jsonl", MANIFEST],
+)  # fmt: skip
+def test_a_pipe_in_a_trial_blocks_no_command(here, tmp_path, name):
+    """As in an archive that somebody sent. Who opens a pipe waits for its other end."""
+    folder = make_trial(tmp_path / "t1")
+    (folder / MANIFEST).unlink()
+    pipe = folder / name
+    pipe.unlink(missing_ok=True)
+    pipe.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(pipe)
+    requirements = tmp_path / "requirements.yaml"
+    requirements.write_text(requirements_text(40))
+    site = shutil.copytree(site_file("lab").parent, tmp_path / "lab") / "site.yaml"
+    codes = {}
+    signal.alarm(60)
+    try:
+        for words in (
+            ("judge", folder), ("judge", folder, "--requirements", requirements),
+            ("report", folder, "--output", tmp_path / "out"), ("baseline", folder, "-s", site),
+            ("verify", folder),
+        ):  # fmt: skip
+            codes[words[0], len(words)] = here(*words)[0]
+    finally:
+        signal.alarm(0)
+    assert codes["judge", 2] == 3
+    if "config" not in name:
+        assert set(codes.values()) == {3}
+
+
+@pytest.mark.root
+def test_root_writes_to_no_trial_that_another_user_can_exchange(here, tmp_path):
+    """A user of a cluster judges own trials; root reads them, and judges a copy."""
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        place.chmod(0o755)
+        folder = make_trial(place / "home" / "t")
+        before = content(folder)
+        for path in (place / "home", folder):
+            shutil.chown(path, 2000)
+            for command in ("judge", "report"):
+                code, _, error = here(command, folder)
+                assert (code, f"{path}: user 2000 owns it" in error) == (3, True)
+                assert "cp -r" in error
+                assert content(folder) == before
+            shutil.chown(path, 0)
+        (folder / "judgements").mkdir()
+        for mode, word in ((0o757, "everybody"), (0o775, "its group")):
+            (folder / "judgements").chmod(mode)
+            code, _, error = here("judge", folder)
+            assert (code, f"judgements: {word} can write to it" in error) == (3, True)
+        (folder / "judgements").rmdir()
+        shutil.chown(folder, 2000)
+        assert here("report", folder, "--output", place / "out")[0] == 1
+        assert here("verify", folder)[0] == 0
+        subprocess.run(["cp", "-r", folder, place / "copy"], check=True)
+        assert here("judge", place / "copy")[0] == 1
+
+
 #: Root without the right to what is another user's: nobody else may enter the checkout.
 UNPRIVILEGED = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
 
@@ -637,7 +723,7 @@ def test_what_a_user_may_not_read_or_write_is_an_error(tmp_path):
             return done.returncode, done.stderr
 
         code, error = call("verify", folder, "--sign", place / "k")
-        assert (code, "signature cannot be kept" in error) == (4, True)
+        assert (code, "user 65534 owns it" in error) == (3, True)
         assert call("verify", folder, "--key", place / "k.pub")[0] == 3
         assert call("report", folder, "--output", place / "new")[0] == 3
         for file in ("results.jsonl", MANIFEST):

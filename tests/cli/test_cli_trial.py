@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ import time
 from datetime import UTC, datetime
 
 import pytest
+from rich.console import Console
 
 from plan_support import bare_stack
 from seatrial.base.paths import CHECKOUT
@@ -151,6 +153,24 @@ def test_progress_is_in_the_words_of_the_plan(tmp_path, capsys, name, text):
         f"  3/12 {text}: ran",
         f"  4/12 {text}: {failed}",
     ]
+
+
+def test_what_reframe_prints_is_no_command_of_the_terminal(tmp_path, monkeypatch):
+    """The job user of a lab writes it, with escape sequences and the markup of Rich."""
+    stream = io.StringIO()
+    monkeypatch.setattr(trial_commands, "out", Console(file=stream, force_terminal=True, width=200))
+    file = make_site(tmp_path / "site", {"tcp_stream": {}}, transports={"mpich-ofi": {}})
+    name = "\x1b]0;owned\x07\x9b[/b][red]"
+    with Bar(resolve(load_site(file), bare_stack())) as bar:
+        bar.line("RUN", 0, 0, name)
+        bar.line("OK", 1, 2, name)
+        bar.bar.refresh()
+        bar.said(f"warning: {name}")
+    shown = stream.getvalue()
+    assert "\x1b]0;" not in shown
+    assert "\x07" not in shown
+    assert "\x9b" not in shown
+    assert shown.count("[/b][red]") >= 2
 
 
 @pytest.mark.parametrize("verb", ["report", "judge", "baseline"])

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hostile import deepen
-from seatrial_lab.common.owner import MAX_DEPTH, give, take
+from seatrial_lab.common.owner import MAX_DEPTH, MAX_PATH_B, give, take
 
 pytestmark = pytest.mark.root
 JOB_USER = 2000
@@ -138,6 +138,18 @@ def test_a_tree_that_is_too_deep_is_removed(place: Path) -> None:
     take(evidence)
     assert (evidence / "file").exists()
     assert max(len(path.relative_to(evidence).parts) for path in evidence.rglob("*")) <= MAX_DEPTH
+
+
+def test_folders_whose_path_is_too_long_are_removed(place: Path) -> None:
+    """Fewer than MAX_DEPTH, but longer than a path may be."""
+    evidence = place / "evidence"
+    evidence.mkdir()
+    (evidence / "file").touch()
+    deepen(evidence, 20, "d" * 250)
+    take(evidence)
+    assert (evidence / "file").exists()
+    left = [path.relative_to(evidence) for path in evidence.rglob("*")]
+    assert MAX_PATH_B - 251 < max(len(str(path)) for path in left) <= MAX_PATH_B
 
 
 def test_a_link_is_not_taken_nor_given(place: Path) -> None:

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seatrial.base.errors import InputError, LabError
+from seatrial.report import write_all
 from seatrial.results import later, manifest
 from seatrial.results.manifest import MANIFEST
 from seatrial.results.record import read_lines, read_results
@@ -106,6 +107,69 @@ def test_changed_evidence_is_a_warning_and_a_note_of_the_verdict(tmp_path):
     assert {str(one) for one in manifest.check(folder)} == {
         "changed: cases/netpipe/r0/netpipe.out", "added: cases/more.txt",
     }  # fmt: skip
+
+
+def test_requirements_that_a_link_replaces_meanwhile_give_away_nothing(tmp_path, monkeypatch):
+    """What was hashed is what judges and what is copied."""
+    folder = make_trial(tmp_path / "t")
+    own, secret = folder / "config" / "lab" / "requirements.yaml", tmp_path / "secret"
+    secret.write_text("of root")
+    before, check = own.read_bytes(), later.check_unchanged
+
+    def exchange(*arguments):
+        check(*arguments)
+        own.unlink()
+        own.symlink_to(secret)
+
+    monkeypatch.setattr(later, "check_unchanged", exchange)
+    judge(folder)
+    assert (folder / "judgements/2/requirements.yaml").read_bytes() == before
+
+
+def test_requirements_that_were_exchanged_for_a_while_do_not_judge(tmp_path, monkeypatch):
+    folder, check = make_trial(tmp_path / "t"), manifest.check
+    own = folder / "config" / "lab" / "requirements.yaml"
+    before = own.read_bytes()
+    own.write_text(requirements_text(40))
+
+    def put_back(*arguments, **options):
+        own.write_bytes(before)
+        return check(*arguments, **options)
+
+    monkeypatch.setattr(manifest, "check", put_back)
+    with pytest.raises(InputError, match="it was changed since the manifest was written"):
+        judge(folder)
+
+
+def test_a_judgement_is_not_written_through_a_link(tmp_path, monkeypatch):
+    """The folder of the judgements is exchanged while root judges."""
+    folder, elsewhere = make_trial(tmp_path / "t"), tmp_path / "elsewhere"
+    (elsewhere / ".2.draft").mkdir(parents=True)
+    judged = later.judge
+
+    def exchange(*arguments):
+        (folder / "judgements").rename(tmp_path / "aside")
+        (folder / "judgements").symlink_to(elsewhere)
+        return judged(*arguments)
+
+    monkeypatch.setattr(later, "judge", exchange)
+    with pytest.raises(LabError, match="the judgement cannot be kept"):
+        judge(folder)
+    assert content(elsewhere) == {".2.draft": None}
+
+
+def test_a_report_is_not_written_through_a_link(tmp_path):
+    folder, elsewhere = make_trial(tmp_path / "t"), tmp_path / "elsewhere"
+    (elsewhere / ".2.draft").mkdir(parents=True)
+
+    def report(results, draft):
+        (folder / "judgements").rename(tmp_path / "aside")
+        (folder / "judgements").symlink_to(elsewhere)
+        write_all(results, draft)
+
+    with pytest.raises(LabError, match="the judgement cannot be kept"):
+        judge(folder, report=report)
+    assert content(elsewhere) == {".2.draft": None}
 
 
 def test_each_file_is_read_once(tmp_path, monkeypatch):

@@ -126,6 +126,30 @@ def test_a_listed_file_that_a_link_replaced_is_changed(folder, tmp_path):
     assert differences(folder) == ["changed: results.jsonl"]
 
 
+@pytest.mark.root
+def test_a_user_writes_to_own_trials_only(tmp_path, monkeypatch):
+    """On a cluster: in a folder that a group shares, below folders of others."""
+    folder, user = make_trial(tmp_path / "project" / "t"), 2000
+    os.chown(folder.parent, 65534, 65534)
+    folder.parent.chmod(0o2775)
+    folder.chmod(0o2775)
+    os.chown(folder, user, user)
+    (folder / "judgements").mkdir()
+    os.chown(folder / "judgements", user, user)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    assert manifest.exposure(folder) is None
+    for place in (folder, folder / "judgements"):
+        place.chmod(0o777)
+        with pytest.raises(InputError, match=f"{place}: everybody can write to it.*chmod o-w"):
+            manifest.check_own(folder)
+        place.chmod(0o755)
+        os.chown(place, 65534, 65534)
+        with pytest.raises(InputError, match=f"{place}: user 65534 owns it.*as that user"):
+            manifest.check_own(folder)
+        os.chown(place, user, user)
+    assert manifest.exposure(folder) is None
+
+
 def test_removing_a_whole_judgement_is_found(folder):
     shutil.rmtree(folder / "judgements")
     assert differences(folder)[0] == "removed: judgements/2/judgement.jsonl"

@@ -68,3 +68,32 @@ def test_states_that_are_no_objects():
     damaged = measured({"n1": link()})
     damaged.nic = {"n1": "x", "n2": {"eth1": "y"}, "n3": {"eth1": {"before": []}}}
     assert findings([damaged]) == []
+
+
+def two_rails(switches):
+    """A run of nodes whose eth1 (rail1) and eth2 (rail2) are on these switches."""
+    made = run(NETPIPE, metric(9.0))
+    made.nic = {
+        node: {
+            f"eth{number}": {"before": {"network": f"rail{number}", "neighbour": {"switch": name}}}
+            for number, name in enumerate(names, 1)
+        }
+        for node, names in switches.items()
+    }
+    return made
+
+
+def test_rails_whose_switches_are_exchanged_name_both():
+    right = {f"n{number}": ("leaf1", "leaf2") for number in range(1, 5)}
+    assert findings([two_rails(right)]) == []
+    one, other = findings([two_rails({**right, "n3": ("leaf2", "leaf1")})])
+    assert one.startswith("n3: eth1 of network rail1 is cabled to leaf2 (LLDP), on which network")
+    assert "rail2 is; the others of rail1 are on leaf1" in one
+    assert other.startswith("n3: eth2 of network rail2 is cabled to leaf1")
+
+
+def test_rails_that_share_switches_or_have_many_are_not_named():
+    shared = {f"n{number}": ("leaf1", "leaf1") for number in range(1, 5)}
+    assert findings([two_rails(shared)]) == []
+    own = {f"n{number}": (f"a{number}", f"b{number}") for number in range(1, 5)}
+    assert findings([two_rails(own)]) == []

@@ -200,7 +200,8 @@ def test_a_note_names_settings_without_effect_on_a_kernel_bypass():
     ],
 )
 def test_the_effective_settings_depend_on_the_fabric(fabric, path, last):
-    changes = {"openmpi-tcp: {}": f"openmpi-tcp: {{}}\n  fast: {{data_path: {path}}}",
+    fast = f"fast: {{data_path: {path}, network: test}}"
+    changes = {"openmpi-tcp: {}": f"openmpi-tcp: {{}}\n  {fast}",
                "switch_mtu: 9216": f"fabric: {fabric}, device: 'mlx5_0:1'"}  # fmt: skip
     text = "p: {description: x, mtu: 4200, offloads: {tso: on}, transports: [fast]}"
     (sentence,) = statements(site_with(text, changes))

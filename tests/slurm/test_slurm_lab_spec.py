@@ -37,7 +37,7 @@ def test_nodes_of_a_lab_share_no_state_with_each_other_or_another_lab(site: Site
 def test_a_tap_is_a_second_interface_under_test(site: Site) -> None:
     spec = lab_spec(site, "x")
     assert (spec.taps, spec.switch_mtu, spec.test_mtu) == (("tap0",), 9216, 1500)
-    other = site.networks["aux"].model_copy(update={"interface": "eth2"})
+    other = site.networks["aux"].model_copy(update={"interface": "eth3"})
     wrong = site.model_copy(update={"networks": {**site.networks, "aux": other}})
     with pytest.raises(InputError, match="may have a second on tap0"):
         lab_spec(wrong)

@@ -323,6 +323,22 @@ def test_the_evidence_becomes_the_trials_own(left, tmp_path):
     assert taken == [tmp_path / run.evidence]
 
 
+def test_evidence_that_cannot_be_kept_is_an_error_of_its_case(left, tmp_path):
+    """The other cases keep theirs."""
+    left("netpipe", [Run(case=NETPIPE, outcome="ran", metrics=[metric()])])
+    left("npb", [Run(case=EP, outcome="ran", metrics=[metric()])])
+
+    def take(folder):
+        if "netpipe" in str(folder):
+            raise OSError(errno.EACCES, "Permission denied", "mount")
+
+    lost, kept = collect(tmp_path, [NETPIPE, EP], range(1), slurm, take=take)
+    assert (kept.outcome, bool(kept.metrics), bool(kept.evidence)) == ("ran", True, True)
+    assert (lost.outcome, lost.metrics, lost.evidence) == ("error", [], "")
+    assert lost.reason.startswith("evidence was not kept: ")
+    assert not list((tmp_path / "cases").glob("netpipe*/*"))
+
+
 def test_repeats(left, tmp_path):
     for repeat in (1, 0):
         run = Run(case=NETPIPE, outcome="ran", metrics=[metric(repeat)])

@@ -7,7 +7,7 @@ import os
 import stat
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
@@ -20,51 +20,69 @@ def write_whole(
     *,
     owner: tuple[int, int] | None = None,
     durable: bool = True,
+    below: Path | None = None,
 ) -> None:
     """Replace ``file`` by ``content``; text is encoded as UTF-8. See ``replacing``."""
-    with replacing(file, mode, owner=owner, durable=durable) as stream:
+    with replacing(file, mode, owner=owner, durable=durable, below=below) as stream:
         stream.write(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager
 def replacing(
-    file: Path, mode: int = 0o644, *, owner: tuple[int, int] | None = None, durable: bool = True
+    file: Path,
+    mode: int = 0o644,
+    *,
+    owner: tuple[int, int] | None = None,
+    durable: bool = True,
+    below: Path | None = None,
 ) -> Iterator[BinaryIO]:
     """A stream whose content replaces ``file`` when the block ends.
 
     A reader sees the old or the new content, never a part. ``owner`` is (uid, gid). If
     ``durable``, the new content is on the disk before it replaces the old content. If the block
-    raises an error, ``file`` keeps its content and the temporary file is removed. Raises OSError.
+    raises an error, ``file`` keeps its content and the temporary file is removed. No symbolic link
+    below the folder ``below``, which ``file`` is in, is followed. Raises OSError.
     """
-    draft = file.with_name(f".{file.name}.{os.getpid()}.draft")
-    draft.unlink(missing_ok=True)  # of a process that was killed
-    try:
-        # O_EXCL: never into a file, a link or a FIFO of somebody who may write to the folder.
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as stream:
-            yield stream
-            stream.flush()
-            if owner:
-                os.fchown(descriptor, *owner)
-            os.fchmod(descriptor, mode)
-            if durable:
-                os.fsync(descriptor)
-        draft.replace(file)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
+    root = below or file.parent
+    draft = f".{file.name}.{os.getpid()}.draft"
+    with _folder(root, file.parent.relative_to(root), os.O_PATH) as folder:
+        with suppress(FileNotFoundError):
+            os.unlink(draft, dir_fd=folder)  # of a process that was killed
+        try:
+            # O_EXCL: never into a file, a link or a FIFO of somebody who may write to the folder.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            descriptor = os.open(draft, flags, 0o600, dir_fd=folder)
+            with os.fdopen(descriptor, "wb") as stream:
+                yield stream
+                stream.flush()
+                if owner:
+                    os.fchown(descriptor, *owner)
+                os.fchmod(descriptor, mode)
+                if durable:
+                    os.fsync(descriptor)
+            os.replace(draft, file.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException as error:
+            with suppress(FileNotFoundError):
+                os.unlink(draft, dir_fd=folder)
+            if isinstance(error, OSError) and error.filename == draft:
+                error.filename = str(file)  # a name without its folder says little
+            raise
 
 
-@contextmanager
-def folder_below(root: Path, relative: Path) -> Iterator[int]:
+def folder_below(root: Path, relative: Path) -> AbstractContextManager[int]:
     """The descriptor of the folder ``relative`` below ``root``, for arguments such as ``dir_fd``.
 
     No symbolic link below ``root`` is followed, also if somebody exchanges folders meanwhile.
     Raises OSError if there is no such folder, ValueError if ``relative`` leads out of ``root``.
     """
+    return _folder(root, relative, os.O_RDONLY)
+
+
+@contextmanager
+def _folder(root: Path, relative: Path, access: int) -> Iterator[int]:
     if relative.is_absolute() or ".." in relative.parts:
         raise ValueError(f"{relative} is not below {root}")
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    flags = access | os.O_DIRECTORY | os.O_CLOEXEC
     descriptor = os.open(root, flags)
     try:
         for name in relative.parts:
@@ -74,6 +92,16 @@ def folder_below(root: Path, relative: Path) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def names_below(root: Path, relative: Path) -> list[str]:
+    """The sorted names of what is in a folder; empty if there is none. Raises as ``folder_below``,
+    so also OSError if a link is in its place."""
+    try:
+        with folder_below(root, relative) as folder, os.scandir(folder) as entries:
+            return sorted(entry.name for entry in entries)
+    except FileNotFoundError:
+        return []
 
 
 @contextmanager

@@ -87,20 +87,23 @@ class Lines:
         return Problem(self.file, self.near(text), text, message, correction)
 
 
-def load(path: Path | str, model: type[M]) -> tuple[M, Lines]:
-    """Read and validate a file.
+def load(path: Path | str, model: type[M], content: bytes | None = None) -> tuple[M, Lines]:
+    """Read and validate a file; ``content`` is what is in it, if the caller has read it.
 
     Raises InputError with all problems. After a syntax error, the rest of the file is not read.
     """
     file = Path(path)
+    if content is None:
+        try:
+            content = file.read_bytes()
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise InputError([Problem(file, None, "", f"cannot be read: {reason}")]) from None
     try:
-        text = file.read_bytes().decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise InputError([Problem(file, line, "", "not UTF-8 text", "save it as UTF-8")]) from None
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError([Problem(file, None, "", f"cannot be read: {reason}")]) from None
     return loads(text, model, file)
 
 

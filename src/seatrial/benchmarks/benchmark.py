@@ -28,11 +28,12 @@ Programs = Mapping[str, list[str]]
 class Settings(Model):
     """The settings of all benchmarks.
 
-    ``transports`` and ``profiles`` are glob patterns over the names of the site.
+    ``transports``, ``networks`` and ``profiles`` are glob patterns over the names of the site.
     """
 
     nodes: list[Annotated[int, Field(ge=1)]] = [2]
     transports: list[str] = ["*"]
+    networks: list[str] = ["*"]
     profiles: list[str] = ["*"]
     time_limit_s: int = Field(default=60, ge=5, description="of one step of the job")
 
@@ -168,6 +169,8 @@ class Benchmark(Generic[S]):
     program: ClassVar[str] = ""
     #: the counters must show the volume that the benchmark reports
     proves_path: ClassVar[bool] = True
+    #: it uses its ``networks`` at once and is not repeated for each
+    spans_networks: ClassVar[bool] = False
     #: physical limits of the metrics
     limits: ClassVar[tuple[Limit, ...]] = ()
     #: the interrupts and softirqs of a step are metrics, and not only recorded beside them

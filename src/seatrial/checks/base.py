@@ -101,7 +101,7 @@ class Check(rfm.RunOnlyRegressionTest):
 
     @property
     def transport(self) -> str:
-        return self.current_environ.name
+        return context.transport_name(self)
 
     @property
     def planned_transport(self) -> PlannedTransport:
@@ -114,12 +114,23 @@ class Check(rfm.RunOnlyRegressionTest):
     @property
     def network(self) -> str:
         """The network under test."""
-        return self.planned_transport.under(self.profile_name).network
+        return context.attachment(self).network
+
+    @property
+    def case_network(self) -> str:
+        """The network as the cases name it: empty if the site does not measure several."""
+        return context.network(self)
 
     @property
     def interface(self) -> str:
         """The interface under test: that of the network, or a bond of the profile."""
-        return self.planned_transport.under(self.profile_name).interface
+        return context.attachment(self).interface
+
+    @property
+    def tested_interfaces(self) -> list[str]:
+        """The interfaces of all networks under test, on any node."""
+        of_nodes = context.profile(self).declared["tests"].values()
+        return list(dict.fromkeys(name for names in of_nodes for name in names))
 
     @property
     def nodes_share_kernel(self) -> bool:
@@ -128,7 +139,9 @@ class Check(rfm.RunOnlyRegressionTest):
 
     def known(self, nodes: list[dict[str, Any]]) -> Known:
         """The facts of the run that physical limits are computed from."""
-        return physics.known(context.plan(), self.transport, self.profile_name, nodes)
+        return physics.known(
+            context.plan(), self.transport, self.profile_name, nodes, self.case_network
+        )
 
     def parse(self, step: Step, folder: Path) -> Parsed:
         """The figures of one step, from the files in ``folder``. Raises ParseError."""

@@ -1,6 +1,7 @@
 """ReFrame's configuration, derived from a plan.
 
-A partition of ReFrame is a Slurm partition under one NIC profile, an environment is a transport.
+A partition of ReFrame is a Slurm partition under one NIC profile, an environment is a transport:
+``openmpi-tcp``, or ``openmpi-tcp--rail2`` where the site measures several networks.
 The features are the names of the benchmarks, so a check selects with ``+imb`` and names no system.
 
 The job of a check requests the profile (``--constraint``). If a trial holds a job for the profile,
@@ -25,8 +26,8 @@ from seatrial.plan.model import (
     PLAN_FILE,
     Attachment,
     Plan,
-    PlannedTransport,
     Round,
+    environment_name,
     read_round,
 )
 from seatrial.plan.resolve import plan_of
@@ -87,8 +88,8 @@ def configuration(plan: Plan, round: Round | None, file: Path) -> dict[str, Any]
         "systems": [system],
         "environments": [
             environment
-            for name, transport in plan.transports.items()
-            for environment in _environments(plan, round, name, transport)
+            for name in plan.environments
+            for environment in _environments(plan, round, name)
         ],
         "logging": [_logging(round)],
         "storage": [_storage(plan, round, file)],
@@ -122,7 +123,12 @@ def _partition(
         "scheduler": "local" if held else plan.backend,
         "launcher": "srun",
         "access": [] if held else access,
-        "environs": planned.transports,
+        "environs": [
+            environment
+            for environment, (transport, network) in plan.environments.items()
+            if transport in planned.transports
+            and any(profile in one.profiles for one in attachments(plan, transport, network))
+        ],
         # Steps of one job would disturb each other.
         "max_jobs": 1 if held else plan.jobs_in_queue,
         "features": planned.benchmarks if used else [],
@@ -131,34 +137,52 @@ def _partition(
     }
 
 
-def _environments(
-    plan: Plan, round: Round | None, name: str, transport: PlannedTransport
-) -> list[dict[str, Any]]:
-    """An environment for each interface of a transport.
+def attachments(plan: Plan, transport: str, network: str) -> list[Attachment]:
+    """The attachments of a transport to a network, one for each interface that carries it.
+
+    Network "": the first of each profile.
+    """
+    part = plan.transports[transport]
+    chosen = [one for one in part.attachments if network in ("", one.network)]
+    if network:
+        return chosen
+    profiles = dict.fromkeys(profile for one in chosen for profile in one.profiles)
+    first = {profile: part.under(profile) for profile in profiles}
+    return [
+        one.model_copy(update={"profiles": [name for name in profiles if first[name] is one]})
+        for one in chosen
+        if any(used is one for used in first.values())
+    ]
+
+
+def _environments(plan: Plan, round: Round | None, name: str) -> list[dict[str, Any]]:
+    """An environment for each interface of a transport on a network.
 
     The first is for the interface of the profile ``default``. The others are for the partitions of
     profiles with another interface: that of another network, or a bond.
     """
-    usual, *others = transport.attachments
-    environments = [_environment(plan, round, name, transport, usual)]
+    usual, *others = attachments(plan, *plan.environments[name])
+    environments = [_environment(plan, round, name, usual)]
     for one in others:
         partitions = [
             f"{plan.site}:{plan.partition_name(profile, partition)}"
             for profile in one.profiles
             for partition in plan.partitions
         ]
-        own = _environment(plan, round, name, transport, one)
+        own = _environment(plan, round, name, one)
         environments.append({**own, "target_systems": partitions})
     return environments
 
 
-def _environment(
-    plan: Plan, round: Round | None, name: str, transport: PlannedTransport, where: Attachment
-) -> dict[str, Any]:
+def _environment(plan: Plan, round: Round | None, name: str, where: Attachment) -> dict[str, Any]:
+    transport = plan.transports[plan.environments[name][0]]
+    here = {case.check for case in plan.cases if environment_name(case) == name}
     return {
         "name": name,
         "features": [
-            check for check in transport.benchmarks if round is None or round.selects(check, name)
+            check
+            for check in transport.benchmarks
+            if check in here and (round is None or round.selects(check, name))
         ],
         # These replace what the transport's module sets for users: no shared memory within a node,
         # perhaps another network. The job script exports them and is kept as evidence.

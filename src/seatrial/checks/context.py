@@ -14,7 +14,15 @@ from reframe.core.backends import getlauncher
 from reframe.core.exceptions import ConfigError
 
 from seatrial.benchmarks.benchmark import Job
-from seatrial.plan.model import HeldJob, Plan, PlannedProfile, PlannedTransport, Round, read_round
+from seatrial.plan.model import (
+    Attachment,
+    HeldJob,
+    Plan,
+    PlannedProfile,
+    PlannedTransport,
+    Round,
+    read_round,
+)
 from seatrial.plan.resolve import plan_of
 from seatrial.results.record import Case, Metric
 from seatrial.results.requirements import Requirements, load_requirements
@@ -64,7 +72,8 @@ def variants(benchmark: str) -> list[tuple[str, ...]]:
 def nodelist(check) -> str:
     """The nodes that a check must run on; empty: Slurm chooses."""
     now = current_round()
-    return now.nodelist(check.benchmark, check.transport, check.num_nodes) if now else ""
+    environment = check.current_environ.name
+    return now.nodelist(check.benchmark, environment, check.num_nodes) if now else ""
 
 
 def profile_name(check) -> str:
@@ -75,8 +84,22 @@ def profile(check) -> PlannedProfile:
     return plan().profiles[profile_name(check)]
 
 
+def transport_name(check) -> str:
+    return plan().environments[check.current_environ.name][0]
+
+
+def network(check) -> str:
+    """The field ``network`` of the check's cases: empty if the site has not several."""
+    return plan().environments[check.current_environ.name][1]
+
+
 def transport(check) -> PlannedTransport:
-    return plan().transports[check.current_environ.name]
+    return plan().transports[transport_name(check)]
+
+
+def attachment(check) -> Attachment:
+    """The network and interface under test."""
+    return transport(check).under(profile_name(check), network(check))
 
 
 def held_job(check) -> HeldJob | None:
@@ -87,7 +110,7 @@ def held_job(check) -> HeldJob | None:
 
 def job(check) -> Job:
     """The job of a check, as its benchmark sees it."""
-    return plan().job(check.current_environ.name, profile_name(check), check.num_nodes)
+    return plan().job(transport_name(check), profile_name(check), check.num_nodes, network(check))
 
 
 def local_launcher():

@@ -21,7 +21,7 @@ from seatrial.benchmarks.benchmark import node_files
 from seatrial.benchmarks.limits import mark, not_limited
 from seatrial.benchmarks.parsing import Parsed, ParseError
 from seatrial.checks import activity as activities
-from seatrial.checks import counters, moderation, nic_proof, wire
+from seatrial.checks import counters, moderation, nic_proof, rails, wire
 from seatrial.results.record import Case, Counters, Metric, PathProof, Run
 from seatrial.stack.model import Package
 
@@ -64,11 +64,28 @@ class StepEvidence:
 
 
 def collect(check, step, folder: Path) -> StepEvidence:
-    """Read one step's files, parse its output and prove its path."""
+    """Read one step's files, parse its output and prove its path, and look at its rail."""
     evidence = StepEvidence(step, selected_nodes(step, folder))
     title = f"step {step.name}"
     if evidence.selected:
         title += f" ({', '.join(evidence.selected)})"
+    read_step(check, evidence, title, folder)
+    if not (check.own_benchmark.proves_path and step.proves_path):
+        return evidence
+    network, interface = check.network, check.interface
+    if lost := rails.lost_links(evidence.nodes, network, interface):
+        reason = evidence.reason.removeprefix(f"{title}: ").removeprefix(f"{title} ")
+        return evidence.fail("link", "; ".join(filter(None, (f"{title}: {lost}", reason))))
+    if evidence.phase in ("run", "path"):
+        lacking = rails.without_interface(evidence.nodes, network, interface)
+        hint = rails.exchanged(evidence.nodes, network, interface, check.tested_interfaces)
+        evidence.reason = "; ".join(filter(None, (lacking, evidence.reason, hint)))
+    return evidence
+
+
+def read_step(check, evidence: StepEvidence, title: str, folder: Path) -> StepEvidence:
+    """Read one step's files, parse its output and prove its path. ``title`` begins a reason."""
+    step = evidence.step
     line = step_line(folder, step.name)
     if line is None:
         text = tail(folder, "rfm_job")
@@ -277,7 +294,7 @@ def hold_against_profile(run: Run, check, lost: int = 0) -> None:
 def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
     case = Case(
         check=check.benchmark, variant=variant, transport=check.transport,
-        profile=check.profile_name, nodes=check.num_nodes,
+        network=check.case_network, profile=check.profile_name, nodes=check.num_nodes,
     )  # fmt: skip
     failed = [evidence for evidence in steps if evidence.reason]
     run = Run(case=case, repeat=check.repeat, outcome="error" if failed else "ran")

@@ -18,7 +18,9 @@ FLOPS_PER_CYCLE = {"avx512f": 32, "fma": 16, "avx": 8, "sse2": 4}
 MB_S_PER_BIT_S = 1 / 8e6
 
 
-def known(plan: Plan, transport: str, profile: str, nodes: Iterable[dict[str, Any]]) -> Known:
+def known(
+    plan: Plan, transport: str, profile: str, nodes: Iterable[dict[str, Any]], network: str = ""
+) -> Known:
     """The facts of a run. ``nodes``: the records of the node-side wrapper."""
     records = list(nodes)
     planned = plan.profiles[profile]
@@ -47,7 +49,7 @@ def known(plan: Plan, transport: str, profile: str, nodes: Iterable[dict[str, An
                 source = " and ".join(dict.fromkeys(rate.source for rate in own))
                 value, bucket = sum(rate.value for rate in own), sum(rate.bucket for rate in own)
                 rates[bond] = Rate(value, f"{source}, for each member of {bond}", bucket)
-    interface = plan.transports[transport].under(profile).interface
+    interface = plan.transports[transport].under(profile, network).interface
     return Known(interface, lines, shapers, None if plan.virtual_time else _core(records))
 
 

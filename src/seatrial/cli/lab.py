@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from seatrial.base.errors import InputError
+from seatrial.base.suggest import suggest
 from seatrial.site.load import load_site, site_file
 from seatrial_lab import adapter
 from seatrial_lab.adapter import attach, end, lab_of_site
@@ -111,7 +112,7 @@ def _print_status(lab_status: dict[str, Any]) -> None:
     console.print(
         f" for {lab_status['uptime_s']:.0f} s; {', '.join(lab_status['versions'].values())}"
     )
-    table = Table("node", "Slurm", "eth0 (management)", "eth1 (test)", "daemons")
+    table = Table("node", "Slurm", "eth0 (management)", "addresses under test", "daemons")
     for host in lab_status["hosts"]:
         shown = host["slurm_state"] or "-" if host["alive"] else "DEAD"
         table.add_row(
@@ -157,22 +158,34 @@ def fault_link(
         str | None, typer.Option(help="Only what the node sends, or receives.", metavar="DIRECTION")
     ] = None,
     down: Annotated[bool, typer.Option("--down", help="Cut the link.")] = False,
+    cross: Annotated[
+        bool, typer.Option("--cross", help="Exchange its cable with that of the first network.")
+    ] = False,
+    network: Annotated[
+        str | None, typer.Option("--network", help="A test network; default: the first.")
+    ] = None,
     site: OfSite = "lab",
     instance: AnyInstance = None,
 ) -> None:
-    """Make the test link of a node slow, or cut it.
+    """Make a test link of a node slow, cut it or cross it.
 
     Example: seatrial lab fault link n3 --rate 100mbit --with n1 --only sends
     """
-    if (rate is None) == (not down):
-        raise InputError("lab fault link: give either --rate or --down")
-    if down and (peer or only):
+    if [rate is not None, down, cross].count(True) != 1:
+        raise InputError("lab fault link: give either --rate or --down or --cross")
+    if rate is None and (peer or only):
         raise InputError("lab fault link: --with and --only are for --rate")
+    known = load_site(site_file(site))
+    if network is not None and network not in known.test_networks:
+        raise InputError(f"no test network {network!r} ({suggest(network, known.test_networks)})")
+    interface = known.networks[network or known.test_networks[0]].interface
     lab = _native(site, instance)
     if rate is not None:
-        faults.slow_link(lab, node, rate, peer, only)
+        faults.slow_link(lab, node, rate, interface, peer, only)
+    elif cross:
+        faults.cross_links(lab, node, interface)
     else:
-        faults.cut_link(lab, node)
+        faults.cut_link(lab, node, interface)
 
 
 @fault_app.command("cpu")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +14,7 @@ from rich.table import Table
 from seatrial.base.paths import TRIALS
 from seatrial.cli.selection import (
     CheckOption,
+    NetworkOption,
     ProfileOption,
     RepeatsOption,
     RerunsOption,
@@ -23,7 +24,7 @@ from seatrial.cli.selection import (
 )
 from seatrial.plan.check import CheckedSite, abbreviated, check_site
 from seatrial.plan.estimate import Earlier, PlannedJob, expect, jobs_of, read_earlier
-from seatrial.plan.resolve import require_cases
+from seatrial.plan.resolve import require_cases, unmeasured
 from seatrial.results.contract import is_in_force
 from seatrial.results.wording import plural
 from seatrial.site.load import site_file
@@ -35,6 +36,7 @@ def plan(
     site: SiteOption = "lab",
     check: CheckOption = None,
     transport: TransportOption = None,
+    network: NetworkOption = None,
     profile: ProfileOption = None,
     repeats: RepeatsOption = None,
     reruns: RerunsOption = None,
@@ -46,7 +48,7 @@ def plan(
 
     Example: seatrial plan --site harbour --check netpipe --repeats 1
     """
-    selection = selection_of(check, transport, profile, repeats, reruns)
+    selection = selection_of(check, transport, network, profile, repeats, reruns)
     checked = check_site(site_file(site), selection)
     require_cases(checked.plan)
     jobs = jobs_of(checked.plan)
@@ -71,7 +73,7 @@ def print_scope(checked: CheckedSite) -> None:
     )
     if checked.stack_missing:
         out.print(f"note: {checked.stack_missing}; this plan assumes a stack with every program")
-    for note in plan.left_out:
+    for note in (*plan.left_out, *unmeasured(plan, checked.site)):
         out.print(f"note: {note}")
 
 
@@ -99,6 +101,16 @@ def print_jobs(checked: CheckedSite, jobs: list[PlannedJob]) -> None:
         )
     out.print()
     out.print(table)
+    networks = Counter(case.network for case in checked.plan.cases)
+    if set(networks) - {""}:
+        parts = []
+        for name, count in networks.items():
+            node_s = sum(job.seconds * job.nodes for job in jobs if job.network == name)
+            where = f"{name} " if name else "without a network of their own "
+            parts.append(
+                f"{where}{plural(count, 'case')}, {node_s * repeats / 3600:.2f} node hours"
+            )
+        out.print(f"by network: {'; '.join(parts)}")
 
 
 def by_profile(jobs: list[PlannedJob]) -> dict[str, list[PlannedJob]]:

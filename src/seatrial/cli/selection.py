@@ -16,6 +16,10 @@ TransportOption = Annotated[
     list[str] | None,
     typer.Option("--transport", "-t", metavar="GLOB", help="Only these transports."),
 ]
+NetworkOption = Annotated[
+    list[str] | None,
+    typer.Option("--network", metavar="GLOB", help="Only these networks."),
+]
 ProfileOption = Annotated[
     list[str] | None,
     typer.Option("--profile", "-p", metavar="GLOB", help="Only these NIC profiles."),
@@ -32,11 +36,17 @@ RerunsOption = Annotated[
 def selection_of(
     check: list[str] | None,
     transport: list[str] | None,
+    network: list[str] | None,
     profile: list[str] | None,
     repeats: int | None,
     reruns: int | None,
 ) -> Selection:
     """The selection of these options."""
     return Selection(
-        tuple(check or ()), tuple(transport or ()), tuple(profile or ()), repeats, reruns
+        checks=tuple(check or ()),
+        transports=tuple(transport or ()),
+        profiles=tuple(profile or ()),
+        networks=tuple(network or ()),
+        repeats=repeats,
+        reruns=reruns,
     )

@@ -29,6 +29,7 @@ from seatrial.checks.database import is_database
 from seatrial.cli.provision import lab_for, provision_lab
 from seatrial.cli.selection import (
     CheckOption,
+    NetworkOption,
     ProfileOption,
     RepeatsOption,
     RerunsOption,
@@ -46,9 +47,10 @@ from seatrial.results import later, manifest, signature
 from seatrial.results.baseline import make_baseline
 from seatrial.results.manifest import LOCK_FILE, MANIFEST
 from seatrial.results.record import RESULTS_FILE, Results, read_results, trial_of
+from seatrial.results.requirements import load_requirements
 from seatrial.results.verdict import contradiction
 from seatrial.results.wording import plural
-from seatrial.site.load import site_file
+from seatrial.site.load import load_with_lines, site_file
 from seatrial.trial.host import version_with_commit
 from seatrial.trial.run import run_trial
 from seatrial_lab.common.programs import check_root
@@ -77,17 +79,20 @@ def test_name(plan: Plan, name: str) -> str:
     match = TEST.match(name)
     if not match:
         return name
-    short, repeat, nodes, partition, transport = match.groups()
+    short, repeat, nodes, partition, environment = match.groups()
+    transport, network = plan.environments.get(environment, (environment, ""))
     by_partition = {plan.partition_name(profile): profile for profile in plan.profiles}
     profile = by_partition.get(partition, partition)
     variants = [
         case.variant
         for case in plan.cases
         if case.check.replace("_", "") == short.lower() and case.variant
-        if (case.transport, case.profile, case.nodes) == (transport, profile, int(nodes))
+        if (case.transport, case.network) == (transport, network)
+        if (case.profile, case.nodes) == (profile, int(nodes))
     ]
     check = f"{short} ({', '.join(variants)})" if variants else short
-    return f"{check}, {transport}, {profile}, {nodes} nodes, repeat {int(repeat) + 1}"
+    route = f"{transport}@{network}" if network else transport
+    return f"{check}, {route}, {profile}, {nodes} nodes, repeat {int(repeat) + 1}"
 
 
 def say(text: str) -> None:
@@ -102,7 +107,7 @@ class Bar:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+            TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
             TimeElapsedColumn(), console=out, disable=not out.is_terminal,
         )  # fmt: skip
         self.task = self.bar.add_task("starting ReFrame", total=None)
@@ -115,22 +120,23 @@ class Bar:
         self.bar.stop()
 
     def line(self, word: str, done: int, total: int, name: str) -> None:
-        text = test_name(self.plan, name)
+        text = line(test_name(self.plan, name))
         if total:
             self.bar.update(self.task, completed=done, total=total)
         if out.is_terminal:
             self.bar.update(self.task, description=text[:60])
         elif total:
-            out.print(f"  {done}/{total} {text}: {RESULTS.get(word, word)}", markup=False)
+            say(f"  {done}/{total} {text}: {RESULTS.get(word, word)}")
 
     def said(self, text: str) -> None:
-        out.print(text)
+        say(text)
 
 
 def trial(
     site: SiteOption = "lab",
     check: CheckOption = None,
     transport: TransportOption = None,
+    network: NetworkOption = None,
     profile: ProfileOption = None,
     repeats: RepeatsOption = None,
     reruns: RerunsOption = None,
@@ -149,12 +155,13 @@ def trial(
     Example: seatrial trial --site harbour --check netpipe -t 'openmpi-*'
     """
     file = site_file(site)
-    selection = selection_of(check, transport, profile, repeats, reruns)
+    selection = selection_of(check, transport, network, profile, repeats, reruns)
     description = check_site(file, selection).site
     if description.lab:
         check_root()
         provision_lab(required=True)
     plan = plan_trial(file, selection)
+    check_place(output)
     with lab_for(description, file, output, keep_lab) as machine, Bar(plan) as bar:
         results = run_trial(plan, file, machine, bar, output)
     with held(results.folder):
@@ -163,15 +170,26 @@ def trial(
     raise typer.Exit(verdict_code(results))
 
 
+def check_place(output: Path) -> None:
+    """Refuse a folder for trials that another user could exchange while root writes to it.
+
+    Raises InputError.
+    """
+    if os.geteuid() == 0 and (one := manifest.exposure(output)):
+        text = f"{one.who}, and could lead what root writes in {output} to another folder"
+        raise InputError([Problem(one.path, None, "--output", text, "name a folder of root")])
+
+
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
     """Hold the lock of a trial, and complete or undo what a killed command began in it.
 
-    Nothing changes in a folder that cannot be written, as in an archive. Raises LabError,
-    InputError.
+    Nothing changes in a folder that cannot be written, as in an archive, or that another user could
+    exchange meanwhile. Raises LabError, InputError.
     """
     file = folder / LOCK_FILE
-    if not os.access(file if os.path.lexists(file) else folder, os.W_OK):
+    is_writable = os.access(file if os.path.lexists(file) else folder, os.W_OK)
+    if not is_writable or manifest.exposure(folder):
         manifest.check_settled(folder)
         yield
         return
@@ -187,12 +205,13 @@ def held(folder: Path) -> Iterator[None]:
 def keep_report(results: Results) -> None:
     """Write the report beside the results and add it to the manifest, unless it is there.
 
-    The caller holds the trial's lock.
+    The caller holds the trial's lock. Raises InputError as ``manifest.check_own``, LabError.
     """
-    has_manifest = (results.folder / MANIFEST).exists()
+    has_manifest = manifest.has_manifest(results.folder)
     own = str((results.output / REPORT_FILE).relative_to(results.folder))
     if has_manifest and own in manifest.read(results.folder):
         return
+    manifest.check_own(results.folder)
     try:
         if has_manifest:
             number = results.verdict.number if results.verdict else 1
@@ -260,7 +279,7 @@ def report(
             raise InputError([Problem(results.folder, None, "verdict", text, correction)])
         unproven = later.without_manifest(results)
         if unproven and results.verdict:
-            out.print(f"warning: {unproven}")
+            say(f"warning: {unproven}")
             results.verdict.findings.append(f"note: {unproven}")  # for the page and the summary
         if output:
             report_elsewhere(results, output)
@@ -298,6 +317,7 @@ def judge_again(
     Example: seatrial judge --requirements site-configs/harbour/requirements.yaml
     """
     place = trial_folder(newest(folder))
+    manifest.check_own(place)
     command, version = ["seatrial", *sys.argv[1:]], version_with_commit()
     check_against_site(place, requirements)
     try:
@@ -316,12 +336,16 @@ def check_against_site(place: Path, requirements: Path | None) -> None:
     """
     copies = sorted(place.glob("config/*/site.yaml"))
     own = sorted(place.glob("config/*/requirements.yaml"))
-    file = requirements or (own[0] if own and not (place / MANIFEST).exists() else None)
+    file = requirements or (own[0] if own and not manifest.has_manifest(place) else None)
     if file is None:
         return
-    if not copies:
+    rules = load_requirements(file, later.read_file(file, None if requirements else place))
+    site = None
+    if copies:
+        site, _ = load_with_lines(copies[0], later.read_file(copies[0], place))
+    else:
         say(f"note: {place} has no copy of its site.yaml: bounds are not checked against it")
-    check_bounds(copies[0] if copies else None, file)
+    check_bounds(site, rules)
 
 
 def verify(
@@ -352,47 +376,49 @@ def verify(
     # Without a lock file nobody has judged the trial here: to check it makes none.
     writes = sign or os.path.lexists(place / LOCK_FILE)
     with held(place) if writes else nullcontext():
-        if differences := manifest.check(place):
+        data = manifest.content(place)  # once: somebody may exchange it meanwhile
+        if differences := manifest.check(place, data=data):
             for difference in differences:
                 say(str(difference))
             say(f"{plural(len(differences), 'difference')} from {place / MANIFEST}")
             raise typer.Exit(EXIT_REJECTED)
         if sign:
-            sign_trial(place, sign)
-        listed = list(manifest.read(place))
+            sign_trial(place, sign, data)
+        listed = list(manifest.read(place, data))
         say(f"{len(listed)} files are as in {place / MANIFEST}")
         try:
-            good = check_signatures(place, listed, signers, key or [])
+            good = check_signatures(place, data, signers, key or [])
         except OSError as error:
             raise InputError(f"the signatures cannot be checked: {error}") from None
     raise typer.Exit(0 if good else EXIT_REJECTED)
 
 
-def sign_trial(place: Path, key: Path) -> None:
+def sign_trial(place: Path, key: Path, data: bytes) -> None:
     """Sign a trial and print what was signed. The caller holds the trial's lock.
 
-    Raises InputError, LabError.
+    ``data`` is the manifest, with which the caller has compared the trial. Raises InputError,
+    LabError.
     """
+    if os.geteuid() == 0:
+        manifest.check_own(place)
     verdicts = read_results(place).verdicts
     try:
-        signature.sign(place, key)
+        signature.sign(place, key, data)
     except OSError as error:
         raise LabError(f"the signature cannot be kept: {error}") from None
     words = (f"verdict {one.number}, {verdict_word(one)}" for one in verdicts)
     say(f"signed: {'; '.join(words) or 'a trial without a verdict'}")
 
 
-def check_signatures(
-    place: Path, listed: list[str], signers: Path | None, keys: list[Path]
-) -> bool:
+def check_signatures(place: Path, data: bytes, signers: Path | None, keys: list[Path]) -> bool:
     """Print the result for each signature, what is not signed, and who did not sign.
 
-    ``listed``: the files of the manifest. Returns whether the signatures are good and sufficient.
+    ``data``: the manifest. Returns whether the signatures are good and sufficient.
     """
-    names = [path.name for path in place.iterdir() if manifest.SIGNATURE.fullmatch(path.name)]
-    if not (names or signers or keys):
+    listed = list(manifest.read(place, data))
+    signatures = signature.check(place, signers, keys, data)
+    if not (signatures or signers or keys):
         return True
-    signatures = signature.check(place, signers, keys)
     for one in signatures:
         say(one.sentence(len(listed)))
     good = all(not one.fault for one in signatures)
@@ -406,7 +432,7 @@ def check_signatures(
         say(f"no signature on all files by: {', '.join(absent)}")
     required = signature.absent(signatures, len(listed), None, keys) if keys else []
     if signers and keys:  # a signature of one of the keys is none of the list's signers
-        signatures = signature.check(place, signers)
+        signatures = signature.check(place, signers, data=data)
     somebody = any(one.listed and not one.fault for one in signatures)
     return good and covered >= len(listed) and not required and somebody
 

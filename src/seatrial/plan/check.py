@@ -17,12 +17,12 @@ from seatrial.base.yamlfile import Lines
 from seatrial.plan.data_path import data_path_problems
 from seatrial.plan.model import Plan
 from seatrial.plan.requirements import Matrix, bound_problems, judged, problems
-from seatrial.plan.resolve import resolve
+from seatrial.plan.resolve import resolve, unmeasured
 from seatrial.plan.selection import Selection, select
 from seatrial.results.record import Case
 from seatrial.results.requirements import Requirements, load_requirements
 from seatrial.site.effects import statements
-from seatrial.site.load import load_site, load_with_lines
+from seatrial.site.load import load_with_lines
 from seatrial.site.model import Site
 from seatrial.site.profiles import short
 from seatrial.stack import Stack, load_stack
@@ -92,18 +92,20 @@ def check_site(file: Path, selection: Selection | None = None) -> CheckedSite:
         site, plan, requirements, matrix, missing, judged(requirements, plan, matrix),
         notes=[*plan.left_out, *statements(site)],
     )  # fmt: skip
+    cases = set(plan.cases)
+    plan.outside = [case for case in resolve(site, stack or complete).cases if case not in cases]
+    checked.notes += unmeasured(plan, site)
     _explain_untested(checked, resolve(selected, complete), resolve(site, complete))
     return checked
 
 
-def check_bounds(file: Path | None, requirements: Path) -> None:
+def check_bounds(site: Site | None, rules: Requirements) -> None:
     """Check the bounds and units of requirements against the metrics of a site, if it is known.
 
-    Raises InputError with all problems, also if a file cannot be read.
+    Raises InputError with all problems.
     """
-    rules, matrix = load_requirements(requirements), Matrix([], {}, [])
-    if file:
-        site = load_site(file)
+    matrix = Matrix([], {}, [])
+    if site:
         matrix = _matrix(site, complete_stack(site.transports, _blas(site)))
     if wrong := bound_problems(rules, matrix):
         raise InputError(wrong)

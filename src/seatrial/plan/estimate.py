@@ -29,7 +29,7 @@ class PlannedJob:
     """
 
     check: str
-    transport: str
+    route: str  # transport, with its network where the site has several
     profile: str
     nodes: int
     steps: int
@@ -37,8 +37,13 @@ class PlannedJob:
     expected_s: float | None = None
 
     @property
+    def network(self) -> str:
+        """The network of its cases; "" where the site has not several, or they have none."""
+        return self.route.partition("@")[2]
+
+    @property
     def key(self) -> Key:
-        return self.check, self.transport, self.profile, self.nodes
+        return self.check, self.route, self.profile, self.nodes
 
     @property
     def seconds(self) -> float:
@@ -71,7 +76,9 @@ def jobs_of(plan: Plan) -> list[PlannedJob]:
         key = _key(case)
         if key not in jobs:
             benchmark = plan.benchmark(case.check)
-            steps = benchmark.steps(plan.job(case.transport, case.profile, case.nodes))
+            steps = benchmark.steps(
+                plan.job(case.transport, case.profile, case.nodes, case.network)
+            )
             limit_s = job_limit_s(steps, benchmark.settings.time_limit_s)
             jobs[key] = PlannedJob(*key, len(steps), limit_s)
     return list(jobs.values())
@@ -133,4 +140,4 @@ def _span(runs: list[Run]) -> float:
 
 
 def _key(case: Case) -> Key:
-    return case.check, case.transport, case.profile, case.nodes
+    return case.check, case.route, case.profile, case.nodes

@@ -7,7 +7,7 @@ of ReFrame. ``seatrial.plan.resolve`` makes a plan from a site.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from seatrial.base.errors import LabError
 from seatrial.base.files import write_whole
+from seatrial.base.names import RAIL
 from seatrial.benchmarks.benchmark import Benchmark, Job, Step
 from seatrial.benchmarks.registry import registry
 from seatrial.nic.profile import DataPath
@@ -64,8 +65,13 @@ class PlannedProfile(Model):
     effects: list[str] = []
 
 
+def environment_name(case: Case) -> str:
+    """ReFrame's name of the environment that a case runs in: its transport on its network."""
+    return f"{case.transport}{RAIL}{case.network}" if case.network else case.transport
+
+
 class Attachment(Model):
-    """The network that a transport uses under some NIC profiles, and its environment there."""
+    """A network that a transport uses under some NIC profiles, and its environment there."""
 
     network: str
     interface: str
@@ -87,12 +93,15 @@ class PlannedTransport(Model):
     modules: list[str] = []
     attachments: list[Attachment]  # the first has the profile ``default``
 
-    def under(self, profile: str) -> Attachment:
-        """Its network and environment under a profile. Raises KeyError for an unknown profile."""
+    def under(self, profile: str, network: str = "") -> Attachment:
+        """Its environment under a profile on a network; "": on its first.
+
+        Raises KeyError if there is none.
+        """
         for one in self.attachments:
-            if profile in one.profiles:
+            if profile in one.profiles and network in ("", one.network):
                 return one
-        raise KeyError(profile)
+        raise KeyError(f"{profile} {network}".rstrip())
 
 
 class Plan(Model):
@@ -128,6 +137,7 @@ class Plan(Model):
     outside: list[Case] = []  # cases of the site that the selection leaves out
     lacking: list[Case] = []  # cases of the site that the stack cannot run
     left_out: list[str] = []  # notes on benchmarks of the site that the stack does not have
+    unmeasured: list[str] = []  # sentences on networks of role test without a case
 
     def benchmark(self, name: str, changed: Mapping[str, Any] | None = None) -> Benchmark[Any]:
         """A benchmark with the site's settings, some of them ``changed``.
@@ -137,10 +147,16 @@ class Plan(Model):
         kind = registry()[name]
         return kind(kind.Settings.model_validate({**self.benchmarks[name], **(changed or {})}))
 
-    def job(self, transport: str, profile: str, nodes: int) -> Job:
+    @cached_property
+    def environments(self) -> dict[str, tuple[str, str]]:
+        """ReFrame's name of an environment -> its transport and network."""
+        names = {environment_name(case): (case.transport, case.network) for case in self.cases}
+        return {name: (name, "") for name in self.transports} | names
+
+    def job(self, transport: str, profile: str, nodes: int, network: str = "") -> Job:
         """A job as its benchmark sees it. Raises KeyError for an unknown transport or profile."""
         part = self.transports[transport]
-        attachment = part.under(profile)
+        attachment = part.under(profile, network)
         return Job(
             nodes=nodes,
             transport=transport,
@@ -159,9 +175,13 @@ class Plan(Model):
 
 
 class CheckSelection(Model):
-    """The part of a check to run. ``nodelists``: ``transport.nodes`` -> the nodes to run on."""
+    """The part of a check to run.
 
-    transports: list[str] = []
+    ``environments`` are those of ReFrame. ``nodelists``: ``environment.nodes`` -> the nodes to run
+    on.
+    """
+
+    environments: list[str] = []
     nodes: list[int] = []
     nodelists: dict[str, str] = {}
 
@@ -188,8 +208,8 @@ class Round(Model):
     checks: dict[str, CheckSelection] | None = None
     job: HeldJob | None = None
 
-    def selects(self, check: str, transport: str) -> bool:
-        return self.checks is None or transport in self._selection(check).transports
+    def selects(self, check: str, environment: str) -> bool:
+        return self.checks is None or environment in self._selection(check).environments
 
     def node_counts(self, check: str, usual: list[int]) -> list[int]:
         """The node counts that a check runs on."""
@@ -197,9 +217,9 @@ class Round(Model):
             return usual
         return [count for count in usual if count in self._selection(check).nodes]
 
-    def nodelist(self, check: str, transport: str, nodes: int) -> str:
+    def nodelist(self, check: str, environment: str, nodes: int) -> str:
         """The nodes that a check must run on; empty: Slurm chooses."""
-        return self._selection(check).nodelists.get(f"{transport}.{nodes}", "")
+        return self._selection(check).nodelists.get(f"{environment}.{nodes}", "")
 
     def held(self, profile: str) -> HeldJob | None:
         """The job that holds nodes under a profile."""

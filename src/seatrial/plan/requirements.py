@@ -49,7 +49,7 @@ REASONABLE = {
 }
 #: a fraction below this, of a reference, is no bound
 LOWEST = -0.95
-KEYS = ("check", "variant", "transport", "profile", "nodes")
+KEYS = ("check", "variant", "transport", "network", "profile", "nodes")
 
 
 @dataclass

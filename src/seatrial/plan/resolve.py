@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.base.errors import InputError
-from seatrial.base.names import PSEUDO_TRANSPORTS
+from seatrial.base.names import NO_TRANSPORT, PSEUDO_TRANSPORTS
 from seatrial.base.suggest import matching, suggest
 from seatrial.benchmarks.benchmark import Benchmark
 from seatrial.plan.model import (
@@ -29,7 +29,7 @@ from seatrial.site.effects import effects_of
 from seatrial.site.load import load_site
 from seatrial.site.model import Site
 from seatrial.site.nic_policy import declared
-from seatrial.site.profiles import carrier_interfaces, is_tested, measured_on, resolved
+from seatrial.site.profiles import carrier_interfaces, is_tested, rails_of, resolved
 from seatrial.stack import Stack, load_stack
 
 NO_PROGRAM = "the stack has no program for it"  # for the user, after the name of a benchmark
@@ -53,7 +53,65 @@ def plan_trial(site_file: Path, selection: Selection) -> Plan:
     if plan.selection:
         cases = set(plan.cases)
         plan.outside = [case for case in resolve(whole, stack).cases if case not in cases]
+    plan.unmeasured = list(unmeasured(plan, whole))
     return plan
+
+
+def unmeasured(plan: Plan, site: Site) -> Iterator[str]:
+    """A sentence on each network of role test that a plan of the site has no case on.
+
+    Also on those that it has none on under some of its NIC profiles. ``plan.outside`` tells what
+    the user's selection leaves out.
+    """
+    profiles = dict.fromkeys(case.profile for case in plan.cases)
+    for network in site.test_networks:
+        name = f"network {network} ({site.networks[network].interface})"
+        without = [one for one in profiles if not _measures(plan.cases, site, network, one)]
+        if network not in site.rails:
+            if len(without) == len(profiles):
+                why = "trial.networks of site.yaml leaves it out"
+                if not site.networks[network].cable:
+                    why = "it has no cable (cable: false in site.yaml)"
+                yield f"{name} is not measured: {why}"
+            continue
+        reasons: dict[str, list[str]] = {}
+        for profile in without:
+            reasons.setdefault(_why_unmeasured(plan, site, network, profile), []).append(profile)
+        for reason, names in reasons.items():
+            under = ""
+            if len(names) < len(profiles):
+                under = f" under NIC profile{'s' * (len(names) > 1)} {', '.join(names)}"
+            yield f"{name} is not measured{under}: {reason}"
+
+
+def _measures(cases: list[Case], site: Site, network: str, profile: str) -> bool:
+    """Whether cases measure a network under a profile, by itself or with others at once."""
+    spanning = {
+        one.name for one in site.benchmarks.enabled()
+        if one.spans_networks and network in one.settings.networks
+    }  # fmt: skip
+    return any(
+        case.profile == profile
+        and case.transport != NO_TRANSPORT
+        and (case.network == network or case.check in spanning
+             or (not case.network and [network] == site.rails))
+        for case in cases
+    )  # fmt: skip
+
+
+def _why_unmeasured(plan: Plan, site: Site, network: str, profile: str) -> str:
+    names = [one for one in _names(site) if one != NO_TRANSPORT and is_tested(site, profile, one)]
+    if _measures(plan.outside, site, network, profile):
+        return "the trial's selection leaves it out"
+    if network not in carrier_interfaces(site, profile):
+        bond = resolved(site, profile).bond()
+        return f"its interface is a member of {bond['name'] if bond else 'a bond'} there"
+    if not any(network in rails_of(site, one, profile) for one in names):
+        sets = resolved(site, profile).networks
+        if sets and network not in sets:
+            return f"the profile sets only {', '.join(sets)}"
+        return "each transport of the trial has another network (transports in site.yaml)"
+    return "no check and transport of the trial uses it"
 
 
 def require_cases(plan: Plan) -> None:
@@ -82,6 +140,7 @@ def resolve(site: Site, stack: Stack) -> Plan:
     transports = {name: _transport(site, stack, name) for name in _names(site)}
     profiles = {name: _profile(site, name) for name in site.nic_profiles}
     benchmarks = site.benchmarks.enabled()
+    cases = list(_cases(site, transports, profiles, stack))
     return Plan(
         site=site.name,
         description=site.description,
@@ -114,7 +173,7 @@ def resolve(site: Site, stack: Stack) -> Plan:
         repeats=site.trial.repeats,
         reruns=site.trial.reruns,
         time_limit_s=site.trial.time_limit_s,
-        cases=list(_cases(benchmarks, transports, profiles, stack)),
+        cases=cases,
         lacking=list(_lacking(site, stack, profiles)),
         left_out=list(_left_out(site, stack)),
     )
@@ -169,16 +228,15 @@ def _transport(site: Site, stack: Stack, name: str) -> PlannedTransport:
 def _attachments(site: Site, stack: Stack, transport: str) -> list[Attachment]:
     """One for each network and interface that the transport is measured on, the default's first.
 
-    A profile may select another network, or replace its interface by a bond. If the bond takes the
-    network away, nothing is measured on it (``seatrial.site.validate_profiles``).
+    A profile may select networks, or replace an interface by a bond. The networks that a bond takes
+    away have none.
     """
     own = site.transports.get(transport)
     profiles_of: dict[tuple[str, str], list[str]] = {}
     for profile in dict.fromkeys(("default", *site.nic_profiles)):
-        network = measured_on(site, transport, profile)
-        usual = site.networks[network].interface
-        interface = carrier_interfaces(site, profile).get(network, usual)
-        profiles_of.setdefault((network, interface), []).append(profile)
+        carriers = carrier_interfaces(site, profile)
+        for network in rails_of(site, transport, profile):
+            profiles_of.setdefault((network, carriers[network]), []).append(profile)
     attachments = []
     for (network, interface), profiles in profiles_of.items():
         subnet, lab = site.networks[network].subnet, site.lab is not None
@@ -209,21 +267,22 @@ def _available(benchmark: Benchmark[Any], stack: Stack, transport: str) -> list[
 
 
 def _cases(
-    benchmarks: list[Benchmark[Any]],
+    site: Site,
     transports: dict[str, PlannedTransport],
     profiles: dict[str, PlannedProfile],
     stack: Stack,
 ) -> Iterator[Case]:
     """The cases, in the order of the site file."""
-    for benchmark in benchmarks:
+    for benchmark in site.benchmarks.enabled():
         for transport, part in transports.items():
             if benchmark.name not in part.benchmarks:
                 continue
             variants = _available(benchmark, stack, transport)
-            yield from _cases_of(benchmark, transport, variants, profiles)
+            yield from _cases_of(site, benchmark, transport, variants, profiles)
 
 
 def _cases_of(
+    site: Site,
     benchmark: Benchmark[Any],
     transport: str,
     variants: list[str],
@@ -233,21 +292,35 @@ def _cases_of(
     for profile, one in profiles.items():
         if benchmark.name not in one.benchmarks or transport not in one.transports:
             continue
+        networks = _networks_of(site, benchmark, transport, profile)
         for nodes in benchmark.settings.nodes:
-            for variant in variants:
-                yield Case(
-                    check=benchmark.name, variant=variant, transport=transport,
-                    profile=profile, nodes=nodes,
-                )  # fmt: skip
+            for network in networks:
+                for variant in variants:
+                    yield Case(
+                        check=benchmark.name, variant=variant, transport=transport,
+                        network=network, profile=profile, nodes=nodes,
+                    )  # fmt: skip
 
 
-def _lacking(site: Site, stack: Stack, profiles: dict[str, PlannedProfile]) -> Iterator[Case]:
+def _networks_of(site: Site, benchmark: Benchmark[Any], transport: str, profile: str) -> list[str]:
+    """The field ``network`` of the cases of a benchmark, one for each network."""
+    if transport == NO_TRANSPORT or benchmark.spans_networks:
+        return [""]
+    networks = matching(benchmark.settings.networks, rails_of(site, transport, profile))
+    return networks if len(site.rails) > 1 else [""] * len(networks)
+
+
+def _lacking(
+    site: Site,
+    stack: Stack,
+    profiles: dict[str, PlannedProfile],
+) -> Iterator[Case]:
     """The cases that the site requests and the stack cannot run."""
     for benchmark in site.benchmarks.enabled():
         for transport in _requested(site, benchmark):
             available = _available(benchmark, stack, transport)
             variants = [one for one in benchmark.variants() if one not in available]
-            yield from _cases_of(benchmark, transport, variants, profiles)
+            yield from _cases_of(site, benchmark, transport, variants, profiles)
 
 
 def _requested(site: Site, benchmark: Benchmark[Any]) -> list[str]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from seatrial.base.errors import InputError
+from seatrial.base.names import NO_TRANSPORT
 from seatrial.base.suggest import matching, unmatched
+from seatrial.benchmarks.benchmark import Benchmark, Settings
 from seatrial.site.model import Site
 
 
@@ -18,11 +21,13 @@ class Selection:
     profiles: tuple[str, ...] = ()
     repeats: int | None = None
     reruns: int | None = None
+    networks: tuple[str, ...] = ()
 
     def patterns(self) -> dict[str, list[str]]:
         """Option -> patterns, of the options that choose a part of the site's matrix."""
         options = {
-            "--check": self.checks, "--transport": self.transports, "--profile": self.profiles
+            "--check": self.checks, "--transport": self.transports,
+            "--network": self.networks, "--profile": self.profiles,
         }  # fmt: skip
         return {option: list(patterns) for option, patterns in options.items() if patterns}
 
@@ -34,6 +39,7 @@ def select(site: Site, selection: Selection) -> Site:
     problems = [
         *unmatched("--check", list(selection.checks), names),
         *unmatched("--transport", list(selection.transports), transports),
+        *unmatched("--network", list(selection.networks), site.rails),
         *unmatched("--profile", list(selection.profiles), site.nic_profiles),
     ]
     if problems:
@@ -48,9 +54,29 @@ def select(site: Site, selection: Selection) -> Site:
             "transports": list(selection.transports) or own.transports,
         }
     )
-    update: dict[str, object] = {"trial": trial}
+    benchmarks: dict[str, object] = {}
     if selection.checks:
         chosen = matching(selection.checks, names)
-        dropped = {name: None for name in names if name not in chosen}
-        update["benchmarks"] = site.benchmarks.model_copy(update=dropped)
+        benchmarks = {name: None for name in names if name not in chosen}
+    if selection.networks:
+        rails = matching(selection.networks, site.rails)
+        benchmarks = {one.name: _on(one, rails) for one in site.benchmarks.enabled()
+                      } | benchmarks  # fmt: skip
+    update: dict[str, object] = {"trial": trial}
+    if benchmarks:
+        update["benchmarks"] = site.benchmarks.model_copy(update=benchmarks)
     return site.model_copy(update=update)
+
+
+def _on(benchmark: Benchmark[Any], rails: list[str]) -> Settings | None:
+    """The settings of a benchmark on the selected networks; None: it does not run on them.
+
+    ``trial.networks`` stays as it is: by it the cases have their names.
+    """
+    settings: Settings = benchmark.settings
+    if benchmark.spans_networks:
+        return settings if set(settings.networks) <= set(rails) else None
+    own = matching(settings.networks, rails)
+    if not own or benchmark.pseudo_transport == NO_TRANSPORT:
+        return None
+    return settings.model_copy(update={"networks": own})

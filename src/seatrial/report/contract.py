@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, date
 from pathlib import Path
 
+from seatrial.base.files import regular_below
 from seatrial.report.text import CLAUSE_STATUSES, Status, number, quantity, sided
 from seatrial.results.contract import is_in_force, without_waiver
 from seatrial.results.record import RESULTS_FILE, Clause, Judgement, Results
@@ -55,9 +56,9 @@ def in_words(clauses: list[Clause]) -> str:
 
 
 def digest(folder: Path) -> str:
-    """SHA-256 of results.jsonl in hexadecimal; "" if the file does not exist."""
+    """SHA-256 of results.jsonl in hexadecimal; "" if there is no such file."""
     try:
-        with (folder / RESULTS_FILE).open("rb") as stream:
+        with regular_below(folder, Path(RESULTS_FILE)) as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError:
         return ""

@@ -100,14 +100,14 @@ def _curve_figure(
                 y_unit,
                 keys.style(case, members),
                 named,
-                f"{case.transport}, {case.profile}",
+                f"{case.route}, {case.profile}",
                 entry=named not in seen,
             )
             data += [{**trace, "meta": meta, **_on_panel(number_of_panel)} for trace in traces]
             seen.add(named)
     sizes = sorted({x for points in lines.values() for x in points})
     ys = [y for points in lines.values() for values in points.values() for y in values]
-    label_of = {case: f"{case.transport} {case.profile}" for case in lines}
+    label_of = {case: f"{case.route} {case.profile}" for case in lines}
     rows = [
         [message_size(x) if x_unit == "B" else number(x)]
         + [spread_text(points.get(x, [])) for points in lines.values()]
@@ -142,10 +142,10 @@ def _curve_figure(
 
 def _line_name(case: Case, members: Sequence[Case], keys: Keys, both: bool) -> str:
     """The name of a line in the legend: what distinguishes it from the others."""
-    if both and len({one.transport for one in members}) > 1:
-        return f"{case.transport}, {case.profile}"
+    if both and len({one.route for one in members}) > 1:
+        return f"{case.route}, {case.profile}"
     several_profiles = len({one.profile for one in members}) > 1
-    return case.profile if keys.many or several_profiles else case.transport
+    return case.profile if keys.many or several_profiles else case.route
 
 
 def _on_panel(index: int) -> dict[str, str]:

@@ -56,6 +56,8 @@ Style = tuple[str, str, str]  # colour, dash, marker
 class Keys:
     """The colour of each transport and the dash of each profile, the same in every figure.
 
+    Where a site has several networks, a transport has a colour for each.
+
     Readers can distinguish few lines. A figure of more than ``LINES`` has several panels, and each
     line of a panel differs from the others in colour, dash and marker. If a trial has more
     profiles than dashes, the profiles have the colours.
@@ -79,7 +81,7 @@ class Keys:
             return [("", list(cases))]
         parts: dict[str, list[Case]] = {}
         for case in cases:
-            parts.setdefault(case.transport if self.many else case.profile, []).append(case)
+            parts.setdefault(case.route if self.many else case.profile, []).append(case)
         return [
             (name, members[start : start + LINES])
             for name, members in parts.items()
@@ -89,10 +91,10 @@ class Keys:
     def style(self, case: Case, panel: Sequence[Case]) -> Style:
         """Colour, dash and marker of a line among those of its panel."""
         transport, profile = (
-            self.transports.index(case.transport),
+            self.transports.index(case.route),
             self.profiles.index(case.profile),
         )
-        one_transport = len({one.transport for one in panel}) == 1
+        one_transport = len({one.route for one in panel}) == 1
         one_profile = len({one.profile for one in panel}) == 1
         colour = profile if (self.many or one_transport) and not one_profile else transport
         other = colour if one_transport or one_profile else transport + profile - colour
@@ -108,7 +110,7 @@ class Keys:
 def keys_of(cases: Iterable[Case]) -> Keys:
     """The keys of all cases of a trial, in the order of the cases."""
     listed = list(cases)
-    transports = list(dict.fromkeys(case.transport for case in listed))
+    transports = list(dict.fromkeys(case.route for case in listed))
     return Keys(transports, list(dict.fromkeys(case.profile for case in listed)))
 
 
@@ -228,8 +230,8 @@ def hpl_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
         cases = {case: m for case, m in measured.items() if case.nodes == nodes}
         several = len({case.profile for case in cases}) > 1
         data = []
-        for transport in dict.fromkeys(case.transport for case in cases):
-            bars = {case: m for case, m in cases.items() if case.transport == transport}
+        for transport in dict.fromkeys(case.route for case in cases):
+            bars = {case: m for case, m in cases.items() if case.route == transport}
             blas = [label(case.variant or "hpl") for case in bars]
             values = [m["hpl_GFLOPS"] for m in bars.values()]
             percents = [m.get("hpl_percent_of_dgemm", []) for m in bars.values()]
@@ -251,7 +253,7 @@ def hpl_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
             )
         names = ["hpl_GFLOPS", "dgemm_GFLOPS", "hpl_percent_of_dgemm"]
         rows = [
-            [case.variant or "hpl", case.transport, case.profile]
+            [case.variant or "hpl", case.route, case.profile]
             + [spread_text(m.get(name, [])) for name in names]
             for case, m in cases.items()
         ]
@@ -461,7 +463,7 @@ def node_figures(
             }
             bad = {node for node in all_nodes if (case, metric, node) in failed}
             nodes = {node: all_nodes[node] for node in _shown_nodes(height, bad)}
-            name = f"{case.transport}, {case.profile}"
+            name = f"{case.route}, {case.profile}"
             name = f"{case.variant}, {name}" if variants and case.variant else name
             data.append(
                 {
@@ -476,8 +478,7 @@ def node_figures(
                     "cliponaxis": False,
                     "marker": {
                         "color": [
-                            "#b3261e" if node in bad else keys.colours[case.transport]
-                            for node in nodes
+                            "#b3261e" if node in bad else keys.colours[case.route] for node in nodes
                         ],
                         "pattern": {
                             "shape": ["/" if node in bad else "" for node in nodes],

@@ -46,7 +46,8 @@ _OPEN_FINDINGS = 15
 def write_html(results: Results, path: Path) -> None:
     """Write ``path`` atomically. Links to evidence are relative to its folder."""
     base = os.path.relpath(results.folder, path.parent)
-    write_whole(path, render(results, base).encode(errors="replace"))
+    page = render(results, base).encode(errors="replace")
+    write_whole(path, page, below=results.above(path))
 
 
 def render(results: Results, base: str = ".") -> str:

@@ -59,7 +59,8 @@ def write_junit(results: Results, path: Path) -> None:
         ET.SubElement(suite, "system-out").text = clean(head.why)
         ET.SubElement(suite, "system-err")
     ET.indent(root)
-    write_whole(path, ET.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n")
+    text = ET.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
+    write_whole(path, text, below=results.above(path))
 
 
 def _suite(check: str, results: Results, head: Headline) -> ET.Element:

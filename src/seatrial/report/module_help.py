@@ -10,6 +10,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from seatrial.base.errors import InputError, Problem
+from seatrial.report.text import profile_name
 from seatrial.results.figures import Figure, collect
 from seatrial.results.record import RESULTS_FILE, Results, Trial, read_results
 
@@ -54,7 +55,7 @@ def _text(figures: list[Figure], trial: Trial) -> str:
         count = len(figure.values)
         lines.append(
             f"  {what:<10}{figure.case.check:<9}{middle:>10.4g} {figure.unit:<5}"
-            f"NIC profile {figure.case.profile}, {count} run{'s' * (count > 1)}"
+            f"NIC profile {profile_name(figure.case)}, {count} run{'s' * (count > 1)}"
         )
     for what, metrics in (
         ("latency", ["latency_us"]),
@@ -73,5 +74,7 @@ def _best(figures: list[Figure]) -> str:
     same = [f for f in figures if f.case.check == figures[0].case.check]
     pick = min if same[0].better == "lower" else max
     best: Figure = pick(same, key=lambda f: f.median)
-    tried = len({f.case.profile for f in same})
-    return f"{best.case.profile} ({'the only one tried' if tried == 1 else f'of {tried} tried'})"
+    tried = len({profile_name(f.case) for f in same})
+    return (
+        f"{profile_name(best.case)} ({'the only one tried' if tried == 1 else f'of {tried} tried'})"
+    )

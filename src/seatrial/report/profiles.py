@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seatrial.report.figures import spread_text
-from seatrial.report.text import duration, folded, number
+from seatrial.report.text import duration, folded, number, profile_name
 from seatrial.results.locations import natural
 from seatrial.results.record import Allocation, ProfileUse, Results, Run
 from seatrial.results.wording import plural
@@ -141,7 +141,7 @@ def cost_table(results: Results) -> tuple[list[str], list[list[str]]]:
             continue
         for metric in run.metrics:
             if metric.metric in names and math.isfinite(metric.value):
-                row = measured.setdefault(run.case.profile, {})
+                row = measured.setdefault(profile_name(run.case), {})
                 row.setdefault(metric.metric, []).append(metric.value)
     shown = [name for name in names if any(name in row for row in measured.values())]
     rows = [

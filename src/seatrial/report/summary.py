@@ -116,6 +116,8 @@ def gather(results: Results) -> dict[Case, CaseView]:
 class Matrix:
     """Cases by row (check, variant, nodes) and column (transport, profile).
 
+    A transport on several networks has columns for each: ``openmpi-tcp@rail2``.
+
     The number of nodes belongs to the row: most checks run at one size, and a column per size
     would leave most cells empty.
     """
@@ -134,9 +136,9 @@ def matrix(views: dict[Case, CaseView]) -> Matrix:
     transports: dict[str, dict[str, None]] = {}
     rows: dict[tuple[str, str, int], dict[tuple[str, str], CaseView]] = {}
     for case, view in views.items():
-        transports.setdefault(case.transport, {})[case.profile] = None
+        transports.setdefault(case.route, {})[case.profile] = None
         row = rows.setdefault((case.check, case.variant, case.nodes), {})
-        row[case.transport, case.profile] = view
+        row[case.route, case.profile] = view
     columns = [(t, p) for t, profiles in transports.items() for p in profiles]
     named = []
     for cells in rows.values():

@@ -80,7 +80,7 @@ def print_summary(results: Results, console: Console, page: Path | None = None) 
     slowness = ""
     if slow:
         case = slow.case
-        name = f"{check_name(case)}, {case.transport}, {case.profile}"
+        name = f"{check_name(case)}, {case.route}, {case.profile}"
         slowness = f"; slowest: {name}, {duration(slow.seconds)}"
     out.say(f"the trial took {duration(head.took)}, without its set-up{slowness}")
     # A path is neither wrapped nor converted to ASCII, so that it can be copied.

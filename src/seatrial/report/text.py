@@ -136,6 +136,11 @@ def check_name(case: Case) -> str:
     return f"{case.check} {case.variant}".rstrip()
 
 
+def profile_name(case: Case) -> str:
+    """The NIC profile of a case, with its network where the site has several."""
+    return f"{case.profile}, network {case.network}" if case.network else case.profile
+
+
 def message_size(size: float) -> str:
     """Bytes, with a binary prefix if that is exact: ``64 Ki``."""
     for unit, name in ((1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki")):

@@ -23,7 +23,7 @@ from seatrial.report.figures import (
     spread_text,
     titled,
 )
-from seatrial.report.text import number
+from seatrial.report.text import number, profile_name
 from seatrial.results.record import Run
 
 LATENCY, INTERRUPTS, CPU = "latency_us", "interrupts_per_s", "cpu_ms_per_MB"
@@ -45,12 +45,12 @@ def trade_figures(runs: Iterable[Run]) -> list[Figure]:
         wanted = {"netpipe": (LATENCY,), "tcp_stream": (INTERRUPTS,)}.get(run.case.check, ())
         if not wanted or run.case.transport != "tcp":
             continue
-        row = measured.setdefault(run.case.profile, {})
+        row = measured.setdefault(profile_name(run.case), {})
         for metric in run.metrics:
             if metric.metric in wanted and math.isfinite(metric.value):
                 row.setdefault(metric.metric, []).append(metric.value)
         row.setdefault(CPU, []).extend(cpu_time(run))
-        group.setdefault(run.case.profile, network_and_driver(run))
+        group.setdefault(profile_name(run.case), network_and_driver(run))
     shown = {name: row for name, row in measured.items() if row.get(LATENCY) and row.get(CPU)}
     if len(shown) < 2:
         return []

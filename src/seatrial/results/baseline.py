@@ -299,6 +299,7 @@ def _threshold(group: _Group, sigmas: float, floor: float) -> tuple[Threshold | 
             "check": escape(group.case.check),
             "variant": escape(group.case.variant),
             "transport": escape(group.case.transport),
+            **({"network": escape(group.case.network)} if group.case.network else {}),
             "profile": escape(group.case.profile),
             "nodes": group.case.nodes,
             "location": group.location if group.location == ANY else escape(group.location or ""),
@@ -357,7 +358,7 @@ class _Older:
         self.entries: dict[tuple[object, ...], dict[object, list[int]]] = {}  # kind, location
         for index, t in enumerate(document.requirements):
             s = t.select
-            kind = (s.check, s.variant, s.transport, s.profile, s.nodes, t.metric)
+            kind = (s.check, s.variant, s.transport, s.network, s.profile, s.nodes, t.metric)
             if t.basis == "baseline" and not any(
                 isinstance(one, list) for one in (*kind, s.location)
             ):
@@ -366,8 +367,10 @@ class _Older:
     def __call__(self, group: _Group) -> list[int]:
         """The indices of the entries that the one for a group replaces."""
         case, location = group.case, group.location or ""
-        words = map(escape, (case.check, case.variant, case.transport, case.profile))
-        own = self.entries.get((*words, case.nodes, escape(group.metric)), {})
+        network = escape(case.network) if case.network else None
+        words = (escape(case.check), escape(case.variant), escape(case.transport), network)
+        kind = (*words, escape(case.profile), case.nodes, escape(group.metric))
+        own = self.entries.get(kind, {})
         if location == ANY:
             locations = [one for one in own if one]
         else:

@@ -64,6 +64,7 @@ def findings(
         *_waived(contract),
         *_not_selected(trial, contract),
         *_not_in_stack(contract),
+        *(f"note: {sentence}" for sentence in trial.unmeasured),
         *_unconfirmed(trial, runs, by_verdict["pass"]),
         *_load(runs),
     ]

@@ -361,7 +361,8 @@ class _Comparison:
             return ""
         options = [
             f"--{part} {getattr(case, part)}"
-            for part in ("check", "transport", "profile")
+            for part in ("check", "transport", "network", "profile")
+            if getattr(case, part)
             if getattr(case, part) not in {getattr(one, part) for one in trial.cases}
         ]
         remedy = f" (add {' '.join(options)})" if options else ""

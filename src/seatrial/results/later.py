@@ -7,6 +7,7 @@ verdict, and the report. It is complete, with its lines in the manifest, or it d
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pwd
 import re
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.base.errors import InputError, LabError, Problem
-from seatrial.base.files import write_whole
+from seatrial.base.files import read_below, write_whole
 from seatrial.results import manifest
 from seatrial.results.judge import judge
 from seatrial.results.record import (
@@ -37,6 +38,7 @@ from seatrial.results.wording import plural
 CLOCK_TOLERANCE = timedelta(minutes=10)
 REQUIREMENTS_FILE = "requirements.yaml"
 UNPROVEN = "nothing shows that the files are as the trial wrote them"
+REQUIREMENTS_LIMIT_B = 64 << 20  # largest file that is read; an entry has about 200 bytes
 SHORT = 12  # digits of a SHA-256 sum that tell two files apart for a reader
 _JUDGEMENT_NAME = re.compile(rf"{JUDGEMENTS_FOLDER}/[1-9][0-9]*/{re.escape(JUDGEMENT_FILE)}")
 
@@ -53,19 +55,21 @@ def judge_again(
 
     ``write_report`` writes the report on the results into a folder. ``say`` gets a sentence on the
     requirements, and one on files that are not as in the manifest, or on its absence. The caller
-    holds the trial's lock. Raises InputError if the requirements are wrong or the results are not
-    those that the trial wrote, LabError if the new judgement cannot be kept. The trial is then as
-    before.
+    holds the trial's lock. Raises InputError if the requirements are wrong, if the results are not
+    those that the trial wrote, or as ``manifest.check_own``, and LabError if the new judgement
+    cannot be kept. The trial is then as before.
     """
+    manifest.check_own(folder)
     manifest.settle(folder)
     results = read_results(folder)
     given = requirements or trial_requirements(results)
-    compared = (folder / manifest.MANIFEST).exists()
-    differences = manifest.check(folder) if compared else []
-    check_unchanged(folder, given if requirements is None else None, differences)
+    content = read_file(given, None if requirements else folder)
+    digest = hashlib.sha256(content).hexdigest()
+    differences = manifest.check(folder) if manifest.has_manifest(folder) else []
+    check_unchanged(folder, None if requirements else (given, digest), differences)
     _check_clock(results)
-    load_requirements(given)  # the errors name the file that the user gave
-    for sentence in _on_requirements(given, results):
+    load_requirements(given, content)  # the errors name the file that the user gave
+    for sentence in _on_requirements(given, digest, results):
         say(sentence)
     number = max([1, *later_judgements(folder)]) + 1
     while os.path.lexists(target := judgement_folder(folder, number)):
@@ -77,12 +81,12 @@ def judge_again(
     try:
         with manifest.publishing(folder, number) as draft:
             copy = draft / REQUIREMENTS_FILE
-            write_whole(copy, given.read_bytes())
-            rules = load_requirements(copy)
+            write_whole(copy, content, below=folder)
+            rules = load_requirements(copy, content)
             judgements = judge(results.trial, results.runs, rules)
             verdict = conclude(results.trial, results.runs, judgements, rules, ended=ended)
-            known_as = target.relative_to(folder) / REQUIREMENTS_FILE
-            update = {"number": number, **provenance(copy, str(known_as), command, version)}
+            known_as = str(target.relative_to(folder) / REQUIREMENTS_FILE)
+            update = {"number": number, **provenance(digest, known_as, command, version)}
             causes = (changed, unproven, _unproven_before(results))
             notes = [f"note: {text}" for text in causes if text]
             update["findings"] = [*verdict.findings, *notes]
@@ -91,7 +95,7 @@ def judge_again(
                 verdict=verdict.model_copy(update=update), earlier=results.verdicts,
             )  # fmt: skip
             assert later.verdict
-            write_results(draft / JUDGEMENT_FILE, [*judgements, later.verdict])
+            write_results(draft / JUDGEMENT_FILE, [*judgements, later.verdict], below=folder)
             write_report(later, draft)
     except OSError as error:
         raise LabError(f"the judgement cannot be kept, the trial is as before: {error}") from None
@@ -114,9 +118,24 @@ def trial_requirements(results: Results) -> Path:
     return results.folder / "config" / results.trial.site / REQUIREMENTS_FILE
 
 
-def _on_requirements(given: Path, results: Results) -> Iterator[str]:
+def read_file(file: Path, trial: Path | None = None) -> bytes:
+    """The content of a regular file; if it is in the folder of a ``trial``, through no link below.
+
+    Raises InputError if it cannot be read or is larger than requirements are.
+    """
+    try:
+        if trial is None:
+            real = Path(os.path.realpath(file))
+            return read_below(real.parent, Path(real.name), REQUIREMENTS_LIMIT_B)
+        return read_below(trial, file.relative_to(trial), REQUIREMENTS_LIMIT_B)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        problem = Problem(file, None, "", f"cannot be read: {reason or error}")
+        raise InputError([problem]) from None
+
+
+def _on_requirements(given: Path, digest: str, results: Results) -> Iterator[str]:
     """Which requirements judge, and whether they are those of the newest verdict."""
-    digest = manifest.sha256(given)
     yield f"judging by {given} (SHA-256 {digest[:SHORT]})"
     newest = results.verdict
     if newest and newest.requirements_sha256 not in ("", digest):
@@ -146,7 +165,7 @@ def without_manifest(results: Results) -> str:
 
     A trial that has ended has a manifest, and a trial that was killed gets one when it is judged.
     """
-    if not results.verdict or (results.folder / manifest.MANIFEST).exists():
+    if not results.verdict or manifest.has_manifest(results.folder):
         return ""
     return f"{manifest.MANIFEST} is missing: {UNPROVEN}"
 
@@ -159,12 +178,11 @@ def _unproven_before(results: Results) -> str:
     return ""
 
 
-def provenance(
-    requirements: Path, known_as: str, command: Sequence[str], version: str
-) -> dict[str, Any]:
+def provenance(digest: str, known_as: str, command: Sequence[str], version: str) -> dict[str, Any]:
     """The fields of a verdict that say who judged, when, with what, and by which requirements.
 
-    ``known_as`` is the name of the copy, relative to the trial's folder.
+    ``digest`` is the SHA-256 sum of the requirements, ``known_as`` the name of the copy, relative
+    to the trial's folder.
     """
     return {
         "judged": datetime.now(UTC),
@@ -172,7 +190,7 @@ def provenance(
         "command": list(command),
         "seatrial": version,
         "requirements": known_as,
-        "requirements_sha256": manifest.sha256(requirements),
+        "requirements_sha256": digest,
     }
 
 
@@ -188,24 +206,30 @@ def user() -> str:
 
 
 def check_unchanged(
-    folder: Path, own: Path | None = None, known: Sequence[manifest.Difference] | None = None
+    folder: Path,
+    own: tuple[Path, str] | None = None,
+    known: Sequence[manifest.Difference] | None = None,
 ) -> None:
     """Compare the measurements and the judgements of a trial with its manifest, if it has one.
 
-    ``own`` are the requirements of the trial, if they are those to judge by: changed ones are a
-    matter of ``--requirements``. ``known``: all differences, if the caller has read all files
-    already; else only these files are read. Raises InputError with all files that were changed,
-    added or removed: such a trial is neither judged nor reported.
+    ``own`` are the requirements of the trial and the sum of what was read, if they are those to
+    judge by: changed ones are a matter of ``--requirements``. ``known``: all differences, if the
+    caller has read all files already; else only these files are read. Raises InputError with all
+    files that were changed, added or removed: such a trial is neither judged nor reported.
     """
-    if not (folder / manifest.MANIFEST).exists():
+    if not manifest.has_manifest(folder):
         return
     listed = manifest.read(folder)
     later = [judgement_folder(folder, n) / JUDGEMENT_FILE for n in later_judgements(folder)]
     names = [str(file.relative_to(folder)) for file in (folder / RESULTS_FILE, *later)]
     names += [name for name in listed if _JUDGEMENT_NAME.fullmatch(name) and name not in names]
-    names += [str(own.relative_to(folder))] if own else []
     differences = manifest.check(folder, names) if known is None else known
     kinds = {one.name: one.kind for one in differences}
+    if own:
+        file, digest = own
+        names.append(name := str(file.relative_to(folder)))
+        if listed.get(name, digest) != digest:  # also if it was exchanged after the comparison
+            kinds.setdefault(name, "changed")
     problems = []
     for name in names:
         if name in kinds:

@@ -23,7 +23,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.base.errors import InputError, LabError, Problem
-from seatrial.base.files import folder_below, regular_below, write_whole
+from seatrial.base.files import (
+    folder_below,
+    names_below,
+    read_below,
+    regular_below,
+    write_whole,
+)
+from seatrial.base.paths import CHECKOUT
+from seatrial.base.trust import Exposed, exposed
 from seatrial.results.record import JUDGEMENTS_FOLDER, RESULTS_FILE, judgement_folder
 
 MANIFEST = "SHA256SUMS"
@@ -39,6 +47,7 @@ _DRAFT = re.compile(  # also the names that ``seatrial.base.files.replacing`` gi
 _LINE = re.compile(r"(?P<escaped>\\?)(?P<sum>[0-9a-f]{64})  (?P<name>[^\0\n]+)\n")
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}  # as sha256sum writes them
 _CHARACTERS = {escape: character for character, escape in _ESCAPES.items()}
+LIMIT_B = 1 << 30  # largest manifest that is read: of about six million files
 _FORM = "a line is a SHA-256 sum, two spaces and the name of a file"
 
 
@@ -103,17 +112,44 @@ def extend(folder: Path, names: Iterable[str]) -> None:
     The lines before them stay. On OSError the manifest is as it was. Raises InputError if it is
     damaged.
     """
-    listed = read(folder) if (folder / MANIFEST).exists() else {}
+    listed = read(folder) if has_manifest(folder) else {}
     _append(folder, sums_of(folder, (name for name in names if name not in listed)))
 
 
 def _append(folder: Path, sums: Mapping[str, str]) -> None:
-    file = folder / MANIFEST
     before = b""
-    if file.exists():
-        read(folder)
-        before = file.read_bytes()
-    write_whole(file, before + b"".join(_row(name, sums[name]) for name in sorted(sums)))
+    if has_manifest(folder):
+        before = content(folder)
+        read(folder, before)
+    rows = b"".join(_row(name, sums[name]) for name in sorted(sums))
+    write_whole(folder / MANIFEST, before + rows)
+
+
+def exposure(folder: Path) -> Exposed | None:
+    """What lets another user lead elsewhere what this process writes in a trial's folder, if any.
+
+    For root that is a folder or link on the way that is not root's, or that others can write to.
+    An ordinary user must own the trial and its judgements, and may share them with a group. Who
+    writes the checkout is trusted: root executes it.
+    """
+    user = os.geteuid()
+    trusted = {0, user, CHECKOUT.stat().st_uid}
+    for place in (folder, folder / JUDGEMENTS_FOLDER):
+        for one in exposed(place, trusted, group=user == 0):
+            is_above = one.path != Path(os.path.realpath(place))
+            if one.path not in (CHECKOUT, *CHECKOUT.parents) and not (user and is_above):
+                return one
+    return None
+
+
+def check_own(folder: Path) -> None:
+    """Raise InputError if there is an ``exposure`` of the trial's folder."""
+    if one := exposure(folder):
+        text = f"{one.who}, and could lead what you write in {folder} to another folder"
+        mend = one.correction if one.correction.startswith("chmod") else "run this as that user"
+        copy = f"or on a copy that only you can write to: cp -r {folder} COPY"
+        elsewhere = "'seatrial report --output' writes elsewhere"
+        raise InputError([Problem(one.path, None, "", text, f"{mend}, {copy}; {elsewhere}")])
 
 
 @contextmanager
@@ -126,13 +162,13 @@ def publishing(folder: Path, number: int) -> Iterator[Path]:
     """
     draft, target = folder / _draft(number), judgement_folder(Path(), number)
     try:
-        draft.mkdir(parents=True)
-        with folder_below(folder, _draft(number)):
-            pass  # not through a link
+        _make_folder(folder, _draft(number))
         yield draft
-        sums = {} if (folder / MANIFEST).exists() else sums_of(folder, files(folder))
-        names = [file.name for file in draft.iterdir()]
-        _append(folder, sums | {str(target / name): sha256(draft / name) for name in names})
+        sums = {} if has_manifest(folder) else sums_of(folder, files(folder))
+        names = names_below(folder, _draft(number))
+        drafts = sums_of(folder, (str(_draft(number) / name) for name in names))
+        sums |= {str(target / Path(name).name): sum for name, sum in drafts.items()}
+        _append(folder, sums)
     except BaseException:
         settle(folder)
         raise
@@ -148,7 +184,7 @@ def settle(folder: Path) -> None:
 
     A damaged manifest decides nothing: all drafts stay. Raises OSError.
     """
-    listed, damaged = _parse(folder) if (folder / MANIFEST).exists() else ({}, [])
+    listed, damaged = _parse(content(folder)) if has_manifest(folder) else ({}, [])
     if damaged:
         return
     for file in list(folder.iterdir()):
@@ -159,7 +195,8 @@ def settle(folder: Path) -> None:
         draft, target = _draft(number), judgement_folder(Path(), number)
         names = _unmoved(folder, number, listed)
         if names:
-            (folder / target).mkdir(exist_ok=True)
+            if target.parts:  # not the trial's own folder
+                _make_folder(folder, target, exist_ok=True)
             with folder_below(folder, draft) as old, folder_below(folder, target) as new:
                 for name in names:
                     os.replace(name, name, src_dir_fd=old, dst_dir_fd=new)
@@ -171,7 +208,7 @@ def settle(folder: Path) -> None:
 
 def check_settled(folder: Path) -> None:
     """Raise InputError if ``settle`` is to complete a judgement."""
-    listed, _ = _parse(folder) if (folder / MANIFEST).exists() else ({}, [])
+    listed, _ = _parse(content(folder)) if has_manifest(folder) else ({}, [])
     for number in _drafts(folder):
         if _unmoved(folder, number, listed):
             text = "its process was killed before these files were in their places"
@@ -184,42 +221,73 @@ def _draft(number: int) -> Path:
     return Path(JUDGEMENTS_FOLDER, f".{number}.draft")
 
 
+def _make_folder(folder: Path, relative: Path, exist_ok: bool = False) -> None:
+    """Make a folder below a trial's, and those above it, through no link. Raises OSError."""
+    for above in reversed(relative.parents[:-1]):
+        _make_folder(folder, above, exist_ok=True)
+    with folder_below(folder, relative.parent) as parent:
+        try:
+            os.mkdir(relative.name, dir_fd=parent)
+        except FileExistsError:
+            if not exist_ok:
+                raise
+
+
 def _drafts(folder: Path) -> list[int]:
     """The numbers of the judgements that have a folder of drafts."""
     try:
-        with folder_below(folder, Path(JUDGEMENTS_FOLDER)):
-            entries = list((folder / JUDGEMENTS_FOLDER).iterdir())
-    except (FileNotFoundError, NotADirectoryError):  # the latter also of a link
+        names = names_below(folder, Path(JUDGEMENTS_FOLDER))
+    except NotADirectoryError:  # also of a link
         return []
-    matches = [
-        _DRAFT_FOLDER.fullmatch(entry.name)
-        for entry in entries
-        if entry.is_dir() and not entry.is_symlink()
-    ]
-    return [int(match["number"]) for match in matches if match]
+    matches = filter(None, map(_DRAFT_FOLDER.fullmatch, names))
+    numbers = [int(match["number"]) for match in matches]
+    return [number for number in numbers if _is_folder(folder / _draft(number))]
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _unmoved(folder: Path, number: int, listed: Mapping[str, str]) -> list[str]:
     """The names of the drafts that the manifest lists in another place, where they are not."""
+    target = judgement_folder(Path(), number)
     names = []
-    for draft in sorted((folder / _draft(number)).iterdir()):
-        final = str(judgement_folder(Path(), number) / draft.name)
-        if final not in listed or draft.is_symlink() or not draft.is_file():
+    for name in names_below(folder, _draft(number)):
+        final = str(target / name)
+        if final not in listed or not _is_regular(folder / _draft(number) / name):
             continue
-        if sha256(draft) != listed[final]:
+        if _sum_below(folder, str(_draft(number) / name)) != listed[final]:
             continue
-        if not (folder / final).is_file() or sha256(folder / final) != listed[final]:
-            names.append(draft.name)
+        if not _is_regular(folder / final) or _sum_below(folder, final) != listed[final]:
+            names.append(name)
     return names
 
 
-def read(folder: Path) -> dict[str, str]:
+def has_manifest(folder: Path) -> bool:
+    """Whether there is a manifest, or something else with its name."""
+    return os.path.lexists(folder / MANIFEST)
+
+
+def content(folder: Path) -> bytes:
+    """The manifest as it is. Who checks and then uses it reads it once: it may be exchanged.
+
+    Raises InputError if there is no folder or no manifest.
+    """
+    check_present(folder)
+    try:
+        return read_below(folder, Path(MANIFEST), LIMIT_B)
+    except OSError as error:
+        problem = Problem(folder / MANIFEST, None, "", f"cannot be read: {error}")
+        raise InputError([problem]) from None
+
+
+def read(folder: Path, data: bytes | None = None) -> dict[str, str]:
     """The sum of each file, by its name relative to the folder.
 
-    Raises InputError if there is no folder or no manifest, or if a line of the manifest is not as
-    Seatrial writes it.
+    ``data``: the ``content`` of the manifest, if the caller has read it. Raises InputError as
+    ``content``, and if a line of the manifest is not as Seatrial writes it.
     """
-    sums, damaged = _parse(folder)
+    sums, damaged = _parse(content(folder) if data is None else data)
     if damaged:
         problems = [Problem(folder / MANIFEST, line, "", "damaged", _FORM) for line in damaged]
         raise InputError(problems)
@@ -236,14 +304,9 @@ def check_present(folder: Path) -> None:
         raise InputError([Problem(folder / MANIFEST, None, "", text, correction)])
 
 
-def _parse(folder: Path) -> tuple[dict[str, str], list[int]]:
+def _parse(data: bytes) -> tuple[dict[str, str], list[int]]:
     """The sums, and the numbers of the lines that are damaged."""
-    check_present(folder)
-    file = folder / MANIFEST
-    try:
-        rows = file.read_bytes().splitlines(keepends=True)
-    except OSError as error:
-        raise InputError([Problem(file, None, "", f"cannot be read: {error}")]) from None
+    rows = data.splitlines(keepends=True)
     sums: dict[str, str] = {}
     damaged = []
     for number, row in enumerate(rows, 1):
@@ -269,13 +332,15 @@ def _name(match: re.Match[str]) -> str:
     return re.sub(r"\\.", lambda escape: _CHARACTERS.get(escape[0], escape[0]), match["name"])
 
 
-def check(folder: Path, only: Iterable[str] | None = None) -> list[Difference]:
+def check(
+    folder: Path, only: Iterable[str] | None = None, data: bytes | None = None
+) -> list[Difference]:
     """What was changed, removed or added since the manifest was written, in the order of names.
 
-    ``only``: the names of the files to compare; the others are not read.
-    Raises InputError if there is no folder or no manifest.
+    ``only``: the names of the files to compare; the others are not read. ``data``: the ``content``
+    of the manifest, if the caller has read it. Raises InputError as ``content``.
     """
-    listed, damaged = _parse(folder)
+    listed, damaged = _parse(content(folder) if data is None else data)
     differences = [Difference("damaged", MANIFEST, f"line {line}: {_FORM}") for line in damaged]
     if only is None:
         walked = _walk(folder)

@@ -21,6 +21,7 @@ import dataclasses
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -38,7 +39,7 @@ from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
 from seatrial.base.errors import InputError, Problem
-from seatrial.base.files import replacing
+from seatrial.base.files import names_below, regular_below, replacing
 from seatrial.base.memory import no_collections, release_free_memory
 from seatrial.base.suggest import suggest
 
@@ -69,19 +70,27 @@ class Record(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
 class Case:
-    """check x variant x profile x transport x nodes."""
+    """check x variant x profile x transport x network x nodes."""
 
     check: str  # netpipe, imb, osu, hpl, npb, tcp_stream, links, nodes ...
     variant: str = ""  # distinguishes the cases of a check: "atlas", "is.S", ""
     transport: str  # "openmpi-tcp" ...; "tcp" for plain sockets; "none" for no network
     profile: str = "default"
     nodes: int  # number of nodes of a run
+    # The rail. Empty: the site measures one network, or the check belongs to none of several.
+    network: str = ""
+
+    @property
+    def route(self) -> str:
+        """The transport, with its network where a site has several: ``openmpi-tcp@rail2``."""
+        return f"{self.transport}@{self.network}" if self.network else self.transport
 
     @property
     def id(self) -> str:
-        """Stable name, also the folder of its evidence: ``imb.openmpi-tcp.default.2n``."""
+        """Stable name, also the folder of its evidence: ``imb.openmpi-tcp.default.2n``, or
+        ``imb.openmpi-tcp@rail2.default.2n`` where a site has several networks."""
         check = f"{self.check}-{self.variant}" if self.variant else self.check
-        return f"{check}.{self.transport}.{self.profile}.{self.nodes}n"
+        return f"{check}.{self.route}.{self.profile}.{self.nodes}n"
 
 
 @dataclass(slots=True, kw_only=True, config=_CONFIG)
@@ -285,6 +294,7 @@ class Trial(Record):
     selection: dict[str, list[str]] = {}
     outside: list[Case] = []
     lacking: list[Case] = []  # cases of the site for which the stack has no program or library
+    unmeasured: list[str] = []  # sentences on networks of role test without a case
     notes: list[str] = []  # limits of the stack, planted faults ...
     profiles: list[ProfileUse] = []
 
@@ -461,15 +471,20 @@ class Results(BaseModel):
         """The folder of the report on ``verdict``."""
         return judgement_folder(self.folder, self.verdict.number if self.verdict else 1)
 
+    def above(self, file: Path) -> Path | None:
+        """The trial's folder if a file is in it, for the argument ``below`` of who writes it."""
+        inside = file.is_relative_to(self.folder)
+        return self.folder if inside and ".." not in file.relative_to(self.folder).parts else None
+
 
 def judgement_folder(trial: Path, number: int) -> Path:
     """Where a judgement of a trial is kept: number 1 in the trial's own folder."""
     return trial if number == 1 else trial / JUDGEMENTS_FOLDER / str(number)
 
 
-def write_results(path: Path, lines: Iterable[Line]) -> None:
-    """Write the file atomically. Raises OSError."""
-    with replacing(path) as stream:
+def write_results(path: Path, lines: Iterable[Line], below: Path | None = None) -> None:
+    """Write the file atomically; ``below`` as in ``replacing``. Raises OSError."""
+    with replacing(path, below=below) as stream:
         for line in lines:
             if isinstance(line, Judgement):
                 text = _JUDGEMENT.dump_json(line)
@@ -478,9 +493,12 @@ def write_results(path: Path, lines: Iterable[Line]) -> None:
             stream.write(text + b"\n")
 
 
-def read_lines(path: Path, kinds: Sequence[str] = _KINDS) -> Iterator[Line]:
-    """Yield the lines of a file, one in memory at a time.
+def read_lines(
+    path: Path, kinds: Sequence[str] = _KINDS, below: Path | None = None
+) -> Iterator[Line]:
+    """Yield the lines of a regular file, one in memory at a time.
 
+    No symbolic link below the folder ``below`` is followed; the default is that of the file.
     Raises InputError with file and line if a line does not match the schema, if it is not of one
     of ``kinds``, or if it is a second ``trial`` or ``verdict``; also if the file cannot be read.
     """
@@ -488,11 +506,12 @@ def read_lines(path: Path, kinds: Sequence[str] = _KINDS) -> Iterator[Line]:
     first_of: dict[str, int] = {}  # kind -> line, of the kinds that a file has once
     cases: dict[Case, Case] = {}
     requirements: dict[Requirement, Requirement] = {}
-    try:
-        stream = path.open("rb")
-    except OSError as error:
-        raise InputError([Problem(path, None, "", f"cannot be read: {error}")]) from None
-    with stream:
+    root = below or path.parent
+    with ExitStack() as stack:
+        try:
+            stream = stack.enter_context(regular_below(root, path.relative_to(root)))
+        except OSError as error:
+            raise InputError([Problem(path, None, "", f"cannot be read: {error}")]) from None
         for number, text in enumerate(stream, 1):
             kind = _KIND.match(text)
             adapter = _ADAPTERS.get(kind[1]) if kind else None
@@ -566,7 +585,7 @@ def read_results(path: Path, number: int | None = None) -> Results:
         own, kinds = file, _KINDS
         if one > 1:
             own, kinds = judgement_folder(path, one) / JUDGEMENT_FILE, _LATER_KINDS
-        for line in read_lines(own, kinds):
+        for line in read_lines(own, kinds, below=file.parent):
             if isinstance(line, Trial):
                 trial = line
             elif isinstance(line, Run):
@@ -601,6 +620,20 @@ def _has_results(folder: Path) -> bool:
 
 
 def later_judgements(folder: Path) -> list[int]:
-    """The numbers of a trial's later judgements, ascending."""
-    names = [path.parent.name for path in folder.glob(f"{JUDGEMENTS_FOLDER}/*/{JUDGEMENT_FILE}")]
-    return sorted(int(name) for name in names if re.fullmatch(r"[1-9][0-9]*", name) and name != "1")
+    """The numbers of a trial's later judgements, ascending.
+
+    Raises InputError if there is something else in the place of their folders, such as a link.
+    """
+    numbers = []
+    at = Path(JUDGEMENTS_FOLDER)
+    try:
+        for name in names_below(folder, at):
+            if re.fullmatch(r"[1-9][0-9]*", name) and name != "1":
+                at = Path(JUDGEMENTS_FOLDER, name)
+                with suppress(NotADirectoryError):  # a file or a link that is nobody's judgement
+                    if JUDGEMENT_FILE in names_below(folder, at):
+                        numbers.append(int(name))
+    except OSError as error:
+        problem = Problem(folder / at, None, "", f"no folder of judgements: {error}")
+        raise InputError([problem]) from None
+    return sorted(numbers)

@@ -33,6 +33,7 @@ from pydantic import (
 )
 
 from seatrial.base import yamlfile
+from seatrial.base.names import NO_TRANSPORT
 from seatrial.base.suggest import suggest
 from seatrial.base.yamlfile import InvalidValue, Lines
 from seatrial.results.record import Case
@@ -45,7 +46,7 @@ Patterns = str | list[str]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 #: widest bound of a reference, as a fraction: a wider one decides nothing
 WIDEST = 1.0
-_KEYS = ("check", "variant", "transport", "profile", "location")
+_KEYS = ("check", "variant", "transport", "network", "profile", "location")
 
 
 def _no_number(value: Any) -> Any:
@@ -77,6 +78,7 @@ class Select(Entry):
     check: Patterns | None = Field(None, examples=["netpipe"])
     variant: Patterns | None = Field(None, examples=['""'])
     transport: Patterns | None = Field(None, examples=["tcp"])
+    network: Patterns | None = Field(None, examples=["rail2"])
     profile: Patterns | None = Field(None, examples=["default"])
     nodes: int | list[int] | None = Field(None, examples=["2"])
     location: Patterns | None = Field(None, examples=["n1-n2"])
@@ -115,12 +117,14 @@ class Select(Entry):
 class Other(Entry):
     """Another metric of the same trial. Omitted keys are those of the judged case.
 
-    For another ``check``, an omitted ``variant`` is "".
+    For another ``check``, an omitted ``variant`` is "". For the transport ``none``, an omitted
+    ``network`` is "": its cases have none.
     """
 
     check: str | None = Field(None, examples=["netpipe"])
     variant: str | None = None
     transport: str | None = Field(None, examples=["tcp"])
+    network: str | None = Field(None, examples=["rail2"])
     profile: str | None = Field(None, examples=["default"])
     nodes: int | None = Field(None, examples=["2"])
     location: str | None = None
@@ -130,10 +134,13 @@ class Other(Entry):
     def case(self, judged: Case) -> Case:
         new_check = self.check is not None and self.check != judged.check
         variant = self.variant if self.variant is not None else "" if new_check else judged.variant
+        transport = self.transport or judged.transport
+        network = "" if transport == NO_TRANSPORT else judged.network
         return Case(
             check=self.check or judged.check,
             variant=variant,
-            transport=self.transport or judged.transport,
+            transport=transport,
+            network=network if self.network is None else self.network,
             profile=self.profile or judged.profile,
             nodes=self.nodes or judged.nodes,
         )
@@ -508,9 +515,12 @@ class MetricRequirements:
         return contracts + ([winner] if winner else []), informative
 
 
-def load_requirements(path: Path | str) -> Requirements:
-    """Read ``requirements.yaml``. Raises InputError with all errors of the file."""
-    document, lines = yamlfile.load(path, Document)
+def load_requirements(path: Path | str, content: bytes | None = None) -> Requirements:
+    """Read ``requirements.yaml``. Raises InputError with all errors of the file.
+
+    ``content`` is what is in it, if the caller has read it.
+    """
+    document, lines = yamlfile.load(path, Document, content)
     return build(document, lines, Path(path))
 
 
@@ -560,7 +570,8 @@ def _weight(patterns: Patterns | None) -> int:
 def _of(other: Other) -> str:
     if other.same_run:
         return " of the same run"
-    words = [other.check, other.variant, other.transport, other.profile]
+    route = "@".join(filter(None, (other.transport or "", other.network)))
+    words = [other.check, other.variant, route, other.profile]
     name = ".".join(word for word in words if word)
     if other.nodes:
         name += f".{other.nodes}n" if name else f"{other.nodes} nodes"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import re
 import subprocess
 import tempfile
@@ -18,9 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.base.errors import InputError, LabError, Problem
-from seatrial.base.files import write_whole
+from seatrial.base.files import read_below, write_whole
 from seatrial.results import manifest
 
+LIMIT_B = 1 << 20  # largest signature that is read; a usual one has less than 2 kB
+NO_SIGNATURE = "it is not one of this manifest"
 NAMESPACE = "seatrial"  # a signature made for another purpose is none of a trial
 #: key type and key in a line of allowed signers, behind names and options
 _LISTED = re.compile(r"\s((?:sk-)?(?:ssh|ecdsa)-\S+)\s+(AAAA\S+)")
@@ -49,64 +52,87 @@ class Signature:
         return f"good signature{who}{key}{other} on {part} ({self.file})"
 
 
-def sign(folder: Path, key: Path) -> Path:
+def sign(folder: Path, key: Path, data: bytes | None = None) -> Path:
     """Sign the manifest as it is; returns the new file.
 
-    ``key`` is a private key of OpenSSH, or a public key whose private key an agent has.
+    ``key`` is a private key of OpenSSH, or a public key whose private key an agent has. ``data`` is
+    the content of the manifest, if the caller has compared the trial with it.
     Raises InputError if a file of the trial is not as in the manifest or the key cannot be used,
     LabError without ssh-keygen.
     """
-    if differences := manifest.check(folder):
-        problems = [Problem(folder / one.name, None, "", one.kind) for one in differences]
-        raise InputError([*problems, Problem(folder, None, "", "a changed trial is not signed")])
+    if data is None:
+        data = manifest.content(folder)
+        if differences := manifest.check(folder, data=data):
+            problems = [Problem(folder / one.name, None, "", one.kind) for one in differences]
+            text = "a changed trial is not signed"
+            raise InputError([*problems, Problem(folder, None, "", text)])
     if not key.is_file():
         raise InputError([Problem(key, None, "", "no such key", "name a private key of OpenSSH")])
-    data = (folder / manifest.MANIFEST).read_bytes()
     done = _keygen("sign", "-f", str(key), data=data)
     if done.returncode:
         raise InputError([Problem(key, None, "", f"cannot sign: {_said(done)}")])
     lines = data.count(b"\n")
     names = (f"{lines}{f'-{n}' if n > 1 else ''}" for n in range(1, 1000))
     files = (folder / f"{manifest.MANIFEST}.{name}.sig" for name in names)
-    file = next(file for file in files if not file.exists())
+    file = next(file for file in files if not os.path.lexists(file))
     write_whole(file, done.stdout)
     return file
 
 
-def check(folder: Path, signers: Path | None = None, keys: Sequence[Path] = ()) -> list[Signature]:
-    """Every signature in a trial's folder, by what it covers.
+def check(
+    folder: Path,
+    signers: Path | None = None,
+    keys: Sequence[Path] = (),
+    data: bytes | None = None,
+) -> list[Signature]:
+    """Every signature in a trial's folder, by what it covers of the manifest.
 
+    ``data`` is the content of the manifest, if the caller has compared the trial with it.
     ``signers`` is a list of allowed signers as in ssh-keygen(1), ``keys`` are public keys. Without
     either, any key is accepted. Raises InputError if one of these files cannot be
     used, LabError without ssh-keygen.
     """
     allowed = _allowed(signers, keys)
+    data = manifest.content(folder) if data is None else data
     with tempfile.NamedTemporaryFile("w", prefix="signers-") as stream:
         stream.write(allowed)
         stream.flush()
-        return _check(folder, Path(stream.name) if allowed else None)
+        return _check(folder, data, Path(stream.name) if allowed else None)
 
 
-def _check(folder: Path, signers: Path | None) -> list[Signature]:
-    rows = (folder / manifest.MANIFEST).read_bytes().splitlines(keepends=True)
+def _check(folder: Path, data: bytes, signers: Path | None) -> list[Signature]:
+    rows = data.splitlines(keepends=True)
     matches = filter(None, (manifest.SIGNATURE.fullmatch(f.name) for f in folder.iterdir()))
     signatures = []
     for match in sorted(matches, key=lambda match: (int(match["lines"]), match[0])):
         lines = int(match["lines"])
-        covered = b"".join(rows[:lines])
-        name = str(folder / match[0])
-        done = _keygen("check-novalidate", "-s", name, data=covered)
+        covered = b"".join(rows[:lines]) if lines <= len(rows) else None
+        signatures.append(_signature(folder, match[0], lines, covered, signers))
+    return signatures
+
+
+def _signature(
+    folder: Path, file: str, lines: int, covered: bytes | None, signers: Path | None
+) -> Signature:
+    """``covered``: the lines of the manifest that it covers; None if there are fewer."""
+    try:
+        content = read_below(folder, Path(file), LIMIT_B)
+    except OSError as error:
+        return Signature(file, lines, f"it cannot be read: {error.strerror}")
+    if covered is None:
+        return Signature(file, lines, NO_SIGNATURE)
+    with tempfile.NamedTemporaryFile(prefix="signature-") as stream:  # ssh-keygen reads it twice
+        stream.write(content)
+        stream.flush()
+        done = _keygen("check-novalidate", "-s", stream.name, data=covered)
         good = _KEY.search(done.stdout.decode(errors="replace"))
-        if done.returncode or not good or lines > len(rows):
-            signatures.append(Signature(match[0], lines, "it is not one of this manifest"))
-            continue
-        key = f"{good[1]} {good[2]}"
+        if done.returncode or not good:
+            return Signature(file, lines, NO_SIGNATURE)
         signer = fault = ""
         if signers:
-            signer, fault = _signer(signers, name, covered)
-        listed = bool(signer) or not signers
-        signatures.append(Signature(match[0], lines, fault, key, signer, listed))
-    return signatures
+            signer, fault = _signer(signers, stream.name, covered)
+    listed = bool(signer) or not signers
+    return Signature(file, lines, fault, f"{good[1]} {good[2]}", signer, listed)
 
 
 def absent(

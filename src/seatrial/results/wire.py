@@ -21,7 +21,12 @@ Interface = tuple[str, str]  # node, name
 def findings(runs: Sequence[Run]) -> list[str]:
     """One for each interface with errors, each fact of a link that differs, and each slot."""
     states = _states(runs)
-    return [*_errors(runs, states), *_different_links(states), *_slots(states)]
+    return [
+        *_errors(runs, states),
+        *_exchanged(states),
+        *_different_links(states),
+        *_slots(states),
+    ]
 
 
 def _states(runs: Iterable[Run]) -> dict[Interface, list[dict[str, Any]]]:
@@ -63,6 +68,36 @@ def _switch_port(states: Iterable[dict[str, Any]]) -> str:
             parts = [f"port {port}" if port else "its port", f"of {switch}" if switch else ""]
             return " ".join(filter(None, parts)) + " (LLDP)"
     return "its switch port"
+
+
+def _exchanged(states: dict[Interface, list[dict[str, Any]]]) -> list[str]:
+    """The interfaces whose switch (by LLDP) is that of another network and of none of their own.
+
+    The switches of a network are those that two or more of its nodes are on. A network whose nodes
+    are on switches of their own says nothing.
+    """
+    switch_of: dict[tuple[Interface, str], str] = {}
+    for interface, of_interface in states.items():
+        for state in of_interface:
+            neighbour = state.get("neighbour")
+            if isinstance(neighbour, dict) and neighbour.get("switch"):
+                switch_of.setdefault(
+                    (interface, str(state.get("network"))), str(neighbour["switch"])
+                )
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for (_, network), switch in switch_of.items():
+        counts[network][switch] += 1
+    sentences = []
+    for ((node, name), network), switch in switch_of.items():
+        usual = [other for other, count in counts[network].items() if count > 1]
+        others = [one for one in counts if one != network and counts[one][switch] > 1]
+        if usual and switch not in usual and others:
+            sentences.append(
+                f"{node}: {name} of network {network} is cabled to {switch} (LLDP), on which "
+                f"network {some(others)} is; the others of {network} are on {some(usual)}: its "
+                "cables are exchanged"
+            )
+    return sentences
 
 
 def _different_links(states: dict[Interface, list[dict[str, Any]]]) -> list[str]:

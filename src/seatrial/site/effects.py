@@ -14,7 +14,7 @@ from seatrial.nic.inheritance import Resolved
 from seatrial.nic.modes import modes
 from seatrial.nic.node.settings import BY_NAME, Setting, of
 from seatrial.site.model import Site
-from seatrial.site.profiles import is_tested, measured_on, networks_set, resolved
+from seatrial.site.profiles import is_tested, networks_set, rails_of, resolved
 
 
 def statements(site: Site) -> list[str]:
@@ -23,8 +23,9 @@ def statements(site: Site) -> list[str]:
 
 
 def effects_of(site: Site, profile: str) -> list[str]:
-    """The notes on one profile."""
-    return [] if profile == "default" else list(_of_profile(site, resolved(site, profile)))
+    """The notes on one profile. Networks with equal notes have one."""
+    notes = [] if profile == "default" else _of_profile(site, resolved(site, profile))
+    return list(dict.fromkeys(notes))
 
 
 def _of_profile(site: Site, profile: Resolved) -> Iterator[str]:
@@ -34,18 +35,21 @@ def _of_profile(site: Site, profile: Resolved) -> Iterator[str]:
     for transport in (*site.transports, PLAIN_SOCKETS):
         if not is_tested(site, profile.name, transport):
             continue
-        network = measured_on(site, transport, profile.name)
-        if network not in networks:
-            if transport in site.transports or len(site.transports) == 0:
-                yield (
-                    f"profile {profile.name}: sets nothing on network {network}, on which "
-                    f"transport {transport} is tested"
-                )
-            continue
         own = site.transports.get(transport)
         path = own.data_path if own else "kernel"
-        if path != "kernel":
-            yield from _bypassed(site, profile, transport, network, path)
+        notes: dict[str, list[str]] = {}
+        for network in rails_of(site, transport, profile.name):
+            if network not in networks:
+                if transport in site.transports or len(site.transports) == 0:
+                    yield (
+                        f"profile {profile.name}: sets nothing on network {network}, on which "
+                        f"transport {transport} is tested"
+                    )
+            elif path != "kernel":
+                notes[network] = list(_bypassed(site, profile, transport, network, path))
+        differ = len({tuple(one) for one in notes.values()}) > 1
+        for network, sentences in notes.items():
+            yield from (f"{one} (network {network})" if differ else one for one in sentences)
 
 
 def _bypassed(

@@ -47,9 +47,12 @@ def load_site(file: Path) -> Site:
     return load_with_lines(file)[0]
 
 
-def load_with_lines(file: Path) -> tuple[Site, yamlfile.Lines]:
-    """The same as ``load_site``, with the line numbers of the fields."""
-    site, lines = yamlfile.load(file, Site)
+def load_with_lines(file: Path, content: bytes | None = None) -> tuple[Site, yamlfile.Lines]:
+    """The same as ``load_site``, with the line numbers of the fields.
+
+    ``content`` is what is in the file, if the caller has read it.
+    """
+    site, lines = yamlfile.load(file, Site, content)
     problems = [lines.problem(*problem) for problem in site_problems(site)]
     if site.name != file.parent.name:
         message = f"{site.name!r} is not the folder's name, {file.parent.name}"

@@ -24,6 +24,7 @@ from seatrial.base.fields import (
     text_of,
 )
 from seatrial.base.names import PSEUDO_TRANSPORTS, VERBS
+from seatrial.base.suggest import matching
 from seatrial.base.yamlfile import InvalidValue
 from seatrial.benchmarks.benchmark import Benchmark
 from seatrial.benchmarks.registry import registry
@@ -94,6 +95,9 @@ class Nodes(Model):
     cores: int = Field(ge=1, description="cores for jobs", examples=["16"])
     sockets: int = Field(default=1, ge=1, description="sockets among which the cores are divided")
     memory_MiB: int = Field(default=1024, ge=64)
+    networks: list[Name] | None = Field(
+        default=None, description="the networks that they have an interface of; default: all"
+    )
     description: str = ""
 
     @model_validator(mode="after")
@@ -153,7 +157,9 @@ class Transport(Model):
     """The site's changes of a transport of the stack."""
 
     description: str = ""
-    network: Name | None = Field(default=None, description="a network of role test")
+    network: Name | None = Field(
+        default=None, description="the only network that it uses; default: all of role test"
+    )
     data_path: DataPath = Field(
         default="kernel", description="what moves its messages: the kernel, or user space"
     )
@@ -215,6 +221,10 @@ class TrialDefaults(Model):
     )
     profiles: list[str] = ["default"]
     transports: list[str] = ["*"]
+    networks: list[str] = Field(
+        default=["*"],
+        description="the networks of role test that are measured, each by itself",
+    )
     time_limit_s: int = Field(
         default=1800, ge=10, description="of the whole trial, without the time in Slurm's queue"
     )
@@ -370,6 +380,12 @@ class Site(Model):
         return [name for name, network in self.networks.items() if network.role == "test"]
 
     @property
+    def rails(self) -> list[str]:
+        """The networks that the site's trials measure, in the order of the file."""
+        cabled = [name for name in self.test_networks if self.networks[name].cable]
+        return matching(self.trial.networks, cabled)
+
+    @property
     def pseudo_transports(self) -> list[str]:
         """The transports of checks without MPI; ``verbs`` if a test network has an RDMA device."""
         rdma = any(self.networks[name].device for name in self.test_networks)
@@ -386,13 +402,14 @@ class Site(Model):
         return self.lab is not None and self.lab.engine == "virtual"
 
     def network_of(self, transport: str) -> str:
-        """The network of a transport: its own, or the first network of role test.
+        """The network of a transport: its own, or the first that trials measure.
 
         That of ``verbs`` is the first one with an RDMA device.
         """
         chosen = self.transports.get(transport)
         if chosen and chosen.network:
             return chosen.network
+        names = self.rails or self.test_networks
         if transport == VERBS:
-            return next(name for name in self.test_networks if self.networks[name].device)
-        return self.test_networks[0]
+            names = [name for name in names if self.networks[name].device] or self.test_networks
+        return names[0]

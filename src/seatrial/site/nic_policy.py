@@ -15,7 +15,7 @@ from seatrial.nic.inheritance import Resolved
 from seatrial.nic.node.settings import SETTINGS, group_of
 from seatrial.nic.profile import FEATURE_PREFIX, default_feature
 from seatrial.site.model import Site
-from seatrial.site.profiles import interfaces, nodes_of, resolved, short
+from seatrial.site.profiles import interfaces, lacking_networks, nodes_of, resolved, short
 
 SCHEMA = 1
 
@@ -60,8 +60,11 @@ def digest(policy: dict[str, Any]) -> str:
 
 
 def _tests(site: Site) -> dict[str, list[str]]:
-    names = [network.interface for network in site.networks.values() if network.role == "test"]
-    return {short(node): names for node in site.node_names}
+    return {
+        short(node): [site.networks[name].interface for name in site.test_networks
+                      if name not in lacking]
+        for node, lacking in lacking_networks(site).items()
+    }  # fmt: skip
 
 
 def _profile(site: Site, profile: Resolved) -> dict[str, Any]:

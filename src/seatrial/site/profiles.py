@@ -22,20 +22,29 @@ def networks_set(site: Site, profile: Resolved) -> list[str]:
     return tests if profile.networks is None else [n for n in tests if n in profile.networks]
 
 
-def measured_on(site: Site, transport: str, profile: str) -> str:
-    """The network of role test on which a transport is measured under a profile.
+def rails_of(site: Site, transport: str, profile: str) -> list[str]:
+    """The networks on which a transport is measured under a profile, one after the other.
 
-    It is the network of the transport, if the site sets one. Else it is the first network that the
-    profile names, so that a profile for one interface is measured on it. Else it is the first
-    network of role test.
+    These are the network of the transport, if the site sets one. Else those that the profile names,
+    so that a profile for one interface is measured on it. Else all that the site's trials measure.
+    A network whose interface belongs to the bond of another is left out, and one without an RDMA
+    device for a transport of verbs.
     """
     own = site.transports.get(transport)
+    names = [own.network] if own and own.network else site.rails
     if not (own and own.network):
-        tests = site.test_networks
-        for network in resolved(site, profile).networks or ():
-            if network in tests:
-                return network
-    return site.network_of(transport)
+        named = resolved(site, profile).networks or ()
+        names = [network for network in named if network in names] or names
+    if site.data_path(transport) == "verbs":
+        names = [network for network in names if site.networks[network].device]
+    carriers = carrier_interfaces(site, profile)
+    return [network for network in names if network in carriers]
+
+
+def measured_on(site: Site, transport: str, profile: str) -> str:
+    """The network of a job that uses one: the first of ``rails_of``."""
+    rails = rails_of(site, transport, profile)
+    return rails[0] if rails else site.network_of(transport)
 
 
 def carrier_interfaces(site: Site, profile: str) -> dict[str, str]:
@@ -68,6 +77,22 @@ def interfaces(site: Site, profile: Resolved) -> dict[str, Flat]:
     if bond and bond["members"][0] in settings:
         settings[bond["members"][0]]["bond"] = bond
     return {name: flat for name, flat in settings.items() if flat}
+
+
+def lacking_networks(site: Site) -> dict[str, list[str]]:
+    """Node -> the networks of role test that it has no interface of."""
+    groups = [(NodeSet(group.names), group.networks) for group in site.nodes]
+    return {
+        node: [
+            name
+            for name in site.test_networks
+            if any(
+                node in names and networks is not None and name not in networks
+                for names, networks in groups
+            )
+        ]
+        for node in site.node_names
+    }
 
 
 def short(node: str) -> str:

@@ -12,7 +12,7 @@ from itertools import combinations
 
 from ClusterShell.NodeSet import NodeSet
 
-from seatrial.base.names import PSEUDO_TRANSPORTS, VERBS
+from seatrial.base.names import PSEUDO_TRANSPORTS, RAIL, VERBS
 from seatrial.base.suggest import FieldProblem, suggest, unmatched
 from seatrial.site.model import Site
 from seatrial.site.validate_profiles import profile_problems
@@ -23,6 +23,7 @@ def site_problems(site: Site) -> list[FieldProblem]:
     return [
         *_networks(site),
         *_subnets(site),
+        *_nodes(site),
         *_partitions(site),
         *profile_problems(site),
         *_transports(site),
@@ -77,6 +78,29 @@ def _subnets(site: Site) -> Iterable[FieldProblem]:
             )
 
 
+def _nodes(site: Site) -> Iterable[FieldProblem]:
+    """Names of networks that do not exist, and nodes of the trials without a measured network."""
+    partition = site.partitions.get(site.trial_partition)
+    used = NodeSet(partition.nodes) if partition else NodeSet()
+    for index, group in enumerate(site.nodes):
+        field = f"nodes.{index}.networks"
+        known = list(site.networks)
+        for number, name in enumerate(group.networks or []):
+            if name not in known:
+                yield FieldProblem(
+                    f"{field}.{number}", f"there is no network {name!r}", suggest(name, known)
+                )
+        without = [name for name in site.rails if name not in (group.networks or known)]
+        here = NodeSet(group.names) & used
+        if without and here:
+            yield FieldProblem(
+                field,
+                f"{here} has no interface of network {', '.join(without)}, which the trials in "
+                f"partition {site.trial_partition} measure",
+                f"leave {here} out of the partition, or {without[0]} out of trial.networks",
+            )
+
+
 def _partitions(site: Site) -> Iterable[FieldProblem]:
     known = NodeSet.fromlist(site.node_names)
     for name, part in site.partitions.items():
@@ -109,6 +133,18 @@ def _transports(site: Site) -> Iterable[FieldProblem]:
                 f"there is no network {transport.network!r}",
                 suggest(transport.network, site.networks),
             )
+        elif transport.network in site.test_networks and transport.network not in site.rails:
+            yield FieldProblem(
+                f"transports.{name}.network",
+                f"trial.networks leaves out {transport.network}",
+                f"add {transport.network} to trial.networks",
+            )
+        if len(site.rails) > 1 and RAIL in name:
+            yield FieldProblem(
+                f"transports.{name}",
+                f"{RAIL!r} separates a transport from its network in ReFrame's environments",
+                "rename it",
+            )
 
 
 def _benchmarks(site: Site) -> Iterable[FieldProblem]:
@@ -132,6 +168,8 @@ def _benchmarks(site: Site) -> Iterable[FieldProblem]:
         for problem in benchmark.problems(site):
             yield problem._replace(field=f"{field}.{problem.field}")
         yield from unmatched(f"{field}.transports", settings.transports, known)
+        if not benchmark.spans_networks:
+            yield from unmatched(f"{field}.networks", settings.networks, site.rails)
         yield from unmatched(f"{field}.profiles", settings.profiles, site.nic_profiles)
 
 
@@ -151,6 +189,7 @@ def _trial(site: Site) -> Iterable[FieldProblem]:
     yield from unmatched("trial.profiles", site.trial.profiles, site.nic_profiles)
     known = {*site.transports, *site.pseudo_transports}
     yield from unmatched("trial.transports", site.trial.transports, known)
+    yield from unmatched("trial.networks", site.trial.networks, site.test_networks)
 
 
 def _jobs(site: Site) -> Iterable[FieldProblem]:

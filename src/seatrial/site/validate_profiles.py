@@ -23,9 +23,11 @@ from seatrial.site.model import Site
 from seatrial.site.profiles import (
     interfaces,
     is_tested,
+    lacking_networks,
     measured_on,
     networks_set,
     nodes_of,
+    rails_of,
     resolved,
 )
 
@@ -157,6 +159,16 @@ def _sets_something(site: Site, profile: Resolved) -> bool:
 def _fits(site: Site, profile: Resolved) -> Iterable[FieldProblem]:
     """Problems of a profile without nodes or networks, or with too few nodes for a trial."""
     at = f"nic_profiles.{profile.name}"
+    lacking = lacking_networks(site)
+    for node in nodes_of(site, profile):
+        without = [name for name in networks_set(site, profile) if name in lacking[node]]
+        if without:
+            yield FieldProblem(
+                at,
+                f"node {node} has no interface of network {without[0]}, which it sets",
+                f"leave {without[0]} out of its networks, or set node_classes",
+            )
+            return
     if not networks_set(site, profile):
         yield FieldProblem(
             f"{at}.networks", "it fits no network of role test", "set networks, here or in its base"
@@ -239,8 +251,13 @@ def _bond(site: Site, profile: Resolved) -> Iterable[FieldProblem]:
 def _lost(
     site: Site, profile: Resolved, bond: dict[str, Any], lost: list[str], at: str
 ) -> Iterable[FieldProblem]:
-    """A bond has the addresses of its first member only, so it takes away the other networks."""
+    """A bond has the addresses of its first member only, so it takes away the other networks.
+
+    A problem for each transport that is left without a network.
+    """
     for transport in (*site.transports, PLAIN_SOCKETS):
+        if rails_of(site, transport, profile.name):
+            continue
         network = measured_on(site, transport, profile.name)
         if is_tested(site, profile.name, transport) and network in lost:
             yield FieldProblem(

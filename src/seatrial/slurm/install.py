@@ -14,7 +14,6 @@ import difflib
 import errno
 import json
 import os
-import stat
 import subprocess
 import tempfile
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from typing import Literal
 
 from seatrial.base.errors import InputError, LabError
 from seatrial.base.files import read_below, remove_tree, write_whole
+from seatrial.base.trust import exposed
 from seatrial.slurm.layout import Layout
 from seatrial.slurm.render import INSTALLED, MARKER, File
 
@@ -32,7 +32,6 @@ _RENAME_EXCHANGE = 2
 _LARGEST = 1 << 20  # bytes; ours have less than 100 kB
 # A link, a FIFO or device, a large file, a socket: nothing that was installed.
 _NO_FILE = (errno.ELOOP, errno.EINVAL, errno.EFBIG, errno.ENXIO)
-_LINKS = 40  # as Linux
 
 
 @dataclass(frozen=True)
@@ -148,54 +147,21 @@ def install(steps: list[Step], layout: Layout) -> None:
 def _refuse_writable_folders(steps: list[Step], layout: Layout) -> None:
     """Raise InputError if somebody but root can exchange what is installed, or a folder above it.
 
-    In an image only the folders inside it count. If an ordinary user builds it, that user may own
-    them, and its group may write to them.
+    That holds for an image, too: its owner could lead root out of it by a link. If an ordinary user
+    builds an image, only the folders inside it count: that user may own them, and its group may
+    write to them.
     """
+    root_runs = os.geteuid() == 0
     for step in steps:
         root = step.target.parents[len(PurePosixPath(step.file.path).parts) - 2]
+        everywhere = root_runs or root == Path("/")
         folder = step.target.parent
         if folder.name == Path(layout.package).name:
             folder = folder.parent  # the package is replaced as a whole
-        for passed in _passed(folder):
-            if root != Path("/") and root.resolve() not in passed.parents:
-                continue
-            status = passed.stat()
-            if root == Path("/") or os.geteuid() == 0:
-                bits, who, fix = stat.S_IWOTH | stat.S_IWGRP, "its group", "go-w"
-            else:
-                bits, who, fix = stat.S_IWOTH, "everybody", "o-w"
-            if status.st_mode & stat.S_IWOTH:
-                who, fix = "everybody", "o-w"
-            why = f"and root runs or reads what is in {step.target.parent}"
-            if status.st_mode & bits:
-                raise InputError(f"{passed}: {who} can write to it, {why}: chmod {fix} {passed}")
-            if not _is_trusted(status, root):
-                raise InputError(
-                    f"{passed}: user {status.st_uid} owns it, {why}: chown root {passed}"
-                )
-
-
-def _passed(folder: Path) -> list[Path]:
-    """The folders on the way to ``folder`` that exist, also those on the way of symbolic links."""
-    here, links = Path("/"), 0
-    names = list(reversed(folder.absolute().parts[1:]))
-    result = {here: None}
-    while names:
-        name = names.pop()
-        there = here.parent if name == ".." else here / name
-        if there.is_symlink():
-            links += 1
-            if links > _LINKS:
-                raise InputError(f"{folder}: {os.strerror(errno.ELOOP)}")
-            target = there.readlink()
-            here = Path("/") if target.is_absolute() else here
-            names += [part for part in reversed(target.parts) if part != "/"]
-        elif there.is_dir():
-            here = there
-            result[here] = None
-        else:
-            break  # made by the installation, or an error there
-    return list(result)
+        for one in exposed(folder, {0} if everywhere else {0, os.geteuid()}, group=everywhere):
+            if everywhere or root.resolve() in one.path.parents:
+                why = f"and root runs or reads what is in {step.target.parent}"
+                raise InputError(f"{one.path}: {one.who}, {why}: {one.correction}")
 
 
 def _refuse_while_in_force(steps: list[Step], layout: Layout) -> None:
@@ -298,7 +264,8 @@ def _exchange(one: Path, other: Path) -> None:
 def remove(steps: list[Step], layout: Layout, dry_run: bool = False) -> list[Path]:
     """Remove our files of a plan, and folders that are then empty. Returns the files.
 
-    The state folder stays, because it may be needed to restore settings.
+    The state folder stays, because it may be needed to restore settings. Raises InputError, also as
+    ``install`` if others can exchange a folder.
     """
     ours = [step for step in steps if step.state in ("same", "changed") and step.target.exists()]
     for step in ours:
@@ -307,6 +274,7 @@ def remove(steps: list[Step], layout: Layout, dry_run: bool = False) -> list[Pat
             refuse_in_force(root, json.loads(step.old or step.file.text)["state_folder"])
     if dry_run:
         return [step.target for step in ours]
+    _refuse_writable_folders(ours, layout)
     for step in ours:
         step.target.unlink()
     for folder in {step.target.parent for step in ours}:

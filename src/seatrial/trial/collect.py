@@ -24,6 +24,7 @@ from pydantic import TypeAdapter
 from seatrial.base.errors import SeatrialError
 from seatrial.base.files import folder_below, read_below, remove_tree
 from seatrial.checks.evidence import EVIDENCE_FILE
+from seatrial.plan.model import environment_name
 from seatrial.results.record import Case, Job, Run
 
 REPORT_FILE = "reframe-report.json"
@@ -57,7 +58,7 @@ class TestCase:
     """One test case of ReFrame's report. ``stagedir`` is relative to the trial's folder."""
 
     benchmark: str
-    transport: str
+    environment: str
     partition: str
     nodes: int | None
     repeat: int | None
@@ -80,7 +81,7 @@ def read_report(folder: Path, name: str = REPORT_FILE) -> list[TestCase]:
             tests.append(
                 TestCase(
                     benchmark=_text(entry, "benchmark") or Path(_text(entry, "filename")).stem,
-                    transport=_text(entry, "environ"),
+                    environment=_text(entry, "environ"),
                     partition=_text(entry, "partition"),
                     nodes=_whole(entry.get("num_nodes")),
                     repeat=_whole(entry.get("repeat")),
@@ -335,14 +336,18 @@ def collect(
             case
             for case in cases
             if case.check == test.benchmark
-            and case.transport == test.transport
+            and environment_name(case) == test.environment
             and (test.nodes is None or case.nodes == test.nodes)
         ]
         # Only of a test of this trial: its folder is moved, so each is read once.
         named = test.stagedir if wanted else None
         entries = read_evidence(folder, named, nodes) if named else []
         written = {entry.case: entry for entry in entries}
-        kept = keep_evidence(folder, test, wanted, take)
+        why_lost = ""
+        try:
+            kept = keep_evidence(folder, test, wanted, take)
+        except OSError as error:
+            kept, why_lost = "", f"evidence was not kept: {error}"
         id = held.id if held else test.jobid
         job = account_of(held, jobs) if held else jobs.get(id, Job(id=id))
         for case in wanted:
@@ -351,6 +356,8 @@ def collect(
             entry.repeat = test.repeat or 0
             entry.evidence = kept
             name_job_state(entry, test)
+            if why_lost:
+                name_lost_evidence(entry, why_lost)
             if held and phase == "profile":
                 name_lost_job(entry, job, why_not)
             runs[case, entry.repeat] = entry
@@ -433,6 +440,13 @@ def name_job_state(run: Run, test: TestCase) -> None:
         run.outcome, run.phase, run.reason = "error", test.phase, _cut(test.reason, 500)
 
 
+def name_lost_evidence(run: Run, why: str) -> None:
+    """Make a run whose evidence could not be kept an error: nothing shows its figures."""
+    if run.outcome == "ran":
+        run.outcome, run.phase, run.metrics, run.curves = "error", "cleanup", [], []
+    run.reason = _cut("; ".join(filter(None, (run.reason, why))), MOST_IN_REASON)
+
+
 def name_lost_job(run: Run, job: Job, why: str) -> None:
     """Name the end of the held job as the cause of a run that failed at that time."""
     before = run.job.ended and job.ended and run.job.ended < job.ended - CLOCK_TOLERANCE
@@ -441,7 +455,10 @@ def name_lost_job(run: Run, job: Job, why: str) -> None:
 
 
 def keep_evidence(folder: Path, test: TestCase, cases: list[Case], take: Take) -> str:
-    """Move the stage folder of a test to the evidence. Returns the relative path."""
+    """Move the stage folder of a test to the evidence. Returns the relative path.
+
+    Raises OSError if it cannot be made the trial's own; then it is removed as far as possible.
+    """
     stage = test.stagedir
     if not stage or not cases:
         return ""
@@ -463,9 +480,15 @@ def keep_evidence(folder: Path, test: TestCase, cases: list[Case], take: Take) -
     except OSError:  # for example a full disk
         return str(stage)
     if not stat.S_ISDIR(target.lstat().st_mode):  # exchanged meanwhile
-        target.unlink()
+        with contextlib.suppress(OSError):
+            target.unlink()
         return ""
-    take(target)
+    try:
+        take(target)
+    except OSError:
+        with contextlib.suppress(OSError):
+            remove_tree(target)
+        raise
     return str(target.relative_to(folder))
 
 

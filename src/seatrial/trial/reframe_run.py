@@ -16,7 +16,15 @@ from pathlib import Path
 from seatrial.base.errors import LabError, SeatrialError
 from seatrial.checks.configuration import CHECKS
 from seatrial.checks.database import database_of, require_own_database
-from seatrial.plan.model import ROUND_FILE, CheckSelection, HeldJob, Plan, Round, write
+from seatrial.plan.model import (
+    ROUND_FILE,
+    CheckSelection,
+    HeldJob,
+    Plan,
+    Round,
+    environment_name,
+    write,
+)
 from seatrial.results.record import Job
 from seatrial.trial.allocation import Allocation
 from seatrial.trial.machine import Machine, Progress, jobs_of
@@ -128,16 +136,17 @@ def round_of(session: Session, profile: str, job: Job | None = None) -> Round:
 
 
 def selections(session: Session, profile: str) -> dict[str, CheckSelection]:
-    """Check -> transports and node counts of its cases, and the nodes to run on."""
+    """Check -> environments and node counts of its cases, and the nodes to run on."""
     checks: dict[str, CheckSelection] = {}
     for case in session.of_profile(profile):
         own = checks.setdefault(case.check, CheckSelection())
-        if case.transport not in own.transports:
-            own.transports.append(case.transport)
+        environment = environment_name(case)
+        if environment not in own.environments:
+            own.environments.append(environment)
         if case.nodes not in own.nodes:
             own.nodes.append(case.nodes)
         if case in session.nodelists:
-            own.nodelists[f"{case.transport}.{case.nodes}"] = ",".join(session.nodelists[case])
+            own.nodelists[f"{environment}.{case.nodes}"] = ",".join(session.nodelists[case])
     return checks
 
 

@@ -42,14 +42,14 @@ def cases_to_rerun(
     }
     jobs |= {job for pair in pairs if jobs & set(pair) for job in pair}
     jobs -= {_job(one.case) for one in judgements if one.verdict == "error" and not one.metric}
-    # ReFrame gets the transports and the node counts of a check, and runs all combinations.
+    # ReFrame gets the environments and the node counts of a check, and runs all combinations.
     sizes = {(check, profile, nodes) for check, profile, _, nodes in jobs}
-    transports = {(check, profile, transport) for check, profile, transport, _ in jobs}
+    routes = {(check, profile, route) for check, profile, route, _ in jobs}
     return [
         case
         for case in trial.cases
         if (case.check, case.profile, case.nodes) in sizes
-        if (case.check, case.profile, case.transport) in transports
+        if (case.check, case.profile, case.route) in routes
     ]
 
 
@@ -76,4 +76,4 @@ def first_nodes(runs: Iterable[Run]) -> dict[Case, list[str]]:
 
 
 def _job(case: Case) -> tuple[str, str, str, int]:
-    return case.check, case.profile, case.transport, case.nodes
+    return case.check, case.profile, case.route, case.nodes

@@ -77,6 +77,7 @@ def run_trial(
             selection=plan.selection,
             outside=plan.outside,
             lacking=plan.lacking,
+            unmeasured=plan.unmeasured,
             notes=[*plan.left_out, *machine.notes(), *effects(plan)],
             profiles=profile_uses(plan),
         )
@@ -105,7 +106,7 @@ def run_trial(
                 rerun(session, results, requirements)
         finally:
             config.with_name(ROUND_FILE).unlink(missing_ok=True)
-            machine.take(folder)
+            take(folder, machine, progress)
         try:
             manifest.extend(folder, manifest.files(folder))
         except OSError as error:
@@ -113,6 +114,15 @@ def run_trial(
     if rounds[0].outcome.broken:
         raise LabError("ReFrame did not run:\n" + "\n".join(rounds[0].outcome.tail[-15:]))
     return results
+
+
+def take(folder: Path, machine: Machine, progress: Progress) -> None:
+    """Make the whole folder the trial's own. If that fails, the verdict and the manifest are still
+    written."""
+    try:
+        machine.take(folder)
+    except OSError as error:
+        progress.said(f"warning: the user of the jobs can still change files in {folder}: {error}")
 
 
 def run_cases(session: Session, results: Results) -> list[Round]:
@@ -208,7 +218,9 @@ def finish(results: Results, requirements: Requirements, folder: Path) -> None:
     copy = trial_requirements(results)
     trial = results.trial
     results.verdict = verdict.model_copy(
-        update=provenance(copy, str(copy.relative_to(folder)), trial.command, trial.seatrial)
+        update=provenance(
+            manifest.sha256(copy), str(copy.relative_to(folder)), trial.command, trial.seatrial
+        )
     )
     lines: list[Line] = [trial, *results.runs, *results.judgements, results.verdict]
     try:

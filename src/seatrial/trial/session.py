@@ -92,7 +92,7 @@ class Session:
         return [case for case in self.cases if case.profile == profile]
 
     def jobs_of(self, profile: str) -> int:
-        scripts = {(case.check, case.transport, case.nodes) for case in self.of_profile(profile)}
+        scripts = {(case.check, case.route, case.nodes) for case in self.of_profile(profile)}
         return len(scripts) * len(self.repeats)
 
     def suffix(self, profile: str = "default") -> str:

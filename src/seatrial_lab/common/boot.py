@@ -16,7 +16,7 @@ from typing import Any
 from seatrial.base.errors import LabError
 from seatrial.base.paths import SOURCE
 from seatrial_lab.common import mounts, render
-from seatrial_lab.common.network import TEST
+from seatrial_lab.common.network import tests
 from seatrial_lab.common.paths import HOST_ETC, LabPaths
 from seatrial_lab.common.programs import PATH, Programs, find
 from seatrial_lab.common.spec import LOGIN, LabSpec
@@ -70,7 +70,10 @@ def node_steps(spec: LabSpec, node: str) -> list[Step]:
     return [
         *_munge(spec, node),
         # A veth starts with all its queues in use; a NIC starts with few in use.
-        _run(spec, node, [find("ethtool") or "ethtool", "-L", TEST, "rx", "1", "tx", "1"], True),
+        *(
+            _run(spec, node, [find("ethtool") or "ethtool", "-L", name, "rx", "1", "tx", "1"], True)
+            for name in tests(spec).values()
+        ),
         _mkdir(render.SLURM_FOLDER, "root"),
         *([_run(spec, node, spec.before_slurmd, False)] if spec.before_slurmd else []),
         {"wait_socket": render.MUNGE_SOCKET, "timeout": BOOT_TIMEOUT},

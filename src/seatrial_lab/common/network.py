@@ -1,6 +1,6 @@
-"""The network of a native lab: two bridges in a namespace, and one cable per node and network.
+"""The network of a native lab: bridges in a namespace, and one cable per node and network.
 
-A cable is a veth pair. The test bridge has an MTU of its own, greater than the
+A cable is a veth pair. A test bridge has an MTU of its own, greater than the
 MTU that the nodes boot with. If two nodes set a greater MTU, the bridge passes
 their frames.
 
@@ -29,7 +29,7 @@ from seatrial_lab.common.spec import LOGIN, LabSpec
 
 MGMT = "eth0"
 TEST = "eth1"
-#: queues of a node's eth1 in each direction; the node boots with one in use
+#: queues of a node's test interfaces in each direction; the node boots with one in use
 QUEUES = 2
 #: In a lab of more hosts, each knows the others' hardware addresses from the start. All namespaces
 #: share the kernel's neighbour table of 1024 entries (``gc_thresh3``), and when each of 64 nodes
@@ -38,8 +38,23 @@ FEW_HOSTS = 16
 _BIND_MARK = RUN_ROOT / ".netns-bind"
 
 
+def tests(spec: LabSpec) -> dict[str, str]:
+    """Return the lab's names of the test networks, which their bridges have -> the interface.
+
+    The names are short, because a port has the name of a node and of a network.
+    """
+    return {"test": TEST} | {
+        f"net{number}": f"eth{number}" for number, _ in enumerate(spec.rails, 2)
+    }
+
+
+def test_subnets(spec: LabSpec) -> dict[str, str]:
+    """Return the interfaces of the test networks -> the subnet."""
+    return dict(zip(tests(spec).values(), (spec.test_subnet, *spec.rails), strict=True))
+
+
 def switch_port(node: str, network: str = "test") -> str:
-    """Return the name of the switch's port for a node on a network (``mgmt`` or ``test``)."""
+    """Return the name of the switch's port for a node on a network (``mgmt``, ``test`` ...)."""
     return f"{node}-{network}"
 
 
@@ -98,8 +113,8 @@ def make(spec: LabSpec, keep: tuple[int, ...] = ()) -> None:
 def switch_batch(spec: LabSpec) -> str:
     """Return ``ip`` commands, one per line, for the switch's namespace."""
     lines = ["link set lo up"]
-    for network in ("mgmt", "test"):
-        mtu = f" mtu {spec.switch_mtu}" if network == "test" else ""
+    for network in ("mgmt", *tests(spec)):
+        mtu = "" if network == "mgmt" else f" mtu {spec.switch_mtu}"
         lines += [
             # No spanning tree and no multicast snooping: they can delay frames.
             f"link add {network}{mtu} type bridge forward_delay 0 stp_state 0 mcast_snooping 0",
@@ -112,10 +127,10 @@ def switch_batch(spec: LabSpec) -> str:
 def _cables(spec: LabSpec, host: str) -> Iterator[str]:
     """Yield ``ip`` commands for the switch's namespace that connect a host."""
     netns = LabPaths(spec.instance).netns(host)
-    inner = {"mgmt": MGMT} if host == LOGIN else {"mgmt": MGMT, "test": TEST}
+    inner = {"mgmt": MGMT} if host == LOGIN else {"mgmt": MGMT, **tests(spec)}
     for number, (network, interface) in enumerate(inner.items()):
         mine = theirs = ""
-        if network == "test":
+        if network != "mgmt":
             mine = f" mtu {spec.switch_mtu}"
             # The kernel's default is one queue for each processor of the machine.
             theirs = f" mtu {spec.test_mtu} numtxqueues {QUEUES} numrxqueues {QUEUES}"
@@ -141,7 +156,7 @@ def replug(spec: LabSpec, host: str) -> None:
     """
     paths = LabPaths(spec.instance)
     switch = paths.netns(SWITCH)
-    for network in ("mgmt", "test"):
+    for network in ("mgmt", *tests(spec)):
         with contextlib.suppress(LabError):  # a host without a cable on this network
             ip("-n", switch, "link", "del", switch_port(host, network))
     with _registry():
@@ -156,7 +171,10 @@ def host_batch(spec: LabSpec, host: str) -> str:
     """Return ``ip`` commands, one per line, for the namespace of a node or the login node."""
     interfaces = [(MGMT, spec.mgmt_address(host), spec.mgmt_subnet)]
     if host != LOGIN:
-        interfaces.append((TEST, spec.test_address(host), spec.test_subnet))
+        interfaces += [
+            (name, spec.test_address(host, subnet), subnet)
+            for name, subnet in test_subnets(spec).items()
+        ]
     lines = ["link set lo up"]
     for name, address, subnet in interfaces:
         length = ipaddress.IPv4Network(subnet).prefixlen
@@ -168,7 +186,7 @@ def host_batch(spec: LabSpec, host: str) -> str:
         ]
     if len(spec.hosts) > FEW_HOSTS:
         lines += _neighbours(spec, host)
-    for number, name in enumerate(spec.taps if host != LOGIN else (), 2):
+    for number, name in enumerate(spec.taps if host != LOGIN else (), 2 + len(spec.rails)):
         address = _hardware_address(spec, host, number)
         lines += [
             f"tuntap add dev {name} mode tap",
@@ -184,7 +202,10 @@ def _neighbours(spec: LabSpec, host: str) -> Iterator[str]:
             continue
         known = [(MGMT, spec.mgmt_address(other), 0)]
         if LOGIN not in (host, other):
-            known.append((TEST, spec.test_address(other), 1))
+            known += [
+                (name, spec.test_address(other, subnet), number)
+                for number, (name, subnet) in enumerate(test_subnets(spec).items(), 1)
+            ]
         for name, address, number in known:
             hardware = _hardware_address(spec, other, number)
             yield f"neigh add {address} lladdr {hardware} dev {name} nud permanent"

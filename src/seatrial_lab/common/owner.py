@@ -17,6 +17,7 @@ from seatrial.base.files import remove_tree
 #: extended attributes that hold ACLs; see acl(5)
 ACLS = ("system.posix_acl_access", "system.posix_acl_default")
 MAX_DEPTH = 32  # of folders in evidence; ReFrame's have 4
+MAX_PATH_B = 1024  # of a folder's path in evidence: a path may have 4096 bytes in all
 
 
 def give(path: Path, uid: int, gid: int) -> None:
@@ -44,15 +45,15 @@ def take(folder: Path) -> None:
     """Make the current user the owner of a folder and its content, and the only one to change it.
 
     Only regular files and folders are left: a link, FIFO, socket or device, and a file with a
-    second name, are removed, as are folders below MAX_DEPTH, and all ACLs. The folder that
-    ``folder`` is in must be root's. The owner of a folder changes before that of its content, so
-    nobody else can exchange what is in it meanwhile. Raises OSError.
+    second name, are removed, as are folders below MAX_DEPTH or MAX_PATH_B, and all ACLs. The folder
+    that ``folder`` is in must be root's. The owner of a folder changes before that of its content,
+    so nobody else can exchange what is in it meanwhile. Raises OSError.
     """
     owner = os.getuid(), os.getgid()
     folders = [(folder, 0)]
     while folders:
         place, depth = folders.pop()
-        if depth > MAX_DEPTH:
+        if depth > MAX_DEPTH or len(os.fsencode(place.relative_to(folder))) > MAX_PATH_B:
             remove_tree(place)
             continue
         descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

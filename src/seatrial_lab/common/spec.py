@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
+import itertools
 import json
 import os
 import re
@@ -48,7 +49,8 @@ class LabSpec:
     before the distribution's module folders.
 
     ``test_mtu`` is the MTU of a node's eth1 at boot, ``switch_mtu`` the MTU of
-    the test switch (both in bytes of payload). ``taps`` are further interfaces
+    the test switch (both in bytes of payload). ``rails`` are the subnets of
+    further test networks, alike, on eth2 and so on. ``taps`` are further interfaces
     of each node, without carrier or address. ``files`` maps paths relative to
     the instance's data folder to texts; files below ``etc`` there are in the
     nodes' /etc. ``epilog`` is Slurm's Epilog; it is None if ``extra_slurm_conf``
@@ -65,6 +67,7 @@ class LabSpec:
     test_subnet: str = "10.73.1.0/24"
     test_mtu: int = 1500
     switch_mtu: int = 9216
+    rails: tuple[str, ...] = ()
     taps: tuple[str, ...] = ()
     user: str = "sailor"
     uid: int = 2000
@@ -108,7 +111,7 @@ class LabSpec:
         if not self.test_mtu <= self.switch_mtu <= 65535:
             yield f"switch_mtu {self.switch_mtu} is not between test_mtu and 65535"
         for name in self.taps:
-            if not _INTERFACE.fullmatch(name) or name in ("lo", "eth0", "eth1"):
+            if not _INTERFACE.fullmatch(name) or re.fullmatch(r"lo|eth\d+", name):
                 yield f"tap {name!r} is no interface name, or is taken"
         for name in self.files:
             if Path(name).is_absolute() or ".." in Path(name).parts:
@@ -121,18 +124,21 @@ class LabSpec:
         for path in (self.checkout, *self.binds):
             if not path.is_absolute():
                 yield f"{path} is not an absolute path"
-        networks = []
-        for name, text in (("mgmt_subnet", self.mgmt_subnet), ("test_subnet", self.test_subnet)):
+        networks: dict[str, ipaddress.IPv4Network] = {}
+        subnets = {"mgmt_subnet": self.mgmt_subnet, "test_subnet": self.test_subnet}
+        subnets |= {f"rails.{number}": text for number, text in enumerate(self.rails)}
+        for name, text in subnets.items():
             try:
                 network = ipaddress.IPv4Network(text)
             except ValueError as error:
                 yield f"{name}: {error}"
                 continue
-            networks.append(network)
+            networks[name] = network
             if network.num_addresses < len(self.nodes) + 3:
                 yield f"{name} {text} is too small for {len(self.nodes)} nodes and the login node"
-        if len(networks) == 2 and networks[0].overlaps(networks[1]):
-            yield "mgmt_subnet and test_subnet overlap"
+        for one, other in itertools.combinations(networks, 2):
+            if networks[one].overlaps(networks[other]):
+                yield f"{one} and {other} overlap"
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -146,9 +152,12 @@ class LabSpec:
             return str(network.broadcast_address - 1)
         return str(network.network_address + 1 + self._index(host))
 
-    def test_address(self, node: str) -> str:
-        """Return the IPv4 address of a compute node's eth1, without prefix length."""
-        network = ipaddress.IPv4Network(self.test_subnet)
+    def test_address(self, node: str, subnet: str = "") -> str:
+        """Return a compute node's IPv4 address in a test subnet, by default that of its eth1.
+
+        It has no prefix length.
+        """
+        network = ipaddress.IPv4Network(subnet or self.test_subnet)
         return str(network.network_address + 1 + self._index(node))
 
     def _index(self, node: str) -> int:

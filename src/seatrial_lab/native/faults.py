@@ -10,7 +10,8 @@ import contextlib
 from collections.abc import Iterator
 
 from seatrial.base.errors import InputError, LabError
-from seatrial_lab.common import access, boot, processes, state
+from seatrial_lab.common import access, boot, network, processes, state
+from seatrial_lab.common.network import TEST
 from seatrial_lab.native import cables, slowdown
 from seatrial_lab.native.engine import Lab
 
@@ -34,12 +35,17 @@ def _running(lab: Lab) -> state.LabState:
 
 
 def _record(running: state.LabState, kind: str, node: str, detail: str) -> None:
-    _forget(running, kind, node)
+    """Record a fault, in the place of one of the same kind and, of links, the same cable."""
+    _forget(running, kind, node, cables.interface_of(detail))
     running.faults.append(state.Fault(kind, node, detail))
 
 
-def _forget(running: state.LabState, kind: str, node: str) -> None:
-    running.faults = [f for f in running.faults if (f.kind, f.node) != (kind, node)]
+def _forget(running: state.LabState, kind: str, node: str, interface: str = TEST) -> None:
+    running.faults = [
+        f
+        for f in running.faults
+        if (f.kind, f.node, cables.interface_of(f.detail)) != (kind, node, interface)
+    ]
 
 
 def _first(lab: Lab, node: str) -> int:
@@ -50,7 +56,12 @@ def _first(lab: Lab, node: str) -> int:
 
 
 def slow_link(
-    lab: Lab, node: str, rate: str, peer: str | None = None, only: str | None = None
+    lab: Lab,
+    node: str,
+    rate: str,
+    interface: str = TEST,
+    peer: str | None = None,
+    only: str | None = None,
 ) -> None:
     """Limit a node's test link to ``rate`` (such as 100mbit) in each direction.
 
@@ -62,17 +73,33 @@ def slow_link(
         raise InputError(f"direction {only!r} is not sends or receives")
     if peer is not None and (peer == node or peer not in lab.spec.nodes):
         raise InputError(f"no other compute node {peer!r}: {', '.join(lab.spec.nodes)}")
+    _plant_link(lab, node, cables.detail_of(rate, peer, only), interface)
+
+
+def cut_link(lab: Lab, node: str, interface: str = TEST) -> None:
+    """Set a node's test cable down: the node's interface loses its carrier."""
+    _plant_link(lab, node, "down", interface)
+
+
+def cross_links(lab: Lab, node: str, interface: str) -> None:
+    """Exchange a node's cables of eth1 and ``interface`` at the switches."""
+    if interface == TEST:
+        raise InputError(f"the cable of {TEST} cannot be exchanged with itself: name another rail")
+    _plant_link(lab, node, cables.CROSSED, interface)
+
+
+def _plant_link(lab: Lab, node: str, fault: str, interface: str) -> None:
+    known = network.tests(lab.spec).values()
+    if interface not in known:
+        raise InputError(f"no cable of {interface!r}: {', '.join(known)}")
+    detail = fault if interface == TEST else f"{fault}{cables.ON}{interface}"
     with _planting(lab, node) as running:
-        detail = cables.detail_of(rate, peer, only)
+        others = [f.detail for f in running.faults if (f.kind, f.node) == ("link", node)]
+        for other in others:
+            if (cables.CROSSED in other) != (fault == cables.CROSSED):
+                raise InputError(f"{node} has the fault {other!r}: first seatrial lab fault clear")
         cables.plant(lab.spec, node, detail)
         _record(running, "link", node, detail)
-
-
-def cut_link(lab: Lab, node: str) -> None:
-    """Set a node's test cable down: the node's eth1 loses its carrier."""
-    with _planting(lab, node) as running:
-        cables.plant(lab.spec, node, "down")
-        _record(running, "link", node, "down")
 
 
 def slow_cpu(lab: Lab, node: str, percent: float) -> None:
@@ -93,7 +120,7 @@ def kill_node(lab: Lab, node: str) -> None:
     with _planting(lab, node) as running:
         pid = _first(lab, node)
         # First the cables: a dead node does not refuse connections, it does not answer.
-        for name in ("mgmt", "test"):
+        for name in ("mgmt", *network.tests(lab.spec)):
             cables.set_port(lab.spec, node, name, "down")
         inside = list(processes.in_node(pid))
         processes.kill_all([pid])

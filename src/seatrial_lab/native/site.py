@@ -42,11 +42,16 @@ def lab_spec(site: Site, instance: str | None = None, binds: tuple[Path, ...] = 
     management = [net for net in site.networks.values() if net.role == "management"]
     test = [net for net in site.networks.values() if net.role == "test"]
     interfaces = [net.interface for net in (*management, *test)]
-    if interfaces not in (["eth0", TEST], ["eth0", TEST, TAP]):
+    cabled = [net for net in test if net.interface != TAP]
+    wanted = [f"eth{number}" for number in range(1 + max(1, len(cabled)))]
+    if interfaces not in (wanted, [*wanted, TAP]):
         raise InputError(
             f"site {site.name}: a native lab has one management network on eth0, one test "
-            f"network on {TEST} and may have a second on {TAP}, not {', '.join(interfaces)}"
+            f"network on {TEST}, may have others on eth2 and so on, and "
+            f"may have a second on {TAP}, not {', '.join(interfaces)}"
         )
+    if len({(net.mtu, net.switch_mtu or SWITCH_MTU) for net in cabled}) > 1:
+        raise InputError(f"site {site.name}: the test networks of a native lab have one MTU")
     cores, memory = {group.cores for group in site.nodes}, {g.memory_MiB for g in site.nodes}
     if len(cores) > 1 or len(memory) > 1:
         raise InputError(f"site {site.name}: all nodes of a native lab are alike")
@@ -71,7 +76,8 @@ def lab_spec(site: Site, instance: str | None = None, binds: tuple[Path, ...] = 
         test_subnet=test[0].subnet,
         test_mtu=test[0].mtu,
         switch_mtu=max(test[0].switch_mtu or SWITCH_MTU, test[0].mtu),
-        taps=tuple(net.interface for net in test[1:]),
+        rails=tuple(net.subnet for net in cabled[1:]),
+        taps=tuple(net.interface for net in test if net.interface == TAP),
         binds=binds,
         partitions=tuple(site.partitions),
         licenses=licenses or None,

@@ -67,7 +67,11 @@ def _host(spec: LabSpec, host: str, slurm: dict[str, str]) -> dict[str, Any]:
         "alive": first is not None,
         "slurm_state": slurm.get(host, "unknown") if compute else None,
         "mgmt_address": spec.mgmt_address(host),
-        "test_address": spec.test_address(host) if compute else None,
+        "test_address": ", ".join(
+            spec.test_address(host, subnet) for subnet in (spec.test_subnet, *spec.rails)
+        )
+        if compute
+        else None,
         "cpus": spec.cpus if compute else None,
         "first_process": first,
         "daemons": {name: pid for pid, name in sorted(inside.items()) if name in _DAEMONS},

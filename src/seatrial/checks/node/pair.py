@@ -27,7 +27,11 @@ END_S = 5
 def address_of(interface):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         request = struct.pack("256s", interface.encode()[:15])
-        return socket.inet_ntoa(fcntl.ioctl(sock, SIOCGIFADDR, request)[20:24])
+        try:
+            return socket.inet_ntoa(fcntl.ioctl(sock, SIOCGIFADDR, request)[20:24])
+        except OSError as error:
+            node = socket.gethostname().split(".")[0]
+            sys.exit("%s: %s has no IPv4 address: %s" % (node, interface, error.strerror))
 
 
 def listening(port):
