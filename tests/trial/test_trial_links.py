@@ -143,6 +143,7 @@ def test_a_cable_without_carrier_is_a_node_without_links(
         faults.clear(trial_lab)
     (run,) = results.runs
     assert set(run.unmeasured) == {"n2"}
+    assert "n2: eth1 (test) has no link" in run.unmeasured["n2"]
     assert "none of its first 3 links worked" in run.unmeasured["n2"]
     assert {m.location for m in run.metrics if m.metric == "latency_us"} == {
         "n1-n3", "n1-n4", "n3-n4",

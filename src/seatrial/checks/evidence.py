@@ -22,6 +22,7 @@ from seatrial.benchmarks.limits import mark, not_limited
 from seatrial.benchmarks.parsing import Parsed, ParseError
 from seatrial.checks import activity as activities
 from seatrial.checks import counters, moderation, nic_proof, rails, wire
+from seatrial.results.locations import ARROW
 from seatrial.results.record import Case, Counters, Metric, PathProof, Run
 from seatrial.stack.model import Package
 
@@ -73,6 +74,8 @@ def collect(check, step, folder: Path) -> StepEvidence:
     if not (check.own_benchmark.proves_path and step.proves_path):
         return evidence
     network, interface = check.network, check.interface
+    if step.may_lose_nodes and evidence.parsed and not evidence.phase:
+        return leave_out(check, evidence, title)
     if lost := rails.lost_links(evidence.nodes, network, interface):
         reason = evidence.reason.removeprefix(f"{title}: ").removeprefix(f"{title} ")
         return evidence.fail("link", "; ".join(filter(None, (f"{title}: {lost}", reason))))
@@ -80,6 +83,35 @@ def collect(check, step, folder: Path) -> StepEvidence:
         lacking = rails.without_interface(evidence.nodes, network, interface)
         hint = rails.exchanged(evidence.nodes, network, interface, check.tested_interfaces)
         evidence.reason = "; ".join(filter(None, (lacking, evidence.reason, hint)))
+    return evidence
+
+
+def leave_out(check, evidence: StepEvidence, title: str) -> StepEvidence:
+    """Name the nodes whose rail was wrong in a step that goes on without them, and drop the figures
+    of their links. The figures of the other links stay."""
+    assert evidence.parsed is not None
+    parsed, rail = evidence.parsed, (check.network, check.interface)
+    wrong = {}
+    for node in evidence.nodes:
+        why = (
+            rails.lost_links([node], *rail)
+            or rails.without_interface([node], *rail)
+            or rails.exchanged([node], *rail, check.tested_interfaces)
+        )
+        if why:
+            wrong[str(node["after"]["node"])] = why
+    if not wrong:
+        return evidence
+    names = [str(node["after"]["node"]) for node in evidence.nodes] + parsed.absent
+    own = {join.join(ends) for bad in wrong for other in names for join in ("-", ARROW)
+           for ends in ((bad, other), (other, bad))}  # fmt: skip
+    metrics = [metric for metric in parsed.metrics if metric.location not in own]
+    reasons = {at: why for at, why in parsed.unmeasured.items() if at not in own}
+    for name, why in wrong.items():
+        reasons[name] = "; ".join(filter(None, (why, reasons.get(name))))
+    evidence.parsed = replace(parsed, metrics=metrics, unmeasured=reasons)
+    if not metrics:
+        return evidence.fail("link", f"{title}: {'; '.join(wrong.values())}")
     return evidence
 
 
