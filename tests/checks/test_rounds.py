@@ -158,6 +158,13 @@ def test_a_core_that_the_job_has_not_is_the_reason(tmp_path: Path) -> None:
     assert "no core 9999: the job has " in pair["failed"]
 
 
+def test_an_interface_without_an_address_is_no_way_to_the_coordinator(monkeypatch) -> None:
+    monkeypatch.setattr(rounds.socket, "if_nameindex", lambda: [(1, "lo"), (7, "no-such0")])
+    coordinator = rounds.Coordinator.__new__(rounds.Coordinator)
+    coordinator.interface = "lo"
+    assert coordinator._addresses() == ["127.0.0.1"]
+
+
 def test_a_node_that_dies_is_named_and_the_others_go_on(tmp_path: Path) -> None:
     # The process of the node, two parents up from its NPtcp: the worker, then the node.
     kill = "kill -9 $(ps -o ppid= -p $PPID) $PPID"

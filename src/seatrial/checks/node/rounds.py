@@ -239,7 +239,7 @@ class Worker:
             data = json.dumps({"id": self.order["id"], "result": result}).encode() + b"\n"
             while data:
                 data = data[os.write(pipe, data) :]
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             tell({"failed": "%s: %s" % (type(error).__name__, error)})
         finally:
             with contextlib.suppress(OSError):
@@ -430,7 +430,7 @@ class Coordinator:
         addresses = []
         names = [name for _, name in socket.if_nameindex() if name not in ("lo", self.interface)]
         for name in [*names, self.interface]:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, SystemExit):  # it has none
                 addresses.append(pairs_of_ranks.address_of(name))
         return addresses
 
