@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -77,7 +78,10 @@ def test_damaged_ends_are_an_error(bad):
 
 @pytest.mark.stack
 def test_both_ends_on_loopback(tmp_path: Path):
-    command = [sys.executable, "-IS", str(NODE), "s", "lo,lo", "5831", "3", "iperf3", "--"]
+    with socket.socket() as free:  # another test session on this machine may use fixed ports
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    command = [sys.executable, "-IS", str(NODE), "s", "lo,lo", port, "3", "iperf3", "--"]
     command += ["-t", "5", "-b", "10M"]  # a busy machine starts them up to half a second apart
     ranks = [
         subprocess.Popen(

@@ -55,12 +55,25 @@ def test_a_lost_link_of_another_rail_is_not_that_of_this_one():
 def test_exchanged_cables_name_both_rails():
     nodes = [node("n1", eth1=(900, 0), eth2=(1, 800)), node("n2", eth1=(800, 1), eth2=(1, 900))]
     text = rails.exchanged(nodes, "rail1", "eth1", BOTH)
-    assert "n1 and n2 sent on eth1 (rail1) and received on eth2 (rail2)" in text
+    assert "n1 and n2 sent on eth1 (rail1) and n1 and n2 received on eth2 (rail2)" in text
 
 
 def test_frames_of_a_connection_that_failed_show_it_too():
     nodes = [node("n1", eth1=(4, 0), eth2=(2, 4)), node("n2", eth1=(4, 0), eth2=(2, 4))]
     assert "exchanged" in rails.exchanged(nodes, "rail1", "eth1", BOTH)
+
+
+def test_frames_of_one_end_are_enough():
+    """What a real connection without an answer leaves: no frame of n1, whose cables are wrong."""
+    nodes = [node("n1", eth1=(0, 0), eth2=(0, 10)), node("n2", eth1=(10, 0), eth2=(0, 0))]
+    assert rails.exchanged(nodes, "rail1", "eth1", BOTH).startswith(
+        "n2 sent on eth1 (rail1) and n1 received on eth2 (rail2): "
+    )
+
+
+def test_a_peer_that_does_not_answer_is_no_exchange():
+    nodes = [node("n1", eth1=(0, 0), eth2=(0, 0)), node("n2", eth1=(10, 0), eth2=(90, 80))]
+    assert rails.exchanged(nodes, "rail1", "eth1", BOTH) == ""
 
 
 def test_a_node_without_the_interface_is_named():

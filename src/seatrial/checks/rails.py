@@ -49,34 +49,49 @@ def without_interface(nodes: Iterable[Readings], network: str, interface: str) -
 def exchanged(
     nodes: Iterable[Readings], network: str, interface: str, tested: Collection[str]
 ) -> str:
-    """A sentence on nodes that send on the interface under test and receive on another rail.
+    """A sentence if what the nodes send on the interface under test comes in on another rail.
 
-    "" if there are none. ``tested``: the interfaces of all networks under test. Linux answers for
-    each of its addresses on each interface, so a connection may work although a node's cables are
-    exchanged: what one end sends on its first interface comes in on the other's second. If the
-    connection fails (strict rp_filter), at least its first frames show it. Which end is wrong shows
-    only in the steps of several pairs.
+    "" if it does not. ``tested``: the interfaces of all networks under test. Linux answers for each
+    of its addresses on each interface, so a connection may work although a node's cables are
+    exchanged. If it fails (strict rp_filter), at least its first frames show it. Which end is wrong
+    shows only in the steps of several pairs.
     """
-    others: dict[str, tuple[list[str], str]] = {}
-    for node in nodes:
-        moved = {
-            name: [_moved(node, name, key) for key in ("tx_packets", "rx_packets")]
-            for name in tested
-            if name in _of(node, "before") and name in _of(node, "after")
-        }
-        sent, received = moved.pop(interface, [0, 0])
-        if not sent or received * ONE_WAY > sent:
+    nodes = list(nodes)
+    sent, received = (_by_node(nodes, interface, key) for key in ("tx_packets", "rx_packets"))
+    if sum(received.values()) * ONE_WAY > sum(sent.values()) or not any(sent.values()):
+        return ""
+    for other in tested:
+        came, went = (_by_node(nodes, other, key) for key in ("rx_packets", "tx_packets"))
+        if other == interface:
             continue
-        for name, (_, came) in moved.items():
-            if came > received * ONE_WAY:
-                of = str(_of(node, "after")[name].get("network"))
-                others.setdefault(name, ([], of))[0].append(str(node["after"]["node"]))
-                break
-    return "; ".join(
-        f"{' and '.join(names)} sent on {interface} ({network}) and received on {name} ({of}): the "
-        f"cables of {interface} and {name} are exchanged on one of the nodes, or at its switches"
-        for name, (names, of) in others.items()
-    )
+        if 2 * (sum(came.values()) - sum(went.values())) < sum(sent.values()):
+            continue
+        of = next(str(at[other].get("network")) for at in map(_after, nodes) if other in at)
+        return (
+            f"{_names(sent)} sent on {interface} ({network}) and {_names(came)} received on "
+            f"{other} ({of}): the cables of {interface} and {other} are exchanged on one of the "
+            "nodes, or at its switches"
+        )
+    return ""
+
+
+def _by_node(nodes: Iterable[Readings], interface: str, key: str) -> dict[str, int]:
+    """How many packets each node moved on an interface."""
+    return {
+        str(node["after"]["node"]): _moved(node, interface, key)
+        for node in nodes
+        if interface in _of(node, "before") and interface in _after(node)
+    }
+
+
+def _names(packets: Mapping[str, int]) -> str:
+    """The nodes that moved most of the packets."""
+    most = max(packets.values())
+    return " and ".join(node for node, count in packets.items() if count * ONE_WAY > most)
+
+
+def _after(node: Readings) -> Mapping[str, Any]:
+    return _of(node, "after")
 
 
 def _of(node: Readings, when: str) -> Mapping[str, Any]:

@@ -1,12 +1,11 @@
 """Node side: run one rank of a benchmark, and record the node's counters before and after it.
 
-    python3 -IS run.py STEP NETWORK=INTERFACE[,...] [--maps WORD] [--nic FILE PACKAGE WHEN]
-        [--rdma NETWORK=DEVICE:PORT[,...]]
-        -- PROGRAM [ARGUMENT ...]
+    python3 -IS run.py STEP NETWORK=INTERFACE[,...] [--limit SECONDS] [--maps WORD]
+        [--nic FILE PACKAGE WHEN] [--rdma NETWORK=DEVICE:PORT[,...]] -- PROGRAM [ARGUMENT ...]
 
 Only the Python standard library is used: a node under test may have nothing else. The first rank of
 each node writes STEP.NODE.json into the working folder; all other ranks only execute the program.
-The exit code is that of the program.
+The exit code is that of the program; 124 if --limit ended it.
 
 With --nic the package PACKAGE (the node side of NIC profiles) compares the node's settings with the
 NIC profile in FILE; WHEN is ``before``, ``after`` or ``both``. The results are nic-before.NODE.json
@@ -51,6 +50,8 @@ CPUFREQ = "/sys/devices/system/cpu/cpu0/cpufreq"
 TURBO_DRIVERS = ("intel_pstate", "intel_cpufreq", "amd-pstate", "amd-pstate-epp")
 FLAGS = ("hypervisor", "sse2", "avx", "fma", "avx512f")
 COUNTERS = {"rx_bytes": 0, "rx_packets": 1, "tx_bytes": 8, "tx_packets": 9}  # of /proc/net/dev
+TIMED_OUT = 124  # as timeout(1) has it
+LATE_S = 1.0  # for a program to end; and for the other nodes, before srun ends the step on them
 MAPS_AT_S = (0.05, 0.15, 0.4, 1.0, 2.0, 4.0)
 
 
@@ -336,6 +337,22 @@ def forward(pid, number):
         os.kill(pid, number)
 
 
+def end_after(seconds, pid):
+    """End the program when its time is over, so that this process can still record the counters.
+
+    srun would kill both. Returns a list that is empty until then."""
+    late = []  # type: list[int]
+
+    def end(received, frame):
+        forward(pid, signal.SIGKILL if late else signal.SIGTERM)
+        late.append(pid)
+        signal.setitimer(signal.ITIMER_REAL, LATE_S)
+
+    signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    return late
+
+
 def wait(pid, word):
     """Wait until the child has ended; it is not reaped. Returns the mapped files of ``word``."""
     files = []  # type: list[str]
@@ -383,7 +400,10 @@ def main(argv):
     for number in passed_on:
         signal.signal(number, lambda received, frame: forward(pid, received))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
+    limit = float(options[options.index("--limit") + 1]) if "--limit" in options else 0.0
+    late = end_after(limit, pid)
     files = wait(pid, word)
+    signal.setitimer(signal.ITIMER_REAL, 0)
     waited = waited_s(pid, step)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     after = snapshot(networks, ports)
@@ -392,6 +412,9 @@ def main(argv):
     write_json("%s.%s.json" % (step, after["node"]), record)
     if when in ("after", "both"):
         profile_evidence(declared, package, "after")
+    if late:
+        time.sleep(LATE_S)
+        return TIMED_OUT
     return 128 - code if code < 0 else code
 
 
