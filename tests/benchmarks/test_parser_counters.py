@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from seatrial.benchmarks.parsing import ParseError
 from seatrial.checks import counters
-from seatrial.checks.counters import diff, prove
+from seatrial.checks.counters import diff, ports_not_in_use, prove
 from seatrial.results.record import Counters, PathProof
 
 
@@ -260,6 +260,14 @@ def test_a_rdma_port_that_is_not_in_use() -> None:
         verbs(with_port(0), with_port(0, 2.0, **absent))
     proof = verbs(snapshot(eth1=0), snapshot(time=2.0, eth1=9000))
     assert proof.reason.startswith("n1: it has no RDMA port on the network test")
+
+
+def test_the_port_of_a_step_that_failed() -> None:
+    record = {"before": with_port(0), "after": with_port(0, state="DOWN")}
+    assert ports_not_in_use([record], "test") == "; n1: RDMA port mlx5_0:1 is DOWN"
+    assert ports_not_in_use([record], "mgmt") == ""
+    assert ports_not_in_use([{**record, "after": with_port(9)}], "test") == ""
+    assert ports_not_in_use([{"before": snapshot(), "after": snapshot()}], "test") == ""
 
 
 def test_a_kernel_path_does_not_need_the_rdma_port() -> None:

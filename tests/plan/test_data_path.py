@@ -21,7 +21,7 @@ def no_stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check(tmp_path: Path, transport: str, name: str = "openmpi-ucx") -> None:
-    text = SITE.read_text()
+    text = SITE.read_text().replace("[verbs, mpich-ucx, tcp]", f"[verbs, {name}, tcp]")
     start, end = text.index("transports:"), text.index("benchmarks:")
     file = tmp_path / "lab-rdma" / "site.yaml"
     file.parent.mkdir()

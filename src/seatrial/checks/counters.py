@@ -17,7 +17,7 @@ traffic is not in the counters of the interface, that of a soft RoCE device is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -276,6 +276,22 @@ def _rdma_difference(
             moved = _since(f"{where}: {was['port']}: {key}", was[key], now[key])
             values[f"{key}_bytes"] = moved * was["unit"]
     return RdmaCounters(port=was["port"], source=was["source"], shared=was["shared"], **values)
+
+
+def ports_not_in_use(nodes: Iterable[Mapping[str, Any]], network: str) -> str:
+    """The end of a failed step's reason: the RDMA ports of a network that are not active.
+
+    ``nodes`` are the records of the nodes (node/run.py). Empty if all ports are active.
+    """
+    faults = []
+    for node in nodes:
+        for side in (node["before"], node["after"]):
+            for values in side["interfaces"].values():
+                port = values.get("rdma")
+                if port and values["network"] == network and port["state"] != "ACTIVE":
+                    state = port["state"] or "absent"
+                    faults.append(f"; {side['node']}: RDMA port {port['port']} is {state}")
+    return "".join(dict.fromkeys(faults))
 
 
 def _since(where: str, was: int, now: int) -> int:

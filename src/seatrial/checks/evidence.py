@@ -130,6 +130,8 @@ def read_step(check, evidence: StepEvidence, title: str, folder: Path) -> StepEv
         return evidence.fail("run", f"{title} was ended after its limit of {limit:.0f} s")
     if not whole:
         how = ending(code, evidence.nodes)
+        if check.planned_transport.data_path == "verbs":
+            how += counters.ports_not_in_use(evidence.nodes, check.network)
         return evidence.fail("run", f"{title} {how}{tail(folder, step.name)}")
     try:
         evidence.parsed = check.parse(step, folder)
