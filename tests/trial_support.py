@@ -25,7 +25,13 @@ SMALL: dict[str, dict[str, Any]] = {
     "netpipe": {"max_bytes": 1024, "repetitions": 10, "time_limit_s": 20},
     "hpl": {"blas": ["openblas"], "size": 200, "block": 32},
     "tcp_stream": {"seconds": 1},
-    "links": {"nodes": [4], "max_bytes": "64 KiB", "repetitions": 20},
+    "links": {
+        "nodes": [4],
+        "max_bytes": "64 KiB",
+        "repetitions": 20,
+        "stream_bytes": "1 MiB",
+        "cores": [0],
+    },
     "node_compute": {"nodes": [4], "problem_class": "S", "runs": 1},
 }
 ALL_INFORMATIVE = 'schema: 1\ninformative:\n  - {select: {}, metric: "*", reason: a test}\n'

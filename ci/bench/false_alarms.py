@@ -24,7 +24,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import permutations
 from pathlib import Path
 
 import ways
@@ -43,7 +43,8 @@ HEALTHY = (
 LINKS = ("-c", "links", "-p", "default")
 ONE_JOB = (*LINKS, "--repeats", "1", "--reruns", "0")  # others would wait for the dead node
 NODES = ("-c", "node_compute", "-p", "default")
-STEP_LIMIT_S = 10  # of a step of `pairs`: three of six wait for it where a link is cut
+STEP_LIMIT_S = 10  # of a pair: each of a node whose link is cut waits for it
+NODES_OF_LAB = [f"n{number}" for number in range(1, 5)]
 TRIAL_LIMIT_S = 300
 ACCEPTED = 0.95
 BURN = "import ctypes\nctypes.CDLL(None).prctl(1, 9)\nwhile True: pass"  # ends with its parent
@@ -62,10 +63,14 @@ class Kind:
 KINDS = {
     "slow link": Kind(lambda lab, node: faults.slow_link(lab, node, "100mbit"), LINKS),
     "slow cpu": Kind(lambda lab, node: faults.slow_cpu(lab, node, 20), NODES),
-    # These prevent runs: an error, and nothing that was measured is beyond a bound.
-    "cut link": Kind(faults.cut_link, LINKS, ("incomplete", "reject")),
+    # These prevent measurements, and nothing that was measured is beyond a bound.
+    "cut link": Kind(faults.cut_link, LINKS, ("incomplete",)),
     "killed node": Kind(faults.kill_node, ONE_JOB, ("incomplete",), while_running=True),
-    "killed slurmd": Kind(faults.kill_slurmd, ONE_JOB, ("incomplete",), while_running=True),
+    # The step on the node goes on, and Slurm gives the node up after a while: all is measured, or
+    # what is not is that node's.
+    "killed slurmd": Kind(
+        faults.kill_slurmd, ONE_JOB, ("accept", "incomplete"), while_running=True
+    ),
 }
 
 
@@ -199,17 +204,16 @@ def is_found(kind: str, node: str, results: Results) -> bool:
     if results.verdict.verdict not in KINDS[kind].verdicts:
         return False
     failed = {j.location for j in results.judgements if j.verdict == "fail"}
-    own = {f"n{a}-n{b}" for a, b in combinations(range(1, 5), 2) if node in (f"n{a}", f"n{b}")}
     if kind == "slow link":
+        pairs = [pair for pair in permutations(NODES_OF_LAB, 2) if node in pair]
+        own = {"-".join(sorted(pair)) for pair in pairs} | {">".join(pair) for pair in pairs}
         named = any(f"node {node} is common" in text for text in results.verdict.findings)
         return named and failed == own
     if kind == "slow cpu":
         return failed == {node}
-    errors = [run.reason for run in results.runs if run.outcome == "error"]
-    if kind == "cut link":
-        sentence = f"node {node} is common to all 3 failed steps"
-        return bool(errors) and not failed and all(sentence in (one or "") for one in errors)
-    return bool(errors) and not failed
+    if kind in ("cut link", "killed node"):
+        return not failed and all(set(run.unmeasured) == {node} for run in results.runs)
+    return not failed and all(set(run.unmeasured) <= {node} for run in results.runs)
 
 
 def table(done: list[dict]) -> str:

@@ -22,6 +22,7 @@ STEP = SimpleNamespace(
     variant="",
     location=None,
     proves_path=True,
+    may_lose_nodes=False,
     command=["net"],
     node_numbers=[],
 )
@@ -89,6 +90,39 @@ def test_whole(job):
     assert result.benchmark_s == 1.0  # the program's; the rest is Slurm's and the verification's
     assert result.proof.crossed
     assert result.proof.reported == "via eth1"
+
+
+class ThreeLinks(FakeCheck):
+    """Links in rounds; the link of a node that another failed with is the node's."""
+
+    def parse(self, step, folder):
+        metrics = [
+            Metric(metric="latency_us", value=1, unit="us", better="lower", location=location)
+            for location in ("n1-n2", "n1>n3", "n2-n3", "n3>n2")
+        ]
+        reasons = {"n1-n3": "timed out", "n4": "it did not answer"}
+        return Parsed(metrics=metrics, moved_bytes=900, unmeasured=reasons, absent=["n4"])
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_node_that_lost_its_link_does_not_cost_the_links_of_others(job, alone):
+    node_file(job, "n3")
+    for node in ("n1", "n2", "n3"):
+        data = json.loads((job / f"net.{node}.json").read_text())
+        data["before"]["interfaces"]["eth1"]["errors"] = {"carrier_down_count": 2}
+        lost = 3 if node == "n3" or (alone and node == "n2") else 2
+        data["after"]["interfaces"]["eth1"]["errors"] = {"carrier_down_count": lost}
+        (job / f"net.{node}.json").write_text(json.dumps(data))
+    step = SimpleNamespace(**{**vars(STEP), "nodes": 4, "may_lose_nodes": True})
+    result = evidence.collect(ThreeLinks(), step, job)
+    reason = "n3: eth1 (test) lost its link during the step, and is up again"
+    if alone:
+        assert result.phase == "link"
+        assert reason in result.reason
+        return
+    assert (result.phase, result.reason) == ("", "")
+    assert [metric.location for metric in result.parsed.metrics] == ["n1-n2"]
+    assert result.parsed.unmeasured == {"n4": "it did not answer", "n3": reason}
 
 
 @pytest.mark.parametrize(

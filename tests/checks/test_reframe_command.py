@@ -9,8 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from reframe.core.schedulers import slurm
 
 from seatrial.base.paths import CHECKOUT
+from seatrial.checks import configuration
 from trial_support import SMALL, make_site
 
 REFRAME = Path(sys.prefix) / "bin" / "reframe"
@@ -136,3 +138,20 @@ def test_configuration_without_a_site(reframe: Reframe, tmp_path: Path) -> None:
     _, said = reframe("-l", settings=settings)
     assert "reframe -C site-configs/<site>/settings.py" in said
     assert "Found 0 check(s)" in said
+
+
+@pytest.mark.parametrize(
+    ("states", "ended"),
+    [
+        ("RESIZING,COMPLETED", True),
+        ("RESIZING,FAILED", True),
+        ("RESIZING,RUNNING", False),
+        ("RESIZING", False),
+        ("COMPLETED", True),
+        ("RUNNING", False),
+        (None, False),
+    ],
+)
+def test_reframe_knows_the_end_of_a_job_that_lost_a_node(states, ended):
+    assert configuration.job_has_ended(states) is ended
+    assert slurm.slurm_state_completed is configuration.job_has_ended

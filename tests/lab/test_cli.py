@@ -23,7 +23,10 @@ def test_status_of_a_lab_that_is_down() -> None:
     assert json.loads(result.stdout) == {"instance": "no_such_lab", "state": "down", "hosts": []}
 
 
-@pytest.mark.parametrize("options", [[], ["--rate", "1gbit", "--down"]])
+@pytest.mark.parametrize(
+    "options",
+    [[], ["--rate", "1gbit", "--down"], ["--down", "--with", "n2"], ["--down", "--only", "sends"]],
+)
 def test_a_link_fault_is_one_thing(options: list[str]) -> None:
     result = RUNNER.invoke(app, ["fault", "link", "n1", *options])
     assert isinstance(result.exception, InputError)
@@ -33,6 +36,7 @@ def test_a_link_fault_is_one_thing(options: list[str]) -> None:
     "words",
     [
         "link n1 --down",
+        "link n1 --rate 1gbit --with n2 --only sends",
         "cpu n1 --percent 30",
         "kill n1",
         "slurmd n1 --kill",

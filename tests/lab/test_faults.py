@@ -27,21 +27,22 @@ def mended(lab: Lab) -> Iterator[Lab]:
     assert set(lab.node_states().values()) == {"idle"}
 
 
-def _mbit(lab: Lab, reverse: bool = False) -> float:
-    server = lab.popen(["iperf3", "-s", "-1", "-p", "5998"], node="n2", stdout=subprocess.DEVNULL)
+def _mbit(lab: Lab, reverse: bool = False, peer: str = "n2") -> float:
+    """What n1 sends to its peer, or receives from it."""
+    server = lab.popen(["iperf3", "-s", "-1", "-p", "5998"], node=peer, stdout=subprocess.DEVNULL)
     listening = ["sh", "-c", "ss -Hltn sport = :5998 | grep -q ."]
-    wait_for(lambda: lab.run(listening, node="n2").returncode == 0, 5, "iperf3 listens")
-    client = ["iperf3", "-c", "n2-test", "-p", "5998", "-t", "2", "-O", "1", "--json"]
+    wait_for(lambda: lab.run(listening, node=peer).returncode == 0, 5, "iperf3 listens")
+    client = ["iperf3", "-c", f"{peer}-test", "-p", "5998", "-t", "2", "-O", "1", "--json"]
     out = lab.run(client + (["-R"] if reverse else []), node="n1", check=True, timeout=600)
     server.wait(timeout=600)
     return json.loads(out.stdout)["end"]["sum_received"]["bits_per_second"] / 1e6
 
 
-def _best_mbit(lab: Lab, enough: float, reverse: bool = False) -> float:
+def _best_mbit(lab: Lab, enough: float, reverse: bool = False, peer: str = "n2") -> float:
     """The best of some measurements: what disturbs one on a busy machine makes it slower."""
     best = 0.0
     for _ in range(10):
-        best = max(best, _mbit(lab, reverse))
+        best = max(best, _mbit(lab, reverse, peer))
         if best >= enough:
             break
     return best
@@ -52,6 +53,45 @@ def test_a_slow_link_is_as_slow_as_asked_in_both_directions(mended: Lab, reverse
     faults.slow_link(mended, "n1", "100mbit")
     assert _best_mbit(mended, 90, reverse) == pytest.approx(95, rel=0.08)
     assert [str(f) for f in mended.faults()] == ["link n1: rate 100mbit"]
+
+
+@pytest.mark.parametrize(
+    ("only", "slow"),
+    [(None, {False, True}), ("sends", {False}), ("receives", {True})],
+)
+def test_a_path_between_two_nodes_is_slow_and_no_other(
+    mended: Lab, only: str | None, slow: set[bool]
+) -> None:
+    """Of n1 with n2; ``slow``: where n1 receives (True), where it sends (False)."""
+    faults.slow_link(mended, "n1", "100mbit", peer="n2", only=only)
+    detail = "rate 100mbit with n2" + (f" {only} only" if only else "")
+    assert [str(f) for f in mended.faults()] == [f"link n1: {detail}"]
+    for reverse in (False, True):
+        if reverse in slow:
+            assert _best_mbit(mended, 90, reverse) == pytest.approx(95, rel=0.08)
+        else:
+            assert _best_mbit(mended, 1000, reverse) > 400
+    assert _best_mbit(mended, 1000, only == "receives", peer="n3") > 400
+
+
+def test_a_slow_direction_of_all_links_of_a_node(mended: Lab) -> None:
+    faults.slow_link(mended, "n1", "100mbit", only="receives")
+    assert _best_mbit(mended, 90, reverse=True, peer="n3") == pytest.approx(95, rel=0.08)
+    assert _best_mbit(mended, 1000) > 400
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"only": "both"}, "direction 'both' is not sends or receives"),
+        ({"peer": "n1"}, "no other compute node 'n1': n1, n2"),
+        ({"peer": "n99"}, "no other compute node 'n99'"),
+    ],
+)
+def test_a_slow_path_that_is_none(lab: Lab, options: dict[str, str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        faults.slow_link(lab, "n1", "100mbit", **options)
+    assert lab.faults() == []
 
 
 def test_clear_makes_the_link_fast_again(mended: Lab) -> None:

@@ -118,7 +118,7 @@ def shapers(lab: Lab) -> list[str]:
     """Interfaces of the switch that are slowed."""
     words = ["tc", "-n", lab.paths.netns("switch"), "qdisc", "show"]
     out = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    return sorted(line.split()[4] for line in out.splitlines() if line.split()[1] == "tbf")
+    return sorted(line.split()[4] for line in out.splitlines() if line.split()[1] in ("tbf", "htb"))
 
 
 def test_a_slow_cable_is_not_seen_on_the_nodes_interface(lab: Lab) -> None:
@@ -143,11 +143,14 @@ def test_what_is_wrong_with_a_cable_stays_wrong_after_a_restart(
     lab.up()
     faults.slow_link(lab, "n1", "100mbit")
     faults.cut_link(lab, "n2")
-    for node in ("n1", "n2"):
+    faults.slow_link(lab, "n3", "50mbit", peer="n1", only="sends")
+    for node in ("n1", "n2", "n3"):
         faults.kill_node(lab, node)
     assert lab.up() is False
-    assert [str(f) for f in lab.faults()] == ["link n1: rate 100mbit", "link n2: down"]
-    assert shapers(lab) == ["n1-in", "n1-test"]
+    assert [str(f) for f in lab.faults()] == [
+        "link n1: rate 100mbit", "link n2: down", "link n3: rate 50mbit with n1 sends only",
+    ]  # fmt: skip
+    assert shapers(lab) == ["n1-in", "n1-test", "n3-in"]
     assert lab.run(["cat", "/sys/class/net/eth1/carrier"], node="n2").stdout == "0\n"
     faults.clear(lab)
     assert shapers(lab) == []

@@ -107,6 +107,21 @@ def test_first_start_of_a_requeued_job():
     assert parse_sacct(REQUEUED, first=True)["1"].state == "NODE_FAIL"
 
 
+RESIZED = """\
+1|RESIZING|0:0|2026-11-22T21:58:49|2026-11-22T21:58:50|2026-11-22T21:59:14|n[1-4]|compute
+1|COMPLETED|0:0|2026-11-22T21:58:49|2026-11-22T21:59:14|2026-11-22T22:01:11|n[1-2,4]|compute
+"""
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_a_job_that_went_on_without_a_lost_node(first):
+    job = parse_sacct(RESIZED, first)["1"]
+    assert job.state == "COMPLETED"
+    assert job.nodes == ["n1", "n2", "n3", "n4"]
+    assert job.started == datetime(2026, 11, 22, 21, 58, 50).astimezone()
+    assert job.ended == datetime(2026, 11, 22, 22, 1, 11).astimezone()
+
+
 def test_a_lost_held_job_is_the_cause(left, tmp_path):
     """Also where ReFrame's report knows nothing of the case, and where Slurm was slow to let the
     requeued job be cancelled."""

@@ -9,6 +9,7 @@ import csv
 import json
 import re
 import sys
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -101,8 +102,11 @@ def test_plain_sockets_prove_their_path_too(sound):
     for check in ("netpipe", "tcp_stream", "links"):
         assert run_of(sound, check, "tcp").path.crossed
     pairs = run_of(sound, "links", "tcp")
-    places = {metric.location for metric in pairs.metrics}
+    places = {metric.location for metric in pairs.metrics if metric.metric == "latency_us"}
     assert places == {"n1-n2", "n1-n3", "n1-n4", "n2-n3", "n2-n4", "n3-n4"}
+    directions = {metric.location for metric in pairs.metrics if metric.metric == "stream_MB_s"}
+    assert directions == {">".join(ends) for place in places
+                          for ends in permutations(place.split("-"))}  # fmt: skip
 
 
 def test_evidence_is_kept_once(sound):

@@ -53,16 +53,16 @@ def failed(results):
 
 
 def test_slow_link_is_named(place, try_site, trial_lab):
-    faults.slow_link(trial_lab, "n3", "5mbit")
+    faults.slow_link(trial_lab, "n3", "50mbit")
     try:
-        pairs = {**SMALL["links"], "repetitions": 5}
+        pairs = {**SMALL["links"], "repetitions": 5, "max_bytes": "16 KiB"}
         results = try_site(make_site(place / "site", {"links": pairs}, LINKS, reruns=2))
     finally:
         faults.clear(trial_lab)
     assert failed(results) == {("links", "n1-n3"), ("links", "n2-n3"), ("links", "n3-n4")}
     assert results.verdict.verdict == "reject"
     assert any("n1-n3" in finding for finding in results.verdict.findings)
-    assert any("link n3: rate 5mbit" in note for note in results.trial.notes), results.trial.notes
+    assert any("link n3: rate 50mbit" in note for note in results.trial.notes), results.trial.notes
 
 
 class Mending(Silent):

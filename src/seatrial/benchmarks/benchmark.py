@@ -59,6 +59,10 @@ class Step:
     location: str | None = None  # "nodes": the figures belong to the nodes of the step
     setup: list[str] = field(default_factory=list)  # shell lines run before it
     proves_path: bool = True  # the counters must show the volume that it moved
+    limit_s: int | None = None  # None: the ``time_limit_s`` of the settings
+    # The program goes on when a node fails, and its own record decides and not the exit code. The
+    # parser names the nodes and links that it did not measure.
+    may_lose_nodes: bool = False
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,7 @@ def too_many_cores(field: str, cores: int, site: SiteFacts) -> Iterator[FieldPro
 
 class DeclaredMetric(NamedTuple):
     """A metric that a benchmark reports: its unit, whether lower or higher values are better, and
-    the kind of location that it belongs to.
+    the kind of location that it belongs to: ``direction`` is one direction of a link.
 
     ``location`` empty: the metric belongs to the case as a whole. ``optional``: not every build of
     the program reports it.
@@ -135,7 +139,7 @@ class DeclaredMetric(NamedTuple):
 
     unit: str
     better: Literal["lower", "higher"]
-    location: Literal["", "node", "link"] = ""
+    location: Literal["", "node", "link", "direction"] = ""
     optional: bool = False
 
 

@@ -1,56 +1,416 @@
-"""All links: NetPIPE over plain TCP between all pairs of nodes, one pair after the other."""
+"""All links: all pairs of nodes in rounds of disjoint pairs, over plain TCP.
+
+``checks/node/rounds.py`` runs the rounds, and measures suspected links again alone. This module
+reads its record, decides which figure of a link counts, and attributes what is slow to a node, to
+a link or to the load of the rounds.
+"""
 
 from __future__ import annotations
 
-from itertools import combinations
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from statistics import median
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from seatrial.base.fields import Size
 from seatrial.base.names import PLAIN_SOCKETS
 from seatrial.benchmarks import netpipe
 from seatrial.benchmarks.benchmark import (
+    NODE_PYTHON,
     PORT,
     Benchmark,
     DeclaredMetric,
+    FieldProblem,
     Job,
     Settings,
+    SiteFacts,
     Step,
-    output_and_errors,
+    too_many_cores,
 )
-from seatrial.benchmarks.parsing import Parsed
+from seatrial.benchmarks.limits import StreamBandwidth
+from seatrial.benchmarks.parsing import Parsed, ParseError, higher
+from seatrial.results import two_way
+from seatrial.results.locations import direction
+from seatrial.results.record import Curve, Metric, Suspect
+
+STEP = "links"
+START_S = 120  # of the processes on all nodes, as in checks/node/pair.py
+CURVES = 32  # of more links, only those that were measured alone have curves
+#: suspects measured alone in one job, for each node
+ALONE_PER_NODE = 4
+DIRECTED = "stream_MB_s"
+UNSURE = "it was slow in its round, and there was no time to measure the link alone"
 
 
 class LinksSettings(Settings):
-    """NetPIPE over plain TCP between all pairs of the nodes, in one allocation."""
+    """NetPIPE and a stream in each direction between all pairs of the nodes, in one allocation."""
 
-    nodes: list[Annotated[int, Field(ge=2)]] = [4]
+    nodes: list[Annotated[int, Field(ge=2)]] = Field(
+        default=[], description="empty: all nodes of the partition of the trials"
+    )
+    time_limit_s: int = Field(default=20, ge=5, description="of one pair, in its round or alone")
     max_bytes: Size = 256 << 10
-    repetitions: int | None = Field(default=None, ge=1, description="NetPIPE's -n, per size")
+    repetitions: int | None = Field(
+        default=100, ge=1, description="NetPIPE's -n, per size; none: a quarter second per size"
+    )
+    stream_bytes: Size = 64 << 20
+    pairs_at_once: int | None = Field(
+        default=None, ge=1, description="of a round; none: all, half as many as nodes"
+    )
+    cores: list[Annotated[int, Field(ge=0)]] = Field(
+        default=[],
+        description="of each node, from 0; a pair runs on one of them at both ends, the pairs of a "
+        "round on all of them in turn. empty: on any core",
+    )
+    suspect_factor: float = Field(
+        default=1.5, gt=1, description="a link so many times worse than usual is measured alone"
+    )
 
 
 class Links(Benchmark[LinksSettings]):
     name = "links"
     Settings = LinksSettings
     pseudo_transport = PLAIN_SOCKETS
-    limits = netpipe.NetPIPE.limits
+    limits = (*netpipe.NetPIPE.limits, StreamBandwidth(DIRECTED))
 
     def steps(self, job: Job) -> list[Step]:
-        steps = []
-        for number, pair in enumerate(combinations(range(job.nodes), 2)):
-            name, port = f"link-{pair[0]}-{pair[1]}", PORT + number
-            options = ["-P", str(port), "-u", str(self.settings.max_bytes), "-p", "0"]
-            if self.settings.repetitions:
-                options += ["-n", str(self.settings.repetitions)]
-            receiver = [*job.program("nptcp"), *options, "-o", f"{name}.np"]
-            command = job.pair(name, receiver, [*receiver, "-h", "{address}"], port)
-            steps.append(Step(name, command, nodes=2, location="nodes", node_numbers=[*pair]))
-        return steps
+        own, rounds = self.settings, job.nodes - 1 + job.nodes % 2
+        pairs = job.nodes // 2
+        batches = math.ceil(pairs / min(own.pairs_at_once or pairs, pairs))
+        alone = ALONE_PER_NODE * job.nodes
+        # What is measured alone takes as long as the rounds, at most. No pair needs its whole limit
+        # unless it hangs, so this is more than the step ever takes.
+        budget = START_S + 2 * own.time_limit_s * rounds * batches
+        options = {
+            "limit_s": own.time_limit_s,
+            "budget_s": budget,
+            "at_once": own.pairs_at_once,
+            "cores": own.cores,
+            "stream_bytes": int(own.stream_bytes),
+            "suspect_factor": own.suspect_factor,
+            "most_alone": alone,
+            "two_way": two_way.__file__,
+        }
+        nptcp = [*job.program("nptcp"), "-P", "{port}", "-u", str(own.max_bytes), "-p", "0"]
+        nptcp += ["-n", str(own.repetitions)] if own.repetitions else []
+        command = [
+            *NODE_PYTHON, "rounds.py", STEP, job.interface, str(PORT), json.dumps(options),
+            *nptcp, "-o", "/dev/null",
+        ]  # fmt: skip
+        return [Step(STEP, command, limit_s=budget + START_S, may_lose_nodes=True)]
+
+    def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
+        yield from too_many_cores("cores", max(self.settings.cores, default=0) + 1, site)
 
     def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
-        return netpipe.parse(output_and_errors(step, folder), int(self.settings.max_bytes))
+        text = (folder / f"{step.name}.pairs.jsonl").read_text(errors="replace")
+        hosts = folder / "job_nodes.txt"
+        names = hosts.read_text(errors="replace").split() if hosts.exists() else []
+        return parse(text, names, job, self.settings)
 
     def metrics(self) -> dict[str, DeclaredMetric]:
-        return {name: one._replace(location="link") for name, one in netpipe.METRICS.items()}
+        own = {name: one._replace(location="link") for name, one in netpipe.METRICS.items()}
+        return {**own, DIRECTED: DeclaredMetric("MB/s", "higher", "direction")}
+
+
+#: bytes and seconds of a stream
+_Received = tuple[Annotated[int, Field(gt=0)], Annotated[float, Field(gt=0)]]
+
+
+class _Line(BaseModel):
+    """A line of the record: nodes, a pair, a note that rounds were left out, or the end."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    nodes: dict[int, str] | None = None
+    pair: tuple[int, int] | None = None
+    round: int | None = None  # None: alone
+    failed: str = ""
+    text: str = ""
+    seconds: float = Field(default=0.0, ge=0)
+    streams: tuple[_Received, _Received] | None = None  # the first from the lower number
+    bytes: tuple[dict[str, int], dict[str, int]] | None = None
+    stopped: str = ""
+    end: bool = False
+    absent: dict[int, str] = {}
+
+
+@dataclass
+class _Measured:
+    """One measurement of a link."""
+
+    link: tuple[str, str]
+    alone: bool
+    metrics: list[Metric]
+    curves: list[Curve]
+    moved_bytes: int
+
+
+@dataclass
+class _Record:
+    """What the record of a step comes to. ``unmeasured``: node or link -> why."""
+
+    names: list[str] = field(default_factory=list)
+    measured: list[_Measured] = field(default_factory=list)
+    unmeasured: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)  # link -> why, at least once
+    whole: set[str] = field(default_factory=set)  # links with all figures
+    absent: list[str] = field(default_factory=list)
+    rounds: int = 0
+    seconds: float = 0.0
+
+
+def parse(text: str, names: list[str], job: Job, settings: LinksSettings) -> Parsed:
+    """Read the record of the rounds; ``names`` are the job's nodes by their number.
+
+    Metrics: those of NetPIPE for each link (``n1-n2``), and ``stream_MB_s`` in each direction
+    (``n1>n2``: n1 sends). The figure of a link that was measured alone is the best of those
+    measurements, and else that of its round. ``moved_bytes`` is the least of all nodes.
+
+    Raises ParseError if the record is damaged or has no end, or if no link was measured.
+    """
+    record = _read(text, names, job, settings)
+    if not record.measured:
+        reasons = "; ".join(f"{at}: {why}" for at, why in list(record.unmeasured.items())[:4])
+        raise ParseError(f"no link was measured ({reasons})")
+    figures = {one.link: one for one in record.measured if not one.alone}
+    alone: dict[tuple[str, str], list[_Measured]] = defaultdict(list)
+    for one in record.measured:
+        if one.alone:
+            alone[one.link].append(one)
+    metrics: list[Metric] = []
+    curves: list[Curve] = []
+    moved: dict[str, int] = defaultdict(int)
+    for one in record.measured:
+        for node in one.link:
+            moved[node] += one.moved_bytes
+    # A pair that failed in its round, by load or for once, has its figures from alone.
+    for link, again in alone.items():
+        figures.setdefault(link, again[0])
+    for link, one in figures.items():
+        own = alone.get(link)
+        metrics += _best(own) if own else one.metrics
+        if own or len(figures) <= CURVES:
+            curves += (own or [one])[0].curves
+    in_rounds = {link: one for link, one in figures.items() if not one.alone}
+    suspects, unsure = _suspects(in_rounds, alone, settings.suspect_factor)
+    metrics = [
+        replace(metric, doubt=UNSURE) if (metric.metric, metric.location) in unsure else metric
+        for metric in metrics
+    ]
+    facts: dict[str, Any] = {
+        "rounds": record.rounds,
+        "links": len(figures),
+        "links measured alone": len(alone),
+        "seconds": round(record.seconds, 1),
+    }
+    return Parsed(
+        metrics=metrics,
+        curves=curves,
+        facts=facts,
+        moved_bytes=min(moved.values()),
+        suspects=suspects,
+        unmeasured=record.unmeasured,
+        absent=record.absent,
+    )
+
+
+def _best(own: list[_Measured]) -> list[Metric]:
+    """The best figure of each metric and location of a link that was measured alone."""
+    best: dict[tuple[str, str | None], Metric] = {}
+    for metric in (metric for one in own for metric in one.metrics):
+        key = (metric.metric, metric.location)
+        kept = best.get(key)
+        if kept is None or (metric.value > kept.value) == (metric.better == "higher"):
+            best[key] = replace(metric, alone=True)
+    return list(best.values())
+
+
+def _read(text: str, names: list[str], job: Job, settings: LinksSettings) -> _Record:
+    record, lines, ended = _Record(), [], False
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            lines.append((number, _Line.model_validate_json(line)))
+        except ValidationError as error:
+            what = error.errors(include_url=False)[0]
+            where = ".".join(map(str, what["loc"])) or "the line"
+            raise ParseError(
+                f"expected a line of the record: {where}: {what['msg']}", number
+            ) from None
+    record.names = [f"node {number}" for number in range(job.nodes)]
+    record.names[: len(names)] = [name.split(".")[0] for name in names[: job.nodes]]
+    for number, one in lines:
+        if not all(0 <= at < job.nodes for at in (*(one.pair or ()), *one.absent)):
+            raise ParseError(f"it names a node beyond the {job.nodes} of the job", number)
+        if one.nodes:
+            for at, name in one.nodes.items():
+                if not 0 <= at < job.nodes:
+                    raise ParseError(f"it names a node beyond the {job.nodes} of the job", number)
+                record.names[at] = name
+        elif one.end:
+            ended, record.seconds = True, one.seconds
+            record.absent = [record.names[at] for at in one.absent]
+            for at, reason in one.absent.items():
+                record.unmeasured[record.names[at]] = reason
+        elif one.pair:
+            _read_pair(one, number, record, job, settings)
+    if not ended:
+        raise ParseError("the record of the rounds has no end", len(lines) or None)
+    _complete(record)
+    return record
+
+
+def _read_pair(one: _Line, number: int, record: _Record, job: Job, settings: LinksSettings) -> None:
+    """Add a measured pair, or why it was not measured."""
+    assert one.pair is not None
+    low, high = (record.names[at] for at in one.pair)
+    first, second = sorted((low, high))
+    link = f"{first}-{second}"
+    if one.round is not None:
+        record.rounds = max(record.rounds, one.round + 1)
+    if one.streams is None or one.bytes is None:
+        record.failed.setdefault(link, one.failed or "its record has no figures")
+        return
+    table = Parsed(metrics=[])
+    try:
+        if one.failed:
+            raise ParseError(one.failed)
+        table = netpipe.parse(one.text, int(settings.max_bytes))
+    except ParseError as error:
+        # The streams are figures all the same, and the failure is on record.
+        record.failed[link] = f"NetPIPE: {error}"
+    moved = table.moved_bytes + sum(count for count, _ in one.streams)
+    for node, carried in zip((low, high), one.bytes, strict=True):
+        if carried.get(job.interface, 0) < moved:
+            others = ", ".join(
+                f"{name} {n}" for name, n in carried.items() if name != job.interface
+            )
+            record.failed[link] = (
+                f"{node}: {job.interface} carried {carried.get(job.interface, 0)} of {moved} bytes "
+                f"(others: {others or 'none'}): the network under test did not carry the traffic"
+            )
+            return
+    streams = [
+        replace(
+            higher(DIRECTED, count / seconds / 1e6, "MB/s"),
+            location=direction(*ends),
+            seconds=seconds,
+        )
+        for (count, seconds), ends in zip(one.streams, ((low, high), (high, low)), strict=True)
+    ]
+    record.measured.append(
+        _Measured(
+            link=(first, second),
+            alone=one.round is None,
+            metrics=[*(replace(metric, location=link) for metric in table.metrics), *streams],
+            curves=[
+                curve.model_copy(update={"name": f"{curve.name} {link}"}) for curve in table.curves
+            ],
+            moved_bytes=moved,
+        )
+    )
+    if table.metrics:
+        record.whole.add(link)
+
+
+def _complete(record: _Record) -> None:
+    """Name the links without all figures. Those of a node that was left out are named by the node.
+
+    A pair that failed in its round, by load or for once, may have its figures from alone.
+    """
+    present = sorted(set(record.names) - set(record.absent))
+    for at, first in enumerate(present):
+        for second in present[at + 1 :]:
+            link = f"{first}-{second}"
+            if link not in record.whole:
+                reason = record.failed.get(link, "the time of the step was over")
+                record.unmeasured[link] = reason
+
+
+# -- what is slow
+
+
+Cell = tuple[tuple[str, str], str]  # link, location
+Groups = tuple[tuple[str, str], ...]
+
+
+def _cells(one: _Measured) -> Iterator[tuple[str, Cell, float, Groups]]:
+    """Metric, cell, badness and groups of the figures that are compared, of a measurement."""
+    for metric in one.metrics:
+        location = metric.location or ""
+        if metric.metric == DIRECTED:
+            sender, receiver = location.split(">")
+            groups: Groups = (("sends", sender), ("receives", receiver))
+        elif metric.metric in ("latency_us", "bandwidth_MB_s"):
+            groups = tuple(("", node) for node in one.link)
+        else:
+            continue
+        yield (
+            metric.metric,
+            (one.link, location),
+            two_way.badness(metric.value, metric.better),
+            groups,
+        )
+
+
+def _suspects(
+    figures: dict[tuple[str, str], _Measured],
+    alone: dict[tuple[str, str], list[_Measured]],
+    factor: float,
+) -> tuple[list[Suspect], set[tuple[str, str]]]:
+    """What was worse than usual by ``factor`` in its round, and what it is alone.
+
+    The fit over the rounds attributes it to a node or to a link. Alone it is compared with the
+    links that were measured alone and were not suspected. The set has metric and location of
+    figures that were neither measured alone nor are explained by a node that is slow alone.
+    """
+    suspects: list[Suspect] = []
+    unsure: set[tuple[str, str]] = set()
+    tables: dict[str, dict[Cell, tuple[float, Groups]]] = defaultdict(dict)
+    for one in figures.values():
+        for metric, cell, value, groups in _cells(one):
+            tables[metric][cell] = value, groups
+    again: dict[str, dict[Cell, float]] = defaultdict(dict)
+    for one in (one for own in alone.values() for one in own):
+        for metric, cell, value, _ in _cells(one):
+            again[metric][cell] = min(value, again[metric].get(cell, value))
+    limit = math.log(factor)
+    for metric, cells in tables.items():
+        fitted = two_way.fit(cells)
+        excess = {cell: value - fitted.overall for cell, (value, _) in cells.items()}
+        good = [value for cell, value in again[metric].items() if excess.get(cell, 9e9) <= limit]
+        usual = median(good or again[metric].values()) if again[metric] else 0.0
+        by_location: dict[tuple[str, str], list[Cell]] = defaultdict(list)
+        for cell, (_, groups) in cells.items():
+            if excess[cell] <= limit:
+                continue
+            explaining = [group for group in groups if fitted.effects[group] > limit]
+            if explaining and fitted.residuals[cell] <= limit:
+                kind, node = max(explaining, key=lambda group: fitted.effects[group])
+                by_location[node, kind].append(cell)
+            elif cell in again[metric]:
+                by_location[cell[1], ""].append(cell)
+            else:
+                unsure.add((metric, cell[1]))
+        for (location, kind), own in by_location.items():
+            ratios = [again[metric][cell] - usual for cell in own if cell in again[metric]]
+            slow = median(ratios) if ratios else None
+            suspects.append(
+                Suspect(
+                    metric=metric,
+                    location=location,
+                    direction=kind,
+                    factor=math.exp(median(excess[cell] for cell in own)),
+                    alone_factor=None if slow is None else math.exp(slow),
+                    conclusion="unknown" if slow is None else "fault" if slow > limit else "load",
+                )
+            )
+            if suspects[-1].conclusion != "fault":
+                unsure.update((metric, cell[1]) for cell in own if cell not in again[metric])
+    return suspects, unsure

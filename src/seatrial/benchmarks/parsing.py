@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from seatrial.base.errors import SeatrialError
-from seatrial.results.record import Curve, Metric
+from seatrial.results.record import Curve, Metric, Suspect
 
 # float() also accepts "nan", "inf", "1_000" and signs. No benchmark may report these.
 _DECIMAL = re.compile(r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
@@ -39,13 +39,17 @@ class Parsed:
 
     ``facts``: verification, problem size, printed versions. ``moved_bytes``: the least number of
     payload bytes that the interface of each node carried (sum of both directions), if the
-    processes are on at least two nodes; warm-ups are not counted.
+    processes are on at least two nodes; warm-ups are not counted. ``unmeasured``: node or link
+    without figures -> why; ``absent``: the nodes that did not take part to the end.
     """
 
     metrics: list[Metric]
     curves: list[Curve] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     moved_bytes: int = 0
+    suspects: list[Suspect] = field(default_factory=list)
+    unmeasured: dict[str, str] = field(default_factory=dict)
+    absent: list[str] = field(default_factory=list)
 
     def value(self, metric: str) -> float:
         """The value of a metric. Raises KeyError if the output has no such metric."""

@@ -31,6 +31,8 @@ from seatrial.plan.model import HeldJob, PlannedTransport, job_limit_s
 from seatrial.results.record import Metric, Run
 
 NODE_FILES = Path(__file__).parent / "node"
+#: options of srun for a step that goes on when a node or its program ends; job.sh ends it
+LOSSY = ("--kill-on-bad-exit=0", "--wait=0", "--no-kill")
 NODE_VARIABLE = "SEATRIAL_NODE_"  # of node/job.sh, with the number of a node: its name
 
 
@@ -162,12 +164,14 @@ class Check(rfm.RunOnlyRegressionTest):
         self.num_tasks_per_node = tasks
         self.num_cpus_per_task = 1
         if self.time_limit is None:  # type: ignore[has-type]
-            self.time_limit = job_limit_s(len(steps), self.step_limit_s)
+            self.time_limit = job_limit_s(steps, self.step_limit_s)
+        if any(step.may_lose_nodes for step in steps):
+            self.job.options.append("--no-kill")
         self.job.options += [f"--nice={100 * self.repeat}", *plan.options]
         nodes = context.nodelist(self)
         if nodes and not context.held_job(self):
             self.job.options.append(f"--nodelist={nodes}")
-        self.keep_files = ["*.out", "*.err", "*.json", "*.sh", "steps.tsv"]
+        self.keep_files = ["*.out", "*.err", "*.json", "*.jsonl", "*.sh", "steps.tsv"]
 
     def srun(self, step: Step) -> list[str]:
         """The command that starts one step: launcher, then the node-side wrapper, then program."""
@@ -177,7 +181,8 @@ class Check(rfm.RunOnlyRegressionTest):
         held = context.held_job(self)
         launcher = [
             "srun", f"--nodes={nodes}", f"--ntasks={nodes * step.tasks_per_node}",
-            f"--ntasks-per-node={step.tasks_per_node}", "--kill-on-bad-exit=1", "--wait=5",
+            f"--ntasks-per-node={step.tasks_per_node}",
+            *(LOSSY if step.may_lose_nodes else ("--kill-on-bad-exit=1", "--wait=5")),
             # The step before has ended, but its node daemons may not have said so yet.
             "--overlap",
         ]  # fmt: skip
@@ -193,7 +198,7 @@ class Check(rfm.RunOnlyRegressionTest):
         if context.plan().rdma_ports:
             ports = context.plan().rdma_ports.items()
             wrapper += ["--rdma", ",".join(f"{name}={port}" for name, port in ports)]
-        wrapper += ["--limit", str(self.step_limit_s)]
+        wrapper += ["--limit", str(step.limit_s or self.step_limit_s)]
         if step.maps:
             wrapper += ["--maps", step.maps]
         when = nic_proof.occasions(self.step_list, self.num_nodes).get(step.name)
@@ -245,8 +250,9 @@ class Check(rfm.RunOnlyRegressionTest):
             env = {**self.wire_up(step), **self.overcommit(step), **step.env}
             if env:
                 command = ["env", *(f"{k}={v}" for k, v in env.items()), *command]
-            words = [step.name, str(self.step_limit_s), *command]
-            self.prerun_cmds.append("seatrial_step " + " ".join(quote(word) for word in words))
+            words = [step.name, str(step.limit_s or self.step_limit_s), *command]
+            function = "seatrial_lossy_step " if step.may_lose_nodes else "seatrial_step "
+            self.prerun_cmds.append(function + " ".join(quote(word) for word in words))
         self.job.launcher = context.local_launcher()
 
     # -- the results

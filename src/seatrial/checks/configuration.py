@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from reframe.core.exceptions import ConfigError
+from reframe.core.schedulers import slurm
 from reframe.core.settings import site_configuration
 
 from seatrial.base.errors import SeatrialError
@@ -37,6 +38,21 @@ PERFLOG_HANDLERS = site_configuration["logging"][0]["handlers_perflog"]
 # Rates in Hz. ReFrame reduces the rate from max to min by the decay factor at each poll. With its
 # defaults two polls may be 49 s apart; a poll costs one sacct (about 20 ms).
 POLL_RATES = {"poll_rate_max": 5, "poll_rate_min": 2, "poll_rate_decay": 0.02}
+
+_all_ended = slurm.slurm_state_completed
+
+
+def job_has_ended(states: str | None) -> bool:
+    """Whether a job has ended, from the states of its accounting records, joined by commas.
+
+    A job that goes on after the loss of a node (``--no-kill``) has one more record: of the time
+    before the loss, whose state stays RESIZING. ReFrame would wait for the end of that record.
+    """
+    left = [state for state in (states or "").split(",") if state != "RESIZING"]
+    return bool(_all_ended(",".join(left)))
+
+
+slurm.slurm_state_completed = job_has_ended
 
 
 def settings(file: Path | str) -> dict[str, Any]:

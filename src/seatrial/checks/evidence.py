@@ -22,6 +22,7 @@ from seatrial.benchmarks.limits import mark, not_limited
 from seatrial.benchmarks.parsing import Parsed, ParseError
 from seatrial.checks import activity as activities
 from seatrial.checks import counters, moderation, nic_proof, rails, wire
+from seatrial.results.locations import ARROW
 from seatrial.results.record import Case, Counters, Metric, PathProof, Run
 from seatrial.stack.model import Package
 
@@ -73,6 +74,8 @@ def collect(check, step, folder: Path) -> StepEvidence:
     if not (check.own_benchmark.proves_path and step.proves_path):
         return evidence
     network, interface = check.network, check.interface
+    if step.may_lose_nodes and evidence.parsed and not evidence.phase:
+        return leave_out(check, evidence, title)
     if lost := rails.lost_links(evidence.nodes, network, interface):
         reason = evidence.reason.removeprefix(f"{title}: ").removeprefix(f"{title} ")
         return evidence.fail("link", "; ".join(filter(None, (f"{title}: {lost}", reason))))
@@ -80,6 +83,35 @@ def collect(check, step, folder: Path) -> StepEvidence:
         lacking = rails.without_interface(evidence.nodes, network, interface)
         hint = rails.exchanged(evidence.nodes, network, interface, check.tested_interfaces)
         evidence.reason = "; ".join(filter(None, (lacking, evidence.reason, hint)))
+    return evidence
+
+
+def leave_out(check, evidence: StepEvidence, title: str) -> StepEvidence:
+    """Name the nodes whose rail was wrong in a step that goes on without them, and drop the figures
+    of their links. The figures of the other links stay."""
+    assert evidence.parsed is not None
+    parsed, rail = evidence.parsed, (check.network, check.interface)
+    wrong = {}
+    for node in evidence.nodes:
+        why = (
+            rails.lost_links([node], *rail)
+            or rails.without_interface([node], *rail)
+            or rails.exchanged([node], *rail, check.tested_interfaces)
+        )
+        if why:
+            wrong[str(node["after"]["node"])] = why
+    if not wrong:
+        return evidence
+    names = [str(node["after"]["node"]) for node in evidence.nodes] + parsed.absent
+    own = {join.join(ends) for bad in wrong for other in names for join in ("-", ARROW)
+           for ends in ((bad, other), (other, bad))}  # fmt: skip
+    metrics = [metric for metric in parsed.metrics if metric.location not in own]
+    reasons = {at: why for at, why in parsed.unmeasured.items() if at not in own}
+    for name, why in wrong.items():
+        reasons[name] = "; ".join(filter(None, (why, reasons.get(name))))
+    evidence.parsed = replace(parsed, metrics=metrics, unmeasured=reasons)
+    if not metrics:
+        return evidence.fail("link", f"{title}: {'; '.join(wrong.values())}")
     return evidence
 
 
@@ -93,9 +125,10 @@ def read_step(check, evidence: StepEvidence, title: str, folder: Path) -> StepEv
     begin, end, code, limit = line
     evidence.began, evidence.seconds = begin, end - begin
     evidence.nodes = node_files(folder, step.name)
-    if code in TIMED_OUT and evidence.seconds >= limit:
+    whole = code == 0 or step.may_lose_nodes  # else the parser requires the end of the record
+    if not whole and code in TIMED_OUT and evidence.seconds >= limit:
         return evidence.fail("run", f"{title} was ended after its limit of {limit:.0f} s")
-    if code != 0:
+    if not whole:
         how = ending(code, evidence.nodes)
         if check.planned_transport.data_path == "verbs":
             how += counters.ports_not_in_use(evidence.nodes, check.network)
@@ -210,7 +243,9 @@ def prove(check, evidence: StepEvidence, required: int, folder: Path) -> PathPro
     """Compare the counters of the nodes with the required volume in bytes."""
     step, nodes, network = evidence.step, evidence.nodes, check.network
     data_path = check.planned_transport.data_path
-    expected = step.nodes or check.num_nodes
+    absent = evidence.parsed.absent if evidence.parsed else []
+    expected = (step.nodes or check.num_nodes) - len(absent)
+    nodes = [node for node in nodes if node["after"]["node"] not in absent]
     if len(nodes) != expected:
         names = ", ".join(node["after"]["node"] for node in nodes) or "none"
         return PathProof(
@@ -257,19 +292,21 @@ def write_evidence(check, steps: list[StepEvidence], folder: Path) -> list[Run]:
         run = make_run(check, variant, of_variant)
         run.nic = nic_states(steps, nic_proof.states(records))
         run.nic_proofs = nic_proof.proofs(records)
-        hold_against_profile(run, check)
+        lost = {node for one in steps if one.parsed for node in one.parsed.absent}
+        hold_against_profile(run, check, len(lost))
         runs.append(run)
     text = json.dumps([run.model_dump(mode="json", by_alias=True) for run in runs], indent=1)
     write_whole(folder / EVIDENCE_FILE, text)
     return runs
 
 
-def hold_against_profile(run: Run, check) -> None:
+def hold_against_profile(run: Run, check, lost: int = 0) -> None:
     """Make the run an error if a node did not have, or did not record, the settings of its profile,
     or if a setting has no effect.
 
     Wrong settings come before another error, because they may be its cause. A missing record comes
-    after it, because it may be its effect. The figures are dropped.
+    after it, because it may be its effect. The figures are dropped. ``lost``: number of nodes that
+    the step went on without.
     """
     profile = run.case.profile
     wrong = nic_proof.fault(profile, run.nic_proofs)
@@ -281,7 +318,7 @@ def hold_against_profile(run: Run, check) -> None:
             for step in check.step_list
             for number in nic_proof.node_numbers(step, check.num_nodes)
         }
-        wrong = nic_proof.missing(profile, run.nic_proofs, len(numbers))
+        wrong = nic_proof.missing(profile, run.nic_proofs, len(numbers) - lost)
         wrong = run.reason = wrong or moderation.fault(run, check.interface)
     if wrong:
         run.outcome, run.phase = "error", "profile"
@@ -314,6 +351,8 @@ def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
                 for curve in parsed.curves
             ]
         run.facts.update(parsed.facts)
+        run.suspects += parsed.suspects
+        run.unmeasured.update(parsed.unmeasured)
         if evidence.not_limited:
             run.facts["not limited"] = evidence.not_limited
         activity = activities.of_step(evidence.step.name, evidence.nodes, check.nodes_share_kernel)

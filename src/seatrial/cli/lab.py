@@ -150,7 +150,13 @@ def shell(
 @fault_app.command("link")
 def fault_link(
     node: Node,
-    rate: Annotated[str | None, typer.Option(help="Limit of both directions, as 100mbit.")] = None,
+    rate: Annotated[str | None, typer.Option(help="Limit of each direction, as 100mbit.")] = None,
+    peer: Annotated[
+        str | None, typer.Option("--with", help="Only the traffic with this node.")
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option(help="Only what the node sends, or receives.", metavar="DIRECTION")
+    ] = None,
     down: Annotated[bool, typer.Option("--down", help="Cut the link.")] = False,
     cross: Annotated[
         bool, typer.Option("--cross", help="Exchange its cable with that of the first network.")
@@ -163,17 +169,19 @@ def fault_link(
 ) -> None:
     """Make a test link of a node slow, cut it or cross it.
 
-    Example: seatrial lab fault link n3 --rate 100mbit
+    Example: seatrial lab fault link n3 --rate 100mbit --with n1 --only sends
     """
     if [rate is not None, down, cross].count(True) != 1:
         raise InputError("lab fault link: give either --rate or --down or --cross")
+    if rate is None and (peer or only):
+        raise InputError("lab fault link: --with and --only are for --rate")
     known = load_site(site_file(site))
     if network is not None and network not in known.test_networks:
         raise InputError(f"no test network {network!r} ({suggest(network, known.test_networks)})")
     interface = known.networks[network or known.test_networks[0]].interface
     lab = _native(site, instance)
     if rate is not None:
-        faults.slow_link(lab, node, rate, interface)
+        faults.slow_link(lab, node, rate, interface, peer, only)
     elif cross:
         faults.cross_links(lab, node, interface)
     else:

@@ -76,11 +76,11 @@ def jobs_of(plan: Plan) -> list[PlannedJob]:
         key = _key(case)
         if key not in jobs:
             benchmark = plan.benchmark(case.check)
-            steps = len(
-                benchmark.steps(plan.job(case.transport, case.profile, case.nodes, case.network))
+            steps = benchmark.steps(
+                plan.job(case.transport, case.profile, case.nodes, case.network)
             )
             limit_s = job_limit_s(steps, benchmark.settings.time_limit_s)
-            jobs[key] = PlannedJob(*key, steps, limit_s)
+            jobs[key] = PlannedJob(*key, len(steps), limit_s)
     return list(jobs.values())
 
 

@@ -6,7 +6,7 @@ of ReFrame. ``seatrial.plan.resolve`` makes a plan from a site.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from seatrial.base.errors import LabError
 from seatrial.base.files import write_whole
 from seatrial.base.names import RAIL
-from seatrial.benchmarks.benchmark import Benchmark, Job
+from seatrial.benchmarks.benchmark import Benchmark, Job, Step
 from seatrial.benchmarks.registry import registry
 from seatrial.nic.profile import DataPath
 from seatrial.results.record import Case
@@ -32,9 +32,9 @@ MARGIN_S = 30
 STEP_END_S = 5
 
 
-def job_limit_s(steps: int, step_limit_s: int) -> int:
-    """The time limit of a job with a number of steps, in s."""
-    return steps * (step_limit_s + STEP_END_S) + MARGIN_S
+def job_limit_s(steps: Iterable[Step], step_limit_s: int) -> int:
+    """The time limit of a job with these steps, in s; ``step_limit_s`` is that of most steps."""
+    return sum((step.limit_s or step_limit_s) + STEP_END_S for step in steps) + MARGIN_S
 
 
 class Model(BaseModel):

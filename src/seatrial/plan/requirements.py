@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import Any
 
 from seatrial.base.errors import Problem
@@ -19,6 +19,7 @@ from seatrial.base.suggest import matching, suggest
 from seatrial.benchmarks.benchmark import ACTIVITY_METRICS, DeclaredMetric
 from seatrial.benchmarks.registry import registry
 from seatrial.plan.model import Plan
+from seatrial.results.locations import direction
 from seatrial.results.record import Case
 from seatrial.results.requirements import (
     WIDEST,
@@ -77,6 +78,8 @@ class Matrix:
         """The names of the locations at which a metric can be measured."""
         if metric.location == "node":
             return self.nodes
+        if metric.location == "direction":
+            return [direction(*ends) for ends in permutations(self.nodes, 2)]
         return self.links if metric.location == "link" else [""]
 
     @cached_property

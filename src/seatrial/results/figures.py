@@ -50,7 +50,8 @@ class Figure:
     known_waits: list[Wait | None] | None = None  # None: no wait of any sample is known
     fault: str = ""  # why the samples cannot be judged
     doubt: str = ""  # why the samples decide nothing; each of them is in doubt
-    left_out: int = 0  # number of samples that are in doubt and not among ``samples``
+    left_out: int = 0  # number of samples that do not count, and are not among ``samples``
+    alone: bool = False  # of a link: measured with no other link beside it
     _median: float | None = None
     _spread: float | None = None
 
@@ -153,12 +154,14 @@ def valid_runs(runs: Iterable[Run]) -> list[Run]:
 def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
     """The figures of all valid runs, each with its samples in the order of the repeats.
 
-    A sample in doubt is left out if another run has one that is not.
+    A sample in doubt is left out if another run has one that is not, and a sample of a link in its
+    round if another run measured the link alone: that run had a reason to.
     """
     figures: Figures = {case: {} for case in all_cases(trial, runs)}
     locations = Locations(runs)
     ordered = valid_runs(runs)
     certain = _certain(ordered)
+    alone = {(r.case, m.metric, m.location) for r in ordered for m in r.metrics if m.alone}
     for number, run in enumerate(ordered):
         own = figures[run.case]
         waits = _Waits(run)
@@ -170,6 +173,8 @@ def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
                 alike = own[m.metric] = {}
             figure = alike.get(at)
             leave_out = bool(m.doubt) and (run.case, m.metric, at) in certain
+            if alone and not m.alone:
+                leave_out = leave_out or (run.case, m.metric, at) in alone
             if figure is None:
                 own_values = [] if leave_out else [m.value]
                 figure = alike[at] = Figure(run.case, m.metric, at, m.unit, m.better, own_values)
@@ -178,7 +183,7 @@ def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
             if leave_out:
                 figure.left_out += 1
                 continue
-            figure.doubt = m.doubt
+            figure.doubt, figure.alone = m.doubt, m.alone
             figure.runs = longer.get(figure.runs) or longer.setdefault(
                 figure.runs, (*figure.runs, number)
             )

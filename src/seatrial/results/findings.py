@@ -6,7 +6,7 @@ are one finding with their number and range; the sentence on each is in its judg
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import date
 
@@ -14,7 +14,7 @@ from seatrial.results import wire
 from seatrial.results.contract import is_in_force, margin, without_waiver
 from seatrial.results.figures import collect, valid_runs
 from seatrial.results.judge import out_of_bounds
-from seatrial.results.locations import Locations
+from seatrial.results.locations import ARROW, Locations, direction
 from seatrial.results.record import Case, Clause, Judgement, Run, Trial
 from seatrial.results.requirements import Requirements, Rule
 from seatrial.results.wording import number, plural, some
@@ -48,14 +48,15 @@ def findings(
         j
         for verdict in ("error", "inconclusive")
         for j in by_verdict[verdict]
-        if j.explanation not in of_cases
+        if j.explanation not in of_cases and (j.metric or not j.location)
     ]
     sentences = [
         *_not_tested(contract),
         *_expired(contract, today),
-        *_common_nodes(by_verdict["fail"], judgements, Locations(runs)),
+        *_slow_links(by_verdict["fail"], judgements, runs),
         *map(_one_or_many, _ordered(_groups(by_verdict["fail"]))),
         *_case_errors(errors),
+        *_unmeasured(by_verdict["error"]),
         *wire.findings(runs),
         *map(_one_or_many, _groups(doubts)),
         *_missing(by_verdict["missing"]),
@@ -65,6 +66,7 @@ def findings(
         *_not_in_stack(contract),
         *(f"note: {sentence}" for sentence in trial.unmeasured),
         *_unconfirmed(trial, runs, by_verdict["pass"]),
+        *_load(runs),
     ]
     return list(dict.fromkeys(sentences))
 
@@ -289,28 +291,147 @@ def _unconfirmed(trial: Trial, runs: Sequence[Run], passed: Iterable[Judgement])
     ]
 
 
-def _common_nodes(
-    fails: Sequence[Judgement], judgements: Sequence[Judgement], locations: Locations
+def _unmeasured(errors: Iterable[Judgement]) -> list[str]:
+    """Nodes and links without figures: one sentence for each node, one for all links of a case."""
+    nodes: list[str] = []
+    links: dict[Case, list[Judgement]] = defaultdict(list)
+    for j in errors:
+        if j.location and not j.metric:
+            if "-" in j.location:
+                links[j.case].append(j)
+            else:
+                nodes.append(f"{j.explanation}: none of its links counts as tested")
+    return nodes + [
+        own[0].explanation
+        if len(own) == 1
+        else f"{len(own)} links of {case.id} were not measured "
+        f"({some([j.location or '' for j in own])}); the first: {own[0].explanation}"
+        for case, own in links.items()
+    ]
+
+
+# --- links: which node, or which link in which direction ---------------------------------------
+
+_End = tuple[str, str]  # "", "sends" or "receives", and a node
+_SIDES = {"": "", "sends": " in what it sends", "receives": " in what it receives"}
+
+
+def _slow_links(
+    fails: Sequence[Judgement], judgements: Sequence[Judgement], runs: Sequence[Run]
 ) -> list[str]:
-    """For each metric whose failing links all share one node: that node."""
+    """For each metric with failing links: the nodes that explain them, else one-way links.
+
+    A node explains its failing links if most of its links fail, if all failing links have it in
+    common, or if the fit over all links blames it and it is slow alone, too.
+    """
+    locations = Locations(runs)
     links: dict[tuple[Case, str], dict[str, None]] = defaultdict(dict)
     for j in fails:
         if j.location and locations.ends(j.location):
             links[j.case, j.metric][j.location] = None
-    nodes: dict[tuple[Case, str], str] = {}
+    judged: dict[tuple[Case, str], dict[str, None]] = defaultdict(dict)
+    for j in judgements if links else ():
+        if j.location and (j.case, j.metric) in links and locations.ends(j.location):
+            judged[j.case, j.metric][j.location] = None
+    sentences = []
     for key, failing in links.items():
-        common = set.intersection(*(set(locations.ends(link)) for link in failing))
-        if len(failing) > 1 and len(common) == 1:
-            (nodes[key],) = common
-    links_of_node: dict[tuple[Case, str], set[str]] = defaultdict(set)
-    for j in judgements if nodes else ():
-        node = nodes.get((j.case, j.metric))
-        if node and j.location and node in locations.ends(j.location):
-            links_of_node[j.case, j.metric].add(j.location)
+        nodes, left = _blamed(
+            list(failing), list(judged[key]), _blamed_by_fit(runs, *key), locations
+        )
+        sentences += [_slow_node(end, own, list(failing), judged[key], key, locations)
+                      for end, own in nodes]  # fmt: skip
+        sentences += _one_way(left, judged[key], key, locations)
+    return sentences
+
+
+def _ends(location: str, locations: Locations) -> tuple[_End, ...]:
+    nodes = locations.ends(location)
+    if ARROW in location:
+        return ("sends", nodes[0]), ("receives", nodes[1])  # type: ignore[misc]
+    return tuple(("", node) for node in nodes)
+
+
+def _blamed_by_fit(runs: Sequence[Run], case: Case, metric: str) -> set[_End]:
+    """The nodes that most runs of a case found slow in their rounds and alone."""
+    own = [run for run in runs if run.case == case]
+    named = Counter(
+        (suspect.direction, suspect.location)
+        for run in own
+        for suspect in run.suspects
+        if suspect.metric == metric and suspect.conclusion == "fault"
+    )
+    return {end for end, count in named.items() if 2 * count >= len(own)}
+
+
+def _blamed(
+    failing: list[str], judged: list[str], by_fit: set[_End], locations: Locations
+) -> tuple[list[tuple[_End, list[str]]], list[str]]:
+    """The nodes that explain failing links, each with its links, and the links that are left.
+
+    The node with most unexplained links comes first.
+    """
+    of_end: dict[_End, set[str]] = defaultdict(set)
+    for location in judged:
+        for end in _ends(location, locations):
+            of_end[end].add(location)
+    left, nodes = list(failing), []
+    while len(left) > 1:
+        counts = Counter(end for location in left for end in _ends(location, locations))
+        (end, count), *others = counts.most_common(2)
+        common = count == len(left) and (not others or others[0][1] < count)
+        most = 2 * sum(at in of_end[end] for at in failing) > len(of_end[end])
+        if count < 2 or not (common or most or end in by_fit):
+            break
+        nodes.append((end, [at for at in failing if at in of_end[end]]))
+        left = [at for at in left if at not in of_end[end]]
+    return nodes, left
+
+
+def _slow_node(
+    end: _End,
+    own: list[str],
+    failing: list[str],
+    judged: Iterable[str],
+    key: tuple[Case, str],
+    locations: Locations,
+) -> str:
+    (side, node), (case, metric) = end, key
+    all_own = sum(end in _ends(at, locations) for at in judged)
+    count = f"all {len(own)}" if len(own) == len(failing) else f"{len(own)} of {len(failing)}"
+    return (
+        f"node {node} is common to {count} failing links{_SIDES[side]} of {case.id}: "
+        f"{metric} ({some(own)}; {len(own)} of the {all_own} links of {node}): check this node, "
+        f"its cable and its switch port first"
+    )
+
+
+def _one_way(
+    left: list[str], judged: Iterable[str], key: tuple[Case, str], locations: Locations
+) -> list[str]:
+    """Links that fail in one direction and not in the other."""
+    known, slow = set(judged), []
+    for location in left:
+        if ARROW in location:
+            sender, receiver = locations.ends(location)  # type: ignore[misc]
+            back = direction(receiver, sender)
+            if back in known and back not in left:
+                slow.append(f"from {sender} to {receiver}")
+    if not slow:
+        return []
+    what = "a link" if len(slow) == 1 else f"{len(slow)} links"
+    verb = "is" if len(slow) == 1 else "are"
+    return [f"{what} of {key[0].id} {verb} slow in one direction only ({key[1]}): {some(slow)}"]
+
+
+def _load(runs: Sequence[Run]) -> list[str]:
+    """Notes on links that were slow in their round and as good as others alone."""
+    names: dict[Case, dict[str, None]] = defaultdict(dict)
+    for run in runs:
+        for suspect in run.suspects:
+            if suspect.conclusion == "load":
+                names[run.case][suspect.location] = None
     return [
-        f"node {node} is common to all {len(links[case, metric])} failing links of {case.id}: "
-        f"{metric} ({some(list(links[case, metric]))}; {len(links[case, metric])} of the "
-        f"{len(links_of_node[case, metric])} links of {node}): check this node, its cable and its "
-        f"switch port first"
-        for (case, metric), node in nodes.items()
+        f"note: {case.id}: {plural(len(own), 'location')} ({some(list(own))}) slow in a round and "
+        f"as fast as others alone: load of the rounds, no fault"
+        for case, own in names.items()
     ]

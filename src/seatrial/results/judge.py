@@ -23,7 +23,7 @@ from seatrial.results.figures import (
     is_valid,
 )
 from seatrial.results.locations import Locations
-from seatrial.results.record import Judgement, Run, Trial
+from seatrial.results.record import Case, Judgement, Run, Trial
 from seatrial.results.requirements import Requirements, Rule
 from seatrial.results.statistics import Limit, Statistic
 from seatrial.results.wording import Explanation, number, requirement
@@ -68,20 +68,32 @@ def judge(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> list
             )
         for alike in in_order(own):
             thresholds = requirements.of(case, alike[0].metric)
-            context = _Context(trial, figures, _Peers(alike), locations, valid[case])
-            plain: dict[int, _PlainPasses] = {}  # by the identity of the rule
+            # Links measured alone are compared with one another: the others had load beside them.
+            contexts = {
+                alone: _Context(
+                    trial,
+                    figures,
+                    _Peers([figure for figure in alike if figure.alone == alone]),
+                    locations,
+                    valid[case],
+                )
+                for alone in {figure.alone for figure in alike}
+            }
+            plain: dict[tuple[int, bool], _PlainPasses] = {}  # by the identity of the rule
             for figure in alike:
-                rules = thresholds.applying(figure.location)
+                rules, context = thresholds.applying(figure.location), contexts[figure.alone]
                 for rule in rules:
-                    if id(rule) not in plain:
-                        plain[id(rule)] = _PlainPasses(rule, context)
+                    key = id(rule), figure.alone
+                    if key not in plain:
+                        plain[key] = _PlainPasses(rule, context)
                     judgements.append(
-                        plain[id(rule)].judgement(figure)
+                        plain[key].judgement(figure)
                         or _Comparison(figure, rule, context).judgement()
                     )
                 if not rules and not thresholds.is_informative(figure.location):
                     judgements.append(_missing(figure, _name(figure, locations)))
     judgements += _not_measured(runs, requirements, figures)
+    judgements += _unmeasured_locations(runs, requirements)
     return judgements
 
 
@@ -649,6 +661,36 @@ def _not_measured(
                     explanation=f"{text} (the {rule.kind}); its selection may be too wide",
                 )
             )
+    return judgements
+
+
+def _unmeasured_locations(runs: Sequence[Run], requirements: Requirements) -> list[Judgement]:
+    """Nodes and links that a run could not measure beside others: one error each.
+
+    One for each contract that judges locations of the case, too, so that its clause is not met.
+    """
+    reasons: dict[tuple[Case, str], str] = {}
+    for run in filter(is_valid, runs):
+        for location, reason in run.unmeasured.items():
+            reasons.setdefault((run.case, location), reason)
+    judgements = []
+    for (case, location), reason in reasons.items():
+        text = f"{case.id}: {location} was not measured: {reason}"
+        judgements.append(
+            Judgement(case=case, metric="", location=location, verdict="error", explanation=text)
+        )
+        judgements += [
+            Judgement(
+                case=case,
+                metric=rule.threshold.metric,
+                location=location,
+                verdict="error",
+                requirement=rule.record,
+                explanation=text,
+            )
+            for rule in requirements.contract
+            if rule.threshold.select.matches_case(case)
+        ]
     return judgements
 
 

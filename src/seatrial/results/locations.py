@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 from seatrial.results.record import Run
 
+#: joins sender and receiver of a figure of one direction of a link
+ARROW = ">"
 _NUMBER = re.compile("([0-9]{1,18})")
 
 
@@ -20,13 +22,16 @@ class Locations:
             self.nodes.update(c.node for c in (run.path.counters if run.path else ()))
 
     def ends(self, location: str) -> tuple[str, str] | tuple[()]:
-        """The two nodes of a link; () for anything else.
+        """The two nodes of a link, of a directed one the sender first; () for anything else.
 
         Nodes on record decide. For unknown nodes, a name with one hyphen is a link, and so is a
         name whose halves begin alike (``node-1-node-12``).
         """
         if location in self.nodes:
             return ()
+        sender, arrow, receiver = location.partition(ARROW)
+        if arrow:
+            return (sender, receiver) if sender and receiver else ()
         parts = location.split("-")
         splits = [("-".join(parts[:i]), "-".join(parts[i:])) for i in range(1, len(parts))]
         for split in splits:
@@ -44,10 +49,17 @@ class Locations:
         return self.ends(location) or ((location,) if location in self.nodes else ())
 
     def on(self, location: str | None) -> str:
-        """`` on node n3``, `` on link n1-n3``, or nothing for the case as a whole."""
+        """`` on node n3``, `` on link n1-n3``, `` from n1 to n3``, or nothing for a whole case."""
         if not location:
             return ""
+        if ARROW in location:
+            return " from {} to {}".format(*location.split(ARROW, 1))
         return f" on {'link' if self.ends(location) else 'node'} {location}"
+
+
+def direction(sender: str, receiver: str) -> str:
+    """The location of a figure of one direction of a link, such as ``n1>n2``."""
+    return f"{sender}{ARROW}{receiver}"
 
 
 def natural(name: str) -> tuple[str | int, ...]:

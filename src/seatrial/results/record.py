@@ -97,7 +97,8 @@ class Case:
 class Metric:
     """One figure of one run.
 
-    ``location`` is a node (``n3``), a link (``n1-n2``) or None for the case as a whole.
+    ``location`` is a node (``n3``), a link (``n1-n2``), one direction of a link (``n1>n2``: n1
+    sends) or None for the case as a whole.
     """
 
     metric: str  # "latency_us", "bandwidth_MB_s", "allreduce_8B_us", ...
@@ -108,6 +109,7 @@ class Metric:
     seconds: float | None = None  # duration of the measurement, if the benchmark reports it
     impossible: str = ""  # the physical limit that the figure is beyond; its run is an error
     doubt: str = ""  # why the figure decides nothing, such as an uncertain denominator
+    alone: bool = False  # of a link: measured again with no other beside it, and not in its round
 
 
 class Curve(Record):
@@ -254,6 +256,21 @@ class ProfileUse(Record):
     allocations: list[Allocation] = []  # empty: each job requested it by itself
 
 
+class Suspect(Record):
+    """A link or node that was worse than the others in its round, and what it is alone.
+
+    ``factor``: by how much it was worse than usual in the rounds; ``alone_factor``: than other
+    links that were measured alone (None: it was not). A fault is slow alone, too.
+    """
+
+    metric: str
+    location: str  # node, link or direction of a link
+    direction: Literal["", "sends", "receives"] = ""  # of a node: in which it is slow
+    factor: float
+    alone_factor: float | None = None
+    conclusion: Literal["fault", "load", "unknown"]
+
+
 class Trial(Record):
     record: Literal["trial"] = "trial"
     schema_version: int = Field(default=SCHEMA, alias="schema")
@@ -309,6 +326,8 @@ class Run(Record):
     nic_proofs: _Many[NicProof] = []
     wire_errors: _Many[WireErrors] = []
     activity: _Many[Activity] = []
+    suspects: list[Suspect] = []
+    unmeasured: dict[str, str] = {}  # node or link without figures -> why, beside others that have
     versions: dict[str, str] = {}  # kernel, driver, firmware, MPI, benchmark
     evidence: str = ""  # folder of raw files, relative to results.jsonl
 

@@ -336,6 +336,15 @@ class Site(Model):
                 profile.feature = default_feature(name)
         return self
 
+    @model_validator(mode="after")
+    def _all_nodes(self) -> Site:
+        """Give a benchmark without a number of nodes all nodes of the trials' partition."""
+        partition = self.partitions.get(self.trial_partition)
+        for benchmark in self.benchmarks.enabled() if partition else ():
+            if partition and not benchmark.settings.nodes:
+                benchmark.settings.nodes = [len(NodeSet(partition.nodes))]
+        return self
+
     @property
     def node_names(self) -> list[str]:
         names = NodeSet()

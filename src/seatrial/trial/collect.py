@@ -32,6 +32,7 @@ MOST_NODES = 65_536  # of a job
 SACCT_FIELDS = "jobid,state,exitcode,submit,start,end,nodelist,partition"
 STAGE = "stage"
 STAGE_DEPTH = 4  # a stage folder is stage/SYSTEM/PARTITION/ENVIRONMENT/CHECK
+RESIZED = "RESIZING"  # Slurm's state of the first record of a job that went on without a lost node
 LIMIT_B = 128 << 20  # largest file that is read; a report has about 7 kB for each test case
 #: largest evidence for each node of a case, and once more. Each record has 15 kB of NIC states for
 #: a node with one interface; that of all links has 3 kB for each pair of nodes.
@@ -228,14 +229,19 @@ def job_facts(ids: Iterable[str], run: Runner, first: bool = False) -> dict[str,
 def parse_sacct(text: str, first: bool = False) -> dict[str, Job]:
     """Job id -> Job from the output of ``sacct -X -P -n -o`` with ``SACCT_FIELDS``.
 
-    Other lines are skipped. Of several lines of a job the last counts, or the ``first``.
+    Other lines are skipped. Of several lines of a job the last counts, or the ``first``. A job that
+    went on without a lost node has two; it began with the first, on the nodes of the first.
     """
     jobs: dict[str, Job] = {}
     for line in text.splitlines():
         words = line.split("|")
-        if len(words) != 8 or (first and words[0] in jobs):
+        if len(words) != 8:
             continue
-        jobs[words[0]] = Job(
+        before = jobs.get(words[0])
+        resized = before is not None and before.state == RESIZED
+        if before and first and not resized:
+            continue
+        job = Job(
             id=words[0],
             state=words[1].split(" ")[0],
             exit_code=_whole(words[2].split(":")[0]),
@@ -245,6 +251,9 @@ def parse_sacct(text: str, first: bool = False) -> dict[str, Job]:
             nodes=_expand(words[6]),
             partition=words[7],
         )
+        if before and resized:
+            job = job.model_copy(update={"started": before.started, "nodes": before.nodes})
+        jobs[job.id] = job
     return jobs
 
 

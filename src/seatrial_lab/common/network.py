@@ -31,6 +31,10 @@ MGMT = "eth0"
 TEST = "eth1"
 #: queues of a node's test interfaces in each direction; the node boots with one in use
 QUEUES = 2
+#: In a lab of more hosts, each knows the others' hardware addresses from the start. All namespaces
+#: share the kernel's neighbour table of 1024 entries (``gc_thresh3``), and when each of 64 nodes
+#: has talked to each other, packets are lost. Permanent entries do not count there.
+FEW_HOSTS = 16
 _BIND_MARK = RUN_ROOT / ".netns-bind"
 
 
@@ -42,6 +46,11 @@ def tests(spec: LabSpec) -> dict[str, str]:
     return {"test": TEST} | {
         f"net{number}": f"eth{number}" for number, _ in enumerate(spec.rails, 2)
     }
+
+
+def test_subnets(spec: LabSpec) -> dict[str, str]:
+    """Return the interfaces of the test networks -> the subnet."""
+    return dict(zip(tests(spec).values(), (spec.test_subnet, *spec.rails), strict=True))
 
 
 def switch_port(node: str, network: str = "test") -> str:
@@ -162,10 +171,9 @@ def host_batch(spec: LabSpec, host: str) -> str:
     """Return ``ip`` commands, one per line, for the namespace of a node or the login node."""
     interfaces = [(MGMT, spec.mgmt_address(host), spec.mgmt_subnet)]
     if host != LOGIN:
-        subnets = (spec.test_subnet, *spec.rails)
         interfaces += [
             (name, spec.test_address(host, subnet), subnet)
-            for name, subnet in zip(tests(spec).values(), subnets, strict=True)
+            for name, subnet in test_subnets(spec).items()
         ]
     lines = ["link set lo up"]
     for name, address, subnet in interfaces:
@@ -176,6 +184,8 @@ def host_batch(spec: LabSpec, host: str) -> str:
             f"addr add {address}/{length} dev {name}",
             f"link set {name} up",
         ]
+    if len(spec.hosts) > FEW_HOSTS:
+        lines += _neighbours(spec, host)
     for number, name in enumerate(spec.taps if host != LOGIN else (), 2 + len(spec.rails)):
         address = _hardware_address(spec, host, number)
         lines += [
@@ -183,6 +193,22 @@ def host_batch(spec: LabSpec, host: str) -> str:
             f"link set {name} address {address} addrgenmode none up",
         ]
     return "\n".join(lines) + "\n"
+
+
+def _neighbours(spec: LabSpec, host: str) -> Iterator[str]:
+    """Yield ``ip`` commands that tell a host the hardware addresses of all others."""
+    for other in spec.hosts:
+        if other == host:
+            continue
+        known = [(MGMT, spec.mgmt_address(other), 0)]
+        if LOGIN not in (host, other):
+            known += [
+                (name, spec.test_address(other, subnet), number)
+                for number, (name, subnet) in enumerate(test_subnets(spec).items(), 1)
+            ]
+        for name, address, number in known:
+            hardware = _hardware_address(spec, other, number)
+            yield f"neigh add {address} lladdr {hardware} dev {name} nud permanent"
 
 
 def namespaces(instance: str) -> list[str]:

@@ -1,11 +1,14 @@
 """Faults of a node's test cables: less bandwidth, no carrier, or two of them exchanged.
 
+Less bandwidth can be that of one direction only, or only with one other node, as of one path
+through a switch.
+
 As with a real cable, no setting of the node's interface changes: the node
 reports the same NIC as before, and a NIC profile does not remove the fault.
 
-The lab's state records a fault by its ``detail``: ``down``, ``rate 100mbit``,
-``down on eth2`` or ``crossed on eth2`` (with eth1). The detail is enough to
-plant the fault again on new interfaces.
+The lab's state records a fault by its ``detail``: ``down``, ``rate 100mbit``, ``rate 100mbit with
+n5``, ``rate 100mbit with n5 sends only``, ``down on eth2`` or ``crossed on eth2`` (with eth1). The
+detail is enough to plant the fault again on new interfaces.
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ from seatrial_lab.common.spec import LabSpec
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(bit|kbit|mbit|gbit)")
 _BITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
-# tbf: the size of the token bucket. 1 ms of the rate delays short messages too. The bucket
+_DETAIL = re.compile(r"rate (\S+)(?: with (\S+))?(?: (sends|receives) only)?")
+# tbf and htb: the size of the token bucket. 1 ms of the rate delays short messages too. The bucket
 # must hold a few frames, or the shaper passes none.
 _BURST_SECONDS = 0.001
 _LATENCY = "20ms"
@@ -83,6 +87,12 @@ def _replug(spec: LabSpec, node: str, port_of: str, name: str) -> None:
     set_port(spec, node, port_of, "up")
 
 
+def detail_of(rate: str, peer: str | None = None, only: str | None = None) -> str:
+    """The detail of a slow cable: its rate, with which node, and in which direction."""
+    parts = [f"rate {rate}", f"with {peer}" if peer else "", f"{only} only" if only else ""]
+    return " ".join(filter(None, parts))
+
+
 def plant(spec: LabSpec, node: str, detail: str) -> None:
     """Plant the fault that ``detail`` describes. Raises LabError."""
     fault, name = detail.partition(ON)[0], _network_of(spec, detail)
@@ -93,9 +103,11 @@ def plant(spec: LabSpec, node: str, detail: str) -> None:
         _replug(spec, node, "test", name)
         _replug(spec, node, name, "test")
         return
-    bits = parse_rate(fault.removeprefix("rate "))
+    parts = _DETAIL.fullmatch(fault)
+    if parts is None:
+        raise LabError(f"{node}: no fault is {detail!r}")
+    bits, peer, only = parse_rate(parts[1]), parts[2], parts[3]
     burst = str(burst_bytes(bits, spec.test_mtu, spec.switch_mtu))
-    shaper = ["root", "tbf", "rate", f"{bits}bit", "burst", burst, "latency", _LATENCY]
     clear(spec, node, detail)
     switch, port = LabPaths(spec.instance).netns(SWITCH), switch_port(node, name)
     bridge, inner, outer = _shaper_names(node, name)
@@ -109,9 +121,30 @@ def plant(spec: LabSpec, node: str, detail: str) -> None:
         f"link set {outer} master {name} addrgenmode none up",
     ]
     network.ip("-n", switch, "-batch", "-", batch="\n".join(lines) + "\n")
+    subnet = network.test_subnets(spec)[interface_of(detail)]
+    address = spec.test_address(peer, subnet) if peer else ""
     # The port sends to the node; the inner end of the pair sends frames of the node.
-    for interface in (port, inner):
-        network.run_program("tc", "-n", switch, "qdisc", "replace", "dev", interface, *shaper)
+    for interface, which, side in ((port, "receives", "src"), (inner, "sends", "dst")):
+        if only in (None, which):
+            _shape(switch, interface, f"{bits}bit", burst, (side, address) if peer else ())
+
+
+def _shape(switch: str, interface: str, rate: str, burst: str, match: tuple[str, ...]) -> None:
+    """Limit what leaves an interface; with ``match`` only IPv4 packets with this ``src`` or
+    ``dst``. Frames of another kind, as of ARP, are not limited then."""
+
+    def tc(kind: str, *words: str) -> None:
+        network.run_program("tc", "-n", switch, kind, "replace", "dev", interface, *words)
+
+    if not match:
+        tc("qdisc", "root", "tbf", "rate", rate, "burst", burst, "latency", _LATENCY)
+        return
+    # Without a class for the others, htb passes them unchanged.
+    tc("qdisc", "root", "handle", "1:", "htb", "default", "0")
+    shaper = ("htb", "rate", rate, "burst", burst, "cburst", burst, "quantum", "10000")
+    tc("class", "parent", "1:", "classid", "1:1", *shaper)
+    chosen = ("u32", "match", "ip", *match, "flowid", "1:1")
+    tc("filter", "parent", "1:", "protocol", "ip", "prio", "1", *chosen)
 
 
 def clear(spec: LabSpec, node: str, detail: str) -> None:

@@ -55,10 +55,25 @@ def _first(lab: Lab, node: str) -> int:
     return pid
 
 
-def slow_link(lab: Lab, node: str, rate: str, interface: str = TEST) -> None:
-    """Limit a node's test link to ``rate`` (such as 100mbit) in each direction."""
+def slow_link(
+    lab: Lab,
+    node: str,
+    rate: str,
+    interface: str = TEST,
+    peer: str | None = None,
+    only: str | None = None,
+) -> None:
+    """Limit a node's test link to ``rate`` (such as 100mbit) in each direction.
+
+    ``peer``: only the traffic with that node. ``only``: only what the node ``sends`` or
+    ``receives``.
+    """
     cables.parse_rate(rate)
-    _plant_link(lab, node, f"rate {rate}", interface)
+    if only not in (None, "sends", "receives"):
+        raise InputError(f"direction {only!r} is not sends or receives")
+    if peer is not None and (peer == node or peer not in lab.spec.nodes):
+        raise InputError(f"no other compute node {peer!r}: {', '.join(lab.spec.nodes)}")
+    _plant_link(lab, node, cables.detail_of(rate, peer, only), interface)
 
 
 def cut_link(lab: Lab, node: str, interface: str = TEST) -> None:

@@ -1,0 +1,221 @@
+"""Rounds of disjoint pairs: the schedule, the choice of suspects, and pairs on loopback."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seatrial.base.paths import CHECKOUT
+from seatrial.results import two_way
+
+NODE = CHECKOUT / "src" / "seatrial" / "checks" / "node"
+SPEC = importlib.util.spec_from_file_location("rounds", NODE / "rounds.py")
+assert SPEC is not None
+assert SPEC.loader is not None
+rounds = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(rounds)
+
+
+@given(st.integers(2, 130))
+def test_each_pair_once_and_disjoint_within_a_round(count: int) -> None:
+    made = rounds.schedule(count)
+    assert len(made) == count - 1 + count % 2
+    for one in made:
+        nodes = [node for pair in one for node in pair]
+        assert len(nodes) == len(set(nodes)) == count - count % 2
+    pairs = [pair for one in made for pair in one]
+    assert sorted(pairs) == list(combinations(range(count), 2))
+
+
+def figures(count: int, slow: dict[tuple[int, ...], float]) -> dict:
+    """Figures of all links, by what is slow: a node ``(3,)``, a link ``(1, 2)``, or a direction
+    ``(1, 2, 0)`` from 1 to 2; -> by which factor."""
+    made = {}
+    for low, high in combinations(range(count), 2):
+        both = slow.get((low,), 1) * slow.get((high,), 1) * slow.get((low, high), 1)
+        there = both * slow.get((low, high, 0), 1)
+        back = both * slow.get((high, low, 0), 1)
+        made[low, high] = {
+            ("latency_us",): 10.0 * (there + back) / 2,
+            ("bandwidth_MB_s",): 1000.0 / (there + back) * 2,
+            ("stream_MB_s", low, high): 1000.0 / there,
+            ("stream_MB_s", high, low): 1000.0 / back,
+        }
+    return made
+
+
+@pytest.mark.parametrize(
+    ("slow", "suspects"),
+    [
+        ({}, set()),
+        ({(1, 2): 4.0}, {(1, 2)}),
+        ({(5, 2, 0): 4.0}, {(2, 5)}),
+        ({(1, 2): 4.0, (0, 7, 0): 3.0}, {(1, 2), (0, 7)}),
+    ],
+)
+def test_slow_links_are_suspects(slow, suspects) -> None:
+    chosen, good, _ = rounds.choose(figures(12, slow), 0.4, two_way)
+    assert set(chosen) == suspects
+    assert not set(good) & suspects
+
+
+def test_of_a_slow_node_only_some_links_are_suspects_beside_other_faults() -> None:
+    chosen, good, _ = rounds.choose(figures(16, {(3,): 5.0, (1, 2): 4.0}), 0.4, two_way)
+    assert (1, 2) in chosen
+    of_node = [link for link in chosen if 3 in link]
+    assert 0 < len(of_node) <= len(rounds.BETTER) * 2 * rounds.NODE_LINKS < 30
+    assert len(chosen) == len(of_node) + 1
+    assert not any(3 in link for link in good)
+
+
+NPTCP = """#!{python}
+import socket, sys
+words = sys.argv[1:]
+port = int(words[words.index("-P") + 1])
+if "-h" in words:
+    socket.create_connection(("127.0.0.1", port)).close()
+    print("a table")
+else:
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind(("", port)); s.listen(1); s.accept()
+"""
+#: number of the node -> what goes wrong there
+TROUBLE = """#!/bin/sh
+if [ "$SLURM_PROCID" = {number} ]; then {trouble}; fi
+exec {nptcp} "$@"
+"""
+
+
+def run_nodes(folder: Path, count: int, trouble: str = ":", number: int = 0, **options) -> list:
+    """All nodes of a step on loopback, with a false NPtcp. Returns the lines of the record."""
+    false, wrapper = folder / "false", folder / "nptcp"
+    false.write_text(NPTCP.replace("{python}", sys.executable))
+    wrapper.write_text(TROUBLE.format(number=number, trouble=trouble, nptcp=false))
+    for one in (false, wrapper):
+        one.chmod(0o755)
+    settings = {
+        "limit_s": 20, "budget_s": 300, "at_once": None, "stream_bytes": 1 << 20,
+        "suspect_factor": 1e9, "most_alone": 0, "cores": [], "two_way": two_way.__file__, **options,
+    }  # fmt: skip
+    words = [sys.executable, "-IS", str(NODE / "rounds.py"), "links", "lo", "6100"]
+    words += [json.dumps(settings), str(wrapper), "-P", "{port}"]
+    nodes = [
+        subprocess.Popen(
+            words,
+            cwd=folder,
+            env={
+                **os.environ,
+                "SLURM_PROCID": str(rank),
+                "SLURM_NTASKS": str(count),
+                "SLURMD_NODENAME": f"n{rank + 1}",
+            },
+        )
+        for rank in range(count)
+    ]
+    try:
+        assert nodes[0].wait(250) == 0
+    finally:
+        for node in nodes:
+            node.kill()
+            node.wait()
+    return [json.loads(line) for line in (folder / "links.pairs.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_all_pairs_are_measured_in_both_directions(tmp_path: Path, count: int) -> None:
+    nodes, *pairs, end = run_nodes(tmp_path, count)
+    assert nodes["nodes"] == {str(rank): f"n{rank + 1}" for rank in range(count)}
+    assert end["end"]
+    assert end["absent"] == {}
+    assert sorted(tuple(one["pair"]) for one in pairs) == list(combinations(range(count), 2))
+    for one in pairs:
+        assert "failed" not in one or one["failed"] == ""
+        assert one["text"] == "a table\n"
+        assert [size for size, _ in one["streams"]] == [1 << 20, 1 << 20]
+        assert all(carried["lo"] > 2 << 20 for carried in one["bytes"])
+
+
+def test_a_pair_runs_on_the_core_that_the_site_names(tmp_path: Path) -> None:
+    allowed = sorted(os.sched_getaffinity(0))
+    shown = "grep Cpus_allowed_list /proc/self/status"
+    _, pair, _ = run_nodes(tmp_path, 2, shown, cores=[len(allowed) - 1])
+    assert pair["text"] == f"Cpus_allowed_list:\t{allowed[-1]}\na table\n"
+
+
+def test_a_core_that_the_job_has_not_is_the_reason(tmp_path: Path) -> None:
+    _, pair, _ = run_nodes(tmp_path, 2, cores=[9999])
+    assert "no core 9999: the job has " in pair["failed"]
+
+
+def test_an_interface_without_an_address_is_no_way_to_the_coordinator(monkeypatch) -> None:
+    monkeypatch.setattr(rounds.socket, "if_nameindex", lambda: [(1, "lo"), (7, "no-such0")])
+    coordinator = rounds.Coordinator.__new__(rounds.Coordinator)
+    coordinator.interface = "lo"
+    assert coordinator._addresses() == ["127.0.0.1"]
+
+
+def test_a_node_that_dies_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+    # The process of the node, two parents up from its NPtcp: the worker, then the node.
+    kill = "kill -9 $(ps -o ppid= -p $PPID) $PPID"
+    _, *pairs, end = run_nodes(tmp_path, 4, kill, number=2)
+    assert set(end["absent"]) == {"2"}
+    assert "ended" in end["absent"]["2"]
+    good = {tuple(one["pair"]) for one in pairs if "text" in one}
+    assert good == {(0, 1), (0, 3), (1, 3)}
+    assert all("n3" in one["failed"] for one in pairs if "text" not in one)
+
+
+def test_a_node_that_hangs_is_named_and_waited_for_once(tmp_path: Path) -> None:
+    stop = "kill -STOP $(ps -o ppid= -p $PPID) $PPID; kill -STOP $$"
+    _, *pairs, end = run_nodes(tmp_path, 4, stop, number=2, limit_s=5)
+    assert "did not answer" in end["absent"]["2"]
+    assert {tuple(one["pair"]) for one in pairs if "text" in one} == {(0, 1), (0, 3), (1, 3)}
+    assert sum(2 in one["pair"] for one in pairs) == 1
+
+
+def test_a_node_none_of_whose_links_works_is_left_out(tmp_path: Path) -> None:
+    _, *pairs, end = run_nodes(tmp_path, 8, "exit 3", number=5)
+    assert "none of its first 3 links worked" in end["absent"]["5"]
+    assert sum(5 in one["pair"] for one in pairs) == 3
+    assert sum("text" in one for one in pairs) == 21
+
+
+def test_what_failed_once_is_measured_alone_until_it_is_as_good_as_others(tmp_path: Path) -> None:
+    """The higher number of this pair serves."""
+    once = "[ -e failed ] || { touch failed; exit 3; }"
+    _, *pairs, _ = run_nodes(tmp_path, 4, once, number=2, most_alone=10)
+    failed = [tuple(one["pair"]) for one in pairs if one.get("failed")]
+    assert failed == [(1, 2)]
+    alone = [tuple(one["pair"]) for one in pairs if one["round"] is None]
+    assert alone.count((1, 2)) == 1
+    assert len(alone) == len(set(alone)) > 2
+
+
+def test_a_broken_record_of_rounds_is_never_taken_for_a_whole_one(tmp_path: Path) -> None:
+    """The time of the step is over before the first round."""
+    _, *rest, end = run_nodes(tmp_path, 4, budget_s=-1)
+    assert [list(one) for one in rest] == [["stopped"]]
+    assert end["end"]
+
+
+@pytest.mark.parametrize("file", [NODE / "rounds.py", Path(two_way.__file__)])
+def test_the_grammar_is_that_of_python_3_6(file: Path) -> None:
+    tree = ast.parse(file.read_text(), feature_version=(3, 6))
+    names = {
+        (alias.name if isinstance(node, ast.Import) else node.module or "").split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    assert names - {"pair"} <= set(sys.stdlib_module_names)

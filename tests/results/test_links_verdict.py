@@ -1,0 +1,136 @@
+"""From the figures of links to names: load, alone, one direction, three faults at once, missing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import combinations, permutations
+from pathlib import Path
+
+import pytest
+
+from seatrial.results.judge import judge
+from seatrial.results.record import Case, Job, Metric, Run, Suspect, Trial, Verdict
+from seatrial.results.requirements import load_requirements
+from seatrial.results.verdict import conclude
+
+CASE = Case(check="links", transport="tcp", nodes=8)
+NODES = [f"n{number}" for number in range(1, 9)]
+RULES = """
+schema: 1
+requirements:
+  - {select: {check: links}, metric: latency_us, basis: BASIS, peers: median, at_most: 3.0}
+  - {select: {check: links}, metric: stream_MB_s, basis: BASIS, peers: median, at_least: 0.4}
+"""
+
+
+def run(slow: dict[str, float], alone: dict[str, float] | None = None, **fields) -> Run:
+    """Figures of all links; ``slow``: location -> factor in its round, ``alone``: in us or MB/s."""
+    alone = alone or {}
+    metrics = []
+    for one, other in combinations(NODES, 2):
+        at = f"{one}-{other}"
+        value = alone.get(at, 100.0 * slow.get(at, 1))
+        metrics.append(Metric(metric="latency_us", value=value, unit="us", location=at,
+                              better="lower", alone=at in alone))  # fmt: skip
+    for one, other in permutations(NODES, 2):
+        at = f"{one}>{other}"
+        value = alone.get(at, 1000.0 / slow.get(at, 1))
+        metrics.append(Metric(metric="stream_MB_s", value=value, unit="MB/s", location=at,
+                              better="higher", alone=at in alone))  # fmt: skip
+    return Run(case=CASE, outcome="ran", metrics=metrics, job=Job(nodes=NODES), **fields)
+
+
+def conclusion(tmp_path: Path, *runs: Run, basis: str = "relative") -> Verdict:
+    file = tmp_path / "requirements.yaml"
+    text = RULES.replace("BASIS", basis)
+    if basis == "contract":
+        text = text.replace("basis: contract", "basis: contract, source: annex B")
+    file.write_text(text)
+    rules = load_requirements(file)
+    trial = Trial(
+        trial="t", site="s", started=datetime(2026, 1, 1, tzinfo=UTC), seatrial="1", cases=[CASE],
+        repeats=len(runs),
+    )  # fmt: skip
+    numbered = [one.model_copy(update={"repeat": at}) for at, one in enumerate(runs)]
+    return conclude(trial, numbered, judge(trial, numbered, rules), rules)
+
+
+def of(node: str, factor: float) -> dict[str, float]:
+    links = {f"{a}-{b}": factor for a, b in combinations(NODES, 2) if node in (a, b)}
+    return links | {f"{a}>{b}": factor for a, b in permutations(NODES, 2) if node in (a, b)}
+
+
+def test_a_link_that_is_slow_in_its_round_and_normal_alone_is_load(tmp_path):
+    # Alone all are ten times faster: only among themselves can they be compared.
+    alone = {"n1-n2": 11.0, "n3-n4": 10.0, "n5-n6": 9.0, "n7-n8": 10.0}
+    suspect = Suspect(
+        metric="latency_us", location="n1-n2", factor=9.0, alone_factor=1.1, conclusion="load"
+    )
+    verdict = conclusion(tmp_path, run({"n1-n2": 9.0}, alone, suspects=[suspect]))
+    assert verdict.verdict == "accept"
+    assert [one for one in verdict.findings if "n1-n2" in one and "load of the rounds" in one]
+
+
+def test_a_link_that_is_slow_alone_is_a_fault_although_others_are_slower_in_their_rounds(tmp_path):
+    alone = {"n1-n2": 90.0, "n3-n4": 10.0, "n5-n6": 9.0, "n7-n8": 10.0}
+    verdict = conclusion(tmp_path, run({}, alone))
+    assert verdict.verdict == "reject"
+    assert "on link n1-n2 is 90 us" in verdict.findings[0]
+
+
+def test_a_round_does_not_count_where_another_run_measured_the_link_alone(tmp_path):
+    alone = {"n1-n2": 11.0, "n3-n4": 10.0, "n5-n6": 9.0}
+    verdict = conclusion(tmp_path, run({}, alone), run({"n1-n2": 2.9}))
+    assert verdict.verdict == "accept"
+
+
+def test_a_link_slow_in_one_direction_is_named_with_its_direction(tmp_path):
+    alone = {"n4>n2": 50.0, "n2>n4": 990.0, "n1>n3": 1000.0, "n3>n1": 1000.0, "n5>n6": 1000.0}
+    verdict = conclusion(tmp_path, run({}, alone))
+    assert verdict.verdict == "reject"
+    direction = [one for one in verdict.findings if "one direction only" in one]
+    assert direction == [
+        "a link of links.tcp.default.8n is slow in one direction only (stream_MB_s): from n4 to n2"
+    ]
+
+
+def test_three_faults_at_once_are_all_named(tmp_path):
+    slow = of("n5", 10.0) | {"n1-n2": 8.0, "n3>n7": 20.0}
+    verdict = conclusion(tmp_path, run(slow, unmeasured={"n8": "it did not answer for 30 s"}))
+    text = "\n".join(verdict.findings)
+    assert verdict.verdict == "reject"
+    assert "node n5 is common to 7 of 8 failing links of links.tcp.default.8n: latency_us" in text
+    assert "8 figures break the relative requirement" in text
+    assert "n1-n2" in text
+    assert "from n3 to n7" in text
+    assert "n8 was not measured: it did not answer for 30 s" in text
+
+
+def test_a_node_that_is_slow_in_what_it_sends(tmp_path):
+    slow = {f"n2>{other}": 10.0 for other in NODES if other != "n2"}
+    verdict = conclusion(tmp_path, run(slow))
+    assert verdict.findings[0].startswith(
+        "node n2 is common to all 7 failing links in what it sends"
+    )
+
+
+def test_the_fit_names_a_node_of_which_few_links_break_the_bound(tmp_path):
+    slow = of("n5", 2.5) | {"n5-n6": 4.0, "n5-n7": 4.0, "n1-n2": 4.0}
+    suspect = Suspect(
+        metric="latency_us", location="n5", factor=2.5, alone_factor=2.5, conclusion="fault"
+    )
+    with_fit = conclusion(tmp_path, run(slow, suspects=[suspect]))
+    assert "node n5 is common to 2 of 3 failing links" in "\n".join(with_fit.findings)
+    assert "node n5 is" not in "\n".join(conclusion(tmp_path, run(slow)).findings)
+
+
+@pytest.mark.parametrize("location", ["n8", "n1-n8"])
+def test_what_was_not_measured_leaves_a_trial_incomplete_and_its_clause_untested(
+    tmp_path, location
+):
+    one = run({}, unmeasured={location: "no answer"})
+    assert conclusion(tmp_path, one).verdict == "incomplete"
+    contract = conclusion(tmp_path, one, basis="contract")
+    assert contract.verdict == "incomplete"
+    assert [clause.status for clause in contract.clauses] == ["not tested", "not tested"]
+    assert any(location in one for one in contract.findings)
