@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from place import Place, made_place
+from place import NODE, Place, made_place
 from test_links import JOB, Node, a_node
 
 from seatrial.nic.node import mtus, namespaces, netlink, programs, readers
@@ -248,6 +250,58 @@ def test_an_interface_with_an_odd_name_in_the_namespace_of_any_user(place: Place
         process.communicate(b"\n")
     assert answer.returncode == 0, answer.stderr
     end(place, "small")
+
+
+#: sends a message to the netlink port of each process that may start next, again and again
+SENDER = """
+import os, socket, struct, sys, time
+line = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+message = bytes.fromhex(sys.argv[1])
+print("sends", flush=True)
+end = time.monotonic() + 20
+while time.monotonic() < end:
+    first = int(open("/proc/loadavg").read().split()[-1])
+    for pid in range(first - 40, first + 10):
+        try:
+            line.sendto(message, (pid, 0))
+        except OSError:
+            pass
+"""
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    "message",
+    [b"\0" * 16, b"junk", struct.pack("=LHHLL", 16, 3, 0, 1, 0)],
+    ids=["0", "junk", "end"],
+)
+def test_messages_of_the_user_of_a_namespace_are_not_believed(message: bytes) -> None:
+    """A length of 0, half a header, and an end of the list before it has begun."""
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "unshare", "-Urn"]
+    script = f"for i in $(seq 30); do ip link add type veth; done; exec {sys.executable} -c "
+    words = [*nobody, "sh", "-c", script + '"$0" "$1"', SENDER, message.hex()]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout
+            if process.stdout.readline() != b"sends\n":
+                pytest.skip("this kernel lets no user make a namespace")
+            path = f"/proc/{process.pid}/ns/net"
+            # The port of a socket is the process's id where that is free.
+            ask = (
+                f"import sys; sys.path.insert(0, {str(NODE.parent)!r})\n"
+                "from node import netlink\n"
+                f"one = netlink.Namespace({path!r})\n"
+                "one._socket.bind((0, 0))\n"
+                "import time; time.sleep(0.3)\n"
+                "sys.stdout.write(str(len(list(one._ask(18, 0x300, bytes(16))))))"
+            )
+            for _ in range(5):
+                answer = subprocess.run(
+                    [sys.executable, "-c", ask], capture_output=True, text=True, timeout=60
+                )
+                assert (answer.returncode, answer.stdout) == (0, "61"), answer.stderr
+        finally:
+            process.kill()
 
 
 def test_a_namespace_that_cannot_be_read_is_refused(

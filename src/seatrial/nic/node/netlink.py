@@ -3,15 +3,18 @@
 linux/net_namespace.h.
 """
 
+import errno
 import os
 import socket
 import struct
 import threading
+import time
 from typing import Dict, Iterator, List, NamedTuple, Optional
 
 CLONE_NEWNET = 0x40000000
 TIMEOUT_S = 5.0
 REQUEST, DUMP = 0x1, 0x300  # NLM_F_REQUEST, NLM_F_DUMP
+KERNEL = 0  # the port of the kernel, which no process can have
 ERROR, DONE = 2, 3  # NLMSG_ERROR, NLMSG_DONE
 GET_LINK, GET_NSID = 18, 90  # RTM_GETLINK, RTM_GETNSID
 IFNAME, LINK, LINKINFO, LINK_NETNSID = 3, 5, 18, 37  # IFLA_
@@ -34,7 +37,6 @@ class Namespace:
 
     def __init__(self, path: str) -> None:
         self._socket = _socket_in(path)
-        self._socket.settimeout(TIMEOUT_S)
 
     def close(self) -> None:
         self._socket.close()
@@ -71,13 +73,28 @@ class Namespace:
         return None
 
     def _ask(self, kind: int, flags: int, content: bytes) -> Iterator[bytes]:
-        """The contents of the kernel's answers."""
+        """The contents of the kernel's answers.
+
+        The root of a namespace may be any user, who can send to this socket: only the kernel's
+        port is believed, and nothing is waited for longer than ``TIMEOUT_S``.
+        """
         length = HEADER.size + len(content)
         self._socket.send(HEADER.pack(length, kind, REQUEST | flags, 1, 0) + content)
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
-            answer = self._socket.recv(1 << 18)
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise OSError(errno.ETIMEDOUT, "the kernel does not answer")
+            self._socket.settimeout(left)
+            answer, sender = self._socket.recvfrom(1 << 18)
+            if sender[0] != KERNEL:
+                continue
             while answer:
+                if len(answer) < HEADER.size:
+                    raise OSError(errno.EBADMSG, "an answer of the kernel is cut off")
                 length, kind, _, _, _ = HEADER.unpack_from(answer)
+                if not HEADER.size <= length <= len(answer):
+                    raise OSError(errno.EBADMSG, "an answer of the kernel is cut off")
                 content = answer[HEADER.size : length]
                 if kind == DONE:
                     return
@@ -142,4 +159,6 @@ def _aligned(length: int) -> int:
 
 
 def _text(value: bytes) -> str:
-    return value.rstrip(b"\0").decode("utf-8", "replace")
+    """A name, of which any user may have chosen the characters."""
+    text = value.rstrip(b"\0").decode("utf-8", "replace")
+    return "".join(character if character.isprintable() else "?" for character in text)
