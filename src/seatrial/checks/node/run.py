@@ -51,6 +51,7 @@ TURBO_DRIVERS = ("intel_pstate", "intel_cpufreq", "amd-pstate", "amd-pstate-epp"
 FLAGS = ("hypervisor", "sse2", "avx", "fma", "avx512f")
 COUNTERS = {"rx_bytes": 0, "rx_packets": 1, "tx_bytes": 8, "tx_packets": 9}  # of /proc/net/dev
 TIMED_OUT = 124  # as timeout(1) has it
+FOR_EVER_S = 1e8
 LATE_S = 1.0  # for a program to end; and for the other nodes, before srun ends the step on them
 MAPS_AT_S = (0.05, 0.15, 0.4, 1.0, 2.0, 4.0)
 
@@ -337,36 +338,30 @@ def forward(pid, number):
         os.kill(pid, number)
 
 
-def end_after(seconds, pid):
-    """End the program when its time is over, so that this process can still record the counters.
+def wait(pid, word, limit, passed_on):
+    """Wait until the child has ended; it is not reaped. Passes on signals, which are blocked.
 
-    srun would kill both. Returns a list that is empty until then."""
-    late = []  # type: list[int]
-
-    def end(received, frame):
-        forward(pid, signal.SIGKILL if late else signal.SIGTERM)
-        late.append(pid)
-        signal.setitimer(signal.ITIMER_REAL, LATE_S)
-
-    signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    return late
-
-
-def wait(pid, word):
-    """Wait until the child has ended; it is not reaped. Returns the mapped files of ``word``."""
-    files = []  # type: list[str]
+    With a limit (s; 0: none) it ends the child then, so that this process can still record the
+    counters: srun would kill both. Returns the mapped files of ``word``, and whether it did so.
+    """
+    files, late = [], False  # type: list[str], bool
     start = time.monotonic()
-    if word:
-        for at in MAPS_AT_S:
-            left = at - (time.monotonic() - start)
-            if left > 0:
-                signal.sigtimedwait({signal.SIGCHLD}, left)
+    looks = [start + at for at in MAPS_AT_S] if word else []
+    deadline = start + limit if limit else start + FOR_EVER_S
+    while not os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG):
+        now = time.monotonic()
+        if looks and now >= looks[0]:
             files = mapped(pid, word) or files
-            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG):
-                break
-    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    return files
+            del looks[0]
+        elif now >= deadline:
+            forward(pid, signal.SIGKILL if late else signal.SIGTERM)
+            late, deadline = True, now + LATE_S
+        else:
+            left = min(*looks[:1], deadline, now + 3600) - now
+            received = signal.sigtimedwait({signal.SIGCHLD, *passed_on}, left)
+            if received and received.si_signo in passed_on:
+                forward(pid, received.si_signo)
+    return files, late
 
 
 def main(argv):
@@ -397,13 +392,8 @@ def main(argv):
         except OSError as error:
             print("run.py: %s: %s" % (command[0], error.strerror), file=sys.stderr)
             os._exit(127)
-    for number in passed_on:
-        signal.signal(number, lambda received, frame: forward(pid, received))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
     limit = float(options[options.index("--limit") + 1]) if "--limit" in options else 0.0
-    late = end_after(limit, pid)
-    files = wait(pid, word)
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    files, late = wait(pid, word, limit, passed_on)
     waited = waited_s(pid, step)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     after = snapshot(networks, ports)
