@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hostile import deepen
-from seatrial_lab.common.owner import MAX_DEPTH, MAX_PATH_B, give, take
+from seatrial_lab.common.owner import MAX_DEPTH, MAX_FILE_B, MAX_PATH_B, MAX_TOTAL_B, give, take
 
 pytestmark = pytest.mark.root
 JOB_USER = 2000
@@ -150,6 +150,21 @@ def test_folders_whose_path_is_too_long_are_removed(place: Path) -> None:
     assert (evidence / "file").exists()
     left = [path.relative_to(evidence) for path in evidence.rglob("*")]
     assert MAX_PATH_B - 251 < max(len(str(path)) for path in left) <= MAX_PATH_B
+
+
+def test_files_that_take_hours_to_hash_are_removed(place: Path) -> None:
+    """A sparse file costs its owner nothing."""
+    for name, size in (("core", MAX_FILE_B + 1), ("largest", MAX_FILE_B), ("output", 5)):
+        with (place / name).open("wb") as file:
+            file.truncate(size)
+    take(place)
+    left = {path.name: path.stat().st_size for path in place.iterdir()}
+    assert left == {"largest": MAX_FILE_B, "output": 5}
+    for number in range(MAX_TOTAL_B // MAX_FILE_B):
+        with (place / f"many{number}").open("wb") as file:
+            file.truncate(MAX_FILE_B)
+    take(place)
+    assert sum(path.stat().st_size for path in place.iterdir()) <= MAX_TOTAL_B
 
 
 def test_a_link_is_not_taken_nor_given(place: Path) -> None:

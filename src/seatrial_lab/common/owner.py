@@ -18,6 +18,8 @@ from seatrial.base.files import remove_tree
 ACLS = ("system.posix_acl_access", "system.posix_acl_default")
 MAX_DEPTH = 32  # of folders in evidence; ReFrame's have 4
 MAX_PATH_B = 1024  # of a folder's path in evidence: a path may have 4096 bytes in all
+MAX_FILE_B = 1 << 28  # of one file: the raw times of comms, the largest evidence, have a few MB
+MAX_TOTAL_B = 1 << 32  # of all files of a case
 
 
 def give(path: Path, uid: int, gid: int) -> None:
@@ -45,12 +47,13 @@ def take(folder: Path) -> None:
     """Make the current user the owner of a folder and its content, and the only one to change it.
 
     Only regular files and folders are left: a link, FIFO, socket or device, and a file with a
-    second name, are removed, as are folders below MAX_DEPTH or MAX_PATH_B, and all ACLs. The folder
+    second name, are removed, as are folders below MAX_DEPTH or MAX_PATH_B, files larger than
+    MAX_FILE_B or beyond MAX_TOTAL_B (core dumps; each file is hashed), and all ACLs. The folder
     that ``folder`` is in must be root's. The owner of a folder changes before that of its content,
     so nobody else can exchange what is in it meanwhile. Raises OSError.
     """
     owner = os.getuid(), os.getgid()
-    folders = [(folder, 0)]
+    folders, total = [(folder, 0)], 0
     while folders:
         place, depth = folders.pop()
         if depth > MAX_DEPTH or len(os.fsencode(place.relative_to(folder))) > MAX_PATH_B:
@@ -67,7 +70,12 @@ def take(folder: Path) -> None:
                 status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
                 if stat.S_ISDIR(status.st_mode):
                     folders.append((place / name, depth + 1))
-                elif stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+                elif (
+                    stat.S_ISREG(status.st_mode)
+                    and status.st_nlink == 1
+                    and status.st_size <= min(MAX_FILE_B, MAX_TOTAL_B - total)
+                ):
+                    total += status.st_size
                     os.chown(name, *owner, dir_fd=descriptor, follow_symlinks=False)
                     _remove_acls(f"/proc/self/fd/{descriptor}/{name}")
                     os.chmod(name, status.st_mode & 0o755, dir_fd=descriptor)
