@@ -21,9 +21,10 @@ NET = "/sys/class/net"
 SPEED_UNKNOWN = 2**32 - 1  # SPEED_UNKNOWN of ethtool.h, -1, as some kernels print it
 NEIGHBOURS = "neighbours.json"  # of seatrial.nic.node.neighbours
 #: The kernel's counters that move when frames are damaged or the link goes down. The others in the
-#: folder ``statistics`` count frames that are lost for lack of buffers or of a receiver.
+#: folder ``statistics`` count frames that are lost for lack of buffers or of a receiver, and frames
+#: that are longer than the MTU (rx_length_errors), which no cable makes.
 KERNEL = (
-    "rx_crc_errors", "rx_frame_errors", "rx_length_errors", "tx_aborted_errors",
+    "rx_crc_errors", "rx_frame_errors", "tx_aborted_errors",
     "tx_carrier_errors", "tx_heartbeat_errors", "tx_window_errors", "collisions",
 )  # fmt: skip
 #: The same in the words of drivers: mlx5 rx_symbol_err_phy, ice rx_crc_errors.nic and link_down,
