@@ -10,8 +10,8 @@ from seatrial.stack import describe
 
 def test_a_stack_without_open_mpi_has_the_pseudo_transports_without_programs():
     found = describe.without_mpi(SimpleNamespace(roots=[], prefixes={}), {})
-    assert set(found) == {"tcp", "none"}
-    assert [part.programs for part in found.values()] == [{}, {}]
+    assert set(found) == {"tcp", "verbs", "none"}
+    assert [part.programs for part in found.values()] == [{}, {}, {}]
     assert not found["none"].env
 
 

@@ -90,8 +90,8 @@ def fill(variables, words):
 
 _OPENMPI = {"family": "openmpi", "slurm_mpi": "pmix"}
 _MPICH = {"family": "mpich", "slurm_mpi": "pmi2"}
-#: No BTL of another fabric. The list excludes, because the BTL of shared memory has another name in
-#: each series of Open MPI (vader, sm). Under pml ucx and cm only one-sided messages use a BTL.
+#: No BTL of another fabric. The list excludes, because the BTL of shared memory has another name
+#: in each series of Open MPI (vader, sm). Under pml ucx and cm only one-sided messages use a BTL.
 _OPENMPI_ENV = {"OMPI_MCA_btl": "^openib,uct,usnic,ofi"}
 _OPENMPI_BIND = {"OMPI_MCA_btl_tcp_if_include": "{interface}"}
 _OPENMPI_LAB = {"OMPI_MCA_mpi_yield_when_idle": "1"}
