@@ -198,7 +198,6 @@ class Check(rfm.RunOnlyRegressionTest):
         if context.plan().rdma_ports:
             ports = context.plan().rdma_ports.items()
             wrapper += ["--rdma", ",".join(f"{name}={port}" for name, port in ports)]
-        wrapper += ["--limit", str(step.limit_s or self.step_limit_s)]
         if step.maps:
             wrapper += ["--maps", step.maps]
         when = nic_proof.occasions(self.step_list, self.num_nodes).get(step.name)

@@ -5,8 +5,7 @@ seatrial_step() {
     local name=$1 limit=$2 begin code
     shift 2
     begin=$EPOCHREALTIME
-    # run.py ends the program at its limit. If it cannot, srun is ended a little later.
-    timeout --kill-after=5 "$((limit + 10))" "$@" >"$name.out" 2>"$name.err" </dev/null
+    timeout --kill-after=5 "$limit" "$@" >"$name.out" 2>"$name.err" </dev/null
     code=$?
     printf '%s\t%s\t%s\t%s\t%s\n' "$name" "$begin" "$EPOCHREALTIME" "$code" "$limit" >>steps.tsv
 }
