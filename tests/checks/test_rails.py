@@ -71,6 +71,14 @@ def test_frames_of_one_end_are_enough():
     )
 
 
+def test_broadcasts_of_other_nodes_do_not_hide_it():
+    """Recorded on a lab with exchanged cables of n1, where each connection of n1 failed."""
+    nodes = [node("n1", eth1=(12, 2), eth2=(0, 18))]
+    assert rails.exchanged(nodes, "rail1", "eth1", BOTH).startswith(
+        "n1 sent on eth1 (rail1) and n1 received on eth2 (rail2): "
+    )
+
+
 def test_a_peer_that_does_not_answer_is_no_exchange():
     nodes = [node("n1", eth1=(0, 0), eth2=(0, 0)), node("n2", eth1=(10, 0), eth2=(90, 80))]
     assert rails.exchanged(nodes, "rail1", "eth1", BOTH) == ""

@@ -291,7 +291,6 @@ def test_messages_of_the_user_of_a_namespace_are_not_believed(message: bytes) ->
                 f"import sys; sys.path.insert(0, {str(NODE.parent)!r})\n"
                 "from node import netlink\n"
                 f"one = netlink.Namespace({path!r})\n"
-                "one._socket.bind((0, 0))\n"
                 "import time; time.sleep(0.3)\n"
                 "sys.stdout.write(str(len(list(one._ask(18, 0x300, bytes(16))))))"
             )

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from seatrial.benchmarks.registry import registry
 from seatrial.results.figures import POSITIVE_UNITS, _Waits
 from seatrial.results.judge import _PlainPasses, judge
-from seatrial.results.record import Activity, Case
+from seatrial.results.locations import Locations
+from seatrial.results.record import Activity, Case, Job
 from seatrial.results.verdict import conclude
 from seatrial.results.wording import number
 from trial_maker import (
@@ -831,8 +832,10 @@ def test_the_wait_of_a_figure_is_that_of_the_steps_on_its_nodes(steps, nodes, me
         for i, step in enumerate(steps)
         for node, percent in step.items()
     ]
-    the_run = run(PAIRS, metric(1.0)).model_copy(update={"activity": activity})
-    longest = _Waits(the_run).longest(nodes, measured_s)
+    job = Job(nodes=["n1", "n2", "n3", "n4"])
+    figure = replace(metric(1.0), location="-".join(sorted(nodes)), seconds=measured_s)
+    the_run = run(PAIRS, figure).model_copy(update={"activity": activity, "job": job})
+    longest = _Waits(the_run, Locations([the_run])).longest(figure)
     counted = [step for step in steps if nodes <= step.keys()]
     waits = {
         node: [step[node] for step in counted if node in step]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.results.judge import judge
-from seatrial.results.record import Case, Job, Metric, Run, Suspect, Trial, Verdict
+from seatrial.results.record import Activity, Case, Job, Metric, Run, Suspect, Trial, Verdict
 from seatrial.results.requirements import load_requirements
 from seatrial.results.verdict import conclude
 
@@ -69,6 +69,25 @@ def test_a_link_that_is_slow_in_its_round_and_normal_alone_is_load(tmp_path):
     verdict = conclusion(tmp_path, run({"n1-n2": 9.0}, alone, suspects=[suspect]))
     assert verdict.verdict == "accept"
     assert [one for one in verdict.findings if "n1-n2" in one and "load of the rounds" in one]
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_load_is_no_excuse_of_what_is_slow_alone_too(tmp_path, found):
+    """The step measured it again with nothing beside it, and so knows more than the waits."""
+    conclusions = [("latency_us", "n3", ""), ("stream_MB_s", "n3", "sends")]
+    conclusions += [("stream_MB_s", "n3", "receives"), ("latency_us", "n7-n8", "")]
+    suspects = [
+        Suspect(metric=metric, location=at, direction=side, factor=9.0,
+                alone_factor=9.0 if found else None,
+                conclusion="fault" if found else "unknown")
+        for metric, at, side in conclusions
+    ]  # fmt: skip
+    busy = [Activity(step="links", node=node, seconds=60, others_percent=90, waited_percent=90)
+            for node in NODES]  # fmt: skip
+    slow = {**of("n3", 9.0), "n7-n8": 9.0}
+    verdict = conclusion(tmp_path, run(slow, suspects=suspects, activity=busy))
+    assert verdict.counts.get("fail", 0) == (7 + 14 + 1 if found else 0), verdict.counts
+    assert verdict.counts.get("inconclusive", 0) == (0 if found else 22)
 
 
 def test_a_link_that_is_slow_alone_is_a_fault_although_others_are_slower_in_their_rounds(tmp_path):

@@ -72,7 +72,10 @@ def test_metrics_are_those_that_the_benchmarks_declare(sound):
         declared = plan.benchmark(run.case.check).metrics()
         for metric in run.metrics:
             own = declared[metric.metric]
-            kind = "" if not metric.location else "link" if "-" in metric.location else "node"
+            marks = {"-": "link", ">": "direction"}
+            place = metric.location or ""
+            found = [kind for mark, kind in marks.items() if mark in place]
+            kind = (found or ["node"])[0] if place else ""
             assert (metric.unit, kind) == (own.unit, own.location), metric
         missing = {name for name, one in declared.items() if not one.optional}
         # veth has no interrupts

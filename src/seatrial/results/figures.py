@@ -14,8 +14,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 from seatrial.results import statistics
-from seatrial.results.locations import Locations, natural
-from seatrial.results.record import Activity, Case, Run, Trial
+from seatrial.results.locations import End, Locations, natural
+from seatrial.results.record import Activity, Case, Metric, Run, Trial
 from seatrial.results.statistics import Better
 
 #: Fraction of its step in which a figure is measured, if the benchmark does not report it; the
@@ -164,7 +164,7 @@ def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
     alone = {(r.case, m.metric, m.location) for r in ordered for m in r.metrics if m.alone}
     for number, run in enumerate(ordered):
         own = figures[run.case]
-        waits = _Waits(run)
+        waits = _Waits(run, locations)
         longer: dict[tuple[int, ...], tuple[int, ...]] = {}  # figures share these tuples
         for m in run.metrics:
             at = m.location or None
@@ -190,8 +190,7 @@ def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
             if waits.known and figure.known_waits is None:
                 figure.known_waits = [None] * (len(figure.values) - 1)
             if figure.known_waits is not None:
-                wait = waits.longest(locations.nodes_of(m.location), m.seconds)
-                figure.known_waits.append(wait)
+                figure.known_waits.append(waits.longest(m))
             if not math.isfinite(m.value):
                 figure.fault = f"a sample is {m.value}, which is not a finite number"
             elif m.value <= 0 and m.unit in POSITIVE_UNITS:
@@ -237,7 +236,15 @@ class _Waits:
     steps as links, and each of its figures belongs to a few of them.
     """
 
-    def __init__(self, run: Run):
+    def __init__(self, run: Run, locations: Locations):
+        self.locations = locations
+        #: metric -> links and ends of links that were slow alone, too
+        self.slow_alone: dict[str, set[str | End]] = defaultdict(set)
+        for suspect in run.suspects:
+            if suspect.conclusion == "fault":
+                at = suspect.location
+                own = self.slow_alone[suspect.metric]
+                own.add(at if locations.ends(at) else (suspect.direction, at))
         steps: dict[str, dict[str, Activity]] = defaultdict(dict)
         for activity in run.activity:
             if activity.waited_percent is not None:
@@ -269,13 +276,17 @@ class _Waits:
                 groups += [nodes for nodes in self.groups_of[anyone, size] if wanted <= nodes]
         return groups
 
-    def longest(self, nodes: Iterable[str], measured_s: float | None) -> Wait | None:
-        """The longest wait for a processor on the nodes, for a figure measured ``measured_s`` s.
+    def longest(self, metric: Metric) -> Wait | None:
+        """The longest wait for a processor on the nodes of a figure.
 
         It covers the run's steps that ran on all the nodes, or every step on all of its nodes if
-        none are given. None if no wait is on record.
+        the figure has no location. None if no wait is on record, or if the link or its node was
+        measured again alone until a wait was no explanation.
         """
-        wanted = frozenset(nodes)
+        at = metric.location or ""
+        if not self.slow_alone[metric.metric].isdisjoint([at, *self.locations.sides(at)]):
+            return None
+        wanted = frozenset(self.locations.nodes_of(metric.location))
         by_node: dict[str, list[_Sum]] = defaultdict(list)
         for group in self._groups_on(wanted):
             sums_of = self.groups[group]
@@ -285,8 +296,8 @@ class _Waits:
         for node, sums in by_node.items():
             seconds, waited, others, steps = (sum(column) for column in zip(*sums, strict=True))
             part = PART_OF_STEP
-            if measured_s is not None:
-                part = min(1.0, measured_s * steps / seconds)
+            if metric.seconds is not None:
+                part = min(1.0, metric.seconds * steps / seconds)
             waits.append(Wait(waited / seconds, node, others / seconds, 0.0, part))
         if not waits:
             return None

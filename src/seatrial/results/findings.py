@@ -14,7 +14,7 @@ from seatrial.results import wire
 from seatrial.results.contract import is_in_force, margin, without_waiver
 from seatrial.results.figures import collect, valid_runs
 from seatrial.results.judge import out_of_bounds
-from seatrial.results.locations import ARROW, Locations, direction
+from seatrial.results.locations import ARROW, End, Locations, direction
 from seatrial.results.record import Case, Clause, Judgement, Run, Trial
 from seatrial.results.requirements import Requirements, Rule
 from seatrial.results.wording import number, plural, some
@@ -312,7 +312,6 @@ def _unmeasured(errors: Iterable[Judgement]) -> list[str]:
 
 # --- links: which node, or which link in which direction ---------------------------------------
 
-_End = tuple[str, str]  # "", "sends" or "receives", and a node
 _SIDES = {"": "", "sends": " in what it sends", "receives": " in what it receives"}
 
 
@@ -344,14 +343,7 @@ def _slow_links(
     return sentences
 
 
-def _ends(location: str, locations: Locations) -> tuple[_End, ...]:
-    nodes = locations.ends(location)
-    if ARROW in location:
-        return ("sends", nodes[0]), ("receives", nodes[1])  # type: ignore[misc]
-    return tuple(("", node) for node in nodes)
-
-
-def _blamed_by_fit(runs: Sequence[Run], case: Case, metric: str) -> set[_End]:
+def _blamed_by_fit(runs: Sequence[Run], case: Case, metric: str) -> set[End]:
     """The nodes that most runs of a case found slow in their rounds and alone."""
     own = [run for run in runs if run.case == case]
     named = Counter(
@@ -364,19 +356,19 @@ def _blamed_by_fit(runs: Sequence[Run], case: Case, metric: str) -> set[_End]:
 
 
 def _blamed(
-    failing: list[str], judged: list[str], by_fit: set[_End], locations: Locations
-) -> tuple[list[tuple[_End, list[str]]], list[str]]:
+    failing: list[str], judged: list[str], by_fit: set[End], locations: Locations
+) -> tuple[list[tuple[End, list[str]]], list[str]]:
     """The nodes that explain failing links, each with its links, and the links that are left.
 
     The node with most unexplained links comes first.
     """
-    of_end: dict[_End, set[str]] = defaultdict(set)
+    of_end: dict[End, set[str]] = defaultdict(set)
     for location in judged:
-        for end in _ends(location, locations):
+        for end in locations.sides(location):
             of_end[end].add(location)
     left, nodes = list(failing), []
     while len(left) > 1:
-        counts = Counter(end for location in left for end in _ends(location, locations))
+        counts = Counter(end for location in left for end in locations.sides(location))
         (end, count), *others = counts.most_common(2)
         common = count == len(left) and (not others or others[0][1] < count)
         most = 2 * sum(at in of_end[end] for at in failing) > len(of_end[end])
@@ -388,7 +380,7 @@ def _blamed(
 
 
 def _slow_node(
-    end: _End,
+    end: End,
     own: list[str],
     failing: list[str],
     judged: Iterable[str],
@@ -396,7 +388,7 @@ def _slow_node(
     locations: Locations,
 ) -> str:
     (side, node), (case, metric) = end, key
-    all_own = sum(end in _ends(at, locations) for at in judged)
+    all_own = sum(end in locations.sides(at) for at in judged)
     count = f"all {len(own)}" if len(own) == len(failing) else f"{len(own)} of {len(failing)}"
     return (
         f"node {node} is common to {count} failing links{_SIDES[side]} of {case.id}: "

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Literal
 
 from seatrial.results.record import Run
 
 #: joins sender and receiver of a figure of one direction of a link
 ARROW = ">"
+Side = Literal["", "sends", "receives"]
+End = tuple[Side, str]  # of a link: what the node does there, and the node
 _NUMBER = re.compile("([0-9]{1,18})")
 
 
@@ -41,6 +44,12 @@ class Locations:
             return splits[0] if all(splits[0]) else ()
         half = len(parts) // 2
         return splits[half - 1] if len(parts) % 2 == 0 and parts[0] == parts[half] else ()
+
+    def sides(self, location: str) -> tuple[End, ...]:
+        """The ends of a link, each with what it does; () for anything else."""
+        nodes = self.ends(location)
+        does: tuple[Side, ...] = ("sends", "receives") if ARROW in location else ("", "")
+        return tuple(zip(does, nodes, strict=False))
 
     def nodes_of(self, location: str | None) -> tuple[str, ...]:
         """The nodes of a location; () for the case as a whole and for an unknown name."""

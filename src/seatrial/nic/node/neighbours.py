@@ -43,9 +43,9 @@ def _first(one: Dict[str, Any], part: str, keys: Any) -> str:
     parts: List[Dict[str, Any]] = one.get(part) or []
     for key in keys:
         for entry in (parts[0].get(key) or []) if parts else []:
-            text = "".join(c if c.isprintable() else "?" for c in str(entry.get("value", "")))
-            if text.strip():
-                return text.strip()[:MOST_TEXT]
+            text = programs.plain(str(entry.get("value", ""))).strip()
+            if text:
+                return text[:MOST_TEXT]
     return ""
 
 

@@ -11,6 +11,8 @@ import threading
 import time
 from typing import Dict, Iterator, List, NamedTuple, Optional
 
+from . import programs
+
 CLONE_NEWNET = 0x40000000
 TIMEOUT_S = 5.0
 REQUEST, DUMP = 0x1, 0x300  # NLM_F_REQUEST, NLM_F_DUMP
@@ -75,12 +77,11 @@ class Namespace:
     def _ask(self, kind: int, flags: int, content: bytes) -> Iterator[bytes]:
         """The contents of the kernel's answers.
 
-        The root of a namespace may be any user, who can send to this socket: only the kernel's
-        port is believed, and nothing is waited for longer than ``TIMEOUT_S``.
+        Nothing is waited for longer than ``TIMEOUT_S``, nor longer than the command has left.
         """
         length = HEADER.size + len(content)
         self._socket.send(HEADER.pack(length, kind, REQUEST | flags, 1, 0) + content)
-        deadline = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + min(TIMEOUT_S, programs.seconds_left())
         while True:
             left = deadline - time.monotonic()
             if left <= 0:
@@ -88,7 +89,7 @@ class Namespace:
             self._socket.settimeout(left)
             answer, sender = self._socket.recvfrom(1 << 18)
             if sender[0] != KERNEL:
-                continue
+                continue  # sent before the socket was connected
             while answer:
                 if len(answer) < HEADER.size:
                     raise OSError(errno.EBADMSG, "an answer of the kernel is cut off")
@@ -117,7 +118,7 @@ def _socket_in(path: str) -> socket.socket:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 _enter(descriptor)
-                made.append(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0))
+                made.append(_of_the_kernel_only())
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -129,6 +130,22 @@ def _socket_in(path: str) -> socket.socket:
     if errors:
         raise errors[0]
     return made[0]
+
+
+def _of_the_kernel_only() -> socket.socket:
+    """A netlink socket to which only the kernel can send.
+
+    The root of a namespace may be any user, whose messages would fill the socket. The kernel
+    refuses senders other than the port that a netlink socket is connected to
+    (``netlink_getsockbyportid`` in net/netlink/af_netlink.c).
+    """
+    made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+    try:
+        made.connect((KERNEL, 0))
+    except OSError:
+        made.close()
+        raise
+    return made
 
 
 def _enter(descriptor: int) -> None:
@@ -159,6 +176,4 @@ def _aligned(length: int) -> int:
 
 
 def _text(value: bytes) -> str:
-    """A name, of which any user may have chosen the characters."""
-    text = value.rstrip(b"\0").decode("utf-8", "replace")
-    return "".join(character if character.isprintable() else "?" for character in text)
+    return programs.plain(value.rstrip(b"\0").decode("utf-8", "replace"))

@@ -120,3 +120,8 @@ def read_text(path: str) -> Tuple[bool, str]:
             return True, stream.read().rstrip("\n")
     except OSError:
         return False, ""
+
+
+def plain(text: str) -> str:
+    """Text of which others chose the characters, such as a switch or any user, for a terminal."""
+    return "".join(one if one.isprintable() else "?" for one in text)
