@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import syslog
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -172,7 +173,10 @@ def test_help() -> None:
 )  # fmt: skip
 def test_a_wrong_command_line_is_bad_input(words: list[str], capsys: Any) -> None:
     assert cli.main(words) == 3
-    assert capsys.readouterr().err.startswith("seatrial-nic: ")
+    first, _, usage = capsys.readouterr().err.partition("\n")
+    assert first.startswith("seatrial-nic: ")
+    assert usage in ("", cli.USAGE + "\n")
+    assert bool(usage) == ("/none" not in words[0])
 
 
 def test_options_before_and_after_the_verb() -> None:
@@ -483,8 +487,48 @@ def test_a_folder_that_turns_read_only_is_why_the_node_is_drained(node: Node) ->
     assert "reason=seatrial: the state folder: [Errno 5] Input/output error" in words
 
 
+#: clears a terminal, begins a line that looks like another's, and turns the direction of writing
+HOSTILE = "\x1b[2Ja\n[root] error: b\r\x07 \u202e \x00 ä \udc80 "
+HOSTILE_SHOWN = "?[2Ja [root] error: b ? ? ? ? ? "
+
+
 def test_the_log_takes_any_text(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
-    cli.log("a\nb \x00 ä \udc80"[:6])
-    assert stream.getvalue().startswith("seatrial-nic: a\n")
+    lines: list[str] = []
+    monkeypatch.setattr(syslog, "syslog", lambda _, line: lines.append(line))
+    cli.log(HOSTILE + "x" * 10**6)
+    (line,) = stream.getvalue().splitlines()
+    assert line.startswith("seatrial-nic: " + HOSTILE_SHOWN + "xxx")
+    assert len(line) < 5000
+    assert lines == [line[len("seatrial-nic: ") :]]
+
+
+def test_a_reason_takes_any_text(node: Node) -> None:
+    """Of a program that repeats what another user chose, such as the name of an interface."""
+    node.store.prepare()
+    node.store.write_reason(HOSTILE + "x" * 10**6)
+    reason = node.store.reason()
+    assert reason
+    assert reason.startswith(HOSTILE_SHOWN + "xxx")
+    assert len(reason) < 5000
+    Path(node.store.path("reason")).write_bytes(
+        (HOSTILE + "x" * 10**6).encode(errors="surrogateescape")
+    )
+    shown = f"NodeName=n1 State=IDLE Reason=fan {HOSTILE}{'y' * 10**6} [root@x]\n"
+    node.shown.write_bytes(shown.encode(errors="surrogateescape"))
+    assert node.run("health") == 0
+    words = node.calls.read_text().splitlines()
+    assert words[3].startswith(f"reason=fan {HOSTILE_SHOWN}yyy")
+    assert "; seatrial: " + HOSTILE_SHOWN + "xxx" in words[3]
+    assert len(words) == 4
+    assert len(words[3]) < 5000
+
+
+def test_what_is_printed_for_people_takes_any_text(node: Node, capsys: Any) -> None:
+    node.nic.raw["private.a" + HOSTILE.replace("\n", "")] = HOSTILE
+    assert node.run("recover") == 0
+    assert node.run("show") == 0
+    printed = capsys.readouterr().out
+    assert "[2J" in printed
+    assert not {"\x1b", "\u202e", "\r", "\x07"} & set(printed)

@@ -43,9 +43,9 @@ def _first(one: Dict[str, Any], part: str, keys: Any) -> str:
     parts: List[Dict[str, Any]] = one.get(part) or []
     for key in keys:
         for entry in (parts[0].get(key) or []) if parts else []:
-            text = programs.plain(str(entry.get("value", ""))).strip()
+            text = programs.plain(str(entry.get("value", "")), MOST_TEXT).strip()
             if text:
-                return text[:MOST_TEXT]
+                return text
     return ""
 
 

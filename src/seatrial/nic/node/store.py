@@ -286,7 +286,7 @@ class Store:
 
     def write_reason(self, reason: str) -> None:
         """Write the reason file; where that fails too, the log has the reason. Raises nothing."""
-        line = " ".join(reason.split()) + "\n"
+        line = programs.one_line(reason) + "\n"
         try:
             self.write("reason", line)
         except OSError:
