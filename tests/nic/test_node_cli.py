@@ -7,6 +7,7 @@ import errno
 import io
 import json
 import os
+import stat
 import subprocess
 import sys
 import syslog
@@ -19,7 +20,7 @@ from fake_node import INTERFACE, FakeNic, FakeWorld, Fuse, OpenGuard, Simulation
 import seatrial.nic.node
 from seatrial.nic.node import cli, evidence
 from seatrial.nic.node.errors import BadInput
-from seatrial.nic.node.store import JOURNAL, SECOND, Store
+from seatrial.nic.node.store import JOURNAL, SECOND, SPARE, Store
 
 NODE = Path(seatrial.nic.node.__file__).parent
 FILES = sorted(NODE.glob("*.py"))
@@ -460,6 +461,56 @@ def test_a_full_disk_is_said_and_nothing_changed(node: Node, capsys: Any) -> Non
     assert node.job("prolog") == 2
     assert "No space left on device" in capsys.readouterr().err
     assert node.nic.exact() == before
+
+
+def fill(node: Node, patch: pytest.MonkeyPatch) -> None:
+    """No byte is left on the disk of the state folder: what is written fails when it is synced."""
+
+    def used() -> int:
+        files = (path for path in Path(node.store.folder).rglob("*") if path.is_file())
+        return sum(path.stat().st_size for path in files)
+
+    limit, real = used(), os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode) and used() > limit:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(descriptor)
+
+    patch.setattr(os, "fsync", fsync)
+
+
+@pytest.mark.parametrize("verb", ["recover", "health"])
+def test_a_disk_that_fills_before_the_first_profile_hides_no_reason(node: Node, verb: str) -> None:
+    assert node.run(verb) == 0
+    fill(node, node.patch)
+    assert node.job("prolog") == 2
+    reason = node.store.reason()
+    assert reason
+    assert "job 7: the journal cannot be written: [Errno 28] No space left on device" in reason
+    assert node.run("health") == 0
+    assert node.calls.read_text().splitlines()[3].startswith("reason=seatrial: " + reason)
+    assert node.run("health") == 0  # the reason stays while nothing else could be written
+    assert node.calls.read_text().splitlines()[-1].startswith("reason=seatrial: " + reason)
+
+
+def test_a_disk_that_was_full_at_boot_is_the_reason(node: Node, capsys: Any) -> None:
+    assert node.run("recover") == 0
+    Path(node.store.path(SPARE)).unlink()
+    with node.patch.context() as patch:
+        fill(node, patch)
+        assert node.job("prolog") == 2
+        printed = capsys.readouterr().err
+        assert "has no room for the reason of a failure: No space left on device" in printed
+        assert "the reason cannot be written to " in printed
+        assert "job 7" not in (node.store.reason() or "")
+        assert node.run("health") == 0
+        words = node.calls.read_text()
+        assert f"reason=seatrial: {node.store.folder} has no room for the reason" in words
+    node.calls.unlink()
+    assert node.run("health") == 0
+    assert not node.calls.exists()
+    assert node.job("prolog") == 0
 
 
 def test_a_read_only_disk_does_not_hide_why_a_prolog_refuses(node: Node, capsys: Any) -> None:

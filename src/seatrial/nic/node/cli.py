@@ -136,7 +136,7 @@ def prolog(policy: Policy, arguments: Arguments) -> int:
     except BadInput as error:
         with contextlib.suppress(OSError):
             session.store.prepare()
-        session.store.write_reason("job %s: %s" % (job.id, error))
+        session.write_reason("job %s: %s" % (job.id, error))
         raise
     with programs.budget(arguments.seconds):
         session.begin_job(job, profile)
@@ -192,8 +192,9 @@ def health(policy: Policy, _: Arguments) -> int:
         # Held until Slurm has the reason: what `recover` has settled meanwhile must not come back
         # after the operator has resumed the node.
         with session.store.lock(0.0):
-            reason = session.store.reason() or trouble
-            if reason and drain(policy, reason) and code == 0:
+            no_room = session.store.reserve_space()
+            reason = "; ".join(filter(None, [session.store.reason() or trouble, no_room]))
+            if reason and drain(policy, reason) and code == 0 and not no_room:
                 _set_reason_aside(session.store)
     except Busy:
         # A program that hangs keeps the lock, also after it was killed.

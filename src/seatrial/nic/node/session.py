@@ -66,6 +66,7 @@ class Session:
         ``profile`` is the policy's of that name unless it is given."""
         who = "job %s" % job.id
         with self._lock(), self._writing_reason(who, job.id == BY_HAND):
+            self._tell_if(self.store.reserve_space())
             self.store.remove_old_tombstones(self.world.now(), self.world.boot_id())
             self._refuse_late_prolog(job)
             if not self._undo_previous(job, name):
@@ -87,8 +88,16 @@ class Session:
             raise
         except (NicError, OSError) as error:
             if not by_hand or not isinstance(error, Refused):
-                self.store.write_reason("%s: %s" % (who, error))
+                self.write_reason("%s: %s" % (who, error))
             raise
+
+    def write_reason(self, reason: str) -> None:
+        """Write the reason for the operator; the log says if that fails. Raises nothing."""
+        self._tell_if(self.store.write_reason(reason))
+
+    def _tell_if(self, text: str) -> None:
+        if text:
+            self.tell(text)
 
     def _refuse_late_prolog(self, job: Job) -> None:
         """Raise Late if nobody waits for this Prolog any more."""
@@ -154,7 +163,6 @@ class Session:
         with programs.keeping(ROLLBACK):
             journal = self._journal_of(job, name, self.work.prepare(profile))
         self._refuse_drift(journal["interfaces"])
-        self.store.reserve_space()
         try:
             self._complete_baseline(journal["interfaces"])
             self.store.save_journal(journal)
@@ -221,7 +229,7 @@ class Session:
                 self._wait_for_steps(job)
                 self.undo(journal, "the job has ended")
         except Busy as error:
-            self.store.write_reason("job %s: not restored: %s" % (job.id, error))
+            self.write_reason("job %s: not restored: %s" % (job.id, error))
             raise Unrestored(str(error))
 
     def _require_journal(self, job: Job, error: OSError) -> None:
@@ -313,6 +321,8 @@ class Session:
         With ``force``, also that of a living owner.
         """
         with self.store.lock(wait), self._writing_reason("recover"):
+            # At boot, and in each health check: before a profile needs the room.
+            self._tell_if(self.store.reserve_space())
             self.store.remove_old_tombstones(self.world.now(), self.world.boot_id())
             journal = self._journal()
             if journal is None:

@@ -284,22 +284,33 @@ class Store:
         text = self._read("reason")
         return text.strip() if text is not None else None
 
-    def write_reason(self, reason: str) -> None:
-        """Write the reason file; where that fails too, the log has the reason. Raises nothing."""
+    def write_reason(self, reason: str) -> str:
+        """Write the reason file. Returns why it cannot be written, else nothing. Raises nothing."""
         line = programs.one_line(reason) + "\n"
         try:
-            self.write("reason", line)
-        except OSError:
-            with contextlib.suppress(OSError):  # also of a disk that is read-only
+            try:
+                self.write("reason", line)
+            except OSError:
                 self.remove(SPARE)
                 self.write("reason", line)
+        except OSError as error:  # also of a disk that is read-only
+            return "the reason cannot be written to %s: %s" % (self.folder, error.strerror)
+        return ""
 
-    def reserve_space(self) -> None:
+    def reserve_space(self) -> str:
+        """Keep room for a reason. Returns why that cannot be done, else nothing. Raises nothing."""
         path = self.path(SPARE)
-        with contextlib.suppress(OSError):
-            if not os.path.exists(path):
+        try:
+            if not os.path.exists(path) or os.path.getsize(path) < SPARE_B:
                 with open(path, "wb", opener=_for_root_only_to_write) as stream:
-                    stream.write(b"\0" * SPARE_B)
+                    stream.write(os.urandom(SPARE_B))  # file systems store zeros in less room
+                    stream.flush()
+                    os.fsync(stream.fileno())
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self.remove(SPARE)
+            return "%s has no room for the reason of a failure: %s" % (self.folder, error.strerror)
+        return ""
 
     def baseline(self) -> Optional[Dict[str, Any]]:
         try:
