@@ -15,7 +15,7 @@ from .errors import BadInput, NicError, Refused, Unrestored
 from .evidence import collect
 from .guard import Guard
 from .nic import DryRun, Nic, of_this_node
-from .owner import World
+from .owner import World, cluster
 from .policy import DEFAULT_FILE, Policy
 from .session import BY_HAND, HEALTH_S, LOCK_S, Job, Session
 from .store import Busy, Damaged, Store
@@ -120,7 +120,7 @@ def _job() -> Job:
         raise BadInput(
             "SLURM_JOB_ID is %r: this verb is for Slurm's Prolog and Epilog" % number[:32]
         )
-    return Job(number, restart, os.environ.get("SLURM_JOB_UID", "")[:16])
+    return Job(number, restart, os.environ.get("SLURM_JOB_UID", "")[:16], cluster())
 
 
 def _asked(policy: Policy) -> Optional[str]:

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from . import changes, programs, readers, values
 from .errors import Late, NicError, Refused, SettingRefused, Unrestored
-from .owner import GRACE_S
+from .owner import GRACE_S, cluster_beside, is_of_job
 from .settings import SWITCHES
 from .store import TOMBSTONES_KEPT_S, Busy, Damaged, Store, Tombstone
 from .work import Basis, Journal, Work
@@ -29,7 +29,14 @@ HEALTH_S = 30.0
 #: how long an Epilog waits for processes of its own job that Slurm is ending
 STEPS_END_S = 10.0
 
-Job = NamedTuple("Job", [("id", str), ("restart", str), ("uid", str)])
+
+class Job(NamedTuple):
+    """What Slurm says of a job; ``cluster`` is as of ``owner.cluster``."""
+
+    id: str
+    restart: str
+    uid: str
+    cluster: str = ""
 
 
 def _say_nothing(_: str) -> None:
@@ -108,7 +115,9 @@ class Session:
         now = self.world.now()
         if now - self.world.started > TOMBSTONES_KEPT_S:
             raise Late("this Prolog is late: it began %d s ago" % (now - self.world.started))
-        tombstone = self.store.tombstone(job.id, job.restart, now, self.world.boot_id())
+        tombstone = self.store.tombstone(
+            job.id, job.restart, now, self.world.boot_id(), job.cluster
+        )
         # One from before this Prolog began is of an earlier start of a requeued job.
         if tombstone and tombstone.at >= self.world.started:
             raise Late("this Prolog is late: the job's Epilog has run already")
@@ -123,12 +132,13 @@ class Session:
         if journal["boot_id"] != self.world.boot_id():
             self._forget(journal, "the node was rebooted, which reset its interfaces")
             return True
-        if journal["job"] == job.id:
+        if is_of_job(journal, job.id, job.cluster):
             if journal["profile"] == name and self.world.has_steps(job.id):
                 return False
         elif self.owner_lives(journal):
             raise Refused(
-                "NIC profile %s is in force for %s" % (journal["profile"], _owner_of(journal))
+                "NIC profile %s is in force for %s%s"
+                % (journal["profile"], _owner_of(journal), cluster_beside(journal, job.id))
             )
         self.undo(journal, "its owner has ended")
         return True
@@ -192,6 +202,7 @@ class Session:
             job=job.id,
             restart=job.restart,
             uid=job.uid,
+            cluster=job.cluster,
             profile=name,
             policy=self.policy.digest,
             phase="applying",
@@ -212,13 +223,13 @@ class Session:
             try:
                 # Before waiting for the lock: who holds it may be this job's late Prolog.
                 grave = Tombstone(self.world.started, self.world.boot_id())
-                self.store.write_tombstone(job.id, job.restart, grave)
+                self.store.write_tombstone(job.id, job.restart, grave, job.cluster)
             except OSError as error:
                 self._require_journal(job, error)
         try:
             with self._lock(), self._writing_reason("job %s" % job.id):
                 journal = self._journal()
-                if journal is None or journal["job"] != job.id:
+                if journal is None or not is_of_job(journal, job.id, job.cluster):
                     return
                 if journal["boot_id"] != self.world.boot_id():
                     self._forget(journal, "the node was rebooted, which reset its interfaces")
@@ -236,7 +247,7 @@ class Session:
         """Without a tombstone, only a Prolog that has written its journal cannot come too late."""
         with contextlib.suppress(Damaged):
             journal = self.store.journal()
-            if journal is not None and journal["job"] == job.id:
+            if journal is not None and is_of_job(journal, job.id, job.cluster):
                 return
         raise Unrestored("the tombstone of job %s cannot be written: %s" % (job.id, error))
 

@@ -78,6 +78,12 @@ def _remove(old: Any, most: int) -> int:
     return tried
 
 
+def _tombstone_names(job: str, restart: str, cluster: str) -> List[str]:
+    """Names of the file of a start of a job: the last one names no cluster, as earlier releases."""
+    name = "%s.%s" % (job, restart)
+    return ["%s@%s" % (name, cluster), name] if cluster else [name]
+
+
 class Store:
     """The state folder of one node. Methods raise OSError where the disk refuses."""
 
@@ -234,25 +240,30 @@ class Store:
         times = (now, now - TOMBSTONES_KEPT_S)
         return [self._tombstones_of(Tombstone(at, boot_id)) for at in times]
 
-    def write_tombstone(self, job: str, restart: str, tombstone: Tombstone) -> None:
+    def write_tombstone(
+        self, job: str, restart: str, tombstone: Tombstone, cluster: str = ""
+    ) -> None:
         """Write it, unless there is a later one: an Epilog of a dead slurmd may come late."""
         self.prepare()
         folder = self._tombstones_of(tombstone)
         if not os.path.isdir(self.path(folder)):
             os.makedirs(self.path(folder), mode=0o755, exist_ok=True)
             os.chmod(self.path(folder), 0o755)
-        name = "%s/%s.%s" % (folder, job, restart)
+        name = "%s/%s" % (folder, _tombstone_names(job, restart, cluster)[0])
         present = self._tombstone_at(name, tombstone.boot_id)
         if present is None or present.at <= tombstone.at or present.at == DAMAGED_AT:
             text = json.dumps({"at": tombstone.at, "boot_id": tombstone.boot_id})
             self.write(name, text)
 
-    def tombstone(self, job: str, restart: str, now: float, boot_id: str) -> Optional[Tombstone]:
+    def tombstone(
+        self, job: str, restart: str, now: float, boot_id: str, cluster: str = ""
+    ) -> Optional[Tombstone]:
         """The tombstone of a start of a job in this boot, if it is not old."""
         for folder in self._young(now, boot_id):
-            tombstone = self._tombstone_at("%s/%s.%s" % (folder, job, restart), boot_id)
-            if tombstone:
-                return tombstone
+            for name in _tombstone_names(job, restart, cluster):
+                tombstone = self._tombstone_at("%s/%s" % (folder, name), boot_id)
+                if tombstone:
+                    return tombstone
         return None
 
     def _tombstone_at(self, name: str, boot_id: str) -> Optional[Tombstone]:
