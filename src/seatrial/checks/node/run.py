@@ -31,7 +31,6 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import wire
 
 SIOCGIFMTU = 0x8921
-SIOCETHTOOL = 0x8946
 ETHTOOL_GDRVINFO = 0x3
 POLICY = "/etc/seatrial/nic.json"  # the site's profiles, on nodes that have the node side
 NET = "/sys/class/net"
@@ -67,10 +66,7 @@ def read(path, default=""):
 def driver(sock, interface):
     """Name, version, firmware and bus of the interface's driver, as in ``ethtool -i``."""
     info = array.array("B", struct.pack("I", ETHTOOL_GDRVINFO) + bytes(512))
-    request = struct.pack("16sP", interface.encode(), info.buffer_info()[0])
-    try:
-        fcntl.ioctl(sock, SIOCETHTOOL, request)
-    except OSError:
+    if not wire.ioctl(sock, interface, info):
         return {}
     data = info.tobytes()
     fields = (("driver", 4), ("version", 36), ("firmware", 68), ("bus", 100))

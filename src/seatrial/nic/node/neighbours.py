@@ -12,7 +12,7 @@ from typing import Any, Dict, List
 from . import programs
 from .store import Store
 
-SOCKETS = ("/run/lldpd.socket", "/var/run/lldpd.socket", "/run/lldpd/lldpd.socket")
+SOCKETS = ("/run/lldpd.socket", "/run/lldpd/lldpd.socket")
 FILE = "neighbours.json"
 TIMEOUT_S = 2.0
 MOST_B = 1 << 20
