@@ -125,10 +125,9 @@ def _owned(
         ]
     if journal["profile"] != profile:
         return ["NIC profile %s is in force, for job %s" % (journal["profile"], journal["job"])]
-    if job is not None and not owner.is_of_job(journal, str(job), owner.cluster()):
+    if job is not None and journal["job"] != str(job):
         return [
-            "NIC profile %s is in force for job %s%s, not for this one"
-            % (profile, journal["job"], owner.cluster_beside(journal, str(job)))
+            "NIC profile %s is in force for job %s, not for this one" % (profile, journal["job"])
         ]
     if journal["phase"] != "applied":
         return ["NIC profile %s is being applied" % profile]

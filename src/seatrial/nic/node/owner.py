@@ -79,7 +79,7 @@ def boot_id() -> str:
 
 
 def cluster() -> str:
-    """The cluster of this Prolog, Epilog or job, as part of a file's name; empty: unknown.
+    """The cluster of this Prolog or Epilog, as part of a file's name; empty: slurmd names none.
 
     Two slurmds of a node that belong to different clusters may give jobs the same id."""
     return re.sub("[^A-Za-z0-9_.-]", "_", os.environ.get("SLURM_CLUSTER_NAME", ""))[:64]
@@ -89,11 +89,6 @@ def is_of_job(journal: Dict[str, Any], job: str, cluster: str) -> bool:
     """Whether a journal is of a job. One of an earlier release names no cluster: it is of any."""
     clusters = {journal.get("cluster"), cluster} - {None, ""}
     return bool(journal["job"] == job) and len(clusters) < 2
-
-
-def cluster_beside(journal: Dict[str, Any], job: str) -> str:
-    """`` of cluster a``, where only that tells the job of a journal from another one."""
-    return " of cluster %s" % journal.get("cluster") if journal["job"] == job else ""
 
 
 def _pids() -> Iterator[str]:

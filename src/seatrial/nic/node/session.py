@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from . import changes, programs, readers, values
 from .errors import Late, NicError, Refused, SettingRefused, Unrestored
-from .owner import GRACE_S, cluster_beside, is_of_job
+from .owner import GRACE_S, is_of_job
 from .settings import SWITCHES
 from .store import TOMBSTONES_KEPT_S, Busy, Damaged, Store, Tombstone
 from .work import Basis, Journal, Work
@@ -136,9 +136,10 @@ class Session:
             if journal["profile"] == name and self.world.has_steps(job.id):
                 return False
         elif self.owner_lives(journal):
+            other = " of cluster %s" % journal["cluster"] if journal["job"] == job.id else ""
             raise Refused(
                 "NIC profile %s is in force for %s%s"
-                % (journal["profile"], _owner_of(journal), cluster_beside(journal, job.id))
+                % (journal["profile"], _owner_of(journal), other)
             )
         self.undo(journal, "its owner has ended")
         return True
