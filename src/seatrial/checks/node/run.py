@@ -31,7 +31,6 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import wire
 
 SIOCGIFMTU = 0x8921
-SIOCETHTOOL = 0x8946
 ETHTOOL_GDRVINFO = 0x3
 POLICY = "/etc/seatrial/nic.json"  # the site's profiles, on nodes that have the node side
 NET = "/sys/class/net"
@@ -66,7 +65,7 @@ def driver(sock, interface):
     info = array.array("B", struct.pack("I", ETHTOOL_GDRVINFO) + bytes(512))
     request = struct.pack("16sP", interface.encode(), info.buffer_info()[0])
     try:
-        fcntl.ioctl(sock, SIOCETHTOOL, request)
+        fcntl.ioctl(sock, wire.SIOCETHTOOL, request)
     except OSError:
         return {}
     data = info.tobytes()
