@@ -144,6 +144,15 @@ def test_missing_links_and_nodes_are_named():
     assert set(values(parsed, "latency_us")) == {"n1-n3", "n2-n3"}
 
 
+def test_a_node_without_a_measured_link_is_named_and_left_out_of_the_path_proof():
+    """Of three nodes none has as many links as make a node silent."""
+    failed = [{"pair": [low, 2], "round": low, "failed": "n3: no route"} for low in (0, 1)]
+    parsed = parse(pair(0, 1), *failed, nodes=3)
+    assert parsed.absent == ["n3"]
+    assert parsed.unmeasured == {"n3": "none of its links was measured (n3: no route)"}
+    assert "n1-n2" in values(parsed, "latency_us")
+
+
 def test_a_pair_that_works_alone_is_not_missing():
     lines = [line for line in whole() if line["pair"] != [0, 1]]
     failed = {"pair": [0, 1], "round": 0, "failed": "no result within 20 s"}

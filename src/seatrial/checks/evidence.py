@@ -258,7 +258,7 @@ def prove(check, evidence: StepEvidence, required: int, folder: Path) -> PathPro
     try:
         before = [counters.parse(node["before"]) for node in nodes]
         after = [counters.parse(node["after"]) for node in nodes]
-        counted = counters.diff(before, after, data_path)
+        counted = counters.diff(before, after, data_path, network)
     except ParseError as error:
         return PathProof(
             network=network, data_path=data_path, required_bytes=required, counters=[],

@@ -580,9 +580,7 @@ class Coordinator:
             return False
         failed = self.silent[number]
         with_working = sum(other in self.works for other in failed)
-        return with_working >= SILENT_LINKS or (
-            not self.works and len(failed) >= 2 * SILENT_LINKS
-        )
+        return with_working >= SILENT_LINKS or (not self.works and len(failed) >= 2 * SILENT_LINKS)
 
     # The whole step
 
