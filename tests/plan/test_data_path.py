@@ -98,3 +98,31 @@ def test_settings_that_do_not_fit_the_data_path(
     assert words in problem.message
     assert problem.line is not None
     assert field in problem.correction
+
+
+def test_two_networks_with_one_rdma_port(tmp_path: Path) -> None:
+    """The second rail would be proven by the counters of the first."""
+    second = (
+        '  test2: {role: test, interface: eth2, subnet: 10.78.2.0/24, device: "rxe_%n:1"}\n\nnodes:'
+    )
+    text = SITE.read_text().replace("nodes:", second, 1).replace("igb: [igb]", "igb: [igb, igb]")
+    file = tmp_path / "lab-rdma" / "site.yaml"
+    file.parent.mkdir()
+    file.write_text(text)
+    file.with_name("requirements.yaml").write_text("schema: 1\nrequirements: []\n")
+    with pytest.raises(InputError, match="rxe_%n:1 is already the RDMA port of 'test'"):
+        check_site(file)
+
+
+def test_a_node_without_a_network_that_a_check_uses_beside_others(tmp_path: Path) -> None:
+    second = "  test2: {role: test, interface: eth2, subnet: 10.78.2.0/24}\n\nnodes:"
+    text = SITE.read_text().replace("nodes:", second, 1).replace("igb: [igb]", "igb: [igb, igb]")
+    text = text.replace("    class: igb", "    class: igb\n    networks: [mgmt, test]")
+    text = text.replace("trial:\n", "trial:\n  networks: [test]\n")
+    text = text.replace("benchmarks:", "benchmarks:\n  tcp_streams: {networks: [test, test2]}")
+    file = tmp_path / "lab-rdma" / "site.yaml"
+    file.parent.mkdir()
+    file.write_text(text)
+    file.with_name("requirements.yaml").write_text("schema: 1\nrequirements: []\n")
+    with pytest.raises(InputError, match=r"roce\[1-2\] has no interface of network test2"):
+        check_site(file)

@@ -107,6 +107,9 @@ class Links(Benchmark[LinksSettings]):
 
     def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
         yield from too_many_cores("cores", max(self.settings.cores, default=0) + 1, site)
+        for name in ("stream_bytes", "max_bytes"):
+            if int(getattr(self.settings, name)) < 1:
+                yield FieldProblem(name, "0 bytes have no rate", "1 or more, as 64 KiB")
 
     def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
         text = (folder / f"{step.name}.pairs.jsonl").read_text(errors="replace")
