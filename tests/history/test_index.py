@@ -224,7 +224,11 @@ def test_hostile_names_are_kept_as_they_are(tmp_path):
     make_night(tmp_path, 0, runs=runs_of(NETPIPE, name, (1,), location="n1\u202en2"))
     odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/lab-\xff"))
     shutil.copy(make_night(tmp_path, 1) / RESULTS_FILE, odd)
-    points, _, (left_out,) = read(tmp_path)
+    damaged = Path(os.fsdecode(os.fsencode(tmp_path) + b"/lab-\xfe"))
+    damaged.mkdir()
+    (damaged / RESULTS_FILE).write_text("{")
+    points, _, (why, left_out) = read(tmp_path)
+    assert why.startswith(f"{tmp_path}/lab-?/{RESULTS_FILE}:1: ")
     assert ("lab", f"{NETPIPE.id}: {name} at n1\u202en2") in points
     assert left_out == f"{odd.name} is a copy of lab-001"
 

@@ -45,6 +45,7 @@ MOST = 100  # newest trials of a group that count: more cost time and say no mor
 DRAWN = 1999
 _CLIP = 5.0
 _LEAST_SCATTER = 1e-3  # fraction of the figure
+_AT_ONCE = 1000  # series: of a million, all deals at once would take gigabytes
 _EXACT = 400  # pairs of figures up to which the distribution of ranks is counted
 
 Word = Literal["worse", "better", "can't tell", "same"]
@@ -285,11 +286,20 @@ def corrected_p(values: _Array, first: int) -> _Array:
     present = ~np.isnan(clipped)
     filled = np.where(present, clipped, 0.0)
     deals = _deals(values.shape[1], first)
-    size = np.abs(_statistic(filled, present.astype(float), deals))
-    greatest = size.max(axis=0)
+    weight = present.astype(float)
+    _, scatter = _differences_of_means(filled, weight, deals[:, :1])
+    usual = max(float(np.median(scatter)), _LEAST_SCATTER)
+    true = np.empty(len(values))
+    greatest = np.zeros(deals.shape[1])
+    for at in range(0, len(values), _AT_ONCE):
+        part = slice(at, at + _AT_ONCE)
+        difference, scatter = _differences_of_means(filled[part], weight[part], deals)
+        size = np.abs(difference / (scatter + usual))
+        greatest = np.maximum(greatest, size.max(axis=0))
+        true[part] = size[:, 0]
     # Rounding must not make a deal that is the true one, mirrored, differ from it.
-    reached = greatest[None, :] >= size[:, :1] * (1 - statistics.ROUNDING)
-    result: _Array = reached.mean(axis=1)
+    least = true * (1 - statistics.ROUNDING)
+    result: _Array = 1 - np.searchsorted(np.sort(greatest), least, side="left") / len(greatest)
     return result
 
 
@@ -309,19 +319,21 @@ def _deals(count: int, first: int) -> _Array:
     return deals
 
 
-def _statistic(values: _Array, present: _Array, deals: _Array) -> _Array:
-    """Series x deals: the difference of the means over its error and the usual scatter."""
+def _differences_of_means(values: _Array, present: _Array, deals: _Array) -> tuple[_Array, _Array]:
+    """Series x deals: the difference of the means in units of 1 / sqrt(1 / n_a + 1 / n_b), and the
+    standard deviation within the groups. 0 where a group is empty."""
     total, squares = values.sum(axis=1, keepdims=True), (values**2).sum(axis=1, keepdims=True)
     count = present.sum(axis=1, keepdims=True)
     in_a, sum_a = present @ deals, values @ deals
     in_b, sum_b = count - in_a, total - sum_a
     with np.errstate(divide="ignore", invalid="ignore"):
         mean_a, mean_b = sum_a / in_a, sum_b / in_b
-        within = np.maximum(squares - in_a * mean_a**2 - in_b * mean_b**2, 0)
-        scatter = np.sqrt(within / np.maximum(count - 2, 1))
-        usual = max(float(np.median(scatter[:, 0])), _LEAST_SCATTER)
-        result = (mean_b - mean_a) / ((scatter + usual) * np.sqrt(1 / in_a + 1 / in_b))
-    return np.nan_to_num(result, nan=0.0, posinf=0.0, neginf=0.0)
+        difference = (mean_b - mean_a) / np.sqrt(1 / in_a + 1 / in_b)
+        within = squares - in_a * mean_a**2 - in_b * mean_b**2
+    empty = (in_a == 0) | (in_b == 0)
+    within = np.where(empty, 0.0, np.maximum(within, 0.0))
+    scatter = np.sqrt(within / np.maximum(count - 2, 1))
+    return np.where(empty, 0.0, difference), scatter
 
 
 def hodges_lehmann(a: _Array, b: _Array) -> tuple[float, float | None, float | None]:

@@ -433,7 +433,7 @@ def _add(
     if entry is None:
         connection.execute(
             "INSERT INTO trial (folder, fingerprint, figures, fault) VALUES (?, ?, 0, ?)",
-            (os.fsencode(folder), mark, fault),
+            (os.fsencode(folder), mark, fault.encode(errors="replace").decode()),
         )
         return
     number = connection.execute(
