@@ -1,0 +1,55 @@
+"""What all conclusions have in common: their inputs, and an estimate with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from seatrial.results.record import Case, Run
+
+CONFIDENCE = 0.95  # of every interval
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with the ends of its 95 % interval, all in the same unit."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a conclusion was made from."""
+
+    trials: tuple[str, ...]
+    cases: tuple[Case, ...]
+    samples: int
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A conclusion that the records do not allow: what it would be of, why, and what it takes."""
+
+    subject: str
+    reason: str
+    takes: str
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A valid run with the identifier of its trial."""
+
+    trial: str
+    run: Run
+
+
+def inputs_of(measured: Iterable[Measured], samples: int) -> Inputs:
+    """The inputs of a conclusion from runs, in the order of the runs."""
+    listed = list(measured)
+    return Inputs(
+        tuple(dict.fromkeys(one.trial for one in listed)),
+        tuple(dict.fromkeys(one.run.case for one in listed)),
+        samples,
+    )
