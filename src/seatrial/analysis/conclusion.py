@@ -30,8 +30,12 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Missing:
-    """A conclusion that the records do not allow: what it would be of, why, and what it takes."""
+    """A conclusion that the records do not allow.
 
+    ``what`` it would be, such as "response"; of which ``subject``; why, and what it takes.
+    """
+
+    what: str
     subject: str
     reason: str
     takes: str

@@ -15,6 +15,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import geometric_mean, median
 
 from seatrial.analysis.conclusion import Inputs, Measured, inputs_of
@@ -34,8 +35,8 @@ class Parting:
     """Between which sizes in B two curves part; ``faster`` is the one that is faster from then on.
 
     ``together`` is None if they are apart from the smallest size on, ``apart`` if they never part
-    for good. ``reversed_at``: the last size before at which the other one was faster by more than
-    10 %, None if there is none: curves with such a size cross.
+    for good. ``reversed_at``: the last size before at which, as at its neighbour, the other one was
+    faster by more than 10 %; None if there is none. Curves with such a size cross.
     """
 
     together: float | None
@@ -108,7 +109,8 @@ def parting(a: tuple[str, Points], b: tuple[str, Points]) -> Parting:
     together = max(near, default=None)
     if first == len(sizes):
         return Parting(together, None)
-    behind = [n for n, r in zip(sizes[:first], ratios, strict=False) if r <= 1 / TOGETHER]
+    pairs = zip(sizes[:first], pairwise(ratios), strict=False)
+    behind = [n for n, both in pairs if max(both) <= 1 / TOGETHER]  # of one size: an outlier
     return Parting(together, sizes[first], faster, max(behind, default=None))
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from statistics import median
@@ -176,7 +176,7 @@ class EagerLimit:
 
 @dataclass(frozen=True)
 class CallTimes:
-    """The models of the blocking calls of one case.
+    """The models of the blocking calls of one case, and their ``points``, (size in B, us) by call.
 
     ``eager``: None where the configured limit is not on record. ``synchronised``: whether a send
     takes as long as a receive above the last threshold; None without a threshold.
@@ -185,6 +185,7 @@ class CallTimes:
     case: Case
     send: Model
     recv: Model
+    points: Mapping[str, Sequence[tuple[float, float]]]
     eager: EagerLimit | None
     synchronised: bool | None
     inputs: Inputs
@@ -213,16 +214,17 @@ def models(measured: Iterable[Measured]) -> tuple[list[CallTimes], list[Missing]
         except ValueError as error:
             missing.append(
                 Missing(
-                    f"message times of {case.id}",
+                    "model of message times",
+                    case.id,
                     str(error),
-                    "more sizes (benchmarks.comms.sizes_per_decade), more repeats",
+                    "more sizes (benchmarks.comms.sizes_per_decade) and repeats",
                 )
             )
             continue
         count = sum(len(points[call]) for call in CALLS) * len(runs)
         inputs = inputs_of(runs, count)
         eager, same = _eager(runs, points["send"], send), _synchronised(points, send)
-        good.append(CallTimes(case, send, recv, eager, same, inputs))
+        good.append(CallTimes(case, send, recv, points, eager, same, inputs))
     return good, missing
 
 

@@ -62,13 +62,15 @@ def responses(trials: Sequence[Results]) -> tuple[list[Response], list[Missing]]
         for case, why in case_errors(one.trial, one.runs).items():
             if performance(case):
                 takes = "a run without this error"
-                missing.append(Missing(f"{case.id} of {one.trial.trial}", why, takes))
+                missing.append(Missing("response", f"{case.id} in {one.trial.trial}", why, takes))
         for case, figures in collect(one.trial, planned).items():
             figure = figures.get(performance(case), {}).get(None)
             if figure is None or not figure.values:
                 continue
             if why := figure.fault or figure.doubt:
-                missing.append(Missing(f"{case.id} of {one.trial.trial}", why, "another run"))
+                missing.append(
+                    Missing("response", f"{case.id} in {one.trial.trial}", why, "another run")
+                )
                 continue
             subject = (case.check, case.variant, case.route, case.nodes, hardware[case])
             measured.setdefault(subject, {}).setdefault(one.trial.trial, {})[case.profile] = figure
@@ -92,10 +94,12 @@ def _response(
 ) -> tuple[Response | None, list[Missing]]:
     check, variant, route, nodes, hardware = subject
     name = f"{check} {variant}".rstrip()
-    profiles = list(max(by_trial.values(), key=lambda own: len(dict(own))))
+    widest = max(by_trial.values(), key=len)
+    profiles = list(widest)
     pooled = {trial: own for trial, own in by_trial.items() if own.keys() >= set(profiles)}
     lost = [
         Missing(
+            "response",
             f"{name}, {route}, {profile}",
             "it was not measured in one trial with the other profiles",
             "a trial with all of them",
@@ -106,7 +110,7 @@ def _response(
     if len(profiles) < 2:
         why = f"it was measured under {profiles[0]} alone"
         takes = "runs under other profiles (benchmarks and trial.profiles in site.yaml)"
-        return None, [*lost, Missing(f"response of {name}, {route}", why, takes)]
+        return None, [*lost, Missing("response", f"{name}, {route}", why, takes)]
     samples: dict[str, _Samples] = {}
     cases: dict[Case, None] = {}
     for own in pooled.values():
@@ -118,7 +122,7 @@ def _response(
     units = {(one.unit, one.better) for one in samples.values()}
     if len(units) > 1:
         why = "its unit or its better direction differs between profiles or trials"
-        return None, [*lost, Missing(f"response of {name}, {route}", why, "records of one unit")]
+        return None, [*lost, Missing("response", f"{name}, {route}", why, "records of one unit")]
     first = samples[profiles[0]]
     values = {profile: one.values for profile, one in samples.items()}
     base = BASE if BASE in values else profiles[0]

@@ -169,5 +169,5 @@ def series(measured: Iterable[Measured]) -> tuple[list[Scaling], list[Missing]]:
             good.append(scaling(name, samples, inputs_of(runs, count)))
         except ValueError as error:
             takes = "runs of npb with more numbers of nodes (benchmarks.npb.nodes in site.yaml)"
-            missing.append(Missing(f"scaling of {name}", str(error), takes))
+            missing.append(Missing("scaling", name, str(error), takes))
     return good, missing

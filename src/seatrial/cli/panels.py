@@ -9,8 +9,7 @@ from typer.core import TyperArgument, TyperGroup, TyperOption
 
 TEST = "Test a site"
 COMPARE = "Compare and judge"
-BUILD = "Build software, write jobs"
-OPERATE = "Operate nodes"
+OPERATE = "Build software, write jobs, operate nodes"
 LABS = "Use labs, test Seatrial"
 
 
@@ -43,7 +42,7 @@ class Panels(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         shown = [self.commands[name] for name in self.list_commands(ctx)]
         longest = max(len(str(one.name)) for one in shown)
-        for title in (TEST, COMPARE, BUILD, OPERATE, LABS):
+        for title in (TEST, COMPARE, OPERATE, LABS):
             formatter.write_heading(title)
             formatter.indent()
             formatter.write_dl(
