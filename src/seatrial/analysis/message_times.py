@@ -3,7 +3,8 @@
 The model is the one of seed 004, section 4: 1 to 3 straight lines, with jumps at thresholds; a size
 that equals a threshold belongs to the lower line. Thresholds are searched over the measured sizes,
 each line has at least three of them, and the Bayesian information criterion (Schwarz 1978) chooses
-the number of lines. The weights are 1 / t^2: relative errors count. Coefficients are not forced to
+the number of lines. A threshold counts as three parameters, since it is the best of many: Hall,
+Osborn and Sakkas, The Manchester School 81 (2013), S3, 54-81. The weights are 1 / t^2: relative errors count. Coefficients are not forced to
 be positive, since the intercept of an upper line is no latency, and a receive may become shorter at
 a threshold. (pwlf, the usual library, fits lines that meet; these do not.)
 
@@ -116,7 +117,7 @@ def fit(points: Sequence[tuple[float, float]]) -> Model:
             if any(part not in squares for part in parts):
                 continue
             error = max(sum(squares[part] for part in parts) / count, _EXACT**2)
-            criterion = count * math.log(error) + (3 * lines - 1) * math.log(count)
+            criterion = count * math.log(error) + (5 * lines - 3) * math.log(count)
             if best is None or criterion < best[0]:
                 best = criterion, cuts
     assert best is not None

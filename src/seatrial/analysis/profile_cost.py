@@ -20,6 +20,7 @@ CPU = "cpu_ms_per_MB"
 #: metric -> check, unit
 METRICS = {
     "latency_us": ("netpipe", "us"),
+    "n_half_B": ("netpipe", "B"),
     "bandwidth_MB_s": ("tcp_stream", "MB/s"),
     CPU: ("tcp_stream", "ms/MB"),
     "interrupts_per_s": ("tcp_stream", "1/s"),

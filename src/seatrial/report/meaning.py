@@ -23,6 +23,7 @@ from seatrial.results.wording import number, plural, some
 
 COSTS = {
     "latency_us": "latency",
+    "n_half_B": "message size of half the bandwidth",
     "bandwidth_MB_s": "bandwidth of a TCP stream",
     CPU: "processor time of both ends per MB",
     "interrupts_per_s": "interrupts per second",
@@ -239,9 +240,9 @@ def _matrix(responses: Sequence[Response]) -> Grid | None:
 
 def _ratio_cell(estimate: Estimate, *, good: int = 1) -> Cell:
     """``good``: 1 if a ratio above 1 is better, -1 if it is worse, 0 for neither."""
-    text = f"{number(estimate.value, 3)}{interval(estimate)}"
     if not (math.isfinite(estimate.low) and math.isfinite(estimate.high)):
-        return Cell(text, "inconclusive")
+        return Cell(f"{number(estimate.value, 3)}, no interval", "inconclusive")
+    text = f"{number(estimate.value, 3)}{interval(estimate)}"
     sign = 1 if estimate.low > 1 else -1 if estimate.high < 1 else 0
     words = {1: "better", -1: "worse", 0: "same or not told apart"}
     if not good or not sign:
@@ -286,7 +287,7 @@ def _costs(one: ProfileCosts) -> list[Sentence]:
 
 def _cost_grid(one: ProfileCosts) -> Grid:
     names = [name for name in METRICS if any(name in row for row in one.costs.values())]
-    better = {"latency_us": -1, "bandwidth_MB_s": 1, CPU: -1, "interrupts_per_s": 0}
+    better = {"latency_us": -1, "n_half_B": -1, "bandwidth_MB_s": 1, CPU: -1, "interrupts_per_s": 0}
     rows = []
     for profile, row in one.costs.items():
         cells = [Cell(f"{profile} (base)" if profile == one.base else profile)]
