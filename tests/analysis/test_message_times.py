@@ -9,26 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.analysis.conclusion import Estimate, Measured
-from seatrial.analysis.message_times import Line, Model, fit, half_round_trip, models
-from seatrial.benchmarks.comms import eager_limit
-from seatrial.results.record import Case, Curve, Run
-
-K = 1024
-
-
-def published(*lines: tuple[float, float, float | None]) -> Model:
-    """(intercept, slope, last size) of tables 2 and 3 of seed 004."""
-    made = [Line(Estimate(a, a, a), Estimate(b, b, b), last) for a, b, last in lines]
-    return Model(tuple(made), (1, 10_485_760))
-
-
-MYRINET_SEND = published((4.02794, 0.00188, 10 * K), (57.43650, 0.00610, None))
-MYRINET_RECV = published(
-    (30.89969, 0.03339, 100), (37.23730, 0.02935, 10 * K), (57.43650, 0.00610, None)
+from analysis_maker import (
+    ETHERNET_RECV,
+    ETHERNET_SEND,
+    MYRINET_RECV,
+    MYRINET_SEND,
+    SIZES,
+    K,
+    measured,
 )
-ETHERNET_SEND = published((16.03866, 0.00578, 256 * K), (-21212.75604, 0.07966, None))
-ETHERNET_RECV = published((192.69104, 0.20585, 256 * K), (26084.29131, 0.09761, None))
+from seatrial.analysis.message_times import fit, half_round_trip, models
+from seatrial.benchmarks.comms import eager_limit
 
 
 @pytest.mark.parametrize(
@@ -69,9 +60,6 @@ def test_ethernet_is_slower_than_myrinet_by_the_published_ratio(size, times):
 
 def test_a_time_outside_the_measured_range_is_flagged():
     assert "was measured" in MYRINET_SEND.at(2**25).flaw
-
-
-SIZES = [round(10 ** (k / 6)) for k in range(6, 43)]
 
 
 @pytest.mark.parametrize("model", [MYRINET_SEND, MYRINET_RECV, ETHERNET_RECV])
@@ -129,17 +117,6 @@ def test_intervals_hold_the_truth():
 def test_points_that_allow_no_model(points, why):
     with pytest.raises(ValueError, match=why):
         fit(points)
-
-
-def measured(send: Model, recv: Model, facts=None, sizes=tuple(SIZES)) -> Measured:
-    curves = [
-        Curve(name=f"comms {call}_us rank {rank}", y_name="time", y_unit="us",
-              points=[(n, model.at(n).us) for n in sizes])
-        for call, model in (("send", send), ("recv", recv))
-        for rank in (0, 1)
-    ]  # fmt: skip
-    case = Case(check="comms", transport="openmpi-tcp", nodes=2)
-    return Measured("t1", Run(case=case, outcome="ran", curves=curves, facts=facts or {}))
 
 
 def test_the_eager_limit_is_compared_with_the_threshold():

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.analysis.conclusion import Inputs, Measured
+from analysis_maker import npb_time
+from seatrial.analysis.conclusion import Inputs
 from seatrial.analysis.scaling import fit, scaling, series
-from seatrial.results.record import Case, Metric, Run
 
 NONE = Inputs((), (), 0)
 
@@ -95,18 +95,9 @@ def test_times_that_allow_nothing(times, why):
         scaling("x", times, NONE)
 
 
-def run(variant, processes, time_s, profile="default"):
-    case = Case(
-        check="npb", variant=variant, transport="openmpi-tcp", profile=profile, nodes=processes
-    )
-    metric = Metric(metric="time_s", value=time_s, unit="s", better="lower")
-    facts = {"processes": processes}
-    return Measured("t1", Run(case=case, outcome="ran", metrics=[metric], facts=facts))
-
-
 def test_a_series_of_npb_never_mixes_classes_or_profiles():
-    runs = [run("ft.A", p, 1 + 99 / p) for p in (2, 4, 8)] + [run("ft.S", 2, 1.0)]
-    runs.append(run("ft.A", 2, 1.0, "jumbo"))
+    runs = [npb_time("ft.A", p, 1 + 99 / p) for p in (2, 4, 8)] + [npb_time("ft.S", 2, 1.0)]
+    runs.append(npb_time("ft.A", 2, 1.0, "jumbo"))
     [made], missing = series(runs)
     assert made.name == "npb ft.A, openmpi-tcp, default"
     assert made.times == {2: 50.5, 4: 25.75, 8: 13.375}

@@ -94,16 +94,30 @@ def sections(analysis: Analysis) -> list[Section]:
 # --- words for figures -------------------------------------------------------------------------
 
 
+def _texts(estimate: Estimate) -> list[str]:
+    """Value, low and high with as many digits, from three on, as distinguish the ends."""
+    texts: list[str] = []
+    for digits in range(3, 7):
+        texts = [number(x, digits) for x in (estimate.value, estimate.low, estimate.high)]
+        if texts[1] != texts[2]:
+            break
+    return texts
+
+
+def _bounded(estimate: Estimate) -> bool:
+    return math.isfinite(estimate.low) and math.isfinite(estimate.high)
+
+
+def with_interval(estimate: Estimate, unit: str = "") -> str:
+    """``1.34 times (1.30 to 1.38)`` of unit times; without an interval if there is none."""
+    if not _bounded(estimate):
+        return f"{number(estimate.value, 3)}{unit} (too few samples for an interval)"
+    value, low, high = _texts(estimate)
+    return f"{value}{unit} ({low} to {high})"
+
+
 def times(estimate: Estimate) -> str:
-    """``1.34 times (1.30 to 1.38)``; without an interval if there is none."""
-    return f"{number(estimate.value, 3)} times{interval(estimate)}"
-
-
-def interval(estimate: Estimate) -> str:
-    if not (math.isfinite(estimate.low) and math.isfinite(estimate.high)):
-        return " (too few repeats for an interval)"
-    low, high = (f"{x:.3g}" for x in (estimate.low, estimate.high))
-    return f" ({low} to {high})"
+    return with_interval(estimate, " times")
 
 
 def _made_from(inputs: Inputs) -> str:
@@ -146,10 +160,10 @@ def _response(one: Response, costs: ProfileCosts | None) -> Sentence:
         return Sentence(text, basis, change, "pass", "best")
     if d.answer == "no difference":
         equal = f"{_names(d.leaders)} do equally well" if d.worse else "The profile does not matter"
-        text = f"{equal} for {name}: {value} under {top}, and {_largest(d)}."
+        text = f"{equal} for {name}: {value} under {top}; {_largest(d)}."
         text += _slower(d)
         text += _cheapest(d, costs)
-        change = f"counting differences below {_percent(d.margin)}, too"
+        change = f"a need for differences below {_percent(d.margin)}, which do not count here"
         return Sentence(text, basis, change, "unjudged", "no difference")
     text = f"It is not known which profile suits {name}: {d.reason}."
     if d.repeats:
@@ -162,15 +176,16 @@ def _response(one: Response, costs: ProfileCosts | None) -> Sentence:
 def _largest(d: Decision) -> str:
     """The largest difference that the intervals of the leaders allow."""
     ends = [abs(math.log(end)) for p in d.leaders[1:] for end in (d.ahead[p].low, d.ahead[p].high)]
-    return f"no other of {_names(d.leaders)} differs by more than {_percent(math.expm1(max(ends)))}"
+    most = _percent(math.expm1(max(ends)))
+    return f"{_names(d.leaders)} differ by at most {most}, with 95 % confidence"
 
 
 def _slower(d: Decision) -> str:
     if not d.worse:
         return ""
     far = sorted(d.worse, key=lambda p: -d.ahead[p].value)
-    listed = ", ".join(f"{p} by {times(d.ahead[p])}" for p in far[:4])
-    return f" {d.leaders[0]} is better than {listed}."
+    listed = [f"{p} ({d.leaders[0]} has {times(d.ahead[p])} its performance)" for p in far]
+    return f" Worse: {some(listed)}."
 
 
 def _cheapest(d: Decision, costs: ProfileCosts | None) -> str:
@@ -240,9 +255,9 @@ def _matrix(responses: Sequence[Response]) -> Grid | None:
 
 def _ratio_cell(estimate: Estimate, *, good: int = 1) -> Cell:
     """``good``: 1 if a ratio above 1 is better, -1 if it is worse, 0 for neither."""
-    if not (math.isfinite(estimate.low) and math.isfinite(estimate.high)):
+    if not _bounded(estimate):
         return Cell(f"{number(estimate.value, 3)}, no interval", "inconclusive")
-    text = f"{number(estimate.value, 3)}{interval(estimate)}"
+    text = with_interval(estimate)
     sign = 1 if estimate.low > 1 else -1 if estimate.high < 1 else 0
     words = {1: "better", -1: "worse", 0: "same or not told apart"}
     if not good or not sign:
@@ -379,8 +394,8 @@ def _call_times(one: CallTimes) -> list[Sentence]:
     small = half_round_trip(one.send, one.recv, one.send.measured[0])
     first = one.send.lines[0]
     text = (
-        f"{name}: an MPI_Send of a small message takes {number(first.intercept.value, 3)} us"
-        f"{_ends(first.intercept)}; half of send and receive is {number(small.us, 3)} us at "
+        f"{name}: an MPI_Send of a small message takes {with_interval(first.intercept, ' us')}; "
+        f"half of send and receive is {number(small.us, 3)} us at "
         f"{message_size(one.send.measured[0])} B{f' ({small.flaw})' if small.flaw else ''}."
     )
     if one.send.thresholds:
@@ -404,12 +419,6 @@ def _call_times(one: CallTimes) -> list[Sentence]:
     return [Sentence(text, basis, "sizes outside the measured range, more sizes per decade")]
 
 
-def _ends(estimate: Estimate) -> str:
-    if not (math.isfinite(estimate.low) and math.isfinite(estimate.high)):
-        return " (too few sizes for an interval)"
-    return f" ({number(estimate.low, 3)} to {number(estimate.high, 3)})"
-
-
 def _models(models: Sequence[CallTimes]) -> Grid:
     rows = []
     for one in models:
@@ -430,8 +439,8 @@ def _model_row(one: CallTimes, call: str, line: Line, start: float, end: float) 
         Cell(f"{one.case.route}, {one.case.profile}"),
         Cell(call),
         Cell(f"{above} {message_size(start)} to {message_size(end)} B"),
-        Cell(f"{number(line.intercept.value, 3)}{_ends(line.intercept)}"),
-        Cell(f"{number(per_KiB.value, 3)}{_ends(per_KiB)}"),
+        Cell(with_interval(line.intercept)),
+        Cell(with_interval(per_KiB)),
     ]
 
 
@@ -459,7 +468,7 @@ def _scaling(one: Scaling) -> Sentence:
         assert share is not None
         text += (
             f" {_percent(share)} of the time of one process does not shrink with more of them: "
-            f"{number(one.model.a0.value, 3)} s{_ends(one.model.a0)}."
+            f"{with_interval(one.model.a0, ' s')}."
         )
     change = "more repeats of each number of nodes, and more numbers"
     return Sentence(text, _made_from(one.inputs), change)

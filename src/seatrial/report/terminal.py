@@ -134,7 +134,7 @@ def print_analysis(analysis: Analysis, console: Console) -> None:
             word = f"[{sentence.word}] " if sentence.word else ""
             out.say(f"{'-' if out.plain else '•'} {word}{sentence.text}")
             if sentence.change:
-                out.say(f"    takes or changes with: {sentence.change}", "dim")
+                out.say(f"    what would change it: {sentence.change}", "dim")
             if sentence.basis:
                 out.say(f"    from: {sentence.basis}", "dim")
         for grid in section.grids:
