@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from seatrial.analysis import crossover, message_times, profile_cost, response, scaling
@@ -22,12 +22,7 @@ class Analysis:
     call_times: list[message_times.CallTimes]
     scalings: list[scaling.Scaling]
     missing: list[Missing]
-
-    @property
-    def empty(self) -> bool:
-        """Whether the trials measured nothing that a method here needs."""
-        lists = (self.responses, self.costs, self.comparisons, self.call_times, self.scalings)
-        return not any(lists) and not self.missing
+    features: Mapping[str, str]  # profile -> the node feature that requests it
 
 
 def analyse(trials: Sequence[Results]) -> Analysis:
@@ -49,4 +44,5 @@ def analyse(trials: Sequence[Results]) -> Analysis:
         models,
         scalings,
         [*not_compared, *not_modelled, *not_scaled],
+        {use.name: use.feature for one in trials for use in one.trial.profiles},
     )

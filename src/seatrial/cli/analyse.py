@@ -21,7 +21,7 @@ def analyse(
         typer.Argument(help="Folders of trials of one site; default: the newest."),
     ] = None,
 ) -> None:
-    """Say which NIC profile suits what, what it costs, and how sure that is.
+    """Say which NIC profile suits what, its cost, and how sure that is.
 
     The runs of several trials are pooled: profiles are compared over the trials that have all of
     them. It judges nothing. The chapter "What it means" of a report is the same for its trial.

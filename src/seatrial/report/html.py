@@ -161,7 +161,6 @@ def _context(results: Results, base: str) -> dict[str, Any]:
         "verdict": results.verdict,
         "meaning": meaning.sections(analysis),
         "meaning_figures": of_meaning,
-        "meant_trials": "",
         "curves": lines,
         "of_locations": of_locations,
         "hpl": hpl,

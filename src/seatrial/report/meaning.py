@@ -7,7 +7,7 @@ change it. Pictures are in ``seatrial.report.meaning_figures``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from seatrial.analysis.conclusion import Estimate, Inputs
@@ -45,6 +45,7 @@ class Sentence:
 class Cell:
     text: str
     style: str = ""  # a class of the style sheet
+    note: str = ""
 
 
 @dataclass
@@ -54,6 +55,7 @@ class Grid:
     title: str
     header: list[str]
     rows: list[list[Cell]]
+    folded: bool = False
 
 
 @dataclass
@@ -86,7 +88,7 @@ def sections(analysis: Analysis) -> list[Section]:
             "models",
         ),
         Section("More nodes", [_scaling(one) for one in analysis.scalings], figures="scaling"),
-        Section("What is not known, and what it takes", _missing(analysis)),
+        Section("What is not known, and what it takes", _missing(analysis, "")),
     ]
     return [one for one in made if one.sentences]
 
@@ -96,12 +98,10 @@ def sections(analysis: Analysis) -> list[Section]:
 
 def _texts(estimate: Estimate) -> list[str]:
     """Value, low and high with as many digits, from three on, as distinguish the ends."""
-    texts: list[str] = []
-    for digits in range(3, 7):
-        texts = [number(x, digits) for x in (estimate.value, estimate.low, estimate.high)]
-        if texts[1] != texts[2]:
-            break
-    return texts
+    ends = (estimate.value, estimate.low, estimate.high)
+    apart = (d for d in range(3, 7) if number(estimate.low, d) != number(estimate.high, d))
+    digits = next(apart, 3)
+    return [number(x, digits) for x in ends]
 
 
 def _bounded(estimate: Estimate) -> bool:
@@ -127,6 +127,11 @@ def _made_from(inputs: Inputs) -> str:
     )
 
 
+def _size(size: float) -> str:
+    """Such as ``100 B`` and ``64 KiB``."""
+    return f"{message_size(size)} B".replace("i B", "iB")
+
+
 def _repeats(count: int) -> str:
     return f"{count} repeats of each profile (seatrial trial --repeats {count})"
 
@@ -140,10 +145,16 @@ def _percent(fraction: float) -> str:
 
 def _responses(analysis: Analysis) -> list[Sentence]:
     costs = {one.hardware: one for one in analysis.costs}
-    return [_response(one, costs.get(one.hardware)) for one in analysis.responses]
+    answers = [
+        _response(one, costs.get(one.hardware), analysis.features) for one in analysis.responses
+    ]
+    if not answers and any(one.what == "response" for one in analysis.missing):
+        text = "No application ran under two profiles without an error, so none can be advised."
+        answers.append(Sentence(text, key="inconclusive", word="measure more"))
+    return answers + _missing(analysis, "response")
 
 
-def _response(one: Response, costs: ProfileCosts | None) -> Sentence:
+def _response(one: Response, costs: ProfileCosts | None, features: Mapping[str, str]) -> Sentence:
     name = f"{one.application} (over {one.route}, {one.nodes} nodes)"
     d = one.decision
     each = "each profile once" if d.repeats == 1 else f"{d.repeats} or more of each profile"
@@ -152,8 +163,9 @@ def _response(one: Response, costs: ProfileCosts | None) -> Sentence:
     value = quantity(one.medians[top], one.unit)
     if d.answer == "best":
         near = min(d.ahead, key=lambda p: d.ahead[p].value)
+        how = f" (--constraint={features[top]})" if features.get(top) else ""
         text = (
-            f"Use {top} for {name}: {value}, {times(d.ahead[near])} that of the next profile, "
+            f"Use {top}{how} for {name}: {value}, {times(d.ahead[near])} that of the next profile, "
             f"{near}."
         )
         change = f"a change of the software or of {one.hardware}; a profile that was not measured"
@@ -253,16 +265,23 @@ def _matrix(responses: Sequence[Response]) -> Grid | None:
     return Grid(title, ["application", *profiles], rows)
 
 
-def _ratio_cell(estimate: Estimate, *, good: int = 1) -> Cell:
-    """``good``: 1 if a ratio above 1 is better, -1 if it is worse, 0 for neither."""
+def _ratio_cell(estimate: Estimate, *, good: int = 1, text: str = "") -> Cell:
+    """A ratio in words and a colour, under ``text`` if there is some.
+
+    ``good``: 1 if a ratio above 1 is better, -1 if it is worse, 0 for neither.
+    """
+    ratio, word, style = with_interval(estimate, " times"), "", ""
     if not _bounded(estimate):
-        return Cell(f"{number(estimate.value, 3)}, no interval", "inconclusive")
-    text = with_interval(estimate)
-    sign = 1 if estimate.low > 1 else -1 if estimate.high < 1 else 0
-    words = {1: "better", -1: "worse", 0: "same or not told apart"}
-    if not good or not sign:
-        return Cell(text if not good else f"{text}, {words[0]}", "")
-    return Cell(f"{text}, {words[sign * good]}", "pass" if sign * good > 0 else "missing")
+        ratio, word = f"{number(estimate.value, 3)} times", "no interval"
+    elif good:
+        sign = good * ((estimate.low > 1) - (estimate.high < 1))
+        word = {1: "better", -1: "worse", 0: "not told apart"}[sign]
+        style = {1: "pass", -1: "missing", 0: ""}[sign]
+    elif estimate.low <= 1 <= estimate.high:
+        word = "not told apart"
+    if text:
+        return Cell(text, style, f"{ratio}, {word}" if word else ratio)
+    return Cell(ratio, style, word)
 
 
 # --- profiles ----------------------------------------------------------------------------------
@@ -315,8 +334,7 @@ def _cost_grid(one: ProfileCosts) -> Grid:
             if cost.ratio is None:
                 cells.append(Cell(text))
             else:
-                ratio = _ratio_cell(cost.ratio, good=better[name])
-                cells.append(Cell(f"{text}; {ratio.text}", ratio.style))
+                cells.append(_ratio_cell(cost.ratio, good=better[name], text=text))
         rows.append(cells)
     title = f"Median, and ratio to {one.base} with its 95 % interval, on {one.hardware}"
     return Grid(title, ["profile", *(COSTS[name] for name in names)], rows)
@@ -349,7 +367,7 @@ def _messages(comparisons: Iterable[Comparison]) -> list[Sentence]:
 
 def _fastest(part: Fastest, where: str, basis: str) -> Sentence:
     d = part.decision
-    span = f"{message_size(part.first)} B to {message_size(part.last)} B"
+    span = f"{_size(part.first)} to {_size(part.last)}"
     text = f"{part.word.capitalize()} messages ({span}), {where}: "
     if d.answer == "best":
         near = min(d.ahead, key=lambda p: d.ahead[p].value)
@@ -374,14 +392,14 @@ def _partings(one: Comparison, where: str, basis: str) -> list[Sentence]:
         if at.apart is None:
             continue
         other = profile if at.faster == one.reference else one.reference
-        text = f"{where}: from {message_size(at.apart)} B on {other} takes at least 1.5 times as "
+        text = f"{where}: from {_size(at.apart)} on {other} takes at least 1.5 times as "
         text += f"long as {at.faster}; "
         if at.together is None:
             text += "it is slower at all smaller sizes, too."
         else:
-            text += f"up to {message_size(at.together)} B they are within {TOGETHER - 1:.0%}."
+            text += f"up to {_size(at.together)} they are within {_percent(TOGETHER - 1)}."
         if at.reversed_at is not None:
-            text += f" At {message_size(at.reversed_at)} B {other} is the faster one."
+            text += f" At {_size(at.reversed_at)} {other} is the faster one."
         sentences.append(Sentence(text, f"{basis}; {how}", "more sizes near the interval"))
     return sentences
 
@@ -396,24 +414,24 @@ def _call_times(one: CallTimes) -> list[Sentence]:
     text = (
         f"{name}: an MPI_Send of a small message takes {with_interval(first.intercept, ' us')}; "
         f"half of send and receive is {number(small.us, 3)} us at "
-        f"{message_size(one.send.measured[0])} B{f' ({small.flaw})' if small.flaw else ''}."
+        f"{_size(one.send.measured[0])}{f' ({small.flaw})' if small.flaw else ''}."
     )
     if one.send.thresholds:
-        at = [f"{message_size(x)} B" for x in one.send.thresholds]
+        at = [_size(x) for x in one.send.thresholds]
         text += f" Its time changes its course above {_names(at)}."
         if one.eager is None:
             text += " The eager limit of the MPI is not on record."
         elif one.eager.between:
-            low, high = map(message_size, one.eager.between)
+            low, high = map(_size, one.eager.between)
             agree = "lies" if one.eager.agrees else "does not lie, so another limit is behind it,"
             text += (
-                f" The MPI's eager limit, {message_size(one.eager.bytes)} B ({one.eager.source}), "
-                f"{agree} in the last of these steps ({low} to {high} B)."
+                f" The MPI's eager limit, {_size(one.eager.bytes)} ({one.eager.source}), "
+                f"{agree} in the last of these steps ({low} to {high})."
             )
         if one.synchronised:
             text += " Above it a send waits for its receive: both take the same time."
     else:
-        text += f" No threshold shows up to {message_size(one.send.measured[1])} B."
+        text += f" No threshold shows up to {_size(one.send.measured[1])}."
     error = max(one.send.largest_error, one.recv.largest_error)
     basis = f"{_made_from(one.inputs)}; the lines miss a measured time by {_percent(error)} at most"
     return [Sentence(text, basis, "sizes outside the measured range, more sizes per decade")]
@@ -429,7 +447,8 @@ def _models(models: Sequence[CallTimes]) -> Grid:
                 rows.append(_model_row(one, call, line, start, end))
                 start = end
     header = ["transport and profile", "call", "sizes", "intercept (us)", "slope (us per KiB)"]
-    return Grid("Lines t = intercept + slope x size, with 95 % intervals", header, rows)
+    title = "Lines t = intercept + slope x size, with 95 % intervals"
+    return Grid(title, header, rows, folded=True)
 
 
 def _model_row(one: CallTimes, call: str, line: Line, start: float, end: float) -> list[Cell]:
@@ -438,7 +457,7 @@ def _model_row(one: CallTimes, call: str, line: Line, start: float, end: float) 
     return [
         Cell(f"{one.case.route}, {one.case.profile}"),
         Cell(call),
-        Cell(f"{above} {message_size(start)} to {message_size(end)} B"),
+        Cell(f"{above} {_size(start)} to {_size(end)}"),
         Cell(with_interval(line.intercept)),
         Cell(with_interval(per_KiB)),
     ]
@@ -477,11 +496,15 @@ def _scaling(one: Scaling) -> Sentence:
 # --- what is not known -------------------------------------------------------------------------
 
 
-def _missing(analysis: Analysis) -> list[Sentence]:
-    """One sentence for each kind and reason, with the subjects that it holds for."""
+def _missing(analysis: Analysis, only: str) -> list[Sentence]:
+    """One sentence for each kind and reason, with the subjects that it holds for.
+
+    ``only`` responses, or, if empty, all but them.
+    """
     grouped: dict[tuple[str, str, str], list[str]] = {}
     for one in analysis.missing:
-        grouped.setdefault((one.what, one.reason, one.takes), []).append(one.subject)
+        if (one.what == "response") == (only == "response"):
+            grouped.setdefault((one.what, one.reason, one.takes), []).append(one.subject)
     return [
         Sentence(
             f"No {what} of {some(list(dict.fromkeys(subjects)), '; ')}: {reason}.",

@@ -141,7 +141,10 @@ def print_analysis(analysis: Analysis, console: Console) -> None:
             out.say(f"  {grid.title}:")
             for first, *cells in grid.rows:
                 pairs = zip(grid.header[1:], cells, strict=True)
-                listed = "; ".join(f"{name}: {cell.text}" for name, cell in pairs)
+                listed = "; ".join(
+                    f"{name}: {cell.text}{f' ({cell.note})' if cell.note else ''}"
+                    for name, cell in pairs
+                )
                 out.say(f"    {first.text}: {listed}")
         out.say()
 
