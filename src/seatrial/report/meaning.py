@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from seatrial.analysis.conclusion import Estimate, Inputs
 from seatrial.analysis.crossover import TOGETHER, Comparison, Fastest
-from seatrial.analysis.decision import Decision, least_repeats
+from seatrial.analysis.decision import SMALLEST, Decision, least_repeats
 from seatrial.analysis.message_times import CallTimes, Line, half_round_trip
 from seatrial.analysis.profile_cost import CPU, METRICS, ProfileCosts
 from seatrial.analysis.response import Response
@@ -27,6 +27,14 @@ COSTS = {
     "bandwidth_MB_s": "bandwidth of a TCP stream",
     CPU: "processor time of both ends per MB",
     "interrupts_per_s": "interrupts per second",
+}
+
+
+#: kinds of conclusions that are missing
+_WORDS = {
+    "response": "comparison of profiles for",
+    "model of message times": "model of the message times of",
+    "scaling": "scaling of",
 }
 
 
@@ -97,9 +105,14 @@ def sections(analysis: Analysis) -> list[Section]:
 
 
 def _texts(estimate: Estimate) -> list[str]:
-    """Value, low and high with as many digits, from three on, as distinguish the ends."""
+    """Value, low and high with as many digits, from three on, as tell the ends apart, and from 1."""
     ends = (estimate.value, estimate.low, estimate.high)
-    apart = (d for d in range(3, 7) if number(estimate.low, d) != number(estimate.high, d))
+    apart = (
+        d
+        for d in range(3, 7)
+        if number(estimate.low, d) != number(estimate.high, d)
+        and all(number(end, d) != "1" or end == 1 for end in (estimate.low, estimate.high))
+    )
     digits = next(apart, 3)
     return [number(x, digits) for x in ends]
 
@@ -157,7 +170,7 @@ def _responses(analysis: Analysis) -> list[Sentence]:
 def _response(one: Response, costs: ProfileCosts | None, features: Mapping[str, str]) -> Sentence:
     name = f"{one.application} (over {one.route}, {one.nodes} nodes)"
     d = one.decision
-    each = "each profile once" if d.repeats == 1 else f"{d.repeats} or more of each profile"
+    each = "each profile once" if d.repeats == 1 else f"at least {d.repeats} of each profile"
     basis = f"{_made_from(one.inputs)}; {each}"
     top = d.leaders[0]
     value = quantity(one.medians[top], one.unit)
@@ -177,10 +190,14 @@ def _response(one: Response, costs: ProfileCosts | None, features: Mapping[str, 
         text += _cheapest(d, costs)
         change = f"a need for differences below {_percent(d.margin)}, which do not count here"
         return Sentence(text, basis, change, "unjudged", "no difference")
-    text = f"It is not known which profile suits {name}: {d.reason}."
-    if d.repeats:
-        text += f" {top} had the best median, {value}, which may be chance."
-    text += _slower(d)
+    if d.worse:
+        text = f"Of {_names(d.leaders)} it is not known which suits {name} best: {d.reason}."
+        text += _slower(d)
+    else:
+        text = f"It is not known which profile suits {name}: {d.reason}."
+    text += f" {top} has the best median, {value}, which may be chance"
+    open_ = [f"{times(d.ahead[p])} that of {p}" for p in d.leaders[1:] if _bounded(d.ahead[p])]
+    text += f": {some(open_)}." if open_ else "."
     change = _repeats(d.needs) if d.needs else ""
     return Sentence(text, basis, change, "inconclusive", "measure more")
 
@@ -275,7 +292,9 @@ def _ratio_cell(estimate: Estimate, *, good: int = 1, text: str = "") -> Cell:
         ratio, word = f"{number(estimate.value, 3)} times", "no interval"
     elif good:
         sign = good * ((estimate.low > 1) - (estimate.high < 1))
-        word = {1: "better", -1: "worse", 0: "not told apart"}[sign]
+        same = 1 / (1 + SMALLEST) < estimate.low and estimate.high < 1 + SMALLEST
+        sign = 0 if same else sign
+        word = {1: "better", -1: "worse", 0: "the same" if same else "not told apart"}[sign]
         style = {1: "pass", -1: "missing", 0: ""}[sign]
     elif estimate.low <= 1 <= estimate.high:
         word = "not told apart"
@@ -307,7 +326,7 @@ def _costs(one: ProfileCosts) -> list[Sentence]:
         same = [COSTS[name] for name in known if name not in changed]
         text = f"{profile} against {one.base}, on {one.hardware}: {listed or 'no certain change'}"
         text += f"; no certain change of {_names(same)}." if same and listed else "."
-        sentences.append(Sentence(text, basis, "more repeats narrow the intervals"))
+        sentences.append(Sentence(text, basis, "more repeats, which narrow the intervals"))
     if unsure:
         need = least_repeats(len(one.costs))
         text = (
@@ -507,7 +526,7 @@ def _missing(analysis: Analysis, only: str) -> list[Sentence]:
             grouped.setdefault((one.what, one.reason, one.takes), []).append(one.subject)
     return [
         Sentence(
-            f"No {what} of {some(list(dict.fromkeys(subjects)), '; ')}: {reason}.",
+            f"No {_WORDS[what]} {some(list(dict.fromkeys(subjects)), '; ')}: {reason}.",
             change=takes,
             key="inconclusive",
             word="not known",
