@@ -141,6 +141,11 @@ def test_root_queueing_disciplines() -> None:
     assert qdisc(limit)["egress_bit_s"] == 10**9
     assert qdisc(limit) == qdisc({**limit, "handle": "8001:"})
     assert qdisc(own)["qdisc"].startswith("htb ")
+    assert (qdisc(limit)["qdisc.rate"], qdisc(own)["qdisc.r2q"]) == (125000000, 10)
+    nested = {"map": [1, 2], "fp": {"0": "E"}, "direct_packets_stat": 7}
+    leaves = qdisc({**own, "options": nested})
+    del leaves["qdisc"], leaves["egress_bit_s"]
+    assert leaves == {"qdisc.map.0": 1, "qdisc.map.1": 2, "qdisc.fp.0": "E"}
     assert qdisc(own)["egress_bit_s"] is None
     # Some disciplines are the kernel's own only while nobody has chosen them.
     assert qdisc({**own, "kind": "fq_codel"})["qdisc"].startswith("fq_codel ")
@@ -176,7 +181,24 @@ def test_interrupt_lines_named_after_an_interface(
     (tmp_path / "interrupts").write_text("\n".join(lines) + "\n")
     monkeypatch.setattr(readers, "PROC", str(tmp_path))
     monkeypatch.setattr(readers, "SYSFS", str(tmp_path / "none"))
-    assert readers.irq_numbers("eth1") == (["24"] if ours else [])
+    assert readers.irq_numbers("eth1") == ({0: "24"} if ours else {})
+
+
+def test_lines_are_known_by_the_vectors_of_their_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line that comes later may have a lower number than others."""
+    hwirqs = {"40": 12 << 19 | 0, "41": 12 << 19 | 1, "25": 12 << 19 | 3}
+    device = tmp_path / "eth1/device/msi_irqs"
+    device.mkdir(parents=True)
+    for irq in hwirqs:
+        (device / irq).touch()
+    monkeypatch.setattr(readers, "SYSFS", str(tmp_path))
+    monkeypatch.setattr(readers, "IRQ_VECTOR", str(tmp_path / "%s.hwirq"))
+    assert readers.irq_numbers("eth1") == {0: "25", 1: "40", 2: "41"}
+    for irq, hwirq in hwirqs.items():
+        (tmp_path / f"{irq}.hwirq").write_text(f"{hwirq}\n")
+    assert readers.irq_numbers("eth1") == {0: "40", 1: "41", 3: "25"}
 
 
 def test_a_virtual_function_without_throttling_is_read_as_it_is_set() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from place import Place, made_place
 from test_session_cases import JOB, OTHER, Node, folder, node
 
-from seatrial.nic.node import evidence, readers, values
+from seatrial.nic.node import changes, evidence, readers, values
 from seatrial.nic.node.errors import NicError, Refused, Unrestored
 
 __all__ = ["folder", "node"]  # fixtures
@@ -138,6 +139,50 @@ def test_a_full_disk_keeps_the_record(node: Node) -> None:
     assert baseline["versions"]["eth1"]["ethtool"] == "6.7"
 
 
+def htb(**options: Any) -> dict[str, Any]:
+    """What the readers make of tc's answer for a root discipline that somebody chose."""
+    root = {"kind": "htb", "handle": "1:", "root": True, "options": {"r2q": 10, **options}}
+    return readers.root_qdisc(json.dumps([root]))
+
+
+def test_one_more_option_of_a_root_discipline_is_no_drift_across_versions(node: Node) -> None:
+    node.nic.raw.update(htb())
+    node.session().recover(0.0)
+    upgrade(node, **htb(direct_qlen=1000))
+    assert "as at boot" in node.session().recover(0.0)
+    # From now on it is compared.
+    upgrade(node, **htb(direct_qlen=2))
+    with pytest.raises(Unrestored, match=r"eth1: qdisc\.direct_qlen is 2, was 1000 at boot; "):
+        node.session().recover(0.0)
+
+
+def test_an_option_of_a_root_discipline_that_differs_is_drift(node: Node) -> None:
+    node.nic.raw.update(htb())
+    node.session().recover(0.0)
+    upgrade(node, **htb(r2q=11, direct_qlen=1000))
+    with pytest.raises(Unrestored, match=r"settings: eth1: qdisc\.r2q is 11, was 10 at boot; "):
+        node.session().recover(0.0)
+
+
+def test_a_root_discipline_in_a_record_of_the_version_before(node: Node) -> None:
+    """It has no keys of options: their values are not compared, the kind is."""
+    node.nic.raw["qdisc"] = 'htb {"r2q": 10}'
+    node.session().recover(0.0)
+    upgrade(node, **htb(direct_qlen=1000))
+    assert "as at boot" in node.session().recover(0.0)
+    node.nic.ethtool = "6.8"
+    node.nic.shown_by["6.8"] = {**NEW, "qdisc": "default mq"}
+    with pytest.raises(Unrestored, match="eth1: qdisc is default mq, was htb "):
+        node.session().recover(0.0)
+
+
+def test_a_root_discipline_whose_option_differs_is_not_removed() -> None:
+    assert changes.to_restore("eth1", htb(), htb(r2q=11)) == []
+    limit = {"qdisc": "tbf {}", "qdisc.rate": 1}
+    (action,) = changes.to_restore("eth1", {"qdisc": "default mq"}, limit)
+    assert action.argv == ["tc", "qdisc", "del", "dev", "eth1", "root"]
+
+
 @pytest.mark.parametrize(
     ("before", "now", "unknown"),
     [
@@ -224,6 +269,23 @@ def test_lines_that_nobody_moves_are_compared(node: Node, lines: dict[str, Any])
         node.session().begin_job(JOB, "jumbo")
 
 
+def test_a_line_that_the_driver_adds_is_no_drift(node: Node, lines: dict[str, Any]) -> None:
+    """mlx5 makes the line of a vector when somebody first uses it, and keeps it."""
+    node.session().recover(0.0)
+    lines["irq.2"] = "0-1"
+    assert "as at boot" in node.session().recover(0.0)
+    node.session().begin_job(JOB, "jumbo")
+    lines["irq.3"] = "1"
+    node.session().end_job(JOB, True)
+    assert node.store.journal() is None
+    assert "as at boot" in node.session().recover(0.0)
+    del lines["irq.1"]
+    assert "as at boot" in node.session().recover(0.0)
+    lines["irq.0"] = "1"
+    with pytest.raises(Unrestored, match=r"irq\.0 is 1, was 0-1 at boot"):
+        node.session().recover(0.0)
+
+
 def test_pinned_lines_are_restored_although_irqbalance_runs_now(
     node: Node, lines: dict[str, Any]
 ) -> None:
@@ -237,7 +299,7 @@ def test_pinned_lines_are_restored_although_irqbalance_runs_now(
 
     node.nic._write = write  # type: ignore[method-assign]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(readers, "irq_numbers", lambda interface: ["0", "1"])
+        patch.setattr(readers, "irq_numbers", lambda interface: {0: "0", 1: "1"})
         node.session().begin_job(JOB, "x", {"interfaces": {"eth1": {"irq_affinity": "1"}}})
         assert lines == {"irq.0": "1", "irq.1": "1"}
         node.nic.ignored = ("irq.",)
