@@ -57,12 +57,14 @@ def responses(trials: Sequence[Results]) -> tuple[list[Response], list[Missing]]
     measured: dict[Subject, dict[str, dict[str, Figure]]] = {}  # subject, trial, profile
     missing = []
     for one in trials:
-        planned = [run for run in one.runs if not one.trial.is_rerun(run)]
+        # of a trial with a million figures, collect those of the applications alone
+        runs = [run for run in one.runs if performance(run.case)]
+        planned = [run for run in runs if not one.trial.is_rerun(run)]
         hardware = {run.case: run.hardware for run in valid_runs(planned)}
         for case, why in case_errors(one.trial, one.runs).items():
             if performance(case):
                 takes = "a run without this error"
-                missing.append(Missing("response", f"{case.id} in {one.trial.trial}", why, takes))
+                missing.append(Missing("runs", f"{case.id} in {one.trial.trial}", why, takes))
         for case, figures in collect(one.trial, planned).items():
             figure = figures.get(performance(case), {}).get(None)
             if figure is None or not figure.values:

@@ -33,9 +33,11 @@ COSTS = {
 #: kinds of conclusions that are missing
 _WORDS = {
     "response": "comparison of profiles for",
+    "runs": "complete set of runs of",
     "model of message times": "model of the message times of",
     "scaling": "scaling of",
 }
+_RESPONSE = ("response", "runs")
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def sections(analysis: Analysis) -> list[Section]:
             "models",
         ),
         Section("More nodes", [_scaling(one) for one in analysis.scalings], figures="scaling"),
-        Section("What is not known, and what it takes", _missing(analysis, "")),
+        Section("What is not known, and what it takes", _missing(analysis, of_responses=False)),
     ]
     return [one for one in made if one.sentences]
 
@@ -105,7 +107,7 @@ def sections(analysis: Analysis) -> list[Section]:
 
 
 def _texts(estimate: Estimate) -> list[str]:
-    """Value, low and high with as many digits, from three on, as tell the ends apart, and from 1."""
+    """Value, low and high with as many digits as tell the ends from each other and from 1."""
     ends = (estimate.value, estimate.low, estimate.high)
     apart = (
         d
@@ -161,10 +163,10 @@ def _responses(analysis: Analysis) -> list[Sentence]:
     answers = [
         _response(one, costs.get(one.hardware), analysis.features) for one in analysis.responses
     ]
-    if not answers and any(one.what == "response" for one in analysis.missing):
+    if not answers and any(one.what in _RESPONSE for one in analysis.missing):
         text = "No application ran under two profiles without an error, so none can be advised."
         answers.append(Sentence(text, key="inconclusive", word="measure more"))
-    return answers + _missing(analysis, "response")
+    return answers + _missing(analysis, of_responses=True)
 
 
 def _response(one: Response, costs: ProfileCosts | None, features: Mapping[str, str]) -> Sentence:
@@ -292,7 +294,7 @@ def _ratio_cell(estimate: Estimate, *, good: int = 1, text: str = "") -> Cell:
         ratio, word = f"{number(estimate.value, 3)} times", "no interval"
     elif good:
         sign = good * ((estimate.low > 1) - (estimate.high < 1))
-        same = 1 / (1 + SMALLEST) < estimate.low and estimate.high < 1 + SMALLEST
+        same = estimate.low > 1 / (1 + SMALLEST) and estimate.high < 1 + SMALLEST
         sign = 0 if same else sign
         word = {1: "better", -1: "worse", 0: "the same" if same else "not told apart"}[sign]
         style = {1: "pass", -1: "missing", 0: ""}[sign]
@@ -515,14 +517,14 @@ def _scaling(one: Scaling) -> Sentence:
 # --- what is not known -------------------------------------------------------------------------
 
 
-def _missing(analysis: Analysis, only: str) -> list[Sentence]:
+def _missing(analysis: Analysis, *, of_responses: bool) -> list[Sentence]:
     """One sentence for each kind and reason, with the subjects that it holds for.
 
-    ``only`` responses, or, if empty, all but them.
+    ``of_responses``: those that lack for a response, or all others.
     """
     grouped: dict[tuple[str, str, str], list[str]] = {}
     for one in analysis.missing:
-        if (one.what == "response") == (only == "response"):
+        if (one.what in _RESPONSE) == of_responses:
             grouped.setdefault((one.what, one.reason, one.takes), []).append(one.subject)
     return [
         Sentence(
