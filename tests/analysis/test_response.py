@@ -133,3 +133,11 @@ def test_the_costs_of_profiles_have_intervals():
 def test_one_profile_costs_nothing_in_comparison():
     assert profile_costs([]) == []
     assert analyse([trial([stream("a", 1.0, 1.0, 1.0)])]).costs == []
+
+
+def test_the_costs_of_a_profile_that_another_trial_has_alone_are_not_compared():
+    both = trial([stream(p, 100.0, 60.0, 60.0, i) for p in ("default", "x") for i in range(4)])
+    alone = trial([stream("default", 900.0, 60.0, 60.0, i) for i in range(9)], "fast machine")
+    [made] = analyse([both, alone]).costs
+    assert made.inputs.trials == ("t1",)
+    assert made.costs["default"]["bandwidth_MB_s"].value == 100.0

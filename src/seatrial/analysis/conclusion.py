@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from seatrial.results.record import Case, Run
@@ -57,3 +58,22 @@ def inputs_of(measured: Iterable[Measured], samples: int) -> Inputs:
         tuple(dict.fromkeys(one.run.case for one in listed)),
         samples,
     )
+
+
+def comparable(by_profile: Mapping[str, Sequence[Measured]]) -> dict[str, list[Measured]]:
+    """The runs of the trials that have all the profiles of the trial with the most.
+
+    If a profile was measured in other trials than the rest, what changed between the trials would
+    look like its effect.
+    """
+    profiles: dict[str, set[str]] = defaultdict(set)
+    for profile, runs in by_profile.items():
+        for one in runs:
+            profiles[one.trial].add(profile)
+    widest = max(profiles.values(), key=len, default=set())
+    complete = {trial for trial, own in profiles.items() if own >= widest}
+    return {
+        profile: [one for one in runs if one.trial in complete]
+        for profile, runs in by_profile.items()
+        if profile in widest
+    }

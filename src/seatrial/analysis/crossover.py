@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import geometric_mean, median
 
-from seatrial.analysis.conclusion import Inputs, Measured, inputs_of
+from seatrial.analysis.conclusion import Inputs, Measured, comparable, inputs_of
 from seatrial.analysis.decision import Decision, decide
 
 TOGETHER = 1.1  # curves within this ratio are the same
@@ -133,7 +133,8 @@ def comparisons(measured: Iterable[Measured]) -> list[Comparison]:
             if curve.y_name in TIMES and curve.x_unit == "B" and " " not in curve.name:
                 key = (case.check, case.route, one.run.hardware, case.nodes, curve.name)
                 groups.setdefault(key, {}).setdefault(case.profile, []).append(one)
-    made = (_compared(key, profiles) for key, profiles in groups.items() if len(profiles) > 1)
+    complete = {key: comparable(profiles) for key, profiles in groups.items()}
+    made = (_compared(key, profiles) for key, profiles in complete.items() if len(profiles) > 1)
     return [one for one in made if one]
 
 

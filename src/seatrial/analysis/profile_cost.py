@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from seatrial.analysis.conclusion import Estimate, Inputs, Measured, inputs_of
+from seatrial.analysis.conclusion import Estimate, Inputs, Measured, comparable, inputs_of
 from seatrial.analysis.decision import fault, ratio
 from seatrial.analysis.response import BASE
 from seatrial.base.names import PLAIN_SOCKETS
@@ -62,20 +62,23 @@ def cpu_time(run: Run) -> list[float]:
 
 def profile_costs(measured: Iterable[Measured]) -> list[ProfileCosts]:
     """The costs for each hardware under which at least two profiles were measured."""
-    samples: dict[str, dict[str, dict[str, list[float]]]] = {}
-    runs: dict[str, list[Measured]] = {}
+    groups: dict[tuple[str, str], dict[str, list[Measured]]] = {}  # hardware, check
     for one in measured:
-        run = one.run
-        own = {
-            name: _values(run, name)
-            for name, (check, _) in METRICS.items()
-            if run.case.check == check and run.case.transport == PLAIN_SOCKETS
-        }
-        if any(own.values()):
-            runs.setdefault(run.hardware, []).append(one)
-            row = samples.setdefault(run.hardware, {}).setdefault(run.case.profile, {})
-            for name, values in own.items():
-                row.setdefault(name, []).extend(values)
+        case = one.run.case
+        if case.transport == PLAIN_SOCKETS and case.check in {
+            check for check, _ in METRICS.values()
+        }:
+            profiles = groups.setdefault((one.run.hardware, case.check), {})
+            profiles.setdefault(case.profile, []).append(one)
+    samples: dict[str, dict[str, dict[str, list[float]]]] = {}  # hardware, profile, metric
+    runs: dict[str, list[Measured]] = {}
+    for (hardware, check), profiles in groups.items():
+        for profile, own in comparable(profiles).items():
+            row = samples.setdefault(hardware, {}).setdefault(profile, {})
+            for name, (of_check, _) in METRICS.items():
+                if of_check == check:
+                    row[name] = [value for one in own for value in _values(one.run, name)]
+            runs.setdefault(hardware, []).extend(own)
     result = []
     for hardware, by_profile in samples.items():
         if len(by_profile) < 2:
