@@ -430,16 +430,24 @@ def _partings(one: Comparison, where: str, basis: str) -> list[Sentence]:
 
 def _call_times(one: CallTimes) -> list[Sentence]:
     name = f"{one.case.route} under {one.case.profile}"
-    small = half_round_trip(one.send, one.recv, one.send.measured[0])
-    first = one.send.lines[0]
-    text = (
-        f"{name}: an MPI_Send of a small message takes {with_interval(first.intercept, ' us')}; "
-        f"half of send and receive is {number(small.us, 3)} us at "
-        f"{_size(one.send.measured[0])}{f' ({small.flaw})' if small.flaw else ''}."
-    )
+    poor = [
+        f"{call} (a measured time is missed by {_percent(model.largest_error)})"
+        for call, model in (("MPI_Send", one.send), ("MPI_Recv", one.recv))
+        if model.poor
+    ]
+    text = f"{name}: "
+    if not one.send.poor:
+        small = with_interval(one.send.lines[0].intercept, " us")
+        text += f"an MPI_Send of a small message takes {small}. "
+    if not poor:
+        half = half_round_trip(one.send, one.recv, one.send.measured[0])
+        text += f"Half of send and receive is {number(half.us, 3)} us at "
+        text += f"{_size(one.send.measured[0])}{f' ({half.flaw})' if half.flaw else ''}. "
+    else:
+        text += f"No lines describe {_names(poor)}. "
     if one.send.thresholds:
         at = [_size(x) for x in one.send.thresholds]
-        text += f" Its time changes its course above {_names(at)}."
+        text += f"The time of a send changes its course above {_names(at)}."
         if one.eager is None:
             text += " The eager limit of the MPI is not on record."
         elif one.eager.between:
@@ -447,12 +455,12 @@ def _call_times(one: CallTimes) -> list[Sentence]:
             agree = "lies" if one.eager.agrees else "does not lie, so another limit is behind it,"
             text += (
                 f" The MPI's eager limit, {_size(one.eager.bytes)} ({one.eager.source}), "
-                f"{agree} in the last of these steps ({low} to {high})."
+                f"{agree} in the nearest of these steps ({low} to {high})."
             )
         if one.synchronised:
-            text += " Above it a send waits for its receive: both take the same time."
+            text += " Above the last a send waits for its receive: both take the same time."
     else:
-        text += f" No threshold shows up to {_size(one.send.measured[1])}."
+        text += f"No threshold shows up to {_size(one.send.measured[1])}."
     error = max(one.send.largest_error, one.recv.largest_error)
     basis = f"{_made_from(one.inputs)}; the lines miss a measured time by {_percent(error)} at most"
     return [Sentence(text, basis, "sizes outside the measured range, more sizes per decade")]
@@ -463,7 +471,7 @@ def _models(models: Sequence[CallTimes]) -> Grid:
     for one in models:
         for call, model in (("send", one.send), ("receive", one.recv)):
             start = model.measured[0]
-            for line in model.lines:
+            for line in () if model.poor else model.lines:
                 end = line.last if line.last is not None else model.measured[1]
                 rows.append(_model_row(one, call, line, start, end))
                 start = end
