@@ -3,12 +3,12 @@
 The model is the one of seed 004, section 4: straight lines with jumps at thresholds; a size that
 equals a threshold belongs to the lower line. The paper has up to three lines; an MPI over TCP of
 today needs a fourth (one frame, eager limit, pipeline of large messages). Thresholds are searched
-over the measured sizes, each line has at least three of them, and the Bayesian information criterion
-(Schwarz 1978) chooses the number of lines. A threshold counts as three parameters, since it is the
-best of many (Hall, Osborn and Sakkas, The Manchester School 81 (2013), S3, 54-81). The weights are
-1 / t^2: relative errors count. Coefficients are not forced to be positive, since the intercept of an
-upper line is no latency, and a receive may become shorter at a threshold. (pwlf, the usual library,
-fits lines that meet; these do not.)
+over the measured sizes, each line has at least three of them, and the Bayesian information
+criterion (Schwarz 1978) chooses the number of lines. A threshold counts as three parameters,
+since it is the best of many (Hall, Osborn and Sakkas, The Manchester School 81 (2013), S3,
+54-81). The weights are 1 / t^2: relative errors count. Coefficients are not forced to be
+positive, since the intercept of an upper line is no latency, and a receive may become shorter at
+a threshold. (pwlf, the usual library, fits lines that meet; these do not.)
 
 The points are the medians of a run, so there are no outliers to drop. Not here: prediction.
 """
