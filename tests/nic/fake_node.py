@@ -303,4 +303,6 @@ class FakeWorld:
 class OpenGuard:
     """Allows all: the guard has tests of its own."""
 
+    warnings: list[str] = []  # noqa: RUF012
+
     def check(self, policy: Any, profile: Any) -> None: ...

@@ -61,6 +61,8 @@ def difference(before: str, after: str) -> str:
 
 
 class OpenGuard:
+    warnings = []  # noqa: RUF012
+
     def check(self, policy: Any, profile: Any) -> None: ...
 
 

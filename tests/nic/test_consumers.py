@@ -50,12 +50,17 @@ def lnet_by_lnetctl(root: Root) -> None:
     root.lnetctl = Answer(0, text, "")
 
 
-def roce(kind: str, user: str) -> Callable[[Root], None]:
+def roce(kind: str, user: str, uid: str = "") -> Callable[[Root], None]:
+    """``uid``: of the process that has the queue pair; empty: the kernel has it."""
+
     def make(root: Root) -> None:
         root.write("sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0", "eth1\n")
         rows = [{"ifname": "mlx5_0", "port": 1, "lqpn": 1, "type": "GSI", "comm": "[ib_core]"},
                 {"ifname": "mlx5_9", "port": 1, "lqpn": 9, "type": "RC", "comm": "[other]"},
                 {"ifname": "mlx5_0", "port": 1, "lqpn": 2, "type": kind, "comm": user}]  # fmt: skip
+        if uid:
+            rows[-1]["pid"] = 88
+            root.write("proc/88/status", f"Name:\tx\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
         root.rdma = Answer(0, json.dumps(rows), "")
 
     return make
@@ -72,12 +77,16 @@ def connected(kind: str, program: str, options: str = "rw", **more: str) -> Call
         for at, target in enumerate([more.get("device", "/dev/null"), "socket:[4711]"]):
             (root.folder / f"proc/77/fd/{at}").symlink_to(target)
         rows = [("10.5.0.9", "01", 4711), ("10.6.0.9", "01", 4712), ("10.6.0.8", "06", 4711)]
+        if more.get("listens"):
+            rows.append(("0.0.0.0", "0A", 4713))
         root.sockets(
             *(
                 f"{number('10.1.0.5')}:0400 {number(peer)}:04A7 {state} 0:0 0:0 0 0 0 {inode}"
                 for peer, state, inode in rows
             )
         )
+        if "members" in more:
+            root.write("var/mmfs/gen/mmsdrfs", more["members"])
 
     return make
 
@@ -88,11 +97,21 @@ def beegfs(root: Root) -> None:
                "st1 [ID: 1]\n   Connections: TCP: 2 (10.5.0.9:8003);\n")  # fmt: skip
 
 
+#: as afs_proc_servers_show prints them
+SERVERS_OF_KAFS = """UUID                                 REF ACT CELL
+00000000-0000-0000-0000-000000000001   3   1 example.org
+  - ALIST v=1 rsp=0 f=0 ap=1
+    [0]+10.5.0.9:7000 rtt=0 err=0 p=0
+"""
+
+
 def kafs(root: Root) -> None:
     mounted(("/afs", "afs", "#example.org:root.cell.", "rw"))(root)
+    # Any user's socket has a peer there.
     root.write(
-        "proc/net/rxrpc/peers", "Proto Local Remote Use\nUDP   0.0.0.0:7001 10.5.0.9:7000 1\n"
+        "proc/net/rxrpc/peers", "Proto Local Remote Use\nUDP   0.0.0.0:7001 10.7.0.9:7000 1\n"
     )
+    root.write("proc/fs/afs/servers", SERVERS_OF_KAFS)
 
 
 CARRIED: dict[str, tuple[Callable[[Root], None], str]] = {
@@ -109,6 +128,11 @@ CARRIED: dict[str, tuple[Callable[[Root], None], str]] = {
                "the lustre mount /l from 10.5.0.8"),
     "beegfs": (beegfs, "the beegfs mount /b from 10.5.0.9"),
     "gpfs": (connected("gpfs", "mmfsd"), "the gpfs mount /m from 10.5.0.9"),
+    "gpfs of a member that has connected": (
+        connected("gpfs", "mmfsd", listens="yes", members="20_MEMBER_NODE::1:1:n1:10.5.0.9:n1::"),
+        "the gpfs mount /m from 10.5.0.9",
+    ),
+    "rdma of root": (roce("RC", "mmfsd", uid="0"), "mmfsd on RDMA device mlx5_0"),
     "glusterfs": (connected("fuse.glusterfs", "glusterfs", "rw,user_id=0"),
                   "the fuse.glusterfs mount /m from 10.5.0.9"),
     "orangefs": (connected("pvfs2", "pvfs2-client-core"), "the pvfs2 mount /m from 10.5.0.9"),
@@ -165,12 +189,16 @@ def test_a_driver_and_a_bond_interrupt_others_too(root: Root) -> None:
         mounted(("/m", "fuse.glusterfs", "10.5.0.9:/v", "rw,user_id=1000")),  # a name of his choice
         mounted(("/m", "fuse.glusterfs", "x", "rw,user_id=1000,group_id=0")),
         connected("fuse.x", "x", "rw,user_id=0"),  # it serves none
+        # Anybody on the network can connect to it.
+        connected("fuse.x", "x", "rw,user_id=0", device="/dev/fuse", listens="yes"),
+        roce("RC", "ib_write_bw", uid="1000"),
         connected("fuse.x", "x", "rw,user_id=0", device="/dev/fuse", uid="1000"),
         roce("UD", "[ib_ipoib]"),
         roce("SMI", "[ib_core]"),
     ],
     ids=["another way", "a disk", "a user's", "a local disk", "virtio", "FUSE of a user",
          "glusterfs of a user", "glusterfs of a user without an address", "no FUSE",
+         "a connection from elsewhere to FUSE of root", "a queue pair of a user",
          "FUSE by a user", "IPoIB", "management"],
 )  # fmt: skip
 def test_what_does_not_count(root: Root, make: Callable[[Root], None]) -> None:
@@ -185,12 +213,22 @@ def test_what_does_not_count(root: Root, make: Callable[[Root], None]) -> None:
         mounted(("/m", "beegfs", "beegfs_nodev", "rw")),
         connected("gpfs", "another"),
         connected("gpfs", "mmfsd", uid="1000"),
+        connected("gpfs", "mmfsd", listens="yes", members="20_MEMBER_NODE::1:1:n1:10.8.0.9:n1::"),
         mounted(("/m", "fuse.glusterfs", "srv:/vol", "rw,user_id=0")),
         mounted(("/m", "9p", "fds", "rw,trans=fd,rfd=3,wfd=4")),
         mounted(("/m", "afs", "AFS", "rw")),
         mounted(("/m", "wekafs", "srv/fs", "rw")),
     ],
-    ids=["beegfs", "gpfs", "gpfs of a user", "glusterfs", "9p", "openafs", "weka"],
+    ids=[
+        "beegfs",
+        "gpfs",
+        "gpfs of a user",
+        "gpfs of no member",
+        "glusterfs",
+        "9p",
+        "openafs",
+        "weka",
+    ],
 )
 def test_servers_that_nothing_shows_are_refused(root: Root, make: Callable[[Root], None]) -> None:
     make(root)

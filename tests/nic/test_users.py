@@ -303,6 +303,37 @@ def test_messages_of_the_user_of_a_namespace_are_not_believed(message: bytes) ->
             process.kill()
 
 
+@pytest.mark.root
+@pytest.mark.parametrize("uid", [0, 65534])
+def test_a_namespace_that_does_not_answer_in_time(
+    uid: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user can make his so large that a list of it takes long. Only he could lose something."""
+    become = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"] if uid else []
+    words = [*become, "unshare", "-Urn" if uid else "-n", "sh", "-c", "echo made; read x"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout
+            if process.stdout.readline() != b"made\n":
+                pytest.skip("this kernel lets no user make a namespace")
+            path = f"/proc/{process.pid}/ns/net"
+            assert namespaces._owner(path) == uid
+            monkeypatch.setattr(namespaces, "_others", lambda: {1: path})
+            assert namespaces.Elsewhere().users_of({"lo"}) == []
+            monkeypatch.setattr(namespaces, "USERS_S", 0.0)
+            monkeypatch.setattr(netlink, "TIMEOUT_S", 0.0)
+            elsewhere = namespaces.Elsewhere()
+            if uid:
+                assert elsewhere.users_of({"lo"}) == []
+                (said,) = elsewhere.unread
+                assert f"what user {uid} has in the network namespace {path} is not known" in said
+            else:
+                with pytest.raises(namespaces.Refused, match=f"{path} cannot be read"):
+                    elsewhere.users_of({"lo"})
+        finally:
+            process.kill()
+
+
 def test_a_namespace_that_cannot_be_read_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,9 +342,9 @@ def test_a_namespace_that_cannot_be_read_is_refused(
     monkeypatch.setattr(namespaces, "_others", lambda: {1: str(path)})
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with pytest.raises(namespaces.Refused, match=f"{path} cannot be read: .*Invalid argument"):
-        namespaces.users_elsewhere({"eth1"})
+        namespaces.Elsewhere().users_of({"eth1"})
     path.unlink()  # it ended meanwhile
-    assert namespaces.users_elsewhere({"eth1"}) == []
+    assert namespaces.Elsewhere().users_of({"eth1"}) == []
 
 
 @pytest.mark.root
@@ -333,7 +364,7 @@ def test_no_program_is_started_for_a_namespace(
     assert names == {"eth1": "veth", "peer1": "veth", "tap0": "veth", "veth0": "veth",
                      "mv1": "macvlan", "mv2": "macvlan"}  # fmt: skip
     assert path in namespaces._others().values()
-    assert namespaces.users_elsewhere({"lo"}) == []
+    assert namespaces.Elsewhere().users_of({"lo"}) == []
 
 
 @pytest.fixture

@@ -286,6 +286,42 @@ def test_a_line_that_the_driver_adds_is_no_drift(node: Node, lines: dict[str, An
         node.session().recover(0.0)
 
 
+def test_flow_control_is_compared_with_a_link_only(node: Node) -> None:
+    """ixgbe shows autonegotiation without a link, and none with one; i40e the other way."""
+    shown = node.nic.shown_by["6.1"] = {"pause.autoneg": "off", "pause.link": 1}
+    node.session().recover(0.0)
+    shown.update({"pause.autoneg": "on", "pause.link": 0})  # the switch restarts
+    assert "as at boot" in node.session().recover(0.0)
+    node.session().begin_job(JOB, "jumbo")
+    shown.update({"pause.autoneg": "off", "pause.link": 1})
+    node.session().end_job(JOB, True)
+    assert node.store.journal() is None
+    assert "as at boot" in node.session().recover(0.0)
+    shown.update({"pause.autoneg": "on"})
+    with pytest.raises(Unrestored, match=r"pause\.autoneg is on, was off at boot"):
+        node.session().recover(0.0)
+
+
+def test_a_node_that_boots_before_its_switch(node: Node) -> None:
+    shown = node.nic.shown_by["6.1"] = {"pause.autoneg": "on", "pause.link": 0}
+    node.session().recover(0.0)
+    shown.update({"pause.autoneg": "off", "pause.link": 1})
+    assert "as at boot" in node.session().recover(0.0)
+    node.session().begin_job(JOB, "jumbo")
+    node.session().end_job(JOB, True)
+    assert "as at boot" in node.session().recover(0.0)
+
+
+def test_flow_control_of_a_profile_is_restored_without_a_link(node: Node) -> None:
+    shown = node.nic.shown_by["6.1"] = {"pause.link": 1}
+    profile = {"interfaces": {"eth1": {"pause.autoneg": "off", "pause.rx": "on"}}}
+    node.session().begin_job(JOB, "x", profile)
+    assert node.nic.raw["pause.autoneg"] == "off"
+    shown["pause.link"] = 0
+    node.session().end_job(JOB, True)
+    assert node.nic.raw["pause.autoneg"] == "on"
+
+
 def test_pinned_lines_are_restored_although_irqbalance_runs_now(
     node: Node, lines: dict[str, Any]
 ) -> None:

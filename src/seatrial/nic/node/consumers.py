@@ -20,11 +20,13 @@ FILE_SYSTEMS = ("nfs", "nfs4", "lustre", "cifs", "smb3", "ceph", "beegfs", "gpfs
                 "pvfs2", "9p", "afs", "wekafs", "panfs")  # fmt: skip
 #: those whose connections a program of root holds
 PROGRAMS = {"gpfs": "mmfsd", "fuse.glusterfs": "glusterfs", "pvfs2": "pvfs2-client-core"}
+#: files of those programs with the addresses of all nodes of the file system
+MEMBER_FILES = {"gpfs": ("/var/mmfs/gen/mmsdrfs",)}
 #: those whose servers the kernel shows: files, or folders with a folder for each mount
 SERVER_FILES = {
     "beegfs": ("/proc/fs/beegfs/*/mgmt_nodes", "/proc/fs/beegfs/*/meta_nodes",
                "/proc/fs/beegfs/*/storage_nodes"),
-    "afs": ("/proc/net/rxrpc/peers",),
+    "afs": ("/proc/fs/afs/servers", "/proc/fs/afs/*/vlservers"),
 }  # fmt: skip
 #: ways of 9p that are no network
 LOCAL_9P = ("virtio", "xen", "unix", "usbg")
@@ -85,7 +87,8 @@ class Consumers(Tree):
             return []
         servers = _addresses(kind, source, options)
         if kind in PROGRAMS:
-            servers += self.sockets.peers_of(PROGRAMS[kind])
+            members = set(IPV4.findall("\n".join(self._texts(MEMBER_FILES.get(kind, ())))))
+            servers += self.sockets.peers_of(PROGRAMS[kind], members)
         text = "\n".join(self._texts(SERVER_FILES.get(kind, ())))
         servers += IPV4.findall(text) + BRACKETED.findall(text)
         if not servers and kind != "lustre":  # LNet has its own
@@ -154,7 +157,8 @@ class Consumers(Tree):
     # -- RDMA
 
     def _rdma(self, family: Set[str]) -> Iterator[str]:
-        """Programs and kernel modules with queue pairs on the RDMA devices of the interfaces."""
+        """Programs of root and kernel modules with queue pairs on the RDMA devices of the
+        interfaces. Those of users are processes like those that use its TCP connections."""
         devices = {device for name in family for device in self._devices_of(name)}
         if not devices:
             return
@@ -169,7 +173,11 @@ class Consumers(Tree):
         for row in rows:
             user = str(row.get("comm", "")).strip("[]")
             own = row.get("type") in MANAGEMENT_PAIRS or user in IPOIB
-            if row.get("ifname") in devices and not own:
+            # Those of the kernel have a name in brackets, and no process.
+            of_user = not str(row.get("comm", "")).startswith("[") and not (
+                self.sockets.is_of_root(str(row.get("pid", "")))
+            )
+            if row.get("ifname") in devices and not own and not of_user:
                 yield "%s on RDMA device %s" % (user or "a program", row["ifname"])
 
     def _devices_of(self, interface: str) -> List[str]:

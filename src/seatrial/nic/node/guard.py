@@ -12,7 +12,7 @@ from . import links
 from .consumers import Consumers
 from .daemons import Daemons
 from .errors import Refused
-from .namespaces import users_elsewhere
+from .namespaces import Elsewhere
 from .policy import Policy
 from .routes import Routes
 from .settings import of
@@ -34,11 +34,16 @@ class Guard(Tree):
         super().__init__(root)
         self.daemons = Daemons(root, processes)
         self.routes = Routes()
+        self.elsewhere = Elsewhere()
         self.consumers = Consumers(root, self.routes)
 
     @property
     def processes(self) -> Dict[str, int]:
         return self.daemons.processes
+
+    @property
+    def warnings(self) -> List[str]:
+        return self.elsewhere.unread
 
     def check(self, policy: Policy, profile: Dict[str, Any]) -> None:
         """Raise Refused if any interface of a profile must not be touched."""
@@ -140,7 +145,7 @@ class Guard(Tree):
     def _check_elsewhere(self, interfaces: Set[str], cutting: List[str]) -> None:
         """What another namespace has on an interface cannot be restored from here."""
         family = {one for name in interfaces for one in self.family(name)}
-        users = users_elsewhere(family) if cutting else []
+        users = self.elsewhere.users_of(family) if cutting else []
         if users:
             raise Refused(
                 "%s is used by %s of another network namespace, whose MTU or link could not be "

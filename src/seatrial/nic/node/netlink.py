@@ -35,9 +35,13 @@ Interface = NamedTuple(
 
 
 class Namespace:
-    """A network namespace, by a file of it such as ``/proc/1/ns/net``. Raises OSError."""
+    """A network namespace, by a file of it such as ``/proc/1/ns/net``. Raises OSError.
 
-    def __init__(self, path: str) -> None:
+    All its answers must come within ``seconds``.
+    """
+
+    def __init__(self, path: str, seconds: float = TIMEOUT_S) -> None:
+        self._end = time.monotonic() + min(seconds, programs.seconds_left())
         self._socket = _socket_in(path)
 
     def close(self) -> None:
@@ -54,8 +58,8 @@ class Namespace:
                     Interface(
                         _text(attributes.get(IFNAME, b"")),
                         _text(kind),
-                        struct.unpack("=l", attributes[LINK])[0],
-                        struct.unpack("=l", number)[0] if number else None,
+                        _number(attributes[LINK]),
+                        _number(number) if number else None,
                     )
                 )
         return interfaces
@@ -68,22 +72,18 @@ class Namespace:
             for content in self._ask(GET_NSID, 0, asked):
                 number = _attributes(content[4:]).get(NSID)
                 if number is not None:
-                    known = struct.unpack("=l", number)[0]
+                    known = _number(number)
                     return known if known >= 0 else None
         finally:
             os.close(descriptor)
         return None
 
     def _ask(self, kind: int, flags: int, content: bytes) -> Iterator[bytes]:
-        """The contents of the kernel's answers.
-
-        Nothing is waited for longer than ``TIMEOUT_S``, nor longer than the command has left.
-        """
+        """The contents of the kernel's answers."""
         length = HEADER.size + len(content)
         self._socket.send(HEADER.pack(length, kind, REQUEST | flags, 1, 0) + content)
-        deadline = time.monotonic() + min(TIMEOUT_S, programs.seconds_left())
         while True:
-            left = deadline - time.monotonic()
+            left = self._end - time.monotonic()
             if left <= 0:
                 raise OSError(errno.ETIMEDOUT, "the kernel does not answer")
             self._socket.settimeout(left)
@@ -97,11 +97,11 @@ class Namespace:
                 if not HEADER.size <= length <= len(answer):
                     raise OSError(errno.EBADMSG, "an answer of the kernel is cut off")
                 content = answer[HEADER.size : length]
-                if kind == DONE:
+                if kind in (DONE, ERROR):
+                    number = -_number(content[:4]) if content else 0
+                    if number:
+                        raise OSError(number, os.strerror(number))
                     return
-                if kind == ERROR:
-                    number = -struct.unpack_from("=l", content)[0]
-                    raise OSError(number, os.strerror(number))
                 yield content
                 answer = answer[_aligned(length) :]
             if not flags & DUMP:
@@ -169,6 +169,13 @@ def _attributes(content: bytes) -> Attributes:
         attributes[kind & 0x3FFF] = content[4:length]
         content = content[_aligned(length) :]
     return attributes
+
+
+def _number(value: bytes) -> int:
+    if len(value) != 4:
+        raise OSError(errno.EBADMSG, "a number in an answer of the kernel has another length")
+    number: int = struct.unpack("=l", value)[0]
+    return number
 
 
 def _aligned(length: int) -> int:

@@ -40,6 +40,8 @@ DEFAULT_QDISCS = (
 COUNTED = ("direct_packets_stat",)
 #: the vector of a line, above which the kernel may put the device (``pci_msi_domain_calc_hwirq``)
 IRQ_VECTOR, MOST_VECTORS = "/sys/kernel/irq/%s/hwirq", 2048
+#: part of a state, and no setting
+LINK_OF_PAUSE = "pause.link"
 #: keys of an identity that stay when a driver is loaded again
 HARDWARE = ("permanent", "bus", "port")
 _TWO_SIDED = re.compile(r"^(Adaptive|CQE mode) +RX: *(\S+) +TX: *(\S+)$")
@@ -84,6 +86,15 @@ def pause(text: str) -> State:
         key = {"Autonegotiate": "autoneg", "RX": "rx", "TX": "tx"}.get(name)
         if key and value.strip() in ("on", "off"):
             state["pause." + key] = value.strip()
+    return state
+
+
+def flow_control(interface: str, key: str) -> State:
+    """Flow control; ``pause.link`` is 1 with a link. Without one, ixgbe and others show something
+    else (``ixgbe_device_supports_autoneg_fc``; ``an_info`` of i40e)."""
+    state = pause(_output("ethtool", "-a", interface))
+    if state:
+        state[LINK_OF_PAUSE] = number("%s/%s/carrier" % (SYSFS, interface)) or 0
     return state
 
 

@@ -173,6 +173,7 @@ class Session:
         begin = self.world.now()
         with programs.keeping(ROLLBACK):
             journal = self._journal_of(job, name, self.work.prepare(profile))
+        self._tell_if("; ".join(self.work.warnings))
         self._refuse_drift(journal["interfaces"])
         try:
             self._complete_baseline(journal["interfaces"])

@@ -61,6 +61,8 @@ class Setting(NamedTuple):
     none_is_unset: bool = False
     #: the driver makes more of its keys, and removes some, when it needs them
     comes_and_goes: bool = False
+    #: drivers show another value of it without a link
+    needs_link: bool = False
     #: word of ``if_supported`` by which a profile may do without it
     optional: str = ""
     #: whether the interfaces of a profile may have different values of it
@@ -276,7 +278,8 @@ SETTINGS: Tuple[Setting, ...] = (
         about="pause frames: a full receiver stops the sender. With autoneg the two ends of the "
         "cable agree on rx and tx",
         command="ethtool -A",
-        read=readers.ethtool("-a", readers.pause),
+        read=readers.flow_control,
+        needs_link=True,
         write=writers.behind_switches("-A", FLOW_CONTROL, waits_for_link=True),
         optional="flow_control",
         rivals=NETWORK_DAEMONS,

@@ -6,7 +6,7 @@ import os
 import re
 import socket
 import struct
-from typing import Callable, List, NamedTuple, Set
+from typing import Callable, Container, List, NamedTuple, Set
 
 from .tree import Tree
 
@@ -41,24 +41,36 @@ class Sockets(Tree):
             for row in rows if len(row) > 7
         ]  # fmt: skip
 
-    def peers_of(self, program: str) -> List[str]:
+    def peers_of(self, program: str, members: Container[str] = ()) -> List[str]:
         """Addresses that root's processes of this name are connected to. The kernel keeps 15
-        characters of a name."""
-        return self._peers(lambda pid: self.text("/proc/%s/comm" % pid) == program[:15])
+        characters of a name.
+
+        Anybody on the network can connect to a port that such a process listens on: those count
+        only if they are among ``members``.
+        """
+        return self._peers(lambda pid: self.text("/proc/%s/comm" % pid) == program[:15], members)
 
     def peers_of_fuse(self) -> List[str]:
-        """Addresses that root's processes are connected to which serve a FUSE file system."""
-        return self._peers(lambda pid: "/dev/fuse" in self._open_files(pid))
+        """Addresses that root's processes have connected to which serve a FUSE file system."""
+        return self._peers(lambda pid: "/dev/fuse" in self._open_files(pid), ())
 
-    def _peers(self, is_wanted: Callable[[str], bool]) -> List[str]:
+    def _peers(self, is_wanted: Callable[[str], bool], members: Container[str]) -> List[str]:
         inodes: Set[str] = set()
         for pid in self.names("/proc"):
-            if pid.isdigit() and self._is_of_root(pid) and is_wanted(pid):
+            if pid.isdigit() and self.is_of_root(pid) and is_wanted(pid):
                 inodes.update(self._open_files(pid))
-        mine = [one for one in self.all() if "socket:[%s]" % one.inode in inodes]
-        return list(dict.fromkeys(one.peer for one in mine if one.state == ESTABLISHED))
+        sockets = self.all()
+        listening = {one.local_port for one in sockets if one.state == LISTENING}
+        return list(
+            dict.fromkeys(
+                one.peer
+                for one in sockets
+                if one.state == ESTABLISHED and "socket:[%s]" % one.inode in inodes
+                and (one.local_port not in listening or one.peer in members)
+            )
+        )  # fmt: skip
 
-    def _is_of_root(self, pid: str) -> bool:
+    def is_of_root(self, pid: str) -> bool:
         """Anybody can give a process a name."""
         return bool(re.search(r"^Uid:\s+0\s", self.text("/proc/%s/status" % pid), re.MULTILINE))
 

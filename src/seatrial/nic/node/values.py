@@ -4,6 +4,7 @@ import re
 from typing import Any, Container, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from . import settings
+from .readers import LINK_OF_PAUSE
 from .settings import switch_of
 
 State = Dict[str, Any]
@@ -14,7 +15,7 @@ DERIVED_FEATURES = frozenset(
     "feature." + name for name in ("tx-checksumming", "scatter-gather", "tcp-segmentation-offload")
 )
 #: keys of a state that follow from others; a ``master`` that is left over must be seen
-FOLLOWING = frozenset(("driver.module", "egress_bit_s"))
+FOLLOWING = frozenset(("driver.module", "egress_bit_s", LINK_OF_PAUSE))
 
 
 def same(key: str, wanted: Any, actual: Any, exact: bool) -> bool:
@@ -78,11 +79,14 @@ def comparable(
 ) -> Tuple[State, State, List[str]]:
     """Two states without the keys that cannot be compared, and which of these only one state knows.
 
-    Not compared is what begins with one of ``ignored``; ``across`` versions of the programs that
-    read the states also what only one version knows, unless it is in ``needed``.
+    Not compared is what begins with one of ``ignored``, and what needs a link that one of the
+    states lacks; ``across`` versions of the programs that read the states also what only one
+    version knows. What is in ``needed`` is compared in both cases.
     """
     passed = tuple(ignored)
-    keys = {key for key in set(before) | set(now) if not key.startswith(passed)}
+    keys = {key for key in set(before) | set(now) if not key.startswith(passed)} - FOLLOWING
+    if 0 in (before.get(LINK_OF_PAUSE), now.get(LINK_OF_PAUSE)):
+        keys = {key for key in keys if key in needed or not settings.of(key).needs_link}
     unknown = sorted(
         key
         for key in keys

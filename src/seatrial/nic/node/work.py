@@ -42,6 +42,7 @@ class Work:
         """
         wanted = dict(profile.get("interfaces", {}))
         self.guard.check(self.policy, profile)
+        self.warnings += self.guard.warnings
         optional = profile.get("if_supported", [])
         losing = self._interfaces_losing_addresses(wanted)
         interfaces = {}
