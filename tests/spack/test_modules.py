@@ -186,6 +186,17 @@ def test_a_wrong_port_is_refused(spack, mpi_scope, words: str, reason: str):
 
 
 @pytest.mark.spack
+def test_a_rdma_port_without_a_transport_over_verbs_is_refused(spack, tmp_path):
+    found = spack.environment(tmp_path, ["mpi-transport rdma_port=mlx5_0:1 transport=ucx ^openmpi"])
+    build.concretize(found, print)
+    outcome = build.build(found, print)
+    assert outcome.failures
+    assert "rdma_port=mlx5_0:1 needs a transport over verbs in ucx_tls" in "\n".join(
+        outcome.summary()
+    )
+
+
+@pytest.mark.spack
 @pytest.mark.parametrize("name", SPECS)
 def test_a_module_sets_what_its_path_needs_and_nothing_of_a_check(trees, name: str):
     text = next(trees.module_root("lmod").rglob(f"{name}.lua")).read_text()

@@ -26,6 +26,7 @@ from spack.package import (
     mkdirp,
     requires,
     run_after,
+    run_before,
     set_executable,
     variant,
     version,
@@ -85,7 +86,7 @@ class MpiTransport(BundlePackage):
     variant(
         "rdma_port",
         default="none",
-        values=lambda text: text == "none" or re.fullmatch(r"[\w.-]+:[1-9][0-9]*", text) is not None,
+        values=lambda text: re.fullmatch(r"none|[\w.-]+:[1-9][0-9]*", text) is not None,
         multi=False,
         when="transport=ucx",
         description="The RDMA port for UCX over verbs, as mlx5_0:1; none: UCX chooses, for "
@@ -143,18 +144,18 @@ class MpiTransport(BundlePackage):
 
     @property
     def rdma_port(self):
-        """The RDMA port to be tied to, or an empty text. Raises InstallError if UCX uses none."""
-        if "rdma_port" not in self.spec.variants:
-            return ""
-        chosen = self.spec.variants["rdma_port"].value
-        if chosen == "none":
-            return ""
-        if not self.over_verbs:
+        """The RDMA port to be tied to, or an empty text."""
+        variants = self.spec.variants
+        chosen = variants["rdma_port"].value if "rdma_port" in variants else "none"
+        return "" if chosen == "none" else chosen
+
+    @run_before("install")
+    def check_rdma_port(self):
+        if self.rdma_port and not self.over_verbs:
             raise InstallError(
-                f"mpi-transport: rdma_port={chosen} needs a transport over verbs in ucx_tls, for "
+                f"rdma_port={self.rdma_port} needs a transport over verbs in ucx_tls, for "
                 "example ucx_tls=rc,ud,self"
             )
-        return chosen
 
     def setup_run_environment(self, env: EnvironmentModifications) -> None:
         mpi = self.spec["mpi"]
