@@ -15,7 +15,7 @@ SOURCE = CHECKOUT / "src"
 #: a package imports only those before it
 ORDER = (
     "base", "nic", "results", "benchmarks", "site", "stack", "plan", "slurm", "checks", "trial",
-    "report", "job", "cli",
+    "history", "report", "job", "cli",
 )  # fmt: skip
 
 

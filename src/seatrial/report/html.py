@@ -52,7 +52,7 @@ def write_html(results: Results, path: Path) -> None:
 
 def render(results: Results, base: str = ".") -> str:
     """The page as text. ``base`` leads from its folder to that of the trial."""
-    return _environment().get_template("report.html.j2").render(_context(results, base))
+    return environment().get_template("report.html.j2").render(_context(results, base))
 
 
 def _finalize(value: Any) -> Any:
@@ -61,8 +61,8 @@ def _finalize(value: Any) -> Any:
 
 
 @cache
-def _environment() -> Environment:
-    environment = Environment(
+def environment() -> Environment:
+    made = Environment(
         loader=PackageLoader("seatrial.report", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -70,21 +70,21 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_finalize,
     )
-    environment.filters |= {
+    made.filters |= {
         "number": text.number,
         "moment": text.moment,
         "duration": text.duration,
         "plain": cases.plain,
         "flat": lambda value: list(cases.flat(value)),
     }
-    return environment
+    return made
 
 
-def _script(name: str) -> Markup:
+def packaged(name: str) -> Markup:
     """A file of this package, verbatim: the policy holds the hash of these bytes."""
-    loader = _environment().loader
+    loader = environment().loader
     assert loader is not None
-    return Markup(loader.get_source(_environment(), name)[0])
+    return Markup(loader.get_source(environment(), name)[0])
 
 
 def _hash(script: str) -> str:
@@ -136,7 +136,7 @@ def _context(results: Results, base: str) -> dict[str, Any]:
         "profiles": keys.profiles,
     }
     anchors = dict(zip(views, text.slugs(f"case-{case.id}" for case in views), strict=True))
-    script = _script("script.js.j2")
+    script = packaged("script.js.j2")
     packed, plotly_hash = _plotly() if drawn else ("", "")
     return {
         "trial": results.trial,
@@ -188,7 +188,7 @@ def _context(results: Results, base: str) -> dict[str, Any]:
         "metric_rows": lambda view: cases.metric_rows(view, listed.shown),
         "spec": htmlsafe_json_dumps(_finite(spec), separators=(",", ":"), allow_nan=False),
         "script": script,
-        "style": _script("style.css.j2"),
+        "style": packaged("style.css.j2"),
         "plotly": Markup(packed),
         "script_hashes": f"{_hash(script)} {plotly_hash}".strip(),
     }
