@@ -27,6 +27,7 @@ from seatrial.base.errors import (
     explained,
 )
 from seatrial.cli import (
+    analyse,
     compare,
     history,
     job,
@@ -60,10 +61,11 @@ app.command("baseline", rich_help_panel=panels.COMPARE)(trial.baseline)
 app.command("history", rich_help_panel=panels.COMPARE)(history.history)
 app.command("compare", rich_help_panel=panels.COMPARE)(compare.compare)
 app.command("report", epilog=EPILOG, rich_help_panel=panels.COMPARE)(trial.report)
-app.add_typer(stack.app, name="stack", rich_help_panel=panels.BUILD)
+app.command("analyse", rich_help_panel=panels.COMPARE)(analyse.analyse)
+app.add_typer(stack.app, name="stack", rich_help_panel=panels.OPERATE)
 app.add_typer(slurm.app, name="slurm", rich_help_panel=panels.OPERATE)
 app.add_typer(nic.app, name="nic", rich_help_panel=panels.OPERATE)
-app.add_typer(job.app, name="job", rich_help_panel=panels.BUILD)
+app.add_typer(job.app, name="job", rich_help_panel=panels.OPERATE)
 app.add_typer(lab.app, name="lab", rich_help_panel=panels.OPERATE)
 app.command(
     "test", context_settings={"ignore_unknown_options": True}, rich_help_panel=panels.OPERATE

@@ -9,8 +9,7 @@ from typer.core import TyperArgument, TyperGroup
 
 TEST = "Test a site"
 COMPARE = "Compare and judge"
-BUILD = "Build software, write jobs"
-OPERATE = "Operate nodes, use labs, test Seatrial"
+OPERATE = "Build software, operate nodes, write jobs, use labs"
 
 
 class Panels(TyperGroup):
@@ -44,7 +43,7 @@ class Panels(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         shown = [self.commands[name] for name in self.list_commands(ctx)]
         longest = max(len(str(one.name)) for one in shown)
-        for title in (TEST, COMPARE, BUILD, OPERATE):
+        for title in (TEST, COMPARE, OPERATE):
             formatter.write_heading(title)
             formatter.indent()
             formatter.write_dl(

@@ -22,6 +22,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
+from seatrial.analysis.trials import analyse
 from seatrial.base.files import write_whole
 from seatrial.base.memory import no_collections
 from seatrial.report import (
@@ -31,6 +32,8 @@ from seatrial.report import (
     figures,
     judgements,
     locations,
+    meaning,
+    meaning_figures,
     profiles,
     summary,
     text,
@@ -130,7 +133,10 @@ def _context(results: Results, base: str) -> dict[str, Any]:
     hpl = figures.hpl_figures(results.runs, keys)
     cpu = [*trade.trade_figures(results.runs), *figures.cpu_figures(results.runs, keys)]
     per_node = figures.node_figures(nodes, failed, keys, judged)
-    drawn = {f.id: f for f in [*lines, *of_locations, *hpl, *cpu, *per_node]}
+    analysis = analyse([results])
+    of_meaning = {"": [], **meaning_figures.meaning_figures(analysis)}
+    meant = [f for figures_of in of_meaning.values() for f in figures_of]
+    drawn = {f.id: f for f in [*meant, *lines, *of_locations, *hpl, *cpu, *per_node]}
     spec = {
         "figures": {f.id: {"data": f.data, "layout": f.layout} for f in drawn.values()},
         "profiles": keys.profiles,
@@ -153,6 +159,8 @@ def _context(results: Results, base: str) -> dict[str, Any]:
         "contract_words": contract.in_words([row.clause for row in clauses]),
         "digest": contract.digest(results.folder),
         "verdict": results.verdict,
+        "meaning": meaning.sections(analysis),
+        "meaning_figures": of_meaning,
         "curves": lines,
         "of_locations": of_locations,
         "hpl": hpl,
