@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -136,12 +137,12 @@ def test_the_wrapper_ends_with_the_program(folder):
 
 def test_only_the_standard_library_without_site(folder):
     """A node has nothing installed, and starting must cost little."""
-    for name in ("run.py", "wire.py", "pair.py"):
+    for name in ("run.py", "names.py", "wire.py", "pair.py"):
         text = (NODE / name).read_text()
         result = [
             line.split()[1] for line in text.splitlines() if line.startswith(("import", "from"))
         ]
-        assert set(result) <= {*sys.stdlib_module_names, "wire"}
+        assert set(result) <= {*sys.stdlib_module_names, "names", "wire"}
         assert not {"subprocess", "asyncio", "logging"} & set(result) or name == "pair.py"
 
 
@@ -250,6 +251,18 @@ def test_verifies_the_settings(folder, package, when, names):
     assert noted(folder)["exit_code"] == 0
 
 
+def test_a_node_has_the_name_of_slurm_in_all_its_records(folder, package):
+    """NodeName differs from the host name; several slurmd of a host have records of their own."""
+    for name in ("x7", "x8.cluster"):
+        looked(folder, package, "both", env={"SLURMD_NODENAME": name, "SLURM_PROCID": "0"})
+    files = {file.name for file in folder.glob("*.x?.json")}
+    kinds = ("nic-before", "nic-after", "step")
+    assert files == {f"{kind}.{node}.json" for kind in kinds for node in ("x7", "x8")}
+    record = json.loads((folder / "step.x8.json").read_text())
+    assert record["before"]["node"] == record["after"]["node"] == "x8"
+    assert json.loads((folder / "nic-after.x8.json").read_text())["node"] == "x8"
+
+
 def test_the_first_record_before_and_the_last_after_are_kept(folder, package):
     first = looked(folder, package, "both")
     second = looked(folder, package, "both")
@@ -315,6 +328,7 @@ def pair(folder, server, client, port, times=()):
         text = text.replace(f"\n{name} = ", f"\n{name} = {seconds} or ")
     script = folder / "pair.py"
     script.write_text(text)
+    shutil.copy(NODE / "names.py", folder)
     argv = [*PYTHON, script, "step", "lo", str(port), *server, "--", *client]
     return [
         subprocess.Popen(

@@ -64,6 +64,12 @@ def test_a_transport_of_verbs_has_the_rdma_port_of_its_network(rdma):
         network.device = network.device and "rxe_%n:1"
     script = rendered("mpi", rdma, transport="openmpi-ucx", values=APPLICATION)
     assert "UCX_NET_DEVICES" not in script  # no value is right for all nodes
+    rdma.modules["openmpi-ucx"] = "/opt/modules"
+    script = rendered("mpi", rdma, transport="openmpi-ucx", values=APPLICATION)
+    loaded, _, rest = script.partition("module load openmpi-ucx || exit\n")
+    assert loaded
+    assert "\nunset UCX_NET_DEVICES\n" in rest  # the module's is an interface
+    assert "export UCX_NET_DEVICES" not in rest
 
 
 def test_several_rdma_ports(rdma):

@@ -157,6 +157,7 @@ def test_files_that_take_hours_to_hash_are_removed(place: Path) -> None:
     for name, size in (("core", MAX_FILE_B + 1), ("largest", MAX_FILE_B), ("output", 5)):
         with (place / name).open("wb") as file:
             file.truncate(size)
+        os.chown(place / name, JOB_USER, JOB_USER)
     sizes = take(place)
     left = {path.name: path.stat().st_size for path in place.iterdir()}
     assert sizes == left
@@ -164,8 +165,42 @@ def test_files_that_take_hours_to_hash_are_removed(place: Path) -> None:
     for number in range(MAX_TOTAL_B // MAX_FILE_B):
         with (place / f"many{number}").open("wb") as file:
             file.truncate(MAX_FILE_B)
+        os.chown(place / f"many{number}", JOB_USER, JOB_USER)
+    os.chown(place, JOB_USER, JOB_USER)
     take(place)
     assert sum(path.stat().st_size for path in place.iterdir()) <= MAX_TOTAL_B
+
+
+def test_a_trial_of_several_cases_loses_none_of_its_files(place: Path) -> None:
+    """The total is of a case; what root wrote itself stays, however much evidence there is."""
+    count = MAX_TOTAL_B // MAX_FILE_B
+    trial = place / "trial"
+    kept = [trial / "config" / "lab" / "requirements.yaml", trial / "results.jsonl"]
+    for case in ("netpipe.tcp", "links.tcp"):
+        kept += [trial / "cases" / case / "r0" / f"output{number}" for number in range(count)]
+    for file in kept:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        size = MAX_FILE_B if file.parent.name == "r0" else 10
+        file.touch()
+        os.truncate(file, MAX_FILE_B + 1 if file.name == "results.jsonl" else size)
+        if file.parent.name == "r0":
+            for path in (file.parent, file):
+                os.chown(path, JOB_USER, JOB_USER)
+    for case in (trial / "cases").iterdir():
+        take(case / "r0")
+    leftover = trial / "stage" / "core"
+    leftover.parent.mkdir()
+    leftover.touch()
+    os.truncate(leftover, MAX_FILE_B + 1)
+    os.chown(leftover, JOB_USER, JOB_USER)
+    grown = trial / "cases" / "links.tcp" / "r0" / "output0"
+    os.truncate(grown, MAX_FILE_B + 1)  # by a process that has it open
+    assert sorted(take(trial)) == sorted(
+        str(file.relative_to(trial)) for file in kept if file != grown
+    )
+    assert all(file.exists() for file in kept if file != grown)
+    assert not grown.exists()
+    assert not leftover.exists()
 
 
 def test_a_link_is_not_taken_nor_given(place: Path) -> None:

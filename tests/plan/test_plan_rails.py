@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from plan_support import bare_stack
 from seatrial.base.errors import InputError
@@ -43,6 +44,51 @@ def site(tmp_path):
             profiles=["*"],
         )
     )
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "message", "correction"),
+    [
+        (
+            {"transports": {"openmpi-tcp": {"network": "mgmt"}}}, "transports.openmpi-tcp.network",
+            "network 'mgmt' is not of role test", "one of rail1, rail2",
+        ),
+        (
+            {"transports": {"openmpi-tcp": {"network": "rail2"}}, "cable": False},
+            "transports.openmpi-tcp.network", "network 'rail2' has no cable", "another network",
+        ),
+        (
+            {"benchmarks": {"tcp_streams": {"networks": ["rail1", "rail2"]}}, "cable": False},
+            "benchmarks.tcp_streams.networks.1", "network 'rail2' has no cable", "another network",
+        ),
+        (
+            {
+                "benchmarks": {"netpipe": {"networks": ["rail1"]}, "links": {}},
+                "transports": {"openmpi-tcp": {"network": "rail2"}}, "networks": ["rail9"],
+            },
+            "trial.networks.0", "'rail9' matches nothing", "rail",
+        ),
+    ],
+)  # fmt: skip
+def test_a_network_that_cannot_be_measured_is_one_problem(
+    tmp_path, change, field, message, correction
+):
+    change = dict(change)
+    cable = change.pop("cable", True)
+    benchmarks = change.pop("benchmarks", {"netpipe": {}})
+    file = make_site(
+        tmp_path / "site", benchmarks, **{"transports": {"openmpi-tcp": {}}, **change}, rails=2
+    )
+    data = YAML(typ="safe").load(file)
+    data["networks"]["rail2"]["cable"] = cable
+    YAML().dump(data, file)
+    with pytest.raises(InputError) as caught:
+        load_site(file)
+    (problem,) = caught.value.problems
+    assert problem.field == field
+    assert message in problem.message
+    assert correction in problem.correction
+    assert problem.line is not None
 
 
 def cases_of(site, profile, **selection):

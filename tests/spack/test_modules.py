@@ -29,6 +29,12 @@ SPECS = {
     "mpich-sock": "mpi-transport interface=eth1 transport=sock ^mpich device=ch3:sock",
     "intelmpi-tcp": "mpi-transport interface=eth1 transport=tcp ^intel-oneapi-mpi",
 }
+#: file of a golden module -> spec, of transports that share a name with one of SPECS
+VERBS = {
+    "openmpi-ucx-verbs": "mpi-transport interface=eth1 rdma_port=mlx5_0:1 transport=ucx "
+    "ucx_tls=rc,ud,self ^openmpi",
+    "mpich-ucx-verbs": "mpi-transport interface=eth1 transport=ucx ucx_tls=rc,ud,self ^mpich",
+}
 LMOD = Path("/usr/share/lmod/lmod/init/bash")
 
 
@@ -94,6 +100,17 @@ def trees(spack, tmp_path_factory):
     return found
 
 
+@pytest.fixture(scope="module")
+def verbs_trees(spack, tmp_path_factory):
+    """The transports of VERBS, with module files: their paths."""
+    found = spack.environment(tmp_path_factory.mktemp("verbs"), list(VERBS.values()))
+    build.concretize(found, print)
+    outcome = build.build(found, print)
+    assert not outcome.failures, outcome.summary()
+    modules.refresh(found, print)
+    return found
+
+
 def neutral(text: str, home: Path) -> str:
     """Without what differs between machines: folders, hashes, targets, versions of MPI."""
     text = text.replace(str(home), "HOME")
@@ -113,6 +130,70 @@ def test_module_is_as_its_golden_file(trees, name: str, kind: str):
     file = next(trees.module_root(kind).rglob(f"{name}{ending}"))
     golden = GOLDEN / f"{name}.{'lua' if kind == 'lmod' else 'tcl'}"
     assert neutral(file.read_text(), trees.home) == golden.read_text()
+
+
+@pytest.mark.spack
+@pytest.mark.parametrize("kind", modules.KINDS)
+@pytest.mark.parametrize("name", VERBS)
+def test_module_of_verbs_has_the_rdma_port(verbs_trees, name: str, kind: str):
+    """Of UCX over verbs: never the interface; nothing where the port has no name for all nodes."""
+    ending = {"lmod": ".lua", "tcl": ""}[kind]
+    file = next(verbs_trees.module_root(kind).rglob(name.removesuffix("-verbs") + ending))
+    text = neutral(file.read_text(), verbs_trees.home)
+    assert text == (GOLDEN / f"{name}.{'lua' if kind == 'lmod' else 'tcl'}").read_text()
+    set_to = re.findall(r"setenv\W+UCX_NET_DEVICES\W+([\w:]+)", text)
+    looked_for = re.findall(r"/sys/class/infiniband/[\w/]+", text)
+    if name == "openmpi-ucx-verbs":
+        assert set_to == ["mlx5_0:1"]
+        assert looked_for == ["/sys/class/infiniband/mlx5_0/ports/1"]
+    else:
+        assert not set_to
+        assert not looked_for
+
+
+@pytest.mark.spack
+@pytest.mark.stack
+@pytest.mark.parametrize("kind", modules.KINDS)
+def test_a_module_of_verbs_does_not_load_without_its_rdma_port(verbs_trees, kind: str):
+    """This machine stands for a node without the port. The interface exists: it is lo."""
+    folder = core(verbs_trees) if kind == "lmod" else flat(verbs_trees)
+    file = next(verbs_trees.module_root(kind).rglob("openmpi-ucx*"))
+    text = file.read_text()
+    try:
+        file.write_text(text.replace("/sys/class/net/eth1", "/sys/class/net/lo"))
+        node = "export SLURMD_NODENAME=x7 SLURM_CLUSTER_NAME=seatrial"
+        said = load(folder, f"{node}; module load openmpi-ucx; echo code $?; env")
+    finally:
+        file.write_text(text)
+    said = " ".join(said.split())
+    assert "RDMA port mlx5_0:1, which node x7 does not have." in said
+    assert "code 1" in said
+    assert "UCX_TLS" not in said
+
+
+@pytest.mark.spack
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("interface=mlx5_0:1 transport=tcp", "interface"),
+        ("rdma_port=mlx5_0 transport=ucx ucx_tls=rc,self", "rdma_port"),
+    ],
+)
+def test_a_wrong_port_is_refused(spack, mpi_scope, words: str, reason: str):
+    done = spack("-C", str(mpi_scope), "spec", f"mpi-transport {words} ^openmpi")
+    assert done.returncode
+    assert reason in done.stderr
+
+
+@pytest.mark.spack
+def test_a_rdma_port_without_a_transport_over_verbs_is_refused(spack, tmp_path):
+    found = spack.environment(tmp_path, ["mpi-transport rdma_port=mlx5_0:1 transport=ucx ^openmpi"])
+    build.concretize(found, print)
+    outcome = build.build(found, print)
+    assert outcome.failures
+    assert "rdma_port=mlx5_0:1 needs a transport over verbs in ucx_tls" in "\n".join(
+        outcome.summary()
+    )
 
 
 @pytest.mark.spack

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from seatrial.stack.transports import TRANSPORTS, fill, transports, with_shared_memory
+from seatrial.stack.transports import TRANSPORTS, bound, fill, transports, with_shared_memory
 
 #: lines that the MPIs printed, and ones that must not be taken for them
 PATH_LINES = {
@@ -98,6 +98,14 @@ def test_a_transport_without_shared_memory_says_so():
 )
 def test_a_sites_own_ucx_tls_gets_shared_memory_for_users(given, expected):
     assert with_shared_memory(given) == expected
+
+
+def test_ucx_over_verbs_is_bound_to_the_rdma_port():
+    bind = fill(TRANSPORTS["openmpi-ucx"].bind, {"interface": "ib0"})
+    others = {"OMPI_MCA_btl_tcp_if_include": "ib0"}
+    assert bound(bind, "mlx5_0:1") == {"UCX_NET_DEVICES": "mlx5_0:1", **others}
+    assert bound(bind, "") == others
+    assert bound(others, "mlx5_0:1") == others
 
 
 def test_only_the_pmi2_library_is_left_to_the_machine():

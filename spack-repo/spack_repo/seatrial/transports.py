@@ -15,7 +15,8 @@ Each transport has its variables in groups, by who needs them:
 * ``overcommit``: a step whose ranks outnumber the cores. What MPICH and Intel MPI offer sleeps,
   which costs 60 and 30 us of latency on an idle machine, but keeps it at 100 us where it would
   be 1 to 6 ms.
-* ``bind``: ties the path to a network; holds ``{interface}``.
+* ``bind``: ties the path to a network; holds ``{interface}``. UCX over verbs names an RDMA port
+  instead (``bound``).
 * ``report``: makes the MPI name its path, in a line that ``path_report`` (a regular expression)
   finds. Holds ``{report_file}`` or ``{report_fd}``, so that the line does not land in the middle
   of a benchmark's table.
@@ -24,6 +25,7 @@ Each transport has its variables in groups, by who needs them:
 The other placeholders are those of ``words`` and ``{pmi2_library}``; ``fill`` fills them in.
 """
 
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 #: Spack's name of an MPI -> its name in a transport's
@@ -45,6 +47,11 @@ def pmi2_library():
 
 #: UCX's names of shared memory. ``env`` adds it, so the site's choice is of the network's only.
 UCX_SHARED_MEMORY = {"sm", "shm", "mm", "posix", "sysv", "cma", "knem", "xpmem"}
+
+#: UCX's transports over verbs, and the names of groups of them (``ucx_info -d``; UCX_TLS)
+UCX_VERBS = ("rc", "rc_*", "ud", "ud_*", "dc", "dc_*", "ib", "ib_*")
+#: UCX's list of devices: interfaces for TCP, RDMA ports as mlx5_0:1 for verbs
+UCX_DEVICES = "UCX_NET_DEVICES"
 
 #: variants of the recipe mpi-transport that ``words`` takes
 CHOICES = ("provider", "ucx_tls")
@@ -70,6 +77,24 @@ def with_shared_memory(ucx_tls):
     if ucx_tls.startswith("^") or {"all", *UCX_SHARED_MEMORY}.intersection(names):
         return ucx_tls
     return f"{ucx_tls},sm"
+
+
+def over_verbs(ucx_tls):
+    """Whether one of UCX's transports is over verbs. ``ucx_tls`` is as for ``words``."""
+    names = ",".join(ucx_tls).split(",")
+    return any(fnmatchcase(name, pattern) for name in names for pattern in UCX_VERBS)
+
+
+def bound(variables, rdma_port):
+    """The filled-in variables of ``bind``, of a path over verbs: UCX gets the RDMA port.
+
+    UCX finds no device over verbs by the name of an interface. It chooses one itself where
+    ``rdma_port`` is empty, as where the port's name differs from node to node.
+    """
+    if UCX_DEVICES not in variables:
+        return variables
+    others = {name: value for name, value in variables.items() if name != UCX_DEVICES}
+    return {UCX_DEVICES: rdma_port, **others} if rdma_port else others
 
 
 def fill(variables, words):
@@ -99,7 +124,7 @@ _OPENMPI_CHECK = {"OMPI_MCA_io": "^romio321"}
 _OPENMPI_REPORT = {"OPAL_OUTPUT_STDERR_FD": "{report_fd}"}
 _MPICH_OVERCOMMIT = {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"}
 _UCX = {
-    "bind": {"UCX_NET_DEVICES": "{interface}"},
+    "bind": {UCX_DEVICES: "{interface}"},
     "report": {"UCX_LOG_LEVEL": "info", "UCX_LOG_FILE": "{report_file}"},
     # UCX 1.13 says "ep_cfg[1]: tag(tcp/eth1)", later ones "inter-node cfg#1 tag(tcp/eth1)"
     "path_report": r"UCX +INFO .*cfg(\[\d+\]:|#\d+) tag\((?!self)",
@@ -122,7 +147,7 @@ TRANSPORTS = {
     "openmpi-ucx": {
         **_OPENMPI,
         **_UCX,
-        "description": "Open MPI, UCX over TCP",
+        "description": "Open MPI, UCX",
         "env": {
             **_OPENMPI_ENV,
             "OMPI_MCA_pml": "ucx",

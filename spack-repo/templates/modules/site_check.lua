@@ -1,5 +1,6 @@
 {#- Refuses to load on a node of another site. Variables: transport, site, cluster (ClusterName of
-    slurm.conf, empty: unknown) and interface (empty: the MPI chooses). site_check.tcl does the same. -#}
+    slurm.conf, empty: unknown), interface (empty: the MPI chooses) and rdma_port (as mlx5_0:1; empty:
+    none, or UCX chooses). site_check.tcl does the same. -#}
 -- Slurm sets both variables on the nodes of a job. A login node may have no such interface.
 if mode() == "load" then
     local node, cluster = os.getenv("SLURMD_NODENAME"), os.getenv("SLURM_CLUSTER_NAME")
@@ -23,6 +24,11 @@ if mode() == "load" then
 {% if interface %}
     if node and not isDir("/sys/class/net/{{ interface }}") then
         LmodError(made_for .. ". It sends through interface {{ interface }}, which node " .. node .. " does not have. " .. advice)
+    end
+{% endif %}
+{% if rdma_port %}
+    if node and not isDir("/sys/class/infiniband/{{ rdma_port.split(":")[0] }}/ports/{{ rdma_port.split(":")[1] }}") then
+        LmodError(made_for .. ". It sends through RDMA port {{ rdma_port }}, which node " .. node .. " does not have. " .. advice)
     end
 {% endif %}
 end

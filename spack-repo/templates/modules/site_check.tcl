@@ -28,4 +28,9 @@ if {[module-info mode load]} {
         error "$made_for. It sends through interface {{ interface }}, which node $env(SLURMD_NODENAME) does not have. $advice"
     }
 {% endif %}
+{% if rdma_port %}
+    if {[info exists env(SLURMD_NODENAME)] && ![file isdirectory /sys/class/infiniband/{{ rdma_port.split(":")[0] }}/ports/{{ rdma_port.split(":")[1] }}]} {
+        error "$made_for. It sends through RDMA port {{ rdma_port }}, which node $env(SLURMD_NODENAME) does not have. $advice"
+    }
+{% endif %}
 }

@@ -2,7 +2,7 @@
 {% from "site.j2" import site, cluster %}
 {% set name = words.transport_name(spec) %}
 {% set transport = name | trim %}
-{% set interface = spec.package.interface %}
+{% set interface, rdma_port = spec.package.interface, spec.package.rdma_port %}
 {% set mpi = spec["mpi"] %}
 -- {{ words.mpi_title(spec) }} over {{ words.path_title(spec) }}. Written by Spack: do not edit.
 whatis("Name: {{ name }}")

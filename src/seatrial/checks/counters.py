@@ -27,8 +27,9 @@ from seatrial.results.record import Counters, PathProof, RdmaCounters
 
 #: the largest payload of an RDMA packet in bytes (InfiniBand Architecture Specification, MTU)
 RDMA_MTU = 4096
-#: numbers of bits of counters that wrap
-WIDTHS = (32, 64)
+#: bits of a counter that wraps. Those that run.py reads have 64, or are InfiniBand's first ones of
+#: 32, which stop at their end (InfiniBand Architecture Specification, PortCounters).
+WIDTH = 64
 COUNTS = ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets")
 
 
@@ -125,7 +126,8 @@ def prove(
     A node's volume is rx + tx bytes over all its interfaces on ``network``. It must be at least
     ``required_bytes`` x (1 - ``tolerance``) on every node in ``counters``. Else ``reason`` names
     the first node below that and the way of its traffic. With ``required_bytes`` 0 nothing is
-    proven, and ``reason`` says so.
+    proven, and ``reason`` says so. With verbs on a port that counts packets only, beside the
+    kernel's traffic on the same interface, ``reason`` says what the counters cannot tell apart.
 
     Of the data path ``verbs`` the volume is that of the RDMA ports of these interfaces. Of the data
     path ``kernel``, what an RDMA port that shares the interface's counters carried does not count.
@@ -153,6 +155,7 @@ def prove(
             crossed = False
             reason = f"{node}: {why}"
             break
+        reason = reason or _doubt(on, data_path, need)
     return PathProof(
         network=network,
         data_path=data_path,
@@ -197,6 +200,20 @@ def _verbs_reason(
                 f"{_human(_volume([other]))}: TCP over the {_label(other.network)} network"
             )
     return text
+
+
+def _doubt(on: list[Counters], data_path: DataPath, need: float) -> str:
+    """What the proof cannot show where an RDMA port counts packets only; else empty."""
+    for c in on:
+        if c.rdma and c.rdma.shared and c.rdma.rx_bytes is None:
+            packets = c.rdma.rx_packets + c.rdma.tx_packets
+            if data_path == "verbs" or _volume(on) - packets * RDMA_MTU < need:
+                return (
+                    f"{c.node}: {c.rdma.port} counts packets, not bytes ({c.rdma.source}), and "
+                    f"{c.interface} counts verbs and the kernel's traffic together: its bytes "
+                    "may be of either"
+                )
+    return ""
 
 
 def _label(network: str) -> str:
@@ -333,19 +350,17 @@ def ports_not_in_use(nodes: Iterable[Mapping[str, Any]], network: str) -> str:
 
 
 def _since(where: str, was: int, now: int) -> int:
-    """The increase of a counter of 32 or 64 bits that may have wrapped once.
+    """The increase of a counter of 64 bits that may have wrapped once, or of one of 32 that stops.
 
-    It has wrapped if it fell from the upper half of its range to the lower one. The counters of
-    InfiniBand's first 32-bit port counters stop at their end instead.
+    It has wrapped if it fell from the upper half of its range to the lower one.
     """
     if now == 2**32 - 1:
         raise ParseError(f"{where}: it stands at {now}, the end of a counter of 32 bits")
     if now >= was:
         return now - was
-    for bits in WIDTHS:
-        half = 2 ** (bits - 1)
-        if half <= was < 2**bits and now < half:
-            return now - was + 2**bits
+    half = 2 ** (WIDTH - 1)
+    if half <= was < 2 * half and now < half:
+        return now - was + 2 * half
     raise ParseError(f"{where} went from {was} to {now}: it was reset in the run")
 
 

@@ -426,6 +426,8 @@ def combine(proofs: Iterable[PathProof]) -> PathProof | None:
     proofs = list(proofs)
     if not proofs:
         return None
+    failed = [proof for proof in proofs if not proof.crossed]
+    named = failed or [proof for proof in proofs if proof.required_bytes]
     total: dict[tuple[str, str], Counters] = {}
     for counted in (counter for proof in proofs for counter in proof.counters):
         key = (counted.node, counted.interface)
@@ -445,7 +447,7 @@ def combine(proofs: Iterable[PathProof]) -> PathProof | None:
         required_bytes=sum(proof.required_bytes for proof in proofs),
         counters=list(total.values()),
         crossed=all(proof.crossed for proof in proofs),
-        reason="; ".join(proof.reason for proof in proofs if not proof.crossed),
+        reason="; ".join(dict.fromkeys(proof.reason for proof in named if proof.reason)),
         reported=next((proof.reported for proof in proofs if proof.reported), ""),
     )
 

@@ -26,7 +26,7 @@ from seatrial.job.template import Parameter, Template
 from seatrial.site.model import Nodes, Site
 from seatrial.site.profiles import carrier_interfaces, measured_on, nodes_of, resolved
 from seatrial.stack.model import Transport
-from seatrial.stack.transports import TRANSPORTS, with_shared_memory
+from seatrial.stack.transports import TRANSPORTS, UCX_DEVICES, bound, with_shared_memory
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -63,6 +63,7 @@ class Plan:
     module: str
     module_folder: str
     exports: dict[str, str]
+    unset: list[str]  # variables that the module may set, and that have no value for all nodes
     from_stack: bool
     stack_blas: dict[str, str]
     values: dict[str, Any]
@@ -140,6 +141,7 @@ def plan(request: Request, around: Surroundings) -> Plan:
         module=module,
         module_folder=folder,
         exports={},
+        unset=[],
         from_stack=False,
         stack_blas=around.stack.blas() if around.stack else {},
         values=values,
@@ -149,6 +151,8 @@ def plan(request: Request, around: Surroundings) -> Plan:
         **_tied(part, interface, site.networks[network_name].subnet, ports),
         **(_for_users(own.env) if own else {}),
     }
+    if module and ports and UCX_DEVICES in part.bind and UCX_DEVICES not in result.exports:
+        result.unset = [UCX_DEVICES]  # UCX over verbs finds no device by the module's interface
     if wrong := [one for one in result.exports if not _NAME.fullmatch(one)]:
         raise InputError(
             f"transport {transport.name}: {wrong[0]!r} is not a valid name of a variable"
@@ -305,6 +309,4 @@ def _tied(part: Transport, interface: str, subnet: str, ports: dict[str, str]) -
     """Variables that tie messages to the network; UCX over verbs has its RDMA port."""
     fields = {"interface": interface, "subnet": subnet}
     tied = {name: value.format_map(fields) for name, value in part.bind.items()}
-    if ports and "UCX_NET_DEVICES" in tied:
-        tied["UCX_NET_DEVICES"] = ports.get(interface, "")
-    return {name: value for name, value in tied.items() if value}
+    return bound(tied, ports.get(interface, "")) if ports else tied

@@ -12,9 +12,8 @@ from fnmatch import fnmatchcase
 from seatrial.base.suggest import FieldProblem
 from seatrial.site.model import Site
 from seatrial.site.profiles import rails_of
+from seatrial.stack.transports import UCX_DEVICES, UCX_VERBS
 
-#: UCX's transports over verbs, and the names of groups of them (``ucx_info -d``; UCX_TLS)
-UCX_VERBS = ("rc", "rc_*", "ud", "ud_*", "dc", "dc_*", "ib", "ib_*")
 UCX_TCP = ("tcp", "all")  # all: UCX chooses, perhaps TCP
 #: variable -> the words that choose verbs, those that let TCP take its place, and what is right
 PROVIDERS = {
@@ -24,7 +23,6 @@ PROVIDERS = {
     "FI_PROVIDER": (("verbs*",), ("tcp*", "sockets"), "verbs;ofi_rxm"),
     "I_MPI_OFI_PROVIDER": (("verbs*",), ("tcp*", "sockets"), "verbs"),
 }  # fmt: skip
-DEVICES = "UCX_NET_DEVICES"  # names interfaces, or RDMA ports
 
 
 def data_path_problems(
@@ -77,7 +75,7 @@ def _interface_problems(
         for name in rails:
             network, what = site.networks[name], "interface"
             right = {bind[variable].format(interface=network.interface, subnet=network.subnet)}
-            if variable == DEVICES and verbs:
+            if variable == UCX_DEVICES and verbs:
                 what, right = "RDMA port", {(network.device or "").replace("%n", "{node}")} - {""}
             elif variable.startswith("OMPI_MCA_"):
                 right.add(str(network.subnet))  # Open MPI takes either

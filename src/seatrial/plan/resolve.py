@@ -31,6 +31,7 @@ from seatrial.site.model import Site
 from seatrial.site.nic_policy import declared
 from seatrial.site.profiles import carrier_interfaces, is_tested, rails_of, resolved
 from seatrial.stack import Stack, load_stack
+from seatrial.stack.transports import UCX_DEVICES
 
 NO_PROGRAM = "the stack has no program for it"  # for the user, after the name of a benchmark
 MODULES_SYSTEMS = {"lmod": "lmod", "tcl": "tmod4"}  # site's name -> ReFrame's
@@ -243,8 +244,8 @@ def _attachments(site: Site, stack: Stack, transport: str) -> list[Attachment]:
         part = stack.transport(transport, interface, subnet, check=True, lab=lab)
         env = dict(part.env)
         device = site.networks[network].device
-        if device and site.data_path(transport) == "verbs" and "UCX_NET_DEVICES" in env:
-            env["UCX_NET_DEVICES"] = device.replace("%n", "{node}")  # run.py knows the node
+        if device and site.data_path(transport) == "verbs" and UCX_DEVICES in env:
+            env[UCX_DEVICES] = device.replace("%n", "{node}")  # run.py knows the node
         env |= own.env if own else {}
         attachments.append(
             Attachment(network=network, interface=interface, env=env, profiles=profiles)

@@ -124,6 +124,15 @@ def _partitions(site: Site) -> Iterable[FieldProblem]:
             )
 
 
+def _rails(site: Site) -> list[str]:
+    """The networks that trials measure; all of role test where ``trial.networks`` is wrong.
+
+    Its own problem is enough: names that it should have are not wrong elsewhere.
+    """
+    wrong = list(unmatched("trial.networks", site.trial.networks, site.test_networks))
+    return site.test_networks if wrong else site.rails
+
+
 def _transports(site: Site) -> Iterable[FieldProblem]:
     for name, transport in site.transports.items():
         if name in PSEUDO_TRANSPORTS:
@@ -144,7 +153,16 @@ def _transports(site: Site) -> Iterable[FieldProblem]:
                 f"there is no network {transport.network!r}",
                 suggest(transport.network, site.networks),
             )
-        elif transport.network in site.test_networks and transport.network not in site.rails:
+        elif transport.network and transport.network not in site.test_networks:
+            yield FieldProblem(
+                f"transports.{name}.network",
+                f"network {transport.network!r} is not of role test, and only such networks are "
+                "measured",
+                f"one of {', '.join(site.test_networks) or 'those with role: test'}",
+            )
+        elif transport.network and not site.networks[transport.network].cable:
+            yield _without_cable(f"transports.{name}.network", transport.network)
+        elif transport.network and transport.network not in _rails(site):
             yield FieldProblem(
                 f"transports.{name}.network",
                 f"trial.networks leaves out {transport.network}",
@@ -156,6 +174,14 @@ def _transports(site: Site) -> Iterable[FieldProblem]:
                 f"{RAIL!r} separates a transport from its network in ReFrame's environments",
                 "rename it",
             )
+
+
+def _without_cable(field: str, network: str) -> FieldProblem:
+    return FieldProblem(
+        field,
+        f"network {network!r} has no cable (cable: false)",
+        f"another network, or cable: true in networks.{network}",
+    )
 
 
 def _benchmarks(site: Site) -> Iterable[FieldProblem]:
@@ -179,8 +205,12 @@ def _benchmarks(site: Site) -> Iterable[FieldProblem]:
         for problem in benchmark.problems(site):
             yield problem._replace(field=f"{field}.{problem.field}")
         yield from unmatched(f"{field}.transports", settings.transports, known)
-        if not benchmark.spans_networks:
-            yield from unmatched(f"{field}.networks", settings.networks, site.rails)
+        if benchmark.spans_networks:
+            for index, name in enumerate(settings.networks):
+                if name in site.test_networks and not site.networks[name].cable:
+                    yield _without_cable(f"{field}.networks.{index}", name)
+        else:
+            yield from unmatched(f"{field}.networks", settings.networks, _rails(site))
         yield from unmatched(f"{field}.profiles", settings.profiles, site.nic_profiles)
 
 

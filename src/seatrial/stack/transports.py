@@ -18,6 +18,9 @@ _TABLE = runpy.run_path(str(CHECKOUT / "spack-repo/spack_repo/seatrial/transport
 #: Spack's name of an MPI -> its name in a transport's
 MPI_NAMES: dict[str, str] = _TABLE["MPI_NAMES"]
 fill: Callable[[Mapping[str, str], Mapping[str, str]], dict[str, str]] = _TABLE["fill"]
+bound: Callable[[dict[str, str], str], dict[str, str]] = _TABLE["bound"]
+UCX_VERBS: tuple[str, ...] = _TABLE["UCX_VERBS"]
+UCX_DEVICES: str = _TABLE["UCX_DEVICES"]
 with_shared_memory: Callable[[str], str] = _TABLE["with_shared_memory"]
 pmi2_library: Callable[[], str] = _TABLE["pmi2_library"]
 #: transports that only Spack can build: Debian and PyPI have no MPICH with the older device ch3

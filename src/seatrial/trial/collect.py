@@ -47,7 +47,7 @@ MOST_STAGES = 10_000  # stage folders that are searched for evidence that no rep
 MAX_WHOLE = 1 << 64
 #: control characters but line break and tab: a terminal would obey them
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-HELPERS = ("run.py", "wire.py", "pair.py", "job.sh")  # the same in each job: not kept
+HELPERS = ("run.py", "names.py", "wire.py", "pair.py", "job.sh")  # the same in each job: not kept
 _RUN = TypeAdapter(Run)
 Runner = Callable[[list[str]], subprocess.CompletedProcess]
 Take = Callable[[Path], object]

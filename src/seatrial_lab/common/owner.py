@@ -19,7 +19,8 @@ ACLS = ("system.posix_acl_access", "system.posix_acl_default")
 MAX_DEPTH = 32  # of folders in evidence; ReFrame's have 4
 MAX_PATH_B = 1024  # of a folder's path in evidence: a path may have 4096 bytes in all
 MAX_FILE_B = 1 << 28  # of one file: the raw times of comms, the largest evidence, have a few MB
-MAX_TOTAL_B = 1 << 32  # of all files of a case
+MAX_TOTAL_B = 1 << 32  # of all files of a case, and of those that are in no case
+CASES = "cases"  # the folder of a trial that has the evidence: <case>/r<repeat>
 
 
 def give(path: Path, uid: int, gid: int) -> None:
@@ -48,21 +49,29 @@ def take(folder: Path) -> dict[str, int]:
 
     Only regular files and folders are left: a link, FIFO, socket or device, and a file with a
     second name, are removed, as are folders below MAX_DEPTH or MAX_PATH_B, files larger than
-    MAX_FILE_B or beyond MAX_TOTAL_B (core dumps; each file is hashed), and all ACLs. The folder
-    that ``folder`` is in must be root's. The owner of a folder changes before that of its content,
-    so nobody else can exchange what is in it meanwhile. A process that has a file open can still
-    write to it. Returns the sizes of the files that are left, in bytes, by their names relative to
-    the folder. Raises OSError.
+    MAX_FILE_B or beyond MAX_TOTAL_B (core dumps; each file is hashed), and all ACLs.
+
+    A folder that is the current user's is that of a trial: MAX_TOTAL_B is of each case in it, and
+    the user's own files outside the cases have no limit. Files in a case have limits also if they
+    were taken before: a process of the job user may have one open, and make it longer.
+
+    The folder that ``folder`` is in must be root's. The owner of a folder changes before that of
+    its content, so nobody else can exchange what is in it meanwhile. A process that has a file open
+    can still write to it. Returns the sizes of the files that are left, in bytes, by their names
+    relative to the folder. Raises OSError.
     """
     owner = os.getuid(), os.getgid()
     folders: list[tuple[Path, int]] = [(folder, 0)]
     sizes: dict[str, int] = {}
-    total = 0
+    totals: dict[tuple[str, ...], int] = {}
+    of_trial = folder.lstat().st_uid == owner[0]
     while folders:
         place, depth = folders.pop()
         if depth > MAX_DEPTH or len(os.fsencode(place.relative_to(folder))) > MAX_PATH_B:
             remove_tree(place)
             continue
+        parts = place.relative_to(folder).parts
+        case = parts[:3] if of_trial and parts[:1] == (CASES,) else ()
         descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             os.fchown(descriptor, *owner)
@@ -72,14 +81,16 @@ def take(folder: Path) -> dict[str, int]:
                 names = [entry.name for entry in entries]
             for name in names:
                 status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                own = of_trial and not case and status.st_uid == owner[0]
+                left = MAX_TOTAL_B - totals.get(case, 0)
                 if stat.S_ISDIR(status.st_mode):
                     folders.append((place / name, depth + 1))
                 elif (
                     stat.S_ISREG(status.st_mode)
                     and status.st_nlink == 1
-                    and status.st_size <= min(MAX_FILE_B, MAX_TOTAL_B - total)
+                    and (own or status.st_size <= min(MAX_FILE_B, left))
                 ):
-                    total += status.st_size
+                    totals[case] = totals.get(case, 0) + (0 if own else status.st_size)
                     sizes[str((place / name).relative_to(folder))] = status.st_size
                     os.chown(name, *owner, dir_fd=descriptor, follow_symlinks=False)
                     _remove_acls(f"/proc/self/fd/{descriptor}/{name}")

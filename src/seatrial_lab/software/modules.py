@@ -47,6 +47,7 @@ def render(transport: Transport) -> str:
         site="lab",
         cluster=CLUSTER,
         interface=TEST,
+        rdma_port="",
         programs={name: shlex.join(words) for name, words in transport.programs.items()},
         settings=settings,
         paths=paths,

@@ -18,6 +18,9 @@ import subprocess
 import sys
 import time
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from names import node_name  # (with -I, Python does not add this folder to the path)
+
 SIOCGIFADDR = 0x8915
 #: long, because the clock of the virtual lab advances fast while its host reads a file
 START_S = 120
@@ -30,8 +33,8 @@ def address_of(interface):
         try:
             return socket.inet_ntoa(fcntl.ioctl(sock, SIOCGIFADDR, request)[20:24])
         except OSError as error:
-            node = socket.gethostname().split(".")[0]
-            sys.exit("%s: %s has no IPv4 address: %s" % (node, interface, error.strerror))
+            reason = (node_name(), interface, error.strerror)
+            sys.exit("%s: %s has no IPv4 address: %s" % reason)
 
 
 def listening(port):
@@ -107,8 +110,7 @@ def main(argv):
     step, interface, port = argv[0], argv[1], int(argv[2])
     split = argv.index("--")
     ready, done = step + ".address", step + ".done"
-    node = socket.gethostname().split(".")[0]
-    argv = [word.replace("{node}", node) for word in argv]
+    argv = [word.replace("{node}", node_name()) for word in argv]
     if os.environ["SLURM_PROCID"] == "0":
         return serve(argv[3:split], interface, port, step)
     address = until(lambda: content(ready), START_S, "the server's address")

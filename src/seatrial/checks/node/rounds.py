@@ -37,6 +37,7 @@ from statistics import median
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import pair as pairs_of_ranks  # (with -I, Python does not add this folder to the path)
+from names import node_name
 
 CONNECT_S = 5
 GRACE_S = 10  # for an answer to an order to stop
@@ -336,9 +337,7 @@ def agent(step, number):
         connection.settimeout(None)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         node = Agent(connection, step)
-        host = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-        host = host.split(".")[0]
-        node.say({"token": known["token"], "number": number, "node": host})
+        node.say({"token": known["token"], "number": number, "node": node_name()})
         try:
             node.run()
         except OSError:

@@ -29,6 +29,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import wire
+from names import node_name
 
 SIOCGIFMTU = 0x8921
 ETHTOOL_GDRVINFO = 0x3
@@ -208,12 +209,6 @@ def state_folder():
     return folder.replace("%n", node_name())
 
 
-def node_name():
-    """The node as Slurm names it."""
-    name = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-    return name.split(".")[0]
-
-
 def snapshot(networks, ports):
     counted = {}
     for line in read("/proc/net/dev").splitlines()[2:]:
@@ -240,7 +235,7 @@ def snapshot(networks, ports):
     lines = [line.split() for line in read("/proc/interrupts").splitlines()[1:]]
     table = [words for words in lines if words]
     return {
-        "node": socket.gethostname().split(".")[0],
+        "node": node_name(),
         "kernel": os.uname().release,
         "boot_id": read("/proc/sys/kernel/random/boot_id").strip(),
         "time": time.time(),
@@ -260,7 +255,7 @@ def profile_evidence(declared, package, when):
     All errors are recorded: a verification that fails must not end the benchmark, and must not
     pass.
     """
-    node = socket.gethostname().split(".")[0]
+    node = node_name()
     name = "nic-%s.%s.json" % (when, node)
     if when == "before" and os.path.exists(name):
         return
@@ -276,7 +271,7 @@ def profile_evidence(declared, package, when):
             expected = json.load(stream)
         # The installation on the node may have the journal in another folder.
         expected["state_folder"] = state_folder() or expected["state_folder"]
-        record = evidence.collect(expected, node_name(), os.environ.get("SLURM_JOB_ID"))
+        record = evidence.collect(expected, node, os.environ.get("SLURM_JOB_ID"))
     except Exception as error:
         reason = "%s: its NIC settings cannot be read: %s" % (node, type(error).__name__)
         reason = "%s: %s" % (reason, error)
@@ -313,7 +308,7 @@ def reports(step):
     """
     name = "%s.%s.%s.report" % (
         step,
-        socket.gethostname().split(".")[0],
+        node_name(),
         os.environ.get("SLURM_PROCID", "0"),
     )
     for key, value in list(os.environ.items()):

@@ -8,7 +8,9 @@ from spack_repo.seatrial.transports import (
     CHOICES,
     MPI_NAMES,
     TRANSPORTS,
+    bound,
     fill,
+    over_verbs,
     pmi2_library,
     words,
 )
@@ -24,6 +26,7 @@ from spack.package import (
     mkdirp,
     requires,
     run_after,
+    run_before,
     set_executable,
     variant,
     version,
@@ -44,7 +47,7 @@ echo "export MPICH_INTERFACE_HOSTNAME=${address:-no-IPv4-address-on-$MPI_TRANSPO
 
 def interface_name(text):
     """Whether ``text`` can be a network interface's name (IFNAMSIZ is 16 with the closing NUL)."""
-    return re.fullmatch(r"[A-Za-z0-9._:-]{1,15}", text) is not None
+    return re.fullmatch(r"[A-Za-z0-9._-]{1,15}", text) is not None
 
 
 class MpiTransport(BundlePackage):
@@ -79,6 +82,15 @@ class MpiTransport(BundlePackage):
         values=interface_name,
         multi=False,
         description="The interface of the network to be tested; none: the MPI chooses",
+    )
+    variant(
+        "rdma_port",
+        default="none",
+        values=lambda text: re.fullmatch(r"none|[\w.-]+:[1-9][0-9]*", text) is not None,
+        multi=False,
+        when="transport=ucx",
+        description="The RDMA port for UCX over verbs, as mlx5_0:1; none: UCX chooses, for "
+        "example where its name differs from node to node",
     )
     variant(
         "ucx_tls",
@@ -124,6 +136,27 @@ class MpiTransport(BundlePackage):
         chosen = self.spec.variants["interface"].value
         return "" if chosen == "none" else chosen
 
+    @property
+    def over_verbs(self):
+        """Whether UCX sends over verbs, and so through an RDMA port."""
+        variants = self.spec.variants
+        return "ucx_tls" in variants and over_verbs(variants["ucx_tls"].value)
+
+    @property
+    def rdma_port(self):
+        """The RDMA port to be tied to, or an empty text."""
+        variants = self.spec.variants
+        chosen = variants["rdma_port"].value if "rdma_port" in variants else "none"
+        return "" if chosen == "none" else chosen
+
+    @run_before("install")
+    def check_rdma_port(self):
+        if self.rdma_port and not self.over_verbs:
+            raise InstallError(
+                f"rdma_port={self.rdma_port} needs a transport over verbs in ucx_tls, for "
+                "example ucx_tls=rc,ud,self"
+            )
+
     def setup_run_environment(self, env: EnvironmentModifications) -> None:
         mpi = self.spec["mpi"]
         home = getattr(mpi.package, "component_prefix", mpi.prefix)  # oneAPI's folders
@@ -151,8 +184,9 @@ class MpiTransport(BundlePackage):
         fields = words(**{name: variants[name].value for name in CHOICES if name in variants})
         fields.update(interface=self.interface, pmi2_library=pmi2_library())
         found = {"SLURM_MPI_TYPE": part["slurm_mpi"]}
-        for group in ("env", "bind"):
-            found.update(fill(part.get(group, {}), fields))
+        found.update(fill(part["env"], fields))
+        bind = fill(part.get("bind", {}), fields)
+        found.update(bound(bind, self.rdma_port) if self.over_verbs else bind)
         if self.spec.satisfies("transport=sock") and self.interface:
             found["SLURM_TASK_PROLOG"] = self.task_prolog
         return found
