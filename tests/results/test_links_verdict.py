@@ -60,6 +60,11 @@ def of(node: str, factor: float) -> dict[str, float]:
     return links | {f"{a}>{b}": factor for a, b in permutations(NODES, 2) if node in (a, b)}
 
 
+def fault(metric: str, location: str, side: str = "", factor: float = 9.0) -> Suspect:
+    return Suspect(metric=metric, location=location, direction=side, factor=factor,
+                   alone_factor=factor, conclusion="fault")  # fmt: skip
+
+
 def test_a_link_that_is_slow_in_its_round_and_normal_alone_is_load(tmp_path):
     # Alone all are ten times faster: only among themselves can they be compared.
     alone = {"n1-n2": 11.0, "n3-n4": 10.0, "n5-n6": 9.0, "n7-n8": 10.0}
@@ -115,7 +120,11 @@ def test_a_link_slow_in_one_direction_is_named_with_its_direction(tmp_path):
 
 def test_three_faults_at_once_are_all_named(tmp_path):
     slow = of("n5", 10.0) | {"n1-n2": 8.0, "n3>n7": 20.0}
-    verdict = conclusion(tmp_path, run(slow, unmeasured={"n8": "it did not answer for 30 s"}))
+    suspects = [fault("latency_us", "n5"), fault("latency_us", "n1-n2"),
+                fault("stream_MB_s", "n5", "sends"), fault("stream_MB_s", "n5", "receives"),
+                fault("stream_MB_s", "n3>n7")]  # fmt: skip
+    away = {"n8": "it did not answer for 30 s"}
+    verdict = conclusion(tmp_path, run(slow, suspects=suspects, unmeasured=away))
     text = "\n".join(verdict.findings)
     assert verdict.verdict == "reject"
     assert "node n5 is common to 7 of 8 failing links of links.tcp.default.8n: latency_us" in text
@@ -127,7 +136,8 @@ def test_three_faults_at_once_are_all_named(tmp_path):
 
 def test_a_node_that_is_slow_in_what_it_sends(tmp_path):
     slow = {f"n2>{other}": 10.0 for other in NODES if other != "n2"}
-    verdict = conclusion(tmp_path, run(slow))
+    suspects = [fault("stream_MB_s", "n2", "sends")]
+    verdict = conclusion(tmp_path, run(slow, suspects=suspects))
     assert verdict.findings[0].startswith(
         "node n2 is common to all 7 failing links in what it sends"
     )
@@ -140,12 +150,14 @@ def test_links_as_slow_as_most_others_are_not_passed_if_the_fit_finds_them_slow(
     for node in ("n1", "n2", "n3"):
         slow |= of(node, factor)
     suspects = [
-        Suspect(metric=metric, location=node, direction=side, factor=factor, alone_factor=factor,
-                conclusion="fault")
+        fault(metric, node, side, factor)
         for node in ("n1", "n2", "n3")
-        for metric, side in (("latency_us", ""), ("stream_MB_s", "sends"),
-                             ("stream_MB_s", "receives"))
-    ]  # fmt: skip
+        for metric, side in (
+            ("latency_us", ""),
+            ("stream_MB_s", "sends"),
+            ("stream_MB_s", "receives"),
+        )
+    ]
     verdict = conclusion(tmp_path, run(slow, suspects=suspects))
     text = "\n".join(verdict.findings)
     if factor < 2:  # within the bounds of the requirements
@@ -159,12 +171,11 @@ def test_links_as_slow_as_most_others_are_not_passed_if_the_fit_finds_them_slow(
 
 def test_the_fit_names_a_node_of_which_few_links_break_the_bound(tmp_path):
     slow = of("n5", 2.5) | {"n5-n6": 4.0, "n5-n7": 4.0, "n1-n2": 4.0}
-    suspect = Suspect(
-        metric="latency_us", location="n5", factor=2.5, alone_factor=2.5, conclusion="fault"
-    )
-    with_fit = conclusion(tmp_path, run(slow, suspects=[suspect]))
+    links = [fault("latency_us", at) for at in ("n5-n6", "n5-n7", "n1-n2")]
+    node = fault("latency_us", "n5", factor=2.5)
+    with_fit = conclusion(tmp_path, run(slow, suspects=[node, *links]))
     assert "node n5 is common to 2 of 3 failing links" in "\n".join(with_fit.findings)
-    assert "node n5 is" not in "\n".join(conclusion(tmp_path, run(slow)).findings)
+    assert "node n5 is" not in "\n".join(conclusion(tmp_path, run(slow, suspects=links)).findings)
 
 
 @pytest.mark.parametrize("location", ["n8", "n1-n8"])

@@ -12,7 +12,7 @@ from datetime import date
 
 from seatrial.results import wire
 from seatrial.results.contract import is_in_force, margin, without_waiver
-from seatrial.results.figures import collect, valid_runs
+from seatrial.results.figures import collect, slow_alone, valid_runs
 from seatrial.results.judge import out_of_bounds
 from seatrial.results.locations import ARROW, End, Locations, direction
 from seatrial.results.record import Case, Clause, Judgement, Run, Trial
@@ -323,7 +323,7 @@ def _slow_links(
     A node explains its failing links if most of its links fail, if all failing links have it in
     common, or if the fit over all links blames it and it is slow alone, too.
     """
-    locations = Locations(runs)
+    locations, by_fit = Locations(runs), slow_alone(runs)
     links: dict[tuple[Case, str], dict[str, None]] = defaultdict(dict)
     for j in fails:
         if j.location and locations.ends(j.location):
@@ -334,25 +334,11 @@ def _slow_links(
             judged[j.case, j.metric][j.location] = None
     sentences = []
     for key, failing in links.items():
-        nodes, left = _blamed(
-            list(failing), list(judged[key]), _blamed_by_fit(runs, *key), locations
-        )
+        nodes, left = _blamed(list(failing), list(judged[key]), set(by_fit.get(key, ())), locations)
         sentences += [_slow_node(end, own, list(failing), judged[key], key, locations)
                       for end, own in nodes]  # fmt: skip
         sentences += _one_way(left, judged[key], key, locations)
     return sentences
-
-
-def _blamed_by_fit(runs: Sequence[Run], case: Case, metric: str) -> set[End]:
-    """The nodes that most runs of a case found slow in their rounds and alone."""
-    own = [run for run in runs if run.case == case]
-    named = Counter(
-        (suspect.direction, suspect.location)
-        for run in own
-        for suspect in run.suspects
-        if suspect.metric == metric and suspect.conclusion == "fault"
-    )
-    return {end for end, count in named.items() if 2 * count >= len(own)}
 
 
 def _blamed(

@@ -593,7 +593,7 @@ class Coordinator:
             if time.monotonic() > budget:
                 self.write({"stopped": "rounds from %d on: the time of the step is over" % number})
                 break
-            in_rounds.update(self.measure(one, self.options["at_once"] or len(one), number))
+            in_rounds.update(self.measure(one, self.options["at_once"], number))
         self.alone(in_rounds, budget)
         self.write({"end": True, "absent": self.absent, "seconds": time.monotonic() - self.begun})
         for number in list(self.connections):
@@ -611,8 +611,8 @@ class Coordinator:
         # again takes as long as a pair may.
         again = [one for one in self.failed if all(end in self.connections for end in one)]
         suspects = suspects + again
-        if not suspects:
-            return
+        if not suspects and self.options["at_once"] == 1:
+            return  # nothing was beside any link
         took = time.monotonic() - self.begun
         budget = min(budget, time.monotonic() + max(ALONE_LEAST_S, took))
         left = self.options["most_alone"]
