@@ -106,7 +106,7 @@ def run_nodes(folder: Path, count: int, trouble: str = ":", number: int = 0, **o
     for one in (false, wrapper):
         one.chmod(0o755)
     settings = {
-        "limit_s": 20, "budget_s": 300, "at_once": None, "stream_bytes": 1 << 20,
+        "limit_s": 20, "budget_s": 300, "at_once": max(1, count // 2), "stream_bytes": 1 << 20,
         "suspect_factor": 1e9, "most_alone": 0, "cores": [], "two_way": two_way.__file__, **options,
     }  # fmt: skip
     words = [sys.executable, "-IS", str(NODE / "rounds.py"), "links", "lo", "6100"]
@@ -225,7 +225,8 @@ def test_a_pair_that_never_works_does_not_take_the_time_of_suspects() -> None:
     in_rounds = figures(8, {(5, 6): 4.0})
     del in_rounds[0, 1]
     coordinator = rounds.Coordinator.__new__(rounds.Coordinator)
-    coordinator.options = {"suspect_factor": 1.5, "most_alone": 99, "two_way": two_way.__file__}
+    coordinator.options = {"suspect_factor": 1.5, "most_alone": 99, "two_way": two_way.__file__,
+                           "at_once": 4}  # fmt: skip
     coordinator.connections, coordinator.failed = dict.fromkeys(range(8)), [(0, 1)]
     coordinator.begun, tried = rounds.time.monotonic(), []
 

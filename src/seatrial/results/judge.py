@@ -82,7 +82,7 @@ def judge(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> list
                 )
                 for alone in {figure.alone for figure in alike}
             }
-            plain: dict[tuple[int, bool], _PlainPasses] = {}  # by the identity of the rule
+            plain: dict[tuple[int, bool | None], _PlainPasses] = {}  # by the identity of the rule
             for figure in alike:
                 rules, context = thresholds.applying(figure.location), contexts[figure.alone]
                 for rule in rules:

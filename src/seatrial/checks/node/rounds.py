@@ -601,8 +601,12 @@ class Coordinator:
         pairs_of_ranks.publish(self.step + ".end", "end")
 
     def alone(self, in_rounds, budget):
-        """Measure suspects, and pairs that failed, with nothing beside them, and good links."""
-        if len(in_rounds) < 2:
+        """Measure suspects, and pairs that failed, with nothing beside them, and good links.
+
+        Good links are measured alone without a suspect, too: the load of a round is no excuse of a
+        fabric whose links are all slow.
+        """
+        if len(in_rounds) < 2 or not self.options["most_alone"]:
             return
         with_fit = load(self.options["two_way"])
         factor = math.log(self.options["suspect_factor"])
