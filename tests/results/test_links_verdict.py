@@ -55,6 +55,16 @@ def conclusion(tmp_path: Path, *runs: Run, basis: str = "relative") -> Verdict:
     return conclude(trial, numbered, judge(trial, numbered, rules), rules)
 
 
+def of_rules(tmp_path: Path, text: str, one: Run) -> Verdict:
+    file = tmp_path / "requirements.yaml"
+    file.write_text(text)
+    rules = load_requirements(file)
+    trial = Trial(
+        trial="t", site="s", started=datetime(2026, 1, 1, tzinfo=UTC), seatrial="1", cases=[CASE],
+    )  # fmt: skip
+    return conclude(trial, [one], judge(trial, [one], rules), rules)
+
+
 def of(node: str, factor: float) -> dict[str, float]:
     links = {f"{a}-{b}": factor for a, b in combinations(NODES, 2) if node in (a, b)}
     return links | {f"{a}>{b}": factor for a, b in permutations(NODES, 2) if node in (a, b)}
@@ -106,6 +116,41 @@ def test_a_round_does_not_count_where_another_run_measured_the_link_alone(tmp_pa
     alone = {"n1-n2": 11.0, "n3-n4": 10.0, "n5-n6": 9.0}
     verdict = conclusion(tmp_path, run({}, alone), run({"n1-n2": 2.9}))
     assert verdict.verdict == "accept"
+
+
+@pytest.mark.parametrize("basis", ["relative", "contract"])
+def test_what_only_a_round_found_slow_decides_nothing(tmp_path, basis):
+    """It is within the suspect factor, so that it was not measured alone, and beyond a bound."""
+    slow = {"n1-n2": 3.5, "n3>n4": 3.5}
+    verdict = conclusion(tmp_path, run(slow), basis=basis)
+    assert verdict.verdict == "incomplete"
+    assert (verdict.counts.get("fail", 0), verdict.counts["inconclusive"]) == (0, 2)
+    assert all("lower suspect_factor of links" in one for one in verdict.findings[:2])
+    found = run(slow, suspects=[fault("latency_us", "n1-n2", factor=3.5)])
+    assert conclusion(tmp_path, found, basis=basis).counts["fail"] == 1
+
+
+def test_an_absolute_bound_is_not_broken_by_a_round(tmp_path):
+    """A link that is too fast is no effect of the load, and a link without a round has none."""
+    rule = "select: {check: links}, metric: latency_us, basis: contract, source: t, unit: us"
+    rule = f"schema: 1\nrequirements:\n  - {{{rule}, at_least: 50, at_most: 300}}\n"
+    rule += "informative:\n  - {select: {}, metric: stream_MB_s, reason: r}\n"
+    assert of_rules(tmp_path, rule, run({"n1-n2": 4.0})).counts["inconclusive"] == 1
+    assert of_rules(tmp_path, rule, run({"n1-n2": 0.1})).counts["fail"] == 1
+    no_round = run({"n1-n2": 4.0})
+    for metric in no_round.metrics:
+        metric.alone = None
+    assert of_rules(tmp_path, rule, no_round).counts["fail"] == 1
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.2, "accept"), (5.0, "incomplete")])
+def test_the_only_link_left_of_the_rounds_is_compared_with_those_alone(tmp_path, factor, verdict):
+    links = [f"{a}-{b}" for a, b in combinations(NODES, 2)]
+    links += [f"{a}>{b}" for a, b in permutations(NODES, 2)]
+    alone = {at: 1000.0 if ">" in at else 100.0 for at in links if at not in ("n1-n2", "n1>n2")}
+    own = conclusion(tmp_path, run({"n1-n2": factor, "n1>n2": factor}, alone))
+    assert own.verdict == verdict
+    assert not [one for one in own.findings if "no peers" in one]
 
 
 def test_a_link_slow_in_one_direction_is_named_with_its_direction(tmp_path):
@@ -167,6 +212,7 @@ def test_links_as_slow_as_most_others_are_not_passed_if_the_fit_finds_them_slow(
         assert verdict.counts["inconclusive"] == 18 + 36
         assert "the fit over all links finds n1, n2, n3 slow, alone too" in text
         assert "9 times worse than usual" in text
+        assert "3 nodes of links.tcp.default.8n are slow in their rounds and alone" in text
 
 
 def test_the_fit_names_a_node_of_which_few_links_break_the_bound(tmp_path):

@@ -14,7 +14,7 @@ from seatrial.results import wire
 from seatrial.results.contract import is_in_force, margin, without_waiver
 from seatrial.results.figures import collect, slow_alone, valid_runs
 from seatrial.results.judge import out_of_bounds
-from seatrial.results.locations import ARROW, End, Locations, direction
+from seatrial.results.locations import ARROW, End, Locations, direction, natural
 from seatrial.results.record import Case, Clause, Judgement, Run, Trial
 from seatrial.results.requirements import Requirements, Rule
 from seatrial.results.wording import number, plural, some
@@ -54,6 +54,7 @@ def findings(
         *_not_tested(contract),
         *_expired(contract, today),
         *_slow_links(by_verdict["fail"], judgements, runs),
+        *_many_slow_nodes(by_verdict["inconclusive"], runs),
         *map(_one_or_many, _ordered(_groups(by_verdict["fail"]))),
         *_case_errors(errors),
         *_unmeasured(by_verdict["error"]),
@@ -339,6 +340,26 @@ def _slow_links(
                       for end, own in nodes]  # fmt: skip
         sentences += _one_way(left, judged[key], key, locations)
     return sentences
+
+
+def _many_slow_nodes(doubts: Iterable[Judgement], runs: Sequence[Run]) -> list[str]:
+    """Where links are as slow as most of their peers: all nodes that are slow alone, too.
+
+    Of such nodes the links between two of them may break a bound, and not the other links.
+    """
+    locations, by_fit = Locations(runs), slow_alone(runs)
+    nodes: dict[Case, dict[str, None]] = defaultdict(dict)
+    for j in doubts:
+        for end in locations.sides(j.location or ""):
+            if end in by_fit.get((j.case, j.metric), ()):
+                nodes[j.case][end[1]] = None
+    return [
+        f"{len(names)} nodes of {case.id} are slow in their rounds and alone, and some of their "
+        f"links are no worse than most others: {', '.join(sorted(names, key=natural))}: check "
+        "each of them, its cable and its switch port"
+        for case, names in nodes.items()
+        if len(names) > 1
+    ]
 
 
 def _blamed(
