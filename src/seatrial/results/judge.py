@@ -364,6 +364,7 @@ class _Comparison:
         failed = zip(limits, verdicts, strict=True)
         return (
             self.figure.alone is False
+            and bool(self.context.locations.ends(self.figure.location or ""))
             and not self.context.blamed(self.figure.location)[0]
             and all(self._is_too_bad(limit) for limit, verdict in failed if verdict == "fail")
         )
