@@ -95,6 +95,7 @@ def simulate(
         "two_way": two_way.__file__, "at_once": own.at_once(count),
     }  # fmt: skip
     coordinator.connections, coordinator.failed = dict.fromkeys(range(count)), []
+    coordinator.apart = {}
     coordinator.begun, coordinator.measure = rounds.time.monotonic(), measure
     in_rounds: dict = {}
     for number, one in enumerate(rounds.schedule(count)):

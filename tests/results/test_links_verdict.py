@@ -234,3 +234,23 @@ def test_what_was_not_measured_leaves_a_trial_incomplete_and_its_clause_untested
     assert contract.verdict == "incomplete"
     assert [clause.status for clause in contract.clauses] == ["not tested", "not tested"]
     assert any(location in one for one in contract.findings)
+
+
+def test_a_network_in_two_parts_is_named_by_its_sides(tmp_path):
+    side = {"n2", "n3", "n8"}
+    whole = run({})
+    kept = [
+        m for m in whole.metrics
+        if len(side & set((m.location or "").replace(">", "-").split("-"))) != 1
+    ]  # fmt: skip
+    away = {f"{a}-{b}": "no route" for a, b in combinations(NODES, 2) if len(side & {a, b}) == 1}
+    two = whole.model_copy(update={"metrics": kept, "unmeasured": away})
+    verdict = conclusion(tmp_path, two)
+    assert verdict.verdict == "incomplete"
+    assert verdict.findings[0] == (
+        "the network under links.tcp.default.8n is in 2 parts: no link between them works, and all "
+        "within each do: n2, n3, n8; n1, n4, n5, n6, n7: check what joins their switches"
+    )
+    holed = [m for m in kept if m.location not in ("n2-n3", "n2>n3", "n3>n2")]
+    hole = two.model_copy(update={"metrics": holed, "unmeasured": {**away, "n2-n3": "no route"}})
+    assert "in 2 parts" not in "\n".join(conclusion(tmp_path, hole).findings)

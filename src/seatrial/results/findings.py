@@ -57,6 +57,7 @@ def findings(
         *_many_slow_nodes(by_verdict["inconclusive"], runs),
         *map(_one_or_many, _ordered(_groups(by_verdict["fail"]))),
         *_case_errors(errors),
+        *_parts(runs),
         *_unmeasured(by_verdict["error"]),
         *wire.findings(runs),
         *map(_one_or_many, _groups(doubts)),
@@ -360,6 +361,34 @@ def _many_slow_nodes(doubts: Iterable[Judgement], runs: Sequence[Run]) -> list[s
         for case, names in nodes.items()
         if len(names) > 1
     ]
+
+
+def _parts(runs: Sequence[Run]) -> list[str]:
+    """Fabrics in parts: every link within a part was measured, and none between two parts.
+
+    Nodes without a measured link are no part.
+    """
+    locations, sentences = Locations(runs), []
+    for run in valid_runs(runs):
+        links = {
+            frozenset(ends)
+            for at in {m.location for m in run.metrics if m.location}
+            if (ends := locations.ends(at))
+        }
+        parts: list[set[str]] = []
+        for link in links if run.unmeasured else ():
+            joined = [part for part in parts if part & link]
+            parts = [part for part in parts if not part & link]
+            parts.append(set(link).union(*joined))
+        whole = sum(len(part) * (len(part) - 1) // 2 for part in parts)
+        if len(parts) > 1 and len(links) == whole:
+            names = sorted((sorted(part, key=natural) for part in parts), key=len)
+            sentences.append(
+                f"the network under {run.case.id} is in {len(parts)} parts: no link between them "
+                f"works, and all within each do: {'; '.join(map(some, names))}: check what joins "
+                "their switches"
+            )
+    return sentences
 
 
 def _blamed(
