@@ -14,8 +14,8 @@ from seatrial.base.paths import CHECKOUT
 SOURCE = CHECKOUT / "src"
 #: a package imports only those before it
 ORDER = (
-    "base", "nic", "results", "benchmarks", "site", "stack", "plan", "slurm", "checks", "trial",
-    "report", "job", "cli",
+    "base", "nic", "results", "benchmarks", "analysis", "site", "stack", "plan", "slurm", "checks",
+    "trial", "history", "report", "job", "cli",
 )  # fmt: skip
 
 

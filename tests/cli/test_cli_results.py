@@ -773,3 +773,17 @@ def test_output_that_nobody_reads_is_no_verdict(folder):
     )  # fmt: skip
     os.close(writing)
     assert done.returncode == 141
+
+
+def test_analyse_says_what_several_trials_mean_and_refuses_one_named_twice(here, tmp_path):
+    folders = [make_trial(tmp_path / name, name=name) for name in ("t1", "t2")]
+    code, said, _ = here("analyse", *folders)
+    assert code == 0
+    assert "What is not known" in said or "nothing to conclude" in said
+    code, _, error = here("analyse", folders[0], folders[0])
+    assert code == 3
+    assert "is named twice" in error
+    (folders[1] / "results.jsonl").write_text("{}\n")
+    code, _, error = here("analyse", folders[1])
+    assert code == 3
+    assert "results.jsonl" in error

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ from plan_support import bare_stack
 from seatrial.base.paths import CHECKOUT
 from seatrial.cli import trial as trial_commands
 from seatrial.cli.trial import Bar
+from seatrial.history.index import INDEX_FILE
 from seatrial.plan.resolve import resolve
 from seatrial.results.record import (
     Case,
@@ -236,6 +238,11 @@ class TestRealTrials:
         assert read_results(folder).verdict.verdict == "accept"
         assert (folder / "report.html").exists()
         assert (folder / "junit.xml").exists()
+        with sqlite3.connect(tmp_path / "out" / INDEX_FILE) as index:
+            assert index.execute("SELECT name, verdict FROM trial").fetchall() == [
+                (folder.name, "accept")
+            ]
+        index.close()
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
     def test_signal(self, site, tmp_path, no_lab, number):

@@ -81,7 +81,7 @@ def test_a_short_option_has_one_meaning():
 def test_each_command_stands_under_a_title():
     text = help_of(())
     titles = (
-        panels.TEST, panels.COMPARE, panels.BUILD, panels.OPERATE, panels.LABS,
+        panels.TEST, panels.COMPARE, panels.OPERATE,
     )  # fmt: skip
     found = [text.index(f"{title}:\n") for title in titles]
     assert found == sorted(found)

@@ -173,6 +173,8 @@ class Benchmark(Generic[S]):
     spans_networks: ClassVar[bool] = False
     #: physical limits of the metrics
     limits: ClassVar[tuple[Limit, ...]] = ()
+    #: of an application: the metric of its performance, by which NIC profiles are compared
+    performance: ClassVar[str] = ""
     #: the interrupts and softirqs of a step are metrics, and not only recorded beside them
     activity_metrics: ClassVar[bool] = False
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pydantic import Field
@@ -47,6 +47,11 @@ RANKS = 2
 CALLS = ("send", "recv", "isend", "recv_ready")
 #: messages of each size per repetition: three of the ping-pong, two of the ready part
 MESSAGES = 5
+#: environment variables that set an eager limit in bytes
+EAGER_VARIABLES = (
+    "OMPI_MCA_btl_tcp_eager_limit", "UCX_RNDV_THRESH", "I_MPI_EAGER_THRESHOLD",
+    "MPIR_CVAR_CH4_OFI_EAGER_MAX_MSG_SIZE",
+)  # fmt: skip
 LARGEST = 2**30
 MOST_PER_DECADE = 100
 MOST_REPETITIONS = 100_000
@@ -125,13 +130,36 @@ class Comms(Benchmark[CommsSettings]):
         return [Step("comms", [*job.program("comms"), *options], nodes=2)]
 
     def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
-        return parse(output(step, folder))
+        """As ``parse``, with the eager limit as the facts ``eager_limit_B`` and its source."""
+        parsed = parse(output(step, folder))
+        if limit := eager_limit(job.env):
+            parsed.facts["eager_limit_B"], parsed.facts["eager_limit_source"] = limit
+        return parsed
 
     def metrics(self) -> dict[str, DeclaredMetric]:
         return {
             "latency_us": DeclaredMetric("us", "lower"),
             "bandwidth_MB_s": DeclaredMetric("MB/s", "higher"),
         }
+
+
+def eager_limit(env: Mapping[str, str]) -> tuple[int, str] | None:
+    """The size in bytes up to which an MPI sends at once, and the source; None if it is not known.
+
+    ``env``: what the transport sets. An MPI that chooses the limit itself, as UCX's ``auto``, has
+    none that is known. Sources: the MPIs' manuals; for Open MPI's default
+    ``opal/mca/btl/tcp/btl_tcp_component.c``, 64 KiB, which include the header.
+    """
+    for name in EAGER_VARIABLES:
+        value = env.get(name, "").strip()
+        if match := re.fullmatch(r"([1-9][0-9]{0,12})([kKmM]?)[bB]?", value, re.ASCII):
+            unit = {"": 1, "k": 2**10, "m": 2**20}[match[2].lower()]
+            return int(match[1]) * unit, f"{name}={value}"
+        if value:
+            return None
+    if env.get("OMPI_MCA_pml") == "ob1" and "tcp" in env.get("OMPI_MCA_btl", "").split(","):
+        return 64 * 2**10, "the default of Open MPI's btl tcp"
+    return None
 
 
 def schedule(smallest: int, largest: int, per_decade: int) -> list[int]:

@@ -87,6 +87,7 @@ class _ShareOfDgemm(Limit):
 
 class HPL(Benchmark[HPLSettings]):
     name = "hpl"
+    performance = "hpl_GFLOPS"
     Settings = HPLSettings
     limits = (
         _ShareOfDgemm("hpl_percent_of_dgemm"),

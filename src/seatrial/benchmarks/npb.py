@@ -63,6 +63,7 @@ class NPB(Benchmark[NPBSettings]):
     """NAS Parallel Benchmarks: from IS (communication-bound) to EP (compute-bound)."""
 
     name = "npb"
+    performance = "mops"
     limits = (Transfer("time_s"),)
     Settings = NPBSettings
 

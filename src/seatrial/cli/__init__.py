@@ -26,7 +26,21 @@ from seatrial.base.errors import (
     SeatrialError,
     explained,
 )
-from seatrial.cli import job, lab, nic, panels, plan, site, slurm, stack, test, trial
+from seatrial.cli import (
+    analyse,
+    compare,
+    history,
+    job,
+    lab,
+    nic,
+    panels,
+    plan,
+    site,
+    slurm,
+    stack,
+    test,
+    trial,
+)
 from seatrial.report.text import clean
 
 EPILOG = "Exit codes: 0 accept or done, 1 reject, 2 incomplete, 3 bad input, 4 lab or Slurm failed."
@@ -44,15 +58,18 @@ app.add_typer(site.app, name="site", rich_help_panel=panels.TEST)
 app.command("judge", epilog=EPILOG, rich_help_panel=panels.COMPARE)(trial.judge_again)
 app.command("verify", rich_help_panel=panels.COMPARE)(trial.verify)
 app.command("baseline", rich_help_panel=panels.COMPARE)(trial.baseline)
+app.command("history", rich_help_panel=panels.COMPARE)(history.history)
+app.command("compare", rich_help_panel=panels.COMPARE)(compare.compare)
 app.command("report", epilog=EPILOG, rich_help_panel=panels.COMPARE)(trial.report)
-app.add_typer(stack.app, name="stack", rich_help_panel=panels.BUILD)
+app.command("analyse", rich_help_panel=panels.COMPARE)(analyse.analyse)
+app.add_typer(stack.app, name="stack", rich_help_panel=panels.OPERATE)
 app.add_typer(slurm.app, name="slurm", rich_help_panel=panels.OPERATE)
 app.add_typer(nic.app, name="nic", rich_help_panel=panels.OPERATE)
-app.add_typer(job.app, name="job", rich_help_panel=panels.BUILD)
-app.add_typer(lab.app, name="lab", rich_help_panel=panels.LABS)
-app.command("test", context_settings={"ignore_unknown_options": True}, rich_help_panel=panels.LABS)(
-    test.test
-)
+app.add_typer(job.app, name="job", rich_help_panel=panels.OPERATE)
+app.add_typer(lab.app, name="lab", rich_help_panel=panels.OPERATE)
+app.command(
+    "test", context_settings={"ignore_unknown_options": True}, rich_help_panel=panels.OPERATE
+)(test.test)
 
 
 def _version(wanted: bool) -> None:

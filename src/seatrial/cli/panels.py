@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from typer.core import TyperArgument, TyperGroup, TyperOption
+from typer.core import TyperArgument, TyperGroup
 
 TEST = "Test a site"
 COMPARE = "Compare and judge"
-BUILD = "Build software, write jobs"
-OPERATE = "Operate nodes"
-LABS = "Use labs, test Seatrial"
+OPERATE = "Build software, operate nodes, write jobs, use labs"
 
 
 class Panels(TyperGroup):
@@ -32,8 +30,10 @@ class Panels(TyperGroup):
         params = super().get_params(ctx)
         for one in params:
             # --install-completion is what users need
-            if isinstance(one, TyperOption) and one.name == "show_completion":
-                one.hidden = True
+            # --help: who reads it has just used it, and each line counts
+            hidden = ["show_completion", "help"] if ctx.parent is None else ["show_completion"]
+            if one.name in hidden:
+                setattr(one, "hidden", True)  # noqa: B010 - mypy knows no such attribute
         return params
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -43,7 +43,7 @@ class Panels(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         shown = [self.commands[name] for name in self.list_commands(ctx)]
         longest = max(len(str(one.name)) for one in shown)
-        for title in (TEST, COMPARE, BUILD, OPERATE, LABS):
+        for title in (TEST, COMPARE, OPERATE):
             formatter.write_heading(title)
             formatter.indent()
             formatter.write_dl(

@@ -1,4 +1,4 @@
-"""Options that select a part of a site's matrix, for ``trial`` and ``plan``."""
+"""Options that select a part of a site's matrix, for ``trial``, ``plan`` and ``history``."""
 
 from __future__ import annotations
 

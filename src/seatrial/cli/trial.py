@@ -37,6 +37,7 @@ from seatrial.cli.selection import (
     TransportOption,
     selection_of,
 )
+from seatrial.history import index
 from seatrial.plan.check import check_bounds, check_site
 from seatrial.plan.model import Plan
 from seatrial.plan.resolve import plan_trial
@@ -166,6 +167,7 @@ def trial(
         results = run_trial(plan, file, machine, bar, output)
     with held(results.folder):
         keep_report(results)
+    index.update(output, say)
     terminal.print_summary(results, out)
     raise typer.Exit(verdict_code(results))
 

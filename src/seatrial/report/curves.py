@@ -18,7 +18,6 @@ from seatrial.report.figures import (
     axes,
     label,
     log_ticks,
-    network_and_driver,
     spread_text,
     titled,
 )
@@ -55,7 +54,7 @@ def curve_figures(runs: Iterable[Run], keys: Keys) -> list[Figure]:
             if split_location(curve.name, locations)[1]:
                 continue
             # Many profiles belong to several interfaces: each interface has a figure of its own.
-            network = network_and_driver(run) if keys.many else ""
+            network = run.hardware if keys.many else ""
             key = (
                 *(network, run.case.check, run.case.variant, run.case.nodes, curve.name),
                 *(curve.y_name, curve.y_unit, curve.x_name, curve.x_unit),

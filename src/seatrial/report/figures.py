@@ -171,22 +171,6 @@ def spread_text(values: Sequence[float]) -> str:
     return middle if low == high else f"{middle} ({low} to {high})"
 
 
-def network_and_driver(run: Run) -> str:
-    """The network under test and its driver on record, such as ``igb (driver igb)``."""
-    network = run.path.network if run.path else "?"
-    drivers = {
-        str(state["before"]["driver"])
-        for interfaces in run.nic.values()
-        if isinstance(interfaces, dict)
-        for state in interfaces.values()
-        if isinstance(state, dict)
-        and isinstance(state.get("before"), dict)
-        and state["before"].get("network") == network
-        and state["before"].get("driver")
-    }
-    return f"{network} (driver {', '.join(sorted(drivers))})" if drivers else network
-
-
 # --- bars -----------------------------------------------------------------------------------
 
 

@@ -22,6 +22,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
+from seatrial.analysis.trials import analyse
 from seatrial.base.files import write_whole
 from seatrial.base.memory import no_collections
 from seatrial.report import (
@@ -31,6 +32,8 @@ from seatrial.report import (
     figures,
     judgements,
     locations,
+    meaning,
+    meaning_figures,
     profiles,
     summary,
     text,
@@ -52,7 +55,7 @@ def write_html(results: Results, path: Path) -> None:
 
 def render(results: Results, base: str = ".") -> str:
     """The page as text. ``base`` leads from its folder to that of the trial."""
-    return _environment().get_template("report.html.j2").render(_context(results, base))
+    return environment().get_template("report.html.j2").render(_context(results, base))
 
 
 def _finalize(value: Any) -> Any:
@@ -61,8 +64,8 @@ def _finalize(value: Any) -> Any:
 
 
 @cache
-def _environment() -> Environment:
-    environment = Environment(
+def environment() -> Environment:
+    made = Environment(
         loader=PackageLoader("seatrial.report", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -70,21 +73,21 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_finalize,
     )
-    environment.filters |= {
+    made.filters |= {
         "number": text.number,
         "moment": text.moment,
         "duration": text.duration,
         "plain": cases.plain,
         "flat": lambda value: list(cases.flat(value)),
     }
-    return environment
+    return made
 
 
-def _script(name: str) -> Markup:
+def packaged(name: str) -> Markup:
     """A file of this package, verbatim: the policy holds the hash of these bytes."""
-    loader = _environment().loader
+    loader = environment().loader
     assert loader is not None
-    return Markup(loader.get_source(_environment(), name)[0])
+    return Markup(loader.get_source(environment(), name)[0])
 
 
 def _hash(script: str) -> str:
@@ -130,13 +133,16 @@ def _context(results: Results, base: str) -> dict[str, Any]:
     hpl = figures.hpl_figures(results.runs, keys)
     cpu = [*trade.trade_figures(results.runs), *figures.cpu_figures(results.runs, keys)]
     per_node = figures.node_figures(nodes, failed, keys, judged)
-    drawn = {f.id: f for f in [*lines, *of_locations, *hpl, *cpu, *per_node]}
+    analysis = analyse([results])
+    of_meaning = {"": [], **meaning_figures.meaning_figures(analysis)}
+    meant = [f for figures_of in of_meaning.values() for f in figures_of]
+    drawn = {f.id: f for f in [*meant, *lines, *of_locations, *hpl, *cpu, *per_node]}
     spec = {
         "figures": {f.id: {"data": f.data, "layout": f.layout} for f in drawn.values()},
         "profiles": keys.profiles,
     }
     anchors = dict(zip(views, text.slugs(f"case-{case.id}" for case in views), strict=True))
-    script = _script("script.js.j2")
+    script = packaged("script.js.j2")
     packed, plotly_hash = _plotly() if drawn else ("", "")
     return {
         "trial": results.trial,
@@ -153,6 +159,8 @@ def _context(results: Results, base: str) -> dict[str, Any]:
         "contract_words": contract.in_words([row.clause for row in clauses]),
         "digest": contract.digest(results.folder),
         "verdict": results.verdict,
+        "meaning": meaning.sections(analysis),
+        "meaning_figures": of_meaning,
         "curves": lines,
         "of_locations": of_locations,
         "hpl": hpl,
@@ -188,7 +196,7 @@ def _context(results: Results, base: str) -> dict[str, Any]:
         "metric_rows": lambda view: cases.metric_rows(view, listed.shown),
         "spec": htmlsafe_json_dumps(_finite(spec), separators=(",", ":"), allow_nan=False),
         "script": script,
-        "style": _script("style.css.j2"),
+        "style": packaged("style.css.j2"),
         "plotly": Markup(packed),
         "script_hashes": f"{_hash(script)} {plotly_hash}".strip(),
     }

@@ -1,4 +1,7 @@
-"""The summary at the end of ``seatrial trial``, for a terminal of 80 to 200 columns or a pipe."""
+"""What commands print on a trial, for a terminal of 80 to 200 columns or a pipe.
+
+That is the summary at the end of ``seatrial trial``, and the conclusions of ``seatrial analyse``.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from seatrial.analysis.trials import Analysis
 from seatrial.base.memory import no_collections
-from seatrial.report import REPORT_FILE, contract
+from seatrial.report import REPORT_FILE, contract, meaning
 from seatrial.report.summary import Matrix, gather, headline, matrix, slowest, verdict_history
 from seatrial.report.text import STATUSES, check_name, duration, line
 from seatrial.results.record import Results
@@ -115,6 +119,34 @@ def _print_contract(rows: list[contract.Row], out: _Printer) -> None:
         out.say(text, row.status.colour)
     if len(shown) < len(rows):
         out.say(f"{len(rows) - len(shown)} more clauses are met")
+
+
+@no_collections()
+def print_analysis(analysis: Analysis, console: Console) -> None:
+    """Print the sentences and tables of the chapter "What it means"."""
+    out = _Printer(console)
+    made = meaning.sections(analysis)
+    if not made:
+        out.say("nothing to conclude: no run has figures that an analysis compares")
+    for section in made:
+        out.say(section.title, "bold")
+        for sentence in section.sentences:
+            word = f"[{sentence.word}] " if sentence.word else ""
+            out.say(f"{'-' if out.plain else '•'} {word}{sentence.text}")
+            if sentence.change:
+                out.say(f"    what would change it: {sentence.change}", "dim")
+            if sentence.basis:
+                out.say(f"    from: {sentence.basis}", "dim")
+        for grid in section.grids:
+            out.say(f"  {grid.title}:")
+            for first, *cells in grid.rows:
+                pairs = zip(grid.header[1:], cells, strict=True)
+                listed = "; ".join(
+                    f"{name}: {cell.text}{f' ({cell.note})' if cell.note else ''}"
+                    for name, cell in pairs
+                )
+                out.say(f"    {first.text}: {listed}")
+        out.say()
 
 
 def _fit(whole: Matrix, width: int) -> list[Matrix]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
+from seatrial.analysis.profile_cost import cpu_time
 from seatrial.report.figures import (
     PALETTE,
     Figure,
@@ -19,7 +20,6 @@ from seatrial.report.figures import (
     axes,
     label,
     log_ticks,
-    network_and_driver,
     spread_text,
     titled,
 )
@@ -50,7 +50,7 @@ def trade_figures(runs: Iterable[Run]) -> list[Figure]:
             if metric.metric in wanted and math.isfinite(metric.value):
                 row.setdefault(metric.metric, []).append(metric.value)
         row.setdefault(CPU, []).extend(cpu_time(run))
-        group.setdefault(profile_name(run.case), network_and_driver(run))
+        group.setdefault(profile_name(run.case), run.hardware)
     shown = {name: row for name, row in measured.items() if row.get(LATENCY) and row.get(CPU)}
     if len(shown) < 2:
         return []
@@ -122,12 +122,3 @@ def _marks(
         "hovertemplate": "%{text}: %{x:.4g} us, %{y:.3g} ms per MB, %{customdata:.4g} interrupts "
         f"per second<extra>{label(name)}</extra>",
     }  # fmt: skip
-
-
-def cpu_time(run: Run) -> list[float]:
-    """CPU time of both ends in ms per MB; empty where the run has not all three figures."""
-    names = ("bandwidth_MB_s", "cpu_sender_percent", "cpu_receiver_percent")
-    values = {m.metric: m.value for m in run.metrics if m.location is None}
-    rate, *shares = (values.get(name, math.nan) for name in names)
-    time = 10 * sum(shares) / rate if rate > 0 else math.nan
-    return [time] if math.isfinite(time) else []

@@ -169,7 +169,7 @@ def make_baseline(
     invalid or cannot be edited.
     """
     file = Path(path)
-    _check_origin(results)
+    check_origin(results)
     before = _read(file) if file.exists() else None
     text = _NEW_FILE if before is None else before
     document, lines = yamlfile.loads(text, Document, file)
@@ -203,10 +203,11 @@ def make_baseline(
     return Baseline(file, _edit(text, document, lines, entries), changes, before)
 
 
-def _check_origin(results: Sequence[Results]) -> None:
+def check_origin(results: Sequence[Results]) -> None:
+    """Refuse trials of different sites, or one that is named twice. Raises InputError."""
     sites = sorted({result.trial.site for result in results})
     if not results:
-        raise InputError("a baseline needs the results of at least one trial")
+        raise InputError("it needs the results of at least one trial")
     if len(sites) > 1:
         raise InputError(f"the trials are of different sites: {', '.join(sites)}")
     names = [(result.trial.trial, result.trial.started) for result in results]

@@ -332,6 +332,22 @@ class Run(Record):
     versions: dict[str, str] = {}  # kernel, driver, firmware, MPI, benchmark
     evidence: str = ""  # folder of raw files, relative to results.jsonl
 
+    @property
+    def hardware(self) -> str:
+        """The network under test and its driver on record, such as ``igb (driver igb)``."""
+        network = self.path.network if self.path else "?"
+        drivers = {
+            str(state["before"]["driver"])
+            for interfaces in self.nic.values()
+            if isinstance(interfaces, dict)
+            for state in interfaces.values()
+            if isinstance(state, dict)
+            and isinstance(state.get("before"), dict)
+            and state["before"].get("network") == network
+            and state["before"].get("driver")
+        }
+        return f"{network} (driver {', '.join(sorted(drivers))})" if drivers else network
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
 class Requirement:

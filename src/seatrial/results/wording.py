@@ -46,11 +46,11 @@ def distinct(value: float, *others: float) -> list[str]:
     return texts
 
 
-def some(names: Sequence[str]) -> str:
+def some(names: Sequence[str], separator: str = ", ") -> str:
     """The first names, and the number of the others."""
     if len(names) <= MAX_NAMED:
-        return ", ".join(names)
-    return f"{', '.join(names[: MAX_NAMED - 1])} and {len(names) - MAX_NAMED + 1} more"
+        return separator.join(names)
+    return f"{separator.join(names[: MAX_NAMED - 1])} and {len(names) - MAX_NAMED + 1} more"
 
 
 def plural(count: int, word: str) -> str:

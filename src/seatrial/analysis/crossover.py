@@ -1,0 +1,190 @@
+"""Message times under several NIC profiles: where two curves part or cross, which is the fastest.
+
+The rules of parting are those of seed 002 read as a program: curves part between the last size at
+which they are within 10 % of each other and the first from which one stays at least 1.5 times
+slower. Curves of one kind only are compared: half round trips with half round trips, and the gap of
+a send (MPBench's ``-l``), which is shorter, with gaps.
+
+The fastest profile is decided for small, medium and large messages. The sample of a run is the
+geometric mean of its times in that range of sizes: the sizes of one run are not independent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import geometric_mean, median
+
+from seatrial.analysis.conclusion import Inputs, Measured, comparable, inputs_of
+from seatrial.analysis.decision import Decision, decide
+
+TOGETHER = 1.1  # curves within this ratio are the same
+APART = 1.5
+TIMES = ("latency", "time")  # names of y axes on which less is better
+#: word -> above and up to which size in B
+RANGES = {"small": (0, 2**10), "medium": (2**10, 2**16), "large": (2**16, math.inf)}
+
+Points = Mapping[float, float]  # size in B -> time in us
+
+
+@dataclass(frozen=True)
+class Parting:
+    """Between which sizes in B two curves part; ``faster`` is the one that is faster from then on.
+
+    ``together`` is None if they are apart from the smallest size on, ``apart`` if they never part
+    for good. ``reversed_at``: the last size before at which, as at its neighbour, the other one was
+    faster by more than 10 %; None if there is none. Curves with such a size cross.
+    """
+
+    together: float | None
+    apart: float | None
+    faster: str = ""
+    reversed_at: float | None = None
+
+
+@dataclass(frozen=True)
+class Fastest:
+    """The fastest profiles for messages of a range of sizes, in B."""
+
+    word: str
+    first: float
+    last: float
+    decision: Decision
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Message times under the profiles of one check, route and hardware.
+
+    ``partings``: profile -> where it parts from ``reference``, the fastest profile at the largest
+    size. ``knees``: profile -> the size with the largest t(2n) / t(n), and that ratio. ``scatter``:
+    median over the points of the relative range of the repeats, None if each was measured once.
+    """
+
+    check: str
+    route: str
+    hardware: str
+    nodes: int
+    curve: str
+    fastest: tuple[Fastest, ...]
+    reference: str
+    partings: Mapping[str, Parting]
+    knees: Mapping[str, tuple[float, float]]
+    scatter: float | None
+    inputs: Inputs
+
+    @property
+    def noisy(self) -> bool:
+        """Whether repeats differ by more than curves may that are the same."""
+        return self.scatter is not None and self.scatter > TOGETHER - 1
+
+
+def impossible(times: Points, rate_bit_s: float) -> float | None:
+    """The smallest size whose time is below that of its bits on the wire, or None.
+
+    Half a round trip cannot be shorter; the gap of a send can, and so can a burst of a shaper.
+    """
+    return next((n for n in sorted(times) if times[n] < 8e6 * n / rate_bit_s), None)
+
+
+def parting(a: tuple[str, Points], b: tuple[str, Points]) -> Parting:
+    """Where two named curves part. Raises ValueError without a common size or if a time is zero."""
+    (name_a, times_a), (name_b, times_b) = a, b
+    sizes = sorted(set(times_a) & set(times_b))
+    if not sizes:
+        raise ValueError("the curves have no size in common")
+    if not all(0 < times[n] < math.inf for n in sizes for times in (times_a, times_b)):
+        raise ValueError("a time is not above zero")
+    ratios = [times_a[n] / times_b[n] for n in sizes]
+    faster = name_b
+    if ratios[-1] < 1:
+        ratios, faster = [1 / ratio for ratio in ratios], name_a
+    first = len(sizes)
+    while first and ratios[first - 1] >= APART:
+        first -= 1
+    near = [n for n, r in zip(sizes[:first], ratios, strict=False) if 1 / TOGETHER < r < TOGETHER]
+    together = max(near, default=None)
+    if first == len(sizes):
+        return Parting(together, None)
+    pairs = zip(sizes[:first], pairwise(ratios), strict=False)
+    behind = [n for n, both in pairs if max(both) <= 1 / TOGETHER]  # of one size: an outlier
+    return Parting(together, sizes[first], faster, max(behind, default=None))
+
+
+def knee(times: Points) -> tuple[float, float] | None:
+    """The size n with the largest t(2n) / t(n), and that ratio; None without such a pair."""
+    pairs = [(times[2 * n] / times[n], n) for n in times if 2 * n in times and times[n] > 0]
+    if not pairs:
+        return None
+    factor, size = max(pairs)
+    return size, factor
+
+
+def comparisons(measured: Iterable[Measured]) -> list[Comparison]:
+    """The comparison of each curve that was measured under several profiles."""
+    groups: dict[tuple[str, str, str, int, str], dict[str, list[Measured]]] = {}
+    for one in measured:
+        case = one.run.case
+        for curve in one.run.curves:
+            # the name of a curve of one link or one call has a space
+            if curve.y_name in TIMES and curve.x_unit == "B" and " " not in curve.name:
+                key = (case.check, case.route, one.run.hardware, case.nodes, curve.name)
+                groups.setdefault(key, {}).setdefault(case.profile, []).append(one)
+    complete = {key: comparable(profiles) for key, profiles in groups.items()}
+    made = (_compared(key, profiles) for key, profiles in complete.items() if len(profiles) > 1)
+    return [one for one in made if one]
+
+
+def _compared(
+    key: tuple[str, str, str, int, str], profiles: Mapping[str, Sequence[Measured]]
+) -> Comparison | None:
+    name = key[-1]
+    curves = {profile: [_points(one, name) for one in runs] for profile, runs in profiles.items()}
+    sizes = sorted(set.intersection(*(set(points) for own in curves.values() for points in own)))
+    if not sizes:
+        return None
+    middle = {
+        profile: {n: median(points[n] for points in own) for n in sizes}
+        for profile, own in curves.items()
+    }
+    if not all(time > 0 for points in middle.values() for time in points.values()):
+        return None
+    reference = min(middle, key=lambda profile: middle[profile][sizes[-1]])
+    end = (reference, middle[reference])
+    others = {profile: points for profile, points in middle.items() if profile != reference}
+    ranges = [
+        max(p[n] for p in own) / min(p[n] for p in own) - 1
+        for own in curves.values()
+        for n in sizes
+        if len(own) > 1
+    ]
+    runs = [one for own in profiles.values() for one in own]
+    return Comparison(
+        *key,
+        _fastest(curves, sizes),
+        reference,
+        {profile: parting((profile, points), end) for profile, points in others.items()},
+        {profile: at for profile, points in middle.items() if (at := knee(points))},
+        median(ranges) if ranges else None,
+        inputs_of(runs, len(sizes) * len(runs)),
+    )
+
+
+def _points(one: Measured, name: str) -> Points:
+    curves = [c for c in one.run.curves if c.name == name and c.y_name in TIMES]
+    return dict(curves[0].points)
+
+
+def _fastest(curves: Mapping[str, Sequence[Points]], sizes: Sequence[float]) -> tuple[Fastest, ...]:
+    result = []
+    for word, (above, up_to) in RANGES.items():
+        own = [n for n in sizes if above < n <= up_to]
+        if own:
+            samples: dict[str, list[float]] = defaultdict(list)
+            for profile, of_runs in curves.items():
+                samples[profile] = [geometric_mean(p[n] for n in own) for p in of_runs]
+            result.append(Fastest(word, own[0], own[-1], decide(samples, "lower")))
+    return tuple(result)

@@ -1,0 +1,140 @@
+"""How applications respond to NIC profiles: performance under each over that under the base.
+
+The response is the one of seed 000, figure 3. Runs whose path or profile was not proven, and
+reruns, which were made because a figure looked bad, are left out. Trials are pooled only if each
+has all the profiles that are compared: otherwise what changed between two trials would look like a
+response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from seatrial.analysis.conclusion import Estimate, Inputs, Missing
+from seatrial.analysis.decision import Decision, decide, gain
+from seatrial.benchmarks.registry import registry
+from seatrial.results.figures import Figure, case_errors, collect, valid_runs
+from seatrial.results.record import Case, Results
+from seatrial.results.statistics import Better, median
+
+BASE = "default"
+
+#: what a comparison keeps equal: check, variant, route, nodes, and the network with its driver
+Subject = tuple[str, str, str, int, str]
+
+
+@dataclass(frozen=True)
+class Response:
+    """Of one application: the ratio of its performance under each profile to that under ``base``.
+
+    ``ratios`` has no ratio of the base itself. ``medians`` are in ``unit``. ``decision`` is among
+    all profiles, and not between the base and the others.
+    """
+
+    application: str
+    route: str
+    nodes: int
+    hardware: str
+    metric: str
+    unit: str
+    base: str
+    medians: Mapping[str, float]
+    ratios: Mapping[str, Estimate]
+    decision: Decision
+    inputs: Inputs
+
+
+@dataclass
+class _Samples:
+    unit: str
+    better: Better
+    values: list[float]
+
+
+def responses(trials: Sequence[Results]) -> tuple[list[Response], list[Missing]]:
+    """The response of each application of the trials, and what could not be compared."""
+    measured: dict[Subject, dict[str, dict[str, Figure]]] = {}  # subject, trial, profile
+    missing = []
+    for one in trials:
+        # of a trial with a million figures, collect those of the applications alone
+        runs = [run for run in one.runs if performance(run.case)]
+        planned = [run for run in runs if not one.trial.is_rerun(run)]
+        hardware = {run.case: run.hardware for run in valid_runs(planned)}
+        for case, why in case_errors(one.trial, one.runs).items():
+            if performance(case):
+                takes = "a run without this error"
+                missing.append(Missing("runs", f"{case.id} in {one.trial.trial}", why, takes))
+        for case, figures in collect(one.trial, planned).items():
+            figure = figures.get(performance(case), {}).get(None)
+            if figure is None or not figure.values:
+                continue
+            if why := figure.fault or figure.doubt:
+                missing.append(
+                    Missing("response", f"{case.id} in {one.trial.trial}", why, "another run")
+                )
+                continue
+            subject = (case.check, case.variant, case.route, case.nodes, hardware[case])
+            measured.setdefault(subject, {}).setdefault(one.trial.trial, {})[case.profile] = figure
+    result = []
+    for subject, by_trial in measured.items():
+        response, lost = _response(subject, by_trial)
+        missing += lost
+        if response:
+            result.append(response)
+    return result, missing
+
+
+def performance(case: Case) -> str:
+    """The metric of an application's performance; "" for other benchmarks."""
+    known = registry().get(case.check)
+    return known.performance if known else ""
+
+
+def _response(
+    subject: Subject, by_trial: Mapping[str, Mapping[str, Figure]]
+) -> tuple[Response | None, list[Missing]]:
+    check, variant, route, nodes, hardware = subject
+    name = f"{check} {variant}".rstrip()
+    widest = max(by_trial.values(), key=len)
+    profiles = list(widest)
+    pooled = {trial: own for trial, own in by_trial.items() if own.keys() >= set(profiles)}
+    lost = [
+        Missing(
+            "response",
+            f"{name}, {route}, {profile}",
+            "it was not measured in one trial with the other profiles",
+            "a trial with all of them",
+        )
+        for profile in dict.fromkeys(p for own in by_trial.values() for p in own)
+        if profile not in profiles
+    ]
+    if len(profiles) < 2:
+        why = f"it was measured under {profiles[0]} alone"
+        takes = "runs under other profiles (benchmarks and trial.profiles in site.yaml)"
+        return None, [*lost, Missing("response", f"{name}, {route}", why, takes)]
+    samples: dict[str, _Samples] = {}
+    cases: dict[Case, None] = {}
+    for own in pooled.values():
+        for profile in profiles:
+            figure = own[profile]
+            cases[figure.case] = None
+            kept = samples.setdefault(profile, _Samples(figure.unit, figure.better, []))
+            kept.values += figure.values
+    units = {(one.unit, one.better) for one in samples.values()}
+    if len(units) > 1:
+        why = "its unit or its better direction differs between profiles or trials"
+        return None, [*lost, Missing("response", f"{name}, {route}", why, "records of one unit")]
+    first = samples[profiles[0]]
+    values = {profile: one.values for profile, one in samples.items()}
+    base = BASE if BASE in values else profiles[0]
+    ratios = {}
+    for profile, own_values in values.items():
+        if profile != base:
+            ratios[profile] = gain(own_values, values[base], first.better, len(values))
+    inputs = Inputs(tuple(pooled), tuple(cases), sum(map(len, values.values())))
+    return Response(
+        name, route, nodes, hardware, next(iter(by_trial.values()))[profiles[0]].metric,
+        first.unit, base, {p: median(v) for p, v in values.items()}, ratios,
+        decide(values, first.better), inputs,
+    ), lost  # fmt: skip

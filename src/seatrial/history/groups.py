@@ -1,0 +1,101 @@
+"""Which trials a user means: by name, by date, or by what they were measured with.
+
+| text | the trials |
+| --- | --- |
+| ``lab-20261120-1200``, a path, or a glob | of that name or folder |
+| ``a,b`` | both |
+| ``2026-11-01..2026-11-07``, ``2026-11-01..``, ``2026-11-05`` | that began on these days, in UTC |
+| ``kernel=6.1*``, ``driver=igb 5.1`` | whose cases had that condition |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from seatrial.base.errors import InputError
+from seatrial.base.suggest import suggest
+from seatrial.history.index import KnownTrial
+
+_DAY = r"\d{4}-\d{2}-\d{2}"
+_RANGE = re.compile(rf"({_DAY})?\.\.({_DAY})?|({_DAY})")
+_CONDITION = re.compile(r"([^=/]+)=(.+)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition of cases: ``kernel=6.1*``."""
+
+    name: str
+    pattern: str
+
+    def matches(self, conditions: Mapping[str, str]) -> bool:
+        """``driver`` stands for ``driver of eth1``, and ``igb-5.1`` for ``igb 5.1``."""
+        return any(
+            fnmatchcase(_plain(value), _plain(self.pattern))
+            for name, value in conditions.items()
+            if self.is_of(name)
+        )
+
+    def is_of(self, name: str) -> bool:
+        return name == self.name or name.startswith(f"{self.name} of ")
+
+
+def _plain(value: str) -> str:
+    return value.replace("-", " ")
+
+
+def condition_of(text: str) -> Condition | None:
+    """The condition that a text names; None if it names trials."""
+    match = _CONDITION.fullmatch(text)
+    return Condition(match[1], match[2]) if match else None
+
+
+def trials_of(text: str, trials: Sequence[KnownTrial]) -> list[KnownTrial]:
+    """The trials of names or dates, in their order. Raises InputError if there is none."""
+    if match := _RANGE.fullmatch(text):
+        first, last, day = match.groups()
+        if day:
+            first = last = day
+        chosen = [t for t in trials if _begins(t.started, _day(first), _day(last))]
+        if not chosen:
+            span = f"{trials[0].started:%Y-%m-%d} to {trials[-1].started:%Y-%m-%d}"
+            raise InputError(f"{text}: no trial began on these days (those known: {span}, UTC)")
+        return chosen
+    wanted: set[int] = set()
+    for name in text.split(","):
+        own = [one.id for one in trials if _is_named(one, name)]
+        if not own:
+            hint = suggest(name, [one.folder.name for one in trials])
+            text = f"{name}: no trial has this name or folder, and it is no date or condition"
+            raise InputError(f"{text}{f' ({hint})' if hint else ''}")
+        wanted.update(own)
+    return [one for one in trials if one.id in wanted]
+
+
+def _is_named(trial: KnownTrial, name: str) -> bool:
+    if fnmatchcase(trial.folder.name, name) or fnmatchcase(trial.name, name):
+        return True
+    return "/" in name and Path(name).resolve() == trial.folder.resolve()
+
+
+def _day(text: str | None) -> date | None:
+    try:
+        return date.fromisoformat(text) if text else None
+    except ValueError as error:
+        raise InputError(f"{text}: no such day: {error}") from None
+
+
+def _begins(started: datetime, first: date | None, last: date | None) -> bool:
+    day = started.astimezone(UTC).date()
+    return (first is None or day >= first) and (last is None or day - last <= timedelta(0))
+
+
+def known_conditions(all_conditions: Iterable[Mapping[str, str]], name: str) -> list[str]:
+    """The values that a condition has in the trials, for an error."""
+    one = Condition(name, "*")
+    return sorted({v for own in all_conditions for n, v in own.items() if one.is_of(n)})

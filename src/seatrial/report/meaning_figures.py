@@ -1,0 +1,201 @@
+"""The pictures of the chapter "What it means": responses, times of calls, times over processes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from seatrial.analysis.conclusion import Estimate
+from seatrial.analysis.message_times import CallTimes, Model
+from seatrial.analysis.response import Response
+from seatrial.analysis.scaling import Scaling
+from seatrial.analysis.trials import Analysis
+from seatrial.report.figures import (
+    MARKERS,
+    PALETTE,
+    Figure,
+    Table,
+    axes,
+    label,
+    log_ticks,
+    titled,
+)
+from seatrial.report.text import message_size
+from seatrial.results.wording import number
+
+_MODELS = 6  # of more cases the lines are in the table alone
+
+
+def meaning_figures(analysis: Analysis) -> dict[str, list[Figure]]:
+    """The pictures by the name that a section has for them."""
+    return {
+        "responses": _responses(analysis.responses),
+        "models": [_calls(i, one) for i, one in enumerate(analysis.call_times[:_MODELS])],
+        "scaling": [_scaling(analysis.scalings)] if analysis.scalings else [],
+    }
+
+
+def _bars(estimates: Sequence[Estimate]) -> dict[str, Any]:
+    """Bars over the intervals; none where there is no interval."""
+
+    def length(value: float) -> float:
+        return value if math.isfinite(value) else 0.0
+
+    known = [math.isfinite(one.high) for one in estimates]
+    pairs = list(zip(estimates, known, strict=True))
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [length(one.high - one.value) if ok else 0.0 for one, ok in pairs],
+        "arrayminus": [one.value - one.low if ok else 0.0 for one, ok in pairs],
+        "thickness": 2,
+    }
+
+
+def _responses(responses: Sequence[Response]) -> list[Figure]:
+    """For each hardware and base: a row for each application, a mark for each profile."""
+    groups: dict[tuple[str, str], list[Response]] = {}
+    for one in responses:
+        groups.setdefault((one.hardware, one.base), []).append(one)
+    figures = []
+    for index, ((hardware, base), own) in enumerate(groups.items()):
+        profiles = list(dict.fromkeys(p for one in own for p in one.ratios))
+        names = {id(one): f"{one.application}, {one.route}, {one.nodes} nodes" for one in own}
+        data: list[dict[str, Any]] = []
+        rows = []
+        for i, profile in enumerate(profiles):
+            with_it = [one for one in own if profile in one.ratios]
+            estimates = [one.ratios[profile] for one in with_it]
+            data.append(
+                {
+                    "type": "scatter",
+                    "mode": "markers",
+                    "name": label(profile),
+                    "x": [one.value for one in estimates],
+                    "y": [label(names[id(one)]) for one in with_it],
+                    "error_x": {**_bars(estimates), "color": PALETTE[i % len(PALETTE)]},
+                    "marker": {
+                        "color": PALETTE[i % len(PALETTE)],
+                        "symbol": MARKERS[i % len(MARKERS)],
+                        "size": 11,
+                    },
+                    "hovertemplate": "%{y}: %{x:.4g}<extra>%{fullData.name}</extra>",
+                }
+            )
+            rows += [
+                [names[id(one)], profile, *map(number, (e.value, e.low, e.high))]
+                for one, e in zip(with_it, estimates, strict=True)
+            ]
+        ends = [1.0, *(ratio.value for one in own for ratio in one.ratios.values())]
+        figures.append(
+            Figure(
+                f"response-{index}",
+                f"Performance under each profile over that under {base}, on {hardware}",
+                "To the right of 1 the profile is better than the base. Bars: 95 % intervals, "
+                "together for all profiles of an application; no bar: too few repeats.",
+                data,
+                axes(
+                    {"type": "log", **log_ticks([min(ends) / 1.3, max(ends) * 1.3]),
+                     **titled(f"ratio to {base}")},
+                    {"type": "category", "autorange": "reversed"},
+                    shapes=[{
+                        "type": "line", "x0": 1, "x1": 1, "yref": "paper", "y0": 0, "y1": 1,
+                        "line": {"color": "#5b6673", "dash": "dash"},
+                    }],
+                    showlegend=True,
+                ),
+                Table(["application", "profile", "ratio", "from", "to"], rows),
+                height=190 + 46 * len(own),
+                wide=True,
+            )
+        )  # fmt: skip
+    return figures
+
+
+def _calls(index: int, one: CallTimes) -> Figure:
+    """Measured times as marks, the model as lines with their jumps."""
+    data: list[dict[str, Any]] = []
+    rows = []
+    for i, (call, name, model) in enumerate(
+        (("send", "MPI_Send", one.send), ("recv", "MPI_Recv", one.recv))
+    ):
+        points = one.points[call]
+        colour = PALETTE[i]
+        data.append(
+            {
+                "type": "scatter", "mode": "markers", "name": f"{name}, measured",
+                "x": [x for x, _ in points], "y": [y for _, y in points],
+                "marker": {"color": colour, "symbol": MARKERS[i], "size": 8},
+            }
+        )  # fmt: skip
+        x, y = _drawn(model, [x for x, _ in points])
+        data.append(
+            {
+                "type": "scatter", "mode": "lines", "name": f"{name}, model", "x": x, "y": y,
+                "line": {"color": colour, "dash": "solid" if i == 0 else "dash"},
+                "connectgaps": False,
+            }
+        )  # fmt: skip
+        rows += [[name, message_size(n), number(us), number(model.at(n).us)] for n, us in points]
+    times = [y for _, y in (*one.points["send"], *one.points["recv"])]
+    return Figure(
+        f"calls-{index}",
+        f"Times of blocking calls over {one.case.route}, profile {one.case.profile}",
+        "Marks: median over ranks and repeats. Lines: the model, which may jump at a threshold.",
+        data,
+        axes(
+            {"type": "log", "dtick": 1, **titled("message size (B)")},
+            {"type": "log", **log_ticks(times), **titled("time of a call (us)")},
+        ),
+        Table(["call", "size (B)", "measured (us)", "model (us)"], rows),
+    )
+
+
+def _drawn(model: Model, sizes: Sequence[float]) -> tuple[list[float | None], list[float | None]]:
+    """Points of the model's lines, with a gap at each threshold and where a time is negative."""
+    x: list[float | None] = []
+    y: list[float | None] = []
+    start = sizes[0]
+    for line in model.lines:
+        end = line.last if line.last is not None else sizes[-1]
+        inside = [n for n in sizes if start <= n <= end]
+        for n in inside:
+            us = line.intercept.value + line.slope.value * n
+            x.append(n)
+            y.append(us if us > 0 else None)
+        x.append(None)
+        y.append(None)
+        start = next((n for n in sizes if n > end), end)
+    return x, y
+
+
+def _scaling(scalings: Sequence[Scaling]) -> Figure:
+    data = [
+        {
+            "type": "scatter", "mode": "lines+markers", "name": label(one.name),
+            "x": list(one.times), "y": list(one.times.values()),
+            "line": {"color": PALETTE[i % len(PALETTE)]},
+            "marker": {"symbol": MARKERS[i % len(MARKERS)], "size": 8},
+        }
+        for i, one in enumerate(scalings)
+    ]  # fmt: skip
+    counts = sorted({p for one in scalings for p in one.times})
+    rows = [
+        [one.name, str(p), number(one.times[p]), number(100 * one.efficiency[p], 3)]
+        for one in scalings
+        for p in one.times
+    ]
+    return Figure(
+        "scaling",
+        "Run time over the number of processes",
+        "Median over the repeats. A line that rises: more nodes cost time.",
+        data,
+        axes(
+            {"type": "log", "tickvals": counts, "ticktext": [str(p) for p in counts],
+             **titled("processes")},
+            {"type": "log", **titled("run time (s)")},
+        ),
+        Table(["program", "processes", "time (s)", "efficiency (%)"], rows),
+        wide=True,
+    )  # fmt: skip

@@ -1,0 +1,154 @@
+"""The answers best, no difference and measure more, and how often each of them is wrong."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from scipy.stats import mannwhitneyu
+
+from seatrial.analysis.decision import decide, least_repeats, ratio
+
+MADE = 300  # trials of a simulation
+
+
+def noise(rng, kind, n, width):
+    """Factors by which figures scatter, as networks have them: outliers to one side, regimes."""
+    if kind == "regimes":
+        return np.exp(rng.normal(0, 0.001, n)) * np.where(rng.random(n) < 0.3, 1 + 5 * width, 1)
+    outliers = np.where(rng.random(n) < 0.1, 3, 1) if kind == "outliers" else 1
+    return np.exp(rng.normal(0, width, n)) * outliers
+
+
+def answers(kind, width, repeats, truths, seed=1, better="higher"):
+    rng = np.random.default_rng(seed)
+    made = [
+        decide(
+            {f"p{i}": t * noise(rng, kind, repeats, width) for i, t in enumerate(truths)}, better
+        )
+        for _ in range(MADE)
+    ]
+    return made, Counter(one.answer for one in made)
+
+
+@pytest.mark.parametrize("options", [2, 4])
+@pytest.mark.parametrize("repeats", [3, 5, 8, 12])
+@pytest.mark.parametrize(
+    ("kind", "width"), [("normal", 0.01), ("normal", 0.08), ("outliers", 0.02), ("regimes", 0.05)]
+)
+def test_without_a_difference_one_is_called_the_best_in_five_per_cent_at_most(
+    options, repeats, kind, width
+):
+    _, count = answers(kind, width, repeats, [1.0] * options)
+    # 5 % and three standard deviations of the simulation
+    assert count["best"] / MADE <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / MADE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "width", "repeats", "options"),
+    [("normal", 0.01, 6, 2), ("normal", 0.01, 8, 4), ("normal", 0.08, 30, 4),
+     ("outliers", 0.02, 30, 4), ("regimes", 0.05, 40, 2)],
+)  # fmt: skip
+def test_no_difference_is_said_where_there_is_none_and_repeats_suffice(
+    kind, width, repeats, options
+):
+    _, count = answers(kind, width, repeats, [1.0] * options)
+    assert count["no difference"] / MADE >= 0.95
+
+
+@pytest.mark.parametrize("better", ["higher", "lower"])
+@pytest.mark.parametrize(
+    ("kind", "width", "gain", "repeats"),
+    [("normal", 0.05, 1.1, 6), ("normal", 0.02, 1.05, 6), ("outliers", 0.02, 1.1, 8),
+     ("normal", 0.1, 1.05, 8), ("regimes", 0.02, 1.1, 8)],
+)  # fmt: skip
+def test_the_best_is_right_when_it_is_said(better, kind, width, gain, repeats):
+    truths = [1.0, gain if better == "higher" else 1 / gain, 1.0]
+    made, count = answers(kind, width, repeats, truths, better=better)
+    right = sum(one.answer == "best" and one.leaders == ("p1",) for one in made)
+    assert count["best"] == 0 or right / count["best"] >= 0.95
+
+
+def test_a_clear_lead_is_seen():
+    made, count = answers("normal", 0.02, 6, [1.0, 1.3, 1.0, 0.7])
+    assert count == {"best": MADE}
+    assert {one.leaders for one in made} == {("p1",)}
+
+
+def test_intervals_hold_the_true_ratio_together():
+    rng = np.random.default_rng(4)
+    held = 0
+    for _ in range(MADE):
+        first = noise(rng, "outliers", 7, 0.05)
+        own = [ratio(first, noise(rng, "outliers", 7, 0.05), options=4) for _ in range(3)]
+        held += all(one.low <= 1 <= one.high for one in own)
+    assert held / MADE >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / MADE)
+
+
+@pytest.mark.parametrize(("m", "n"), [(4, 4), (5, 7), (12, 10), (41, 45)])
+def test_the_interval_excludes_one_as_the_rank_test_does(m, n):
+    rng = np.random.default_rng(m)
+    for shift in np.linspace(0, 2, 25):
+        a, b = np.exp(rng.normal(shift, 1, m)), np.exp(rng.normal(0, 1, n))
+        method = "exact" if max(m, n) <= 40 else "asymptotic"
+        p = mannwhitneyu(a, b, method=method).pvalue
+        if abs(p - 0.05) > 0.005:  # the approximations differ in their corrections
+            estimate = ratio(a, b)
+            assert (estimate.low > 1 or estimate.high < 1) == (p < 0.05)
+
+
+def test_some_leaders_and_a_loser():
+    rng = np.random.default_rng(2)
+    samples = {n: t * noise(rng, "normal", 8, 0.005) for n, t in (("a", 1), ("b", 1.001), ("c", 2))}
+    made = decide(samples, "lower")
+    assert made.answer == "no difference"
+    assert set(made.leaders) == {"a", "b"}
+    assert made.worse == ("c",)
+    assert made.ahead["c"].value == pytest.approx(2, rel=0.02)
+
+
+def test_a_difference_that_is_certain_and_too_small_to_count_is_none():
+    a, b = [1.0, 1.001, 1.002, 1.003, 1.004], [1.01, 1.011, 1.012, 1.013, 1.014]
+    assert decide({"a": a, "b": b}, "higher").answer == "no difference"
+
+
+@pytest.mark.parametrize(("options", "needed"), [(2, 4), (3, 5), (4, 5), (7, 5), (8, 6)])
+def test_the_least_number_of_repeats(options, needed):
+    assert least_repeats(options) == needed
+    apart = {f"p{i}": [10.0**i * (1 + k / 1000) for k in range(needed)] for i in range(options)}
+    assert decide(apart, "higher").answer == "best"
+    fewer = decide({name: values[1:] for name, values in apart.items()}, "higher")
+    assert (fewer.answer, fewer.needs) == ("measure more", needed)
+    assert not any(math.isfinite(one.high) for one in fewer.ahead.values())
+
+
+def test_one_repeat_is_never_an_answer():
+    made = decide({"a": [1.0], "b": [9.0]}, "higher")
+    assert made.answer == "measure more"
+    assert "measured once" in made.reason
+    assert made.needs == 4
+
+
+def test_scatter_asks_for_more_repeats_than_there_are():
+    rng = np.random.default_rng(3)
+    made = decide({n: noise(rng, "normal", 6, 0.2) for n in "ab"}, "higher")
+    assert made.answer == "measure more"
+    assert made.needs > 6
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
+def test_a_sample_that_is_no_figure_is_refused_by_name(bad):
+    good = [1.0, 1.1, 1.2, 1.3]
+    made = decide({"a": good, "b": [*good[1:], bad], "c": []}, "higher")
+    assert made.answer == "measure more"
+    assert made.reason == "there is nothing to compare it with"
+    assert set(made.refused) == {"b", "c"}
+    assert made.refused["c"] == "it has no sample"
+    with pytest.raises(ValueError, match=r"above zero|finite"):
+        ratio(good, [bad])
+
+
+def test_nothing_at_all():
+    assert decide({}, "higher").reason == "no option has samples"

@@ -1,0 +1,143 @@
+"""Responses of applications to profiles, and the costs of profiles, from records of trials."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from analysis_maker import JITTER, app, repeated, stream, trial
+from seatrial.analysis.profile_cost import CPU, cpu_time, profile_costs
+from seatrial.analysis.response import responses
+from seatrial.analysis.trials import analyse
+from seatrial.results.record import PathProof
+
+
+def test_the_published_responses_and_what_they_mean():
+    """Seed 000: HPL 133 and 225 GFLOPS, FT 1.34, IS 0.66, CG about 1 of bcm5700 over tg3."""
+    runs = [
+        *repeated("hpl", "atlas", tg3=133.0, bcm5700=225.0),
+        *repeated("npb", "ft.B", tg3=100.0, bcm5700=134.0),
+        *repeated("npb", "is.B", tg3=100.0, bcm5700=66.0),
+        *repeated("npb", "cg.B", tg3=100.0, bcm5700=100.0),
+    ]
+    made, missing = responses([trial(runs)])
+    assert missing == []
+    by_name = {one.application: one for one in made}
+    for name, ratio in (("hpl atlas", 1.692), ("npb ft.B", 1.34), ("npb is.B", 0.66)):
+        response = by_name[name].ratios["bcm5700"]
+        assert response.value == pytest.approx(ratio, rel=0.002)
+        assert response.low < response.value < response.high
+        assert not response.low < 1 < response.high
+    assert by_name["hpl atlas"].decision.leaders == ("bcm5700",)
+    assert by_name["npb ft.B"].decision.leaders == ("bcm5700",)
+    assert by_name["npb is.B"].decision.leaders == ("tg3",)
+    assert by_name["npb cg.B"].decision.answer == "no difference"
+    assert by_name["npb cg.B"].base == "tg3"  # without a profile default: the first
+    assert by_name["npb cg.B"].inputs.samples == 12
+
+
+def test_default_is_the_base():
+    made, _ = responses([trial(repeated("npb", "is.S", jumbo=2.0, default=1.0))])
+    assert made[0].base == "default"
+    assert made[0].ratios["jumbo"].value == pytest.approx(2, rel=0.01)
+
+
+def test_runs_that_prove_nothing_and_reruns_do_not_count():
+    runs = repeated("npb", "is.S", default=1.0, jumbo=1.0)
+    off_path = PathProof(network="test", required_bytes=1, counters=[], crossed=False)
+    extra = [
+        app("npb", "is.S", "jumbo", 100.0, 4, path=off_path),
+        app("npb", "is.S", "jumbo", 100.0, 5, outcome="error", phase="profile", reason="wrong MTU"),
+        app("npb", "is.S", "jumbo", 100.0, 6),  # a rerun
+    ]
+    made, missing = responses([trial([*runs, *extra], repeats=6, reruns=2)])
+    assert made[0].medians["jumbo"] == pytest.approx(1, rel=0.01)
+    assert made[0].inputs.samples == 12
+    assert "wrong MTU" in missing[0].reason
+
+
+def test_trials_are_pooled_only_where_each_has_all_profiles():
+    both = [trial(repeated("npb", "is.S", 3, default=1.0, jumbo=2.0), f"t{i}") for i in (1, 2)]
+    alone = trial(repeated("npb", "is.S", 6, default=50.0), "fast machine")
+    other = trial(repeated("npb", "is.S", 6, gigabit=1.0), "other")
+    made, missing = responses([*both, alone, other])
+    assert made[0].inputs.trials == ("t1", "t2")
+    assert made[0].ratios["jumbo"].value == pytest.approx(2, rel=0.01)
+    assert made[0].decision.answer == "best"  # three repeats in one trial would not do
+    assert "gigabit" in missing[0].subject
+
+
+def test_other_classes_nodes_and_routes_are_other_applications():
+    runs = [
+        app("npb", "is.S", "default", 1.0), app("npb", "is.A", "jumbo", 1.0),
+        app("npb", "is.S", "jumbo", 1.0, nodes=4),
+    ]  # fmt: skip
+    made, missing = responses([trial(runs)])
+    assert made == []
+    assert len(missing) == 3
+    assert "alone" in missing[0].reason
+
+
+def test_a_zero_is_a_reason_and_no_figure():
+    runs = repeated("npb", "is.S", default=1.0, jumbo=1.0)
+    runs.append(app("npb", "is.S", "jumbo", 0.0, 7))
+    made, missing = responses([trial(runs)])
+    assert made == []
+    assert "must be above zero" in missing[0].reason
+
+
+def test_units_that_differ_are_not_compared():
+    runs = repeated("npb", "is.S", default=1.0, jumbo=1.0)
+    for run in runs[:6]:
+        run.metrics[0].unit = "Gop/s"
+    made, missing = responses([trial(runs)])
+    assert made == []
+    assert "unit" in missing[0].reason
+
+
+@pytest.mark.parametrize(
+    ("rate", "send", "receive", "cost"),
+    [
+        (940.79, 61.98, 83.67, 12.39), (940.84, 55.69, 87.05, 12.14), (940.9, 49.38, 87.47, 11.64),
+        (940.64, 51.8, 19.05, 6.03), (940.94, 44.52, 19.53, 5.45), (940.72, 41.75, 19.42, 5.20),
+    ],
+)  # fmt: skip
+def test_the_published_processor_time_per_MB(rate, send, receive, cost):
+    """Table 1 of seed 000 at 4, 8 and 32 KB: tg3, then bcm5700."""
+    [made] = cpu_time(stream("x", rate / 8, send, receive))
+    assert round(made, 2) == cost
+
+
+def test_a_stream_of_no_rate_has_no_cost():
+    assert cpu_time(stream("x", 0.0, 1.0, 1.0)) == []
+    assert cpu_time(stream("x", math.nan, 1.0, 1.0)) == []
+
+
+def test_the_costs_of_profiles_have_intervals():
+    runs = [
+        stream(profile, rate * JITTER[i], cpu, cpu, i, interrupts=1.0 if profile == "x" else 0.0)
+        for profile, rate, cpu in (("default", 100.0, 60.0), ("x", 120.0, 30.0))
+        for i in range(6)
+    ]
+    [made] = analyse([trial(runs)]).costs
+    assert made.base == "default"
+    cost = made.costs["x"]
+    assert cost["bandwidth_MB_s"].ratio.value == pytest.approx(1.2, rel=0.01)
+    assert cost["bandwidth_MB_s"].ratio.low > 1
+    assert cost[CPU].ratio.value == pytest.approx(1 / 2.4, rel=0.01)
+    assert cost["interrupts_per_s"].ratio is None  # of zero there is none
+    assert made.costs["default"][CPU].ratio is None
+
+
+def test_one_profile_costs_nothing_in_comparison():
+    assert profile_costs([]) == []
+    assert analyse([trial([stream("a", 1.0, 1.0, 1.0)])]).costs == []
+
+
+def test_the_costs_of_a_profile_that_another_trial_has_alone_are_not_compared():
+    both = trial([stream(p, 100.0, 60.0, 60.0, i) for p in ("default", "x") for i in range(4)])
+    alone = trial([stream("default", 900.0, 60.0, 60.0, i) for i in range(9)], "fast machine")
+    [made] = analyse([both, alone]).costs
+    assert made.inputs.trials == ("t1",)
+    assert made.costs["default"]["bandwidth_MB_s"].value == 100.0

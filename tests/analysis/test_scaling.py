@@ -1,0 +1,108 @@
+"""Run times over the number of processes: published ones, made-up ones, and what is refused."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis_maker import npb_time
+from seatrial.analysis.conclusion import Inputs
+from seatrial.analysis.scaling import fit, scaling, series
+
+NONE = Inputs((), (), 0)
+
+
+def test_ft_over_fast_ethernet_is_slower_on_64_than_on_32():
+    """Seed 004: 8.90 s and 11.21 s. One repeat of each says in which direction, and no more."""
+    made = scaling("FT", {32: [8.90], 64: [11.21]}, NONE)
+    assert made.slowdown is not None
+    assert (made.slowdown.start, made.slowdown.end) == (32, 64)
+    assert made.slowdown.ratio.value == pytest.approx(11.21 / 8.90)
+    assert not made.slowdown.certain
+    assert made.efficiency[64] == pytest.approx(8.90 / (2 * 11.21))
+    assert made.model is None
+    assert "2 numbers of processes are too few" in made.no_model
+
+
+def test_its_computation_alone_shrinks():
+    assert scaling("FT", {32: [1.72], 64: [0.90]}, NONE).slowdown is None
+
+
+def test_a_slowdown_is_certain_with_repeats():
+    times = {2: [10.0, 10.1, 10.2, 10.05], 4: [12.0, 12.1, 12.2, 12.05]}
+    assert scaling("x", times, NONE).slowdown.certain
+
+
+@settings(deadline=None, max_examples=30)
+@given(a0=st.floats(0.5, 10), a1=st.floats(10, 1000), seed=st.integers(0, 1000))
+def test_a_model_is_recovered_under_noise(a0, a1, seed):
+    rng = np.random.default_rng(seed)
+    samples = {
+        p: [(a0 + a1 / p) * math.exp(rng.normal(0, 0.002)) for _ in range(4)]
+        for p in (2, 4, 8, 16, 32, 64)
+    }
+    made = fit(samples)
+    if made.a2 is None:
+        assert made.a0.value == pytest.approx(a0, rel=0.2)
+        assert made.a1.value == pytest.approx(a1, rel=0.2)
+    assert made.largest_error < 0.02
+
+
+def test_intervals_hold_the_truth():
+    rng = np.random.default_rng(1)
+    held = 0
+    for _ in range(300):
+        made = fit({p: [(2 + 50 / p) * math.exp(rng.normal(0, 0.01))] * 1 for p in (2, 4, 8)})
+        held += made.a0.low <= 2 <= made.a0.high and made.a1.low <= 50 <= made.a1.high
+    assert held / 300 > 0.9  # both at once, of 95 % each
+
+
+def test_ft_needs_the_further_term_and_others_do_not():
+    counts = (2, 4, 8, 16, 32)
+    rng = np.random.default_rng(1)
+
+    def samples(a2):
+        return {
+            p: [(0.2 + 60 / p - a2 / p**2) * math.exp(rng.normal(0, 0.003)) for _ in range(3)]
+            for p in counts
+        }
+
+    assert fit(samples(40.0)).a2 is not None
+    assert fit(samples(0.0)).a2 is None
+
+
+def test_a_negative_serial_part_is_flagged():
+    made = fit({2: [10.0], 4: [4.5], 8: [1.8]})
+    assert "negative" in made.flaw
+    assert made.serial_share is None
+
+
+@pytest.mark.parametrize(
+    ("times", "why"),
+    [
+        ({}, "one number of processes"),
+        ({2: [1.0]}, "one number of processes"),
+        ({2: [1.0], 4: [0.0]}, "4 processes: a sample is 0, and must be above zero"),
+        ({2: [1.0], 4: []}, "4 processes: it has no sample"),
+    ],
+)
+def test_times_that_allow_nothing(times, why):
+    with pytest.raises(ValueError, match=why):
+        scaling("x", times, NONE)
+
+
+def test_a_series_of_npb_never_mixes_classes_or_profiles():
+    runs = [npb_time("ft.A", p, 1 + 99 / p) for p in (2, 4, 8)] + [npb_time("ft.S", 2, 1.0)]
+    runs.append(npb_time("ft.A", 2, 1.0, "jumbo"))
+    [made], missing = series(runs)
+    assert made.name == "npb ft.A, openmpi-tcp, default"
+    assert made.times == {2: 50.5, 4: 25.75, 8: 13.375}
+    assert made.model.serial_share == pytest.approx(0.01)
+    assert made.inputs.samples == 3
+    assert {one.subject for one in missing} == {
+        "npb ft.S, openmpi-tcp, default", "npb ft.A, openmpi-tcp, jumbo",
+    }  # fmt: skip
