@@ -106,7 +106,7 @@ def run_nodes(folder: Path, count: int, trouble: str = ":", number: int = 0, **o
     for one in (false, wrapper):
         one.chmod(0o755)
     settings = {
-        "limit_s": 20, "budget_s": 300, "at_once": None, "stream_bytes": 1 << 20,
+        "limit_s": 20, "budget_s": 300, "at_once": max(1, count // 2), "stream_bytes": 1 << 20,
         "suspect_factor": 1e9, "most_alone": 0, "cores": [], "two_way": two_way.__file__, **options,
     }  # fmt: skip
     words = [sys.executable, "-IS", str(NODE / "rounds.py"), "links", "lo", "6100"]
@@ -209,7 +209,7 @@ def record_rounds(count: int, works) -> Any:
     coordinator.names, coordinator.absent, coordinator.silent = {}, {}, {}
     coordinator.works, coordinator.failed = set(), []
     coordinator.write = lambda _: None
-    coordinator.drop = coordinator.absent.setdefault
+    coordinator.apart = coordinator.absent
     result = {"bytes": {}, "received": [1, 1.0], "text": "", "failed_nptcp": ""}
     for number, one in enumerate(rounds.schedule(count)):
         for low, high in one:
@@ -225,9 +225,10 @@ def test_a_pair_that_never_works_does_not_take_the_time_of_suspects() -> None:
     in_rounds = figures(8, {(5, 6): 4.0})
     del in_rounds[0, 1]
     coordinator = rounds.Coordinator.__new__(rounds.Coordinator)
-    coordinator.options = {"suspect_factor": 1.5, "most_alone": 99, "two_way": two_way.__file__}
+    coordinator.options = {"suspect_factor": 1.5, "most_alone": 99, "two_way": two_way.__file__,
+                           "at_once": 4}  # fmt: skip
     coordinator.connections, coordinator.failed = dict.fromkeys(range(8)), [(0, 1)]
-    coordinator.begun, tried = rounds.time.monotonic(), []
+    coordinator.begun, coordinator.apart, tried = rounds.time.monotonic(), {}, []
 
     def measure(wanted: list, *_: object) -> dict:
         tried.extend(wanted)
@@ -268,3 +269,46 @@ def test_the_grammar_is_that_of_python_3_6(file: Path) -> None:
         for alias in node.names
     }
     assert names - {"names", "pair"} <= set(sys.stdlib_module_names)
+
+
+@pytest.mark.parametrize(
+    ("count", "side"), [(8, {1, 2, 3}), (12, {6, 7, 8, 9, 10, 11}), (9, {0, 8})]
+)
+def test_both_sides_of_a_network_in_two_parts_are_measured(count: int, side: set[int]) -> None:
+    """And not the dead node that is silent beside them."""
+    dead, lines = 4, []
+    coordinator = record_rounds(0, None)
+    coordinator.count, coordinator.options = count, {"at_once": count // 2, "limit_s": 5}
+    coordinator.connections, coordinator.absent, coordinator.apart = set(range(count)), {}, {}
+    coordinator.write = lines.append
+
+    def measure(wanted: list, _: int, number: int) -> dict:
+        result = {"bytes": {}, "received": [1, 1.0], "text": "", "failed_nptcp": ""}
+        measured = {}
+        for low, high in wanted:
+            works = (low in side) == (high in side) and dead not in (low, high)
+            pair = rounds.Pair(low, high, 1, None)
+            said = {"result": result} if works else {"failed": "no route"}
+            pair.said = {low: said, high: said}
+            if coordinator._record(pair, number):
+                measured[low, high] = {}
+        return measured
+
+    def drop(node: int, why: str) -> None:
+        coordinator.absent[node] = why
+        coordinator.connections.discard(node)
+
+    coordinator.measure, coordinator.drop = measure, drop
+    figures: dict = {}
+    for number, one in enumerate(rounds.schedule(count)):
+        one = [pair for pair in one if not coordinator.apart.keys() & set(pair)]
+        figures.update(measure(one, 0, number))
+    figures.update(coordinator.among_silent(count, rounds.time.monotonic() + 60))
+    assert set(coordinator.absent) == {dead}
+    within = {
+        (a, b) for a, b in combinations(sorted(set(range(count)) - {dead}), 2)
+        if (a in side) == (b in side)
+    }  # fmt: skip
+    assert set(figures) == within
+    named = {tuple(line["pair"]) for line in lines}
+    assert named >= set(combinations(sorted(set(range(count)) - {dead}), 2))

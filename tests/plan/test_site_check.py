@@ -10,6 +10,7 @@ from plan_support import bare_stack
 from seatrial.base.errors import InputError, Problem
 from seatrial.benchmarks.registry import registry
 from seatrial.plan.check import CheckedSite, check_site
+from seatrial.plan.resolve import plan_of
 from seatrial.plan.selection import Selection
 from seatrial.site.load import load_site
 from seatrial.stack.complete import complete_stack
@@ -169,6 +170,29 @@ def test_only_a_contract_needs_its_benchmark(make):
     assert check_site(make(entries(other))).judged == {}
     text = "schema: 1\ninformative:\n  - {select: {check: osu}, metric: xyz, reason: r}\n"
     assert check_site(make(text)).judged == {}
+
+
+def peers(metric: str, bound: str) -> str:
+    return f"select: {{check: links}}, metric: {metric}, basis: relative, peers: median, {bound}"
+
+
+def test_a_suspect_factor_wider_than_a_bound_of_links_is_refused(make):
+    text = entries(peers("latency_us", "at_most: 2.9"), peers("'stream_*'", "at_least: 0.8"),
+                   peers("bandwidth_MB_s", "at_least: 0.4"))  # fmt: skip
+    file = make(text)
+    assert check_site(file)
+    assert plan_of(file).benchmarks["links"]["suspect_factor"] == pytest.approx(1.25**0.9)
+    site = file.read_text()
+    file.write_text(site.replace("  links:\n", "  links:\n    suspect_factor: 1.5\n"))
+    load_site.cache_clear()
+    (problem,) = problems(file)
+    assert (problem.line, problem.field) == (4, "requirements.1.at_least")
+    assert "only links 1.5 times worse are measured again alone" in problem.message
+    assert problem.correction == "suspect_factor: 1.22, or leave it out"
+
+
+def test_the_suspect_factor_is_the_usual_one_beside_wide_bounds(make):
+    assert plan_of(make(entries())).benchmarks["links"]["suspect_factor"] == 1.5
 
 
 def test_errors_of_both_files_come_together(make):

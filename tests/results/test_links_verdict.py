@@ -55,9 +55,24 @@ def conclusion(tmp_path: Path, *runs: Run, basis: str = "relative") -> Verdict:
     return conclude(trial, numbered, judge(trial, numbered, rules), rules)
 
 
+def of_rules(tmp_path: Path, text: str, one: Run) -> Verdict:
+    file = tmp_path / "requirements.yaml"
+    file.write_text(text)
+    rules = load_requirements(file)
+    trial = Trial(
+        trial="t", site="s", started=datetime(2026, 1, 1, tzinfo=UTC), seatrial="1", cases=[CASE],
+    )  # fmt: skip
+    return conclude(trial, [one], judge(trial, [one], rules), rules)
+
+
 def of(node: str, factor: float) -> dict[str, float]:
     links = {f"{a}-{b}": factor for a, b in combinations(NODES, 2) if node in (a, b)}
     return links | {f"{a}>{b}": factor for a, b in permutations(NODES, 2) if node in (a, b)}
+
+
+def fault(metric: str, location: str, side: str = "", factor: float = 9.0) -> Suspect:
+    return Suspect(metric=metric, location=location, direction=side, factor=factor,
+                   alone_factor=factor, conclusion="fault")  # fmt: skip
 
 
 def test_a_link_that_is_slow_in_its_round_and_normal_alone_is_load(tmp_path):
@@ -103,6 +118,41 @@ def test_a_round_does_not_count_where_another_run_measured_the_link_alone(tmp_pa
     assert verdict.verdict == "accept"
 
 
+@pytest.mark.parametrize("basis", ["relative", "contract"])
+def test_what_only_a_round_found_slow_decides_nothing(tmp_path, basis):
+    """It is within the suspect factor, so that it was not measured alone, and beyond a bound."""
+    slow = {"n1-n2": 3.5, "n3>n4": 3.5}
+    verdict = conclusion(tmp_path, run(slow), basis=basis)
+    assert verdict.verdict == "incomplete"
+    assert (verdict.counts.get("fail", 0), verdict.counts["inconclusive"]) == (0, 2)
+    assert all("lower suspect_factor of links" in one for one in verdict.findings[:2])
+    found = run(slow, suspects=[fault("latency_us", "n1-n2", factor=3.5)])
+    assert conclusion(tmp_path, found, basis=basis).counts["fail"] == 1
+
+
+def test_an_absolute_bound_is_not_broken_by_a_round(tmp_path):
+    """A link that is too fast is no effect of the load, and a link without a round has none."""
+    rule = "select: {check: links}, metric: latency_us, basis: contract, source: t, unit: us"
+    rule = f"schema: 1\nrequirements:\n  - {{{rule}, at_least: 50, at_most: 300}}\n"
+    rule += "informative:\n  - {select: {}, metric: stream_MB_s, reason: r}\n"
+    assert of_rules(tmp_path, rule, run({"n1-n2": 4.0})).counts["inconclusive"] == 1
+    assert of_rules(tmp_path, rule, run({"n1-n2": 0.1})).counts["fail"] == 1
+    no_round = run({"n1-n2": 4.0})
+    for metric in no_round.metrics:
+        metric.alone = None
+    assert of_rules(tmp_path, rule, no_round).counts["fail"] == 1
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.2, "accept"), (5.0, "incomplete")])
+def test_the_only_link_left_of_the_rounds_is_compared_with_those_alone(tmp_path, factor, verdict):
+    links = [f"{a}-{b}" for a, b in combinations(NODES, 2)]
+    links += [f"{a}>{b}" for a, b in permutations(NODES, 2)]
+    alone = {at: 1000.0 if ">" in at else 100.0 for at in links if at not in ("n1-n2", "n1>n2")}
+    own = conclusion(tmp_path, run({"n1-n2": factor, "n1>n2": factor}, alone))
+    assert own.verdict == verdict
+    assert not [one for one in own.findings if "no peers" in one]
+
+
 def test_a_link_slow_in_one_direction_is_named_with_its_direction(tmp_path):
     alone = {"n4>n2": 50.0, "n2>n4": 990.0, "n1>n3": 1000.0, "n3>n1": 1000.0, "n5>n6": 1000.0}
     verdict = conclusion(tmp_path, run({}, alone))
@@ -115,7 +165,11 @@ def test_a_link_slow_in_one_direction_is_named_with_its_direction(tmp_path):
 
 def test_three_faults_at_once_are_all_named(tmp_path):
     slow = of("n5", 10.0) | {"n1-n2": 8.0, "n3>n7": 20.0}
-    verdict = conclusion(tmp_path, run(slow, unmeasured={"n8": "it did not answer for 30 s"}))
+    suspects = [fault("latency_us", "n5"), fault("latency_us", "n1-n2"),
+                fault("stream_MB_s", "n5", "sends"), fault("stream_MB_s", "n5", "receives"),
+                fault("stream_MB_s", "n3>n7")]  # fmt: skip
+    away = {"n8": "it did not answer for 30 s"}
+    verdict = conclusion(tmp_path, run(slow, suspects=suspects, unmeasured=away))
     text = "\n".join(verdict.findings)
     assert verdict.verdict == "reject"
     assert "node n5 is common to 7 of 8 failing links of links.tcp.default.8n: latency_us" in text
@@ -127,7 +181,8 @@ def test_three_faults_at_once_are_all_named(tmp_path):
 
 def test_a_node_that_is_slow_in_what_it_sends(tmp_path):
     slow = {f"n2>{other}": 10.0 for other in NODES if other != "n2"}
-    verdict = conclusion(tmp_path, run(slow))
+    suspects = [fault("stream_MB_s", "n2", "sends")]
+    verdict = conclusion(tmp_path, run(slow, suspects=suspects))
     assert verdict.findings[0].startswith(
         "node n2 is common to all 7 failing links in what it sends"
     )
@@ -140,12 +195,14 @@ def test_links_as_slow_as_most_others_are_not_passed_if_the_fit_finds_them_slow(
     for node in ("n1", "n2", "n3"):
         slow |= of(node, factor)
     suspects = [
-        Suspect(metric=metric, location=node, direction=side, factor=factor, alone_factor=factor,
-                conclusion="fault")
+        fault(metric, node, side, factor)
         for node in ("n1", "n2", "n3")
-        for metric, side in (("latency_us", ""), ("stream_MB_s", "sends"),
-                             ("stream_MB_s", "receives"))
-    ]  # fmt: skip
+        for metric, side in (
+            ("latency_us", ""),
+            ("stream_MB_s", "sends"),
+            ("stream_MB_s", "receives"),
+        )
+    ]
     verdict = conclusion(tmp_path, run(slow, suspects=suspects))
     text = "\n".join(verdict.findings)
     if factor < 2:  # within the bounds of the requirements
@@ -155,16 +212,16 @@ def test_links_as_slow_as_most_others_are_not_passed_if_the_fit_finds_them_slow(
         assert verdict.counts["inconclusive"] == 18 + 36
         assert "the fit over all links finds n1, n2, n3 slow, alone too" in text
         assert "9 times worse than usual" in text
+        assert "3 nodes of links.tcp.default.8n are slow in their rounds and alone" in text
 
 
 def test_the_fit_names_a_node_of_which_few_links_break_the_bound(tmp_path):
     slow = of("n5", 2.5) | {"n5-n6": 4.0, "n5-n7": 4.0, "n1-n2": 4.0}
-    suspect = Suspect(
-        metric="latency_us", location="n5", factor=2.5, alone_factor=2.5, conclusion="fault"
-    )
-    with_fit = conclusion(tmp_path, run(slow, suspects=[suspect]))
+    links = [fault("latency_us", at) for at in ("n5-n6", "n5-n7", "n1-n2")]
+    node = fault("latency_us", "n5", factor=2.5)
+    with_fit = conclusion(tmp_path, run(slow, suspects=[node, *links]))
     assert "node n5 is common to 2 of 3 failing links" in "\n".join(with_fit.findings)
-    assert "node n5 is" not in "\n".join(conclusion(tmp_path, run(slow)).findings)
+    assert "node n5 is" not in "\n".join(conclusion(tmp_path, run(slow, suspects=links)).findings)
 
 
 @pytest.mark.parametrize("location", ["n8", "n1-n8"])
@@ -177,3 +234,23 @@ def test_what_was_not_measured_leaves_a_trial_incomplete_and_its_clause_untested
     assert contract.verdict == "incomplete"
     assert [clause.status for clause in contract.clauses] == ["not tested", "not tested"]
     assert any(location in one for one in contract.findings)
+
+
+def test_a_network_in_two_parts_is_named_by_its_sides(tmp_path):
+    side = {"n2", "n3", "n8"}
+    whole = run({})
+    kept = [
+        m for m in whole.metrics
+        if len(side & set((m.location or "").replace(">", "-").split("-"))) != 1
+    ]  # fmt: skip
+    away = {f"{a}-{b}": "no route" for a, b in combinations(NODES, 2) if len(side & {a, b}) == 1}
+    two = whole.model_copy(update={"metrics": kept, "unmeasured": away})
+    verdict = conclusion(tmp_path, two)
+    assert verdict.verdict == "incomplete"
+    assert verdict.findings[0] == (
+        "the network under links.tcp.default.8n is in 2 parts: no link between them works, and all "
+        "within each do: n2, n3, n8; n1, n4, n5, n6, n7: check what joins their switches"
+    )
+    holed = [m for m in kept if m.location not in ("n2-n3", "n2>n3", "n3>n2")]
+    hole = two.model_copy(update={"metrics": holed, "unmeasured": {**away, "n2-n3": "no route"}})
+    assert "in 2 parts" not in "\n".join(conclusion(tmp_path, hole).findings)

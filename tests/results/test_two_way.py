@@ -48,6 +48,21 @@ def test_sender_receiver_and_one_direction_are_told_apart() -> None:
     assert large == {(1, 2): pytest.approx(4)}
 
 
+@pytest.mark.parametrize("product", [True, False])
+@pytest.mark.parametrize("count", [4, 8, 16])
+def test_half_of_the_nodes_may_be_bad(count: int, product: bool) -> None:
+    """The effects of two bad nodes add up, or a link is as bad as the worse of its nodes."""
+    cells = {
+        (a, b): (1.0 + (a % 2 + b % 2 if product else max(a % 2, b % 2)), (("", a), ("", b)))
+        for a, b in combinations(range(count), 2)
+    }
+    fitted = two_way.fit(cells)
+    assert fitted.overall == pytest.approx(1)
+    assert {at: effect for (_, at), effect in fitted.effects.items()} == {
+        at: pytest.approx(at % 2) for at in range(count)
+    }
+
+
 def test_missing_links_are_left_out() -> None:
     cells = {(0, 1): (1.0, (("", 0), ("", 1))), (0, 2): (1.0, (("", 0), ("", 2)))}
     assert two_way.fit(cells).overall == pytest.approx(1.0)

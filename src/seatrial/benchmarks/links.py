@@ -45,6 +45,13 @@ CURVES = 32  # of more links, only those that were measured alone have curves
 #: suspects measured alone in one job, for each node
 ALONE_PER_NODE = 4
 DIRECTED = "stream_MB_s"
+#: the metrics by which links are compared and measured again alone
+COMPARED = ("latency_us", "bandwidth_MB_s", DIRECTED)
+SUSPECT_FACTOR = 1.5
+#: The usual link of the fit and the median of a link's peers differ a little: of a bound, as a
+#: logarithm, so much is the suspect factor. Less would measure links alone that break no bound.
+PART_OF_BOUND = 0.9
+LEAST_FACTOR = 1.01
 UNSURE = "it was slow in its round, and there was no time to measure the link alone"
 
 
@@ -68,9 +75,20 @@ class LinksSettings(Settings):
         description="of each node, from 0; a pair runs on one of them at both ends, the pairs of a "
         "round on all of them in turn. empty: on any core",
     )
-    suspect_factor: float = Field(
-        default=1.5, gt=1, description="a link so many times worse than usual is measured alone"
+    suspect_factor: float | None = Field(
+        default=None,
+        gt=1,
+        description="a link so many times worse than usual is measured alone; none: "
+        f"{SUSPECT_FACTOR:g}, or less where requirements with peers are tighter",
     )
+
+    @property
+    def factor(self) -> float:
+        return self.suspect_factor or SUSPECT_FACTOR
+
+    def at_once(self, nodes: int) -> int:
+        """How many pairs of a round run at once."""
+        return min(self.pairs_at_once or nodes, nodes // 2)
 
 
 class Links(Benchmark[LinksSettings]):
@@ -81,8 +99,8 @@ class Links(Benchmark[LinksSettings]):
 
     def steps(self, job: Job) -> list[Step]:
         own, rounds = self.settings, job.nodes - 1 + job.nodes % 2
-        pairs = job.nodes // 2
-        batches = math.ceil(pairs / min(own.pairs_at_once or pairs, pairs))
+        at_once = own.at_once(job.nodes)
+        batches = math.ceil(job.nodes // 2 / at_once)
         alone = ALONE_PER_NODE * job.nodes
         # What is measured alone takes as long as the rounds, at most. No pair needs its whole limit
         # unless it hangs, so this is more than the step ever takes.
@@ -90,10 +108,10 @@ class Links(Benchmark[LinksSettings]):
         options = {
             "limit_s": own.time_limit_s,
             "budget_s": budget,
-            "at_once": own.pairs_at_once,
+            "at_once": at_once,
             "cores": own.cores,
             "stream_bytes": int(own.stream_bytes),
-            "suspect_factor": own.suspect_factor,
+            "suspect_factor": own.factor,
             "most_alone": alone,
             "two_way": two_way.__file__,
         }
@@ -202,7 +220,7 @@ def parse(text: str, names: list[str], job: Job, settings: LinksSettings) -> Par
         if own or len(figures) <= CURVES:
             curves += (own or [one])[0].curves
     in_rounds = {link: one for link, one in figures.items() if not one.alone}
-    suspects, unsure = _suspects(in_rounds, alone, settings.suspect_factor)
+    suspects, unsure = _suspects(in_rounds, alone, settings.factor)
     metrics = [
         replace(metric, doubt=UNSURE) if (metric.metric, metric.location) in unsure else metric
         for metric in metrics
@@ -231,7 +249,7 @@ def _best(own: list[_Measured]) -> list[Metric]:
         key = (metric.metric, metric.location)
         kept = best.get(key)
         if kept is None or (metric.value > kept.value) == (metric.better == "higher"):
-            best[key] = replace(metric, alone=True)
+            best[key] = metric
     return list(best.values())
 
 
@@ -299,11 +317,14 @@ def _read_pair(one: _Line, number: int, record: _Record, job: Job, settings: Lin
                 f"(others: {others or 'none'}): the network under test did not carry the traffic"
             )
             return
+    beside = False if settings.at_once(job.nodes) > 1 else None
+    alone = True if one.round is None else beside
     streams = [
         replace(
             higher(DIRECTED, count / seconds / 1e6, "MB/s"),
             location=direction(*ends),
             seconds=seconds,
+            alone=alone,
         )
         for (count, seconds), ends in zip(one.streams, ((low, high), (high, low)), strict=True)
     ]
@@ -311,7 +332,10 @@ def _read_pair(one: _Line, number: int, record: _Record, job: Job, settings: Lin
         _Measured(
             link=(first, second),
             alone=one.round is None,
-            metrics=[*(replace(metric, location=link) for metric in table.metrics), *streams],
+            metrics=[
+                *(replace(metric, location=link, alone=alone) for metric in table.metrics),
+                *streams,
+            ],
             curves=[
                 curve.model_copy(update={"name": f"{curve.name} {link}"}) for curve in table.curves
             ],
@@ -361,7 +385,7 @@ def _cells(one: _Measured) -> Iterator[tuple[str, Cell, float, Groups]]:
         if metric.metric == DIRECTED:
             sender, receiver = location.split(">")
             groups: Groups = (("sends", sender), ("receives", receiver))
-        elif metric.metric in ("latency_us", "bandwidth_MB_s"):
+        elif metric.metric in COMPARED:
             groups = tuple(("", node) for node in one.link)
         else:
             continue

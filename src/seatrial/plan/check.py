@@ -16,7 +16,7 @@ from seatrial.base.suggest import suggest
 from seatrial.base.yamlfile import Lines
 from seatrial.plan.data_path import data_path_problems
 from seatrial.plan.model import Plan
-from seatrial.plan.requirements import Matrix, bound_problems, judged, problems
+from seatrial.plan.requirements import Matrix, bound_problems, judged, problems, suspect_problems
 from seatrial.plan.resolve import resolve, unmeasured
 from seatrial.plan.selection import Selection, select
 from seatrial.results.record import Case
@@ -84,6 +84,9 @@ def check_site(file: Path, selection: Selection | None = None) -> CheckedSite:
     complete = complete_stack(site.transports, _blas(site))
     matrix = _matrix(site, complete)
     errors += problems(requirements, matrix)
+    own = getattr(site.benchmarks, "links", None)
+    if own and own.suspect_factor:
+        errors += suspect_problems(own.suspect_factor, requirements, matrix.cases)
     if errors:
         raise InputError(errors)
     selected = select(site, selection or Selection())

@@ -8,6 +8,7 @@ cases that each contract judges. The rules of one entry alone are in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +17,7 @@ from typing import Any
 
 from seatrial.base.errors import Problem
 from seatrial.base.suggest import matching, suggest
+from seatrial.benchmarks import links
 from seatrial.benchmarks.benchmark import ACTIVITY_METRICS, DeclaredMetric
 from seatrial.benchmarks.registry import registry
 from seatrial.plan.model import Plan
@@ -156,6 +158,52 @@ def judged(
         for rule in requirements.rules
         if rule.threshold.basis == "contract"
     }
+
+
+def suspect_factor(requirements: Requirements, cases: Iterable[Case]) -> float:
+    """Of ``links``: by how much a link must be worse than usual to be measured again alone.
+
+    At most the usual factor, and less than the tightest bound that compares links with their
+    peers: between the two a link would break a bound by the figure of a round.
+    """
+    bounds = [ratio for rule in requirements.rules for _, ratio in _ratios(rule, cases)]
+    tightest = min(bounds, default=math.inf)
+    return max(links.LEAST_FACTOR, min(links.SUSPECT_FACTOR, tightest**links.PART_OF_BOUND))
+
+
+def suspect_problems(
+    factor: float, requirements: Requirements, cases: Iterable[Case]
+) -> list[Problem]:
+    """The bounds that are tighter than the site's ``suspect_factor`` of ``links``."""
+    lines = requirements.lines
+    assert lines is not None, "requirements from a file have lines"
+    right = suspect_factor(requirements, cases)
+    return [
+        lines.problem(
+            f"requirements.{number}.{field}",
+            f"a link {ratio:.3g} times worse than the others breaks this bound, but only links "
+            f"{factor:g} times worse are measured again alone (suspect_factor of links in "
+            "site.yaml)",
+            f"suspect_factor: {math.floor(100 * right) / 100:g}, or leave it out",
+        )
+        for number, rule in enumerate(requirements.rules)
+        for field, ratio in _ratios(rule, cases)
+        if factor > ratio
+    ]
+
+
+def _ratios(rule: Rule, cases: Iterable[Case]) -> Iterator[tuple[str, float]]:
+    """Field and ratio by which a bound rejects links that are worse than their peers."""
+    t = rule.threshold
+    names = [name for name in links.COMPARED if fits(t.metric, name)]
+    if not t.peers or not names:
+        return
+    if not any(case.check == links.Links.name and t.select.matches_case(case) for case in cases):
+        return
+    if t.at_most is not None and "latency_us" in names:
+        yield "at_most", t.at_most
+    if t.at_least is not None and names != ["latency_us"]:
+        yield "at_least", 1 / t.at_least
 
 
 #: field below an entry, message and correction of each problem

@@ -14,6 +14,7 @@ from seatrial.base.errors import InputError
 from seatrial.base.names import NO_TRANSPORT, PSEUDO_TRANSPORTS
 from seatrial.base.suggest import matching, suggest
 from seatrial.benchmarks.benchmark import Benchmark
+from seatrial.benchmarks.links import Links
 from seatrial.plan.model import (
     PLAN_FILE,
     Attachment,
@@ -23,8 +24,10 @@ from seatrial.plan.model import (
     PlannedTransport,
     read_plan,
 )
+from seatrial.plan.requirements import suspect_factor
 from seatrial.plan.selection import Selection, select
 from seatrial.results.record import Case
+from seatrial.results.requirements import load_requirements
 from seatrial.site.effects import effects_of
 from seatrial.site.load import load_site
 from seatrial.site.model import Site
@@ -48,6 +51,7 @@ def plan_trial(site_file: Path, selection: Selection) -> Plan:
     site, stack = select(whole, selection), load_stack(whole)
     plan = resolve(site, stack)
     require_cases(plan)
+    _set_suspect_factor(plan, site_file)
     plan.site_repeats = whole.trial.repeats
     plan.site_reruns = whole.trial.reruns
     plan.selection = selection.patterns()
@@ -133,7 +137,15 @@ def plan_of(file: Path) -> Plan:
     if file not in _PLANS:
         site = load_site(file)
         _PLANS[file] = resolve(site, load_stack(site))
+        _set_suspect_factor(_PLANS[file], file)
     return _PLANS[file]
+
+
+def _set_suspect_factor(plan: Plan, site_file: Path) -> None:
+    """Derive ``suspect_factor`` of links from the requirements, where the site does not give it."""
+    own, file = plan.benchmarks.get(Links.name), site_file.with_name("requirements.yaml")
+    if own and own["suspect_factor"] is None and file.exists():
+        own["suspect_factor"] = suspect_factor(load_requirements(file), plan.cases)
 
 
 def resolve(site: Site, stack: Stack) -> Plan:

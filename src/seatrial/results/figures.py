@@ -7,7 +7,7 @@ compares nothing with a requirement: see ``seatrial.results.judge``.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -51,7 +51,7 @@ class Figure:
     fault: str = ""  # why the samples cannot be judged
     doubt: str = ""  # why the samples decide nothing; each of them is in doubt
     left_out: int = 0  # number of samples that do not count, and are not among ``samples``
-    alone: bool = False  # of a link: measured with no other link beside it
+    alone: bool | None = None  # of a link, as in ``Metric``
     _median: float | None = None
     _spread: float | None = None
 
@@ -202,6 +202,27 @@ def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
     return figures
 
 
+def slow_alone(runs: Iterable[Run]) -> dict[tuple[Case, str], dict[End, float]]:
+    """For each case and metric: the nodes and links (of side "") that most of its valid runs found
+    slow in their rounds and alone, and how many times worse than the usual link."""
+    valid = [run for run in runs if is_valid(run)]
+    counts = Counter(run.case for run in valid)
+    factors: dict[tuple[Case, str], dict[End, list[float]]] = defaultdict(dict)
+    for run in valid:
+        for one in run.suspects:
+            if one.conclusion == "fault" and one.alone_factor is not None:
+                own = factors[run.case, one.metric]
+                own.setdefault((one.direction, one.location), []).append(one.alone_factor)
+    return {
+        key: {
+            end: statistics.median(values)
+            for end, values in own.items()
+            if 2 * len(values) >= counts[key[0]]
+        }
+        for key, own in factors.items()
+    }
+
+
 def _certain(runs: Sequence[Run]) -> set[tuple[Case, str, str | None]]:
     """The figures in doubt that another run has without doubt: case, metric, location."""
     doubted = {(r.case, m.metric, m.location or None) for r in runs for m in r.metrics if m.doubt}
@@ -239,12 +260,7 @@ class _Waits:
     def __init__(self, run: Run, locations: Locations):
         self.locations = locations
         #: metric -> links and ends of links that were slow alone, too
-        self.slow_alone: dict[str, set[str | End]] = defaultdict(set)
-        for suspect in run.suspects:
-            if suspect.conclusion == "fault":
-                at = suspect.location
-                own = self.slow_alone[suspect.metric]
-                own.add(at if locations.ends(at) else (suspect.direction, at))
+        self.slow_alone = {metric: own for (_, metric), own in slow_alone([run]).items()}
         steps: dict[str, dict[str, Activity]] = defaultdict(dict)
         for activity in run.activity:
             if activity.waited_percent is not None:
@@ -284,7 +300,8 @@ class _Waits:
         measured again alone until a wait was no explanation.
         """
         at = metric.location or ""
-        if not self.slow_alone[metric.metric].isdisjoint([at, *self.locations.sides(at)]):
+        slow = self.slow_alone.get(metric.metric, {})
+        if slow and any(end in slow for end in self.locations.itself_and_ends(at)):
             return None
         wanted = frozenset(self.locations.nodes_of(metric.location))
         by_node: dict[str, list[_Sum]] = defaultdict(list)

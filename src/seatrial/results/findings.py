@@ -12,9 +12,9 @@ from datetime import date
 
 from seatrial.results import wire
 from seatrial.results.contract import is_in_force, margin, without_waiver
-from seatrial.results.figures import collect, valid_runs
+from seatrial.results.figures import collect, slow_alone, valid_runs
 from seatrial.results.judge import out_of_bounds
-from seatrial.results.locations import ARROW, End, Locations, direction
+from seatrial.results.locations import ARROW, End, Locations, direction, natural
 from seatrial.results.record import Case, Clause, Judgement, Run, Trial
 from seatrial.results.requirements import Requirements, Rule
 from seatrial.results.wording import number, plural, some
@@ -54,8 +54,10 @@ def findings(
         *_not_tested(contract),
         *_expired(contract, today),
         *_slow_links(by_verdict["fail"], judgements, runs),
+        *_many_slow_nodes(by_verdict["inconclusive"], runs),
         *map(_one_or_many, _ordered(_groups(by_verdict["fail"]))),
         *_case_errors(errors),
+        *_parts(runs),
         *_unmeasured(by_verdict["error"]),
         *wire.findings(runs),
         *map(_one_or_many, _groups(doubts)),
@@ -323,7 +325,7 @@ def _slow_links(
     A node explains its failing links if most of its links fail, if all failing links have it in
     common, or if the fit over all links blames it and it is slow alone, too.
     """
-    locations = Locations(runs)
+    locations, by_fit = Locations(runs), slow_alone(runs)
     links: dict[tuple[Case, str], dict[str, None]] = defaultdict(dict)
     for j in fails:
         if j.location and locations.ends(j.location):
@@ -334,25 +336,59 @@ def _slow_links(
             judged[j.case, j.metric][j.location] = None
     sentences = []
     for key, failing in links.items():
-        nodes, left = _blamed(
-            list(failing), list(judged[key]), _blamed_by_fit(runs, *key), locations
-        )
+        nodes, left = _blamed(list(failing), list(judged[key]), set(by_fit.get(key, ())), locations)
         sentences += [_slow_node(end, own, list(failing), judged[key], key, locations)
                       for end, own in nodes]  # fmt: skip
         sentences += _one_way(left, judged[key], key, locations)
     return sentences
 
 
-def _blamed_by_fit(runs: Sequence[Run], case: Case, metric: str) -> set[End]:
-    """The nodes that most runs of a case found slow in their rounds and alone."""
-    own = [run for run in runs if run.case == case]
-    named = Counter(
-        (suspect.direction, suspect.location)
-        for run in own
-        for suspect in run.suspects
-        if suspect.metric == metric and suspect.conclusion == "fault"
-    )
-    return {end for end, count in named.items() if 2 * count >= len(own)}
+def _many_slow_nodes(doubts: Iterable[Judgement], runs: Sequence[Run]) -> list[str]:
+    """Where links are as slow as most of their peers: all nodes that are slow alone, too.
+
+    Of such nodes the links between two of them may break a bound, and not the other links.
+    """
+    locations, by_fit = Locations(runs), slow_alone(runs)
+    nodes: dict[Case, dict[str, None]] = defaultdict(dict)
+    for j in doubts:
+        for end in locations.sides(j.location or ""):
+            if end in by_fit.get((j.case, j.metric), ()):
+                nodes[j.case][end[1]] = None
+    return [
+        f"{len(names)} nodes of {case.id} are slow in their rounds and alone, and some of their "
+        f"links are no worse than most others: {', '.join(sorted(names, key=natural))}: check "
+        "each of them, its cable and its switch port"
+        for case, names in nodes.items()
+        if len(names) > 1
+    ]
+
+
+def _parts(runs: Sequence[Run]) -> list[str]:
+    """Fabrics in parts: every link within a part was measured, and none between two parts.
+
+    Nodes without a measured link are no part.
+    """
+    locations, sentences = Locations(runs), []
+    for run in valid_runs(runs):
+        links = {
+            frozenset(ends)
+            for at in {m.location for m in run.metrics if m.location}
+            if (ends := locations.ends(at))
+        }
+        parts: list[set[str]] = []
+        for link in links if run.unmeasured else ():
+            joined = [part for part in parts if part & link]
+            parts = [part for part in parts if not part & link]
+            parts.append(set(link).union(*joined))
+        whole = sum(len(part) * (len(part) - 1) // 2 for part in parts)
+        if len(parts) > 1 and len(links) == whole:
+            names = sorted((sorted(part, key=natural) for part in parts), key=len)
+            sentences.append(
+                f"the network under {run.case.id} is in {len(parts)} parts: no link between them "
+                f"works, and all within each do: {'; '.join(map(some, names))}: check what joins "
+                "their switches"
+            )
+    return sentences
 
 
 def _blamed(

@@ -21,6 +21,7 @@ from seatrial.results.figures import (
     collect,
     in_order,
     is_valid,
+    slow_alone,
 )
 from seatrial.results.locations import End, Locations, natural
 from seatrial.results.record import Case, Judgement, Run, Trial
@@ -60,7 +61,7 @@ def judge(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> list
     errors = case_errors(trial, runs)
     locations = Locations(runs)
     valid = Counter(run.case for run in runs if is_valid(run))
-    slow = _slow_alone(runs)
+    slow = slow_alone(runs)
     judgements: list[Judgement] = []
     for case, own in figures.items():
         if case in errors:
@@ -74,14 +75,14 @@ def judge(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> list
                 alone: _Context(
                     trial,
                     figures,
-                    _Peers([figure for figure in alike if figure.alone == alone]),
+                    _Peers(_comparable(alike, alone)),
                     locations,
                     valid[case],
                     slow.get((case, alike[0].metric), {}),
                 )
                 for alone in {figure.alone for figure in alike}
             }
-            plain: dict[tuple[int, bool], _PlainPasses] = {}  # by the identity of the rule
+            plain: dict[tuple[int, bool | None], _PlainPasses] = {}  # by the identity of the rule
             for figure in alike:
                 rules, context = thresholds.applying(figure.location), contexts[figure.alone]
                 for rule in rules:
@@ -99,25 +100,14 @@ def judge(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> list
     return judgements
 
 
-def _slow_alone(runs: Sequence[Run]) -> dict[tuple[Case, str], dict[End, float]]:
-    """For each case and metric: the nodes and links (of side "") that most runs found slow in their
-    rounds and alone, and how many times worse than the usual link."""
-    valid = [run for run in runs if is_valid(run)]
-    counts = Counter(run.case for run in valid)
-    factors: dict[tuple[Case, str], dict[End, list[float]]] = defaultdict(dict)
-    for run in valid:
-        for one in run.suspects:
-            if one.conclusion == "fault" and one.alone_factor is not None:
-                own = factors[run.case, one.metric]
-                own.setdefault((one.direction, one.location), []).append(one.alone_factor)
-    return {
-        key: {
-            end: statistics.median(values)
-            for end, values in own.items()
-            if 2 * len(values) >= counts[key[0]]
-        }
-        for key, own in factors.items()
-    }
+def _comparable(alike: list[Figure], alone: bool | None) -> list[Figure]:
+    """The figures that were measured with others beside them, or without, as a figure was.
+
+    The only figure that is left of the rounds has those measured alone as its peers: a round makes
+    no link better.
+    """
+    own = [figure for figure in alike if figure.alone == alone]
+    return alike if not alone and len(own) == 1 else own
 
 
 def _name(figure: Figure, locations: Locations) -> str:
@@ -225,7 +215,7 @@ class _Context(NamedTuple):
         0: it did not."""
         if not self.slow or not location:
             return 0.0, ""
-        ends: list[End] = [("", location), *self.locations.sides(location)]
+        ends = self.locations.itself_and_ends(location)
         return max((self.slow.get(end, 0.0), end[1]) for end in ends)
 
 
@@ -346,6 +336,8 @@ class _Comparison:
         verdicts = self._verdicts(limits)
         for verdict in ("fail", "inconclusive"):
             if verdict in verdicts:
+                if verdict == "fail" and self._is_of_round_only(limits, verdicts):
+                    return self._record("inconclusive", self._of_round(limits, verdicts), limits)
                 text = self._explain(verdict, limits[verdicts.index(verdict)])
                 return self._record(verdict, text, limits)
         if self._is_slow_beside_slow_peers():
@@ -365,6 +357,24 @@ class _Comparison:
         is_within = all(limit.includes(self.samples) for limit in limits)
         text = "" if is_within else self._explanation().within(limits)
         return self._record("pass", text, limits)
+
+    def _is_of_round_only(self, limits: list[Limit], verdicts: list[str]) -> bool:
+        """Whether the load of its round may be why a link is too bad: it was not measured alone,
+        and neither it nor a node of it was found slow alone."""
+        failed = zip(limits, verdicts, strict=True)
+        return (
+            self.figure.alone is False
+            and bool(self.context.locations.ends(self.figure.location or ""))
+            and not self.context.blamed(self.figure.location)[0]
+            and all(self._is_too_bad(limit) for limit, verdict in failed if verdict == "fail")
+        )
+
+    def _of_round(self, limits: list[Limit], verdicts: list[str]) -> str:
+        text = self._explain("fail", limits[verdicts.index("fail")])
+        return (
+            f"{text}. It decides nothing: the link was measured only in a round, beside others; "
+            "lower suspect_factor of links in site.yaml, so that such a link is measured alone"
+        )
 
     def _is_slow_beside_slow_peers(self) -> bool:
         """Whether the bound holds beside the peers, and is broken beside the usual link of the fit.

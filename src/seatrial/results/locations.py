@@ -51,6 +51,10 @@ class Locations:
         does: tuple[Side, ...] = ("sends", "receives") if ARROW in location else ("", "")
         return tuple(zip(does, nodes, strict=False))
 
+    def itself_and_ends(self, location: str) -> list[End]:
+        """A location as an end of no direction, and its ends if it is a link."""
+        return [("", location), *self.sides(location)]
+
     def nodes_of(self, location: str | None) -> tuple[str, ...]:
         """The nodes of a location; () for the case as a whole and for an unknown name."""
         if not location:

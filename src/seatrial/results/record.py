@@ -109,7 +109,8 @@ class Metric:
     seconds: float | None = None  # duration of the measurement, if the benchmark reports it
     impossible: str = ""  # the physical limit that the figure is beyond; its run is an error
     doubt: str = ""  # why the figure decides nothing, such as an uncertain denominator
-    alone: bool = False  # of a link: measured again with no other beside it, and not in its round
+    # Of a link: true: measured again with no other beside it; false: only with others beside it.
+    alone: bool | None = None
 
 
 class Curve(Record):

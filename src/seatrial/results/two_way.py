@@ -12,7 +12,7 @@ packages that compute nodes do not have.
 """
 
 import math
-from statistics import median
+from statistics import median, median_low
 
 SWEEPS = 20
 PRECISION = 1e-6  # of an effect; 1e-6 of a logarithm is a millionth of the figure
@@ -31,21 +31,32 @@ class Fit:
 def fit(cells):
     """Fit ``cells``, cell -> (value, groups that it belongs to); a missing cell is left out.
 
-    The groups of a cell are its ends: two nodes, or the sender and the receiver. ``overall`` starts
-    with the median of the lower half, as higher values are worse: of four nodes one bad node spoils
-    half of all links. Effects are relative to the median effect of their kind, which is the first
-    part of a group such as ``("sends", 3)``. Raises ValueError if there is no cell.
+    The groups of a cell are its ends: two nodes, or the sender and the receiver. An effect starts
+    with the lower quartile of its cells, as higher values are worse: of eight nodes four bad ones
+    spoil more than half of the cells of the good ones. Effects are relative to the median effect of
+    their kind, which is the first part of a group such as ``("sends", 3)``; of an even number of
+    effects it is the lower one. Raises ValueError if there is no cell.
     """
     if not cells:
         raise ValueError("no cells")
-    ordered = sorted(value for value, _ in cells.values())
-    overall = median(ordered[: (len(ordered) + 1) // 2])
-    residuals = {cell: value - overall for cell, (value, _) in cells.items()}
     members = {}  # type: dict
     for cell, (_, groups) in cells.items():
         for group in groups:
             members.setdefault(group, []).append(cell)
-    effects = dict.fromkeys(members, 0.0)
+    low = {
+        group: sorted(cells[cell][0] for cell in own)[len(own) // 4]
+        for group, own in members.items()
+    }
+    usual = sorted(low.values())
+    usual = median(usual[: (len(usual) + 1) // 2])
+    effects = {group: value - usual for group, value in low.items()}
+    residuals = {
+        cell: value - usual - sum(effects[group] for group in groups)
+        for cell, (value, groups) in cells.items()
+    }
+    middle = median(residuals.values())
+    overall = usual + middle
+    residuals = {cell: value - middle for cell, value in residuals.items()}
     for _ in range(SWEEPS):
         largest = 0.0
         for group, own in members.items():
@@ -59,7 +70,7 @@ def fit(cells):
             break
     for kind in {group[0] for group in effects}:
         alike = [group for group in effects if group[0] == kind]
-        middle = median(effects[group] for group in alike)
+        middle = median_low(effects[group] for group in alike)
         for group in alike:
             effects[group] -= middle
         # Each cell has one group of each kind, or two of the same kind.

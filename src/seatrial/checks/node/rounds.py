@@ -374,6 +374,7 @@ class Coordinator:
         self.absent, self.serial = {}, 0
         self.failed = []  # type: list
         self.works, self.silent = set(), {}
+        self.apart = {}  # type: dict  # silent node -> why
         self.selector = selectors.DefaultSelector()
         self.file = open(step + ".pairs.jsonl", "w")  # noqa: SIM115 (open for the whole step)
 
@@ -551,9 +552,9 @@ class Coordinator:
             self.failed.append((low, high))
             for end, other in ((low, high), (high, low)):
                 self.silent.setdefault(end, []).append(other)
-                if self._is_silent(end):
-                    self.drop(end, "none of its first %d links worked (%s)" % (
-                        len(self.silent[end]), record["failed"]))  # fmt: skip
+                if end not in self.apart and self._is_silent(end):
+                    self.apart[end] = "none of its first %d links worked (%s)" % (
+                        len(self.silent[end]), record["failed"])  # fmt: skip
             return None
         self.works.update(one.ends)
         server, client = server["result"], client["result"]
@@ -587,31 +588,70 @@ class Coordinator:
         self.gather()
         self.write({"nodes": self.names})
         budget = self.begun + self.options["budget_s"]
-        in_rounds = {}
+        in_rounds, rounds = {}, 0
         for number, one in enumerate(schedule(self.count)):
             if time.monotonic() > budget:
                 self.write({"stopped": "rounds from %d on: the time of the step is over" % number})
                 break
-            in_rounds.update(self.measure(one, self.options["at_once"] or len(one), number))
+            one = [pair for pair in one if not self.apart.keys() & set(pair)]
+            in_rounds.update(self.measure(one, self.options["at_once"], number))
+            rounds = number + 1
+        in_rounds.update(self.among_silent(rounds, budget))
         self.alone(in_rounds, budget)
         self.write({"end": True, "absent": self.absent, "seconds": time.monotonic() - self.begun})
         for number in list(self.connections):
             self.connections.pop(number).close()
         pairs_of_ranks.publish(self.step + ".end", "end")
 
+    def among_silent(self, number, budget):
+        """Measure the links between silent nodes, in rounds from ``number`` on, and if one works
+        their other links: the network is in parts. Nodes without a link that works are left out.
+        Returns the figures.
+
+        Dead nodes cost SILENT_LINKS rounds, if there are several.
+        """
+        figures = {}  # type: dict
+        silent = sorted(end for end in self.apart if end in self.connections)
+        own = [[(silent[low], silent[high]) for low, high in one] for one in schedule(len(silent))]
+        tried, without = set(self.failed), 0
+        for at, one in enumerate(own + schedule(self.count)):
+            if time.monotonic() > budget or without == SILENT_LINKS:
+                break
+            if at >= len(own) and not figures:
+                break
+            pairs = [
+                pair for pair in one
+                if self.apart.keys() & set(pair) and pair not in tried and pair not in figures
+            ]  # fmt: skip
+            figures.update(self.measure(pairs, self.options["at_once"], number))
+            tried.update(pairs)
+            number += 1
+            without += bool(pairs) and not figures
+        for end, reason in self.apart.items():
+            if end not in self.works:
+                self.drop(end, reason)
+        return figures
+
     def alone(self, in_rounds, budget):
-        """Measure suspects, and pairs that failed, with nothing beside them, and good links."""
-        if len(in_rounds) < 2:
+        """Measure suspects, and pairs that failed, with nothing beside them, and good links.
+
+        Good links are measured alone without a suspect, too: the load of a round is no excuse of a
+        fabric whose links are all slow.
+        """
+        if len(in_rounds) < 2 or not self.options["most_alone"]:
             return
         with_fit = load(self.options["two_way"])
         factor = math.log(self.options["suspect_factor"])
         suspects, good, of_nodes = choose(in_rounds, factor, with_fit)
         # A pair may have failed by the load of its round. Such pairs are the last: each that fails
         # again takes as long as a pair may.
-        again = [one for one in self.failed if all(end in self.connections for end in one)]
+        again = [
+            one for one in self.failed
+            if all(end in self.connections and end not in self.apart for end in one)
+        ]  # fmt: skip
         suspects = suspects + again
-        if not suspects:
-            return
+        if not suspects and self.options["at_once"] == 1:
+            return  # nothing was beside any link
         took = time.monotonic() - self.begun
         budget = min(budget, time.monotonic() + max(ALONE_LEAST_S, took))
         left = self.options["most_alone"]
