@@ -1,5 +1,4 @@
-"""A site with two rails on a native lab of its own: healthy, under a NIC profile, and with a fault of
-one rail."""
+"""A site with two rails on a native lab of its own: healthy, under a NIC profile, with a fault."""
 
 from __future__ import annotations
 
