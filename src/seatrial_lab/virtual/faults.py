@@ -123,7 +123,9 @@ def _qemu(lab: VirtualLab) -> Iterator[QmpConnection]:
     with socket.socket(socket.AF_UNIX) as connection:
         try:
             connection.connect(str(lab.paths.run / FAULTS_SOCKET))
-            yield QmpConnection(connection)
+            qemu = QmpConnection(connection)
+            with qemu.stream:  # QEMU serves the next client when both are closed
+                yield qemu
         except OSError as error:
             raise LabError(f"lab {lab.spec.instance}: QEMU does not answer: {error}") from None
 
