@@ -51,7 +51,7 @@ def make_trial(
     trial = Trial(trial=name, site="lab", started=started, seatrial="0", cases=[case], notes=notes)
     results = Results(trial=trial, runs=runs, folder=folder)
     finish(results, load_requirements(config / "requirements.yaml"), folder)
-    manifest.extend(folder, manifest.files(folder))
+    manifest.append(folder, manifest.sums_of(folder, manifest.files(folder)))
     return folder
 
 

@@ -439,23 +439,6 @@ def test_how_long_a_pair_waited_for_a_processor(folder):
     assert noted(folder)["waited_s"] > 0.3
 
 
-@pytest.mark.parametrize(
-    "program", ["", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "]
-)
-def test_a_program_that_reaches_its_limit_leaves_a_record(folder, program):
-    """Also one that ignores SIGTERM. What the path proof needs is not lost with it."""
-    program += "import time; time.sleep(60)"
-    done = run(folder, sys.executable, "-c", program, options=["--limit", "1"])
-    assert done.returncode == 124
-    data = noted(folder)
-    assert data["exit_code"] < 0
-    assert data["after"]["interfaces"]["lo"]["rx_bytes"] >= 0
-
-
-def test_a_program_that_ends_before_its_limit(folder):
-    assert run(folder, "/bin/false", options=["--limit", "60"]).returncode == 1
-
-
 # -- facts for physical limits
 
 

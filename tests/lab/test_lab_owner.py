@@ -157,8 +157,9 @@ def test_files_that_take_hours_to_hash_are_removed(place: Path) -> None:
     for name, size in (("core", MAX_FILE_B + 1), ("largest", MAX_FILE_B), ("output", 5)):
         with (place / name).open("wb") as file:
             file.truncate(size)
-    take(place)
+    sizes = take(place)
     left = {path.name: path.stat().st_size for path in place.iterdir()}
+    assert sizes == left
     assert left == {"largest": MAX_FILE_B, "output": 5}
     for number in range(MAX_TOTAL_B // MAX_FILE_B):
         with (place / f"many{number}").open("wb") as file:

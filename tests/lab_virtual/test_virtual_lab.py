@@ -14,8 +14,9 @@ import pytest
 from seatrial.base.errors import LabError
 from seatrial.base.paths import CHECKOUT
 from seatrial_lab.adapter import VIRTUAL, attach, end, engine_of
+from seatrial_lab.common import processes
 from seatrial_lab.virtual.engine import VirtualLab
-from seatrial_lab.virtual.share import processes_of
+from seatrial_lab.virtual.share import PID_FILES, QEMU_PID, processes_of
 from seatrial_lab.virtual.status import status
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm]
@@ -124,11 +125,9 @@ def test_the_machines_own_files_cannot_be_changed(lab: VirtualLab, tmp_path: Pat
 
 
 def qemu_of(lab: VirtualLab) -> int:
-    (pid,) = [
-        pid
-        for pid in processes_of(lab.paths.run)
-        if "qemu" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode()
-    ]
+    pid = processes.read_pid_file(lab.paths.run / QEMU_PID)
+    assert pid is not None
+    assert Path(f"/proc/{pid}/exe").readlink().name.startswith("qemu-system")
     return pid
 
 
@@ -186,6 +185,15 @@ def test_a_lab_whose_guest_died_is_started_anew(tmp_path: Path, lab: VirtualLab)
     other = VirtualLab(dataclasses.replace(lab.virtual_spec, lab=spec))
     try:
         other.up()
+        pids = [processes.read_pid_file(other.paths.run / name) for name in PID_FILES]
+        assert None not in pids
+        assert processes_of(other.paths.run) == pids
+        processes.kill_all(pids[:1])  # QEMU outlives its broker, and is ended before the next one
+        processes.wait_gone(pids[:1], 10)
+        assert processes_of(other.paths.run) == pids[1:]
+        assert not other.is_up()
+        assert other.up() is True
+        assert not processes.is_alive(pids[1])
         for pid in processes_of(other.paths.run):
             subprocess.run(["kill", "-9", str(pid)], check=False)
         deadline = time.monotonic() + 10

@@ -7,8 +7,10 @@ import errno
 import io
 import json
 import os
+import stat
 import subprocess
 import sys
+import syslog
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,7 +20,7 @@ from fake_node import INTERFACE, FakeNic, FakeWorld, Fuse, OpenGuard, Simulation
 import seatrial.nic.node
 from seatrial.nic.node import cli, evidence
 from seatrial.nic.node.errors import BadInput
-from seatrial.nic.node.store import JOURNAL, SECOND, Store
+from seatrial.nic.node.store import JOURNAL, SECOND, SPARE, Store
 
 NODE = Path(seatrial.nic.node.__file__).parent
 FILES = sorted(NODE.glob("*.py"))
@@ -172,7 +174,10 @@ def test_help() -> None:
 )  # fmt: skip
 def test_a_wrong_command_line_is_bad_input(words: list[str], capsys: Any) -> None:
     assert cli.main(words) == 3
-    assert capsys.readouterr().err.startswith("seatrial-nic: ")
+    first, _, usage = capsys.readouterr().err.partition("\n")
+    assert first.startswith("seatrial-nic: ")
+    assert usage in ("", cli.USAGE + "\n")
+    assert bool(usage) == ("/none" not in words[0])
 
 
 def test_options_before_and_after_the_verb() -> None:
@@ -253,6 +258,18 @@ def test_a_job_number_that_is_none(node: Node, number: str) -> None:
         assert node.run(verb, JOB_ID=number, JOB_CONSTRAINTS="nic_jumbo") == 3
         assert node.run(verb, JOB_ID="7", RESTART_COUNT=number or "x") == 3
     assert not list(node.folder.glob("state*/tombstones/*"))
+
+
+def test_jobs_of_two_clusters_with_the_same_id(node: Node, capsys: Any) -> None:
+    assert node.job("prolog", CLUSTER_NAME="a/../b") == 0
+    assert node.job("prolog", CLUSTER_NAME="c") == 2
+    assert "is in force for job 7 of cluster a_.._b" in capsys.readouterr().err
+    assert node.job("epilog", CLUSTER_NAME="c") == 0
+    assert node.job("epilog", CLUSTER_NAME="a/../b") == 0
+    assert node.store.journal() is None
+    assert {path.name for path in Path(node.store.path("tombstones")).glob("*/*")} == {
+        "7.0@c", "7.0@a_.._b"
+    }  # fmt: skip
 
 
 def test_a_late_prolog_leaves_nothing(node: Node, capsys: Any) -> None:
@@ -458,6 +475,56 @@ def test_a_full_disk_is_said_and_nothing_changed(node: Node, capsys: Any) -> Non
     assert node.nic.exact() == before
 
 
+def fill(node: Node, patch: pytest.MonkeyPatch) -> None:
+    """No byte is left on the disk of the state folder: what is written fails when it is synced."""
+
+    def used() -> int:
+        files = (path for path in Path(node.store.folder).rglob("*") if path.is_file())
+        return sum(path.stat().st_size for path in files)
+
+    limit, real = used(), os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode) and used() > limit:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(descriptor)
+
+    patch.setattr(os, "fsync", fsync)
+
+
+@pytest.mark.parametrize("verb", ["recover", "health"])
+def test_a_disk_that_fills_before_the_first_profile_hides_no_reason(node: Node, verb: str) -> None:
+    assert node.run(verb) == 0
+    fill(node, node.patch)
+    assert node.job("prolog") == 2
+    reason = node.store.reason()
+    assert reason
+    assert "job 7: the journal cannot be written: [Errno 28] No space left on device" in reason
+    assert node.run("health") == 0
+    assert node.calls.read_text().splitlines()[3].startswith("reason=seatrial: " + reason)
+    assert node.run("health") == 0  # the reason stays while nothing else could be written
+    assert node.calls.read_text().splitlines()[-1].startswith("reason=seatrial: " + reason)
+
+
+def test_a_disk_that_was_full_at_boot_is_the_reason(node: Node, capsys: Any) -> None:
+    assert node.run("recover") == 0
+    Path(node.store.path(SPARE)).unlink()
+    with node.patch.context() as patch:
+        fill(node, patch)
+        assert node.job("prolog") == 2
+        printed = capsys.readouterr().err
+        assert "has no room for the reason of a failure: No space left on device" in printed
+        assert "the reason cannot be written to " in printed
+        assert "job 7" not in (node.store.reason() or "")
+        assert node.run("health") == 0
+        words = node.calls.read_text()
+        assert f"reason=seatrial: {node.store.folder} has no room for the reason" in words
+    node.calls.unlink()
+    assert node.run("health") == 0
+    assert not node.calls.exists()
+    assert node.job("prolog") == 0
+
+
 def test_a_read_only_disk_does_not_hide_why_a_prolog_refuses(node: Node, capsys: Any) -> None:
     def read_only(self: Store, *_: Any) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
@@ -483,8 +550,48 @@ def test_a_folder_that_turns_read_only_is_why_the_node_is_drained(node: Node) ->
     assert "reason=seatrial: the state folder: [Errno 5] Input/output error" in words
 
 
+#: clears a terminal, begins a line that looks like another's, and turns the direction of writing
+HOSTILE = "\x1b[2Ja\n[root] error: b\r\x07 \u202e \x00 ä \udc80 "
+HOSTILE_SHOWN = "?[2Ja [root] error: b ? ? ? ? ? "
+
+
 def test_the_log_takes_any_text(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
-    cli.log("a\nb \x00 ä \udc80"[:6])
-    assert stream.getvalue().startswith("seatrial-nic: a\n")
+    lines: list[str] = []
+    monkeypatch.setattr(syslog, "syslog", lambda _, line: lines.append(line))
+    cli.log(HOSTILE + "x" * 10**6)
+    (line,) = stream.getvalue().splitlines()
+    assert line.startswith("seatrial-nic: " + HOSTILE_SHOWN + "xxx")
+    assert len(line) < 5000
+    assert lines == [line[len("seatrial-nic: ") :]]
+
+
+def test_a_reason_takes_any_text(node: Node) -> None:
+    """Of a program that repeats what another user chose, such as the name of an interface."""
+    node.store.prepare()
+    node.store.write_reason(HOSTILE + "x" * 10**6)
+    reason = node.store.reason()
+    assert reason
+    assert reason.startswith(HOSTILE_SHOWN + "xxx")
+    assert len(reason) < 5000
+    Path(node.store.path("reason")).write_bytes(
+        (HOSTILE + "x" * 10**6).encode(errors="surrogateescape")
+    )
+    shown = f"NodeName=n1 State=IDLE Reason=fan {HOSTILE}{'y' * 10**6} [root@x]\n"
+    node.shown.write_bytes(shown.encode(errors="surrogateescape"))
+    assert node.run("health") == 0
+    words = node.calls.read_text().splitlines()
+    assert words[3].startswith(f"reason=fan {HOSTILE_SHOWN}yyy")
+    assert "; seatrial: " + HOSTILE_SHOWN + "xxx" in words[3]
+    assert len(words) == 4
+    assert len(words[3]) < 5000
+
+
+def test_what_is_printed_for_people_takes_any_text(node: Node, capsys: Any) -> None:
+    node.nic.raw["private.a" + HOSTILE.replace("\n", "")] = HOSTILE
+    assert node.run("recover") == 0
+    assert node.run("show") == 0
+    printed = capsys.readouterr().out
+    assert "[2J" in printed
+    assert not {"\x1b", "\u202e", "\r", "\x07"} & set(printed)

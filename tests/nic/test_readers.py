@@ -141,6 +141,11 @@ def test_root_queueing_disciplines() -> None:
     assert qdisc(limit)["egress_bit_s"] == 10**9
     assert qdisc(limit) == qdisc({**limit, "handle": "8001:"})
     assert qdisc(own)["qdisc"].startswith("htb ")
+    assert (qdisc(limit)["qdisc.rate"], qdisc(own)["qdisc.r2q"]) == (125000000, 10)
+    nested = {"map": [1, 2], "fp": {"0": "E"}, "direct_packets_stat": 7}
+    leaves = qdisc({**own, "options": nested})
+    del leaves["qdisc"], leaves["egress_bit_s"]
+    assert leaves == {"qdisc.map.0": 1, "qdisc.map.1": 2, "qdisc.fp.0": "E"}
     assert qdisc(own)["egress_bit_s"] is None
     # Some disciplines are the kernel's own only while nobody has chosen them.
     assert qdisc({**own, "kind": "fq_codel"})["qdisc"].startswith("fq_codel ")

@@ -223,6 +223,54 @@ def test_a_prolog_that_is_older_than_any_tombstone_leaves_nothing(node: Node) ->
 # -- owners
 
 
+def test_jobs_of_two_clusters_with_the_same_id_are_two_jobs(node: Node) -> None:
+    """Each cluster has a slurmd on this node."""
+    first, second = JOB._replace(cluster="a"), JOB._replace(cluster="b")
+    node.session().begin_job(first, "bulk")
+    node.simulation.steps.add("7")
+    with pytest.raises(Refused, match="bulk is in force for job 7 of cluster a"):
+        node.session().begin_job(second, "bulk")
+    node.session().end_job(second, True)
+    journal = node.store.journal()
+    assert journal
+    assert (journal["job"], journal["cluster"]) == ("7", "a")
+    node.simulation.steps.clear()
+    node.session().end_job(first, True)
+    node.check_clean()
+
+
+def test_an_epilog_of_another_cluster_makes_no_prolog_late(node: Node) -> None:
+    late = node.session()
+    node.simulation.time += 1
+    node.session().end_job(JOB._replace(cluster="b"), True)
+    late.begin_job(JOB._replace(cluster="a"), "bulk")
+    node.session().end_job(JOB._replace(cluster="a"), True)
+    with pytest.raises(Late):
+        late.begin_job(JOB._replace(cluster="a"), "bulk")
+    node.check_clean()
+
+
+@pytest.mark.parametrize(("began", "ended"), [("", "a"), ("a", "")])
+def test_a_journal_and_a_tombstone_without_a_cluster_are_of_any(
+    node: Node, began: str, ended: str
+) -> None:
+    """Those of an earlier release, or of a slurmd that does not name its cluster."""
+    late = node.session()
+    node.session().begin_job(JOB._replace(cluster=began), "bulk")
+    journal = node.store.journal()
+    assert journal
+    if not began:
+        del journal["cluster"]
+        node.store.save_journal(journal)
+    node.simulation.time += 1
+    node.session().end_job(JOB._replace(cluster=ended), True)
+    node.check_clean()
+    if not ended:
+        with pytest.raises(Late):
+            late.begin_job(JOB._replace(cluster=began), "bulk")
+    node.check_clean()
+
+
 def test_an_epilog_waits_for_the_steps_of_its_job(node: Node) -> None:
     node.session().begin_job(JOB, "jumbo")
     node.simulation.steps.add(JOB.id)

@@ -165,12 +165,28 @@ def test_a_full_disk_leaves_the_old_journal_whole(store: Store, full: dict[str, 
 
 
 def test_the_reason_is_written_on_a_full_disk(store: Store, full: dict[str, int]) -> None:
-    store.reserve_space()
+    full["bytes"] = module.SPARE_B
+    assert store.reserve_space() == ""
+    full["bytes"] = 0
     assert Path(store.path(module.SPARE)).stat().st_size == module.SPARE_B
     store.write_reason("job 7: no space\n  for the journal")
     assert store.reason() == "job 7: no space for the journal"
     store.write_reason("another")  # the spare is gone by now
     assert store.reason() is not None
+
+
+def test_a_disk_without_room_for_a_reason_is_said(store: Store, full: dict[str, int]) -> None:
+    full["bytes"] = -module.SPARE_B
+    text = f"{store.folder} has no room for the reason of a failure: No space left on device"
+    assert store.reserve_space() == text
+    assert not Path(store.path(module.SPARE)).exists()
+    text = f"the reason cannot be written to {store.folder}: No space left on device"
+    assert store.write_reason("job 7") == text
+    # The part of a file that an earlier release left is none.
+    Path(store.path(module.SPARE)).write_bytes(b"x")
+    full["bytes"] = 10**6
+    assert store.reserve_space() == ""
+    assert Path(store.path(module.SPARE)).stat().st_size == module.SPARE_B
 
 
 # -- the lock

@@ -75,12 +75,16 @@ def applied(fleet: Fleet, node: str) -> int:
 
 
 def test_a_job_has_its_profile_and_leaves_nothing(fleet: Fleet, before: dict[str, str]) -> None:
+    config = fleet.slurm("scontrol", "show", "config")
+
     def one(node: str) -> None:
         times = applied(fleet, node)
         job = fleet.submit(node, "sleep 1")
         fleet.wait(f"{node} applied", lambda: applied(fleet, node) > times)
         during = fleet.look(node)
         assert during != before[node]
+        journal = json.loads(fleet.root(node, "cat", f"{fleet.folder(node)}/journal.json"))
+        assert f"\nClusterName             = {journal['journal']['cluster']}\n" in config
         assert "mtu 9000" in during
         assert "rx-frames: 16" in during or "rx-frames:\t16" in during
         fleet.wait_for_end(job)

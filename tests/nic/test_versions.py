@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from place import Place, made_place
 from test_session_cases import JOB, OTHER, Node, folder, node
 
-from seatrial.nic.node import evidence, readers, values
+from seatrial.nic.node import changes, evidence, readers, values
 from seatrial.nic.node.errors import NicError, Refused, Unrestored
 
 __all__ = ["folder", "node"]  # fixtures
@@ -136,6 +137,50 @@ def test_a_full_disk_keeps_the_record(node: Node) -> None:
     baseline = node.store.baseline()
     assert baseline
     assert baseline["versions"]["eth1"]["ethtool"] == "6.7"
+
+
+def htb(**options: Any) -> dict[str, Any]:
+    """What the readers make of tc's answer for a root discipline that somebody chose."""
+    root = {"kind": "htb", "handle": "1:", "root": True, "options": {"r2q": 10, **options}}
+    return readers.root_qdisc(json.dumps([root]))
+
+
+def test_one_more_option_of_a_root_discipline_is_no_drift_across_versions(node: Node) -> None:
+    node.nic.raw.update(htb())
+    node.session().recover(0.0)
+    upgrade(node, **htb(direct_qlen=1000))
+    assert "as at boot" in node.session().recover(0.0)
+    # From now on it is compared.
+    upgrade(node, **htb(direct_qlen=2))
+    with pytest.raises(Unrestored, match=r"eth1: qdisc\.direct_qlen is 2, was 1000 at boot; "):
+        node.session().recover(0.0)
+
+
+def test_an_option_of_a_root_discipline_that_differs_is_drift(node: Node) -> None:
+    node.nic.raw.update(htb())
+    node.session().recover(0.0)
+    upgrade(node, **htb(r2q=11, direct_qlen=1000))
+    with pytest.raises(Unrestored, match=r"settings: eth1: qdisc\.r2q is 11, was 10 at boot; "):
+        node.session().recover(0.0)
+
+
+def test_a_root_discipline_in_a_record_of_the_version_before(node: Node) -> None:
+    """It has no keys of options: their values are not compared, the kind is."""
+    node.nic.raw["qdisc"] = 'htb {"r2q": 10}'
+    node.session().recover(0.0)
+    upgrade(node, **htb(direct_qlen=1000))
+    assert "as at boot" in node.session().recover(0.0)
+    node.nic.ethtool = "6.8"
+    node.nic.shown_by["6.8"] = {**NEW, "qdisc": "default mq"}
+    with pytest.raises(Unrestored, match="eth1: qdisc is default mq, was htb "):
+        node.session().recover(0.0)
+
+
+def test_a_root_discipline_whose_option_differs_is_not_removed() -> None:
+    assert changes.to_restore("eth1", htb(), htb(r2q=11)) == []
+    limit = {"qdisc": "tbf {}", "qdisc.rate": 1}
+    (action,) = changes.to_restore("eth1", {"qdisc": "default mq"}, limit)
+    assert action.argv == ["tc", "qdisc", "del", "dev", "eth1", "root"]
 
 
 @pytest.mark.parametrize(

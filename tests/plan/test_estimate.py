@@ -8,7 +8,7 @@ import pytest
 
 from plan_support import bare_stack
 from seatrial.plan.estimate import expect, jobs_of, read_earlier
-from seatrial.plan.model import MARGIN_S, STEP_END_S
+from seatrial.plan.model import MARGIN_S
 from seatrial.plan.resolve import resolve
 from seatrial.results.record import Case, Job, Run, Trial, Verdict, write_results
 from seatrial.site.load import load_site
@@ -36,8 +36,8 @@ def test_variants_share_a_job_with_a_step_for_each(plan):
     jobs = {job.key: job for job in jobs_of(plan)}
     assert len(jobs) == 4
     npb = jobs["npb", "mpich-ofi", "default", 2]
-    assert (npb.steps, npb.limit_s) == (2, 2 * (30 + STEP_END_S) + MARGIN_S)
-    assert jobs["netpipe", "tcp", "default", 2].limit_s == 20 + STEP_END_S + MARGIN_S
+    assert (npb.steps, npb.limit_s) == (2, 2 * 30 + MARGIN_S)
+    assert jobs["netpipe", "tcp", "default", 2].limit_s == 20 + MARGIN_S
     assert npb.seconds == npb.limit_s
 
 

@@ -166,7 +166,7 @@ def test_a_damaged_manifest_does_not_grow(folder):
     (folder / MANIFEST).write_bytes(text)
     (folder / "new.txt").touch()
     with pytest.raises(InputError, match="SHA256SUMS:"):
-        manifest.extend(folder, ["new.txt"])
+        manifest.append(folder, manifest.sums_of(folder, ["new.txt"]))
     assert (folder / MANIFEST).read_bytes() == text
 
 

@@ -33,7 +33,7 @@ def verdicts(results, check, transport):
     }
 
 
-def test_programs_that_misbehave(place, try_site, monkeypatch):
+def test_programs_that_misbehave(place, try_site, trial_lab, monkeypatch):
     scripts = {
         "openmpi-tcp": "echo out of luck >&2\nexit 3\n",
         "openmpi-ucx": "head -c 5000 /dev/urandom\n",
@@ -64,6 +64,8 @@ def test_programs_that_misbehave(place, try_site, monkeypatch):
         assert verdicts(results, "netpipe", transport) <= {"pass", "missing"}
     assert results.verdict.verdict == "incomplete"
     assert read_results(results.folder).verdict == results.verdict
+    states = trial_lab.run(["sinfo", "--noheader", "--format=%T %E"]).stdout
+    assert "drain" not in states, "a step that was ended at its limit"
 
 
 def test_cancelled_job_and_dead_node(place, try_site, trial_lab, monkeypatch):

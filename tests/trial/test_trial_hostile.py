@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,11 +21,13 @@ from seatrial.checks.configuration import settings
 from seatrial.plan.model import PLAN_FILE, write
 from seatrial.plan.resolve import resolve
 from seatrial.results import manifest
+from seatrial.results.record import RESULTS_FILE, Results, read_results
 from seatrial.site.load import load_site
 from seatrial.trial import reframe_run
 from seatrial.trial.machine import ThisMachine
 from seatrial.trial.run import run_trial
 from seatrial_lab.common.owner import give, take
+from trial_folder import judge
 from trial_support import Silent, make_site
 
 pytestmark = pytest.mark.root
@@ -104,8 +108,8 @@ class Lab(ThisMachine):
     def give(self, path: Path) -> None:
         give(path, JOB_USER, JOB_USER)
 
-    def take(self, folder: Path) -> None:
-        take(folder)
+    def take(self, folder: Path) -> dict[str, int]:
+        return take(folder)
 
 
 @pytest.fixture
@@ -142,6 +146,93 @@ def test_root_follows_nothing_of_the_job_user(place: Path, monkeypatch: pytest.M
     assert not [path for path in left if path.stat().st_mode & 0o6022]
     assert (results.folder / "cases").is_dir()
     assert manifest.check(results.folder) == []
+
+
+#: stands for ReFrame; leaves the evidence of a case
+LEAVES = """
+import json, os
+stage = "stage/site/compute/tcp/tcp_stream"
+os.makedirs(stage)
+with open(f"{stage}/output", "w") as output:
+    output.write("as it was")
+case = {"benchmark": "tcp_stream", "environ": "tcp", "num_nodes": 2, "repeat": 0, "jobid": "1",
+        "result": "pass", "stagedir": os.path.abspath(stage)}
+with open("reframe-report.json", "w") as report:
+    json.dump({"runs": [{"testcases": [case]}]}, report)
+"""
+
+
+class Outlived(Lab):
+    """A process of the job user has a file open after the jobs, and extends it to ``size``."""
+
+    def __init__(self, size: int, why_not: str = "") -> None:
+        self.size, self.why_not = size, why_not
+        self.held = -1
+
+    def take(self, folder: Path) -> dict[str, int]:
+        if not (folder / RESULTS_FILE).exists():
+            self.held = os.open(folder / "output", os.O_WRONLY)
+            return take(folder)
+        try:
+            if self.why_not:
+                raise OSError(self.why_not)
+            return take(folder)
+        finally:  # after the folder was taken for the last time
+            os.ftruncate(self.held, self.size)
+            os.close(self.held)
+
+
+@pytest.fixture
+def try_outlived(place: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Results]:
+    def call(machine: Outlived, progress: Silent) -> Results:
+        command = [sys.executable, "-I", "-c", LEAVES]
+        monkeypatch.setattr(reframe_run, "reframe_command", lambda *_: command)
+        file = make_site(place / "site", {"tcp_stream": {"seconds": 1}})
+        plan = resolve(load_site(file), bare_stack())
+        return run_trial(plan, file, machine, progress, place / "trials")
+
+    return call
+
+
+@pytest.mark.parametrize("size", [10, 1 << 40])
+@pytest.mark.timeout(120)
+def test_evidence_that_still_grows_is_removed(
+    try_outlived: Callable[..., Results], size: int
+) -> None:
+    """By a byte, or by a hole that costs its owner nothing and takes hours to hash."""
+    progress = Silent()
+    results = try_outlived(Outlived(size), progress)
+    (evidence,) = (results.folder / "cases").glob("*/r0")
+    assert not (evidence / "output").exists()
+    (note,) = [note for note in results.trial.notes if "grew after the jobs" in note]
+    assert f"'{evidence.relative_to(results.folder)}/output'" in note
+    assert f"warning: {note}" in progress.lines
+    assert read_results(results.folder).trial.notes == results.trial.notes
+    assert manifest.check(results.folder) == []
+
+
+@pytest.mark.timeout(120)
+def test_a_signal_while_evidence_is_hashed_ends_the_trial(
+    place: Path, try_outlived: Callable[..., Results], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sizes are not known: files could not be taken. The results are kept."""
+    sums_of = manifest.sums_of
+
+    def hashing(*args: object) -> dict[str, str]:
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        return sums_of(*args)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(manifest, "sums_of", hashing)
+        with pytest.raises(LabError, match="their manifest is not: interrupted by SIGTERM"):
+            try_outlived(Outlived(1 << 40, "a disk that fails"), Silent())
+    (folder,) = (place / "trials").glob("site-*")
+    assert not manifest.has_manifest(folder)
+    assert read_results(folder).verdict
+    for file in folder.glob("cases/*/r0/output"):
+        file.unlink()
+    judge(folder)
+    assert manifest.check(folder) == []
 
 
 def test_each_user_of_reframe_has_a_database(place: Path) -> None:

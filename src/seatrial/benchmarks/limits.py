@@ -63,7 +63,14 @@ class Limit:
         return ""
 
 
-class Bandwidth(Limit):
+class OfLine(Limit):
+    """A limit that follows from the line rate of the interface."""
+
+    def unknown(self, known: Known) -> str:
+        return "" if known.interface in known.lines else f"the line rate of {known.interface}"
+
+
+class Bandwidth(OfLine):
     """Payload cannot be faster than the interface: its line rate, and a profile's egress rate.
 
     ``directions``: 2 if the figure is the sum of both directions. ``messages``: how many a rank
@@ -94,12 +101,10 @@ class Bandwidth(Limit):
         return ""
 
     def unknown(self, known: Known) -> str:
-        if known.interface in known.lines or known.interface in known.shapers:
-            return ""
-        return _line_rate(known)
+        return "" if known.interface in known.shapers else super().unknown(known)
 
 
-class StreamBandwidth(Limit):
+class StreamBandwidth(OfLine):
     """The sum of streams, which send for ``seconds`` of the metric and await no reply.
 
     At most the bucket and the queue of the shaper come on top of the egress rate.
@@ -123,9 +128,7 @@ class StreamBandwidth(Limit):
         return ""
 
     def unknown(self, known: Known) -> str:
-        if known.interface in known.lines or known.interface in known.shapers:
-            return ""
-        return _line_rate(known)
+        return "" if known.interface in known.shapers else super().unknown(known)
 
 
 def _curve_of(metric: Metric, parsed: Parsed) -> list[tuple[float, float]]:
@@ -136,11 +139,7 @@ def _curve_of(metric: Metric, parsed: Parsed) -> list[tuple[float, float]]:
     return []
 
 
-def _line_rate(known: Known) -> str:
-    return f"the line rate of {known.interface}"
-
-
-class Latency(Limit):
+class Latency(OfLine):
     """A message cannot arrive before its frame has left: the shortest frame at the line rate.
 
     An egress rate gives no limit: a frame that fits into the bucket leaves at once.
@@ -154,11 +153,8 @@ class Latency(Limit):
         source = f"the time of a frame of {FRAME_B} B at {line.source}"
         return below(metric, least, source) if metric.value < least else ""
 
-    def unknown(self, known: Known) -> str:
-        return "" if known.interface in known.lines else _line_rate(known)
 
-
-class Transfer(Limit):
+class Transfer(OfLine):
     """A run cannot end before its volume has crossed the interface, in s (``moved_bytes``)."""
 
     def beyond(self, metric: Metric, parsed: Parsed, known: Known) -> str:
@@ -169,9 +165,6 @@ class Transfer(Limit):
         least = parsed.moved_bytes / 2 / line.value / 1e6
         source = f"{parsed.moved_bytes} B in both directions at {line.source}"
         return below(metric, least, source) if metric.value < least else ""
-
-    def unknown(self, known: Known) -> str:
-        return "" if known.interface in known.lines else _line_rate(known)
 
 
 class Peak(Limit):

@@ -16,6 +16,7 @@ from typing import Any
 import reframe as rfm
 import reframe.utility.sanity as sn
 from pydantic import RootModel, ValidationError
+from reframe.core.backends import getlauncher
 from reframe.core.builtins import parameter, run_after, run_before, sanity_function, variable
 from reframe.core.exceptions import ReframeSyntaxError
 
@@ -252,7 +253,8 @@ class Check(rfm.RunOnlyRegressionTest):
             words = [step.name, str(step.limit_s or self.step_limit_s), *command]
             function = "seatrial_lossy_step " if step.may_lose_nodes else "seatrial_step "
             self.prerun_cmds.append(function + " ".join(quote(word) for word in words))
-        self.job.launcher = context.local_launcher()
+        # Of the script's last line, which runs ``true``: the steps call srun.
+        self.job.launcher = getlauncher("local")()
 
     # -- the results
 

@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 
 import reframe.core.runtime as runtime
-from reframe.core.backends import getlauncher
 from reframe.core.exceptions import ConfigError
 
 from seatrial.benchmarks.benchmark import Job
@@ -111,11 +110,6 @@ def held_job(check) -> HeldJob | None:
 def job(check) -> Job:
     """The job of a check, as its benchmark sees it."""
     return plan().job(transport_name(check), profile_name(check), check.num_nodes, network(check))
-
-
-def local_launcher():
-    """The launcher of the script's last line, which runs ``true``: the steps call srun."""
-    return getlauncher("local")()
 
 
 @cache

@@ -8,6 +8,7 @@ XL710). Other drivers interrupt earlier after a number of frames, so a rate show
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from seatrial.nic.modes import MODES, RX
@@ -30,8 +31,7 @@ def fault(run: Run, interface: str) -> str:
         states = run.nic.get(one.node, {}).get(interface, {})
         if rate is None or not states:
             continue
-        allowed = [_allowed(state) for state in (states.get("before"), states.get("after"))]
-        most = max((one or float("inf") for one in allowed), default=float("inf"))
+        most = max(_allowed(states.get(when)) for when in ("before", "after"))
         if rate > TOLERANCE * most:
             us = states["after"][RX]
             return (
@@ -42,15 +42,15 @@ def fault(run: Run, interface: str) -> str:
     return ""
 
 
-def _allowed(state: Any) -> float | None:
-    """Interrupts per second of all vectors of an interface; None: the state gives no limit."""
+def _allowed(state: Any) -> float:
+    """Interrupts per second of all vectors of an interface; infinite: the state has no limit."""
     if not isinstance(state, dict) or state.get("coalesce.adaptive-rx") == "on":
-        return None
+        return math.inf
     driver, us = str(state.get("driver")), state.get(RX)
     if driver not in DRIVERS or not isinstance(us, int) or us <= 0:
-        return None
+        return math.inf
     if us in MODES.get(driver, {}).get(RX, {}):
-        return None
+        return math.inf
     counts = [state.get(f"channels.{kind}") for kind in ("combined", "rx", "tx")]
     vectors = sum(count for count in counts if isinstance(count, int)) or USUAL_VECTORS
     return vectors * 1e6 / us

@@ -28,13 +28,11 @@ ROUND_FILE = "round.json"
 
 #: of a job's time limit over the sum of the limits of its steps, in s
 MARGIN_S = 30
-#: for a step that reaches its limit to end, in s
-STEP_END_S = 5
 
 
 def job_limit_s(steps: Iterable[Step], step_limit_s: int) -> int:
     """The time limit of a job with these steps, in s; ``step_limit_s`` is that of most steps."""
-    return sum((step.limit_s or step_limit_s) + STEP_END_S for step in steps) + MARGIN_S
+    return sum(step.limit_s or step_limit_s for step in steps) + MARGIN_S
 
 
 class Model(BaseModel):

@@ -17,9 +17,10 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 
 from seatrial.base.errors import InputError, LabError, Problem
@@ -48,6 +49,7 @@ _LINE = re.compile(r"(?P<escaped>\\?)(?P<sum>[0-9a-f]{64})  (?P<name>[^\0\n]+)\n
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}  # as sha256sum writes them
 _CHARACTERS = {escape: character for character, escape in _ESCAPES.items()}
 LIMIT_B = 1 << 30  # largest manifest that is read: of about six million files
+BLOCK_B = 1 << 20  # hashed at once
 _FORM = "a line is a SHA-256 sum, two spaces and the name of a file"
 
 
@@ -63,9 +65,23 @@ class Difference:
         return f"{self.kind}: {self.name}{f' ({self.reason})' if self.reason else ''}"
 
 
-def sums_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """The SHA-256 sum of each file, by its name relative to the folder. Raises OSError."""
-    return {name: _sum_below(folder, name) for name in names}
+def sums_of(
+    folder: Path,
+    names: Iterable[str],
+    sizes: Mapping[str, int] | None = None,
+    on_block: Callable[[], object] = lambda: None,
+) -> dict[str, str]:
+    """The SHA-256 sum of each file, by its name relative to the folder. Raises OSError.
+
+    ``sizes``: the sizes in bytes that files must not exceed, by name. A file that has grown is
+    left out. ``on_block`` is called before each block of BLOCK_B, and ends the work if it raises.
+    """
+    sums = {}
+    for name in names:
+        on_block()
+        if sum := _sum_below(folder, name, (sizes or {}).get(name), on_block):
+            sums[name] = sum
+    return sums
 
 
 def sha256(file: Path) -> str:
@@ -73,10 +89,31 @@ def sha256(file: Path) -> str:
     return _sum_below(file.parent, file.name)
 
 
-def _sum_below(folder: Path, name: str) -> str:
-    """No link is followed: a trial that was killed has folders that its job user can change."""
+def _sum_below(
+    folder: Path,
+    name: str,
+    most_b: int | None = None,
+    on_block: Callable[[], object] = lambda: None,
+) -> str:
+    """The sum of a file; "" if it is larger than ``most_b`` when its content is hashed.
+
+    No more is read than the file has when it is opened: a process that still writes to it could
+    keep this one for ever. No link is followed: a trial that was killed has folders that its job
+    user can change.
+    """
     with regular_below(folder, Path(name)) as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        digest, left = hashlib.sha256(), _size(stream)
+        if most_b is not None and left > most_b:
+            return ""
+        while left and (block := stream.read(min(left, BLOCK_B))):
+            digest.update(block)
+            left -= len(block)
+            on_block()
+        return "" if most_b is not None and _size(stream) > most_b else digest.hexdigest()
+
+
+def _size(stream: BufferedReader) -> int:
+    return os.fstat(stream.fileno()).st_size
 
 
 def files(folder: Path) -> list[str]:
@@ -106,17 +143,12 @@ def _is_regular(path: Path) -> bool:
         return False
 
 
-def extend(folder: Path, names: Iterable[str]) -> None:
-    """Add the sums of files that the manifest does not have yet, or make a manifest.
+def append(folder: Path, sums: Mapping[str, str]) -> None:
+    """Add the sums of files to the manifest, or make a manifest.
 
     The lines before them stay. On OSError the manifest is as it was. Raises InputError if it is
     damaged.
     """
-    listed = read(folder) if has_manifest(folder) else {}
-    _append(folder, sums_of(folder, (name for name in names if name not in listed)))
-
-
-def _append(folder: Path, sums: Mapping[str, str]) -> None:
     before = b""
     if has_manifest(folder):
         before = content(folder)
@@ -168,7 +200,7 @@ def publishing(folder: Path, number: int) -> Iterator[Path]:
         names = names_below(folder, _draft(number))
         drafts = sums_of(folder, (str(_draft(number) / name) for name in names))
         sums |= {str(target / Path(name).name): sum for name, sum in drafts.items()}
-        _append(folder, sums)
+        append(folder, sums)
     except BaseException:
         settle(folder)
         raise

@@ -561,17 +561,8 @@ def read_results(path: Path, number: int | None = None) -> Results:
     """
     file = path / RESULTS_FILE if path.is_dir() else path
     if not file.is_file():
-        raise InputError(
-            [
-                Problem(
-                    file,
-                    None,
-                    "",
-                    "no such results file",
-                    "name a trial's folder, or its results.jsonl",
-                )
-            ]
-        )
+        correction = "name a trial's folder, or its results.jsonl"
+        raise InputError([Problem(file, None, "", "no such results file", correction)])
     later = later_judgements(path) if path.is_dir() else []
     last = max([1, *later]) if number is None else number
     if last not in (1, *later):

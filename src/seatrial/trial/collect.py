@@ -50,7 +50,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 HELPERS = ("run.py", "wire.py", "pair.py", "job.sh")  # the same in each job: not kept
 _RUN = TypeAdapter(Run)
 Runner = Callable[[list[str]], subprocess.CompletedProcess]
-Take = Callable[[Path], None]
+Take = Callable[[Path], object]
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ class Machine(Protocol):
 
     In a lab the commands run as the job user, and the trial itself as root. The trial's folder is
     root's: what the job user writes there is hostile to root. ``give`` makes the job user the owner
-    of one new file or empty folder, ``take`` makes root the owner of a folder with its content and
-    leaves only regular files in it. On a cluster there is one user, and both do nothing.
+    of one new file or empty folder, ``take`` makes root the owner of a folder with its content,
+    leaves only regular files in it, and returns their sizes in bytes by name: a process of the job
+    user that has one open can still extend it. On a cluster there is one user, and both do nothing.
     ``uid`` is the job user's.
     """
 
@@ -23,7 +24,7 @@ class Machine(Protocol):
     def popen(self, argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen: ...
     def run(self, argv: list[str]) -> subprocess.CompletedProcess: ...
     def give(self, path: Path) -> None: ...
-    def take(self, folder: Path) -> None: ...
+    def take(self, folder: Path) -> dict[str, int]: ...
     def notes(self) -> list[str]: ...
 
 
@@ -49,7 +50,8 @@ class ThisMachine:
 
     def give(self, path: Path) -> None: ...
 
-    def take(self, folder: Path) -> None: ...
+    def take(self, folder: Path) -> dict[str, int]:
+        return {}
 
     def notes(self) -> list[str]:
         return []

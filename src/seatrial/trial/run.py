@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +27,7 @@ from seatrial.results.manifest import LOCK_FILE
 from seatrial.results.record import RESULTS_FILE, Line, ProfileUse, Results, Trial, write_results
 from seatrial.results.requirements import Requirements, load_requirements
 from seatrial.results.verdict import conclude
-from seatrial.results.wording import plural
+from seatrial.results.wording import plural, some
 from seatrial.trial.host import host_facts, version_with_commit
 from seatrial.trial.machine import Machine, Progress, jobs_of
 from seatrial.trial.reframe_run import database_folder
@@ -106,23 +107,52 @@ def run_trial(
                 rerun(session, results, requirements)
         finally:
             config.with_name(ROUND_FILE).unlink(missing_ok=True)
-            take(folder, machine, progress)
-        try:
-            manifest.extend(folder, manifest.files(folder))
-        except OSError as error:
-            raise LabError(f"the results are kept, their manifest is not: {error}") from None
+            sizes = take(folder, machine, progress)
+        write_manifest(session, results, requirements, sizes)
     if rounds[0].outcome.broken:
         raise LabError("ReFrame did not run:\n" + "\n".join(rounds[0].outcome.tail[-15:]))
     return results
 
 
-def take(folder: Path, machine: Machine, progress: Progress) -> None:
+def take(folder: Path, machine: Machine, progress: Progress) -> dict[str, int]:
     """Make the whole folder the trial's own. If that fails, the verdict and the manifest are still
-    written."""
+    written. Returns the sizes of the files of the jobs' user, as ``Machine``."""
     try:
-        machine.take(folder)
+        return machine.take(folder)
     except OSError as error:
         progress.said(f"warning: the user of the jobs can still change files in {folder}: {error}")
+        return {}
+
+
+def write_manifest(
+    session: Session, results: Results, requirements: Requirements, sizes: Mapping[str, int]
+) -> None:
+    """Write the sums of all files. Files larger than in ``sizes`` are removed, with a note.
+
+    A process that outlived its job may still write to its files. Raises LabError, also if a signal
+    comes meanwhile; then the trial has no manifest, as one that was killed.
+    """
+    folder, before = session.folder, len(session.signals)
+
+    def check_signals() -> None:
+        if later := session.signals[before:]:
+            raise InterruptedError(f"interrupted by {later[0]}; 'seatrial judge' writes one")
+
+    try:
+        names = manifest.files(folder)
+        sums = manifest.sums_of(folder, names, sizes, check_signals)
+        if grown := sorted(set(names) - sums.keys()):
+            for name in grown:
+                (folder / name).unlink()
+            listed = some([ascii(name) for name in grown])
+            text = f"evidence removed, because it grew after the jobs had ended: {listed}"
+            session.progress.said(f"warning: {text}")
+            results.trial.notes.append(text)
+            finish(results, requirements, folder)
+            sums |= manifest.sums_of(folder, [RESULTS_FILE])
+        manifest.append(folder, sums)
+    except OSError as error:
+        raise LabError(f"the results are kept, their manifest is not: {error}") from None
 
 
 def run_cases(session: Session, results: Results) -> list[Round]:

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial_lab.common import mounts
-from seatrial_lab.common.processes import start_time
+from seatrial_lab.common.processes import write_pid_file
 
 CLONE_NEWTIME = 0x00000080
 CLONE_NEWNS = 0x00020000
@@ -289,7 +289,7 @@ def main(arguments: list[str]) -> int:
         finally:
             os._exit(1)
     os.close(write_end)
-    Path(config["pid_file"]).write_text(f"{child} {start_time(child)}\n")
+    write_pid_file(Path(config["pid_file"]), child)
     answer = b""
     while chunk := os.read(read_end, 65536):
         answer += chunk

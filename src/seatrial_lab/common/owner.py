@@ -43,17 +43,21 @@ def _remove_acls(path: str) -> None:
                 raise
 
 
-def take(folder: Path) -> None:
+def take(folder: Path) -> dict[str, int]:
     """Make the current user the owner of a folder and its content, and the only one to change it.
 
     Only regular files and folders are left: a link, FIFO, socket or device, and a file with a
     second name, are removed, as are folders below MAX_DEPTH or MAX_PATH_B, files larger than
     MAX_FILE_B or beyond MAX_TOTAL_B (core dumps; each file is hashed), and all ACLs. The folder
     that ``folder`` is in must be root's. The owner of a folder changes before that of its content,
-    so nobody else can exchange what is in it meanwhile. Raises OSError.
+    so nobody else can exchange what is in it meanwhile. A process that has a file open can still
+    write to it. Returns the sizes of the files that are left, in bytes, by their names relative to
+    the folder. Raises OSError.
     """
     owner = os.getuid(), os.getgid()
-    folders, total = [(folder, 0)], 0
+    folders: list[tuple[Path, int]] = [(folder, 0)]
+    sizes: dict[str, int] = {}
+    total = 0
     while folders:
         place, depth = folders.pop()
         if depth > MAX_DEPTH or len(os.fsencode(place.relative_to(folder))) > MAX_PATH_B:
@@ -76,6 +80,7 @@ def take(folder: Path) -> None:
                     and status.st_size <= min(MAX_FILE_B, MAX_TOTAL_B - total)
                 ):
                     total += status.st_size
+                    sizes[str((place / name).relative_to(folder))] = status.st_size
                     os.chown(name, *owner, dir_fd=descriptor, follow_symlinks=False)
                     _remove_acls(f"/proc/self/fd/{descriptor}/{name}")
                     os.chmod(name, status.st_mode & 0o755, dir_fd=descriptor)
@@ -83,3 +88,4 @@ def take(folder: Path) -> None:
                     os.unlink(name, dir_fd=descriptor)
         finally:
             os.close(descriptor)
+    return sizes

@@ -46,6 +46,15 @@ def read_pid_file(path: Path) -> int | None:
     return pid if is_alive(pid, started) else None
 
 
+def write_pid_file(path: Path, pid: int | None = None) -> None:
+    """Write a process's id and start time, of this process by default. See :func:`read_pid_file`.
+
+    A process that may outlive who starts it writes its own, between fork and exec.
+    """
+    pid = os.getpid() if pid is None else pid
+    path.write_text(f"{pid} {start_time(pid)}\n")
+
+
 def namespace_id(path: Path) -> NamespaceId | None:
     """Return the identity of a namespace, or None if it cannot be read."""
     try:
@@ -114,7 +123,7 @@ def command_line(pid: int) -> list[str]:
     """Return the words of a process's command; empty if it ended or has a title of its own.
 
     The read can wait for ever if the process's user wants that (a page fault in a file of FUSE
-    holds the lock that it takes). Read only that of root or of a known program.
+    holds the lock that it takes). Read only that of root.
     """
     try:
         with Path(f"/proc/{pid}/cmdline").open("rb") as stream:
@@ -129,13 +138,6 @@ def is_of_root(pid: int) -> bool:
         status = Path(f"/proc/{pid}/status").read_text(errors="replace")
         return status.partition("\nUid:")[2].split()[:1] == ["0"]
     return False
-
-
-def program(pid: int) -> str:
-    """Return the name of the file that a process runs, empty if it ended."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/exe").readlink().name.partition(" (deleted)")[0]
-    return ""
 
 
 def nodeinit_processes(prefix: str) -> list[int]:

@@ -32,8 +32,8 @@ class LabMachine:
     def give(self, path: Path) -> None:
         give(path, self.lab.spec.uid, self.lab.spec.gid)
 
-    def take(self, folder: Path) -> None:
-        take(folder)
+    def take(self, folder: Path) -> dict[str, int]:
+        return take(folder)
 
     def notes(self) -> list[str]:
         return [f"{PLANTED}{fault}" for fault in self.lab.faults()]

@@ -22,7 +22,6 @@ import selectors
 import signal
 import socket
 import struct
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -46,7 +45,11 @@ from seatrial_lab.virtual.frames import (
     frame,
 )
 from seatrial_lab.virtual.run_as_user import make_reachable
+<<<<<<< HEAD
 from seatrial_lab.virtual.snapshot import BROKER_SOCKET, connect_to_qemu
+=======
+from seatrial_lab.virtual.snapshot import connect_to_qemu, start_qemu
+>>>>>>> origin/main
 
 REFUSED = 77  # EX_NOPERM: exit code of a command that its client may not run
 INVALID = 64  # EX_USAGE
@@ -148,11 +151,7 @@ class Broker:
         os.umask(0o077)
         # QEMU reads the host's files as the job user, who does not pass a folder closed to others.
         make_reachable([Path(path) for path in given["paths"]])
-        log = (self.run / "qemu.log").open("wb")
-        self.qemu = subprocess.Popen(
-            given["argv"], env=given["env"], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            cwd="/",
-        )  # fmt: skip
+        self.qemu = start_qemu(given["argv"], given["env"], self.run)
         self.guest_line = connect_to_qemu(self.run / "line.sock", self.qemu)
         self.qmp = connect_to_qemu(self.run / BROKER_SOCKET, self.qemu)
         self.qmp.sendall(b'{"execute": "qmp_capabilities"}\n')

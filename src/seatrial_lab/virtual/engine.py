@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ class VirtualLab:
         return (self.paths.run / SPEC_FILE).exists() and self._broker() is not None
 
     def _broker(self) -> int | None:
-        return processes.read_pid_file(self.paths.run / "broker.pid")
+        return processes.read_pid_file(self.paths.run / share.BROKER_PID)
 
     # -- up and down ---------------------------------------------------------
 
@@ -157,16 +158,14 @@ class VirtualLab:
             (folder / name).chmod(0o755)
 
     def _start_broker(self) -> None:
-        log = (self.paths.run / "broker.log").open("wb")
-        broker = subprocess.Popen(
-            [sys.executable, "-P", "-S", "-m", "seatrial_lab.virtual.broker", str(self.paths.run)],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True,
-            env={"PATH": PATH, "PYTHONPATH": str(SOURCE), "LANG": "C.UTF-8", "HOME": "/root"},
-        )  # fmt: skip
-        log.close()
-        (self.paths.run / "broker.pid").write_text(
-            f"{broker.pid} {processes.start_time(broker.pid)}\n"
-        )
+        run = self.paths.run
+        with (run / "broker.log").open("wb") as log:
+            subprocess.Popen(
+                [sys.executable, "-P", "-S", "-m", "seatrial_lab.virtual.broker", str(run)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True,
+                env={"PATH": PATH, "PYTHONPATH": str(SOURCE), "LANG": "C.UTF-8", "HOME": "/root"},
+                preexec_fn=partial(processes.write_pid_file, run / share.BROKER_PID),
+            )  # fmt: skip
 
     def _wait_booted(self, progress: Progress) -> None:
         deadline = time.monotonic() + BOOT_TIMEOUT_S

@@ -55,8 +55,8 @@ class VirtualMachine:
     def give(self, path: Path) -> None:
         give(path, self.lab.spec.uid, self.lab.spec.gid)
 
-    def take(self, folder: Path) -> None:
-        take(folder)
+    def take(self, folder: Path) -> dict[str, int]:
+        return take(folder)
 
     def notes(self) -> list[str]:
         facts = self.lab.facts()

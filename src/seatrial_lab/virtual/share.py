@@ -10,6 +10,9 @@ from pathlib import Path
 
 from seatrial_lab.common import mounts, processes
 
+#: in the run folder, which only root writes to
+BROKER_PID, QEMU_PID = PID_FILES = ("broker.pid", "qemu.pid")
+
 
 def make(folder: Path) -> None:
     """Make the share. The broker's mount namespace sees what is mounted there later."""
@@ -42,17 +45,6 @@ def remove(folder: Path) -> None:
 
 
 def processes_of(run: Path) -> list[int]:
-    """Return the process ids of the broker and the QEMU of a run folder."""
-    pids = []
-    for pid in processes.all_pids():
-        if processes.program(pid).startswith("qemu-system"):  # the lab's user runs it, not root
-            words = processes.command_line(pid)
-            ours = any(word.startswith(f"unix:{run}/qmp.sock") for word in words)
-        elif processes.is_of_root(pid):
-            words = processes.command_line(pid)
-            ours = "seatrial_lab.virtual.broker" in words and str(run) in words
-        else:
-            continue
-        if ours and processes.is_alive(pid):
-            pids.append(pid)
-    return pids
+    """Return the process ids of the broker and the QEMU of a run folder that are alive."""
+    pids = (processes.read_pid_file(run / name) for name in PID_FILES)
+    return [pid for pid in pids if pid is not None]

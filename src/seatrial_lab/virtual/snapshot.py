@@ -12,10 +12,13 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from seatrial.base.errors import LabError
+from seatrial_lab.common import processes
+from seatrial_lab.virtual import share
 
 BOOT_TIMEOUT_S = 900.0  # for a boot without a saved state, on a busy machine
 SAVE_TIMEOUT_S = 600.0
@@ -47,11 +50,7 @@ def provide(folder: Path, argv: list[str], env: Mapping[str, str], run: Path, na
 
 
 def _save(argv: list[str], env: Mapping[str, str], run: Path, file: Path) -> None:
-    with (run / "qemu.log").open("wb") as log:
-        guest = subprocess.Popen(
-            argv, env=dict(env), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
-            umask=0o077,
-        )  # fmt: skip
+    guest = start_qemu(argv, env, run)
     try:
         line = connect_to_qemu(run / "line.sock", guest)
         _wait_for_drivers(line, guest, run)
@@ -65,8 +64,17 @@ def _save(argv: list[str], env: Mapping[str, str], run: Path, file: Path) -> Non
     finally:
         guest.kill()
         guest.wait()
-        for name in ("line.sock", BROKER_SOCKET, FAULTS_SOCKET):
+        for name in ("line.sock", BROKER_SOCKET, FAULTS_SOCKET, share.QEMU_PID):
             (run / name).unlink(missing_ok=True)
+
+
+def start_qemu(argv: list[str], env: Mapping[str, str], run: Path) -> subprocess.Popen:
+    """Start QEMU, which writes its output and its pid file to ``run``."""
+    with (run / "qemu.log").open("wb") as log:
+        return subprocess.Popen(
+            argv, env=dict(env), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
+            umask=0o077, preexec_fn=partial(processes.write_pid_file, run / share.QEMU_PID),
+        )  # fmt: skip
 
 
 def _wait_for_drivers(line: socket.socket, guest: subprocess.Popen, run: Path) -> None:

@@ -1,11 +1,11 @@
 """Node side: run one rank of a benchmark, and record the node's counters before and after it.
 
-    python3 -IS run.py STEP NETWORK=INTERFACE[,...] [--limit SECONDS] [--maps WORD]
-        [--nic FILE PACKAGE WHEN] [--rdma NETWORK=DEVICE:PORT[,...]] -- PROGRAM [ARGUMENT ...]
+    python3 -IS run.py STEP NETWORK=INTERFACE[,...] [--maps WORD] [--nic FILE PACKAGE WHEN]
+        [--rdma NETWORK=DEVICE:PORT[,...]] -- PROGRAM [ARGUMENT ...]
 
 Only the Python standard library is used: a node under test may have nothing else. The first rank of
 each node writes STEP.NODE.json into the working folder; all other ranks only execute the program.
-The exit code is that of the program; 124 if --limit ended it.
+The exit code is that of the program.
 
 With --nic the package PACKAGE (the node side of NIC profiles) compares the node's settings with the
 NIC profile in FILE; WHEN is ``before``, ``after`` or ``both``. The results are nic-before.NODE.json
@@ -31,7 +31,6 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import wire
 
 SIOCGIFMTU = 0x8921
-SIOCETHTOOL = 0x8946
 ETHTOOL_GDRVINFO = 0x3
 POLICY = "/etc/seatrial/nic.json"  # the site's profiles, on nodes that have the node side
 NET = "/sys/class/net"
@@ -50,9 +49,6 @@ CPUFREQ = "/sys/devices/system/cpu/cpu0/cpufreq"
 TURBO_DRIVERS = ("intel_pstate", "intel_cpufreq", "amd-pstate", "amd-pstate-epp")
 FLAGS = ("hypervisor", "sse2", "avx", "fma", "avx512f")
 COUNTERS = {"rx_bytes": 0, "rx_packets": 1, "tx_bytes": 8, "tx_packets": 9}  # of /proc/net/dev
-TIMED_OUT = 124  # as timeout(1) has it
-FOR_EVER_S = 1e8
-LATE_S = 1.0  # for a program to end; and for the other nodes, before srun ends the step on them
 MAPS_AT_S = (0.05, 0.15, 0.4, 1.0, 2.0, 4.0)
 
 
@@ -67,10 +63,7 @@ def read(path, default=""):
 def driver(sock, interface):
     """Name, version, firmware and bus of the interface's driver, as in ``ethtool -i``."""
     info = array.array("B", struct.pack("I", ETHTOOL_GDRVINFO) + bytes(512))
-    request = struct.pack("16sP", interface.encode(), info.buffer_info()[0])
-    try:
-        fcntl.ioctl(sock, SIOCETHTOOL, request)
-    except OSError:
+    if not wire.ioctl(sock, interface, info):
         return {}
     data = info.tobytes()
     fields = (("driver", 4), ("version", 36), ("firmware", 68), ("bus", 100))
@@ -338,30 +331,25 @@ def forward(pid, number):
         os.kill(pid, number)
 
 
-def wait(pid, word, limit, passed_on):
+def wait(pid, word, passed_on):
     """Wait until the child has ended; it is not reaped. Passes on signals, which are blocked.
 
-    With a limit (s; 0: none) it ends the child then, so that this process can still record the
-    counters: srun would kill both. Returns the mapped files of ``word``, and whether it did so.
+    Returns the mapped files of ``word``.
     """
-    files, late = [], False  # type: list[str], bool
+    files = []  # type: list[str]
     start = time.monotonic()
     looks = [start + at for at in MAPS_AT_S] if word else []
-    deadline = start + limit if limit else start + FOR_EVER_S
     while not os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG):
         now = time.monotonic()
         if looks and now >= looks[0]:
             files = mapped(pid, word) or files
             del looks[0]
-        elif now >= deadline:
-            forward(pid, signal.SIGKILL if late else signal.SIGTERM)
-            late, deadline = True, now + LATE_S
         else:
-            left = min(*looks[:1], deadline, now + 3600) - now
+            left = looks[0] - now if looks else 3600
             received = signal.sigtimedwait({signal.SIGCHLD, *passed_on}, left)
             if received and received.si_signo in passed_on:
                 forward(pid, received.si_signo)
-    return files, late
+    return files
 
 
 def main(argv):
@@ -392,8 +380,7 @@ def main(argv):
         except OSError as error:
             print("run.py: %s: %s" % (command[0], error.strerror), file=sys.stderr)
             os._exit(127)
-    limit = float(options[options.index("--limit") + 1]) if "--limit" in options else 0.0
-    files, late = wait(pid, word, limit, passed_on)
+    files = wait(pid, word, passed_on)
     waited = waited_s(pid, step)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     after = snapshot(networks, ports)
@@ -402,9 +389,6 @@ def main(argv):
     write_json("%s.%s.json" % (step, after["node"]), record)
     if when in ("after", "both"):
         profile_evidence(declared, package, "after")
-    if late:
-        time.sleep(LATE_S)
-        return TIMED_OUT
     return 128 - code if code < 0 else code
 
 

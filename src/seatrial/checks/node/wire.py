@@ -140,11 +140,11 @@ def neighbours(folder):
 
 def facts(sock, interface):
     """What the link is, for the evidence: keys without a value are left out."""
-    folder = "%s/%s" % (NET, interface)
+    folder, mbit_s = "%s/%s" % (NET, interface), speed(interface)
     known = {
-        "link": {"1": "up", "0": "down"}.get(read(folder + "/carrier"), "down"),
-        "speed_Mbit_s": speed(interface),
-        "duplex": read(folder + "/duplex") if speed(interface) else "",
+        "link": "up" if read(folder + "/carrier") == "1" else "down",
+        "speed_Mbit_s": mbit_s,
+        "duplex": read(folder + "/duplex") if mbit_s else "",
         "fec": fec(sock, interface),
     }
     known.update(slot(interface))

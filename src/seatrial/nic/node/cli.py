@@ -15,7 +15,7 @@ from .errors import BadInput, NicError, Refused, Unrestored
 from .evidence import collect
 from .guard import Guard
 from .nic import DryRun, Nic, of_this_node
-from .owner import World
+from .owner import World, cluster
 from .policy import DEFAULT_FILE, Policy
 from .session import BY_HAND, HEALTH_S, LOCK_S, Job, Session
 from .store import Busy, Damaged, Store
@@ -37,6 +37,8 @@ exit codes  0 as wanted, 1 differs, 2 refused, 3 bad input, 4 not restored or no
 
 #: of each of the two calls by which a health check drains the node
 SCONTROL_S = 10.0
+#: characters of a reason that Slurm gets: sinfo shows it in a column
+MOST_REASON = 400
 
 
 VALUED = ("--policy", "--profile", "--interface", "--restore-command", "--seconds")
@@ -81,21 +83,28 @@ class Arguments:
             elif word in ACTS and not self.verb:
                 self.verb = word
             else:
-                raise BadInput("%r is no verb or option\n%s" % (word[:64], USAGE))
+                raise BadInput("%r is no verb or option" % word[:64])
         if not self.verb:
-            raise BadInput(USAGE)
+            raise BadInput("there is no verb")
 
 
 def log(text: str) -> None:
-    """To the node's log, and to Slurm's by standard error."""
+    """To the node's log, and to Slurm's by standard error, as one line."""
+    text = programs.one_line(text)
     sys.stderr.write("seatrial-nic: %s\n" % text)
     try:
         import syslog
 
         syslog.openlog("seatrial-nic", syslog.LOG_PID, syslog.LOG_DAEMON)
-        syslog.syslog(syslog.LOG_NOTICE, text.replace("\n", " "))
+        syslog.syslog(syslog.LOG_NOTICE, text)
     except (ImportError, OSError):
         pass
+
+
+def say(text: str) -> None:
+    """To standard output, for people: lines with text that a driver or another user may choose."""
+    for line in text.split("\n"):
+        print(programs.plain(line))
 
 
 def session_of(policy: Policy, nic: Any = None, tell: Any = log) -> Session:
@@ -111,7 +120,7 @@ def _job() -> Job:
         raise BadInput(
             "SLURM_JOB_ID is %r: this verb is for Slurm's Prolog and Epilog" % number[:32]
         )
-    return Job(number, restart, os.environ.get("SLURM_JOB_UID", "")[:16])
+    return Job(number, restart, os.environ.get("SLURM_JOB_UID", "")[:16], cluster())
 
 
 def _asked(policy: Policy) -> Optional[str]:
@@ -127,7 +136,7 @@ def prolog(policy: Policy, arguments: Arguments) -> int:
     except BadInput as error:
         with contextlib.suppress(OSError):
             session.store.prepare()
-        session.store.write_reason("job %s: %s" % (job.id, error))
+        session.write_reason("job %s: %s" % (job.id, error))
         raise
     with programs.budget(arguments.seconds):
         session.begin_job(job, profile)
@@ -150,7 +159,7 @@ def recover(policy: Policy, arguments: Arguments) -> int:
         sentence = session.recover(LOCK_S)
     with session.store.lock(LOCK_S):
         _set_reason_aside(session.store)
-    print(sentence)
+    say(sentence)
     return 0
 
 
@@ -183,8 +192,9 @@ def health(policy: Policy, _: Arguments) -> int:
         # Held until Slurm has the reason: what `recover` has settled meanwhile must not come back
         # after the operator has resumed the node.
         with session.store.lock(0.0):
-            reason = session.store.reason() or trouble
-            if reason and drain(policy, reason) and code == 0:
+            no_room = session.store.reserve_space()
+            reason = "; ".join(filter(None, [session.store.reason() or trouble, no_room]))
+            if reason and drain(policy, reason) and code == 0 and not no_room:
                 _set_reason_aside(session.store)
     except Busy:
         # A program that hangs keeps the lock, also after it was killed.
@@ -208,15 +218,17 @@ def drain(policy: Policy, reason: str) -> bool:
     name = "nodename=" + policy.hostname
     words = [scontrol, "--oneliner", "show", "node", policy.hostname]
     shown = programs.run(words, timeout=SCONTROL_S).out
-    present = shown.partition(" Reason=")[2].strip()
+    present = shown.partition(" Reason=")[2]
+    present = programs.one_line(present.rpartition(" [")[0] or present)  # [who gave it@when]
+    reason = programs.one_line(reason, MOST_REASON)
     words = [name, "state=drain"]
     ours = present.startswith(("Prolog error", "Epilog error", "seatrial:", "Not responding"))
     if not present or ours:
-        words.append("reason=seatrial: " + reason[:400])
+        words.append("reason=seatrial: " + reason)
     elif "DRAIN" in shown.partition(" State=")[2].partition(" ")[0]:
         return True
     else:
-        words.append("reason=%s; seatrial: %s" % (present.partition(" [")[0], reason[:400]))
+        words.append("reason=%s; seatrial: %s" % (present, reason))
     answer = programs.run([scontrol, "update", *words], timeout=SCONTROL_S)
     if answer.code:
         log("the node cannot be drained: %s" % answer.err.strip())
@@ -254,11 +266,11 @@ def show_state(policy: Policy, arguments: Arguments) -> int:
         print(json.dumps({"node": policy.hostname, "in_force": owner, "interfaces": states,
                           "node_settings": node}, indent=1, sort_keys=True))  # fmt: skip
         return 0
-    print("node %s, NIC profile in force: %s" % (
+    say("node %s, NIC profile in force: %s" % (
         policy.hostname, "%(profile)s, for job %(job)s" % owner if owner else "none"))  # fmt: skip
     fixed = {name: nic.fixed(name) for name in states}
-    print(show.state_table(states, fixed, "all" in arguments.flags))
-    print(show.columns([[key, values.shown(node[key])] for key in sorted(node)]))
+    say(show.state_table(states, fixed, "all" in arguments.flags))
+    say(show.columns([[key, values.shown(node[key])] for key in sorted(node)]))
     return 0
 
 
@@ -292,9 +304,9 @@ def show_diff(policy: Policy, arguments: Arguments) -> int:
         as_dicts = {name: [one._asdict() for one in ones] for name, ones in differences.items()}
         print(json.dumps(as_dicts, indent=1, sort_keys=True))
     elif different:
-        print(show.difference_table(differences))
+        say(show.difference_table(differences))
     else:
-        print("%s: nothing differs" % arguments.profile)
+        say("%s: nothing differs" % arguments.profile)
     return 1 if different else 0
 
 
@@ -308,8 +320,8 @@ def apply_by_hand(policy: Policy, arguments: Arguments) -> int:
         raise Refused("job %s runs on this node" % running)
     job = Job(BY_HAND, "0", str(os.getuid()))
     session.begin_job(job, arguments.profile, profile)
-    print("NIC profile %s is in force until: %s" % (arguments.profile, arguments.restore_command))
-    print(
+    say("NIC profile %s is in force until: %s" % (arguments.profile, arguments.restore_command))
+    say(
         "Drain the node first: while the profile is in force, the Prolog refuses jobs and Slurm "
         "drains the node."
     )
@@ -318,17 +330,17 @@ def apply_by_hand(policy: Policy, arguments: Arguments) -> int:
 
 def _dry_run(policy: Policy, arguments: Arguments, profile: Dict[str, Any]) -> int:
     """Print the commands in the order in which they would be run. Needs no rights."""
-    nic = DryRun(print)
+    nic = DryRun(say)
     session = session_of(policy, nic)
     journal = session.work.prepare(profile)
     for interface, keys in sorted(journal["skipped"].items()):
         for key in keys:
-            print("# %s has no %s: left out, as the profile allows" % (interface, key))
+            say("# %s has no %s: left out, as the profile allows" % (interface, key))
     actions = session.work.plan(journal)
     for action in actions:
         nic.perform(action)
     if not actions:
-        print("# nothing to do: %s is as this node is" % arguments.profile)
+        say("# nothing to do: %s is as this node is" % arguments.profile)
     return 0
 
 
@@ -352,7 +364,7 @@ def verify(policy: Policy, arguments: Arguments) -> int:
     if "json" in arguments.flags:
         print(json.dumps(evidence, indent=1, sort_keys=True))
     else:
-        print(
+        say(
             "NIC profile %s: %s" % (name, "as it must be" if evidence["ok"] else evidence["reason"])
         )
     return 0 if evidence["ok"] else 1
@@ -362,7 +374,7 @@ def restore(policy: Policy, arguments: Arguments) -> int:
     session = session_of(policy)
     journal = _in_force(policy)
     if journal is None:
-        print("no NIC profile is in force")
+        say("no NIC profile is in force")
         return 0
     if "dry-run" in arguments.flags:
         return _dry_restore(session, journal)
@@ -370,7 +382,7 @@ def restore(policy: Policy, arguments: Arguments) -> int:
     if not by_hand and "force" not in arguments.flags and session.owner_lives(journal):
         raise Refused("NIC profile %s belongs to job %s, which runs: its Epilog undoes it"
                       % (journal["profile"], journal["job"]))  # fmt: skip
-    print(session.recover(LOCK_S, force=True))
+    say(session.recover(LOCK_S, force=True))
     with session.store.lock(LOCK_S):
         _set_reason_aside(session.store)
     return 0
@@ -378,17 +390,17 @@ def restore(policy: Policy, arguments: Arguments) -> int:
 
 def _dry_restore(session: Session, journal: Dict[str, Any]) -> int:
     for action in session.work.undo_drivers_and_bonds(journal):
-        print(text_of(action))
+        say(text_of(action))
     for interface, part in sorted(journal["interfaces"].items()):
         for action in changes.to_restore(interface, part["before"], session.nic.read(interface)):
-            print(text_of(action))
+            say(text_of(action))
     for action in mtus.restore_mtus(users_in(journal["interfaces"])):
-        print(text_of(action))
+        say(text_of(action))
     for record in ipv6_in(journal["interfaces"]):
         for _, action in mtus.different_ipv6(record):
-            print(text_of(action))
+            say(text_of(action))
     for action in changes.of_node(journal["node"]["before"], session.nic.read_node()):
-        print(text_of(action))
+        say(text_of(action))
     return 0
 
 
@@ -402,7 +414,7 @@ def accept(policy: Policy, _: Arguments) -> int:
             session.store.set_aside()
         session.accept()
         _set_reason_aside(session.store)
-    print("the present state is recorded as the node's own")
+    say("the present state is recorded as the node's own")
     return 0
 
 
@@ -436,6 +448,8 @@ def main(words: List[str]) -> int:
         return ACTS[arguments.verb](policy, arguments)
     except NicError as error:
         log(str(error))
+        if arguments is None:
+            sys.stderr.write(USAGE + "\n")
         return error.code
     except Exception as error:
         # Also a fault of this program must not end without a word for the operator.

@@ -20,7 +20,12 @@ def same_discipline(wanted: Any, actual: Any, exact: bool) -> bool:
     """An interface that was never up has no queueing discipline yet: the kernel gives it one."""
     if "default noop" in (wanted, actual):
         return str(wanted).startswith("default ") and str(actual).startswith("default ")
-    return bool(wanted == actual)
+    return bool(_kind(wanted) == _kind(actual))
+
+
+def _kind(discipline: Any) -> Any:
+    """``htb`` of ``htb {"r2q": 10}``: the options are keys of the state, too."""
+    return discipline.partition(" {")[0] if isinstance(discipline, str) else discipline
 
 
 def same_rate(wanted: Any, actual: Any, exact: bool) -> bool:

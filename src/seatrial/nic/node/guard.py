@@ -8,6 +8,7 @@ the interface, and what is in the way.
 import os
 from typing import Any, Dict, List, Optional, Set, Tuple
 
+from . import links
 from .consumers import Consumers
 from .daemons import Daemons
 from .errors import Refused
@@ -81,15 +82,7 @@ class Guard(Tree):
 
     def family(self, interface: str) -> Set[str]:
         """The interface and all that use it: bonds, bridges, VLANs."""
-        family = {interface}
-        new = [interface]
-        while new:
-            for name in self.names("/sys/class/net/" + new.pop()):
-                above = name[len("upper_") :] if name.startswith("upper_") else ""
-                if above and above not in family:
-                    family.add(above)
-                    new.append(above)
-        return family
+        return set(links.family(interface, self.path("/sys/class/net")))
 
     def slurm_interfaces(self, policy: Policy) -> Set[str]:
         """Interfaces of the routes to the policy's controllers, and of root's connections to one.

@@ -133,17 +133,17 @@ def _route(route: Dict[str, Any]) -> List[str]:
     return words + (["onlink"] if "onlink" in route.get("flags", []) else [])
 
 
-def above(interface: str) -> List[str]:
-    """Interfaces that use this one: bonds, bridges, VLANs."""
-    names = readers.names("%s/%s" % (readers.SYSFS, interface))
+def above(interface: str, folder: str = "") -> List[str]:
+    """Interfaces that use this one: bonds, bridges, VLANs. ``folder``: in place of sysfs's."""
+    names = readers.names("%s/%s" % (folder or readers.SYSFS, interface))
     return [name[len("upper_") :] for name in names if name.startswith("upper_")]
 
 
-def family(interface: str) -> List[str]:
+def family(interface: str, folder: str = "") -> List[str]:
     """The interface and all that use it, at once or through others; those below come first."""
     names = [interface]
     for name in names:
-        names += [one for one in above(name) if one not in names]
+        names += [one for one in above(name, folder) if one not in names]
     return names
 
 

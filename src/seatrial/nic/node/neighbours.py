@@ -12,7 +12,7 @@ from typing import Any, Dict, List
 from . import programs
 from .store import Store
 
-SOCKETS = ("/run/lldpd.socket", "/var/run/lldpd.socket", "/run/lldpd/lldpd.socket")
+SOCKETS = ("/run/lldpd.socket", "/run/lldpd/lldpd.socket")
 FILE = "neighbours.json"
 TIMEOUT_S = 2.0
 MOST_B = 1 << 20
@@ -43,9 +43,9 @@ def _first(one: Dict[str, Any], part: str, keys: Any) -> str:
     parts: List[Dict[str, Any]] = one.get(part) or []
     for key in keys:
         for entry in (parts[0].get(key) or []) if parts else []:
-            text = programs.plain(str(entry.get("value", ""))).strip()
+            text = programs.plain(str(entry.get("value", "")), MOST_TEXT).strip()
             if text:
-                return text[:MOST_TEXT]
+                return text
     return ""
 
 

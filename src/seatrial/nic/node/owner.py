@@ -5,6 +5,7 @@ of a job has an extern slurmstepd for the whole life of the job, so the processe
 """
 
 import os
+import re
 import time
 from typing import Any, Dict, Iterator, NamedTuple, Optional, Tuple
 
@@ -75,6 +76,19 @@ def boot_id() -> str:
             return stream.read().strip()
     except OSError:
         return ""
+
+
+def cluster() -> str:
+    """The cluster of this Prolog or Epilog, as part of a file's name; empty: slurmd names none.
+
+    Two slurmds of a node that belong to different clusters may give jobs the same id."""
+    return re.sub("[^A-Za-z0-9_.-]", "_", os.environ.get("SLURM_CLUSTER_NAME", ""))[:64]
+
+
+def is_of_job(journal: Dict[str, Any], job: str, cluster: str) -> bool:
+    """Whether a journal is of a job. One of an earlier release names no cluster: it is of any."""
+    clusters = {journal.get("cluster"), cluster} - {None, ""}
+    return bool(journal["job"] == job) and len(clusters) < 2
 
 
 def _pids() -> Iterator[str]:

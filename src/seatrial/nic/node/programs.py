@@ -11,6 +11,8 @@ FOLDERS = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")
 # PrologEpilogTimeout.
 TIMEOUT_S = 15.0
 KILLED_S = 2.0
+#: characters of a line that is logged, printed or given as a reason
+MOST_TEXT = 4000
 ENVIRONMENT = {"LC_ALL": "C", "PATH": ":".join(FOLDERS)}
 
 Answer = NamedTuple("Answer", [("code", int), ("out", str), ("err", str)])
@@ -122,6 +124,14 @@ def read_text(path: str) -> Tuple[bool, str]:
         return False, ""
 
 
-def plain(text: str) -> str:
-    """Text of which others chose the characters, such as a switch or any user, for a terminal."""
-    return "".join(one if one.isprintable() else "?" for one in text)
+def plain(text: str, most: int = MOST_TEXT) -> str:
+    """Text of which others chose the characters, such as a switch or any user, for a terminal.
+
+    It has at most so many characters, and none that moves the cursor or changes the direction."""
+    return "".join(one if one.isprintable() else "?" for one in text[:most])
+
+
+def one_line(text: str, most: int = MOST_TEXT) -> str:
+    """Such text as a line of a log or Slurm's reason, in ASCII: slurmd gives its locale to none."""
+    words = " ".join(text[: 2 * MOST_TEXT].split())
+    return plain(words, most).encode("ascii", "replace").decode("ascii")

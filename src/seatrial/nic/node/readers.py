@@ -36,6 +36,8 @@ ANSWERED_FOR: Dict[Tuple[str, str], Dict[Any, Any]] = {("igbvf", "coalesce.rx-us
 DEFAULT_QDISCS = (
     "noop", "noqueue", "pfifo_fast", "mq", "fq_codel", "fq", "pfifo", "sfq", "cake",
 )  # fmt: skip
+#: what tc counts as an option: packets of htb that no class took
+COUNTED = ("direct_packets_stat",)
 #: keys of an identity that stay when a driver is loaded again
 HARDWARE = ("permanent", "bus", "port")
 _TWO_SIDED = re.compile(r"^(Adaptive|CQE mode) +RX: *(\S+) +TX: *(\S+)$")
@@ -143,7 +145,12 @@ def private_flags(text: str) -> State:
 
 
 def root_qdisc(text: str) -> State:
-    """``tc -json qdisc show``: the root discipline, and its rate if it is a rate limit of ours."""
+    """``tc -json qdisc show``: the root discipline, and its rate if it is a rate limit of ours.
+
+    Each option has a key of its own, because another version of tc may print more of them. Earlier
+    releases, which may read a journal of this one, look for all options in the value of ``qdisc``;
+    ``compare.same_discipline`` does not.
+    """
     try:
         entries = json.loads(text or "[]")
     except ValueError:
@@ -160,7 +167,20 @@ def root_qdisc(text: str) -> State:
     # A handle that nobody chose differs each time: it is no setting.
     name = "%s %s" % (kind, json.dumps(options, sort_keys=True))
     rate = options.get("rate") if kind == "tbf" else None
-    return {"qdisc": name, "egress_bit_s": rate * 8 if isinstance(rate, int) else None}
+    state = {"qdisc": name, "egress_bit_s": rate * 8 if isinstance(rate, int) else None}
+    settings = {key: options[key] for key in options if key not in COUNTED}
+    state.update(_leaves("qdisc", settings))
+    return state
+
+
+def _leaves(key: str, value: Any) -> State:
+    """``{"qdisc.rate": 1, "qdisc.map.0": 2}`` for ``{"rate": 1, "map": [2]}``."""
+    if not isinstance(value, (dict, list)):
+        return {key: value}
+    leaves: State = {}
+    for name, one in value.items() if isinstance(value, dict) else enumerate(value):
+        leaves.update(_leaves("%s.%s" % (key, name), one))
+    return leaves
 
 
 def number(path: str) -> Optional[int]:

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from . import changes, programs, readers, values
 from .errors import Late, NicError, Refused, SettingRefused, Unrestored
-from .owner import GRACE_S
+from .owner import GRACE_S, is_of_job
 from .settings import SWITCHES
 from .store import TOMBSTONES_KEPT_S, Busy, Damaged, Store, Tombstone
 from .work import Basis, Journal, Work
@@ -29,7 +29,14 @@ HEALTH_S = 30.0
 #: how long an Epilog waits for processes of its own job that Slurm is ending
 STEPS_END_S = 10.0
 
-Job = NamedTuple("Job", [("id", str), ("restart", str), ("uid", str)])
+
+class Job(NamedTuple):
+    """What Slurm says of a job; ``cluster`` is as of ``owner.cluster``."""
+
+    id: str
+    restart: str
+    uid: str
+    cluster: str = ""
 
 
 def _say_nothing(_: str) -> None:
@@ -66,6 +73,7 @@ class Session:
         ``profile`` is the policy's of that name unless it is given."""
         who = "job %s" % job.id
         with self._lock(), self._writing_reason(who, job.id == BY_HAND):
+            self._tell_if(self.store.reserve_space())
             self.store.remove_old_tombstones(self.world.now(), self.world.boot_id())
             self._refuse_late_prolog(job)
             if not self._undo_previous(job, name):
@@ -87,8 +95,16 @@ class Session:
             raise
         except (NicError, OSError) as error:
             if not by_hand or not isinstance(error, Refused):
-                self.store.write_reason("%s: %s" % (who, error))
+                self.write_reason("%s: %s" % (who, error))
             raise
+
+    def write_reason(self, reason: str) -> None:
+        """Write the reason for the operator; the log says if that fails. Raises nothing."""
+        self._tell_if(self.store.write_reason(reason))
+
+    def _tell_if(self, text: str) -> None:
+        if text:
+            self.tell(text)
 
     def _refuse_late_prolog(self, job: Job) -> None:
         """Raise Late if nobody waits for this Prolog any more."""
@@ -99,7 +115,9 @@ class Session:
         now = self.world.now()
         if now - self.world.started > TOMBSTONES_KEPT_S:
             raise Late("this Prolog is late: it began %d s ago" % (now - self.world.started))
-        tombstone = self.store.tombstone(job.id, job.restart, now, self.world.boot_id())
+        tombstone = self.store.tombstone(
+            job.id, job.restart, now, self.world.boot_id(), job.cluster
+        )
         # One from before this Prolog began is of an earlier start of a requeued job.
         if tombstone and tombstone.at >= self.world.started:
             raise Late("this Prolog is late: the job's Epilog has run already")
@@ -114,12 +132,14 @@ class Session:
         if journal["boot_id"] != self.world.boot_id():
             self._forget(journal, "the node was rebooted, which reset its interfaces")
             return True
-        if journal["job"] == job.id:
+        if is_of_job(journal, job.id, job.cluster):
             if journal["profile"] == name and self.world.has_steps(job.id):
                 return False
         elif self.owner_lives(journal):
+            other = " of cluster %s" % journal["cluster"] if journal["job"] == job.id else ""
             raise Refused(
-                "NIC profile %s is in force for %s" % (journal["profile"], _owner_of(journal))
+                "NIC profile %s is in force for %s%s"
+                % (journal["profile"], _owner_of(journal), other)
             )
         self.undo(journal, "its owner has ended")
         return True
@@ -154,7 +174,6 @@ class Session:
         with programs.keeping(ROLLBACK):
             journal = self._journal_of(job, name, self.work.prepare(profile))
         self._refuse_drift(journal["interfaces"])
-        self.store.reserve_space()
         try:
             self._complete_baseline(journal["interfaces"])
             self.store.save_journal(journal)
@@ -184,6 +203,7 @@ class Session:
             job=job.id,
             restart=job.restart,
             uid=job.uid,
+            cluster=job.cluster,
             profile=name,
             policy=self.policy.digest,
             phase="applying",
@@ -204,13 +224,13 @@ class Session:
             try:
                 # Before waiting for the lock: who holds it may be this job's late Prolog.
                 grave = Tombstone(self.world.started, self.world.boot_id())
-                self.store.write_tombstone(job.id, job.restart, grave)
+                self.store.write_tombstone(job.id, job.restart, grave, job.cluster)
             except OSError as error:
                 self._require_journal(job, error)
         try:
             with self._lock(), self._writing_reason("job %s" % job.id):
                 journal = self._journal()
-                if journal is None or journal["job"] != job.id:
+                if journal is None or not is_of_job(journal, job.id, job.cluster):
                     return
                 if journal["boot_id"] != self.world.boot_id():
                     self._forget(journal, "the node was rebooted, which reset its interfaces")
@@ -221,14 +241,14 @@ class Session:
                 self._wait_for_steps(job)
                 self.undo(journal, "the job has ended")
         except Busy as error:
-            self.store.write_reason("job %s: not restored: %s" % (job.id, error))
+            self.write_reason("job %s: not restored: %s" % (job.id, error))
             raise Unrestored(str(error))
 
     def _require_journal(self, job: Job, error: OSError) -> None:
         """Without a tombstone, only a Prolog that has written its journal cannot come too late."""
         with contextlib.suppress(Damaged):
             journal = self.store.journal()
-            if journal is not None and journal["job"] == job.id:
+            if journal is not None and is_of_job(journal, job.id, job.cluster):
                 return
         raise Unrestored("the tombstone of job %s cannot be written: %s" % (job.id, error))
 
@@ -313,6 +333,8 @@ class Session:
         With ``force``, also that of a living owner.
         """
         with self.store.lock(wait), self._writing_reason("recover"):
+            # At boot, and in each health check: before a profile needs the room.
+            self._tell_if(self.store.reserve_space())
             self.store.remove_old_tombstones(self.world.now(), self.world.boot_id())
             journal = self._journal()
             if journal is None:

@@ -173,6 +173,7 @@ SETTINGS: Tuple[Setting, ...] = (
         about="the root queueing discipline, which a rate limit replaces",
         command="tc qdisc",
         read=readers.queueing_discipline,
+        in_state="qdisc.",
         write=writers.default_discipline,
         same=compare.same_discipline,
     ),

@@ -78,6 +78,12 @@ def _remove(old: Any, most: int) -> int:
     return tried
 
 
+def _tombstone_names(job: str, restart: str, cluster: str) -> List[str]:
+    """Names of the file of a start of a job: the last one names no cluster, as earlier releases."""
+    name = "%s.%s" % (job, restart)
+    return ["%s@%s" % (name, cluster), name] if cluster else [name]
+
+
 class Store:
     """The state folder of one node. Methods raise OSError where the disk refuses."""
 
@@ -234,25 +240,30 @@ class Store:
         times = (now, now - TOMBSTONES_KEPT_S)
         return [self._tombstones_of(Tombstone(at, boot_id)) for at in times]
 
-    def write_tombstone(self, job: str, restart: str, tombstone: Tombstone) -> None:
+    def write_tombstone(
+        self, job: str, restart: str, tombstone: Tombstone, cluster: str = ""
+    ) -> None:
         """Write it, unless there is a later one: an Epilog of a dead slurmd may come late."""
         self.prepare()
         folder = self._tombstones_of(tombstone)
         if not os.path.isdir(self.path(folder)):
             os.makedirs(self.path(folder), mode=0o755, exist_ok=True)
             os.chmod(self.path(folder), 0o755)
-        name = "%s/%s.%s" % (folder, job, restart)
+        name = "%s/%s" % (folder, _tombstone_names(job, restart, cluster)[0])
         present = self._tombstone_at(name, tombstone.boot_id)
         if present is None or present.at <= tombstone.at or present.at == DAMAGED_AT:
             text = json.dumps({"at": tombstone.at, "boot_id": tombstone.boot_id})
             self.write(name, text)
 
-    def tombstone(self, job: str, restart: str, now: float, boot_id: str) -> Optional[Tombstone]:
+    def tombstone(
+        self, job: str, restart: str, now: float, boot_id: str, cluster: str = ""
+    ) -> Optional[Tombstone]:
         """The tombstone of a start of a job in this boot, if it is not old."""
         for folder in self._young(now, boot_id):
-            tombstone = self._tombstone_at("%s/%s.%s" % (folder, job, restart), boot_id)
-            if tombstone:
-                return tombstone
+            for name in _tombstone_names(job, restart, cluster):
+                tombstone = self._tombstone_at("%s/%s" % (folder, name), boot_id)
+                if tombstone:
+                    return tombstone
         return None
 
     def _tombstone_at(self, name: str, boot_id: str) -> Optional[Tombstone]:
@@ -284,22 +295,33 @@ class Store:
         text = self._read("reason")
         return text.strip() if text is not None else None
 
-    def write_reason(self, reason: str) -> None:
-        """Write the reason file; where that fails too, the log has the reason. Raises nothing."""
-        line = " ".join(reason.split()) + "\n"
+    def write_reason(self, reason: str) -> str:
+        """Write the reason file. Returns why it cannot be written, else nothing. Raises nothing."""
+        line = programs.one_line(reason) + "\n"
         try:
-            self.write("reason", line)
-        except OSError:
-            with contextlib.suppress(OSError):  # also of a disk that is read-only
+            try:
+                self.write("reason", line)
+            except OSError:
                 self.remove(SPARE)
                 self.write("reason", line)
+        except OSError as error:  # also of a disk that is read-only
+            return "the reason cannot be written to %s: %s" % (self.folder, error.strerror)
+        return ""
 
-    def reserve_space(self) -> None:
+    def reserve_space(self) -> str:
+        """Keep room for a reason. Returns why that cannot be done, else nothing. Raises nothing."""
         path = self.path(SPARE)
-        with contextlib.suppress(OSError):
-            if not os.path.exists(path):
+        try:
+            if not os.path.exists(path) or os.path.getsize(path) < SPARE_B:
                 with open(path, "wb", opener=_for_root_only_to_write) as stream:
-                    stream.write(b"\0" * SPARE_B)
+                    stream.write(os.urandom(SPARE_B))  # file systems store zeros in less room
+                    stream.flush()
+                    os.fsync(stream.fileno())
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self.remove(SPARE)
+            return "%s has no room for the reason of a failure: %s" % (self.folder, error.strerror)
+        return ""
 
     def baseline(self) -> Optional[Dict[str, Any]]:
         try:

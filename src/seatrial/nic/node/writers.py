@@ -131,8 +131,11 @@ def interrupts(interface: str, changed: State, target: State, state: State) -> L
 def default_discipline(interface: str, changed: State, target: State, state: State) -> List[Action]:
     """Give the kernel's own queueing discipline back.
 
-    The kernel chooses it by the length of the queue, and only when another one goes.
+    The kernel chooses it by the length of the queue, and only when another one goes. Options of
+    another discipline cannot be set back: the verification finds them.
     """
+    if "qdisc" not in changed:
+        return []
     root = ("dev", interface, "root")
     actions: List[Action] = []
     if str(state.get("qdisc")).startswith("default "):
