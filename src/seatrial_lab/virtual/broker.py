@@ -45,11 +45,7 @@ from seatrial_lab.virtual.frames import (
     frame,
 )
 from seatrial_lab.virtual.run_as_user import make_reachable
-<<<<<<< HEAD
-from seatrial_lab.virtual.snapshot import BROKER_SOCKET, connect_to_qemu
-=======
-from seatrial_lab.virtual.snapshot import connect_to_qemu, start_qemu
->>>>>>> origin/main
+from seatrial_lab.virtual.snapshot import BROKER_SOCKET, connect_to_qemu, start_qemu
 
 REFUSED = 77  # EX_NOPERM: exit code of a command that its client may not run
 INVALID = 64  # EX_USAGE
