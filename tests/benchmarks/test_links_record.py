@@ -144,6 +144,15 @@ def test_missing_links_and_nodes_are_named():
     assert set(values(parsed, "latency_us")) == {"n1-n3", "n2-n3"}
 
 
+def test_a_node_without_a_measured_link_is_named_and_left_out_of_the_path_proof():
+    """Of three nodes none has as many links as make a node silent."""
+    failed = [{"pair": [low, 2], "round": low, "failed": "n3: no route"} for low in (0, 1)]
+    parsed = parse(pair(0, 1), *failed, nodes=3)
+    assert parsed.absent == ["n3"]
+    assert parsed.unmeasured == {"n3": "none of its links was measured (n3: no route)"}
+    assert "n1-n2" in values(parsed, "latency_us")
+
+
 def test_a_pair_that_works_alone_is_not_missing():
     lines = [line for line in whole() if line["pair"] != [0, 1]]
     failed = {"pair": [0, 1], "round": 0, "failed": "no result within 20 s"}
@@ -212,3 +221,9 @@ def test_a_core_that_no_node_has_is_a_problem_of_the_site(cores: list[int], wron
     made = links.Links(LinksSettings(cores=cores))
     problems = list(made.problems(site))  # type: ignore[arg-type]
     assert [problem.field for problem in problems] == ["cores"] * wrong
+
+
+def test_sizes_without_a_rate_are_problems_of_the_site() -> None:
+    site = SimpleNamespace(node_cores=2)
+    made = links.Links(LinksSettings(stream_bytes=0, max_bytes=0))
+    assert [one.field for one in made.problems(site)] == ["stream_bytes", "max_bytes"]  # type: ignore[arg-type]

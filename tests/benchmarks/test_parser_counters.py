@@ -283,3 +283,52 @@ def test_a_port_that_counts_packets_only() -> None:
     assert not proof.crossed
     assert "rcvd_pkts" in proof.reason
     assert not verbs(with_port(0, **old), with_port(0, 2.0, kernel=5000, **old)).crossed
+
+
+def on_two_networks(before: dict, after: dict, of_other: Any) -> PathProof:
+    """A proof of verbs on ``test`` beside another network's interface with the readings."""
+    for one, values in zip((before, after), of_other, strict=True):
+        one["interfaces"]["eth0"] = snapshot(eth0=0)["interfaces"]["eth0"] | values
+    counted = diff(read(before), read(after), "verbs", "test")
+    return prove("test", 8000, counted, program="ib_write_bw", data_path="verbs")
+
+
+def test_tcp_on_another_network_in_place_of_verbs_is_named() -> None:
+    values = [{"rx_bytes": 0, "tx_bytes": 0}, {"rx_bytes": 9000, "tx_bytes": 9000}]
+    proof = on_two_networks(with_port(0), with_port(10, 2.0), values)
+    assert not proof.crossed
+    assert proof.reason.endswith("eth0 (mgmt) carried 18 KB: TCP over the management network")
+
+
+def other_port(*counts: int, **changes: Any) -> list[dict]:
+    rdma = with_port(0)["interfaces"]["eth1"]["rdma"] | {"port": "mlx5_1:1"} | changes
+    return [{"network": "rail2", "rdma": {**rdma, "rx": one, "tx": one}} for one in counts]
+
+
+def test_the_rdma_port_of_another_rail_that_carried_the_traffic_is_named() -> None:
+    proof = on_two_networks(with_port(0), with_port(10, 2.0), other_port(0, 1000))
+    assert proof.reason.endswith("mlx5_1:1 (rail2) carried 8.0 KB: the rail2 network was used")
+
+
+def test_a_rdma_port_that_is_down_on_another_rail_is_no_error() -> None:
+    down = other_port(0, 0, state="DOWN")
+    proof = on_two_networks(with_port(0), with_port(1000, 2.0), down)
+    assert proof.crossed, proof.reason
+
+
+@pytest.mark.parametrize(
+    "changes", [{"rx_packets": None}, {"tx_packets": None}, {"port": "mlx5_7:1"}, {"unit": None}]
+)
+def test_damaged_counters_of_a_rdma_port_are_an_error_of_the_proof(changes: dict) -> None:
+    with pytest.raises(ParseError, match="n1: eth1: mlx5_"):
+        verbs(with_port(0), with_port(1000, 2.0, **changes))
+
+
+def test_a_kernel_path_does_not_need_the_counters_of_a_card_s_rdma_port() -> None:
+    at_end: dict[str, Any] = {"rx_packets": 7, "tx_packets": 7}
+    readings = with_port(2**32 - 1, **at_end), with_port(2**32 - 1, 2.0, kernel=9000, **at_end)
+    before, after = map(read, readings)
+    assert prove("test", 8000, diff(before, after, "kernel")).crossed
+    shared = [with_port(2**32 - 1, at, shared=True, **at_end) for at in (1.0, 2.0)]
+    with pytest.raises(ParseError, match="the end of a counter"):
+        diff(read(shared[0]), read(shared[1]), "kernel")

@@ -193,6 +193,14 @@ def test_damaged_node_file_is_no_proof(job, text):
     assert "counters of: none" in collected(job).reason
 
 
+@pytest.mark.parametrize("reading", [5, {"errors": []}, {"errors": None}, {"errors": {"a": "9"}}])
+def test_a_reading_that_a_job_user_wrote_is_no_proof(job, reading):
+    data = json.loads((job / "net.n2.json").read_text())
+    data["after"]["interfaces"]["eth1"] = reading
+    (job / "net.n2.json").write_text(json.dumps(data))
+    assert "ran on 1 of 2 nodes (counters of: n1)" in collected(job).reason
+
+
 def test_node_file_cut_off_anywhere(job):
     """All truncations, and random bytes: an error or a proof, never an exception."""
     whole = (job / "net.n2.json").read_bytes()

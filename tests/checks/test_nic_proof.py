@@ -128,6 +128,15 @@ def test_a_missing_record_is_no_proof(job):
     assert "only 1 of 2 nodes recorded their NIC settings after the run (n1)" in run.reason
 
 
+def test_the_record_of_a_node_that_was_left_out_does_not_stand_for_another(job):
+    (job / "nic-after.n1.json").unlink()
+    case = Case(check="links", transport="tcp", profile="jumbo", nodes=2)
+    run = Run(case=case, outcome="ran")
+    run.nic_proofs = nic_proof.proofs(nic_proof.read_records(job))
+    evidence.hold_against_profile(run, FakeCheck(), {"n2"})
+    assert "only 0 of 1 nodes recorded their NIC settings after the run" in run.reason
+
+
 def test_a_missing_record_comes_after_its_possible_cause(job):
     (job / "nic-after.n2.json").unlink()
     run = held_against(job, "error", "step net was ended by SIGKILL")

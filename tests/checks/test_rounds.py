@@ -10,6 +10,7 @@ import subprocess
 import sys
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -189,6 +190,54 @@ def test_a_node_none_of_whose_links_works_is_left_out(tmp_path: Path) -> None:
     assert "none of its first 3 links worked" in end["absent"]["5"]
     assert sum(5 in one["pair"] for one in pairs) == 3
     assert sum("text" in one for one in pairs) == 21
+
+
+@pytest.mark.parametrize("count", [4, 9, 16, 40])
+def test_bad_nodes_are_no_reason_to_leave_out_a_good_one(count: int) -> None:
+    """Half of the nodes, one beside the other, are the first partners of some of the others."""
+    for first in range(count):
+        bad = {(first + at) % count for at in range(count // 2)}
+        coordinator = record_rounds(count, lambda pair, bad=bad: not bad & set(pair))
+        assert set(coordinator.absent) <= bad
+        assert count < 9 or set(coordinator.absent) == bad
+
+
+def record_rounds(count: int, works) -> Any:
+    """A coordinator after the rounds of which ``works`` says which pairs work."""
+    coordinator = rounds.Coordinator.__new__(rounds.Coordinator)
+    coordinator.options = {"limit_s": 5}
+    coordinator.names, coordinator.absent, coordinator.silent = {}, {}, {}
+    coordinator.works, coordinator.failed = set(), []
+    coordinator.write = lambda _: None
+    coordinator.drop = coordinator.absent.setdefault
+    result = {"bytes": {}, "received": [1, 1.0], "text": "", "failed_nptcp": ""}
+    for number, one in enumerate(rounds.schedule(count)):
+        for low, high in one:
+            if not {low, high} & set(coordinator.absent):
+                pair = rounds.Pair(low, high, 1, None)
+                said = {"result": result} if works((low, high)) else {"failed": "no route"}
+                pair.said = {low: said, high: said}
+                coordinator._record(pair, number)
+    return coordinator
+
+
+def test_a_pair_that_never_works_does_not_take_the_time_of_suspects() -> None:
+    in_rounds = figures(8, {(5, 6): 4.0})
+    del in_rounds[0, 1]
+    coordinator = rounds.Coordinator.__new__(rounds.Coordinator)
+    coordinator.options = {"suspect_factor": 1.5, "most_alone": 99, "two_way": two_way.__file__}
+    coordinator.connections, coordinator.failed = dict.fromkeys(range(8)), [(0, 1)]
+    coordinator.begun, tried = rounds.time.monotonic(), []
+
+    def measure(wanted: list, *_: object) -> dict:
+        tried.extend(wanted)
+        return {one: in_rounds[one] for one in wanted if one in in_rounds}
+
+    coordinator.measure = measure
+    coordinator.alone(in_rounds, rounds.time.monotonic() + 60)
+    assert tried.count((0, 1)) == 1
+    assert tried.count((5, 6)) == rounds.TRIES
+    assert tried.index((5, 6)) < tried.index((0, 1))
 
 
 def test_what_failed_once_is_measured_alone_until_it_is_as_good_as_others(tmp_path: Path) -> None:

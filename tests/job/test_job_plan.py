@@ -45,6 +45,39 @@ def test_choice_by_kind(name, options, transport, profile):
     assert plan.exclusive or profile == "default"
 
 
+@pytest.fixture
+def rdma():
+    """The harbour with a RDMA port on each network under test, and a transport of verbs."""
+    around = surroundings(with_stack=False)
+    for number, name in enumerate(around.site.test_networks):
+        around.site.networks[name].device = f"mlx5_{number}:1"
+    own = around.site.transports["openmpi-ucx"]
+    own.data_path, own.env = "verbs", {"UCX_TLS": "rc,self"}
+    return around
+
+
+def test_a_transport_of_verbs_has_the_rdma_port_of_its_network(rdma):
+    script = rendered("mpi", rdma, transport="openmpi-ucx", values=APPLICATION)
+    assert "export UCX_NET_DEVICES=mlx5_0:1\n" in script
+    assert "sends its messages through mlx5_0:1 (network" in script
+    for network in rdma.site.networks.values():
+        network.device = network.device and "rxe_%n:1"
+    script = rendered("mpi", rdma, transport="openmpi-ucx", values=APPLICATION)
+    assert "UCX_NET_DEVICES" not in script  # no value is right for all nodes
+
+
+def test_several_rdma_ports(rdma):
+    script = rendered("multirail", rdma, transport="openmpi-ucx", values=APPLICATION)
+    ports = ",".join(f"mlx5_{number}:1" for number in range(script.count("mlx5_")))
+    assert f"export UCX_NET_DEVICES={ports}\n" in script
+    with pytest.raises(InputError, match="per-rank is not possible for transport openmpi-ucx"):
+        rendered("multirail", rdma, transport="openmpi-ucx",
+                 values={**APPLICATION, "rails": "per-rank"})  # fmt: skip
+    rdma.site.networks[rdma.site.test_networks[0]].device = None
+    with pytest.raises(InputError, match=r"site.yaml names no RDMA port .* for"):
+        rendered("multirail", rdma, transport="openmpi-ucx", values=APPLICATION)
+
+
 def test_script_says_in_one_line_which_transport_and_why():
     def line(**options):
         lines = rendered(**options).splitlines()

@@ -169,7 +169,7 @@ def test_features_as_they_were_asked_for() -> None:
 
 
 def test_interrupt_lines_by_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "irq_numbers", lambda _: ["24", "31"])
+    monkeypatch.setattr(readers, "irq_numbers", lambda _: {0: "24", 1: "31"})
     now = {"irq.0": "0", "irq.1": "0", "irq.2": "0"}
     wanted = {"irq.0": "1", "irq.1": "0,1", "irq.2": "1"}
     assert lines(changes.to_restore("eth1", wanted, now)) == [

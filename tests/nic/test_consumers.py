@@ -109,7 +109,7 @@ CARRIED: dict[str, tuple[Callable[[Root], None], str]] = {
                "the lustre mount /l from 10.5.0.8"),
     "beegfs": (beegfs, "the beegfs mount /b from 10.5.0.9"),
     "gpfs": (connected("gpfs", "mmfsd"), "the gpfs mount /m from 10.5.0.9"),
-    "glusterfs": (connected("fuse.glusterfs", "glusterfs"),
+    "glusterfs": (connected("fuse.glusterfs", "glusterfs", "rw,user_id=0"),
                   "the fuse.glusterfs mount /m from 10.5.0.9"),
     "orangefs": (connected("pvfs2", "pvfs2-client-core"), "the pvfs2 mount /m from 10.5.0.9"),
     "another FUSE": (connected("fuse.x", "x", "rw,user_id=0,group_id=0", device="/dev/fuse"),
@@ -162,12 +162,15 @@ def test_a_driver_and_a_bond_interrupt_others_too(root: Root) -> None:
                  "sys/class/nvme/nvme0/transport": "pcie\n"}),
         mounted(("/9", "9p", "share", "rw,trans=virtio")),
         connected("fuse.x", "x", "rw,user_id=1000", device="/dev/fuse"),
+        mounted(("/m", "fuse.glusterfs", "10.5.0.9:/v", "rw,user_id=1000")),  # a name of his choice
+        mounted(("/m", "fuse.glusterfs", "x", "rw,user_id=1000,group_id=0")),
         connected("fuse.x", "x", "rw,user_id=0"),  # it serves none
         connected("fuse.x", "x", "rw,user_id=0", device="/dev/fuse", uid="1000"),
         roce("UD", "[ib_ipoib]"),
         roce("SMI", "[ib_core]"),
     ],
-    ids=["another way", "a disk", "a user's", "a local disk", "virtio", "FUSE of a user", "no FUSE",
+    ids=["another way", "a disk", "a user's", "a local disk", "virtio", "FUSE of a user",
+         "glusterfs of a user", "glusterfs of a user without an address", "no FUSE",
          "FUSE by a user", "IPoIB", "management"],
 )  # fmt: skip
 def test_what_does_not_count(root: Root, make: Callable[[Root], None]) -> None:
@@ -280,7 +283,7 @@ def test_networkd_is_known_by_the_owner_of_its_folder(
     folder.mkdir(parents=True)
     own = str(folder.stat().st_uid)
     monkeypatch.setattr(owner, "_pids", lambda: iter(["71", "72"]))
-    monkeypatch.setattr(owner, "_stat", lambda pid: ("systemd-network", 1, 5))
+    monkeypatch.setattr(owner, "_stat", lambda pid: owner.Stat("systemd-network", 1, 5, False))
     monkeypatch.setattr(owner, "_uid", lambda pid: {"71": "4711", "72": own}[pid])
     assert Daemons(str(tmp_path)).processes["systemd-networkd"] == 72
     monkeypatch.setattr(owner, "_uid", lambda pid: "4711")

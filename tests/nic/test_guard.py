@@ -339,6 +339,23 @@ def test_irqbalance_only_where_interrupts_are_pinned(root: Root) -> None:
     assert "irqbalance runs" in root.refuses({"eth1": {"irq_affinity": "0"}}, "irqbalance")
 
 
+def test_virtual_functions_that_there_are_stay(root: Root) -> None:
+    """Of the host or of containers: their addresses, VLANs and rates would be lost."""
+    root.check({"eth1": {"vfs": 4}})
+    root.write("sys/class/net/eth1/device/sriov_numvfs", "8\n")
+    said = root.refuses({"eth1": {"vfs": 4}})
+    assert said.startswith("eth1 has 8 virtual functions, which vfs would remove with all that")
+    root.check({"eth1": {"vfs": 8, "mtu": 9000}})
+    root.drives("e1000e", "eth2")
+    assert "which driver would remove" in root.refuses(driver())
+    root.write("sys/class/net/eth1/device/sriov_numvfs", "0\n")
+    root.check({"eth1": {"vfs": 4}})
+    root.check(driver())
+    root.write("sys/class/net/eth2/device/sriov_numvfs", "2\n")
+    assert root.refuses(driver()).startswith("eth2 has 2 virtual functions")
+    root.check({"eth1": {"vfs": 4}})
+
+
 def driver(**more: Any) -> dict[str, Any]:
     return {"eth1": {"driver": {"module": "e1000e", "parameters": {}, **more}}}
 

@@ -139,11 +139,12 @@ class Proc:
         self.folder = folder
 
     def add(
-        self, pid: int, name: str, parent: int = 1, title: str = "", uid: int = 0, exe: str = ""
-    ) -> None:
+        self, pid: int, name: str, parent: int = 1, title: str = "", uid: int = 0, exe: str = "",
+        flags: int = 0x400100,
+    ) -> None:  # fmt: skip
         folder = self.folder / str(pid)
         folder.mkdir()
-        rest = " ".join(["0"] * 17)
+        rest = f"0 0 0 0 {flags} " + " ".join(["0"] * 12)
         (folder / "stat").write_text(f"{pid} ({name}) S {parent} {rest} {pid * 10} 0\n")
         (folder / "cmdline").write_bytes((title or name).encode() + b"\0")
         (folder / "exe").symlink_to("/usr/sbin/" + (exe or name))
@@ -200,8 +201,22 @@ def test_a_user_cannot_pretend_that_a_job_still_runs(proc: Proc) -> None:
 
 def test_names_with_brackets_and_blanks(proc: Proc) -> None:
     proc.add(5, "a) R 9 (b", parent=7)
-    assert owner._stat(5) == ("a) R 9 (b", 7, 50)
+    assert owner._stat(5) == ("a) R 9 (b", 7, 50, False)
     assert owner.names() == {"a) R 9 (b": 5}
+
+
+def test_a_thread_of_the_kernel_is_no_daemon(proc: Proc) -> None:
+    """Older kernels name the rescuer of a bond's workqueue after the bond, which any user makes."""
+    proc.add(5, "irqbalance", parent=2, flags=0x4208060)
+    assert owner.names() == {}
+    proc.add(6, "irqbalance")
+    assert owner.names() == {"irqbalance": 6}
+
+
+@pytest.mark.skipif(not Path("/proc/2/comm").exists(), reason="no kernel threads are to be seen")
+def test_no_thread_of_this_kernel_is_a_daemon() -> None:
+    assert owner._stat(2) is not None
+    assert Path("/proc/2/comm").read_text().strip() not in owner.names()
 
 
 @pytest.mark.parametrize("name", ["slurmd", "slurmstepd"])

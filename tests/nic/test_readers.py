@@ -181,7 +181,24 @@ def test_interrupt_lines_named_after_an_interface(
     (tmp_path / "interrupts").write_text("\n".join(lines) + "\n")
     monkeypatch.setattr(readers, "PROC", str(tmp_path))
     monkeypatch.setattr(readers, "SYSFS", str(tmp_path / "none"))
-    assert readers.irq_numbers("eth1") == (["24"] if ours else [])
+    assert readers.irq_numbers("eth1") == ({0: "24"} if ours else {})
+
+
+def test_lines_are_known_by_the_vectors_of_their_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line that comes later may have a lower number than others."""
+    hwirqs = {"40": 12 << 19 | 0, "41": 12 << 19 | 1, "25": 12 << 19 | 3}
+    device = tmp_path / "eth1/device/msi_irqs"
+    device.mkdir(parents=True)
+    for irq in hwirqs:
+        (device / irq).touch()
+    monkeypatch.setattr(readers, "SYSFS", str(tmp_path))
+    monkeypatch.setattr(readers, "IRQ_VECTOR", str(tmp_path / "%s.hwirq"))
+    assert readers.irq_numbers("eth1") == {0: "25", 1: "40", 2: "41"}
+    for irq, hwirq in hwirqs.items():
+        (tmp_path / f"{irq}.hwirq").write_text(f"{hwirq}\n")
+    assert readers.irq_numbers("eth1") == {0: "40", 1: "41", 3: "25"}
 
 
 def test_a_virtual_function_without_throttling_is_read_as_it_is_set() -> None:

@@ -79,7 +79,7 @@ def test_a_job_has_its_profile_and_leaves_nothing(fleet: Fleet, before: dict[str
 
     def one(node: str) -> None:
         times = applied(fleet, node)
-        job = fleet.submit(node, "sleep 1")
+        job = fleet.submit(node, "sleep 300")
         fleet.wait(f"{node} applied", lambda: applied(fleet, node) > times)
         during = fleet.look(node)
         assert during != before[node]
@@ -87,6 +87,7 @@ def test_a_job_has_its_profile_and_leaves_nothing(fleet: Fleet, before: dict[str
         assert f"\nClusterName             = {journal['journal']['cluster']}\n" in config
         assert "mtu 9000" in during
         assert "rx-frames: 16" in during or "rx-frames:\t16" in during
+        fleet.slurm("scancel", job)
         fleet.wait_for_end(job)
 
     fleet.each(one)

@@ -269,6 +269,23 @@ def test_lines_that_nobody_moves_are_compared(node: Node, lines: dict[str, Any])
         node.session().begin_job(JOB, "jumbo")
 
 
+def test_a_line_that_the_driver_adds_is_no_drift(node: Node, lines: dict[str, Any]) -> None:
+    """mlx5 makes the line of a vector when somebody first uses it, and keeps it."""
+    node.session().recover(0.0)
+    lines["irq.2"] = "0-1"
+    assert "as at boot" in node.session().recover(0.0)
+    node.session().begin_job(JOB, "jumbo")
+    lines["irq.3"] = "1"
+    node.session().end_job(JOB, True)
+    assert node.store.journal() is None
+    assert "as at boot" in node.session().recover(0.0)
+    del lines["irq.1"]
+    assert "as at boot" in node.session().recover(0.0)
+    lines["irq.0"] = "1"
+    with pytest.raises(Unrestored, match=r"irq\.0 is 1, was 0-1 at boot"):
+        node.session().recover(0.0)
+
+
 def test_pinned_lines_are_restored_although_irqbalance_runs_now(
     node: Node, lines: dict[str, Any]
 ) -> None:
@@ -282,7 +299,7 @@ def test_pinned_lines_are_restored_although_irqbalance_runs_now(
 
     node.nic._write = write  # type: ignore[method-assign]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(readers, "irq_numbers", lambda interface: ["0", "1"])
+        patch.setattr(readers, "irq_numbers", lambda interface: {0: "0", 1: "1"})
         node.session().begin_job(JOB, "x", {"interfaces": {"eth1": {"irq_affinity": "1"}}})
         assert lines == {"irq.0": "1", "irq.1": "1"}
         node.nic.ignored = ("irq.",)

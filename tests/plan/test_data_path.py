@@ -36,6 +36,34 @@ def test_settings_that_fit_the_data_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "wrong"),
+    [("eth1", True), ("eth1, network: test", False), ("10.78.1.0/24, network: test", False)],
+)
+def test_an_interface_that_is_not_that_of_each_rail(
+    tmp_path: Path, value: str, wrong: bool
+) -> None:
+    """The site's variable would replace that of the second rail."""
+    text = SITE.read_text().replace("[verbs, mpich-ucx, tcp]", "[openmpi-tcp, tcp]")
+    second = "  test2:\n    role: test\n    interface: eth2\n    subnet: 10.78.2.0/24\n\nnodes:"
+    value, _, network = value.partition(", ")
+    own = f"{{env: {{OMPI_MCA_btl_tcp_if_include: {value}}}, {network}}}"
+    text = text.replace("nodes:", second, 1).replace("igb: [igb]", "igb: [igb, igb]")
+    start, end = text.index("transports:"), text.index("benchmarks:")
+    file = tmp_path / "lab-rdma" / "site.yaml"
+    file.parent.mkdir()
+    file.write_text(f"{text[:start]}transports:\n  openmpi-tcp: {own}\n\n{text[end:]}")
+    file.with_name("requirements.yaml").write_text("schema: 1\nrequirements: []\n")
+    if not wrong:
+        check_site(file)
+        return
+    with pytest.raises(InputError) as caught:
+        check_site(file)
+    (problem,) = caught.value.problems
+    assert problem.message == "'eth1' is not the interface of network 'test2'"
+    assert "network: for openmpi-tcp" in problem.correction
+
+
+@pytest.mark.parametrize(
     ("name", "transport", "field", "words"),
     [
         ("openmpi-ucx", "{data_path: verbs}", "UCX_TLS", "'tcp' lets TCP carry the messages"),
@@ -46,6 +74,15 @@ def test_settings_that_fit_the_data_path(tmp_path: Path) -> None:
         (
             "openmpi-ucx", VERBS.replace("env: {", 'env: {UCX_NET_DEVICES: "mlx5_9:1", '),
             "UCX_NET_DEVICES", "is not the RDMA port of network 'test'",
+        ),
+        (
+            "openmpi-ucx", VERBS.replace("env: {", 'env: {UCX_NET_DEVICES: "rxe_{node}:1,eth0", '),
+            "UCX_NET_DEVICES", "is not the RDMA port of network 'test'",
+        ),
+        ("mpich-ofi", "{env: {FI_TCP_IFACE: eth0}}", "FI_TCP_IFACE", "is not the interface of"),
+        (
+            "openmpi-tcp", "{env: {OMPI_MCA_btl_tcp_if_include: 'eth1,eth0'}}",
+            "OMPI_MCA_btl_tcp_if_include", "is not the interface of network 'test'",
         ),
         ("openmpi-tcp", "{data_path: verbs}", "OMPI_MCA_btl", "'tcp' lets TCP carry"),
         ("openmpi-ofi", "{data_path: verbs}", "OMPI_MCA_mtl_ofi_provider_include", "'tcp' lets"),
@@ -61,3 +98,31 @@ def test_settings_that_do_not_fit_the_data_path(
     assert words in problem.message
     assert problem.line is not None
     assert field in problem.correction
+
+
+def test_two_networks_with_one_rdma_port(tmp_path: Path) -> None:
+    """The second rail would be proven by the counters of the first."""
+    second = (
+        '  test2: {role: test, interface: eth2, subnet: 10.78.2.0/24, device: "rxe_%n:1"}\n\nnodes:'
+    )
+    text = SITE.read_text().replace("nodes:", second, 1).replace("igb: [igb]", "igb: [igb, igb]")
+    file = tmp_path / "lab-rdma" / "site.yaml"
+    file.parent.mkdir()
+    file.write_text(text)
+    file.with_name("requirements.yaml").write_text("schema: 1\nrequirements: []\n")
+    with pytest.raises(InputError, match="rxe_%n:1 is already the RDMA port of 'test'"):
+        check_site(file)
+
+
+def test_a_node_without_a_network_that_a_check_uses_beside_others(tmp_path: Path) -> None:
+    second = "  test2: {role: test, interface: eth2, subnet: 10.78.2.0/24}\n\nnodes:"
+    text = SITE.read_text().replace("nodes:", second, 1).replace("igb: [igb]", "igb: [igb, igb]")
+    text = text.replace("    class: igb", "    class: igb\n    networks: [mgmt, test]")
+    text = text.replace("trial:\n", "trial:\n  networks: [test]\n")
+    text = text.replace("benchmarks:", "benchmarks:\n  tcp_streams: {networks: [test, test2]}")
+    file = tmp_path / "lab-rdma" / "site.yaml"
+    file.parent.mkdir()
+    file.write_text(text)
+    file.with_name("requirements.yaml").write_text("schema: 1\nrequirements: []\n")
+    with pytest.raises(InputError, match=r"roce\[1-2\] has no interface of network test2"):
+        check_site(file)

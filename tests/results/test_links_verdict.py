@@ -133,6 +133,30 @@ def test_a_node_that_is_slow_in_what_it_sends(tmp_path):
     )
 
 
+@pytest.mark.parametrize("factor", [9.0, 1.6])
+def test_links_as_slow_as_most_others_are_not_passed_if_the_fit_finds_them_slow(tmp_path, factor):
+    """Three bad nodes of eight have more than half of the links, and their median is a bad one."""
+    slow: dict[str, float] = {}
+    for node in ("n1", "n2", "n3"):
+        slow |= of(node, factor)
+    suspects = [
+        Suspect(metric=metric, location=node, direction=side, factor=factor, alone_factor=factor,
+                conclusion="fault")
+        for node in ("n1", "n2", "n3")
+        for metric, side in (("latency_us", ""), ("stream_MB_s", "sends"),
+                             ("stream_MB_s", "receives"))
+    ]  # fmt: skip
+    verdict = conclusion(tmp_path, run(slow, suspects=suspects))
+    text = "\n".join(verdict.findings)
+    if factor < 2:  # within the bounds of the requirements
+        assert verdict.verdict == "accept", text
+    else:
+        assert verdict.verdict == "incomplete"
+        assert verdict.counts["inconclusive"] == 18 + 36
+        assert "the fit over all links finds n1, n2, n3 slow, alone too" in text
+        assert "9 times worse than usual" in text
+
+
 def test_the_fit_names_a_node_of_which_few_links_break_the_bound(tmp_path):
     slow = of("n5", 2.5) | {"n5-n6": 4.0, "n5-n7": 4.0, "n1-n2": 4.0}
     suspect = Suspect(

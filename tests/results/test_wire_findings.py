@@ -38,6 +38,19 @@ def test_without_lldp_the_switch_port_has_no_name():
     assert sentence.endswith("check its cable, its transceiver and its switch port")
 
 
+def test_a_link_that_is_another_one_after_a_run():
+    made = measured({"n1": link(speed_Mbit_s=100000), "n2": link(speed_Mbit_s=100000)})
+    made.nic["n2"]["eth1"]["after"] = link(speed_Mbit_s=25000)
+    (sentence,) = findings([made, made])
+    assert sentence == (
+        f"n2: eth1 went from 100000 to 25000 Mbit/s during 1 case ({NETPIPE.id}): check its cable, "
+        "its transceiver and its slot"
+    )
+    down = measured({"n1": link(speed_Mbit_s=100000)})
+    down.nic["n1"]["eth1"]["after"] = link(link="down")  # the case is in error by that
+    assert findings([down]) == []
+
+
 def test_a_node_with_another_speed_or_fec():
     states = {f"n{number}": link(speed_Mbit_s=100000, fec="RS") for number in range(1, 5)}
     states["n3"] = link(speed_Mbit_s=25000, fec="off")

@@ -260,5 +260,12 @@ def _complete(data: dict[str, Any]) -> bool:
         isinstance(side, dict)
         and isinstance(side.get("node"), str)
         and isinstance(side.get("interfaces"), dict)
+        and all(map(_is_reading, side["interfaces"].values()))
         for side in sides
     )
+
+
+def _is_reading(interface: Any) -> bool:
+    """Whether a job user has not written something else into the reading of an interface."""
+    errors = interface.get("errors", {}) if isinstance(interface, dict) else None
+    return isinstance(errors, dict) and all(isinstance(count, int) for count in errors.values())

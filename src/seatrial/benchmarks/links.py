@@ -107,6 +107,9 @@ class Links(Benchmark[LinksSettings]):
 
     def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
         yield from too_many_cores("cores", max(self.settings.cores, default=0) + 1, site)
+        for name in ("stream_bytes", "max_bytes"):
+            if int(getattr(self.settings, name)) < 1:
+                yield FieldProblem(name, "0 bytes have no rate", "1 or more, as 64 KiB")
 
     def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
         text = (folder / f"{step.name}.pairs.jsonl").read_text(errors="replace")
@@ -320,17 +323,28 @@ def _read_pair(one: _Line, number: int, record: _Record, job: Job, settings: Lin
 
 
 def _complete(record: _Record) -> None:
-    """Name the links without all figures. Those of a node that was left out are named by the node.
+    """Name the links without all figures. Those of a node that was left out are named by the node,
+    and so are those of a node without a measured link: its interface carried nothing.
 
     A pair that failed in its round, by load or for once, may have its figures from alone.
     """
+
+    def reason(first: str, second: str) -> str:
+        return record.failed.get("-".join(sorted((first, second))), "the time of the step was over")
+
     present = sorted(set(record.names) - set(record.absent))
+    linked = {node for one in record.measured for node in one.link}
+    for node in [node for node in present if node not in linked]:
+        others = (other for other in present if other != node)
+        reasons = dict.fromkeys(reason(node, other) for other in others)
+        record.absent.append(node)
+        record.unmeasured[node] = f"none of its links was measured ({'; '.join(reasons)})"
+    present = [node for node in present if node in linked]
     for at, first in enumerate(present):
         for second in present[at + 1 :]:
             link = f"{first}-{second}"
             if link not in record.whole:
-                reason = record.failed.get(link, "the time of the step was over")
-                record.unmeasured[link] = reason
+                record.unmeasured[link] = reason(first, second)
 
 
 # -- what is slow

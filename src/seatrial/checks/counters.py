@@ -74,11 +74,16 @@ def parse(data: Any) -> Snapshot:
 
 
 def diff(
-    before: Sequence[Snapshot], after: Sequence[Snapshot], data_path: DataPath = "verbs"
+    before: Sequence[Snapshot],
+    after: Sequence[Snapshot],
+    data_path: DataPath = "verbs",
+    network: str | None = None,
 ) -> list[Counters]:
     """After minus before, for every node and interface, in the order of ``before``.
 
-    An RDMA port that is not in use is an error for the data path ``verbs``; others leave it out.
+    An RDMA port that is not in use, or cannot be read, is an error for the data path ``verbs`` on
+    the ``network`` under test (None: on any). Otherwise it is left out; but what cannot be read is
+    an error where the port shares the interface's counters.
 
     Raises ParseError if a node or interface is missing on one side, a node was restarted, an
     interface changed its network, or a counter decreased.
@@ -99,7 +104,10 @@ def diff(
         for name in sorted(old.interfaces.keys() ^ new.interfaces.keys()):
             when = "after" if name in old.interfaces else "before"
             raise ParseError(f"{node}: interface {name} is missing {when} the run")
-        differences += [_difference(node, name, old, new, data_path) for name in _countable(old)]
+        for name in _countable(old):
+            tested = network in (None, old.interfaces[name]["network"])
+            needs_port = data_path == "verbs" and tested
+            differences.append(_difference(node, name, old, new, needs_port))
     return differences
 
 
@@ -136,7 +144,7 @@ def prove(
         mine = [c for c in counters if c.node == node]
         on = [c for c in mine if c.network == network]
         if data_path == "verbs":
-            why = _verbs_reason(network, required_bytes, need, on, program)
+            why = _verbs_reason(network, required_bytes, need, mine, program)
         elif not on or _volume(on) < need:
             why = _where(network, required_bytes, need, mine, program)
         else:
@@ -157,9 +165,10 @@ def prove(
 
 
 def _verbs_reason(
-    network: str, required_bytes: int, need: float, on: list[Counters], program: str
+    network: str, required_bytes: int, need: float, mine: list[Counters], program: str
 ) -> str:
     """Why the RDMA ports on the network did not carry the volume; empty if they did."""
+    on = [c for c in mine if c.network == network]
     ports = [c.rdma for c in on if c.rdma]
     moved = f"the {_human(required_bytes)} that {program} moved"
     if not ports:
@@ -167,13 +176,31 @@ def _verbs_reason(
     carried = sum(_rdma_volume(c) for c in on)
     if carried >= need:
         return ""
+    missing = need - carried
     names = " and ".join(port.port for port in ports)
     text = f"{names} carried {_human(carried)} of {moved} ({ports[0].source})"
-    kernel = _volume(on)
     interfaces = " and ".join(c.interface for c in on)
-    if kernel >= need - carried:
-        return f"{text}; {interfaces} carried {_human(kernel)} through the kernel: TCP, not verbs"
-    return f"{text}; {interfaces} carried {_human(kernel)} through the kernel"
+    text = f"{text}; {interfaces} carried {_human(_volume(on))} through the kernel"
+    if _volume(on) >= missing:
+        return f"{text}: TCP, not verbs"
+    others = [c for c in mine if c.network != network and c.interface != "lo"]
+    for other in sorted(others, key=_rdma_volume, reverse=True)[:1]:
+        if other.rdma and _rdma_volume(other) >= missing:
+            return (
+                f"{text}; {other.rdma.port} ({other.network}) carried "
+                f"{_human(_rdma_volume(other))}: the {other.network} network was used"
+            )
+    for other in sorted(others, key=lambda c: _volume([c]), reverse=True)[:1]:
+        if _volume([other]) >= missing:
+            return (
+                f"{text}; {other.interface} ({other.network}) carried "
+                f"{_human(_volume([other]))}: TCP over the {_label(other.network)} network"
+            )
+    return text
+
+
+def _label(network: str) -> str:
+    return "management" if network == "mgmt" else network
 
 
 def _rdma_volume(counters: Counters) -> int:
@@ -209,10 +236,9 @@ def _where(
     lo = [c for c in mine if c.interface == "lo"]
     missing = need - _volume(on)
     if other is not None and _volume([other]) >= missing:
-        label = "management" if other.network == "mgmt" else other.network
         return (
             f"{text}; {other.interface} ({other.network}) carried {_human(_volume([other]))}: "
-            f"the {label} network was used"
+            f"the {_label(other.network)} network was used"
         )
     if lo and _volume(lo) >= missing:
         return f"{text}; lo carried {_human(_volume(lo))}: it did not leave the node: loopback"
@@ -221,9 +247,7 @@ def _where(
     return f"{text}; no other interface carried it: it did not leave the node: shared memory"
 
 
-def _difference(
-    node: str, name: str, old: Snapshot, new: Snapshot, data_path: DataPath
-) -> Counters:
+def _difference(node: str, name: str, old: Snapshot, new: Snapshot, needs_port: bool) -> Counters:
     was, now = old.interfaces[name], new.interfaces[name]
     if was["network"] != now["network"]:
         raise ParseError(f"{node}: {name} moved from {was['network']} to {now['network']}")
@@ -245,28 +269,42 @@ def _difference(
         interface=name,
         network=was["network"],
         interrupts=interrupts,
-        rdma=_rdma_difference(f"{node}: {name}", was.get("rdma"), now.get("rdma"), data_path),
+        rdma=_rdma_difference(f"{node}: {name}", was.get("rdma"), now.get("rdma"), needs_port),
         **{key: now[key] - was[key] for key in COUNTS},
     )
 
 
 def _rdma_difference(
-    where: str, was: dict[str, Any] | None, now: dict[str, Any] | None, data_path: DataPath
+    where: str, was: dict[str, Any] | None, now: dict[str, Any] | None, needed: bool
 ) -> RdmaCounters | None:
-    """The difference of a port's counters; None if the interface has no port."""
-    if was is None or now is None:
-        if was is not now:
-            raise ParseError(f"{where}: its RDMA port was counted on one side of the run only")
+    """The difference of a port's counters; None if the interface has no port, or one that is not
+    needed and not in use."""
+    if was is None and now is None:
         return None
-    for when, side in (("before", was), ("after", now)):
-        if side["state"] != "ACTIVE":
-            if data_path != "verbs":
-                return None
-            state = side["state"] or "absent"
-            raise ParseError(f"{where}: RDMA port {side['port']} is {state} {when} the run")
-    if (was["source"], was["unit"]) != (now["source"], now["unit"]):
+    try:
+        if was is None or now is None:
+            raise ParseError(f"{where}: its RDMA port was counted on one side of the run only")
+        for when, side in (("before", was), ("after", now)):
+            if side["state"] != "ACTIVE":
+                if not needed:
+                    return None
+                state = side["state"] or "absent"
+                raise ParseError(f"{where}: RDMA port {side['port']} is {state} {when} the run")
+        return _counted(where, was, now)
+    except ParseError:
+        if needed or any(side and side["shared"] for side in (was, now)):
+            raise
+        return None
+
+
+def _counted(where: str, was: dict[str, Any], now: dict[str, Any]) -> RdmaCounters:
+    """After minus before of a port in use. Raises ParseError."""
+    identity = ("port", "source", "unit")
+    if any(was[key] != now[key] for key in identity):
         raise ParseError(f"{where}: {was['port']} changed its counters in the run")
-    if not was["source"] or was.get("rx_packets") is None:
+    if not was["source"] or any(
+        side.get(f"{way}_packets") is None for side in (was, now) for way in ("rx", "tx")
+    ):
         raise ParseError(f"{where}: {was['port']} has no counters of data and packets")
     values: dict[str, int | None] = {"rx_bytes": None, "tx_bytes": None}
     for key in ("rx_packets", "tx_packets"):

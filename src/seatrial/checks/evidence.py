@@ -10,7 +10,7 @@ import contextlib
 import json
 import re
 import signal
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -258,7 +258,7 @@ def prove(check, evidence: StepEvidence, required: int, folder: Path) -> PathPro
     try:
         before = [counters.parse(node["before"]) for node in nodes]
         after = [counters.parse(node["after"]) for node in nodes]
-        counted = counters.diff(before, after, data_path)
+        counted = counters.diff(before, after, data_path, network)
     except ParseError as error:
         return PathProof(
             network=network, data_path=data_path, required_bytes=required, counters=[],
@@ -293,20 +293,20 @@ def write_evidence(check, steps: list[StepEvidence], folder: Path) -> list[Run]:
         run.nic = nic_states(steps, nic_proof.states(records))
         run.nic_proofs = nic_proof.proofs(records)
         lost = {node for one in steps if one.parsed for node in one.parsed.absent}
-        hold_against_profile(run, check, len(lost))
+        hold_against_profile(run, check, lost)
         runs.append(run)
     text = json.dumps([run.model_dump(mode="json", by_alias=True) for run in runs], indent=1)
     write_whole(folder / EVIDENCE_FILE, text)
     return runs
 
 
-def hold_against_profile(run: Run, check, lost: int = 0) -> None:
+def hold_against_profile(run: Run, check, lost: Collection[str] = ()) -> None:
     """Make the run an error if a node did not have, or did not record, the settings of its profile,
     or if a setting has no effect.
 
     Wrong settings come before another error, because they may be its cause. A missing record comes
-    after it, because it may be its effect. The figures are dropped. ``lost``: number of nodes that
-    the step went on without.
+    after it, because it may be its effect. The figures are dropped. ``lost``: the nodes that the
+    step went on without; a record of one of them does not stand for that of another node.
     """
     profile = run.case.profile
     wrong = nic_proof.fault(profile, run.nic_proofs)
@@ -318,7 +318,8 @@ def hold_against_profile(run: Run, check, lost: int = 0) -> None:
             for step in check.step_list
             for number in nic_proof.node_numbers(step, check.num_nodes)
         }
-        wrong = nic_proof.missing(profile, run.nic_proofs, len(numbers) - lost)
+        proofs = [proof for proof in run.nic_proofs if proof.node not in lost]
+        wrong = nic_proof.missing(profile, proofs, len(numbers) - len(lost))
         wrong = run.reason = wrong or moderation.fault(run, check.interface)
     if wrong:
         run.outcome, run.phase = "error", "profile"

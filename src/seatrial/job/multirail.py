@@ -57,14 +57,27 @@ def support(transport: str, bind: dict[str, str]) -> Support:
     )
 
 
-def stripe_variables(chosen: Support, interfaces: list[str]) -> dict[str, str]:
-    """Variables for one process over all ``interfaces``. Raises InputError where none exist."""
+def stripe_variables(
+    chosen: Support, interfaces: list[str], rdma_ports: dict[str, str]
+) -> dict[str, str]:
+    """Variables for one process over all ``interfaces``, by their ``rdma_ports`` if there are any.
+
+    Raises InputError where no such variables exist, or an interface has no RDMA port.
+    """
     if not chosen.stripe:
         raise InputError(
             f"rails: stripe is not possible: {chosen.note}; use "
             "--set rails=per-rank, or an ob1 or UCX transport"
         )
-    variables = {chosen.variable: ",".join(interfaces)}
+    names = [rdma_ports.get(name, "") for name in interfaces] if rdma_ports else interfaces
+    if not all(names):
+        without = ", ".join(name for name in interfaces if not rdma_ports.get(name))
+        raise InputError(
+            f"interfaces: site.yaml names no RDMA port (device) that is the same on all nodes for "
+            f"{without}, and the data path of the transport is verbs; choose others with --set "
+            "interfaces="
+        )
+    variables = {chosen.variable: ",".join(names)}
     if chosen.variable == "UCX_NET_DEVICES":
         variables["UCX_MAX_RNDV_RAILS"] = str(len(interfaces))
     return variables

@@ -54,6 +54,7 @@ class Plan:
     bind: dict[str, str]
     network: str
     interface: str
+    rdma_ports: dict[str, str]  # interface -> RDMA port, for a transport of verbs; else empty
     test_interfaces: list[str]
     profile: str
     profile_why: str
@@ -104,6 +105,7 @@ def plan(request: Request, around: Surroundings) -> Plan:
             "site.yaml; choose another profile or transport"
         )
     interface = carriers[network_name]
+    ports = _rdma_ports(site, transport.name, carriers)
     module, folder = _module(values, around, transport.name)
     result = Plan(
         template=template,
@@ -125,6 +127,7 @@ def plan(request: Request, around: Surroundings) -> Plan:
         bind=dict(part.bind),
         network=network_name,
         interface=interface,
+        rdma_ports=ports,
         test_interfaces=[
             carriers[name]
             for name in site.test_networks
@@ -143,7 +146,7 @@ def plan(request: Request, around: Surroundings) -> Plan:
     )
     result.exports = {
         **_settings(part, around, values, bool(module)),
-        **_tied(part, interface, site.networks[network_name].subnet),
+        **_tied(part, interface, site.networks[network_name].subnet, ports),
         **(_for_users(own.env) if own else {}),
     }
     if wrong := [one for one in result.exports if not _NAME.fullmatch(one)]:
@@ -285,7 +288,23 @@ def _for_users(env: dict[str, str]) -> dict[str, str]:
     }
 
 
-def _tied(part: Transport, interface: str, subnet: str) -> dict[str, str]:
-    """Variables that tie messages to the network."""
+def _rdma_ports(site: Site, transport: str, carriers: dict[str, str]) -> dict[str, str]:
+    """Interface -> RDMA port, as UCX names it, for a transport whose data path is verbs.
+
+    Empty where the name differs from node to node (``%n``): one script has no value for all nodes,
+    and UCX finds the device.
+    """
+    if site.data_path(transport) != "verbs":
+        return {}
+    ports = {carriers[name]: site.networks[name].device or "" for name in site.test_networks
+             if name in carriers}  # fmt: skip
+    return {interface: "" if "%n" in port else port for interface, port in ports.items()}
+
+
+def _tied(part: Transport, interface: str, subnet: str, ports: dict[str, str]) -> dict[str, str]:
+    """Variables that tie messages to the network; UCX over verbs has its RDMA port."""
     fields = {"interface": interface, "subnet": subnet}
-    return {name: value.format_map(fields) for name, value in part.bind.items()}
+    tied = {name: value.format_map(fields) for name, value in part.bind.items()}
+    if ports and "UCX_NET_DEVICES" in tied:
+        tied["UCX_NET_DEVICES"] = ports.get(interface, "")
+    return {name: value for name, value in tied.items() if value}

@@ -168,7 +168,7 @@ def _transports(site: Site, lines: Lines, stack: Stack | None) -> Iterator[Probl
             continue
         part = stack.transport(name, check=True) if stack else TRANSPORTS[name]
         env = {**part.env, **part.check_env, **site.transports[name].env}
-        for problem in data_path_problems(site, name, env):
+        for problem in data_path_problems(site, name, env, part.bind):
             yield lines.problem(*problem)
 
 

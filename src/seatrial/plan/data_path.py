@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 
 from seatrial.base.suggest import FieldProblem
 from seatrial.site.model import Site
+from seatrial.site.profiles import rails_of
 
 #: UCX's transports over verbs, and the names of groups of them (``ucx_info -d``; UCX_TLS)
 UCX_VERBS = ("rc", "rc_*", "ud", "ud_*", "dc", "dc_*", "ib", "ib_*")
@@ -23,15 +24,17 @@ PROVIDERS = {
     "FI_PROVIDER": (("verbs*",), ("tcp*", "sockets"), "verbs;ofi_rxm"),
     "I_MPI_OFI_PROVIDER": (("verbs*",), ("tcp*", "sockets"), "verbs"),
 }  # fmt: skip
-#: variables that name the interface or RDMA port
-DEVICES = ("UCX_NET_DEVICES",)
+DEVICES = "UCX_NET_DEVICES"  # names interfaces, or RDMA ports
 
 
 def data_path_problems(
-    site: Site, transport: str, env: Mapping[str, str]
+    site: Site, transport: str, env: Mapping[str, str], bind: Mapping[str, str]
 ) -> Iterator[FieldProblem]:
-    """Problems of a transport's environment, which has the stack's variables and the site's."""
-    path, network = site.data_path(transport), site.networks[site.network_of(transport)]
+    """Problems of a transport's environment, which has the stack's variables and the site's.
+
+    ``bind``: the variables that tie it to a network, with ``{interface}`` and ``{subnet}``.
+    """
+    path = site.data_path(transport)
     if path == "libfabric":
         return  # its providers have no common names
     at = f"transports.{transport}.env"
@@ -59,19 +62,34 @@ def data_path_problems(
                 f"{value!r} chooses RDMA, but the data path is the kernel",
                 f"data_path: verbs for {transport}, or {variable} with tcp",
             )
-    for variable in DEVICES:
-        value = env.get(variable)
-        if value is None:
-            continue
-        device = (network.device or "").replace("%n", "{node}")
-        wanted = device if path == "verbs" else network.interface
-        if wanted and wanted not in value.split(","):
+    yield from _interface_problems(site, transport, env, bind)
+
+
+def _interface_problems(
+    site: Site, transport: str, env: Mapping[str, str], bind: Mapping[str, str]
+) -> Iterator[FieldProblem]:
+    """Variables that name an interface or RDMA port, which must be that of each network on which
+    the transport is measured, and no other. The trial sets them itself, for each network."""
+    verbs = site.data_path(transport) == "verbs"
+    rails = rails_of(site, transport, "default") or [site.network_of(transport)]
+    for variable in [variable for variable in bind if variable in env]:
+        words = [word.strip() for word in env[variable].split(",")]
+        for name in rails:
+            network, what = site.networks[name], "interface"
+            right = {bind[variable].format(interface=network.interface, subnet=network.subnet)}
+            if variable == DEVICES and verbs:
+                what, right = "RDMA port", {(network.device or "").replace("%n", "{node}")} - {""}
+            elif variable.startswith("OMPI_MCA_"):
+                right.add(str(network.subnet))  # Open MPI takes either
+            if not right or (len(words) == 1 and right.issuperset(words)):
+                continue
             yield FieldProblem(
-                f"{at}.{variable}",
-                f"{value!r} is not the {'RDMA port' if path == 'verbs' else 'interface'} of "
-                f"network {site.network_of(transport)!r}",
-                f"{variable}: {wanted!r}, or leave it out",
+                f"transports.{transport}.env.{variable}",
+                f"{env[variable]!r} is not the {what} of network {name!r}",
+                f"leave {variable} out: a trial sets it to {sorted(right)[0]!r} for {name}"
+                + (f"; or network: for {transport}" if len(rails) > 1 else ""),
             )
+            break
 
 
 def _any(word: str, patterns: tuple[str, ...]) -> bool:

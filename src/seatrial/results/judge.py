@@ -22,11 +22,11 @@ from seatrial.results.figures import (
     in_order,
     is_valid,
 )
-from seatrial.results.locations import Locations
+from seatrial.results.locations import End, Locations, natural
 from seatrial.results.record import Case, Judgement, Run, Trial
 from seatrial.results.requirements import Requirements, Rule
 from seatrial.results.statistics import Limit, Statistic
-from seatrial.results.wording import Explanation, number, requirement
+from seatrial.results.wording import Explanation, number, requirement, some
 
 #: A shorter wait for a processor, in per cent of a step's time, explains nothing: the daemons of
 #: a node cause less.
@@ -60,6 +60,7 @@ def judge(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> list
     errors = case_errors(trial, runs)
     locations = Locations(runs)
     valid = Counter(run.case for run in runs if is_valid(run))
+    slow = _slow_alone(runs)
     judgements: list[Judgement] = []
     for case, own in figures.items():
         if case in errors:
@@ -76,6 +77,7 @@ def judge(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> list
                     _Peers([figure for figure in alike if figure.alone == alone]),
                     locations,
                     valid[case],
+                    slow.get((case, alike[0].metric), {}),
                 )
                 for alone in {figure.alone for figure in alike}
             }
@@ -95,6 +97,27 @@ def judge(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> list
     judgements += _not_measured(runs, requirements, figures)
     judgements += _unmeasured_locations(runs, requirements)
     return judgements
+
+
+def _slow_alone(runs: Sequence[Run]) -> dict[tuple[Case, str], dict[End, float]]:
+    """For each case and metric: the nodes and links (of side "") that most runs found slow in their
+    rounds and alone, and how many times worse than the usual link."""
+    valid = [run for run in runs if is_valid(run)]
+    counts = Counter(run.case for run in valid)
+    factors: dict[tuple[Case, str], dict[End, list[float]]] = defaultdict(dict)
+    for run in valid:
+        for one in run.suspects:
+            if one.conclusion == "fault" and one.alone_factor is not None:
+                own = factors[run.case, one.metric]
+                own.setdefault((one.direction, one.location), []).append(one.alone_factor)
+    return {
+        key: {
+            end: statistics.median(values)
+            for end, values in own.items()
+            if 2 * len(values) >= counts[key[0]]
+        }
+        for key, own in factors.items()
+    }
 
 
 def _name(figure: Figure, locations: Locations) -> str:
@@ -195,6 +218,15 @@ class _Context(NamedTuple):
     peers: _Peers
     locations: Locations
     runs: int  # how many runs of the case are valid
+    slow: dict[End, float]  # what was slow in its rounds and alone, and by which factor
+
+    def blamed(self, location: str | None) -> tuple[float, str]:
+        """By how much the fit over all links found a location slow, or a node of it, and which;
+        0: it did not."""
+        if not self.slow or not location:
+            return 0.0, ""
+        ends: list[End] = [("", location), *self.locations.sides(location)]
+        return max((self.slow.get(end, 0.0), end[1]) for end in ends)
 
 
 class _PlainPasses:
@@ -223,6 +255,8 @@ class _PlainPasses:
     def judgement(self, figure: Figure) -> Judgement | None:
         """The judgement of a figure that plainly passes; None for any other."""
         if not self.usable or figure.location is None or figure.fault or figure.doubt:
+            return None
+        if self.form == "peers" and self.context.blamed(figure.location)[0]:
             return None
         if self.unit and self.unit != figure.unit:
             return None
@@ -314,6 +348,16 @@ class _Comparison:
             if verdict in verdicts:
                 text = self._explain(verdict, limits[verdicts.index(verdict)])
                 return self._record(verdict, text, limits)
+        if self._is_slow_beside_slow_peers():
+            factor, name = self.context.blamed(self.figure.location)
+            names = some(sorted({at for _, at in self.context.slow}, key=natural))
+            text = (
+                f"{self.name} decides nothing: the fit over all links finds {names} slow, alone "
+                f"too ({name} is {number(factor, 2)} times worse than usual), and the "
+                f"{requirement(self.rule)} compares it with a median that is as bad: perhaps most "
+                "links are slow"
+            )
+            return self._record("inconclusive", text, limits)
         reporting = len(set(self.figure.runs)) + self.figure.left_out
         if self.figure.location is None and 0 < reporting < self.context.runs:
             text = f"only {reporting} of the {self.context.runs} valid runs reported it"
@@ -321,6 +365,18 @@ class _Comparison:
         is_within = all(limit.includes(self.samples) for limit in limits)
         text = "" if is_within else self._explanation().within(limits)
         return self._record("pass", text, limits)
+
+    def _is_slow_beside_slow_peers(self) -> bool:
+        """Whether the bound holds beside the peers, and is broken beside the usual link of the fit.
+
+        The median of the peers is that of slow links if more than half of them are slow, as two bad
+        nodes of five make them.
+        """
+        t = self.rule.threshold
+        factor = self.context.blamed(self.figure.location)[0] if t.peers else 0.0
+        if self.figure.better == "lower":
+            return t.at_most is not None and factor > t.at_most
+        return t.at_least is not None and factor * t.at_least > 1
 
     def limits(self) -> tuple[float | None, list[Limit]]:
         """The reference and the limits; no limits if the figure cannot be judged."""

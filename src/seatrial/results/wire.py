@@ -15,15 +15,19 @@ from seatrial.results.wording import plural, some
 
 #: facts of a link on which all nodes of a network should agree, and their units
 LINK = {"speed_Mbit_s": "Mbit/s", "duplex": "duplex", "fec": "FEC"}
+#: facts that no healthy link changes by itself, and their units
+CHANGING = {**LINK, "current_pcie_width": "PCIe lanes"}
 Interface = tuple[str, str]  # node, name
 
 
 def findings(runs: Sequence[Run]) -> list[str]:
-    """One for each interface with errors, each fact of a link that differs, and each slot."""
+    """One for each interface with errors, each fact of a link that changed or differs, and each
+    slot."""
     states = _states(runs)
     return [
         *_errors(runs, states),
         *_exchanged(states),
+        *_changed_links(runs),
         *_different_links(states),
         *_slots(states),
     ]
@@ -98,6 +102,29 @@ def _exchanged(states: dict[Interface, list[dict[str, Any]]]) -> list[str]:
                 "cables are exchanged"
             )
     return sentences
+
+
+def _changed_links(runs: Iterable[Run]) -> list[str]:
+    """The facts of a link or slot that are other ones after a run than before it.
+
+    Between runs a NIC profile may change them.
+    """
+    cases: dict[str, dict[str, None]] = defaultdict(dict)
+    for run in runs:
+        for (node, name), states in _states([run]).items():
+            if len(states) < 2:
+                continue
+            before, after = states
+            for fact, unit in CHANGING.items():
+                was, now = before.get(fact), after.get(fact)
+                if was != now and "down" not in (before.get("link"), after.get("link")):
+                    text = f"{node}: {name} went from {was or 'no'} to {now or 'no'} {unit}"
+                    cases[text][run.case.id] = None
+    return [
+        f"{text} during {plural(len(own), 'case')} ({some(list(own))}): check its cable, its "
+        "transceiver and its slot"
+        for text, own in cases.items()
+    ]
 
 
 def _different_links(states: dict[Interface, list[dict[str, Any]]]) -> list[str]:

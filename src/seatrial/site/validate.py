@@ -40,6 +40,7 @@ def _networks(site: Site) -> Iterable[FieldProblem]:
             "networks", "no network has the role test", "set role: test on one of them"
         )
     seen: dict[str, str] = {}
+    ports: dict[str | None, str] = {}
     for name, net in site.networks.items():
         if net.interface in seen:
             yield FieldProblem(
@@ -48,6 +49,13 @@ def _networks(site: Site) -> Iterable[FieldProblem]:
                 "give each network its own interface: path proof counts bytes by interface",
             )
         seen[net.interface] = name
+        if net.device in ports:
+            yield FieldProblem(
+                f"networks.{name}.device",
+                f"{net.device} is already the RDMA port of {ports[net.device]!r}",
+                "give each network its own port: path proof counts bytes by port",
+            )
+        ports |= {net.device: name} if net.device else {}
         if net.switch_mtu is not None and net.mtu > net.switch_mtu:
             yield FieldProblem(
                 f"networks.{name}.mtu",
@@ -82,6 +90,8 @@ def _nodes(site: Site) -> Iterable[FieldProblem]:
     """Names of networks that do not exist, and nodes of the trials without a measured network."""
     partition = site.partitions.get(site.trial_partition)
     used = NodeSet(partition.nodes) if partition else NodeSet()
+    at_once = [one.settings.networks for one in site.benchmarks.enabled() if one.spans_networks]
+    measured = dict.fromkeys([*site.rails, *(name for names in at_once for name in names)])
     for index, group in enumerate(site.nodes):
         field = f"nodes.{index}.networks"
         known = list(site.networks)
@@ -90,14 +100,15 @@ def _nodes(site: Site) -> Iterable[FieldProblem]:
                 yield FieldProblem(
                     f"{field}.{number}", f"there is no network {name!r}", suggest(name, known)
                 )
-        without = [name for name in site.rails if name not in (group.networks or known)]
+        without = [name for name in measured if name not in (group.networks or known)]
         here = NodeSet(group.names) & used
         if without and here:
             yield FieldProblem(
                 field,
                 f"{here} has no interface of network {', '.join(without)}, which the trials in "
                 f"partition {site.trial_partition} measure",
-                f"leave {here} out of the partition, or {without[0]} out of trial.networks",
+                f"leave {here} out of the partition, or {without[0]} out of trial.networks and of "
+                "the networks of benchmarks",
             )
 
 

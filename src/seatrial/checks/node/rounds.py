@@ -46,7 +46,8 @@ STREAM_S = 1.0  # a stream that takes longer is cut off
 #: as NPtcp does with its messages, and the best counts.
 STREAMS, STREAMS_S = 5, 0.05
 CHUNK = 1 << 18
-SILENT_LINKS = 3  # of a node without one that works: its other links are not tried
+#: of a node without a link that works, with nodes that have one: its other links are not tried
+SILENT_LINKS = 3
 NODE_LINKS = 3  # of a suspected node that are measured alone
 CONTROLS = 5  # good links that are measured alone, and one more for each bad one
 TRIES = 5  # of a link alone, as long as it is slow
@@ -549,11 +550,11 @@ class Coordinator:
             record["failed"] = "; ".join(reasons) or late
             self.write(record)
             self.failed.append((low, high))
-            for end in one.ends:
-                self.silent[end] = self.silent.get(end, 0) + 1
-                if self.silent[end] >= SILENT_LINKS and end not in self.works:
+            for end, other in ((low, high), (high, low)):
+                self.silent.setdefault(end, []).append(other)
+                if self._is_silent(end):
                     self.drop(end, "none of its first %d links worked (%s)" % (
-                        self.silent[end], record["failed"]))  # fmt: skip
+                        len(self.silent[end]), record["failed"]))  # fmt: skip
             return None
         self.works.update(one.ends)
         server, client = server["result"], client["result"]
@@ -568,6 +569,18 @@ class Coordinator:
         )
         self.write(record)
         return figures_of(record)
+
+    def _is_silent(self, number):
+        """Whether the links that failed are the fault of this node.
+
+        Links with nodes that are silent themselves say nothing of it: three bad nodes may be its
+        first three partners. Where no node has worked yet, twice as many links must have failed.
+        """
+        if number in self.works:
+            return False
+        failed = self.silent[number]
+        with_working = sum(other in self.works for other in failed)
+        return with_working >= SILENT_LINKS or (not self.works and len(failed) >= 2 * SILENT_LINKS)
 
     # The whole step
 
@@ -594,9 +607,10 @@ class Coordinator:
         with_fit = load(self.options["two_way"])
         factor = math.log(self.options["suspect_factor"])
         suspects, good, of_nodes = choose(in_rounds, factor, with_fit)
-        # A pair may have failed by the load of its round.
+        # A pair may have failed by the load of its round. Such pairs are the last: each that fails
+        # again takes as long as a pair may.
         again = [one for one in self.failed if all(end in self.connections for end in one)]
-        suspects = again + suspects
+        suspects = suspects + again
         if not suspects:
             return
         took = time.monotonic() - self.begun
@@ -638,10 +652,12 @@ class Coordinator:
             if time.monotonic() > budget:
                 break
             figures = self.measure([one], 1, None).get(one)
-            for key, value in (figures or {}).items():
+            if not figures:
+                break  # no load is its excuse
+            for key, value in figures.items():
                 value = with_fit.badness(value, BETTER[key[0]])
                 best[key] = min(value, best.get(key, value))
-            if figures and all(best[key] <= usual.get(key[0], best[key]) + factor for key in best):
+            if all(best[key] <= usual.get(key[0], best[key]) + factor for key in best):
                 break
         return best
 

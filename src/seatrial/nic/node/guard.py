@@ -23,6 +23,8 @@ from .tree import Tree
 SLURM_PORTS = (6817,)
 #: settings that change or remove what uses the interface, in other network namespaces too
 CUTTING = ("driver", "bond", "mtu")
+#: settings that remove the virtual functions that there are
+REMOVING = ("driver", "vfs")
 
 
 class Guard(Tree):
@@ -52,6 +54,7 @@ class Guard(Tree):
                 interfaces.update(self._driven_by(own["driver"]["module"]))
             self._check_consumers(interfaces, [key for key in own if of(key).link_down])
             self._check_elsewhere(interfaces, [key for key in CUTTING if key in own])
+            self._check_functions(interfaces, own)
             for name in sorted(_with_members(interface, settings)):
                 self._check_daemons(name, own)
 
@@ -106,7 +109,7 @@ class Guard(Tree):
         return {
             (one.local, one.peer)
             for one in sockets
-            if one.state == ESTABLISHED and one.uid == "0"
+            if one.state == ESTABLISHED and one.uid == "0" and one.inode != "0"
             and one.peer_port in ports and one.local_port not in listening
         }  # fmt: skip
 
@@ -119,6 +122,19 @@ class Guard(Tree):
                     "%s carries %s: %s can take its link down; leave that out for this network, or "
                     "move what it carries to another one"
                     % (interface, ", ".join(users), ", ".join(sorted(disruptive)))
+                )
+
+    def _check_functions(self, interfaces: Set[str], own: Dict[str, Any]) -> None:
+        """With virtual functions go their addresses, VLANs and rates, and the interfaces that
+        containers have of them."""
+        for interface in sorted(interfaces):
+            count = self.text("/sys/class/net/%s/device/sriov_numvfs" % interface).strip()
+            removing = [key for key in REMOVING if str(own.get(key, count)) != count]
+            if removing and count not in ("", "0"):
+                raise Refused(
+                    "%s has %s virtual functions, which %s would remove with all that is set on "
+                    "them: leave that out for this network, or remove the functions first"
+                    % (interface, count, " and ".join(removing))
                 )
 
     def _check_elsewhere(self, interfaces: Set[str], cutting: List[str]) -> None:

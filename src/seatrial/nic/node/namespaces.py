@@ -36,13 +36,17 @@ def _using(path: str, indices: Set[Optional[int]]) -> List[str]:
     """Names of the interfaces of a namespace that use one of these indices of this namespace."""
     namespace = netlink.Namespace(path)
     try:
+        # The kernel gives a namespace a number for this one when an interface comes that uses one
+        # of here. Others may have so many interfaces that a list of them takes seconds.
+        here = namespace.number_of(readers.PROC + "/self/ns/net")
+        if here is None:
+            return []
         users = [
             one
             for one in namespace.interfaces()
-            if one.below in indices and one.namespace is not None and one.kind not in PAIRS
+            if one.below in indices and one.namespace == here and one.kind not in PAIRS
         ]
-        here = namespace.number_of(readers.PROC + "/self/ns/net") if users else None
-        return [one.name for one in users if one.namespace == here]
+        return [one.name for one in users]
     finally:
         namespace.close()
 

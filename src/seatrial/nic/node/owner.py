@@ -7,7 +7,7 @@ of a job has an extern slurmstepd for the whole life of the job, so the processe
 import os
 import re
 import time
-from typing import Any, Dict, Iterator, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, NamedTuple, Optional
 
 PROC = "/proc"
 CLOCK_BOOTTIME = 7
@@ -18,8 +18,15 @@ GRACE_S = 180.0
 Process = NamedTuple("Process", [("pid", int), ("started", int)])
 
 
-def _stat(pid: Any) -> Optional[Tuple[str, int, int]]:
-    """(name, parent, start in clock ticks since boot) of a living process, or None."""
+KERNEL_THREAD = 0x00200000  # PF_KTHREAD of linux/sched.h
+
+Stat = NamedTuple(
+    "Stat", [("name", str), ("parent", int), ("started", int), ("is_kernel_thread", bool)]
+)
+
+
+def _stat(pid: Any) -> Optional[Stat]:
+    """A living process; ``started`` is in clock ticks since boot. None: there is none."""
     try:
         with open("%s/%s/stat" % (PROC, pid), errors="replace") as stream:
             text = stream.read()
@@ -30,20 +37,22 @@ def _stat(pid: Any) -> Optional[Tuple[str, int, int]]:
     fields = tail.split()
     if len(fields) < 20 or fields[0] in "ZX":
         return None
-    return head.partition("(")[2], int(fields[1]), int(fields[19])
+    flags = int(fields[6])
+    name = head.partition("(")[2]
+    return Stat(name, int(fields[1]), int(fields[19]), bool(flags & KERNEL_THREAD))
 
 
 def is_alive(process: Optional[Process]) -> bool:
     if process is None:
         return False
     stat = _stat(process.pid)
-    return stat is not None and stat[2] == process.started
+    return stat is not None and stat.started == process.started
 
 
 def myself() -> Process:
     pid = os.getpid()
     stat = _stat("self")
-    return Process(pid, stat[2] if stat else 0)
+    return Process(pid, stat.started if stat else 0)
 
 
 def slurmd_above() -> Optional[Process]:
@@ -53,10 +62,9 @@ def slurmd_above() -> Optional[Process]:
         stat = _stat(pid) if pid > 0 else None
         if stat is None:
             return None
-        name, parent, started = stat
-        if name in SLURM_DAEMONS:
-            return Process(pid, started)
-        pid = parent
+        if stat.name in SLURM_DAEMONS:
+            return Process(pid, stat.started)
+        pid = stat.parent
     return None
 
 
@@ -150,12 +158,16 @@ def has_steps(job: str) -> bool:
 
 
 def names() -> Dict[str, int]:
-    """Names of root's processes, with the id of one of each."""
+    """Names of root's processes, with the id of one of each.
+
+    Threads of the kernel are left out: some have the name of an interface, which any user can
+    choose in a namespace of his own (the workqueue of a bond, before Linux 6.9).
+    """
     first_pids: Dict[str, int] = {}
     for pid in _pids():
         stat = _stat(pid)
-        if stat and _of_root(pid):
-            first_pids.setdefault(stat[0], int(pid))
+        if stat and not stat.is_kernel_thread and _of_root(pid):
+            first_pids.setdefault(stat.name, int(pid))
     return first_pids
 
 
@@ -169,7 +181,7 @@ def run_by_owner_of(path: str, program: str) -> int:
         return 0
     for pid in _pids():
         stat = _stat(pid)
-        if stat and stat[0] == program[:15] and _uid(pid) == uid:
+        if stat and stat.name == program[:15] and _uid(pid) == uid:
             return int(pid)
     return 0
 

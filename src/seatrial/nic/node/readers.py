@@ -38,6 +38,8 @@ DEFAULT_QDISCS = (
 )  # fmt: skip
 #: what tc counts as an option: packets of htb that no class took
 COUNTED = ("direct_packets_stat",)
+#: the vector of a line, above which the kernel may put the device (``pci_msi_domain_calc_hwirq``)
+IRQ_VECTOR, MOST_VECTORS = "/sys/kernel/irq/%s/hwirq", 2048
 #: keys of an identity that stay when a driver is loaded again
 HARDWARE = ("permanent", "bus", "port")
 _TWO_SIDED = re.compile(r"^(Adaptive|CQE mode) +RX: *(\S+) +TX: *(\S+)$")
@@ -243,15 +245,23 @@ def sysctl(_: str, key: str) -> State:
     return {key: number(sysctl_file(key))}
 
 
-def irq_numbers(interface: str) -> list:
-    """The interrupt lines of an interface: those of its device, else those named after it."""
+def irq_numbers(interface: str) -> Dict[int, str]:
+    """The interrupt lines of an interface: place -> number of the line.
+
+    Those of its device, by the vector of the device: a driver may make a vector later whose number
+    is below those of others. Where the kernel shows no vectors, and for lines that are only named
+    after the interface, the place is that among their numbers.
+    """
     numbers = names("%s/%s/device/msi_irqs" % (SYSFS, interface))
+    vectors = {number(IRQ_VECTOR % one): one for one in numbers}
+    if numbers and None not in vectors and len(vectors) == len(numbers):
+        return {vector % MOST_VECTORS: one for vector, one in vectors.items()}  # type: ignore
     if not numbers:
         for line in programs.read_text(PROC + "/interrupts")[1].splitlines()[1:]:
             words = line.split()
             if words and words[0][:-1].isdigit() and _named_after(words[-1], interface):
                 numbers.append(words[0][:-1])
-    return sorted((one for one in numbers if one.isdigit()), key=int)
+    return dict(enumerate(sorted((one for one in numbers if one.isdigit()), key=int)))
 
 
 def _named_after(word: str, interface: str) -> bool:
@@ -259,12 +269,12 @@ def _named_after(word: str, interface: str) -> bool:
 
 
 def interrupts(interface: str, key: str) -> State:
-    """Which CPUs take each interrupt line: ``irq.<n>`` is the n-th line, as a CPU list.
+    """Which CPUs take each interrupt line: ``irq.<place>``, as a CPU list.
 
     Not the kernel's number of the line: that is another one after a driver was reloaded.
     """
     state: State = {}
-    for index, irq in enumerate(irq_numbers(interface)):
+    for index, irq in irq_numbers(interface).items():
         there, text = programs.read_text(irq_file(irq))
         state["%s%d" % (key, index)] = text if there else None
     return state

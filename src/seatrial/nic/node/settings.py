@@ -59,6 +59,8 @@ class Setting(NamedTuple):
     same: Callable[[Any, Any, bool], bool] = compare.equal
     #: a state of None says that it is not set, not that the driver lacks it
     none_is_unset: bool = False
+    #: the driver makes more of its keys, and removes some, when it needs them
+    comes_and_goes: bool = False
     #: word of ``if_supported`` by which a profile may do without it
     optional: str = ""
     #: whether the interfaces of a profile may have different values of it
@@ -291,6 +293,7 @@ SETTINGS: Tuple[Setting, ...] = (
         read=readers.interrupts,
         write=writers.interrupts,
         in_state="irq.",
+        comes_and_goes=True,
         spread=cpus.line_cpus,
         same=compare.same_list,
         optional="irq_affinity",

@@ -62,8 +62,14 @@ def hidden_values(state: State, switches: List[str]) -> State:
 
 
 def not_restored(before: State, now: State) -> List[Difference]:
-    """Differences from an earlier state, keys that came or went included."""
+    """Differences from an earlier state, keys that came or went included.
+
+    But for those that come and go by themselves: which of them there are is no setting.
+    """
     keys = {key: before.get(key) for key in set(before) | set(now) if key not in FOLLOWING}
+    for key in [key for key in keys if settings.of(key).comes_and_goes]:
+        if before.get(key) is None or now.get(key) is None:
+            del keys[key]
     return differences(keys, now, exact=True)
 
 

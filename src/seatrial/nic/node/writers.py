@@ -124,7 +124,7 @@ def interrupts(interface: str, changed: State, target: State, state: State) -> L
     return [
         write(key, readers.irq_file(lines[int(word_of(key))]), changed[key])
         for key in sorted(changed)
-        if int(word_of(key)) < len(lines)
+        if int(word_of(key)) in lines
     ]
 
 
