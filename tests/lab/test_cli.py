@@ -10,7 +10,7 @@ import pytest
 from lab_support import SESSION
 from typer.testing import CliRunner
 
-from seatrial.base.errors import InputError
+from seatrial.base.errors import InputError, LabError
 from seatrial.cli.lab import app
 from seatrial_lab.native.engine import Lab
 
@@ -25,11 +25,45 @@ def test_status_of_a_lab_that_is_down() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [[], ["--rate", "1gbit", "--down"], ["--down", "--with", "n2"], ["--down", "--only", "sends"]],
+    [
+        [],
+        ["--rate", "1gbit", "--down"],
+        ["--rate", "1gbit", "--delay", "2ms"],
+        ["--down", "--with", "n2"],
+        ["--down", "--only", "sends"],
+        ["--delay", "2ms", "--with", "n2"],
+    ],
 )
 def test_a_link_fault_is_one_thing(options: list[str]) -> None:
     result = RUNNER.invoke(app, ["fault", "link", "n1", *options])
     assert isinstance(result.exception, InputError)
+
+
+@pytest.mark.parametrize(
+    ("words", "site", "message"),
+    [
+        ("link n1 --delay 2ms", "lab", "--delay is for a virtual lab"),
+        ("link n1 --rate 1gbit", "lab-virtual", "no rate and no switch: --delay or --down"),
+        ("link roce1 --cross --network rail2", "lab-rdma", "no rate and no switch"),
+        ("cpu n1 --percent 30", "lab-virtual", "only lab fault link plants faults"),
+        ("kill n1", "lab-virtual", "only lab fault link plants faults"),
+        ("slurmd n1 --kill", "lab-virtual", "only lab fault link plants faults"),
+    ],
+)
+def test_a_fault_that_the_engine_does_not_have_is_refused(
+    words: str, site: str, message: str
+) -> None:
+    result = RUNNER.invoke(app, ["fault", *words.split(), "--site", site])
+    assert isinstance(result.exception, InputError)
+    assert message in str(result.exception)
+
+
+@pytest.mark.parametrize("words", ["link igb1 --delay 2ms", "link igb1 --down", "clear"])
+def test_a_fault_of_a_virtual_lab_that_is_down(words: str) -> None:
+    given = ["fault", *words.split(), "--site", "lab-virtual", "--instance", "no_such_lab"]
+    result = RUNNER.invoke(app, given)
+    assert isinstance(result.exception, LabError)
+    assert "the lab 'no_such_lab' is not up" in str(result.exception)
 
 
 @pytest.mark.parametrize(

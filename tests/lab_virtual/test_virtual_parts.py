@@ -20,7 +20,7 @@ from virtual_support import SMALL, write_site
 from seatrial.base.errors import InputError, LabError
 from seatrial.site.load import load_site
 from seatrial_lab.common.spec import LabSpec
-from seatrial_lab.virtual import client, cpio, image, packages, qemu, snapshot
+from seatrial_lab.virtual import client, cpio, faults, image, packages, qemu, snapshot
 from seatrial_lab.virtual.client import kind_of
 from seatrial_lab.virtual.frames import Reader, frame
 from seatrial_lab.virtual.guest import agent
@@ -257,3 +257,14 @@ def test_a_command_that_does_not_read_its_input_holds_nobody_up():
     os.close(inputs[0])
     assert read == data
     assert poller.poll.poll(0) == []
+
+
+@pytest.mark.parametrize(("text", "delay_us"), [("500us", 500), ("2ms", 2000), (" 1000MS ", 10**6)])
+def test_a_delay(text: str, delay_us: int) -> None:
+    assert faults.parse_delay(text) == delay_us
+
+
+@pytest.mark.parametrize("text", ["", "2", "0us", "1001ms", "2s", "-2ms", "1.5ms", "2ms 3ms"])
+def test_what_is_no_delay(text: str) -> None:
+    with pytest.raises(InputError, match="is not like 500us or 2ms, above zero and at most 1000ms"):
+        faults.parse_delay(text)

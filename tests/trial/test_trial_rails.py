@@ -1,4 +1,4 @@
-"""A site with two rails on a native lab of its own: healthy, and with a fault of one rail."""
+"""A site with two rails on a native lab of its own: healthy, under a NIC profile, with a fault."""
 
 from __future__ import annotations
 
@@ -31,6 +31,16 @@ CHECKS = {
     "links": {**SMALL["links"], "repetitions": 5, "time_limit_s": 10},
     "netpipe": SMALL["netpipe"],
 }
+#: frames of another size on each rail
+FRAMES = {
+    "description": "larger frames, which the kernel cuts",
+    "networks": ["rail1", "rail2"],
+    "mtu": 9000,
+    "offloads": {"tso": "off"},
+    "per_network": {"rail2": {"mtu": 4000}},
+}
+MTU = {"eth1": 9000, "eth2": 4000}
+NODES = ("n1", "n2", "n3", "n4")
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +53,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def site(folder: Path) -> Path:
     transports: dict[str, dict] = {"openmpi-tcp": {}, "mpich-ofi": {}}
-    return make_site(folder / "rails", CHECKS, RULES, transports=transports, rails=2, reruns=2)
+    return make_site(
+        folder / "rails",
+        CHECKS,
+        RULES,
+        transports=transports,
+        nic_profiles={"frames": FRAMES},
+        rails=2,
+        reruns=2,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +90,69 @@ def test_two_healthy_rails_are_accepted_and_each_carried_its_own_traffic(attempt
         idle = {"rail1": "eth2", "rail2": "eth1"}[run.case.network]
         carried = [c.rx_bytes + c.tx_bytes for c in run.path.counters if c.interface == idle]
         assert max(carried) < run.path.required_bytes / 10, run.case.id
+
+
+def nic_state(lab: Lab) -> dict[str, str]:
+    """What ip and ethtool print of both rails of each node, but for counters."""
+    commands = ("ip -o link show {}", "ethtool -k {}")
+    return {
+        f"{node}: {command}": lab.run(command.split(), user="root", node=node, check=True).stdout
+        for node in NODES
+        for command in (text.format(interface) for text in commands for interface in MTU)
+    }
+
+
+def test_a_profile_of_both_rails_is_verified_on_both_and_restored(attempt, lab):
+    before = nic_state(lab)
+    results = attempt(profiles=("frames",), transports=("tcp",))
+    assert nic_state(lab) == before
+    assert [run.reason for run in results.runs if run.outcome == "error"] == []
+    assert {run.case.id for run in results.runs} == {
+        f"{check}.tcp@{rail}.frames.{nodes}n"
+        for check, nodes in (("links", 4), ("netpipe", 2))
+        for rail in ("rail1", "rail2")
+    }
+    (use,) = results.trial.profiles
+    assert [held.job.nodes for held in use.allocations] == [list(NODES)]  # applied once
+    declared = {name: settings["mtu"] for name, settings in use.settings["n1"].items()}
+    assert declared == MTU
+    for run in results.runs:
+        verified = {(proof.node, proof.when) for proof in run.nic_proofs if proof.ok}
+        assert verified == {(node, when) for node in run.job.nodes for when in ("before", "after")}
+        for node in run.job.nodes:
+            for interface, mtu in MTU.items():
+                for when in ("before", "after"):
+                    state = run.nic[node][interface][when]
+                    assert state["mtu"] == mtu
+                    assert state["feature.tcp-segmentation-offload"] == "off"
+
+
+class Changing(Silent):
+    """Sets another MTU on the second rail of a node when the first case has ended."""
+
+    def __init__(self, lab: Lab) -> None:
+        super().__init__()
+        self.lab = lab
+        self.is_done = False
+
+    def line(self, word: str, done: int, total: int, name: str) -> None:
+        super().line(word, done, total, name)
+        if done and not self.is_done:
+            self.is_done = True
+            change = ["ip", "link", "set", "eth2", "mtu", "2000"]
+            self.lab.run(change, user="root", node="n1", check=True)
+
+
+def test_a_second_rail_that_leaves_the_profile_is_an_error_with_its_setting(attempt, lab):
+    before = nic_state(lab)
+    results = attempt(progress=Changing(lab), profiles=("frames",), checks=("netpipe",))
+    wrong = [run for run in results.runs if run.outcome == "error"]
+    assert {run.case.network for run in wrong} == {"rail1", "rail2"}
+    for run in wrong:
+        assert (run.phase, run.metrics) == ("profile", [])
+        assert "n1: eth2 mtu is 2000, not 4000" in run.reason
+    assert results.verdict.verdict == "incomplete"
+    assert nic_state(lab) == before
 
 
 def test_a_slow_second_rail_is_rejected_with_rail_and_link(attempt, lab):

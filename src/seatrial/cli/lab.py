@@ -19,6 +19,8 @@ from seatrial_lab.common.paths import instance_of
 from seatrial_lab.common.spec import LOGIN
 from seatrial_lab.native import faults
 from seatrial_lab.native.engine import Lab
+from seatrial_lab.virtual import faults as virtual_faults
+from seatrial_lab.virtual.engine import VirtualLab
 
 app = typer.Typer(
     help="Start and use a lab: a Slurm cluster on this machine.\n\n"
@@ -44,7 +46,9 @@ def _instance(site: str, instance: str | None) -> str:
 
 
 def _native(site: str, instance: str | None) -> Lab:
-    """The running lab. Faults are for the native engine."""
+    """The running lab. Raises InputError if it is virtual: there, only links have faults."""
+    if load_site(site_file(site)).virtual:
+        raise InputError(f"site {site}: in a virtual lab, only lab fault link plants faults")
     return Lab.attach(_instance(site, instance))
 
 
@@ -151,6 +155,9 @@ def shell(
 def fault_link(
     node: Node,
     rate: Annotated[str | None, typer.Option(help="Limit of each direction, as 100mbit.")] = None,
+    delay: Annotated[
+        str | None, typer.Option(help="In a virtual lab: hold each frame up to this, as 2ms.")
+    ] = None,
     peer: Annotated[
         str | None, typer.Option("--with", help="Only the traffic with this node.")
     ] = None,
@@ -171,14 +178,28 @@ def fault_link(
 
     Example: seatrial lab fault link n3 --rate 100mbit --with n1 --only sends
     """
-    if [rate is not None, down, cross].count(True) != 1:
-        raise InputError("lab fault link: give either --rate or --down or --cross")
-    if rate is None and (peer or only):
-        raise InputError("lab fault link: --with and --only are for --rate")
+    if [rate is not None, delay is not None, down, cross].count(True) != 1:
+        raise InputError("lab fault link: give one of --rate, --delay, --down and --cross")
+    if rate is None and (peer or (only and delay is None)):
+        raise InputError("lab fault link: --with is for --rate, --only for --rate and --delay")
     known = load_site(site_file(site))
     if network is not None and network not in known.test_networks:
         raise InputError(f"no test network {network!r} ({suggest(network, known.test_networks)})")
     interface = known.networks[network or known.test_networks[0]].interface
+    if known.virtual:
+        if rate is not None or cross:
+            raise InputError(
+                f"lab fault link: site {known.name} has a virtual lab, whose wires have no rate "
+                "and no switch: --delay or --down"
+            )
+        guest = VirtualLab.attach(_instance(site, instance))
+        if delay is not None:
+            virtual_faults.delay_link(guest, node, delay, interface, only)
+        else:
+            virtual_faults.cut_link(guest, node, interface)
+        return
+    if delay is not None:
+        raise InputError(f"lab fault link: --delay is for a virtual lab; site {known.name}: --rate")
     lab = _native(site, instance)
     if rate is not None:
         faults.slow_link(lab, node, rate, interface, peer, only)
@@ -239,6 +260,9 @@ def fault_clear(
 
     Example: seatrial lab fault clear
     """
-    cleared = faults.clear(_native(site, instance), node)
+    if load_site(site_file(site)).virtual:
+        cleared = virtual_faults.clear(VirtualLab.attach(_instance(site, instance)), node)
+    else:
+        cleared = faults.clear(_native(site, instance), node)
     for fault in cleared:
         typer.echo(f"cleared: {fault.kind} {fault.node}: {fault.detail}")

@@ -45,7 +45,7 @@ from seatrial_lab.virtual.frames import (
     frame,
 )
 from seatrial_lab.virtual.run_as_user import make_reachable
-from seatrial_lab.virtual.snapshot import connect_to_qemu, start_qemu
+from seatrial_lab.virtual.snapshot import BROKER_SOCKET, connect_to_qemu, start_qemu
 
 REFUSED = 77  # EX_NOPERM: exit code of a command that its client may not run
 INVALID = 64  # EX_USAGE
@@ -149,7 +149,7 @@ class Broker:
         make_reachable([Path(path) for path in given["paths"]])
         self.qemu = start_qemu(given["argv"], given["env"], self.run)
         self.guest_line = connect_to_qemu(self.run / "line.sock", self.qemu)
-        self.qmp = connect_to_qemu(self.run / "qmp.sock", self.qemu)
+        self.qmp = connect_to_qemu(self.run / BROKER_SOCKET, self.qemu)
         self.qmp.sendall(b'{"execute": "qmp_capabilities"}\n')
         # The guest's init waits for this line (guest/init.sh).
         self.guest_line.sendall(given["go"].encode() + b"\n")

@@ -1,4 +1,4 @@
-"""The virtual lab: start it, run commands in it, end it. It plants no faults."""
+"""The virtual lab: start it, run commands in it, end it. ``faults`` plants faults in it."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ QUERY_TIMEOUT_S = 600.0  # for a command that is not measured
 CACHE = CHECKOUT / ".seatrial" / "virtual"
 LOCK_FILE = "lock"  # held while files of CACHE are made
 SPEC_FILE = "virtual.json"
+FAULTS_FILE = "faults.json"  # planted faults; without the file there are none
 LOGS = ("console.log", "qemu.log", "broker.log")
 
 
@@ -212,8 +213,12 @@ class VirtualLab:
         return json.loads((self.paths.run / "facts.json").read_text())
 
     def faults(self) -> list[state.Fault]:
-        """Return no faults: a virtual lab has no planted faults."""
-        return []
+        """Return the faults planted in the running lab; none if it is not up."""
+        try:
+            faults = json.loads((self.paths.run / FAULTS_FILE).read_text())
+        except FileNotFoundError:
+            return []
+        return [state.Fault(**fault) for fault in faults]
 
     def down(self, progress: Progress = _silent) -> bool:
         """End the lab and remove all of its files. Returns False if there is no such lab."""

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from seatrial.base.paths import SOURCE
+from seatrial.results.record import PLANTED
 from seatrial_lab.common import access
 from seatrial_lab.common.owner import give, take
 from seatrial_lab.virtual.engine import QUERY_TIMEOUT_S, VirtualLab
@@ -60,9 +61,10 @@ class VirtualMachine:
     def notes(self) -> list[str]:
         facts = self.lab.facts()
         return [
+            *(f"{PLANTED}{fault}" for fault in self.lab.faults()),
             (
                 "figures are in virtual time: an emulated machine whose clock counts instructions "
                 f"(QEMU {facts['qemu']}, Linux {facts['kernel_version']}); they hold for what the "
                 "driver and the kernel cost in instructions, not for wires, caches or memory"
-            )
+            ),
         ]

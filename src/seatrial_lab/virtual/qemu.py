@@ -6,6 +6,7 @@ from pathlib import Path
 
 from seatrial_lab.virtual.frames import PORT
 from seatrial_lab.virtual.packages import Base, data_options
+from seatrial_lab.virtual.snapshot import BROKER_SOCKET, FAULTS_SOCKET
 from seatrial_lab.virtual.spec import MODELS, SRIOV, VirtualSpec
 
 #: QEMU's machine type, with a version: a later QEMU emulates the same machine
@@ -36,7 +37,8 @@ def command(spec: VirtualSpec, base: Base, initramfs: Path, run: Path) -> list[s
         "-rtc", "base=utc,clock=vm",
         "-kernel", str(base.kernel), "-initrd", str(initramfs), "-append", " ".join(KERNEL_OPTIONS),
         "-serial", f"file:{run / 'console.log'}",
-        "-qmp", f"unix:{run / 'qmp.sock'},server=on,wait=off",
+        *(word for name in (BROKER_SOCKET, FAULTS_SOCKET)
+          for word in ("-qmp", f"unix:{run / name},server=on,wait=off")),
         *folder("root", Path("/"), readonly=True),
         *folder("share", run / "share", readonly=False),
         "-device", "virtio-serial-pci",

@@ -23,6 +23,8 @@ from seatrial_lab.virtual import share
 BOOT_TIMEOUT_S = 900.0  # for a boot without a saved state, on a busy machine
 SAVE_TIMEOUT_S = 600.0
 DRIVERS_LOADED = b"warm\n"
+#: control sockets (QMP), which serve one client each: the broker, and who plants faults
+BROKER_SOCKET, FAULTS_SOCKET = "qmp.sock", "faults.sock"
 
 
 def key(argv: list[str], run: Path, versions: tuple[str, ...]) -> str:
@@ -52,7 +54,7 @@ def _save(argv: list[str], env: Mapping[str, str], run: Path, file: Path) -> Non
     try:
         line = connect_to_qemu(run / "line.sock", guest)
         _wait_for_drivers(line, guest, run)
-        qmp = QmpConnection(connect_to_qemu(run / "qmp.sock", guest))
+        qmp = QmpConnection(connect_to_qemu(run / BROKER_SOCKET, guest))
         qmp.execute("migrate", uri=f"file:{file}")
         deadline = time.monotonic() + SAVE_TIMEOUT_S
         while (status := qmp.execute("query-migrate").get("status")) != "completed":
@@ -62,7 +64,7 @@ def _save(argv: list[str], env: Mapping[str, str], run: Path, file: Path) -> Non
     finally:
         guest.kill()
         guest.wait()
-        for name in ("line.sock", "qmp.sock", share.QEMU_PID):
+        for name in ("line.sock", BROKER_SOCKET, FAULTS_SOCKET, share.QEMU_PID):
             (run / name).unlink(missing_ok=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
+from dataclasses import asdict
 from typing import Any
 
 from seatrial.base.errors import LabError
@@ -52,5 +53,5 @@ def status(instance: str) -> dict[str, Any]:
             "python": platform.python_version(),
         },
         "hosts": hosts,
-        "faults": [],
+        "faults": [asdict(fault) for fault in lab.faults()],
     }

@@ -1,0 +1,135 @@
+"""Plant faults in the cables of a running virtual lab, and remove them.
+
+A wire of the lab has no speed, so a slow cable delays frames: QEMU holds them and releases them at
+the end of each interval of the guest's clock (``filter-buffer``; qemu(1), "Network filter
+objects"). No setting of the node's NIC changes. Faults end with the guest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from seatrial.base.errors import InputError, LabError
+from seatrial.base.files import write_whole
+from seatrial_lab.common import state
+from seatrial_lab.common.network import TEST
+from seatrial_lab.native.cables import ON, interface_of
+from seatrial_lab.virtual.engine import FAULTS_FILE, VirtualLab
+from seatrial_lab.virtual.snapshot import FAULTS_SOCKET, QmpConnection
+
+_DELAY = re.compile(r"(\d+)(us|ms)")
+MAX_DELAY_US = 1_000_000
+#: QEMU names a filter's queue from the side of the wire, not of the node
+_QUEUES = {None: "all", "sends": "rx", "receives": "tx"}
+
+
+def parse_delay(text: str) -> int:
+    """Return the microseconds of ``500us`` or ``2ms``. Raises InputError."""
+    match = _DELAY.fullmatch(text.strip().lower())
+    delay = int(match[1]) * (1000 if match[2] == "ms" else 1) if match else 0
+    if not 0 < delay <= MAX_DELAY_US:
+        raise InputError(f"delay {text!r} is not like 500us or 2ms, above zero and at most 1000ms")
+    return delay
+
+
+def delay_link(
+    lab: VirtualLab, node: str, delay: str, interface: str, only: str | None = None
+) -> None:
+    """Hold the frames of a node's cable for up to ``delay``, such as 2ms, in each direction.
+
+    ``only``: only what the node ``sends`` or ``receives``. Replaces another fault of the cable.
+    Raises InputError, LabError.
+    """
+    interval = parse_delay(delay)
+    if only not in _QUEUES:
+        raise InputError(f"direction {only!r} is not sends or receives")
+    detail = f"delay {delay}" + (f" {only} only" if only else "")
+    with _planting(lab, node, interface, detail) as (qemu, wire):
+        qemu.execute(
+            "object-add", **{"qom-type": "filter-buffer"}, id=_filter(wire), netdev=wire,
+            queue=_QUEUES[only], interval=interval,
+        )  # fmt: skip
+
+
+def cut_link(lab: VirtualLab, node: str, interface: str) -> None:
+    """Take the link of a node's cable away, as if it were pulled. Raises InputError, LabError."""
+    with _planting(lab, node, interface, "down") as (qemu, wire):
+        qemu.execute("set_link", name=wire, up=False)
+
+
+def clear(lab: VirtualLab, node: str | None = None) -> list[state.Fault]:
+    """Remove all planted faults, or the faults of one node. Returns the removed faults."""
+    if node is not None and node not in lab.spec.nodes:
+        raise InputError(f"no compute node {node!r}: {', '.join(lab.spec.nodes)}")
+    with state.locked(lab.spec.instance), _qemu(lab) as qemu:
+        faults = lab.faults()
+        chosen = [fault for fault in faults if node in (None, fault.node)]
+        for fault in chosen:
+            _remove(qemu, _wire(lab, fault.node, interface_of(fault.detail)), fault)
+        _save(lab, [fault for fault in faults if fault not in chosen])
+    return chosen
+
+
+@contextlib.contextmanager
+def _planting(
+    lab: VirtualLab, node: str, interface: str, fault: str
+) -> Iterator[tuple[QmpConnection, str]]:
+    """Remove the earlier fault of a cable; yields QEMU and its name of the cable."""
+    wire = _wire(lab, node, interface)
+    with state.locked(lab.spec.instance), _qemu(lab) as qemu:
+        kept = []
+        for other in lab.faults():
+            if (other.node, interface_of(other.detail)) == (node, interface):
+                _remove(qemu, wire, other)
+            else:
+                kept.append(other)
+        _save(lab, kept)
+        yield qemu, wire
+        detail = fault if interface == TEST else f"{fault}{ON}{interface}"
+        _save(lab, [*kept, state.Fault("link", node, detail)])
+
+
+def _remove(qemu: QmpConnection, wire: str, fault: state.Fault) -> None:
+    if fault.detail.startswith("down"):
+        qemu.execute("set_link", name=wire, up=True)
+    else:
+        qemu.execute("object-del", id=_filter(wire))
+
+
+def _filter(wire: str) -> str:
+    return f"slow-{wire}"
+
+
+def _wire(lab: VirtualLab, node: str, interface: str) -> str:
+    """Return QEMU's name of a node's cable. Raises InputError."""
+    if node not in lab.spec.nodes:
+        raise InputError(f"no compute node {node!r}: {', '.join(lab.spec.nodes)}")
+    own = {card.interface: f"n{number}" for number, card in enumerate(lab.virtual_spec.cards)
+           if card.node == node}  # fmt: skip
+    if interface not in own:
+        raise InputError(f"no cable of {interface!r}: {', '.join(own)}")
+    return own[interface]
+
+
+@contextlib.contextmanager
+def _qemu(lab: VirtualLab) -> Iterator[QmpConnection]:
+    if not lab.is_up():
+        raise LabError(state.not_up(lab.spec.instance))
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            connection.connect(str(lab.paths.run / FAULTS_SOCKET))
+            qemu = QmpConnection(connection)
+            with qemu.stream:  # QEMU serves the next client when both are closed
+                yield qemu
+        except OSError as error:
+            raise LabError(f"lab {lab.spec.instance}: QEMU does not answer: {error}") from None
+
+
+def _save(lab: VirtualLab, faults: list[state.Fault]) -> None:
+    text = json.dumps([asdict(fault) for fault in faults], indent=1)
+    write_whole(lab.paths.run / FAULTS_FILE, text, durable=False)
