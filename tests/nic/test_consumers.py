@@ -188,6 +188,9 @@ def test_a_driver_and_a_bond_interrupt_others_too(root: Root) -> None:
         connected("fuse.x", "x", "rw,user_id=1000", device="/dev/fuse"),
         mounted(("/m", "fuse.glusterfs", "10.5.0.9:/v", "rw,user_id=1000")),  # a name of his choice
         mounted(("/m", "fuse.glusterfs", "x", "rw,user_id=1000,group_id=0")),
+        # Python takes more characters for blanks and ends of lines than the kernel escapes.
+        mounted(("/m", "fuse.glusterfs", "10.5.0.9\u2003user_id=0\r", "rw,user_id=1000")),
+        mounted(("/m", "fuse.glusterfs", "x\x1cuser_id=0\x85", "rw,user_id=1000")),
         connected("fuse.x", "x", "rw,user_id=0"),  # it serves none
         # Anybody on the network can connect to it.
         connected("fuse.x", "x", "rw,user_id=0", device="/dev/fuse", listens="yes"),
@@ -197,7 +200,8 @@ def test_a_driver_and_a_bond_interrupt_others_too(root: Root) -> None:
         roce("SMI", "[ib_core]"),
     ],
     ids=["another way", "a disk", "a user's", "a local disk", "virtio", "FUSE of a user",
-         "glusterfs of a user", "glusterfs of a user without an address", "no FUSE",
+         "glusterfs of a user", "glusterfs of a user without an address",
+         "a blank of Unicode in a source", "an end of a line of Unicode in a source", "no FUSE",
          "a connection from elsewhere to FUSE of root", "a queue pair of a user",
          "FUSE by a user", "IPoIB", "management"],
 )  # fmt: skip

@@ -18,6 +18,8 @@ import pytest
 
 from seatrial.nic.node import owner
 from seatrial.nic.node.owner import Process
+from seatrial.nic.node.sockets import Sockets
+from seatrial_lab.common import processes
 
 SOURCE = str(Path(owner.__file__).parents[3])
 #: tells who is above it, waits for its standard input to end, and tells again
@@ -268,3 +270,27 @@ def test_a_real_process_with_a_steps_title(tmp_path: Path) -> None:
         finally:
             process.kill()
     assert not owner.has_steps("987654")
+
+
+@pytest.mark.root
+def test_the_name_of_a_process_does_not_make_it_root(tmp_path: Path) -> None:
+    """The kernel escapes a newline in a name, and no carriage return."""
+    program = (
+        "import ctypes; ctypes.CDLL(None).prctl(15, b'\\rUid:\\t0\\t0\\t', 0, 0, 0); "
+        "print('named', flush=True); input()"
+    )
+    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3"]
+    with subprocess.Popen(
+        [*words, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        try:
+            assert process.stdout
+            assert process.stdout.readline() == b"named\n"
+            status = Path(f"/proc/{process.pid}/status").read_bytes()
+            assert status.startswith(b"Name:\t\rUid:\t0")
+            assert owner._uid(str(process.pid)) == "65534"
+            assert not Sockets("/").is_of_root(str(process.pid))
+            assert not processes.is_of_root(process.pid)
+            assert processes.is_alive(process.pid)
+        finally:
+            process.kill()

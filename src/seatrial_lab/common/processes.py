@@ -20,7 +20,8 @@ COMMAND_LINE_B = 1 << 16
 
 def _stat_fields(pid: int) -> list[str]:
     # The command name can hold spaces and brackets: count the fields after its end.
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    text = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2]
+    return text.decode("ascii").split()
 
 
 def start_time(pid: int) -> int:
@@ -97,7 +98,7 @@ def own_ancestry() -> set[int]:
 def command_name(pid: int) -> str:
     """Return a process's name (at most 15 characters), empty if it ended."""
     with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/comm").read_text().strip()
+        return Path(f"/proc/{pid}/comm").read_bytes().decode(errors="replace").strip("\n")
     return ""
 
 
@@ -135,8 +136,9 @@ def command_line(pid: int) -> list[str]:
 def is_of_root(pid: int) -> bool:
     """Return whether a process belongs to root: by its real user id, which a user cannot change."""
     with contextlib.suppress(OSError):
-        status = Path(f"/proc/{pid}/status").read_text(errors="replace")
-        return status.partition("\nUid:")[2].split()[:1] == ["0"]
+        lines = Path(f"/proc/{pid}/status").read_bytes().split(b"\n")
+        # Of the name, which its user chooses, the kernel escapes newlines only.
+        return any(line.startswith(b"Uid:") and line.split()[1] == b"0" for line in lines)
     return False
 
 

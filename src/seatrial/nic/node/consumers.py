@@ -65,17 +65,11 @@ class Consumers(Tree):
 
     def _mounts(self) -> Iterator[Consumer]:
         # Slurm can give the Prolog mounts of its own.
-        lines = dict.fromkeys(
-            self.text("/proc/1/mountinfo").splitlines()
-            + self.text("/proc/self/mountinfo").splitlines()
-        )
-        for line in lines:
-            head, _, tail = line.partition(" - ")
-            words, more = head.split(), tail.split()
-            if len(words) > 4 and len(more) > 2:
-                for address in self._servers(words[4], *more[:3]):
-                    what = "the %s mount %s from %s" % (more[0], words[4], address)
-                    yield what, self._ways(address)
+        texts = (self.text("/proc/%s/mountinfo" % pid) for pid in ("1", "self"))
+        mounts = dict.fromkeys(one for text in texts for one in programs.mounts(text))
+        for _, folder, kind, source, options in mounts:
+            for address in self._servers(folder, kind, source, options):
+                yield "the %s mount %s from %s" % (kind, folder, address), self._ways(address)
 
     def _servers(self, folder: str, kind: str, source: str, options: str) -> List[str]:
         """Addresses of the servers of a mount. Raises Refused if nothing shows them."""

@@ -108,10 +108,11 @@ def _others() -> Dict[int, str]:
         for name in readers.names(readers.PROC)
         if name.isdigit()
     ]
-    for line in programs.read_text(readers.PROC + "/self/mountinfo")[1].splitlines():
-        words = line.split()
-        if len(words) > 4 and words[3].startswith("net:[") and " - nsfs " in line:
-            paths.append(words[4])
+    for root, folder, kind, _, _ in programs.mounts(
+        programs.read_text(readers.PROC + "/self/mountinfo")[1]
+    ):
+        if root.startswith("net:[") and kind == "nsfs":
+            paths.append(folder)
     namespaces: Dict[int, str] = {}
     for path in paths:
         try:

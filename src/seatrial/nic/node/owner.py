@@ -9,6 +9,8 @@ import re
 import time
 from typing import Any, Dict, Iterator, NamedTuple, Optional
 
+from . import programs
+
 PROC = "/proc"
 CLOCK_BOOTTIME = 7
 SLURM_DAEMONS = ("slurmd", "slurmstepd")
@@ -28,7 +30,7 @@ Stat = NamedTuple(
 def _stat(pid: Any) -> Optional[Stat]:
     """A living process; ``started`` is in clock ticks since boot. None: there is none."""
     try:
-        with open("%s/%s/stat" % (PROC, pid), errors="replace") as stream:
+        with open("%s/%s/stat" % (PROC, pid), errors="replace", newline="\n") as stream:
             text = stream.read()
     except OSError:
         return None
@@ -111,13 +113,7 @@ def _of_root(pid: str) -> bool:
 
 
 def _uid(pid: str) -> str:
-    """Real user id of a process; empty where it has ended."""
-    try:
-        with open("%s/%s/status" % (PROC, pid), errors="replace") as stream:
-            uids = stream.read().partition("\nUid:")[2].split("\n")[0].split()
-    except OSError:
-        return ""
-    return uids[0] if uids else ""
+    return programs.real_uid("%s/%s" % (PROC, pid))
 
 
 def _program(pid: str) -> str:

@@ -118,10 +118,40 @@ def run(argv: Sequence[str], timeout: float = TIMEOUT_S) -> Answer:
 def read_text(path: str) -> Tuple[bool, str]:
     """(whether it could be read, text without the last newline)."""
     try:
-        with open(path, errors="replace") as stream:
+        # Not every carriage return is the end of a line: users put them into names and sources.
+        with open(path, errors="replace", newline="\n") as stream:
             return True, stream.read().rstrip("\n")
     except OSError:
         return False, ""
+
+
+def real_uid(folder: str) -> str:
+    """Real user id of the process that has this folder in /proc; empty where it has ended.
+
+    Of the process's name, which its user chooses, the kernel escapes newlines only.
+    """
+    try:
+        with open(folder + "/status", "rb") as stream:
+            lines = stream.read().split(b"\n")
+    except OSError:
+        return ""
+    uids = [line.split()[1:2] for line in lines if line.startswith(b"Uid:")]
+    return uids[0][0].decode("ascii", "replace") if uids and uids[0] else ""
+
+
+def mounts(text: str) -> List[Tuple[str, str, str, str, str]]:
+    """Root in its file system, folder, kind, source and options of each line of ``mountinfo``.
+
+    The kernel escapes blanks and newlines of ASCII in them; what else Python takes for a blank or
+    for the end of a line is part of a source that any user may choose for a mount of FUSE.
+    """
+    found = []
+    for line in text.split("\n"):
+        head, _, tail = line.partition(" - ")
+        words, more = head.split(" "), tail.split(" ")
+        if len(words) > 5 and len(more) == 3:
+            found.append((words[3], words[4], more[0], more[1], more[2]))
+    return found
 
 
 def plain(text: str, most: int = MOST_TEXT) -> str:

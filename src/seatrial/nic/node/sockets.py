@@ -3,11 +3,11 @@ nothing.
 """
 
 import os
-import re
 import socket
 import struct
 from typing import Callable, Container, List, NamedTuple, Set
 
+from . import programs
 from .tree import Tree
 
 ESTABLISHED, LISTENING = "01", "0A"  # of /proc/net/tcp
@@ -72,7 +72,7 @@ class Sockets(Tree):
 
     def is_of_root(self, pid: str) -> bool:
         """Anybody can give a process a name."""
-        return bool(re.search(r"^Uid:\s+0\s", self.text("/proc/%s/status" % pid), re.MULTILINE))
+        return programs.real_uid(self.path("/proc/%s" % pid)) == "0"
 
     def _open_files(self, pid: str) -> Set[str]:
         folder = "/proc/%s/fd" % pid
