@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from seatrial.base.errors import InputError
-from seatrial.base.paths import CHECKOUT
 from seatrial.plan.check import check_site
 
-SITE = CHECKOUT / "site-configs/lab-rdma/site.yaml"
+#: the virtual lab with one network of soft RoCE
+SITE = Path(__file__).with_name("one_rail") / "site.yaml"
 VERBS = '{data_path: verbs, env: {UCX_TLS: "rc_verbs,ud_verbs,self"}}'
 
 

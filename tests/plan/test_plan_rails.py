@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from ruamel.yaml import YAML
 
 from plan_support import bare_stack
 from seatrial.base.errors import InputError
+from seatrial.base.paths import CHECKOUT
 from seatrial.checks.configuration import configuration
 from seatrial.plan.check import check_site
 from seatrial.plan.resolve import resolve, unmeasured
@@ -185,6 +187,22 @@ def test_a_rail_that_is_not_measured_is_named_with_the_reason(site, tmp_path):
     )
     notes = check_site(file).notes
     assert any("rail2 (eth2) is not measured: no check and transport" in note for note in notes)
+
+
+def test_a_rail_without_the_rdma_device_of_the_others_is_named(tmp_path):
+    folder = shutil.copytree(CHECKOUT / "site-configs/lab-rdma", tmp_path / "lab-rdma")
+    file = folder / "site.yaml"
+    (folder / "requirements.yaml").write_text(
+        "schema: 1\ninformative:\n  - {select: {}, metric: '*', reason: a test}\n"
+    )
+    assert not any("over RDMA" in note for note in check_site(file).notes)
+    text = file.read_text()
+    assert text.count("    device: rxe2_%n:1\n") == 1
+    file.write_text(text.replace("    device: rxe2_%n:1\n", ""))
+    (note,) = [note for note in check_site(file).notes if "over RDMA" in note]
+    assert note.startswith("network rail2 (eth2) is not measured over RDMA (")
+    assert "verbs" in note
+    assert note.endswith("it has no device in site.yaml, and another network of its fabric has one")
 
 
 @pytest.mark.parametrize(

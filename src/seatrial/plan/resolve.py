@@ -65,10 +65,14 @@ def plan_trial(site_file: Path, selection: Selection) -> Plan:
 def unmeasured(plan: Plan, site: Site) -> Iterator[str]:
     """A sentence on each network of role test that a plan of the site has no case on.
 
-    Also on those that it has none on under some of its NIC profiles. ``plan.outside`` tells what
-    the user's selection leaves out.
+    Also on those that it has none on under some of its NIC profiles, and on those without an RDMA
+    device beside others of their fabric. ``plan.outside`` tells what the user's selection leaves
+    out.
     """
     profiles = dict.fromkeys(case.profile for case in plan.cases)
+    transports = {case.transport for case in plan.cases} - {NO_TRANSPORT}
+    over_rdma = sorted(one for one in transports if site.data_path(one) == "verbs")
+    fabrics = {site.networks[one].fabric for one in site.rails if site.networks[one].device}
     for network in site.test_networks:
         name = f"network {network} ({site.networks[network].interface})"
         without = [one for one in profiles if not _measures(plan.cases, site, network, one)]
@@ -87,6 +91,12 @@ def unmeasured(plan: Plan, site: Site) -> Iterator[str]:
             if len(names) < len(profiles):
                 under = f" under NIC profile{'s' * (len(names) > 1)} {', '.join(names)}"
             yield f"{name} is not measured{under}: {reason}"
+        own = site.networks[network]
+        if over_rdma and not own.device and own.fabric in fabrics:
+            yield (
+                f"{name} is not measured over RDMA ({', '.join(over_rdma)}): it has no device in "
+                "site.yaml, and another network of its fabric has one"
+            )
 
 
 def _measures(cases: list[Case], site: Site, network: str, profile: str) -> bool:
