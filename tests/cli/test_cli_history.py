@@ -7,12 +7,14 @@ import re
 import pytest
 
 from history_support import LINKS, NETPIPE, make_night, runs_of
+from seatrial.cli.trial import out
 from seatrial.results.record import RESULTS_FILE
 
 
 @pytest.fixture(autouse=True)
 def wide(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
+    # The console of the command line reads COLUMNS when it is made.
+    monkeypatch.setattr(out, "_width", 200)
 
 
 @pytest.fixture
