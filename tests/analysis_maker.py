@@ -84,3 +84,25 @@ def npb_time(variant, processes, time_s, profile="default"):
     metric = Metric(metric="time_s", value=time_s, unit="s", better="lower")
     facts = {"processes": processes}
     return Measured("t1", Run(case=case, outcome="ran", metrics=[metric], facts=facts))
+
+
+#: of a share, by repeat
+SCATTER = (1.0, 1.01, 0.99, 1.02, 0.98, 1.005)
+
+
+def mpi_fact(share, performance=1.0, run_s=2.0):
+    send = {"calls": 30, "s": 0.75 * share * 2 * run_s, "bytes": 3000}
+    wait = {"calls": 10, "s": 0.25 * share * 2 * run_s, "bytes": 0}
+    return {
+        "ranks": 2, "run_s": run_s, "mpi_s": share * run_s, "calls": 40, "bytes": 3000,
+        "by_call": {"MPI_Wait": wait, "MPI_Send": send}, "performance": performance,
+    }  # fmt: skip
+
+
+def with_shares(variant, share, slower=1.0, **profiles):
+    """Runs of a kernel whose share under each profile is the same; ``slower``: by the library."""
+    runs = repeated("npb", variant, **profiles)
+    for run in runs:
+        jitter = SCATTER[run.repeat]
+        run.facts["mpi"] = mpi_fact(share * jitter, run.metrics[0].value / slower)
+    return runs

@@ -1,9 +1,9 @@
 """What all tests share: which of them run, where, and what the summary says of the others.
 
-The markers ``root``, ``slurm``, ``stack`` and ``spack`` name what a test needs. Where it is missing
-the test is skipped, and the summary counts it. With CI=true in the environment nothing may be
-skipped that a set-up could have made possible: such a test fails. Spack is on GitHub only, so
-tests of it may be skipped there too.
+The markers ``root``, ``slurm``, ``stack``, ``spack``, ``simgrid``, ``prometheus`` and ``parquet``
+name what a test needs. Where it is missing the test is skipped, and the summary counts it. With
+CI=true in the environment nothing may be skipped that a set-up could have made possible: such a
+test fails. Spack is on GitHub only, so tests of it may be skipped there too.
 
 Tests marked ``nightly`` run with the option ``--nightly`` only, which also makes random campaigns
 longer (`campaigns`). The summary counts them with the reason that the marker gives.
@@ -14,7 +14,9 @@ Under pytest-xdist the tests that share a lab or Spack stay together (`schedule`
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
+import shutil
 import signal
 import subprocess
 from collections import Counter
@@ -26,18 +28,34 @@ from hypothesis import HealthCheck, settings
 import schedule
 from campaigns import NIGHTLY, rounds
 from labs import clear_dead_sessions, plain, running
-from seatrial.base.errors import SeatrialError
+from seatrial.base.errors import LabError, SeatrialError
 from seatrial.base.paths import CHECKOUT
+from seatrial.predict.simulation import require
 from seatrial.stack import load_stack
 from seatrial.stack.paths import check_spack
 from seatrial_lab.common.programs import check_machine, check_root
 from seatrial_lab.native.engine import Lab
+
+
+def check_prometheus() -> None:
+    for program in ("prometheus", "promtool"):
+        if not shutil.which(program):
+            raise LabError(f"there is no program {program}: install the Debian package prometheus")
+
+
+def check_parquet() -> None:
+    if not importlib.util.find_spec("pyarrow"):
+        raise LabError("pyarrow is not installed: pip install -r requirements-parquet.lock")
+
 
 NEEDS = {
     "root": check_root,
     "slurm": lambda: check_machine(accounting=True),
     "stack": load_stack,
     "spack": check_spack,
+    "simgrid": require,
+    "prometheus": check_prometheus,
+    "parquet": check_parquet,
 }
 #: beginnings of reasons to skip that no set-up of this machine could change
 UNAVOIDABLE = ("this release has no ", "spack: ")
@@ -163,7 +181,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if skipped:
         terminalreporter.section("not run")
     else:
-        write("skipped: none (root, Slurm, the stack and Spack are available)")
+        write("skipped: none (root, Slurm, the stack, Spack and SimGrid are available)")
     for marker in NEEDS if skipped else ():
         count = sum(n for reason, n in skipped.items() if reason.startswith(f"{marker}: "))
         why = f": {missing(marker)}" if count else ""

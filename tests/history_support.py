@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from seatrial.history.index import Index, opened
+import numpy as np
+
+from seatrial.base.paths import CHECKOUT
+from seatrial.history.changes import SiteHistory
+from seatrial.history.index import Column, Index, KnownTrial, Series, opened
+from seatrial.results import manifest
 from seatrial.results.record import (
     Case,
     Job,
@@ -42,18 +50,43 @@ def make_night(
     """The folder of the trial of a night. ``runs``: instead of latencies of NetPIPE."""
     name = fields.pop("trial", f"lab-{number:03}")
     started = fields.pop("started", BEGIN + timedelta(days=number))
+    fields.setdefault("site", "lab")
+    fields.setdefault("profiles", [ProfileUse(name="default"), ProfileUse(name="jumbo")])
     place = trials / (folder or name)
     place.mkdir(parents=True)
     versions = versions or {"kernel": "6.1", "driver of eth1": "igb 5.1"}
     trial = Trial(
-        trial=name, site="lab", started=started, seatrial="0.1.0", repeats=len(values),
-        profiles=[ProfileUse(name="default"), ProfileUse(name="jumbo")], **fields,
+        trial=name, started=started, seatrial="0.1.0", repeats=len(values), **fields,
     )  # fmt: skip
     own = runs or runs_of(NETPIPE, "latency_us", values, versions=versions)
     ended = started + timedelta(minutes=5)
     verdict = Verdict(verdict="accept", counts={}, findings=[], ended=ended)
     write_results(place / "results.jsonl", [trial, *own, verdict])
     return place
+
+
+def made_up(
+    figures: Mapping[Series, np.ndarray], conditions: Callable[[int, Case], dict[str, str]]
+) -> SiteHistory:
+    """The history of a site without folders: series -> a figure for each night. The repeats within
+    a night scatter as the nights do."""
+    nights = len(next(iter(figures.values())))
+    trials = [
+        KnownTrial(
+            night + 1, Path(f"lab-{night:03}"), f"lab-{night:03}", "lab",
+            BEGIN + timedelta(days=night), "accept", [], len(figures),
+        )
+        for night in range(nights)
+    ]  # fmt: skip
+    columns = [
+        Column(series, np.arange(nights), values, [list(values[:3])] * 3)
+        for series, values in figures.items()
+    ]
+    under = {
+        (trial.id, case.id): conditions(night, case)
+        for night, trial in enumerate(trials) for case in {one.case for one in figures}
+    }  # fmt: skip
+    return SiteHistory("lab", trials, under, columns)
 
 
 def content(index: Index):
@@ -83,3 +116,41 @@ def derived(trials: Path):
     index = Index(trials, None, lambda text: None)
     index.refresh()
     return content(index)
+
+
+def sealed(folder: Path) -> Path:
+    """Give a trial a manifest of all its files."""
+    manifest.append(folder, manifest.sums_of(folder, manifest.files(folder)))
+    return folder
+
+
+def with_evidence(folder: Path) -> Path:
+    """Give a trial raw evidence, and a manifest of all its files."""
+    config = folder / "config" / "lab"
+    config.mkdir(parents=True, exist_ok=True)
+    shutil.copy(CHECKOUT / "site-configs" / "lab" / "site.yaml", config)
+    (config / "requirements.yaml").write_text("schema: 1\nrequirements: []\n")
+    (folder / "report.html").write_text("the report")
+    names = [
+        "cases/a/r0/odd\nname\\", "cases/a/r0/b.out", "cases/empty", "allocations/jumbo",
+        "allocations-rerun1/x/y", "reframe.out", "reframe-report-rerun1-jumbo.json",
+    ]  # fmt: skip
+    for name in names:
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("" if name.endswith("empty") else f"raw evidence of {folder.name}")
+    (folder / "cases" / "nothing").mkdir()
+    return sealed(folder)
+
+
+def in_child(action: Callable[[], object]) -> int:
+    """The status with which a child process ends that runs ``action``."""
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            action()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitpid(child, 0)[1]

@@ -24,6 +24,9 @@ ODD = [
     "NaN", "Infinity", "-0", "1e999", "-1", "null", "true", '""', "[]", "{}", '"\\ud800"',
     '"\\u0000"', "9" * 400, "[" * 3000, '{"a":' * 200, '"2026-13-45T99:00:00Z"', "0.1", '"\\u202e"',
 ]  # fmt: skip
+#: values of a kind that a schema allows and no benchmark writes
+ODD_NUMBERS = [0, -1, 1, 5e-324, 1e308, -1e308, float("nan"), float("inf"), 2**62]
+ODD_WORDS = ["", "x", "-", ">", "n1-n1", "n1>n2", "n" * 256, "us", "MB/s", "2026-01-01T00:00:00"]
 ODD_ENDS = ["\\ud800", "\\u0000", "\\u202e"]
 
 
@@ -40,6 +43,19 @@ def damaged(draw: st.DrawFn, record: Any) -> str:
     else:
         odd = draw(st.sampled_from(ODD))
     return text.replace('"@odd@"', odd)
+
+
+@st.composite
+def altered(draw: st.DrawFn, record: Any, most: int = 6) -> Any:
+    """A record in which some values, at any depth, are odd ones of their own kind."""
+    for _ in range(draw(st.integers(1, most))):
+        path = draw(st.sampled_from(_paths(record)))
+        value = record
+        for part in path:
+            value = value[part]
+        odd = draw(st.sampled_from(ODD_WORDS if isinstance(value, str) else ODD_NUMBERS))
+        record = _replaced(record, path, odd)
+    return record
 
 
 def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

@@ -8,16 +8,23 @@ from __future__ import annotations
 
 from xdist.scheduler import LoadScopeScheduling
 
-#: beginning of a test's id -> those with whom it shares; those that take longest are at the top
+#: beginning of a test's id -> those with whom it shares. In the order of their start: first what
+#: takes longest, as the others fill the gaps. Guest and Spack compute, a lab of Slurm mostly waits.
 GROUPS = {
     "tests/lab_virtual/": "virtual",
-    "tests/trial/test_trial_profiles.py": "profiles",
     "tests/spack/": "spack",
-    "tests/trial/": "trial",
-    "tests/nic/test_survives.py": "survives",
+    "tests/trial/test_trial_faults.py": "trial",
+    "tests/trial/test_trial_healthy.py": "trial",
+    "tests/trial/test_trial_planted.py": "trial",
     "tests/lab/": "plain lab",
     "tests/lab_software/": "plain lab",
     "tests/job/test_job_in_lab.py": "plain lab",
+    "tests/trial/test_trial_links.py": "links",
+    "tests/trial/test_trial_rails.py": "links",
+    "tests/trial/test_trial_profiles.py": "profiles",
+    "tests/nic/test_survives.py": "survives",
+    "tests/cli/test_cli_trial.py": "cli lab",
+    "tests/cli/test_cli_nic.py": "cli lab",
     "tests/cli/": "cli",
     "tests/slurm/": "slurm",
     "tests/nic/test_real_interfaces.py": "interfaces",

@@ -15,7 +15,7 @@ SOURCE = CHECKOUT / "src"
 #: a package imports only those before it
 ORDER = (
     "base", "nic", "results", "benchmarks", "analysis", "site", "stack", "plan", "slurm", "checks",
-    "trial", "history", "report", "job", "cli",
+    "trial", "history", "predict", "report", "job", "cli",
 )  # fmt: skip
 
 

@@ -50,7 +50,7 @@ def make_trial(
     started = datetime(2026, 8, 2, tzinfo=UTC)
     trial = Trial(trial=name, site="lab", started=started, seatrial="0", cases=[case], notes=notes)
     results = Results(trial=trial, runs=runs, folder=folder)
-    finish(results, load_requirements(config / "requirements.yaml"), folder)
+    finish(results, load_requirements(config / "requirements.yaml"), folder, [])
     manifest.append(folder, manifest.sums_of(folder, manifest.files(folder)))
     return folder
 

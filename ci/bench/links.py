@@ -18,7 +18,6 @@ Exit code 1: a fault was not named, or something else was.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import sys
@@ -28,7 +27,7 @@ from pathlib import Path
 from statistics import median
 
 from false_alarms import load
-from ruamel.yaml import YAML
+from light import Place, make_site
 
 from seatrial.base.paths import CHECKOUT
 from seatrial.plan.estimate import jobs_of
@@ -36,12 +35,7 @@ from seatrial.plan.model import MARGIN_S
 from seatrial.plan.resolve import plan_trial
 from seatrial.plan.selection import Selection
 from seatrial.results.record import Results
-from seatrial.site.load import load_site
-from seatrial.trial.run import run_trial
 from seatrial_lab.native import faults
-from seatrial_lab.native.engine import Lab
-from seatrial_lab.native.machine import LabMachine
-from seatrial_lab.native.site import lab_spec
 
 RULES = """
 schema: 1
@@ -61,66 +55,16 @@ OLD_FILES = 9  # of each step: output, errors, records of two nodes, waits, addr
 SAMPLE = 20  # steps of the old way that are timed
 
 
-class Silent:
-    def line(self, word: str, done: int, total: int, name: str) -> None: ...
-
-    def said(self, text: str) -> None: ...
-
-
-def make_site(folder: Path, count: int) -> Path:
-    """The site of a lab of so many light nodes; returns its file."""
-    source = CHECKOUT / "site-configs" / "lab"
-    yaml = YAML()
-    site = yaml.load((source / "site.yaml").read_text())
-    names = f"n[1-{count}]"
-    site["name"] = f"links{count}"
-    site["lab"]["accounting"] = False
-    site["slurm"]["backend"] = "squeue"
-    site["nodes"] = [{"names": names, "cores": 2, "memory_MiB": 256}]
-    site["partitions"] = {"compute": {"nodes": names}}
-    site["nic_profiles"] = {"default": site["nic_profiles"]["default"]}
-    site["benchmarks"] = {"links": {"nodes": [count], **LIGHT}}
-    site["trial"] = {"repeats": 1, "time_limit_s": 3600}
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o755)
-    with (folder / "site.yaml").open("w") as stream:
-        yaml.dump(site, stream)
-    (folder / "requirements.yaml").write_text(RULES)
-    (folder / "settings.py").write_text((source / "settings.py").read_text())
-    return folder / "site.yaml"
-
-
-class Place:
-    """A lab of some nodes, and the folder of its trials."""
-
-    def __init__(self, folder: Path, count: int) -> None:
-        self.folder, self.count = folder, count
-        self.file = make_site(folder / f"links{count}", count)
-        self.lab = Lab(lab_spec(load_site(self.file), f"bench_l{count}"))
-
-    def __enter__(self) -> Place:
-        begun = time.monotonic()
-        self.lab.up()
-        self.lab.add_bind(self.folder)
-        print(f"{self.count} nodes up in {time.monotonic() - begun:.0f} s", flush=True)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.lab.down()
-
-    def trial(self) -> Results:
-        plan = plan_trial(self.file, Selection())
-        return run_trial(plan, self.file, LabMachine(self.lab), Silent(), self.folder / "trials")
-
-    def note(self, **what: object) -> None:
-        with (self.folder / "links.jsonl").open("a") as stream:
-            stream.write(json.dumps(what) + "\n")
+def lab_of(folder: Path, count: int) -> Place:
+    benchmarks = {"links": {"nodes": [count], **LIGHT}}
+    file = make_site(folder / f"links{count}", count, benchmarks, RULES)
+    return Place(folder, file, f"bench_l{count}", "links.jsonl")
 
 
 def growth(folder: Path, counts: list[int]) -> bool:
     print("nodes  links  wall s  ratio  command B  ratio  files  ratio  limit s  ratio")
     for count in counts:
-        with Place(folder, count) as place:
+        with lab_of(folder, count) as place:
             results = place.trial()
             (run,) = results.runs
             if run.outcome != "ran":
@@ -180,7 +124,7 @@ def named(results: Results) -> set[str]:
 def faulty(folder: Path, count: int, trials: int) -> bool:
     hits = wanted = 0
     others: list[str] = []
-    with Place(folder, count) as place:
+    with lab_of(folder, count) as place:
         for number in range(trials):
             rng = random.Random(number)
             node, a, b, sender, receiver = (f"n{x}" for x in rng.sample(range(1, count + 1), 5))
@@ -218,7 +162,7 @@ def faulty(folder: Path, count: int, trials: int) -> bool:
 
 def healthy(folder: Path, count: int, trials: int, busy: int) -> bool:
     others: list[set[str]] = []
-    with Place(folder, count) as place, load(busy):
+    with lab_of(folder, count) as place, load(busy):
         for number in range(trials):
             began = time.monotonic()
             results = place.trial()

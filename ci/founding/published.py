@@ -20,8 +20,10 @@ from seatrial.base import yamlfile
 from seatrial.base.yamlfile import InvalidValue
 from seatrial.results.record import Case, Results
 
+Agreement = Literal["size", "direction", "no", "not comparable", "unmeasured"]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-NO_EFFECT = 0.03  # effects below 3 per cent, either way, count as none
+#: effects below 3 per cent, either way, count as none: figures of the lab repeat within that
+NO_EFFECT = 0.03
 WITHIN = 2.0  # sizes agree where one effect is at most this many times the other
 
 
@@ -48,21 +50,11 @@ class Side(Entry):
     measured: Figure
 
 
-class Parting(Entry):
-    """Where two curves part: the least size from which on ``second`` is quicker by ``factor``."""
-
-    check: str
-    curve: str
-    transport: str = "tcp"
-    nodes: int = 2
-    first: str = Field(description="NIC profile")
-    second: str = Field(description="NIC profile")
-    factor: float = Field(default=1.5, gt=1)
-    published_B: tuple[Finite, Finite]
-
-
 class Comparison(Entry):
-    """One finding. Either two sides of an effect, or the size at which curves part."""
+    """One finding: two sides of an effect.
+
+    A finding that no trial here can show has ``not_comparable`` and what was ``published``.
+    """
 
     id: str
     finding: str
@@ -73,19 +65,38 @@ class Comparison(Entry):
     ratio: Finite | None = Field(
         default=None, description="second / first, where only that is said"
     )
-    parting: Parting | None = None
-    agrees: Literal["size", "direction", "no"] = Field(description="what the lab is held to")
+    direction: Literal["up", "down"] | None = Field(
+        default=None, description="of second against first, where not even the ratio is said"
+    )
+    published: str = Field(default="", description="in words, of a finding that is not comparable")
+    not_comparable: str = Field(default="", description="why no figure of the lab is the same")
+    by_construction: str = Field(
+        default="", description="why the lab cannot but agree; such a finding is not counted"
+    )
+    agrees: Literal["size", "direction", "no"] | None = Field(
+        default=None, description="what the lab is held to; not of what is not comparable"
+    )
     why: str = Field(default="", description="why the lab cannot show more than that")
 
     @model_validator(mode="after")
     def _whole(self) -> Comparison:
-        if self.parting is None:
-            if self.first is None or self.second is None:
+        if self.not_comparable:
+            if not self.published or self.agrees or self.first or self.second:
                 raise InvalidValue(
-                    "neither an effect nor a parting", "give first and second, or parting"
+                    "not comparable, but with figures to compare", "give published alone"
                 )
-            if self.ratio is None and None in (self.first.published, self.second.published):
-                raise InvalidValue("the published figures are missing", "give both, or their ratio")
+            return self
+        if self.agrees is None:
+            raise InvalidValue("agrees is missing", "size, direction, no, or not_comparable")
+        if self.first is None or self.second is None:
+            raise InvalidValue("an effect has two settings", "give first and second")
+        said = self.ratio or self.direction
+        if not said and None in (self.first.published, self.second.published):
+            raise InvalidValue(
+                "the published figures are missing", "give both, their ratio, or a direction"
+            )
+        if self.direction and self.agrees == "size":
+            raise InvalidValue("agrees: size with a direction alone", "agrees: direction")
         if self.agrees != "size" and not self.why:
             raise InvalidValue(
                 f"agrees: {self.agrees} without a why", "say why the lab shows no more"
@@ -94,7 +105,7 @@ class Comparison(Entry):
 
     @property
     def published_ratio(self) -> float:
-        """Second over first, as published."""
+        """Second over first, as published; NaN where only the direction is."""
         if self.ratio is not None:
             return self.ratio
         first, second = self.sides
@@ -102,18 +113,10 @@ class Comparison(Entry):
 
     @property
     def sides(self) -> tuple[Side, Side]:
-        """Both settings. Raises ValueError for a parting."""
+        """Both settings. Raises ValueError for what is not comparable."""
         if self.first is None or self.second is None:
             raise ValueError(f"{self.id} compares no two settings")
         return self.first, self.second
-
-    def cases(self) -> list[tuple[str, str, str, str, int]]:
-        """(check, variant, transport, profile, nodes) of every case that it needs."""
-        if self.parting:
-            p = self.parting
-            return [(p.check, "", p.transport, name, p.nodes) for name in (p.first, p.second)]
-        sides = [side.measured for side in self.sides]
-        return [(f.check, f.variant, f.transport, f.profile, f.nodes) for f in sides]
 
 
 class Published(Entry):
@@ -121,9 +124,6 @@ class Published(Entry):
 
     schema_version: Literal[1] = Field(alias="schema")
     sources: dict[str, str] = Field(description="name -> title, authors, year")
-    no_effect: float = Field(
-        default=NO_EFFECT, gt=0, lt=1, description="what the trial's own spread can hide"
-    )
     comparisons: list[Comparison]
 
     @model_validator(mode="after")
@@ -138,12 +138,12 @@ class Published(Entry):
 class Outcome:
     """A comparison with what the trial measured.
 
-    ``agrees`` is ``size``, ``direction``, ``no``, or ``unmeasured`` (``missing`` says what).
-    For a parting ``ratio`` is its size in bytes.
+    ``agrees`` is ``size``, ``direction``, ``no``, ``not comparable``, or ``unmeasured``
+    (``missing`` says what).
     """
 
     comparison: Comparison
-    agrees: Literal["size", "direction", "no", "unmeasured"]
+    agrees: Agreement
     first: float | None = None
     second: float | None = None
     ratio: float | None = None
@@ -152,8 +152,16 @@ class Outcome:
     @property
     def as_held(self) -> bool:
         """Whether it agrees at least as far as the file holds the lab to."""
+        if self.comparison.agrees is None:
+            return True
         order = ["unmeasured", "no", "direction", "size"]
         return order.index(self.agrees) >= order.index(self.comparison.agrees)
+
+    @property
+    def word(self) -> str:
+        """What it counts as: its agreement, or ``by construction``."""
+        measured = self.agrees in ("size", "direction", "no")
+        return "by construction" if measured and self.comparison.by_construction else self.agrees
 
 
 def load_published(path: Path | str) -> Published:
@@ -163,12 +171,12 @@ def load_published(path: Path | str) -> Published:
 
 def compare(published: Published, trials: list[Results]) -> list[Outcome]:
     """Each comparison with the figures of the trials, of which the last that has one counts."""
-    return [_compare(one, trials, published.no_effect) for one in published.comparisons]
+    return [_compare(one, trials) for one in published.comparisons]
 
 
-def _compare(one: Comparison, trials: list[Results], no_effect: float) -> Outcome:
-    if one.parting:
-        return _parting(one, one.parting, trials)
+def _compare(one: Comparison, trials: list[Results]) -> Outcome:
+    if one.not_comparable:
+        return Outcome(one, "not comparable")
     first, second = (value_of(side.measured, trials) for side in one.sides)
     missing = [
         _named(side.measured)
@@ -178,23 +186,22 @@ def _compare(one: Comparison, trials: list[Results], no_effect: float) -> Outcom
     if first is None or second is None or first <= 0 or second <= 0:
         return Outcome(one, "unmeasured", first, second, missing=", ".join(missing) or "zero")
     ratio = second / first
-    agrees = agreement(one.published_ratio, ratio, no_effect)
-    return Outcome(one, agrees, first, second, ratio)
+    if one.direction:
+        way = "up" if ratio > 1 + NO_EFFECT else "down" if ratio < 1 / (1 + NO_EFFECT) else ""
+        return Outcome(one, "direction" if way == one.direction else "no", first, second, ratio)
+    return Outcome(one, agreement(one.published_ratio, ratio), first, second, ratio)
 
 
-def agreement(
-    published: float, measured: float, no_effect: float = NO_EFFECT
-) -> Literal["size", "direction", "no"]:
+def agreement(published: float, measured: float) -> Literal["size", "direction", "no"]:
     """How far two ratios agree. No effect agrees with no effect alone, and in size.
 
-    A published effect is none within 3 %, a measured one within ``no_effect``. Sizes are those of
-    the logarithms, so that a doubling and a halving count alike.
+    Sizes are those of the logarithms, so that a doubling and a halving count alike.
     """
     there, here = math.log(published), math.log(measured)
-    nothing = abs(there) <= math.log(1 + NO_EFFECT)
-    if nothing:
-        return "size" if abs(here) <= math.log(1 + max(no_effect, NO_EFFECT)) else "no"
-    if abs(here) <= math.log(1 + no_effect) or there * here < 0:
+    none = math.log(1 + NO_EFFECT)
+    if abs(there) <= none:
+        return "size" if abs(here) <= none else "no"
+    if abs(here) <= none or there * here < 0:
         return "no"
     return "size" if 1 / WITHIN <= here / there <= WITHIN else "direction"
 
@@ -223,46 +230,3 @@ def _is(figure: Figure, case: Case) -> bool:
 def _named(figure: Figure) -> str:
     case = Case(**figure.model_dump(exclude={"metric"}))
     return f"{figure.metric} of {case.id}"
-
-
-def _parting(one: Comparison, parting: Parting, trials: list[Results]) -> Outcome:
-    curves = [curve_of(parting, profile, trials) for profile in (parting.first, parting.second)]
-    if not all(curves):
-        absent = [p for p, c in zip((parting.first, parting.second), curves, strict=True) if not c]
-        what = f"curve {parting.curve} of {parting.check} under {', '.join(absent)}"
-        return Outcome(one, "unmeasured", missing=what)
-    size = parts_at(curves[0], curves[1], parting.factor)
-    if size is None:
-        return Outcome(one, "no", ratio=None)
-    low, high = parting.published_B
-    if low / WITHIN <= size <= high * WITHIN:
-        return Outcome(one, "size", ratio=size)
-    return Outcome(one, "direction", ratio=size)
-
-
-def curve_of(parting: Parting, profile: str, trials: list[Results]) -> dict[float, float]:
-    """Size -> median latency in us over the repeats; empty where no trial has it."""
-    for results in reversed(trials):
-        points: dict[float, list[float]] = {}
-        for run in results.runs:
-            key = (run.case.check, run.case.transport, run.case.profile, run.case.nodes)
-            if key != (parting.check, parting.transport, profile, parting.nodes):
-                continue
-            for curve in run.curves:
-                if curve.name == parting.curve and curve.y_name == "latency":
-                    for x, y in curve.points:
-                        points.setdefault(x, []).append(y)
-        if points:
-            return {x: statistics.median(ys) for x, ys in points.items()}
-    return {}
-
-
-def parts_at(first: dict[float, float], second: dict[float, float], factor: float) -> float | None:
-    """The least size from which on ``first`` takes at least ``factor`` times as long as
-    ``second``; None: never."""
-    found = None
-    for size in sorted(first.keys() & second.keys(), reverse=True):
-        if first[size] < factor * second[size]:
-            break
-        found = size
-    return found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from published import Outcome, Published
@@ -17,9 +18,17 @@ WORDS = {
     "size": "in size",
     "direction": "in direction only",
     "no": "no",
+    "by construction": "by construction",
+    "not comparable": "not comparable",
     "unmeasured": "not measured",
 }
-COLOURS = {"size": "#009e73", "direction": "#0072b2", "no": "#d55e00", "unmeasured": "#7f7f7f"}
+COLOURS = {
+    "size": "#009e73",
+    "direction": "#0072b2",
+    "no": "#d55e00",
+    "by construction": "#7f7f7f",
+    "unmeasured": "#7f7f7f",
+}
 
 
 def markdown(published: Published, outcomes: Sequence[Outcome], heading: str) -> str:
@@ -27,15 +36,17 @@ def markdown(published: Published, outcomes: Sequence[Outcome], heading: str) ->
     lines = [
         heading.rstrip(),
         "",
+        count(outcomes),
+        "",
         "| finding | published | here | agrees |",
         "| --- | --- | --- | --- |",
     ]
     lines += [_row(one) for one in outcomes]
     lines += ["", "Reasons for the differences:", ""]
     lines += [
-        f"- **{one.comparison.finding}**: {one.comparison.why.strip()}"
+        f"- **{one.comparison.finding}**: {reason.strip()}"
         for one in outcomes
-        if one.comparison.why and one.agrees != "size"
+        if (reason := _reason(one))
     ]
     lines += ["", "Sources:", ""]
     used = {one.comparison.source for one in outcomes}
@@ -43,9 +54,36 @@ def markdown(published: Published, outcomes: Sequence[Outcome], heading: str) ->
     return "\n".join(lines) + "\n"
 
 
+def count(outcomes: Sequence[Outcome]) -> str:
+    """How many findings agree, in a sentence. What agrees by construction is not counted."""
+    number_of = Counter(one.word for one in outcomes)
+    counted = sum(number_of[word] for word in ("size", "direction", "no"))
+    others = [
+        f"{number_of[word]} {text}"
+        for word, text in (
+            ("by construction", "agree by construction"),
+            ("not comparable", "are not comparable"),
+            ("unmeasured", "were not measured"),
+        )
+        if number_of[word]
+    ]
+    more = f" Not counted: {', '.join(others)}." if others else ""
+    return (
+        f"Of {counted} comparable findings {number_of['size']} agree in size, "
+        f"{number_of['direction']} in direction only, and {number_of['no']} do not agree.{more}"
+    )
+
+
+def _reason(one: Outcome) -> str:
+    comparison = one.comparison
+    if one.word == "by construction":
+        return comparison.by_construction
+    return comparison.not_comparable or (comparison.why if one.agrees != "size" else "")
+
+
 def _row(one: Outcome) -> str:
     comparison = one.comparison
-    agrees = WORDS[one.agrees]
+    agrees = WORDS[one.word]
     if one.agrees == "unmeasured":
         agrees += f" ({one.missing})"
     return f"| {comparison.finding} | {_there(one)} | {_here(one)} | {agrees} |"
@@ -53,10 +91,11 @@ def _row(one: Outcome) -> str:
 
 def _there(one: Outcome) -> str:
     comparison = one.comparison
-    if comparison.parting:
-        low, high = comparison.parting.published_B
-        return f"at {number(low)} to {number(high)} B"
+    if comparison.not_comparable:
+        return comparison.published
     first, second = comparison.sides
+    if comparison.direction:
+        return f"{second.name} is {'higher' if comparison.direction == 'up' else 'lower'}"
     if first.published is None or second.published is None:
         return f"{second.name} is {_times(comparison.published_ratio)} {first.name}"
     return _pair((first.name, first.published), (second.name, second.published), comparison.unit)
@@ -64,8 +103,6 @@ def _there(one: Outcome) -> str:
 
 def _here(one: Outcome) -> str:
     comparison = one.comparison
-    if comparison.parting:
-        return "they do not part" if one.ratio is None else f"at {number(one.ratio)} B"
     if one.first is None or one.second is None:
         return "–"
     first, second = comparison.sides
@@ -93,7 +130,7 @@ def picture(outcomes: Sequence[Outcome]) -> str:
     shown = [
         (one, one.comparison.published_ratio, one.ratio)
         for one in outcomes
-        if one.ratio is not None and not one.comparison.parting
+        if one.ratio is not None and not one.comparison.direction
     ]
     reach = max([abs(math.log2(ratio)) for _, *two in shown for ratio in two] + [1.0]) * 1.08
     height = TOP + ROW * len(shown) + 34
@@ -114,7 +151,7 @@ def picture(outcomes: Sequence[Outcome]) -> str:
         parts.append(_tag("text", power, x=at, y=height - 12, text_anchor="middle", fill=GREY))
     for index, (one, there, here) in enumerate(shown):
         y = TOP + ROW * index + 12
-        colour = COLOURS[one.agrees]
+        colour = COLOURS[one.word]
         parts.append(_tag("text", one.comparison.finding, x=12, y=y + 8))
         for ratio, at, stroke, fill in (
             (there, y, GREY, "#ffffff"),

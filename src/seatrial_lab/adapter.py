@@ -12,13 +12,14 @@ from typing import Any
 from seatrial.site.load import load_site, site_file
 from seatrial.site.model import Site
 from seatrial.trial.machine import Machine
-from seatrial_lab.common.paths import LabPaths, instance_of
+from seatrial_lab.common import state
+from seatrial_lab.common.paths import instance_of
 from seatrial_lab.common.spec import LabSpec
 from seatrial_lab.native import status as native_status
 from seatrial_lab.native.engine import Lab as NativeLab
 from seatrial_lab.native.machine import LabMachine
 from seatrial_lab.native.site import spec_for_site
-from seatrial_lab.protocol import Engine, Lab
+from seatrial_lab.protocol import Engine, Lab, Progress
 from seatrial_lab.virtual import status as virtual_status
 from seatrial_lab.virtual.engine import VirtualLab
 from seatrial_lab.virtual.machine import VirtualMachine
@@ -36,8 +37,8 @@ class Native:
     def attach(self, instance: str) -> NativeLab:
         return NativeLab.attach(instance)
 
-    def end(self, instance: str) -> bool:
-        return NativeLab(LabSpec(instance=instance)).down()
+    def end(self, instance: str, progress: Progress) -> bool:
+        return NativeLab(LabSpec(instance=instance)).down(progress)
 
     def machine(self, lab: NativeLab) -> Machine:
         return LabMachine(lab)
@@ -55,8 +56,8 @@ class Virtual:
     def attach(self, instance: str) -> VirtualLab:
         return VirtualLab.attach(instance)
 
-    def end(self, instance: str) -> bool:
-        return VirtualLab(VirtualSpec(LabSpec(instance=instance), ())).down()
+    def end(self, instance: str, progress: Progress) -> bool:
+        return VirtualLab(VirtualSpec(LabSpec(instance=instance), ())).down(progress)
 
     def machine(self, lab: VirtualLab) -> Machine:
         return VirtualMachine(lab)
@@ -71,7 +72,7 @@ VIRTUAL: Engine = Virtual()
 
 def engine_of(instance: str) -> Engine:
     """Return the engine of the lab of that name; the native engine if there is no such lab."""
-    return VIRTUAL if (LabPaths(instance).run / "qemu.json").exists() else NATIVE
+    return VIRTUAL if state.engine_of(instance) == VirtualLab.engine else NATIVE
 
 
 def lab_of_site(name: str, instance: str | None = None, accounting: bool = True) -> Lab:
@@ -87,9 +88,9 @@ def attach(instance: str) -> Lab:
     return engine_of(instance).attach(instance)
 
 
-def end(instance: str) -> bool:
+def end(instance: str, progress: Progress = lambda _: None) -> bool:
     """End the lab of that name, of either kind. Returns False if there is no such lab."""
-    return engine_of(instance).end(instance)
+    return engine_of(instance).end(instance, progress)
 
 
 def status(instance: str) -> dict[str, Any]:

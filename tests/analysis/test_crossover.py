@@ -104,5 +104,32 @@ def test_two_repeats_decide_nothing_and_noise_hides_where_curves_part():
     assert made.noisy
 
 
+def test_a_time_of_zero_was_not_measured():
+    """A job user writes the points: one that is no time says nothing on the others."""
+    odd = {0: 1.0, 3: 0.0, 6: -1.0, 12: float("nan"), 24: float("inf")}
+
+    def of(profile, points):
+        case = Case(check="netpipe", transport="tcp", profile=profile, nodes=2)
+        curve = Curve(name="netpipe", y_name="latency", y_unit="us", points=list(points.items()))
+        return [
+            Measured("t", Run(case=case, repeat=repeat, outcome="ran", curves=[curve]))
+            for repeat in range(3)
+        ]
+
+    (plain,) = comparisons([*of("a", FAST), *of("b", GIGABIT)])
+    (made,) = comparisons([*of("a", FAST | odd), *of("b", GIGABIT | odd)])
+    assert made.partings == plain.partings
+    assert comparisons([*of("a", odd), *of("b", odd)]) == []
+
+
 def test_one_profile_is_not_compared():
     assert comparisons(runs(3, 0.01, a=lambda n: 10 + n)) == []
+
+
+def test_profiles_on_different_nodes_have_no_fastest():
+    own = list(runs(6, 0.01, quick=lambda n: 10 + n / 100, slow=lambda n: 50 + n / 50))
+    for one in own:
+        one.run.job = Job(nodes=["n1", "n2"] if one.run.case.profile == "quick" else ["n3", "n4"])
+    [made] = comparisons(own)
+    assert {f.decision.answer for f in made.fastest} == {"measure more"}
+    assert "cannot be told from the nodes" in made.nodes_differ

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import mannwhitneyu
 
-from seatrial.analysis.decision import decide, least_repeats, ratio
+from seatrial.analysis.conclusion import Estimate
+from seatrial.analysis.decision import Decision, decide, least_repeats, ratio
 
 MADE = 300  # trials of a simulation
 
@@ -87,6 +88,20 @@ def test_intervals_hold_the_true_ratio_together():
     assert held / MADE >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / MADE)
 
 
+def test_intervals_of_several_looks_hold_the_true_ratio_together():
+    """As the samples grow: each look alone holds it with 95 %, and all four without a correction
+    in less than 90 % of experiments."""
+    rng = np.random.default_rng(6)
+    held = Counter()
+    for _ in range(2 * MADE):
+        a, b = (noise(rng, "outliers", 40, 0.05) for _ in range(2))
+        for looks in (1, 4):
+            own = [ratio(a[:n], b[:n], looks=looks) for n in (5, 10, 20, 40)]
+            held[looks] += all(one.low <= 1 <= one.high for one in own)
+    assert held[4] / (2 * MADE) >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / (2 * MADE))
+    assert held[1] / (2 * MADE) < 0.9
+
+
 @pytest.mark.parametrize(("m", "n"), [(4, 4), (5, 7), (12, 10), (41, 45)])
 def test_the_interval_excludes_one_as_the_rank_test_does(m, n):
     rng = np.random.default_rng(m)
@@ -124,6 +139,23 @@ def test_the_least_number_of_repeats(options, needed):
     assert not any(math.isfinite(one.high) for one in fewer.ahead.values())
 
 
+@pytest.mark.parametrize(("options", "needed"), [(2, 5), (3, 6), (6, 6), (7, 7), (22, 7)])
+def test_several_looks_take_more_repeats(options, needed):
+    assert least_repeats(options, looks=4) == needed
+    apart = {f"p{i}": [10.0**i * (1 + k / 1000) for k in range(needed)] for i in range(options)}
+    assert decide(apart, "higher", looks=4).answer == "best"
+    fewer = decide({name: values[1:] for name, values in apart.items()}, "higher", looks=4)
+    assert (fewer.answer, fewer.needs) == ("measure more", needed)
+
+
+def test_options_that_were_left_out_do_not_lower_the_repeats_that_it_takes():
+    rng = np.random.default_rng(3)
+    samples = {n: noise(rng, "normal", 12, 0.2) for n in "ab"} | {"c": [0.001] * 6}
+    made = decide(samples, "higher")
+    assert made.worse == ("c",)
+    assert made.needs > 12
+
+
 def test_one_repeat_is_never_an_answer():
     made = decide({"a": [1.0], "b": [9.0]}, "higher")
     assert made.answer == "measure more"
@@ -152,3 +184,11 @@ def test_a_sample_that_is_no_figure_is_refused_by_name(bad):
 
 def test_nothing_at_all():
     assert decide({}, "higher").reason == "no option has samples"
+
+
+def test_leaders_are_no_farther_apart_than_the_intervals_of_any_two_allow():
+    of_b, of_c = Estimate(1.0, 0.98, 1.01), Estimate(1.02, 1.0, 1.04)
+    two = Decision("no difference", ("a", "b"), ahead={"b": of_b, "worse": Estimate(2, 1.9, 2.1)})
+    assert two.apart == pytest.approx(1 / 0.98 - 1)
+    three = Decision("no difference", ("a", "b", "c"), ahead={"b": of_b, "c": of_c})
+    assert three.apart == pytest.approx(1.04 / 0.98 - 1)  # of b and c

@@ -128,6 +128,13 @@ def test_the_eager_limit_is_compared_with_the_threshold():
     assert low <= 10 * K < high
     assert one.synchronised  # Myrinet's send and receive take the same time above the threshold
     assert one.inputs.trials == ("t1",)
+    facts["eager_limit_B"] = 0  # each message by rendezvous
+    [made], _ = models([measured(MYRINET_SEND, MYRINET_RECV, facts)])
+    assert made.eager.bytes == 0
+    assert not made.eager.agrees
+    facts["eager_limit_B"] = -1
+    [made], _ = models([measured(MYRINET_SEND, MYRINET_RECV, facts)])
+    assert made.eager is None
     facts["eager_limit_B"] = 64 * K
     [other], _ = models([measured(MYRINET_SEND, MYRINET_RECV, facts)])
     assert not other.eager.agrees

@@ -10,7 +10,7 @@ from analysis_maker import JITTER, app, repeated, stream, trial
 from seatrial.analysis.profile_cost import CPU, cpu_time, profile_costs
 from seatrial.analysis.response import responses
 from seatrial.analysis.trials import analyse
-from seatrial.results.record import PathProof
+from seatrial.results.record import Activity, Job, PathProof
 
 
 def test_the_published_responses_and_what_they_mean():
@@ -61,6 +61,7 @@ def test_trials_are_pooled_only_where_each_has_all_profiles():
     both = [trial(repeated("npb", "is.S", 3, default=1.0, jumbo=2.0), f"t{i}") for i in (1, 2)]
     alone = trial(repeated("npb", "is.S", 6, default=50.0), "fast machine")
     other = trial(repeated("npb", "is.S", 6, gigabit=1.0), "other")
+    assert responses([other, alone, *both])[0] == responses([*both, alone, other])[0]
     made, missing = responses([*both, alone, other])
     assert made[0].inputs.trials == ("t1", "t2")
     assert made[0].ratios["jumbo"].value == pytest.approx(2, rel=0.01)
@@ -141,3 +142,103 @@ def test_the_costs_of_a_profile_that_another_trial_has_alone_are_not_compared():
     [made] = analyse([both, alone]).costs
     assert made.inputs.trials == ("t1",)
     assert made.costs["default"]["bandwidth_MB_s"].value == 100.0
+
+
+def disturbed(run, percent=80.0):
+    """A run whose first rank waited for a processor on one of two nodes."""
+    own = [Activity(step="run", node=node, seconds=10, others_percent=95, waited_percent=waited)
+           for node, waited in (("n1", 0.1), ("n2", percent))]  # fmt: skip
+    return run.model_copy(update={"activity": own})
+
+
+def test_disturbed_runs_are_left_out_and_said():
+    runs = repeated("npb", "is.S", default=100.0, jumbo=150.0)
+    runs += [disturbed(app("npb", "is.S", "default", 900.0, i)) for i in (6, 7)]
+    runs += [disturbed(app("npb", "is.S", "jumbo", 150.0, 6), percent=5.0)]  # by daemons
+    made = analyse([trial(runs)])
+    [response] = made.responses
+    assert response.decision.leaders == ("jumbo",)
+    assert response.decision.answer == "best"
+    assert response.inputs.samples == 13
+    [missing] = [one for one in made.missing if one.what == "undisturbed runs"]
+    assert missing.reason.startswith("2 of 8 runs are left out, in which it waited")
+    assert "default" in missing.subject
+
+
+def test_a_profile_that_was_disturbed_in_each_run_may_be_the_best():
+    runs = repeated("npb", "is.S", default=100.0, jumbo=150.0)
+    slow = [disturbed(run) for run in repeated("npb", "is.S", fast=60.0)]
+    [made], _ = responses([trial([*runs, *slow])])
+    assert made.decision.answer == "measure more"
+    assert "other programs disturbed each run under fast" in made.decision.reason
+    assert set(made.decision.leaders) == {"default", "jumbo"}
+    assert made.decision.worse == ()
+
+
+def test_costs_are_those_of_undisturbed_runs():
+    runs = [stream(p, 100.0, 60.0, 60.0, i) for p in ("default", "x") for i in range(6)]
+    runs += [disturbed(stream("x", 1.0, 60.0, 60.0, i)) for i in range(6, 20)]
+    [made] = analyse([trial(runs)]).costs
+    assert made.costs["x"]["bandwidth_MB_s"].value == 100.0
+
+
+def test_a_profile_that_fails_more_often_is_not_the_best():
+    runs = repeated("npb", "is.S", default=100.0, jumbo=150.0)
+    late = {"outcome": "error", "phase": "limit", "reason": "the job ran into its time limit"}
+    jumbo = [app("npb", "is.S", "jumbo", 1.0, i, **late) for i in (6, 7, 8)]
+    [made], _ = responses([trial([*runs, *jumbo])])
+    assert made.decision.answer == "measure more"
+    assert "3 of 9 runs under jumbo failed, of default 0 of 6" in made.decision.reason
+    other = [app("npb", "is.S", "default", 1.0, i, **late) for i in (6, 7, 8)]
+    for extra in (other, [*other, *jumbo]):
+        [made], _ = responses([trial([*runs, *extra])])
+        assert made.decision.leaders == ("jumbo",)
+        assert made.decision.answer == "best"
+
+
+def test_profiles_without_a_difference_that_fail_unequally_are_not_alike():
+    runs = repeated("npb", "is.S", default=100.0, jumbo=100.0)
+    crash = {"outcome": "error", "phase": "run", "reason": "the program ended with 139"}
+    lost = app("npb", "is.S", "jumbo", 1.0, 6, **crash)
+    [made], _ = responses([trial([*runs, lost])])
+    assert made.decision.answer == "measure more"
+    never = app("npb", "is.S", "jumbo", 1.0, 6, **{**crash, "phase": "setup"})  # no node was free
+    [made], _ = responses([trial([*runs, never])])
+    assert made.decision.answer == "no difference"
+
+
+def test_the_profile_cannot_be_told_from_other_nodes():
+    def on(other):
+        runs = repeated("npb", "is.S", default=100.0, jumbo=150.0)
+        runs += [stream(p, 100.0 * JITTER[i], 60.0, 60.0 * (1 + (p == "jumbo")), i)
+                 for p in ("default", "jumbo") for i in range(6)]  # fmt: skip
+        for run in runs:
+            run.job = Job(nodes=["n1", "n2"] if run.case.profile == "default" else other)
+        return analyse([trial(runs)])
+
+    made = on(["n3", "n10"])
+    assert made.responses[0].decision.answer == "measure more"
+    why = (
+        "the profile cannot be told from the nodes, which differ (default: n1, n2; jumbo: n3, n10)"
+    )
+    assert made.responses[0].decision.reason == why
+    assert made.costs[0].nodes_differ == why
+    made = on(["n2", "n1"])
+    assert made.responses[0].decision.leaders == ("jumbo",)
+    assert made.costs[0].nodes_differ == ""
+
+
+def test_trials_that_contradict_each_other_are_not_pooled_into_no_difference():
+    def night(name, jumbo):
+        return trial(repeated("npb", "is.S", default=100.0, jumbo=jumbo), name)
+
+    [made], _ = responses([night("monday", 150.0), night("tuesday", 66.0)])
+    assert made.decision.answer == "measure more"
+    assert "the trials disagree: " in made.decision.reason
+    assert "monday" in made.decision.reason
+    assert "tuesday" in made.decision.reason
+    [made], _ = responses([night("monday", 150.0), night("tuesday", 130.0)])  # in size only
+    assert made.decision.leaders == ("jumbo",)
+    assert made.decision.answer == "best"
+    [made], _ = responses([night("monday", 100.5), night("tuesday", 99.5)])  # too little to count
+    assert made.decision.answer == "no difference"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis_maker import npb_time
-from seatrial.analysis.conclusion import Inputs
+from analysis_maker import mpi_fact, npb_time
+from seatrial.analysis.conclusion import Inputs, Measured
 from seatrial.analysis.scaling import fit, scaling, series
 
 NONE = Inputs((), (), 0)
@@ -19,22 +19,50 @@ NONE = Inputs((), (), 0)
 def test_ft_over_fast_ethernet_is_slower_on_64_than_on_32():
     """Seed 004: 8.90 s and 11.21 s. One repeat of each says in which direction, and no more."""
     made = scaling("FT", {32: [8.90], 64: [11.21]}, NONE)
-    assert made.slowdown is not None
-    assert (made.slowdown.start, made.slowdown.end) == (32, 64)
-    assert made.slowdown.ratio.value == pytest.approx(11.21 / 8.90)
-    assert not made.slowdown.certain
+    [step] = made.steps
+    assert (step.start, step.end) == (32, 64)
+    assert step.ratio.value == pytest.approx(11.21 / 8.90)
+    assert step.effect == "not certain"
     assert made.efficiency[64] == pytest.approx(8.90 / (2 * 11.21))
     assert made.model is None
     assert "2 numbers of processes are too few" in made.no_model
 
 
 def test_its_computation_alone_shrinks():
-    assert scaling("FT", {32: [1.72], 64: [0.90]}, NONE).slowdown is None
+    [step] = scaling("FT", {32: [1.72], 64: [0.90]}, NONE).steps
+    assert step.ratio.value == pytest.approx(0.90 / 1.72)
 
 
 def test_a_slowdown_is_certain_with_repeats():
     times = {2: [10.0, 10.1, 10.2, 10.05], 4: [12.0, 12.1, 12.2, 12.05]}
-    assert scaling("x", times, NONE).slowdown.certain
+    assert scaling("x", times, NONE).steps[0].effect == "costs"
+    assert scaling("x", {2: times[4], 4: times[2]}, NONE).steps[0].effect == "saves"
+
+
+def test_an_uncertain_step_does_not_hide_a_certain_one():
+    times = {2: [10.0, 10.1, 9.9, 10, 10.05, 9.95], 4: [10.01, 10.1, 9.9, 10.02, 10.05, 9.95]}
+    made = scaling("x", {**times, 8: [2 * t for t in times[2]]}, NONE)
+    assert [step.effect for step in made.steps] == ["none", "costs"]
+
+
+def test_times_that_do_not_change_are_seldom_said_to():
+    rng = np.random.default_rng(3)
+    wrong = 0
+    for _ in range(200):
+        samples = {p: list(10 * np.exp(rng.normal(0, 0.02, 6))) for p in (2, 4, 8)}
+        effects = {step.effect for step in scaling("x", samples, NONE).steps}
+        wrong += bool(effects & {"costs", "saves"})
+    assert wrong <= 14  # 5 % of 200, and chance
+
+
+def test_a_number_of_processes_of_another_trial_is_left_out():
+    both = [npb_time("ft.A", p, 40 / p) for p in (2, 4) for _ in range(4)]
+    alone = [Measured("t2", npb_time("ft.A", 8, 50.0).run) for _ in range(4)]
+    [made], [missing] = series([*both, *alone])
+    assert list(made.times) == [2, 4]
+    assert made.inputs.trials == ("t1",)
+    assert missing.subject.endswith("8 processes")
+    assert "not measured in one trial" in missing.reason
 
 
 @settings(deadline=None, max_examples=30)
@@ -106,3 +134,33 @@ def test_a_series_of_npb_never_mixes_classes_or_profiles():
     assert {one.subject for one in missing} == {
         "npb ft.S, openmpi-tcp, default", "npb ft.A, openmpi-tcp, jumbo",
     }  # fmt: skip
+
+
+def test_computing_shrinks_while_communication_grows():
+    """Seed 004, FT over Fast Ethernet: 1.72 to 0.90 s of computing, 7.19 to 10.32 s in MPI."""
+    apart = {32: [(1.72, 7.19)], 64: [(0.90, 10.32)]}
+    made = scaling("FT", {32: [8.90], 64: [11.21]}, NONE, apart)
+    assert made.apart == {32: (1.72, 7.19), 64: (0.90, 10.32)}
+    assert made.overtaken == 32
+    assert made.steps[0].ratio.value > 1
+
+
+def test_the_model_is_of_computing_where_it_is_known_with_all_processes():
+    total = {p: [3 + 40 / p + 0.5 * p] for p in (2, 4, 8, 16)}
+    apart = {p: [(1 + 40 / p, 2 + 0.5 * p)] for p in total}
+    made = scaling("x", total, NONE, apart)
+    assert made.model.a0.value == pytest.approx(1)
+    assert made.model.a1.value == pytest.approx(40)
+    assert made.overtaken == 16  # with 8 processes both take 6 s
+    del apart[4]
+    assert scaling("x", total, NONE, apart).apart == {}
+
+
+def test_a_series_takes_the_times_in_mpi_from_the_library():
+    runs = [npb_time("lu.S", p, 1 + 20 / p) for p in (2, 4, 8)]
+    for one in runs:
+        p = one.run.facts["processes"]
+        one.run.facts["mpi"] = mpi_fact(1.5 / (2 + 20 / p), run_s=2 + 20 / p)
+    [made], _ = series(runs)
+    assert made.apart[4] == (pytest.approx(5.5), 1.5)
+    assert made.model.a0.value == pytest.approx(0.5)

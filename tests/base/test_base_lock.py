@@ -109,3 +109,19 @@ def test_a_folder_that_root_may_not_write_is_explained(tmp_path: Path) -> None:
     assert "root_squash" in explained(error)
     assert str(tmp_path) in explained(error)
     assert "root" not in explained(FileNotFoundError(errno.ENOENT, "No such file", "x"))
+
+
+def test_who_waited_for_a_removed_file_takes_the_lock_of_the_new_one(tmp_path: Path) -> None:
+    """Else two processes would hold "the" lock."""
+    file = tmp_path / "folder" / "lock"
+    file.parent.mkdir()
+    with file.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+
+        def remove(_: str) -> None:
+            file.unlink()
+            file.parent.rmdir()
+            fcntl.flock(held, fcntl.LOCK_UN)
+
+        with locked(file, remove) as descriptor:
+            assert os.path.samestat(os.fstat(descriptor), file.stat())

@@ -10,6 +10,8 @@ from seatrial.benchmarks import (
     comms,
     imb,
     mpbench,
+    mpi_pairs,
+    mpi_time,
     netpipe,
     npb,
     osu,
@@ -23,6 +25,7 @@ from seatrial.benchmarks import (
     hpl_output as hpl,
 )
 from seatrial.benchmarks import tcp_stream as iperf3
+from seatrial.benchmarks.hpcc import TESTS
 from seatrial.benchmarks.parsing import Parsed
 
 DATA = Path(__file__).parent / "data"
@@ -40,12 +43,22 @@ CASES: dict[str, Callable[[str], Parsed]] = {
     "imb_len.txt": partial(imb.parse, sizes=MSGLEN),
     "hpccoutf.txt": hpcc.parse,
     "hpccoutf_dgemm.txt": hpcc.parse_dgemm,
+    "hpccoutf_hpl.txt": hpcc.parse_hpl,
+    **{
+        f"hpccoutf_{variant}.txt": partial(hpcc.parse_between_nodes, test=test)
+        for variant, test in TESTS.items()
+    },
     "iperf3_fwd.json": iperf3.parse,
     "iperf3_rev.json": iperf3.parse,
     **{
         f"perftest_{one}.txt": partial(perftest.parse, operation=one)
         for one in ("write_lat", "send_lat", "write_bw")
     },
+    "mpi_pairs_openmpi.txt": partial(
+        mpi_pairs.parse, pairs=2, size=65536, window=4, repetitions=3, within=True
+    ),
+    "mpi_pairs_mpich.txt": partial(mpi_pairs.parse, pairs=2, size=65536, window=2, repetitions=3),
+    "mpi_time_is_S2.txt": mpi_time.parse,
     "npb_is_S2.txt": npb.parse,
     "npb_is_W2.txt": npb.parse,
     "npb_ep_S2.txt": npb.parse,

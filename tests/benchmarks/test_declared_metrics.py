@@ -5,7 +5,20 @@ from __future__ import annotations
 import pytest
 from parser_cases import CASES, read
 
-from seatrial.benchmarks import comms, hpl, imb, mpbench, netpipe, npb, osu, perftest, tcp_stream
+from seatrial.benchmarks import (
+    comms,
+    hpcc,
+    hpl,
+    imb,
+    mpbench,
+    mpi_pairs,
+    mpi_time,
+    netpipe,
+    npb,
+    osu,
+    perftest,
+    tcp_stream,
+)
 from seatrial.benchmarks.benchmark import ACTIVITY_METRICS, DeclaredMetric, Settings
 from seatrial.benchmarks.parsing import Parsed
 from seatrial.benchmarks.registry import registry
@@ -27,14 +40,24 @@ def declared(name: str, parsed: Parsed) -> dict[str, DeclaredMetric]:
         case "imb":
             sizes = {int(size) for curve in parsed.curves for size, _ in curve.points}
             return imb.declared(parsed.facts["benchmarks"], sorted(sizes))
+        case "hpccoutf" if (one := name[len("hpccoutf_") : -len(".txt")]) in hpcc.TESTS:
+            settings = hpcc.HPCCSettings.model_validate({"tests": [one]})
+            return hpcc.HPCC(settings).metrics()
         case "hpccoutf" | "xhpl":
             return hpl.METRICS
         case "iperf3":
             return tcp_stream.TCPStream(tcp_stream.TCPStreamSettings()).metrics()
         case "perftest":
             one = name.removeprefix("perftest_").removesuffix(".txt")
-            settings = perftest.PerftestSettings.model_validate({"operations": [one]})
-            return perftest.Perftest(settings).metrics()
+            operations = perftest.PerftestSettings.model_validate({"operations": [one]})
+            return perftest.Perftest(operations).metrics()
+        case "mpi" if name.startswith("mpi_pairs"):
+            within = {"pairs": [], "pairs_within": [2]}
+            chosen = within if "openmpi" in name else {"pairs_within": []}
+            settings = mpi_pairs.MPIPairsSettings.model_validate({"networks": ["test"], **chosen})
+            return mpi_pairs.MPIPairs(settings).metrics()
+        case "mpi":
+            return mpi_time.METRICS
         case "npb":
             return npb.METRICS
         case "osu":
@@ -55,7 +78,7 @@ def test_a_recorded_output_has_the_declared_metrics(name: str) -> None:
         if key not in NOT_OF_OUTPUT
     }
     assert reported.items() <= wanted.items()
-    if "hpcc" not in name and "xhpl" not in name:  # HPL's metrics are of several programs
+    if declared(name, parsed) is not hpl.METRICS:  # they are of several programs
         assert reported == wanted
 
 
@@ -77,6 +100,6 @@ def test_the_activity_of_a_node_has_the_declared_metrics() -> None:
 @pytest.mark.parametrize("name", registry())
 def test_every_benchmark_declares_its_metrics(name: str) -> None:
     kind = registry()[name]
-    given = {"networks": ["test"]} if name == "tcp_streams" else {}
+    given = {"networks": ["test"]} if kind.spans_networks else {}
     settings: Settings = kind.Settings(**given)
     assert kind(settings).metrics()

@@ -55,6 +55,8 @@ def pingpong(size: float, rate: float, name: str = "bandwidth_MB_s") -> Parsed:
         ("imb", "pingping_bandwidth_MB_s", 1), ("imb", "sendrecv_bandwidth_MB_s", 2),
         ("imb", "exchange_bandwidth_MB_s", 2), ("tcp_stream", "bandwidth_MB_s", 1),
         ("tcp_streams", "bandwidth_MB_s", 1), ("tcp_streams", "slowest_stream_MB_s", 1),
+        ("mpi_pairs", "pingpong_MB_s", 1), ("mpi_pairs", "uni_MB_s", 1),
+        ("mpi_pairs", "bi_MB_s", 2),
     ],
 )  # fmt: skip
 def test_bandwidth_above_the_line_rate(benchmark: str, metric: str, directions: int) -> None:
@@ -79,7 +81,7 @@ def test_bandwidth_above_the_line_rate(benchmark: str, metric: str, directions: 
         ("netpipe", "latency_us"), ("links", "latency_us"), ("comms", "latency_us"),
         ("osu", "latency_us"), ("osu", "multi_lat_us"), ("mpbench", "latency_us"),
         ("imb", "pingpong_latency_us"), ("imb", "pingping_latency_us"), ("imb", "barrier_us"),
-        ("imb", "allreduce_8B_us"), ("imb", "alltoall_1048576B_us"),
+        ("imb", "allreduce_8B_us"), ("imb", "alltoall_1048576B_us"), ("mpi_pairs", "latency_us"),
     ],
 )  # fmt: skip
 def test_latency_below_the_time_of_a_frame(benchmark: str, metric: str) -> None:

@@ -23,6 +23,7 @@ from seatrial.benchmarks import (
     osu_mbw_mr,
 )
 from seatrial.benchmarks import tcp_stream as iperf3
+from seatrial.benchmarks.hpcc import TESTS
 from seatrial.benchmarks.parsing import Parsed, ParseError
 from seatrial.benchmarks.volume import per_repetition
 
@@ -235,12 +236,68 @@ def test_hpcc() -> None:
         ("StarSTREAM_Triad=37.5058", "StarSTREAM_Triad=0", "above zero"),
         ("HPL_npcol=2", "HPL_npcol=4", "result line of HPL"),
         ("HPL_Tflops=0.00942182", "HPL_Tflops=-1", "finite number"),
+        ("End of StarDGEMM section.\n", "End of StarDGEMM section.\n" * 2, "one section StarDGEMM"),
     ],
 )
 def test_hpcc_rejects(old: str, new: str, message: str) -> None:
     assert old in text("hpccoutf.txt")
     with pytest.raises(ParseError, match=message):
         hpcc.parse(text("hpccoutf.txt").replace(old, new))
+
+
+def test_hpcc_between_nodes() -> None:
+    ptrans, mpifft, random = (read(f"hpccoutf_{name}.txt") for name in TESTS)
+    seconds = 8 * 200**2 / 4.7009e9
+    assert values(ptrans) == pytest.approx({"ptrans_MB_s": 4700.9, "time_s": seconds})
+    # 6 whole blocks of 32 in each direction: half of the 36 change their rank, 18 out and in
+    assert ptrans.moved_bytes == 18 * 32 * 32 * 8
+    seconds = 5 * 16384 * 14 / 6.13079e9
+    assert values(mpifft) == pytest.approx({"mpifft_GFLOPS": 6.13079, "time_s": seconds})
+    assert mpifft.moved_bytes == 2 * 16 * 16384 // 4
+    seconds = 524288 / 95.5288e6
+    assert values(random) == pytest.approx({"random_access_Mops": 95.5288, "time_s": seconds})
+    assert random.moved_bytes == 8 * 524288 // 4
+    assert random.facts["updates"] == random.facts["recommended_updates"] == 4 * 131072
+
+
+@pytest.mark.parametrize(
+    ("p", "q", "blocks"),
+    [
+        (1, 1, 0), (1, 2, 32), (1, 4, 24), (2, 2, 0), (2, 4, 8),
+    ],
+)  # fmt: skip
+def test_the_blocks_that_a_transposition_moves(p: int, q: int, blocks: int) -> None:
+    """8 x 8 blocks, out and in, of the rank that moves fewest; counted by hand for 1 x 2."""
+    assert hpcc.moved_by_ptrans(8 * 32, 32, p, q) == blocks * 8 * 32 * 32
+
+
+@pytest.mark.parametrize(
+    ("test", "old", "new", "message"),
+    [
+        ("ptrans", "0.00 PASSED", "0.00 FAILED", "FAILED"),
+        ("ptrans", "PTRANS_GBs=4.7009", "PTRANS_GBs=4.8009", "damaged"),
+        ("ptrans", "PTRANS_npcol=2", "PTRANS_npcol=1", "rows WALL"),
+        ("ptrans", "    5 tests completed and passed", "    4 tests completed and passed",
+         "5 tests completed"),
+        ("mpifft", "MPIFFT_Gflops=6.13079", "MPIFFT_Gflops=7.13079", "damaged"),
+        ("mpifft", "MPIFFT_maxErr=1.04738e-15", "MPIFFT_maxErr=1.04738e-05", "is wrong"),
+        ("mpifft", "MPIFFT_N=16384", "MPIFFT_N=16385", "vector of 16385"),
+        ("random_access", "MPIRandomAccess_Errors=0", "MPIRandomAccess_Errors=1311", "1 %"),
+        ("random_access", "MPIRandomAccess_GUPs=0.0955288", "MPIRandomAccess_GUPs=0.0965288",
+         "damaged"),
+        ("random_access", "ExeUpdates=524288", "ExeUpdates=262144", "damaged"),
+    ],
+)  # fmt: skip
+def test_hpcc_between_nodes_rejects(test: str, old: str, new: str, message: str) -> None:
+    output = text(f"hpccoutf_{test}.txt")
+    assert old in output
+    with pytest.raises(ParseError, match=message):
+        hpcc.parse_between_nodes(output.replace(old, new), TESTS[test])
+
+
+def test_a_test_of_hpcc_that_was_not_selected() -> None:
+    with pytest.raises(ParseError, match="HPCC_TESTS did not select it"):
+        hpcc.parse_between_nodes(text("hpccoutf_mpifft.txt"), "PTRANS")
 
 
 def test_hpcc_rejects_an_appended_file() -> None:
@@ -301,6 +358,17 @@ def test_npb_is() -> None:
     assert parsed.value("time_s") == pytest.approx(10 * 2**20 / 268.26e6)  # printed: 0.04
     assert parsed.moved_bytes == 4 * 10 * 2**20 // 4
     assert read("npb_is_S2.txt").value("time_s") == pytest.approx(0.0020655, rel=1e-4)
+
+
+def test_npb_is_over_a_slow_network() -> None:
+    """A run over wires of 4 Mbit/s: its time has four digits, its rate has two."""
+    slow = text("npb_is_W2.txt").replace("268.26", "  0.62").replace("134.13", "  0.31")
+    parsed = npb.parse(slow.replace(" 0.04", "16.78"))
+    assert parsed.value("time_s") == 16.78
+    assert parsed.value("mops") == pytest.approx(10 * 2**20 / 16.78e6)
+    for damaged in ("16.60", "17.20", "61.78"):
+        with pytest.raises(ParseError, match="size and Mop/s give"):
+            npb.parse(slow.replace(" 0.04", damaged))
 
 
 def test_npb_ep_of_simgrid_is_corrected() -> None:

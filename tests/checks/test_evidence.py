@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -222,6 +223,21 @@ def test_too_little_on_the_network(job):
     assert "n2" in result.reason
 
 
+def test_each_network_that_was_used_at_once_needs_its_volume(job):
+    class TwoRails(FakeCheck):
+        beside = 10
+
+        def parse(self, step, folder):
+            return replace(super().parse(step, folder), moved_beside={"mgmt": self.beside})
+
+    check = TwoRails()
+    result = evidence.collect(check, STEP, job)
+    assert result.phase == "path"
+    assert "eth0 carried 0 B of the 10 B that net moved" in result.reason
+    check.beside = 0
+    assert evidence.collect(check, STEP, job).proof.network == "test"
+
+
 @pytest.mark.parametrize("error", [ParseError("no table"), FileNotFoundError("net.err")])
 def test_output_that_cannot_be_parsed(job, error):
     result = collected(job, error)
@@ -286,6 +302,21 @@ def test_best_of():
     lower = [metric(v, "lower") for v in (3, 1, 2)]
     higher = [metric(v, "higher", "n1") for v in (3, 1, 4)]
     assert [m.value for m in evidence.best_of(lower + higher)] == [1, 4]
+
+
+def test_versions_name_what_differs_between_the_nodes():
+    def node(version, firmware=None):
+        eth1 = {"driver": "igb", "version": version, "firmware": firmware}
+        return {"after": {"kernel": "6.1", "interfaces": {"eth1": eth1, "lo": {}}}}
+
+    steps = [
+        evidence.StepEvidence(STEP, nodes=[node("5.1", "1.2"), node("5.2")]),
+        evidence.StepEvidence(STEP, nodes=[node("5.1", "1.2"), node(["5"])]),  # by a job user
+    ]
+    assert evidence.driver_versions(steps) == {
+        "kernel": "6.1", "driver of eth1": "igb 5.1, igb 5.2, igb ['5']", "firmware of eth1": "1.2",
+    }  # fmt: skip
+    assert evidence.driver_versions([]) == {}
 
 
 def test_hashes_of_the_packages_of_the_steps():

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from seatrial.base.paths import CHECKOUT
-from seatrial.checks.physics import known
+from seatrial.benchmarks.limits import Latency, Peak
+from seatrial.checks.physics import known, peak_facts
 from seatrial.plan.model import Attachment, Plan, PlannedPartition, PlannedProfile, PlannedTransport
 
 NODE = CHECKOUT / "src" / "seatrial" / "checks" / "node"
@@ -100,6 +101,21 @@ def test_the_egress_rate_of_the_profile() -> None:
     assert known(slow, "mpi", "set", [node(mtu=9000)]).shapers["eth1"].bucket == 18000
     both = plan({"eth1": {"egress_bit_s": 10**8, "mtu": 4000}})
     assert known(both, "mpi", "set", [node(mtu=9000)]).shapers["eth1"].bucket == 8000
+
+
+def test_the_peak_of_a_core_is_a_fact_of_what_it_limits() -> None:
+    nodes = [node(max_kHz=3_000_000, flags=["fma", "sse2"])]
+    nodes[0]["after"]["cpus"] = 2
+    facts = known(plan(), "mpi", "default", nodes)
+    limits = [Latency("latency_us"), Peak("hpl_GFLOPS", cores="cores")]
+    peak = {
+        "core_peak_GFLOPS": 48.0,
+        "core_peak_source": "3 GHz x 16 operations per cycle (fma)",
+    }
+    assert peak_facts(limits, facts, nodes, shared=False) == peak
+    assert peak_facts(limits, facts, nodes, shared=True) == {**peak, "shared_cores": 2}
+    assert peak_facts(limits[:1], facts, nodes, shared=False) == {}
+    assert peak_facts(limits, known(plan(), "mpi", "default", [node()]), nodes, shared=True) == {}
 
 
 def test_verbs_do_not_pass_the_shaper() -> None:

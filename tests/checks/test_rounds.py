@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.util
 import json
 import os
+import random
+import socket
 import subprocess
 import sys
+import threading
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -89,6 +93,7 @@ if "-h" in words:
 else:
     with socket.socket() as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.settimeout(120)  # outlives the worker of a node that is killed
         s.bind(("", port)); s.listen(1); s.accept()
 """
 #: number of the node -> what goes wrong there
@@ -96,6 +101,16 @@ TROUBLE = """#!/bin/sh
 if [ "$SLURM_PROCID" = {number} ]; then {trouble}; fi
 exec {nptcp} "$@"
 """
+
+
+def free_ports() -> int:
+    """The first of 200 ports that nobody listens on, below those that the kernel gives."""
+    while True:
+        first = random.randrange(10000, 32000, 200)
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            for port in range(first, first + 200):
+                stack.enter_context(socket.socket()).bind(("", port))
+            return first
 
 
 def run_nodes(folder: Path, count: int, trouble: str = ":", number: int = 0, **options) -> list:
@@ -106,10 +121,10 @@ def run_nodes(folder: Path, count: int, trouble: str = ":", number: int = 0, **o
     for one in (false, wrapper):
         one.chmod(0o755)
     settings = {
-        "limit_s": 20, "budget_s": 300, "at_once": max(1, count // 2), "stream_bytes": 1 << 20,
+        "limit_s": 60, "budget_s": 300, "at_once": max(1, count // 2), "stream_bytes": 1 << 20,
         "suspect_factor": 1e9, "most_alone": 0, "cores": [], "two_way": two_way.__file__, **options,
     }  # fmt: skip
-    words = [sys.executable, "-IS", str(NODE / "rounds.py"), "links", "lo", "6100"]
+    words = [sys.executable, "-IS", str(NODE / "rounds.py"), "links", "lo", str(free_ports())]
     words += [json.dumps(settings), str(wrapper), "-P", "{port}"]
     nodes = [
         subprocess.Popen(
@@ -164,6 +179,82 @@ def test_an_interface_without_an_address_is_no_way_to_the_coordinator(monkeypatc
     coordinator = rounds.Coordinator.__new__(rounds.Coordinator)
     coordinator.interface = "lo"
     assert coordinator._addresses() == ["127.0.0.1"]
+
+
+def gathering(folder: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> tuple:
+    """A coordinator that waits for its nodes, its thread, and what the nodes read."""
+    monkeypatch.chdir(folder)
+    coordinator = rounds.Coordinator("links", count, "lo", 0, {}, [])
+    thread = threading.Thread(target=coordinator.gather, daemon=True)
+    thread.start()
+    file = folder / "links.coordinator"
+    rounds.pairs_of_ranks.until(file.exists, 200, "the coordinator")
+    return coordinator, thread, json.loads(file.read_text())
+
+
+def greet(known: dict, **changed: object) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", known["port"]), 20)
+    hello = {"token": known["token"], "number": 0, "node": "n1", **changed}
+    connection.sendall(json.dumps(hello).encode() + b"\n")
+    return connection
+
+
+STRANGERS = [
+    b"[]\n", b"[" * 4000 + b"\n", b"7\n", b"null\n", b"\xff\n", b"{}\n", b"\n", b"x" * 9000,
+    b'{"token": [], "number": 0, "node": "n1"}\n',
+    b'{"token": "\\ud800", "number": 0, "node": "n1"}\n',
+    b'{"token": "\xc3\xa4", "number": 0, "node": "n1"}\n',
+    b'{"token": "", "number": 0, "node": "n1"}\n',
+]  # fmt: skip
+
+
+def test_a_stranger_neither_ends_nor_delays_the_coordinator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Strangers connect from any machine; some say nothing, and stay."""
+    coordinator, thread, known = gathering(tmp_path, monkeypatch, 2)
+    with contextlib.ExitStack() as stack:
+        for _ in range(2 + rounds.MOST_STRANGERS + 8):  # more than are kept
+            silent = socket.create_connection(("127.0.0.1", known["port"]), 20)
+            stack.enter_context(silent).sendall(b'{"token"')
+        for text in STRANGERS:
+            one = stack.enter_context(socket.create_connection(("127.0.0.1", known["port"]), 20))
+            with contextlib.suppress(ConnectionError):
+                one.sendall(text)
+                assert one.recv(1) == b"", text
+        for number in (-1, 2, 0.0, True, "0", None, [], 10**300):
+            one = stack.enter_context(greet(known, number=number))
+            assert one.recv(1) == b"", number
+        assert thread.is_alive()
+        for number in (0, 0, 1):
+            stack.enter_context(greet(known, number=number, node=f"n{number + 1}"))
+        thread.join(200)
+        assert not thread.is_alive()
+    assert (coordinator.names, coordinator.absent) == ({0: "n1", 1: "n2"}, {})
+
+
+def test_a_greeting_that_does_not_end_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One limit for the whole line, not for each part of it."""
+    monkeypatch.setattr(rounds, "GREETING_S", 1.5)
+    _, thread, known = gathering(tmp_path, monkeypatch, 1)
+    with socket.create_connection(("127.0.0.1", known["port"]), 0.5) as slow:
+        slow.settimeout(0.5)
+        for _ in range(40):
+            try:
+                slow.sendall(b"x")
+                if slow.recv(1) == b"":
+                    break
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                break
+        else:
+            pytest.fail("the connection is open after 20 s")
+    greet(known).close()
+    thread.join(200)
+    assert not thread.is_alive()
 
 
 def test_a_node_that_dies_is_named_and_the_others_go_on(tmp_path: Path) -> None:

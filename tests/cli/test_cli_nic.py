@@ -87,7 +87,7 @@ def rows(text: str) -> dict[str, list[str]]:
     return {line.split()[0]: re.split(r"  +", line)[1:] for line in text.splitlines() if line}
 
 
-def until(what: str, test: Callable[[], Any], seconds: float = 20) -> None:
+def until(what: str, test: Callable[[], Any], seconds: float = 200) -> None:
     deadline = time.monotonic() + seconds
     while not test():
         assert time.monotonic() < deadline, f"not yet {what}"

@@ -187,7 +187,7 @@ def test_a_report_during_a_trial_is_of_what_the_trial_ends_with(folder):
         assert "waiting for another process" in reporting.stdout.readline()
         rules = folder / "config" / "lab" / "requirements.yaml"
         rules.write_text(requirements_text(40))
-        finish(results, load_requirements(rules), folder)
+        finish(results, load_requirements(rules), folder, [])
         write_all(results)
         manifest.append(folder, manifest.sums_of(folder, manifest.files(folder)))
     said = reporting.communicate()[0]
@@ -500,6 +500,26 @@ def test_a_judgement_that_somebody_adds_is_none(here, folder, tmp_path):
         code, _, error = here(command, folder)
         assert (code, "judgements: no folder of judgements" in error) == (3, True)
     assert content(elsewhere) == {".2.draft": None, ".2.draft/kept": b""}
+
+
+def test_an_error_is_one_line(here, tmp_path):
+    """A folder's name is of who made it, and could say that a trial was accepted."""
+    named = tmp_path / "t1\nACCEPT  lab  t1"
+    named.mkdir()
+    code, _, error = here("report", named)
+    assert code == 3
+    assert error.count("\n") == 1
+    assert "t1\\nACCEPT" in error
+
+
+def test_a_report_that_fails_does_not_hide_the_verdict(here, folder, monkeypatch):
+    def fails(*_):
+        raise ZeroDivisionError("as nobody thought of")
+
+    monkeypatch.setattr("seatrial.report.html.write_html", fails)
+    code, said, error = here("report", folder)
+    assert (code, "REJECT" in said) == (70, True)
+    assert "as nobody thought of" in error
 
 
 # --- bad folders, files and options --------------------------------------------------------

@@ -46,7 +46,7 @@ def command(*words) -> list[str]:
 
 def call(*words, **env) -> subprocess.CompletedProcess:
     return subprocess.run(
-        command(*words), capture_output=True, text=True, timeout=110, cwd="/",
+        command(*words), capture_output=True, text=True, timeout=1000, cwd="/",
         env={**os.environ, "SEATRIAL_LAB_INSTANCE": INSTANCE, **env}, check=False,
     )  # fmt: skip
 
@@ -238,6 +238,7 @@ class TestRealTrials:
         assert read_results(folder).verdict.verdict == "accept"
         assert (folder / "report.html").exists()
         assert (folder / "junit.xml").exists()
+        assert folder.name in (tmp_path / "out" / "history.html").read_text()
         with sqlite3.connect(tmp_path / "out" / INDEX_FILE) as index:
             assert index.execute("SELECT name, verdict FROM trial").fetchall() == [
                 (folder.name, "accept")

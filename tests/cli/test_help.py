@@ -1,4 +1,4 @@
-"""The help of the command line: it has groups, examples, and fits on a screen."""
+"""The help of the command line: groups, examples, one screen. And values that are no text."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from seatrial.base.errors import InputError
 from seatrial.cli import app, panels
 
 RUNNER = CliRunner()
@@ -49,10 +50,11 @@ def test_each_command_has_an_example_on_one_line_that_parses(words):
     assert example, "no example"
     assert not example[2], "more than one line"
     assert tuple(shlex.split(example[1])[1 : len(words) + 1]) == words
-    # of a group: of one of its commands
+    # of a group: of one of its commands, unless it does something by itself
     given = shlex.split(example[1])[1:]
     named = max((w for w in ALL if tuple(given[: len(w)]) == w), key=len)
-    assert not hasattr(ALL[named], "commands")
+    group = ALL[named]
+    assert not hasattr(group, "commands") or group.invoke_without_command
     # raises a usage error for an option or an argument that the command does not have
     command = ALL[named]
     command.make_context(" ".join(named), given[len(named) :], resilient_parsing=False)
@@ -87,3 +89,17 @@ def test_each_command_stands_under_a_title():
     assert found == sorted(found)
     for name in {words[0] for words in ALL if words}:
         assert len(re.findall(rf"^  {name} +[A-Z]", text, re.MULTILINE)) == 1
+
+
+@pytest.mark.parametrize("words", ALL, ids=lambda words: " ".join(words) or "seatrial")
+def test_a_value_that_is_no_text_is_named_before_the_command_runs(words):
+    """The name of a file may be no text: the command says what it finds there."""
+    command = ALL[words]
+    for one in command.params:
+        context = command.make_context(" ".join(words), [], resilient_parsing=True)
+        if words and not (one.is_flag if hasattr(one, "is_flag") else False):
+            value = "\udcff"
+            context.params[one.name] = [value] if one.nargs == -1 or one.multiple else value
+            if not one.type_descriptor.is_path:
+                with pytest.raises(InputError, match=r"'\\udcff' is not UTF-8"):
+                    command.invoke(context)

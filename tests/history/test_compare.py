@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from itertools import product
 
 import numpy as np
@@ -11,16 +12,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from history_support import LINKS, NETPIPE, make_night, runs_of
+from history_support import LINKS, NETPIPE, make_night, runs_of, sealed
+from seatrial.analysis.ranks import hodges_lehmann
 from seatrial.base.errors import InputError
 from seatrial.history.compare import (
     LEVEL,
+    Difference,
+    Row,
     compare,
     corrected_p,
-    hodges_lehmann,
     rows_of,
 )
 from seatrial.history.index import Series, opened
+from seatrial.history.places import exchanged, replaced
+from seatrial.report.comparison import condition, series_name, values
+from seatrial.results.wording import MAX_NAMED
 
 LOWER = [Series("s", NETPIPE, f"m{i}_us", "", "us", "lower") for i in range(60)]
 
@@ -98,14 +104,99 @@ def test_one_night_of_chance_does_not_hide_a_step():
     assert rows["m1_us"] in ("same", "can't tell")
 
 
+@pytest.mark.parametrize(("a", "b"), [(7, 7), (9, 6), (6, 20), (27, 3)])
+@pytest.mark.parametrize("step", [1.1, 10])
+def test_a_step_of_a_quiet_series_is_named_beside_noisy_ones_in_groups_of_any_size(a, b, step):
+    first, second = drawn(7, 20, a, b, noise=0.1)
+    quiet = drawn(8, 1, a, b, noise=0.001)
+    first[4], second[4] = quiet[0], quiet[1] * step
+    rows = words(rows_of(LOWER[:20], first, second))
+    assert rows.pop("m4_us") == "worse"
+    assert set(rows.values()) <= {"same", "can't tell"}
+
+
+@pytest.mark.parametrize(("a", "b"), [(3, 4), (27, 3)])
+def test_the_rate_holds_for_skewed_series_of_unequal_noise(a, b):
+    """The least corrected p-value is at most LEVEL in at most that part of the draws."""
+    noise = np.geomspace(0.001, 0.1, 30)[:, None]
+    draw = np.random.default_rng(a)
+    trials = 100
+    false = sum(
+        corrected_p(noise * draw.exponential(size=(30, a + b)), a).min() <= LEVEL
+        for _ in range(trials)
+    )
+    assert stats.binomtest(false, trials, LEVEL, "greater").pvalue > 1e-4
+
+
+def test_figures_of_coarse_rounding_do_not_lead():
+    """Figures of two values seem to have no scatter where a deal divides them, by chance."""
+    a, b = drawn(9, 40, 4, 4)
+    b[0] *= 1.1
+    draw = np.random.default_rng(10)
+    for row in range(1, 40):
+        both = draw.permuted([5.0] * 4 + [5.01] * 4)
+        a[row], b[row] = both[:4], both[4:]
+    assert corrected_p(np.log(np.concatenate([a, b], axis=1)), 4)[0] <= LEVEL
+
+
 def test_figures_that_can_be_zero_and_gaps():
     a = np.array([[0.0, 1.0, 0.5, 0.0, 1.0, 0.5], [1.0, np.nan, 1.01, 1.0, np.nan, 1.0]])
     b = np.array([[9.0, 9.5, 9.0, 9.1, 9.2, 9.3], [1.0, 1.01, np.nan, 1.0, 1.0, 0.99]])
-    rows = {row.series.metric: row for row in rows_of(LOWER[:2], a, b)}
+    counts = Series("s", NETPIPE, "m0_us", "", "1", "lower")
+    rows = {row.series.metric: row for row in rows_of([counts, LOWER[1]], a, b)}
     assert rows["m0_us"].verdict == "worse"
     assert len(rows["m1_us"].a) == 4
     assert rows["m1_us"].verdict in ("same", "can't tell")
     assert all(math.isfinite(row.ratio) for row in rows.values())
+
+
+BANDWIDTH = Series("s", NETPIPE, "bandwidth_MB_s", "", "MB/s", "higher")
+
+
+@pytest.mark.parametrize("series", [LOWER[0], BANDWIDTH])
+@pytest.mark.parametrize(("a", "b"), [(1, 1), (5, 5), (4, 5), (2, 6)])
+def test_a_figure_that_falls_to_0_is_worse_whichever_direction_is_better(series, a, b):
+    first, _ = drawn(12, 1, a, 1)
+    zeros = np.zeros((1, b))
+    (row,) = rows_of([series], first, zeros)
+    assert (row.verdict, row.ratio, row.low, row.zeros) == ("worse", 0, None, (0, b))
+    assert (series_name(row), row.gain) == (f"{series.name}, fell to 0", -math.inf)
+    (row,) = rows_of([series], zeros, first)
+    assert (row.verdict, row.ratio, row.gain) == ("better", math.inf, math.inf)
+    (row,) = rows_of([series], zeros, zeros)
+    assert (row.verdict, row.ratio) in (("same", 1), ("can't tell", 1))
+
+
+def test_some_figures_of_0_are_judged_by_the_test_as_the_worst_of_their_series():
+    a, b = drawn(13, 3, 8, 8)
+    b[0, :7] = 0  # the median is 0, too
+    b[1, 3] = 0  # once, by chance
+    b[2] *= 2
+    rows = rows_of([BANDWIDTH, LOWER[1], LOWER[2]], a, b)
+    assert [(row.series.metric, row.verdict) for row in rows] == [
+        ("bandwidth_MB_s", "worse"), ("m2_us", "worse"), ("m1_us", "can't tell"),
+    ]  # fmt: skip
+    assert series_name(rows[0]) == f"{BANDWIDTH.name}, figures of 0: 0 of 8 in A, 7 of 8 in B"
+    assert series_name(rows[1]) == LOWER[2].name
+    assert rows[2].ratio == pytest.approx(1, rel=0.05)
+
+
+def test_figures_that_can_be_zero_are_measured_by_those_above_it():
+    errors = Series("s", NETPIPE, "errors", "", "1", "lower")
+    a, b = np.zeros((1, 4)), np.array([[0.0, 0, 900, 901, 902]])
+    (row,) = rows_of([errors], a, b)
+    assert row.ratio == pytest.approx(1 + 900 / 901, rel=0.01)
+
+
+def test_huge_figures_are_compared_without_a_warning():
+    counts = Series("s", NETPIPE, "count", "", "1", "lower")
+    huge = np.array([[-1.7e308, 1.7e308, 1.7e308, 5e-324, 1.7e308]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (row,) = rows_of([counts], np.array([[1.0, 1.0, 0.0, 1.0]]), huge)
+        assert row.verdict == "can't tell"
+        (row,) = rows_of([counts], np.array([[1.0, 1.0, 0.0, 1.0]]), np.full((1, 5), 1.7e308))
+        assert row.verdict == "worse"
 
 
 def test_p_of_one_series_is_that_of_scipy():
@@ -131,7 +222,7 @@ def test_the_interval_is_that_of_the_test_of_mann_and_whitney(a, b, seed):
     """It leaves 0 out exactly where the one-sided test of Mann and Whitney rejects."""
     draw = np.random.default_rng(seed)
     x, y = draw.normal(size=a), draw.normal(size=b) + seed % 4
-    shift, low, high = hodges_lehmann(x, y)
+    shift, low, high = hodges_lehmann(x, y, LEVEL / 2)
     shifts = np.sort([second - first for first, second in product(x, y)])
     assert shift == pytest.approx(np.median(shifts))
     exact = stats.mannwhitneyu(x, y, alternative="less", method="exact")
@@ -182,13 +273,73 @@ def test_groups_by_version_date_and_name(drivers, a, b):
     assert (first.series.metric, first.verdict) == ("latency_us", "worse")
     assert (second.series.metric, second.verdict) == ("stream_MB_s", "same")
     assert {one.name: (one.a, one.b) for one in result.differences} == {
-        "driver of eth1": (["igb 5.1"], ["igb 5.2"]),
-        "kernel": (["6.1"], ["6.2"]),
+        "driver of eth1": ({"igb 5.1": 6}, {"igb 5.2": 6}),
+        "kernel": ({"6.1": 6}, {"6.2": 6}),
     }
     chosen = {one.name for one in result.differences if one.chosen}
     assert chosen == {
         name for name in ("driver of eth1", "kernel") if f"{name.split()[0]}" in f"{a} {b}"
     }
+
+
+THROTTLE = "driver.parameters.InterruptThrottleRate"
+
+
+@pytest.fixture
+def tuned(tmp_path):
+    """Twelve nights whose settings of NETPIPE change, at different times."""
+    for number in range(12):
+        settings = {
+            "setting coalesce.rx-usecs of eth1": "150" if number >= 6 else "125",
+            f"setting {THROTTLE} of eth1": "3000,3000" if number >= 2 else "5000,5000",
+        }
+        versions = {"kernel": "6.1"}
+        runs = [
+            *runs_of(NETPIPE, "latency_us", (30, 31), versions=versions | settings),
+            *runs_of(LINKS, "stream_MB_s", (9, 9), "MB/s", "higher", "n1>n2", versions=versions),
+        ]
+        make_night(tmp_path, number, (1, 2), runs=runs)
+    return tmp_path
+
+
+def test_groups_by_a_setting_and_the_case_in_which_it_differs(tuned):
+    result = compared(tuned, "coalesce.rx-usecs=125", "setting coalesce.rx-usecs=150")
+    assert [len(group.trials) for group in (result.a, result.b)] == [6, 6]
+    throttle, coalesce = sorted(result.differences, key=lambda one: one.chosen)
+    assert coalesce.name == "setting coalesce.rx-usecs of eth1"
+    assert values(throttle.a) == "3000,3000 in 4 trials and 5000,5000 in 2"
+    assert values(throttle.b) == "3000,3000"
+    parameter = compared(tuned, f"{THROTTLE}=5000,5000", f"{THROTTLE}=3000*")
+    assert [len(group.trials) for group in (parameter.a, parameter.b)] == [2, 10]
+    with pytest.raises(InputError, match=r"did you mean 'coalesce\.rx-usecs'"):
+        compared(tuned, "coalesce.rx-usec=125", "lab-001")
+    by_name = compared(tuned, "lab-00[0-5]", "lab-00[6-9]")
+    texts = [condition(one, by_name.cases) for one in by_name.differences]
+    assert texts == [f"setting {name} of eth1 ({NETPIPE.id})"
+                     for name in ("coalesce.rx-usecs", THROTTLE)]  # fmt: skip
+
+
+def test_the_kernel_of_the_host_is_another_condition_than_kernel(tmp_path):
+    for number, kernel in enumerate(("6.1", "6.2", "6.3")):
+        host = {"kernel": "6.1" if number < 2 else "6.3"}
+        make_night(tmp_path, number, versions={"kernel": kernel}, host=host)
+    result = compared(tmp_path, "kernel=6.1", "kernel=6.2")
+    assert [len(group.trials) for group in (result.a, result.b)] == [1, 1]
+    assert [one.name for one in result.differences if one.chosen] == ["kernel"]
+    result = compared(tmp_path, "kernel of the host=6.1", "kernel of the host=6.3")
+    assert [len(group.trials) for group in (result.a, result.b)] == [2, 1]
+    with pytest.raises(InputError, match=r"known here: kernel, kernel of the host, nodes"):
+        compared(tmp_path, "firmware=1", "lab-001")
+
+
+def test_the_words_for_a_condition_that_differs():
+    one = Difference("mpi", {}, {}, ["a", "b"], False)
+    assert condition(one, 2) == "mpi"
+    assert condition(one, 20) == "mpi (2 of 20 cases)"
+    assert values({}) == "none"
+    many = {f"v{i}": 30 - i for i in range(20)}
+    assert values(many).startswith("v0 in 30 trials, v1 in 29, ")
+    assert values(many).endswith(f"and {20 - MAX_NAMED + 1} more")
 
 
 def test_two_trials_are_compared_by_their_repeats_and_say_so(tmp_path):
@@ -202,10 +353,19 @@ def test_two_trials_are_compared_by_their_repeats_and_say_so(tmp_path):
 
 def test_a_note_says_that_the_trials_are_too_few(tmp_path):
     for number in range(4):
-        make_night(tmp_path, number)
+        sealed(make_night(tmp_path, number))
     notes = compared(tmp_path, "lab-000,lab-001", "lab-002,lab-003").notes
     text = "so few figures cannot show a difference: the least possible p-value is 0.33"
     assert notes == [f"{text}, and 0.05 is needed; compare more trials"]
+
+
+def test_a_note_names_trials_without_sums(drivers):
+    groups = "driver=igb 5.1", "driver=igb 5.2"
+    for number in range(6):
+        sealed(drivers / f"lab-{number:03}")
+    (note,) = compared(drivers, *groups).notes
+    assert note == ("driver=igb 5.2: 6 trials with no SHA256SUMS, such as lab-006: "
+                    "nothing shows that the files are as the trial wrote them")  # fmt: skip
 
 
 def test_series_of_one_group_are_named(drivers):
@@ -225,10 +385,13 @@ def test_series_of_one_group_are_named(drivers):
         ("lab-000", "lab-00[01]", "lab-000 is in both groups"),
         ("driver=igb*", "kernel=6.2", "is in both groups"),
         ("lab-00x", "lab-001", r"lab-00x: no trial has this name.*did you mean 'lab-0"),
-        ("driver=ice", "lab-001", "known values: igb 5.1, igb 5.2"),
-        ("firmware=1", "lab-001", "no case has it"),
+        ("driver=ice", "lab-001", "known values: igb 5.1 . igb 5.2"),
+        ("divers=1", "lab-001", "no case has divers; did you mean 'driver'"),
+        ("firmware=1", "lab-001", "no case has firmware; known here: driver, kernel, mpi"),
         ("2025-01-01..2025-02-01", "lab-001", "known: 2026-08-01 to 2026-08-12, UTC"),
         ("2026-02-30", "lab-001", "2026-02-30: no such day"),
+        ("lab-00[5-1]", "lab-001", r"\[5-1\] is no range: 1 comes before 5"),
+        ("kernel=6.[1", "lab-001", r"6.\[1: '\[' without '\]'"),
     ],
 )
 def test_groups_that_are_wrong(drivers, a, b, text):
@@ -239,3 +402,97 @@ def test_groups_that_are_wrong(drivers, a, b, text):
 def test_no_trials(tmp_path):
     with pytest.raises(InputError, match="has no trial that can be read"):
         compared(tmp_path, "a", "b")
+
+
+FOUR = [f"node-{number}" for number in (1, 2, 3, 4)]
+
+
+def make_links(folder, nights, nodes, slow="", joint="-"):
+    """Nights whose latencies of all links are alike, but for those of a slow node."""
+    for night in nights:
+        draw = np.random.default_rng(night)
+        runs = [
+            run
+            for number, a in enumerate(nodes)
+            for b in nodes[number + 1 :]
+            for run in runs_of(
+                LINKS, "latency_us",
+                (30 * (1.2 if slow in (a, b) else 1) * np.exp(draw.normal(0, 0.005, 3))).tolist(),
+                location=f"{a}{joint}{b}",
+            )
+        ]  # fmt: skip
+        for run in runs:
+            run.job.nodes = list(nodes)
+        make_night(folder, night, (1, 2, 3), runs=runs)
+
+
+def test_a_series_of_a_node_that_was_replaced_is_compared_with_that_of_the_new_one(tmp_path):
+    make_links(tmp_path, range(6), FOUR)
+    make_links(tmp_path, range(6, 12), [*FOUR[:3], "node-9"], slow="node-9")
+    result = compared(tmp_path, "2026-08-01..2026-08-06", "2026-08-07..")
+    assert result.places == ("node node-4 was replaced by node-9, or has this name now: "
+                             "their series are compared with one another")  # fmt: skip
+    worse = {row.series.location for row in result.rows if row.verdict == "worse"}
+    assert worse == {f"node-{number}-node-9" for number in (1, 2, 3)}
+    assert len(result.rows) == 6
+    assert (result.only_a, result.only_b) == ([], [])
+
+
+def test_two_nodes_that_were_replaced_are_named_and_not_compared(tmp_path):
+    make_links(tmp_path, range(3), FOUR)
+    make_links(tmp_path, range(3, 7), [*FOUR[:2], "node-8", "node-9"])
+    result = compared(tmp_path, "2026-08-01..2026-08-03", "2026-08-04..")
+    assert result.places.startswith("nodes node-3, node-4 were replaced by node-8, node-9, or have")
+    assert len(result.rows) == 1
+    assert len(result.only_a) == len(result.only_b) == 5
+
+
+@pytest.mark.parametrize("joint", ["-", ">"])
+def test_two_nodes_that_were_exchanged_are_named(tmp_path, joint):
+    make_links(tmp_path, range(6), FOUR, slow="node-4", joint=joint)
+    after = FOUR if joint == "-" else [FOUR[3], *FOUR[1:3], FOUR[0]]
+    make_links(tmp_path, range(6, 12), after, slow="node-1", joint=joint)
+    result = compared(tmp_path, "2026-08-01..2026-08-06", "2026-08-07..")
+    text = ("nodes node-1 and node-4 seem to be exchanged: "
+            "in B, each has the figures that the other had in A")  # fmt: skip
+    assert result.places == (text if joint == "-" else "")
+
+
+def test_a_node_that_is_repaired_and_one_that_breaks_are_not_exchanged_if_by_another_factor():
+    rows = [
+        Row(Series("s", LINKS, "m", at, "us", "lower"), [30.0], [30.0 * ratio], ratio, None, None,
+            None, 0.01, "worse" if ratio > 1 else "better")
+        for at, ratio in (("n1-n2", 1.2), ("n2-n3", 1.2), ("n1-n4", 0.5), ("n3-n4", 0.5))
+    ]  # fmt: skip
+    assert exchanged(rows, ["n1", "n2", "n3", "n4"]) is None
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        (["n1 n2"], ["n1 n3"], (["n2"], ["n3"])),
+        (["n1 n2"], ["n1 n3", "n1 n2"], None),  # another allocation
+        (["n1 n2", "n3 n4"], ["n1 n3"], None),
+        (["n1 n2"], ["n1 n2 n3"], None),
+        (["n1 n2"], ["n2 n1"], None),
+    ],
+)
+def test_nodes_that_were_replaced(a, b, expected):
+    sides = [{"case": {frozenset(one.split()) for one in own}} for own in (a, b)]
+    assert replaced(*sides) == expected
+    other = {"other": {frozenset(["n2"])}}
+    assert replaced(sides[0], sides[1] | other) is None  # n2 still runs another case
+
+
+def test_a_range_in_a_condition_and_a_set_of_numbers_in_a_name(tmp_path):
+    """A hyphen of a value stands for a space, and in brackets for a range."""
+    for number in range(12):
+        kernel = f"6.{number}-rc"
+        make_night(tmp_path, number, (1, 2), versions={"kernel": kernel})
+    for a, b in (
+        ("kernel=6.[0-5]-rc", "kernel=6.[6-11]-rc"),
+        ("kernel=6.[0-5] rc", "lab-[006-011]"),
+        ("lab-[000,001-005]", "2026-08-07.."),
+    ):
+        result = compared(tmp_path, a, b)
+        assert [len(group.trials) for group in (result.a, result.b)] == [6, 6]

@@ -205,6 +205,18 @@ def test_one_template_serves_every_mpi_and_launcher(mpi, launcher, started):
     assert f"# Transport: {mpi}-" in text
 
 
+def test_a_program_without_mpi_has_plain_sockets():
+    text = rendered("mpi", values=APPLICATION, transport="tcp", profile="low-latency")
+    assert "\nsrun --mpi=none " in text
+    assert "# Nothing ties the program to a network" in text
+    assert "\n#SBATCH --constraint=nic_low_latency\n" in text
+    assert "module load" not in text
+    with pytest.raises(InputError, match="with srun, not with 'mpirun'"):
+        rendered("mpi", values=APPLICATION, transport="tcp", launcher="mpirun")
+    with pytest.raises(InputError, match="tcp is one of no MPI"):
+        rendered("mpi", values=APPLICATION, transport="tcp", mpi="openmpi")
+
+
 def test_mpi_narrows_the_choice_in_every_template():
     assert planned("npb", mpi="openmpi").transport == "openmpi-tcp"
     assert planned("npb", launcher="mpirun").mpi == "openmpi"

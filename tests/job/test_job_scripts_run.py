@@ -14,11 +14,15 @@ from seatrial.benchmarks.hpl_input import grid
 from seatrial.job import hpl
 from seatrial.site.model import Nodes
 
-# A pair is noted when it begins and when it ends; its figure is made of the nodes' numbers.
+# A pair is noted when it begins and when it ends; its figure is made of the nodes' numbers. The
+# first ones wait until as many as can be have begun, for at most a minute.
 SRUN = r"""
 pair=$(printf '%s\n' "$@" | sed -n 's/^--nodelist=//p')
 echo "begin $pair" >>"$OUT/log"
-sleep 0.02
+for _ in $(seq 600); do
+    [ "$(grep -c begin "$OUT/log")" -ge "$AT_ONCE" ] && break
+    sleep 0.1
+done
 echo "end $pair" >>"$OUT/log"
 echo '# Size  Bandwidth'
 echo "1  ${pair//[^0-9]/}"
@@ -33,7 +37,7 @@ def run_pairs(tmp_path, count, bad="none", **values):
     site.partitions["compute"].nodes = f"n[1-{count}]"
     text = rendered("all-pairs", around, values, nodes=count)
     stubs = {"srun": SRUN, "scontrol": f"printf 'n%d\\n' $(seq {count})"}
-    done = run_stubbed(text, tmp_path, stubs, BAD=bad)
+    done = run_stubbed(text, tmp_path, stubs, BAD=bad, AT_ONCE=str(count // 2))
     log = (tmp_path / "log").read_text().split("\n")[:-1]
     return done, [line.split() for line in log]
 

@@ -113,7 +113,10 @@ def test_a_cut_link_loses_its_carrier_and_only_that(mended: Lab) -> None:
 
 def test_a_slow_processor_slows_later_jobs(mended: Lab) -> None:
     # How much of a processor a busy second gets.
-    work = "import time; e=time.time()+1\nwhile time.time()<e: pass\nprint(time.process_time())"
+    work = (
+        "from time import process_time as used, time\nbegun, end = used(), time() + 1\n"
+        "while time() < end: pass\nprint(used() - begun)"
+    )
 
     def share(node: str) -> float:
         srun = ["srun", "-w", node, "/usr/bin/python3", "-c", work]
@@ -122,7 +125,7 @@ def test_a_slow_processor_slows_later_jobs(mended: Lab) -> None:
     faults.slow_cpu(mended, "n2", 5)
     # A twentieth of two processors is 0.1 of one.
     assert share("n2") < 0.2
-    loaded = os.getloadavg()[0] >= 2
+    loaded = os.getloadavg()[0] >= 1
     assert loaded or share("n1") > 0.5
     faults.clear(mended)
     assert loaded or share("n2") > 0.5

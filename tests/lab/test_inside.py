@@ -178,15 +178,15 @@ def test_other_settings_are_refused_while_it_is_up(lab: Lab) -> None:
 
 def test_jobs_run_before_the_machines_other_work(lab: Lab) -> None:
     """Where the kernel can weigh groups of processes, a job's are in one of the highest weight."""
-    controller = slowdown.controller()
-    if controller is None:
-        first = access.first_process(lab.spec, "n1")
-        assert first is not None
-        assert slowdown.prioritise(SESSION, "n1", first) is False
-        return
-    kind, root = controller
+    with slowdown.controller() as controller:
+        if controller is None:
+            first = access.first_process(lab.spec, "n1")
+            assert first is not None
+            assert slowdown.prioritise(SESSION, "n1", first) is False
+            return
+        version, root = controller.version, controller.place
     out = lab.run(["srun", "-w", "n1", "cat", "/proc/self/cgroup"], check=True, timeout=600).stdout
     group = lab.paths.netns("n1")
     assert f"/{group}\n" in out
-    name, value = ("cpu.shares", "262144") if kind == "v1" else ("cpu.weight", "10000")
+    name, value = ("cpu.shares", "262144") if version == "v1" else ("cpu.weight", "10000")
     assert (root / group / name).read_text().strip() == value

@@ -122,7 +122,9 @@ def test_a_lab_without_its_controller_is_started_again(make_lab: MakeLab) -> Non
     lab.up()
     first = access.first_process(lab.spec, "login")
     assert first
-    processes.kill_all(p for p, name in processes.in_node(first).items() if name == "slurmctld")
+    controllers = [p for p, name in processes.in_node(first).items() if name == "slurmctld"]
+    processes.kill_all(controllers)
+    assert processes.wait_gone(controllers, timeout=600) == []
     assert lab.up() is True
     assert lab.run(["srun", "hostname"], timeout=600).stdout == "n1\n"
 

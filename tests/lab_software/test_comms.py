@@ -1,8 +1,8 @@
 """The program ``comms``: the order of its calls, what it verifies, its options, its two outputs."""
 
-import os
 import re
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -38,24 +38,9 @@ def preload(real_stack, tmp_path_factory):
 
 
 @pytest.fixture
-def run(real_stack, tmp_path):
-    """Runs comms on this machine with Open MPI over TCP: options, ranks and further variables."""
-
-    def start(*options, ranks=2, **variables):
-        part = real_stack.transport("openmpi-tcp", lab=True)
-        env = {"PATH": os.environ["PATH"], **part.env}
-        env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        launcher = ["mpirun.openmpi", "--oversubscribe", "--bind-to", "none", "-n", str(ranks)]
-        if ranks == 1:
-            launcher = []  # starts as a world of one rank in a tenth of the time
-        # The variables are the ranks', not the launcher's.
-        words = ["env", *(f"{name}={value}" for name, value in variables.items())]
-        command = [*launcher, *words, *part.programs["comms"], *map(str, options)]
-        return subprocess.run(
-            command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120
-        )
-
-    return start
+def run(start):
+    """Runs comms: options, ranks and further variables."""
+    return partial(start, "comms", ranks=2)
 
 
 @pytest.mark.stack

@@ -23,7 +23,7 @@ def test_all_transports_and_their_programs_are_there(stack):
     assert stack.names() == MPI
     for name in MPI:
         programs = {
-            "netpipe", "comms", "hpcc", "hpcc_all", "npb_is", "npb_ep",
+            "netpipe", "comms", "mpi_pairs", "mpi_time", "hpcc", "hpcc_all", "npb_is", "npb_ep",
             "osu_latency", "osu_bw", "osu_bibw", "osu_multi_lat",
         }  # fmt: skip
         if stack.transports[name].family == "mpich":
@@ -40,7 +40,8 @@ def test_all_transports_and_their_programs_are_there(stack):
 def test_no_placeholder_is_left(stack):
     for name in stack.transports:
         part = stack.transport(name, "eth1", "10.0.0.0/24", lab=True)
-        part.env |= stack.transports[name].check_env | stack.transports[name].overcommit
+        own = stack.transports[name]
+        part.env |= own.check_env | own.within_env | own.overcommit
         values = [*part.env.values(), *(w for c in part.programs.values() for w in c)]
         assert not [value for value in values if re.search(r"[{}]", value)]
         if part.family:
@@ -67,9 +68,10 @@ def test_every_version_is_known(stack):
         assert involved
         bundled = {"mpich-ucx", "mpich-libfabric"}  # known once MPICH is unpacked
         assert all(value for key, value in involved.items() if key not in bundled)
-    assert {"netpipe", "nptcp", "comms", "imb", "hpcc", "npb", "osu", "iperf3", "perftest"} == set(
-        stack.origins
-    )
+    assert set(stack.origins) == {
+        "netpipe", "nptcp", "comms", "mpi_pairs", "mpi_time", "imb", "hpcc", "npb", "osu",
+        "iperf3", "perftest",
+    }  # fmt: skip
 
 
 def test_the_id_changes_with_what_is_installed(stack, tmp_path):

@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from four_ranks import assert_paths, compile_exchange
 from seatrial.benchmarks.hpl_input import render
+from two_ranks import assert_paths, compile_exchange
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 
@@ -18,6 +18,7 @@ MPI = ["openmpi-tcp", "openmpi-ucx", "openmpi-ofi", "mpich-ucx", "mpich-ofi", "i
 PROGRAMS = {
     "netpipe": ("-p 0 -u 64 -n 20 -o /dev/null", r"64 bytes +20 times --> +[\d.]+ Mbps", 5_000),
     "comms": ("-u 64 -p 1 -r 20 -w 2", r"^# crc32 [0-9a-f]{8}$", 5_000),
+    "mpi_pairs": ("-s 1000 -t 5 -r 2", r"^# crc32 [0-9a-f]{8}$", 5_000),
     "imb": ("PingPong -msglog 0:6 -iter 20", r"^ +64 +20 +[\d.]+ +[\d.]+$", 5_000),
     "npb_is": ("2 S", r"Verification +=  +SUCCESSFUL", 1_000_000),
     "npb_ep": ("2 S", r"Verification +=  +SUCCESSFUL", 500),
@@ -89,7 +90,7 @@ def test_module_gives_the_transport_to_a_user(real_stack, lab, transport):
 
 
 @pytest.mark.parametrize("transport", MPI)
-def test_four_ranks_of_a_user_share_memory_and_cross_the_test_network(real_stack, lab, transport):
+def test_two_ranks_of_a_user_share_memory_and_cross_the_test_network(real_stack, lab, transport):
     use = f"module use {real_stack.prefix}/modules"
     # the labs have Intel MPI without a compiler; its ABI is MPICH's
     program = compile_exchange(lab, use, "mpich-ofi" if transport == "intelmpi-tcp" else transport)

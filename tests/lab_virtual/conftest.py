@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
-from virtual_support import CARDS, Silent, Tried, write_site
+from virtual_support import CARDS, Tried, run_profiles, running, write_site
 
-from labs import clear_dead_sessions
-from seatrial.plan.resolve import plan_trial
-from seatrial.plan.selection import Selection
-from seatrial.site.load import load_site
-from seatrial.trial.run import run_trial
 from seatrial_lab.virtual.engine import VirtualLab
-from seatrial_lab.virtual.machine import VirtualMachine
-from seatrial_lab.virtual.site import virtual_spec
 
 #: a node of each class
 NODES = ("n1", "f1", "r1")
@@ -37,14 +29,8 @@ informative:
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualLab]:
     """The lab, up. A test leaves it as it found it."""
-    site = load_site(write_site(tmp_path_factory.mktemp("virtual"), CARDS))
-    clear_dead_sessions()
-    shared = VirtualLab(virtual_spec(site, f"v{os.getpid()}"))
-    try:
-        shared.up()
+    with running(write_site(tmp_path_factory.mktemp("virtual"), CARDS)) as shared:
         yield shared
-    finally:
-        shared.down()
 
 
 def state(lab: VirtualLab) -> dict[str, str]:
@@ -68,14 +54,7 @@ def state(lab: VirtualLab) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def trial(lab: VirtualLab, tmp_path_factory: pytest.TempPathFactory) -> Tried:
-    folder = tmp_path_factory.mktemp("virtual_trial")
-    file = write_site(folder, CARDS, REQUIREMENTS)
-    trials = folder / "trials"
-    trials.mkdir()
-    lab.add_bind(trials)
+    file = write_site(tmp_path_factory.mktemp("virtual_trial"), CARDS, REQUIREMENTS)
     before = state(lab)
-    results = run_trial(
-        plan_trial(file, Selection(profiles=PROFILES)), file, VirtualMachine(lab), Silent(), trials
-    )
-    assert [f"{run.case.id}: {run.reason}" for run in results.runs if run.outcome != "ran"] == []
+    results = run_profiles(lab, file, PROFILES)
     return Tried(results, before, state(lab))

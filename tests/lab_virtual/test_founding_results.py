@@ -5,21 +5,18 @@ And the figures themselves: each within the bounds that the site's requirements 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 from published import Outcome, compare, load_published
-from virtual_support import Silent
+from virtual_support import Silent, running
 
 from seatrial.plan.resolve import plan_trial
 from seatrial.plan.selection import Selection
 from seatrial.results.record import Results
-from seatrial.site.load import load_site, site_file
+from seatrial.site.load import site_file
 from seatrial.trial.run import run_trial
-from seatrial_lab.virtual.engine import VirtualLab
 from seatrial_lab.virtual.machine import VirtualMachine
-from seatrial_lab.virtual.site import virtual_spec
 
 pytestmark = [
     pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(3600),
@@ -35,25 +32,20 @@ SELECTIONS = (
 )
 FINDINGS = (
     "latency-throttling", "cpu-receiver", "cpu-sender", "bandwidth-coalescing", "is-coalescing",
-    "ep-coalescing",
 )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def trials(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Results]]:
     file = site_file("lab-virtual")
-    lab = VirtualLab(virtual_spec(load_site(file), f"v{os.getpid()}_founding"))
     folder = tmp_path_factory.mktemp("founding") / "trials"  # pytest's own only root may enter
     folder.mkdir()
-    try:
-        lab.up()
+    with running(file, "_founding") as lab:
         lab.add_bind(folder)
         yield [
             run_trial(plan_trial(file, selection), file, VirtualMachine(lab), Silent(), folder)
             for selection in SELECTIONS
         ]
-    finally:
-        lab.down()
 
 
 @pytest.fixture(scope="module")

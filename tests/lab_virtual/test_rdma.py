@@ -6,16 +6,14 @@ kernel comes from the machine's package sources. Without it the tests are skippe
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from virtual_support import Silent
+from virtual_support import Silent, running
 
-from labs import clear_dead_sessions
 from seatrial.base.errors import InputError, LabError
 from seatrial.base.lock import locked
 from seatrial.base.paths import CHECKOUT
@@ -27,7 +25,6 @@ from seatrial.trial.run import run_trial
 from seatrial_lab.virtual import faults, packages
 from seatrial_lab.virtual.engine import CACHE, LOCK_FILE, VirtualLab
 from seatrial_lab.virtual.machine import VirtualMachine
-from seatrial_lab.virtual.site import virtual_spec
 
 pytestmark = [
     pytest.mark.root,
@@ -71,13 +68,8 @@ def roce(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roce]:
             packages.provide(CACHE, site.lab.kernel or "")
     except LabError as error:
         pytest.skip(f"kernel of {site.lab.kernel}: {error}")
-    clear_dead_sessions()
-    lab = VirtualLab(virtual_spec(site, f"v{os.getpid()}_rdma"))
-    try:
-        lab.up()
+    with running(SITE, "_rdma") as lab:
         yield Roce(lab, tmp_path_factory.mktemp("rdma"))
-    finally:
-        lab.down()
 
 
 def runs(results: Results, check: str) -> list[Run]:

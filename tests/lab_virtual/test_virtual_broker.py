@@ -111,8 +111,8 @@ def guest(place: Path) -> Iterator[Guest]:
         thread.start()
     yield guest
     ended.append(True)
+    end.shutdown(socket.SHUT_RDWR)  # also ends a broker that waits for the guest
     threads[0].join()
-    end.shutdown(socket.SHUT_RDWR)
     broker.listener.close()
 
 
@@ -259,6 +259,95 @@ def test_root_gets_in_however_many_connections_the_job_user_has(
         assert (code, "more than 3 connections" in said) == (REFUSED, True)
         assert ask(place, "root", 0, 0) == (0, "root")
     assert ask(place, "sailor", SAILOR, SAILOR) == (0, "sailor")
+
+
+@pytest.mark.root
+def test_no_command_of_the_job_user_stops_the_line(place: Path, guest: Guest) -> None:
+    """The guest writes and does not read meanwhile, as its agent."""
+    guest.output = 8 << 20
+    flood = frame(0, RUN, json.dumps(REQUEST).encode()) + frame(0, INPUT, bytes(32768)) * 256
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(place / "broker.sock"))
+
+        def send() -> None:
+            with contextlib.suppress(OSError):
+                connection.sendall(flood)
+
+        threading.Thread(target=send, daemon=True).start()
+        while not guest.frames:
+            time.sleep(0.01)
+        guest.output = 0
+        assert ask(place, "root", 0, 0) == (0, "root")
+        assert ask(place, "sailor", SAILOR, SAILOR) == (0, "sailor")
+
+
+def test_a_guest_that_reads_slowly_gets_all_and_the_rest_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MAX_TO_GUEST", 1 << 16)
+    line, end = socket.socketpair()
+    broker = broker_with(line, Path("/nonexistent"))
+    request = {**REQUEST, "argv": ["cat"]}
+    size, flood = 4 << 20, []
+    clients = []
+    for number in range(3):
+        connection, peer = socket.socketpair()
+        for one in (connection, peer):
+            one.setblocking(False)
+        client = Client(connection, SAILOR)
+        broker.connections.add(client)
+        broker.watch(client)
+        clients.append(peer)
+        content = frame(0, INPUT, bytes([number]) * 32768) * (size // 32768)
+        flood.append(bytearray(frame(0, RUN, json.dumps(request).encode()) + content))
+
+    def step() -> None:
+        for peer, data in zip(clients, flood, strict=True):
+            with contextlib.suppress(BlockingIOError):
+                del data[: peer.send(data)]
+        broker.handle_events(timeout=0)
+        most = module.MAX_TO_GUEST + len(clients) * (module.CHUNK + 1024)
+        assert len(broker.to_guest) <= most
+
+    for _ in range(200):  # the guest reads nothing
+        step()
+    assert broker.guest_is_full
+    assert all(flood)
+    reader, received = Reader(), dict.fromkeys(range(1, 4), b"")
+    end.setblocking(False)
+    for _ in range(10_000):
+        if sum(map(len, received.values())) == 3 * size:
+            break
+        end.send(frame(9, OUTPUT, b"."))  # there is always something to read, too
+        step()
+        with contextlib.suppress(BlockingIOError):
+            for number, kind, content in reader.feed(end.recv(1 << 20)):
+                received[number] += content if kind == INPUT else b""
+    assert sorted(received.values()) == [bytes([number]) * size for number in range(3)]
+    for one in (line, end, *clients, *(client.connection for client in broker.connections)):
+        one.close()
+
+
+@pytest.mark.root
+def test_a_large_request_stays_as_large(place: Path, guest: Guest) -> None:
+    """JSON needs six bytes for a letter that has two in UTF-8."""
+    request = {**REQUEST, "argv": ["echo", "\xe9" * 400_000, "\udcff"]}
+    content = json.dumps(request, ensure_ascii=False).encode(errors="surrogatepass")
+    assert [kind for _, kind, _ in raw(place, frame(0, RUN, content))] == [OUTPUT, EXIT]
+    assert len(guest.frames[0][2]) <= LIMIT
+    assert json.loads(guest.frames[0][2])["argv"] == request["argv"]
+
+
+@pytest.mark.root
+def test_a_request_that_becomes_too_large_is_refused(place: Path, guest: Guest) -> None:
+    """As UTF-16 it is smaller."""
+    request = {**REQUEST, "argv": ["echo", "\u20ac" * 400_000]}
+    content = json.dumps(request, ensure_ascii=False).encode("utf-16-le")
+    assert len(content) < LIMIT
+    answers = raw(place, frame(0, RUN, content))
+    assert [kind for _, kind, _ in answers] == [ERROR, EXIT]
+    assert f"is larger than {LIMIT}" in answers[0][2].decode()
+    assert guest.frames == []
 
 
 JSON = st.recursive(

@@ -10,12 +10,13 @@ import shutil
 import struct
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from virtual_support import SMALL, write_site
+from virtual_support import BASE, SMALL, write_site
 
 from seatrial.base.errors import InputError, LabError
 from seatrial.site.load import load_site
@@ -120,7 +121,7 @@ def test_nodes_of_two_classes_are_on_two_wires(tmp_path: Path) -> None:
     [
         ("nics: {igb: [igb]}", "nics: {}", "one NIC model is needed"),
         ("{igb: [igb]}", "{igb: [igb, igb]}", "of the 1 test networks, not 2"),
-        ("class: igb, cores: 1", "class: igb, cores: 2", "one core"),
+        ("class: igb, cores: 1", "class: igb, cores: 2", "2 with lab.processors: own"),
         ("{igb: [igb]}", "{igb: [ixgbe]}", "nics"),
         ("engine: virtual", "engine: native", "a native lab has no NIC models"),
     ],
@@ -154,7 +155,7 @@ def test_each_card_is_on_its_hub_and_sriov_cards_have_a_port_of_their_own() -> N
     ],
 )
 def test_the_guest_has_the_permissions_of_the_job_user(version: str, words: list[str]) -> None:
-    base = packages.Base(Path("/q/usr/bin/q"), version, Path("k"), "6", "6", Path("m"), Path("b"))
+    base = replace(BASE, qemu_version=version)
     lab = VirtualSpec(LabSpec(instance="t", nodes=("a",)), ())
     assert qemu.as_user(lab, base) == words
     shared = [word for word in qemu.command(lab, base, Path("i"), Path("/r")) if "fsdev" in word]

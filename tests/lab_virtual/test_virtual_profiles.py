@@ -40,14 +40,15 @@ def test_a_module_parameter_reaches_the_driver(lab: VirtualLab, trial) -> None:
 
 
 def test_a_bond_is_wider_than_one_of_its_members(lab: VirtualLab, trial) -> None:
-    """Which are held to 200 Mbit/s each."""
+    """Which are held to 200 Mbit/s each, 25 MB/s. Of 14 streams none was below 35: frames overtake
+    each other, and what that costs varies (26 to 45 for a stream a quarter as long)."""
     release = lab.run(["uname", "-r"]).stdout.strip()
     if not release.startswith("6.1."):
         pytest.skip(
-            f"kernel {release}: on 6.12 a round-robin bond carried 17 MB/s, on 6.1 33 to 52"
+            f"kernel {release}: on 6.12 a round-robin bond carried 17 MB/s, on 6.1 35 to 46"
         )
     (bonded,) = figures(trial.results, "tcp_stream", "bonded", "bandwidth_MB_s")
-    assert 1.3 * 25 < bonded < 2.1 * 25
+    assert 25 < bonded < 2 * 25
 
 
 def test_all_is_as_before(lab: VirtualLab, trial) -> None:

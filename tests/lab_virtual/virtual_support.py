@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from labs import clear_dead_sessions
+from seatrial.plan.resolve import plan_trial
+from seatrial.plan.selection import Selection
 from seatrial.results.record import Results
+from seatrial.site.load import load_site
+from seatrial.trial.run import run_trial
+from seatrial_lab.common.programs import Programs
+from seatrial_lab.virtual.engine import VirtualLab
+from seatrial_lab.virtual.machine import VirtualMachine
+from seatrial_lab.virtual.packages import Base
+from seatrial_lab.virtual.site import virtual_spec
 
 #: two nodes with an igb card each
 SMALL = """\
@@ -29,6 +42,8 @@ benchmarks:
   netpipe: {max_bytes: 64, repetitions: 30, time_limit_s: 300}
 trial: {repeats: 1, profiles: ["*"]}
 """
+#: each node with a processor of its own
+OWN = SMALL.replace("engine: virtual,", "engine: virtual, processors: own,")
 #: one guest for all tests, as a guest takes most of their time. NetPIPE repeats 100 times: a series
 #: starts with four more interrupts now and then, 6 % of the time of 30 round trips.
 CARDS = """\
@@ -91,9 +106,12 @@ transports: {}
 benchmarks:
   netpipe: {max_bytes: 64, repetitions: 100, time_limit_s: 300,
             profiles: ["igb-*", "function-*", parameters]}
-  tcp_stream: {total_bytes: 16 MiB, time_limit_s: 300, profiles: [bonded]}
+  tcp_stream: {total_bytes: 64 MiB, time_limit_s: 300, profiles: [bonded]}
 trial: {repeats: 1, reruns: 2, profiles: ["*"]}
 """
+#: the files that start a guest, of which none is there
+BASE = Base(Path("/q/usr/bin/q"), "1:10.0", Path("k"), "6", "6", Path("m"), Path("b"))
+PROGRAMS = Programs((23, 2), "slurm 23.02", "slurm", False)
 NO_REQUIREMENTS = "schema: 1\nrequirements: []\n"
 
 
@@ -104,6 +122,19 @@ def write_site(folder: Path, text: str = SMALL, requirements: str = NO_REQUIREME
     (place / "site.yaml").write_text(text)
     (place / "requirements.yaml").write_text(requirements)
     return place / "site.yaml"
+
+
+@contextmanager
+def running(file: Path, suffix: str = "") -> Iterator[VirtualLab]:
+    """The lab of a site file, up for the block. ``suffix``: of its name, one for each lab of a
+    session."""
+    clear_dead_sessions()
+    lab = VirtualLab(virtual_spec(load_site(file), f"v{os.getpid()}{suffix}"))
+    try:
+        lab.up()
+        yield lab
+    finally:
+        lab.down()
 
 
 def figures(results: Results, check: str, profile: str, metric: str) -> list[float]:
@@ -122,6 +153,17 @@ class Silent:
 
     def line(self, word: str, done: int, total: int, name: str) -> None: ...
     def said(self, text: str) -> None: ...
+
+
+def run_profiles(lab: VirtualLab, file: Path, profiles: tuple[str, ...]) -> Results:
+    """A trial of profiles of a site file, beside the site's folder, in which every case ran."""
+    trials = file.parent.with_name("trials")
+    trials.mkdir()
+    lab.add_bind(trials)
+    plan = plan_trial(file, Selection(profiles=profiles))
+    results = run_trial(plan, file, VirtualMachine(lab), Silent(), trials)
+    assert [f"{run.case.id}: {run.reason}" for run in results.runs if run.outcome != "ran"] == []
+    return results
 
 
 @dataclass(frozen=True)

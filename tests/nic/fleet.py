@@ -44,6 +44,8 @@ done
 
 #: per call
 DRIVER_S = 0.03
+#: a machine with other work takes so many times as long as what is given in s
+PATIENCE = 4
 ASK_S = 0.1
 LIVING = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "")
 
@@ -180,6 +182,7 @@ class Fleet:
     # -- waiting
 
     def wait(self, what: str, test: Callable[[], Any], seconds: float = 60) -> Any:
+        seconds *= PATIENCE
         deadline = time.monotonic() + seconds
         while not (found := test()):
             if time.monotonic() > deadline:
@@ -202,7 +205,7 @@ class Fleet:
             while time.monotonic() < begin + 25:
                 if self.pids(node, "slurmstepd", f"[{job}.batch]"):
                     return job
-                time.sleep(0.02)
+                time.sleep(0.05)
             self.slurm("scancel", job, check=False)
             self.wait_for_end(job)
         raise AssertionError(f"no job starts on {node}")

@@ -50,16 +50,22 @@ def lnet_by_lnetctl(root: Root) -> None:
     root.lnetctl = Answer(0, text, "")
 
 
-def roce(kind: str, user: str, uid: str = "") -> Callable[[Root], None]:
-    """``uid``: of the process that has the queue pair; empty: the kernel has it."""
+def roce(kind: str, user: str, uid: str = "", pid: int | None = 0) -> Callable[[Root], None]:
+    """``uid``: of the process that has the queue pair; empty: the kernel has it.
+
+    Rows as ``rdma -json`` prints them: those of the kernel have pid 0 or none, and no brackets.
+    """
 
     def make(root: Root) -> None:
         root.write("sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0", "eth1\n")
-        rows = [{"ifname": "mlx5_0", "port": 1, "lqpn": 1, "type": "GSI", "comm": "[ib_core]"},
-                {"ifname": "mlx5_9", "port": 1, "lqpn": 9, "type": "RC", "comm": "[other]"},
+        rows = [{"ifname": "mlx5_0", "port": 1, "lqpn": 1, "type": "GSI", "pid": 0,
+                 "comm": "ib_core"},
+                {"ifname": "mlx5_9", "port": 1, "lqpn": 9, "type": "RC", "pid": 0,
+                 "comm": "other"},
                 {"ifname": "mlx5_0", "port": 1, "lqpn": 2, "type": kind, "comm": user}]  # fmt: skip
+        if uid or pid is not None:
+            rows[-1]["pid"] = 88 if uid else pid
         if uid:
-            rows[-1]["pid"] = 88
             root.write("proc/88/status", f"Name:\tx\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
         root.rdma = Answer(0, json.dumps(rows), "")
 
@@ -147,7 +153,8 @@ CARRIED: dict[str, tuple[Callable[[Root], None], str]] = {
               "an iSCSI disk of 10.5.0.9"),
     "nvme": (files(**{"sys/class/nvme/nvme1/address": "traddr=10.5.0.9,trsvcid=4420\n",
                       "sys/class/nvme/nvme1/transport": "tcp\n"}), "the NVMe disk nvme1"),
-    "rdma": (roce("RC", "[ko2iblnd]"), "ko2iblnd on RDMA device mlx5_0"),
+    "rdma": (roce("RC", "ko2iblnd"), "ko2iblnd on RDMA device mlx5_0"),
+    "rdma without pid": (roce("RC", "ib_srp", pid=None), "ib_srp on RDMA device mlx5_0"),
 }  # fmt: skip
 
 
@@ -196,14 +203,17 @@ def test_a_driver_and_a_bond_interrupt_others_too(root: Root) -> None:
         connected("fuse.x", "x", "rw,user_id=0", device="/dev/fuse", listens="yes"),
         roce("RC", "ib_write_bw", uid="1000"),
         connected("fuse.x", "x", "rw,user_id=0", device="/dev/fuse", uid="1000"),
-        roce("UD", "[ib_ipoib]"),
-        roce("SMI", "[ib_core]"),
+        roce("RC", "[ko2iblnd]", uid="1000"),
+        roce("UD", "ib_ipoib"),
+        roce("REG_UMR", "mlx5_ib", pid=None),
+        roce("SMI", "ib_core"),
     ],
     ids=["another way", "a disk", "a user's", "a local disk", "virtio", "FUSE of a user",
          "glusterfs of a user", "glusterfs of a user without an address",
          "a blank of Unicode in a source", "an end of a line of Unicode in a source", "no FUSE",
          "a connection from elsewhere to FUSE of root", "a queue pair of a user",
-         "FUSE by a user", "IPoIB", "management"],
+         "FUSE by a user", "a queue pair of a user with a name of the kernel", "IPoIB",
+         "a queue pair of the driver", "management"],
 )  # fmt: skip
 def test_what_does_not_count(root: Root, make: Callable[[Root], None]) -> None:
     root.routes += [route("eth1", "10.5.0.0/16"), route("eth2", "10.6.0.0/16")]

@@ -180,7 +180,9 @@ def test_interrupt_lines_named_after_an_interface(
     ]
     (tmp_path / "interrupts").write_text("\n".join(lines) + "\n")
     monkeypatch.setattr(readers, "PROC", str(tmp_path))
-    monkeypatch.setattr(readers, "SYSFS", str(tmp_path / "none"))
+    monkeypatch.setattr(readers, "SYSFS", str(tmp_path))
+    assert readers.irq_numbers("eth1") == {}  # a veth, and a card of its name on the machine
+    (tmp_path / "eth1/device").mkdir(parents=True)
     assert readers.irq_numbers("eth1") == ({0: "24"} if ours else {})
 
 

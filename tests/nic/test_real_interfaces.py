@@ -115,7 +115,7 @@ def test_killed_at_random_moments(place: Place) -> None:
 
 
 def wait_for_journal(place: Place, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 200
     while not place.store.has_journal() and process.poll() is None:
         assert time.monotonic() < deadline
         time.sleep(0.002)

@@ -416,7 +416,7 @@ def test_the_profile_is_edited_while_in_force(
     fleet: Fleet, before: dict[str, str], tmp_path: Path
 ) -> None:
     """The job ends by what was applied, not by what the policy says now."""
-    file = LabPaths(fleet.lab.spec.instance).etc / "seatrial" / "nic.json"
+    (file,) = (LabPaths(fleet.lab.spec.instance).data / "libexec/versions").glob("*/nic.json")
     original = file.read_text()
     site = yaml_site.load(yaml_site.write(tmp_path, COUNT, mtu=4000))
     changed = compile_policy(site)

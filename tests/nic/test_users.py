@@ -258,7 +258,7 @@ import os, socket, struct, sys, time
 line = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
 message = bytes.fromhex(sys.argv[1])
 print("sends", flush=True)
-end = time.monotonic() + 20
+end = time.monotonic() + 600
 while time.monotonic() < end:
     first = int(open("/proc/loadavg").read().split()[-1])
     for pid in range(first - 40, first + 10):

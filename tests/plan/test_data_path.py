@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from seatrial.base.errors import InputError
+from seatrial.benchmarks.benchmark import Job
+from seatrial.benchmarks.perftest import Perftest, PerftestSettings
 from seatrial.plan.check import check_site
 
 #: the virtual lab with one network of soft RoCE
@@ -126,3 +129,43 @@ def test_a_node_without_a_network_that_a_check_uses_beside_others(tmp_path: Path
     file.with_name("requirements.yaml").write_text("schema: 1\nrequirements: []\n")
     with pytest.raises(InputError, match=r"roce\[1-2\] has no interface of network test2"):
         check_site(file)
+
+
+@pytest.mark.parametrize(
+    ("variant", "metric", "message"),
+    [
+        ("write_bw", "latency_us", "'latency_us' is not a metric of perftest, write_bw"),
+        ("[write_lat, send_lat]", "bandwidth_MB_s", "'bandwidth_MB_s' is not a metric of perftest"),
+        ("'*'", "latency_us", "write_bw of perftest has no metric 'latency_us'"),
+    ],
+)
+def test_a_contract_of_a_metric_that_another_variant_reports(tmp_path, variant, metric, message):
+    site = Path(shutil.copytree(SITE.parent, tmp_path / "lab-rdma"))
+    (site / "requirements.yaml").write_text(
+        "schema: 1\nrequirements:\n"
+        f"  - {{select: {{check: perftest, variant: {variant}}}, metric: {metric},\n"
+        "     basis: contract, source: t, at_most: 9, unit: us}\n"
+    )
+    with pytest.raises(InputError) as error:
+        check_site(site / "site.yaml")
+    (problem,) = error.value.problems
+    assert problem.message == message
+
+
+def test_perftest_names_the_port_and_the_gid_index_on_both_nodes():
+    settings = PerftestSettings(operations=["send_lat"], gid_index=3)
+    programs = {"ib_send_lat": ["ib_send_lat"]}
+    job = Job(nodes=2, transport="verbs", programs=programs, rdma_port="rxe_%n:1")
+    (step,) = Perftest(settings).steps(job)
+    words = " ".join(step.command)
+    assert words.count("ib_send_lat -d rxe_{node} -i 1 ") == words.count("-x 3") == 2
+
+
+def test_a_requirement_of_every_check_may_find_its_metric_in_some_variants(tmp_path):
+    """So the judge reads it, too."""
+    site = Path(shutil.copytree(SITE.parent, tmp_path / "lab-rdma"))
+    (site / "requirements.yaml").write_text(
+        "schema: 1\nrequirements:\n"
+        "  - {select: {}, metric: latency_us, basis: contract, source: t, at_most: 9, unit: us}\n"
+    )
+    assert check_site(site / "site.yaml").requirements.rules

@@ -147,6 +147,52 @@ def test_the_environment_has_the_interface_of_its_rail(site):
     assert plan.job("tcp", "bond", 2, "rail1").interface == "bond0"
 
 
+TCP = "OMPI_MCA_btl_tcp_if_include"
+
+
+def pairs_plan(tmp_path, **changed):
+    """The plan of a site on which pairs of ranks use both rails, and trials measure the first."""
+    settings = {"networks": ["rail1", "rail2"], "pairs": [2]}
+    file = make_site(
+        tmp_path / "site", {"mpi_pairs": settings, "netpipe": {}},
+        transports={"openmpi-tcp": changed.pop("transport", {})},
+        nic_profiles={"bond": BOND, "jumbo": {**ONE, "networks": ["rail1", "rail2"]}},
+        rails=2, profiles=["*"], networks=["rail1"],
+    )  # fmt: skip
+    stack = bare_stack()
+    part = stack.transports["openmpi-tcp"]
+    part.bind, part.env, part.programs = {TCP: "{interface}"}, {}, {"mpi_pairs": ["/b/mpi_pairs"]}
+    part.check_env = {"UCX_TLS": "tcp,self", "OMPI_MCA_btl": "tcp,self"}
+    part.within_env = {"UCX_TLS": "tcp,self,sm", "OMPI_MCA_btl": "^ofi"}
+    return resolve(load_site(file), stack)
+
+
+def test_pairs_use_networks_that_the_trials_do_not_measure(tmp_path):
+    plan = pairs_plan(tmp_path)
+    for profile in ("default", "jumbo"):
+        job = plan.job("openmpi-tcp", profile, 2)
+        rails = {name: (one.network, one.interface, one.env[TCP])
+                 for name, one in job.rails.items()}  # fmt: skip
+        assert rails == {"rail1": ("rail1", "eth1", "eth1"), "rail2": ("rail2", "eth2", "eth2")}
+        assert (job.interface, job.env[TCP]) == ("eth1", "eth1")  # the network under test
+
+
+def test_pairs_of_a_bonds_members_use_the_bond(tmp_path):
+    rails = pairs_plan(tmp_path).job("openmpi-tcp", "bond", 2).rails
+    assert {(one.network, one.interface, one.env[TCP]) for one in rails.values()} == {
+        ("rail1", "bond0", "bond0")
+    }
+    assert set(rails) == {"rail1", "rail2"}
+
+
+def test_ranks_within_a_node_get_its_memory_and_the_rest_of_the_sites_choice(tmp_path):
+    job = pairs_plan(tmp_path).job("openmpi-tcp", "default", 2)
+    assert job.within_env == {"UCX_TLS": "tcp,self,sm", "OMPI_MCA_btl": "^ofi"}
+    assert job.env["OMPI_MCA_btl"] == "tcp,self"
+    own = pairs_plan(tmp_path / "own", transport={"env": {"UCX_TLS": "rc_v,self"}})
+    assert own.job("openmpi-tcp", "default", 2).within_env["UCX_TLS"] == "rc_v,self,sm"
+
+
 def test_a_selected_rail_keeps_the_names_of_the_cases(site):
     assert cases_of(site, "default", networks=("rail2",), checks=("links",)) == [
         "links.tcp@rail2.default.4n"

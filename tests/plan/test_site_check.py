@@ -274,7 +274,7 @@ def test_figures_without_a_requirement(make):
 @pytest.mark.parametrize("name", registry())
 def test_a_complete_stack_has_the_programs_of_every_benchmark(name):
     kind = registry()[name]
-    settings = kind.Settings(**({"networks": ["test"]} if name == "tcp_streams" else {}))
+    settings = kind.Settings(**({"networks": ["test"]} if kind.spans_networks else {}))
     benchmark = kind(settings)
     stack = complete_stack(["mpich-ofi"], ["atlas", "blis", "openblas"])
     transport = benchmark.pseudo_transport or "mpich-ofi"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from ClusterShell.NodeSet import NodeSet
 
 from plan_support import MPI, bare_stack
 from seatrial.base.errors import InputError
@@ -10,7 +11,9 @@ from seatrial.checks.configuration import configuration
 from seatrial.plan.model import Plan
 from seatrial.plan.resolve import plan_trial, resolve
 from seatrial.plan.selection import Selection, select
+from seatrial.results.record import Machine
 from seatrial.site.load import load_site
+from seatrial.site.model import Machine as SiteMachine
 from trial_support import make_site
 
 
@@ -126,6 +129,39 @@ def test_a_stack_with_one_program_for_each_kernel_and_blas(site, stack):
     notes = " ".join(resolve(only, stack).left_out)
     assert "npb ep.S does not run under mpich-ofi: the stack has no program" in notes
     assert "hpl openblas does not run under mpich-ofi" in notes
+
+
+def test_the_part_of_a_benchmark_that_a_stack_cannot_measure_is_a_note(site, stack):
+    site.benchmarks.npb.mpi_time = ["*"]
+    before = ids(site, stack)
+    assert (
+        "npb does not measure under mpich-ofi the share of communication: the stack has no library "
+        "mpi_time"
+    ) in resolve(site, stack).left_out
+    assert ids(site, stack) == before
+    stack.transports["mpich-ofi"].programs["mpi_time"] = ["/x/mpi_time.so"]
+    assert not any("mpi_time" in note for note in resolve(site, stack).left_out)
+
+
+def test_prices_and_peaks_of_the_site_are_in_the_plan(site, stack):
+    assert resolve(site, stack).machine == Machine(nodes=len(site.node_names))
+    for group in site.nodes:
+        group.GHz, group.flop_per_cycle = 2.0, 16
+    cost = {"name": "purchase", "usd": 1000, "date": "2026-11-01", "includes": "all"}
+    [rail] = site.rails
+    others = [{**cost, "network": rail}, {**cost, "profile": "default"}]
+    site.machine = SiteMachine.model_validate(
+        {"costs": [cost, *others], "power": {"watts": 900, "source": "BMC", "load": "HPL"}}
+    )
+    machine = resolve(site, stack).machine
+    assert machine.peaks == {
+        name: 32.0 * group.cores for group in site.nodes for name in NodeSet(group.names)
+    }
+    assert machine.power.source == "BMC"
+    # a site that measures one network has none in the names of its cases
+    assert [(c.network, c.profile, c.date) for c in machine.costs] == [
+        ("", "", "2026-11-01"), ("", "", "2026-11-01"), ("", "default", "2026-11-01"),
+    ]  # fmt: skip
 
 
 def test_a_plan_is_read_as_it_was_written(site, stack):

@@ -14,6 +14,8 @@ from lxml import html
 
 import trial_maker
 from campaigns import rounds
+from seatrial.analysis import trials
+from seatrial.report import cases, profiles
 from seatrial.report.html import render, write_html
 from seatrial.results.judge import judge
 from seatrial.results.record import Case, Clause, Results, read_results
@@ -33,7 +35,7 @@ HOSTILE = [
     "{{ 7 * 7 }}{% raw %}",
     "%{x} $x$ <b>bold</b> &lt;i&gt;",
     "a\x00b\x1b[31mred\u202etxt",
-    "x" * 5000,
+    "x" * 256,
 ]
 
 
@@ -441,3 +443,58 @@ def test_plotly_is_embedded_once_and_only_where_there_is_a_figure(written):
     assert with_figures.count('id="plotly-gz"') == 1
     assert 'id="plotly-gz"' not in without
     assert len(without) < 200_000
+
+
+def fails(*_):
+    raise ZeroDivisionError("<i>as nobody thought of</i>")
+
+
+def test_a_part_that_fails_is_named_and_the_others_are_there(monkeypatch):
+    """A chapter, and what the page has of each run."""
+    results = synthetic.rejected()
+    whole = parse(render(results))
+    monkeypatch.setattr(trials, "analyse", fails)
+    monkeypatch.setattr(cases, "counted", fails)
+    monkeypatch.setattr(profiles, "cost_table", fails)
+    page = parse(render(results))
+    named = [words(one) for one in page.xpath("//p[contains(@class, 'notes')]")]
+    text = "a defect of Seatrial, ZeroDivisionError: <i>as nobody thought of</i>"
+    assert any(f"lacks a part: What it means: {text}" in one for one in named)
+    assert any("lacks a part: costs of profiles: " in one for one in named)
+    proven = [run for run in results.runs if run.path]
+    assert sum("lacks a part: Counters of " in one for one in named) == len(proven) > 1
+    for path in ("//p[@class='word']", "//table[contains(@class, 'judgements')]"):
+        assert words(page.xpath(path)[0]) == words(whole.xpath(path)[0])
+    assert not page.xpath("//i")
+
+
+@pytest.mark.parametrize("target", ["elsewhere", "/"])
+def test_evidence_behind_a_link_is_a_note(tmp_path, target):
+    """A job user can make a link to any folder: its names are not for everybody."""
+    (tmp_path / "elsewhere" / "deep").mkdir(parents=True)
+    (tmp_path / "elsewhere" / "deep" / "secret").touch()
+    trial = tmp_path / "trial"
+    (trial / "cases" / "own").mkdir(parents=True)
+    (trial / "cases" / "own" / "link").symlink_to(tmp_path / "elsewhere")
+    (trial / "cases" / "own" / "file").touch()
+    (trial / "cases" / "peek").symlink_to(tmp_path / target)
+    base = synthetic.one_node()
+    runs = [
+        base.runs[0].model_copy(update={"evidence": f"cases/{name}"})
+        for name in ("peek", "peek/deep", "own")
+    ]
+    page = render(base.model_copy(update={"runs": runs, "folder": trial}))
+    assert "secret" not in page
+    assert page.count("not a folder, or behind a symbolic link: not linked") == 2
+    files = parse(page).xpath("//ul[@class='files']/li")
+    assert [words(file) for file in files] == ["file"]
+
+
+def test_a_folder_of_many_files_is_not_walked_to_its_end(tmp_path):
+    (tmp_path / "cases" / "r0").mkdir(parents=True)
+    for number in range(60):
+        (tmp_path / "cases" / "r0" / f"f{number:02}").touch()
+    run = synthetic.one_node().runs[0].model_copy(update={"evidence": "cases/r0"})
+    links = cases.raw_files(run, tmp_path)
+    assert [link.text for link in links[:2]] == ["f00", "f01"]
+    assert [link.text for link in links[49:]] == ["f49", "and more in the folder"]

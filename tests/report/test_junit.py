@@ -70,6 +70,26 @@ def test_properties_name_site_and_verdict(written):
         assert found["verdict"] == "reject"
 
 
+def test_each_figure_is_a_property_of_its_suite_with_its_value(written):
+    results, folder = written("rejected")
+    root = read(folder / "junit.xml")
+    values = {
+        p.get("name"): (suite.get("name"), float(p.get("value")))
+        for suite in root
+        for p in suite.find("properties")
+        if p.get("name").startswith("figure ")
+    }
+    expected = {}
+    for one in results.judgements:
+        if one.value is not None:
+            at = f" at {one.location}" if one.location else ""
+            statistic = "" if one.statistic == "median" else f", {one.statistic}"
+            name = f"figure {one.case.id}: {one.metric}{at}{statistic}"
+            expected[name] = (one.case.check, one.value)
+    assert values == expected
+    assert {one.verdict for one in results.judgements if one.value is not None} >= {"pass", "fail"}
+
+
 def test_no_trial_without_acceptance_is_green(tmp_path):
     results = synthetic.one_node()
     cut = results.model_copy(update={"verdict": None})  # all judged, all passed, then cut off

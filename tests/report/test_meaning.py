@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import plotly.graph_objects as go
+import pytest
 from lxml import html
 
 from analysis_maker import (
@@ -14,12 +17,13 @@ from analysis_maker import (
     repeated,
     stream,
     trial,
+    with_shares,
 )
 from seatrial.analysis.trials import analyse
 from seatrial.report.html import render
 from seatrial.report.meaning import sections
 from seatrial.report.meaning_figures import meaning_figures
-from seatrial.results.record import Curve
+from seatrial.results.record import Case, Cost, Curve, Job, Machine, Power, Run
 
 
 def sentences(results) -> list[str]:
@@ -35,7 +39,7 @@ def one_of(results, *words) -> str:
 def test_the_best_profile_has_its_figure_and_interval():
     text = one_of(trial(repeated("npb", "is.S", default=100.0, jumbo=150.0)), "Use jumbo")
     assert text.startswith("best: Use jumbo for npb is.S (over openmpi-tcp, 2 nodes): ")
-    assert "1.5 times (1.497 to 1.503) that of the next profile, default" in text
+    assert "1.5 times (1.497 to 1.503) the performance of the next profile, default" in text
     assert "12 samples of 2 cases, trial t1" in text
 
 
@@ -55,6 +59,16 @@ def test_no_difference_says_how_large_one_could_be_and_points_to_the_cost():
     assert "Choose by cost: a TCP stream under saving takes 0.33" in text
 
 
+def test_the_costs_are_in_the_order_of_the_plan_and_not_of_the_job_numbers():
+    profiles = ("first", "second", "third")
+    runs = [
+        stream(p, 100.0, 50.0, 50.0).model_copy(update={"job": Job(id=job)})
+        for p, job in zip(profiles, ("9", "10", "11"), strict=True)
+    ]
+    [costs] = analyse([trial(runs)]).costs
+    assert (tuple(costs.costs), costs.base) == (profiles, "first")
+
+
 def test_too_few_repeats_say_how_many_it_takes():
     text = one_of(trial(repeated("npb", "is.S", 2, default=1.0, jumbo=9.0)), "measure more")
     assert "needs" not in text.partition(":")[0]
@@ -68,20 +82,30 @@ def test_applications_that_prefer_differently():
         *repeated("npb", "is.S", default=100.0, saving=50.0),
         *repeated("hpl", "atlas", default=100.0, saving=150.0),
     ]
-    assert one_of(trial(runs), "No profile suits all applications")
+    assert "at least one of the 2 in at most 10 %" in one_of(
+        trial(runs), "No profile suits all applications"
+    )
     same = [
         *repeated("npb", "is.S", default=100.0, saving=50.0),
         *repeated("npb", "ep.S", default=100.0, saving=100.0),
     ]
     text = one_of(trial(same), "do not prefer differently")
     assert "default suits all" in text
+    assert "npb ep.S: any." in text
 
 
 def test_more_nodes_that_cost_time_and_missing_ones():
     runs = [npb_time("ft.A", p, t).run for p, t in ((2, 10.0), (4, 6.0), (8, 9.0))]
     text = one_of(trial(runs), "efficiency")
-    assert "From 4 to 8 processes the run takes 1.5 times" in text
-    assert "which is not certain: more nodes cost time" in text
+    assert "It is not certain what more nodes do: from 2 to 4 processes 0.6 times" in text
+    assert "cost time" not in text
+    samples = {2: 10.0, 4: 6.0, 6: 6.0, 8: 9.0}
+    repeats = [npb_time("ft.A", p, t * (1 + i / 1000)).run for p, t in samples.items()
+               for i in range(6)]  # fmt: skip
+    text = one_of(trial(repeats), "efficiency")
+    assert "More nodes cost time: from 6 to 8 processes 1.5 times (1.49" in text
+    assert "More nodes save time: from 2 to 4 processes 0.6 times (0.59" in text
+    assert "More nodes make no difference: from 4 to 6 processes 1 times (0.99" in text
     assert one_of(trial(runs[:1]), "No scaling", "one number of processes")
 
 
@@ -99,13 +123,26 @@ def test_pictures_are_valid_and_have_their_numbers():
         *repeated("npb", "is.S", default=100.0, jumbo=150.0),
         measured(MYRINET_SEND, MYRINET_RECV).run,
         *(npb_time("ft.A", p, 10 / p).run for p in (2, 4, 8)),
+        *communicating("cg.B", "lu.B", "ft.B").runs,
     ]
     made = meaning_figures(analyse([trial(runs)]))
-    for figures in made.values():
-        [figure] = figures
+    for kind in ("responses", "shares", "models", "scaling"):
+        [figure] = made[kind]
         go.Figure({"data": figure.data, "layout": figure.layout})
         assert figure.table.rows
     assert made["responses"][0].table.rows[0][1:3] == ["jumbo", "1.5"]
+
+
+def test_times_that_no_lines_describe_have_no_line_in_the_picture():
+    one = measured(MYRINET_SEND, MYRINET_RECV)
+    for curve in one.run.curves[:2]:  # the sends: twice as long at every other size
+        curve.points[:] = [(n, us * (1 + i % 2)) for i, (n, us) in enumerate(curve.points)]
+    results = trial([one.run])
+    assert "No lines describe MPI_Send" in one_of(results, "MPI_Send")
+    [figure] = meaning_figures(analyse([results]))["models"]
+    drawn = {trace["name"] for trace in figure.data}
+    assert drawn == {"MPI_Send, measured", "MPI_Recv, measured", "MPI_Recv, model"}
+    assert {row[0] for row in figure.table.rows if row[3] == "none"} == {"MPI_Send"}
 
 
 def test_the_page_has_the_chapter_before_the_judgements_and_escapes_names():
@@ -125,3 +162,166 @@ def test_a_trial_without_figures_to_compare_has_no_chapter():
     run.curves.append(Curve(name="x", y_name="latency", y_unit="us", points=[(1, 1)]))
     page = html.document_fromstring(render(trial([run.model_copy(update={"case": run.case})])))
     assert not page.xpath('//section[@aria-labelledby="meaning"]//table')
+
+
+#: share of communication, response
+SHARES = {
+    "is.B": (0.38, 0.66), "cg.B": (0.231, 1.0), "lu.B": (0.04, 1.1), "ft.B": (0.2, 1.02),
+    "ep.B": (0.001, 1.2),
+}  # fmt: skip
+
+
+def communicating(*variants, slower=1.0):
+    runs = []
+    for variant in variants:
+        share, response = SHARES[variant]
+        runs += with_shares(variant, share, slower, default=100.0, jumbo=100 * response)
+    return trial(runs)
+
+
+def test_where_two_profiles_part_or_are_apart_at_all_sizes():
+    def parted(**slower):
+        runs = []
+        for profile, factors in slower.items():
+            points = [(float(n), 10.0 * f) for n, f in zip((1, 64, 4096), factors, strict=True)]
+            curve = Curve(name="netpipe", y_name="latency", y_unit="us", points=points)
+            own = Case(check="netpipe", transport="tcp", nodes=2, profile=profile)
+            runs.append(Run(case=own, outcome="ran", curves=[curve]))
+        return one_of(trial(runs), "1.5 times as long as")
+
+    assert "at all sizes slow takes at least 1.5 times as long as fast." in parted(
+        fast=(1, 1, 1), slow=(2, 2, 2)
+    )
+    text = parted(fast=(1, 1, 1), slow=(1, 1.2, 2))
+    assert "from 4 KiB on slow takes at least 1.5 times as long as fast; up to 1 B they" in text
+
+
+def test_the_share_of_communication_has_its_calls_and_interval():
+    text = one_of(communicating("is.B"), "is in MPI for")
+    assert (
+        "npb is.B (over openmpi-tcp, 2 nodes, default) is in MPI for 38.1 % (37.2 to 38.8)" in text
+    )
+    assert "most of it in MPI_Send 75 % and MPI_Wait 25 %" in text
+    assert "A rank makes 10 calls per second; those that move data move 100 B on average" in text
+    assert text.startswith(": ")
+    doubtful = one_of(communicating("is.B", slower=1.2), "is in MPI for")
+    assert doubtful.startswith("doubtful: ")
+    assert "With the library the run took 1.2 times (" in doubtful
+    assert ") as long, so the share is of a slower run." in doubtful
+    few = communicating("is.B", slower=1.2).runs[::6]
+    assert "(too few samples for an interval) as long, which may be chance" in one_of(
+        trial(few), "is in MPI for"
+    )
+
+
+def test_the_relation_of_share_and_response_in_words():
+    text = one_of(communicating(*SHARES), "rank correlation")
+    assert "relation: jumbo against default" in text
+    assert "the more an application communicates, the less it gains" in text
+    assert "rank correlation -1 over 5 applications, p = 0.017" in text
+    few = one_of(communicating("is.B", "cg.B", "lu.B"), "rank correlation")
+    assert few.startswith("measure more: ")
+    assert "Fewer than five can show no relation" in few
+
+
+def test_computing_and_communication_apart_over_the_processes():
+    runs = [npb_time("ft.A", p, t).run for p, t in ((32, 8.90), (64, 11.21))]
+    for run, (computing, mpi) in zip(runs, ((1.72, 7.19), (0.90, 10.32)), strict=True):
+        run.facts["mpi"] = {
+            "run_s": computing + mpi, "mpi_s": mpi, "ranks": run.facts["processes"], "calls": 1,
+            "bytes": 1, "by_call": {},
+        }  # fmt: skip
+    text = one_of(trial(runs), "efficiency")
+    assert "computing from 1.72 to 0.9 s and MPI from 7.19 to 10.3 s a process" in text
+    assert "From 32 processes on MPI takes longer than computing" in text
+
+
+def test_the_price_of_a_GFLOPS_and_what_a_gain_is_worth():
+    nodes = ["n1", "n2"]
+    machine = Machine(
+        nodes=2, peaks=dict.fromkeys(nodes, 14.048),
+        power=Power(watts=900, source="BMC", load="HPL"),
+        costs=[Cost(name="purchase", usd=2490, date="2004-03-01", includes="all but the cases")],
+    )  # fmt: skip
+    runs = repeated("hpl", "atlas", default=10.6, tuned=14.53)
+    for run in runs:
+        run.job = Job(nodes=nodes)
+    results = trial(runs, machine=machine)
+    text = one_of(results, "hpl atlas", "2 nodes, tuned) reaches")
+    assert "51.7 %" in text
+    assert "of the theoretical peak, 28.1 GFLOPS (of its nodes, by site.yaml)" in text
+    assert "171" in text
+    assert "(purchase, 2490 USD of 2004-03-01: all but the cases)" in text
+    assert "MFLOPS" in text
+    assert "(900 W under HPL, source: BMC)" in text
+    assert "which is worth 0.74" in one_of(results, "tuned against default")
+
+
+def test_a_profile_that_is_cheaper_and_faster_has_no_price_for_a_GFLOPS():
+    def machine(tuned):
+        costs = [Cost(name="purchase", profile=p, usd=usd, date="2004-03-01", includes="all")
+                 for p, usd in (("default", 2490), ("tuned", tuned))]  # fmt: skip
+        return Machine(nodes=2, costs=costs)
+
+    runs = repeated("hpl", "atlas", default=10.0, tuned=14.0)
+    cheap = one_of(trial(runs, machine=machine(2000)), "tuned against default")
+    assert "tuned costs no more than default." in cheap
+    assert "Each GFLOPS more" not in cheap
+    dear = one_of(trial(runs, machine=machine(2890)), "tuned against default")
+    assert "Each GFLOPS more costs 100 USD." in dear
+
+
+def test_prices_are_those_of_the_newest_trial_in_any_order():
+    def on(name, usd, day):
+        costs = [Cost(name="purchase", profile=p, usd=price, date="2004-03-01", includes="all")
+                 for p, price in (("default", 2000), ("tuned", usd))]  # fmt: skip
+        made = trial(repeated("hpl", "atlas", default=10.0, tuned=14.0), name,
+                     machine=Machine(nodes=2, costs=costs))  # fmt: skip
+        made.trial.started += timedelta(days=day)
+        return made
+
+    old, new = on("old", 2400, 0), on("new", 2800, 1)
+    for order in ([old, new], [new, old]):
+        assert [one.usd_per_GFLOPS for one in analyse(order).gains] == [
+            pytest.approx(200, rel=0.01)
+        ]
+
+
+def test_groups_name_their_runs():
+    runs = [app("npb", f"k{i % 2}.S", "default", 1.0 + i / 100, i) for i in range(8)]
+    for i, run in enumerate(runs):
+        run.facts["mpi"] = {
+            "run_s": 1.0, "mpi_s": 0.1, "bytes": 10**6 * (1 + 99 * (i % 2)), "ranks": 2,
+            "calls": 10 + 90 * (i % 2), "by_call": {},
+        }  # fmt: skip
+    text = one_of(trial(runs), "Group 1, 4 runs")
+    assert "npb k0.S, openmpi-tcp, default, 2 nodes (4)" in text
+    assert "10 MB/s while in MPI, 1 MB and 10 calls" in text
+
+
+def runs_of(**profiles):
+    return trial(
+        [app("npb", "is.S", p, v, i) for p, own in profiles.items() for i, v in enumerate(own)]
+    )
+
+
+def test_a_certain_difference_below_the_scatter_is_no_equality():
+    own = [80, 85, 90, 95, 100, 105, 110, 115, 120] * 3
+    text = one_of(runs_of(default=own, jumbo=[v * 1.13 for v in own]), "is.S (over")
+    assert text.startswith("small difference: For npb is.S")
+    assert "jumbo is better than default by " in text
+    assert "less than single runs scatter" in text
+    assert "does not matter" not in text
+
+
+def test_like_medians_with_unlike_single_runs_are_no_equality():
+    steady = [100.0, 100.1, 99.9, 100.2, 99.8, 100.05, 99.95, 100.0]
+    tail = [100.0, 100.1, 99.9, 100.2, 99.8, 100.05, 99.95, 33.0]
+    text = one_of(runs_of(default=steady * 3, jumbo=tail * 3), "is.S (over")
+    assert text.startswith("like medians: In the median the profile does not matter")
+    assert "the worst run under jumbo is 3.03 times worse than its median, under default" in text
+    modes = [v * (0.8 if i % 2 else 1.2) for i, v in enumerate(steady * 3)]
+    text = one_of(runs_of(default=steady * 3, jumbo=modes), "is.S (over")
+    assert text.startswith("like medians: In the median")
+    assert "single runs under jumbo are " in text
+    assert one_of(runs_of(default=steady, jumbo=steady), "no difference: The profile does not")

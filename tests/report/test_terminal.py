@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from campaigns import rounds
-from seatrial.report.terminal import print_summary
+from seatrial.report.terminal import print_page, print_summary
 from seatrial.results.record import Clause
 
 
@@ -21,6 +21,7 @@ def show(results, width=80, terminal=False) -> str:
     console = Console(file=out, width=width, force_terminal=terminal, color_system="standard")
     # StringIO has no encoding of its own; Rich then assumes UTF-8.
     print_summary(results, console)
+    print_page(results, console)
     return out.getvalue()
 
 

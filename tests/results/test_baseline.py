@@ -1,12 +1,17 @@
+import os
+import threading
+from datetime import date
+
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from campaigns import rounds
 from seatrial.base.errors import InputError
+from seatrial.results import baseline as baseline_module
 from seatrial.results.baseline import Baseline, make_baseline
 from seatrial.results.record import Case, Results
-from seatrial.results.requirements import load_requirements
+from seatrial.results.requirements import Accepted, load_requirements
 from trial_maker import (
     CONTRACT,
     IMB,
@@ -57,7 +62,10 @@ def test_a_new_file(tmp_path):
     path = tmp_path / "requirements.yaml"
     baseline = write(path, imb_results(30.0, 30.2, 30.1))
     assert [str(change) for change in baseline.changes] == [
-        "added imb.openmpi-tcp.default.2n: latency_us: 30.1 us, +0.05 (3 samples of 1 trials)"
+        (
+            "added imb.openmpi-tcp.default.2n: latency_us: 30.1 us, at most 31.61 us, +5 % "
+            "(3 samples of 1 trial)"
+        )
     ]
     (rule,) = load_requirements(path).rules
     t = rule.threshold
@@ -311,12 +319,44 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(tmp_path):
     assert path.read_text() == SIGNED + "# edited\n"
 
 
+def test_two_commands_do_not_overwrite_what_the_other_wrote(tmp_path, monkeypatch):
+    path = tmp_path / "r.yaml"
+    first, second = (make_baseline([imb_results(*own)], path) for own in ((4,) * 3, (5,) * 3))
+    said: list[str] = []
+
+    def write_second():
+        try:
+            second.write()
+        except InputError as error:
+            said.append(str(error))
+
+    other = threading.Thread(target=write_second)
+    write_whole = baseline_module.write_whole
+
+    def beside(*words):
+        if not other.ident:
+            other.start()
+            other.join(0.5)  # without a lock it writes now
+        write_whole(*words)
+
+    monkeypatch.setattr(baseline_module, "write_whole", beside)
+    first.write()
+    other.join()
+    assert len(said) == 1
+    assert "the file was changed while the baseline was made" in said[0]
+    assert path.read_text() == first.text
+    assert list(tmp_path.iterdir()) == [path]  # no lock stays
+
+
 def test_another_target_leaves_the_original(tmp_path):
     path, other = tmp_path / "requirements.yaml", tmp_path / "proposed.yaml"
     path.write_text(SIGNED)
     assert make_baseline([imb_results(1, 1, 1)], path).write(other) == other
     assert path.read_text() == SIGNED
     assert len(load_requirements(other).rules) == 2
+    with pytest.raises(FileNotFoundError):
+        make_baseline([imb_results(1, 1, 1)], path).write(tmp_path / "missing" / "r.yaml")
+    assert not (tmp_path / "missing").exists()
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
@@ -336,6 +376,27 @@ def test_names_that_look_like_patterns_select_themselves_only(tmp_path):
     reqs = load_requirements(path)
     assert reqs.applying(Case(check="a*", transport="tcp", nodes=2), "latency_us")
     assert not reqs.applying(Case(check="ab", transport="tcp", nodes=2), "latency_us")
+
+
+@pytest.mark.root
+def test_root_writes_through_nothing_of_another_user(tmp_path):
+    """In a sticky folder such as /tmp somebody else may have made the file, or a link."""
+    path = tmp_path / "requirements.yaml"
+    made = make_baseline([results(NETPIPE, [30, 31, 32])], path)
+    public = tmp_path / "public"
+    public.mkdir()
+    public.chmod(0o1777)
+    victim = tmp_path / "victim.yaml"
+    (public / "link.yaml").symlink_to(victim)
+    os.chown(public / "link.yaml", 65534, 65534, follow_symlinks=False)
+    with pytest.raises(InputError, match=rf"link\.yaml: --write: .* link to {victim}, which is"):
+        made.write(public / "link.yaml")
+    with pytest.raises(InputError, match="public: --write: everybody can write to it, and could"):
+        made.write(public / "new.yaml")
+    assert not victim.exists()
+    assert not (public / "new.yaml").exists()
+    made.write(victim)
+    assert load_requirements(victim).rules
 
 
 # --- properties ----------------------------------------------------------------------------
@@ -417,3 +478,91 @@ def test_contracts_survive_byte_for_byte(tmp_path, items, final_newline):
     assert [n for _, n in items if "#" in n] == [] or edited.count("#") == text.count("#")
     replaced = sum(change.action == "replaced" for change in baseline.changes)
     assert replaced == sum(not c for c, _ in items)
+
+
+ACCEPTED = Accepted(
+    change="2026-11-03-5f2a", by="J. Doe", when=date(2026, 11, 23), reason='the "new" cable'
+)
+
+
+def accept(path, *given, only, accepted=ACCEPTED):
+    return write(path, *given, only=only, accepted=accepted)
+
+
+def test_a_bound_far_from_its_level_is_named_unless_it_was_as_far_before(tmp_path):
+    path = tmp_path / "requirements.yaml"
+    name = "imb.openmpi-tcp.default.2n: latency_us"
+
+    def wide(*values):
+        return [line for line in write(path, imb_results(*values)).summary() if "wide" in line]
+
+    assert wide(30, 30, 30) == []
+    assert wide(30, 34, 38) == [
+        f"wide {name}: its bound is 48.6 % from the level, until now 5 %: the figures scatter"
+    ]
+    assert wide(30, 34, 38) == []  # as far as before
+    assert wide(30, 33, 36) == []  # nearer
+    path.unlink()
+    path.write_text(
+        "schema: 1\nrequirements:\n  - {select: {check: imb}, metric: latency_us, basis: baseline, "
+        "at_most: 100, unit: us}\n"
+    )
+    assert wide(30, 34, 38) == [
+        f"wide {name}: its bound is 48.6 % from the level: the figures scatter"
+    ]
+
+
+def test_an_accepted_level_is_of_the_figures_of_its_change_only(tmp_path):
+    path = tmp_path / "requirements.yaml"
+    slow = [
+        Results(
+            trial=trial(PAIRS, trial=name),
+            runs=[
+                run(PAIRS, metric(value, location="n1-n2"), metric(50, location="n1-n3"), repeat=at)
+                for at, value in enumerate((36, 36.1, 36.2))
+            ],
+            folder=tmp_path / name,
+        )
+        for name in ("t1", "t2")
+    ]
+    write(path, slow[0], locations="pooled")
+    key = (PAIRS, "latency_us", "n1-n2")
+    baseline = accept(path, *slow, only={key: {tmp_path / "t2"}})
+    assert [(one.action, one.location) for one in baseline.changes] == [("added", "n1-n2")]
+    requirements = load_requirements(path)
+    pooled, new = (rule.threshold for rule in requirements.rules)
+    assert pooled.select.location == "?*"
+    assert new.select.location == "n1-n2"
+    assert new.reference == 36.1
+    assert new.source.startswith("3 samples of 1 trial, ")
+    assert new.source.endswith('accepted 2026-11-23 by J. Doe: the "new" cable (2026-11-03-5f2a)')
+    assert requirements.accepted == (ACCEPTED,)
+
+
+def test_what_was_accepted_is_kept_in_any_layout(tmp_path):
+    path = tmp_path / "requirements.yaml"
+    path.write_text(SIGNED)
+    key = {(IMB, "latency_us", None): {tmp_path / "t1"}}
+    given_results = imb_results(30, 30.1, 30.2).model_copy(update={"folder": tmp_path / "t1"})
+    accept(path, given_results, only=key)
+    later = ACCEPTED.model_copy(update={"change": "2026-12-01-abcd", "reason": "yes: # no"})
+    accept(path, given_results, only=key, accepted=later)
+    assert load_requirements(path).accepted == (ACCEPTED, later)
+    assert path.read_text().startswith(SIGNED.split("  # after annex B")[0])
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=r"was accepted on 2026-11-23 by J\. Doe"):
+        accept(path, given_results, only=key)
+    nothing = make_baseline(
+        [given_results], path, only={}, accepted=later.model_copy(update={"change": "x"})
+    )
+    assert (nothing.text.encode(), nothing.written) == (before, [])
+
+
+@pytest.mark.parametrize("field", ["by", "reason", "change"])
+def test_an_acceptance_has_words(tmp_path, field):
+    path = tmp_path / "requirements.yaml"
+    entry = {"change": "c", "by": "b", "when": "2026-11-23", "reason": "r", field: '" "'}
+    rows = [f"{key}: {value}" for key, value in entry.items()]
+    path.write_text("schema: 1\naccepted:\n  - " + "\n    ".join(rows) + "\n")
+    with pytest.raises(InputError, match=rf"accepted\.0\.{field}: it is empty"):
+        load_requirements(path)

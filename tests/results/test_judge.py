@@ -872,6 +872,7 @@ def test_a_time_or_rate_that_is_not_above_zero_was_not_measured(value, unit):
 def test_each_rate_or_time_that_a_benchmark_declares_is_held_above_zero():
     known = POSITIVE_UNITS | {"percent", "1/s", "of 1"}
     for name, kind in registry().items():
-        settings = {"networks": ["a", "b"]} if name == "tcp_streams" else {}
+        several = name in ("tcp_streams", "mpi_pairs")
+        settings = {"networks": ["a", "b"]} if several else {}
         units = {one.unit for one in kind(kind.Settings(**settings)).metrics().values()}
         assert units <= known, name

@@ -281,3 +281,19 @@ def test_without_ssh_keygen_the_error_says_so(folder, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LabError, match=r"ssh-keygen is missing.*OpenSSH"):
         signature.sign(folder, key)
+
+
+def test_a_hole_in_a_killed_trial_is_not_hashed(folder):
+    """It costs the job user nothing, and hours to hash."""
+    (folder / MANIFEST).unlink()
+    left = folder / "stage" / "left"
+    left.parent.mkdir()
+    with left.open("w") as stream:
+        stream.truncate(1 << 42)
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(InputError, match=rf"{left}: it has {1 << 42} bytes: .*move or remove it"):
+        judge(folder)
+    assert sorted(path for path in folder.rglob("*") if path.name != LOCK_FILE) == before
+    left.unlink()
+    judge(folder)
+    assert differences(folder) == []

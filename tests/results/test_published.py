@@ -7,11 +7,11 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from published import agreement, compare, load_published, parts_at
+from published import agreement, compare, load_published
 from side_by_side import markdown, picture
 
 from seatrial.base.errors import InputError
-from seatrial.results.record import Case, Curve, Metric, Results, Run
+from seatrial.results.record import Case, Metric, Results, Run
 
 FILE = """\
 schema: 1
@@ -36,23 +36,13 @@ comparisons:
       measured: {check: npb, variant: is.S, transport: a, profile: slow, metric: mops}}
     agrees: direction
     why: a small class
-  - id: parting
-    finding: where the networks part
-    source: paper
-    parting: {check: netpipe, curve: netpipe, first: slow, second: quick,
-      published_B: [8192, 10240]}
-    agrees: "no"
-    why: only told
 """
 
 
 def run(check: str, profile: str, metric: str, value: float, repeat: int = 0, **case) -> Run:
     case = Case(check=check, profile=profile, nodes=2, **{"transport": "tcp", **case})
     metrics = [Metric(metric=metric, value=value, unit="", better="lower")]
-    factor = 10 if profile == "slow" else 1
-    points = [(float(2**k), 100.0 + (factor if k >= 13 else 1) * 2**k / 100) for k in range(20)]
-    curves = [Curve(name="netpipe", y_name="latency", y_unit="us", points=points)]
-    return Run(case=case, repeat=repeat, outcome="ran", metrics=metrics, curves=curves)
+    return Run(case=case, repeat=repeat, outcome="ran", metrics=metrics)
 
 
 @pytest.fixture
@@ -75,32 +65,30 @@ def trials():
 
 
 def test_effects_are_compared_as_ratios(published, trials):
-    throttling, integer_sort, parting = compare(published, trials)
+    throttling, integer_sort = compare(published, trials)
     assert (throttling.first, throttling.second) == (142.0, 22.0)  # the median of the repeats
     assert throttling.agrees == "size"
     assert integer_sort.agrees == "direction"  # 5 per cent is no 34
-    assert parting.ratio == 8192
-    assert parting.agrees == "size"
-    assert all(one.as_held for one in (throttling, integer_sort, parting))
-    text = markdown(published, [throttling, integer_sort, parting], "# Side by side")
+    assert all(one.as_held for one in (throttling, integer_sort))
+    text = markdown(published, [throttling, integer_sort], "# Side by side")
     assert (
         "| throttled 117, not 29 us (0.25 x) | throttled 142, not 22 us (0.15 x) | in size |"
         in text
     )
     assert "bcm5700 is 0.66 x tg3" in text
     assert "- **IS under a frugal driver**: a small class" in text
-    drawn = picture([throttling, integer_sort, parting])
-    assert drawn.count("<circle") == 4  # a parting is no effect
+    drawn = picture([throttling, integer_sort])
+    assert drawn.count("<circle") == 4
     assert "latency with and without throttling" in drawn
 
 
 def test_what_was_not_measured_is_named_and_not_as_held(published, trials):
     trials[0].runs[:] = [one for one in trials[0].runs if one.case.profile != "quick"]
-    throttling, integer_sort, parting = compare(published, trials)
+    throttling, integer_sort = compare(published, trials)
     assert throttling.agrees == "unmeasured"
     assert throttling.missing == "latency_us of netpipe.tcp.quick.2n"
     assert not throttling.as_held
-    assert integer_sort.agrees == parting.agrees == "unmeasured"
+    assert integer_sort.agrees == "unmeasured"
 
 
 @pytest.mark.parametrize(
@@ -115,10 +103,57 @@ def test_agreement(there, here, agrees):
     assert agreement(there, here) == agrees
 
 
-def test_figures_that_repeat_show_smaller_effects():
-    assert agreement(1.041, 1.019) == "no"
-    assert agreement(1.041, 1.019, no_effect=0.002) == "direction"
-    assert agreement(1.0, 1.02, no_effect=0.002) == "size"  # nothing was published to be exact
+SPECIAL = """\
+  - id: set
+    finding: bandwidth of two speeds
+    source: paper
+    ratio: 4
+    by_construction: the profiles set the rates
+    first: {name: slow, measured: {check: netpipe, profile: quick, metric: latency_us}}
+    second: {name: quick, measured: {check: netpipe, profile: slow, metric: latency_us}}
+    agrees: size
+  - id: behind
+    finding: IS is far behind
+    source: paper
+    direction: down
+    first: {name: quick,
+      measured: {check: npb, variant: is.S, transport: a, profile: quick, metric: mops}}
+    second: {name: slow,
+      measured: {check: npb, variant: is.S, transport: a, profile: slow, metric: mops}}
+    agrees: direction
+    why: no figure is given
+  - id: bus
+    finding: pairs over a bus
+    source: paper
+    published: 107 and 105 MB/s
+    not_comparable: the lab has no bus
+"""
+
+
+def test_the_honest_count(tmp_path, trials):
+    file = tmp_path / "published.yaml"
+    file.write_text(FILE + SPECIAL)
+    published = load_published(file)
+    outcomes = compare(published, trials)
+    assert [one.word for one in outcomes] == [
+        "size", "direction", "by construction", "direction", "not comparable",
+    ]  # fmt: skip
+    assert all(one.as_held for one in outcomes)
+    text = markdown(published, outcomes, "# Side by side")
+    assert (
+        "Of 3 comparable findings 1 agree in size, 2 in direction only, and 0 do not agree. Not "
+        "counted: 1 agree by construction, 1 are not comparable." in text
+    )
+    assert "| pairs over a bus | 107 and 105 MB/s | – | not comparable |" in text
+    assert "| slow is lower |" in text
+    assert "- **pairs over a bus**: the lab has no bus" in text
+    assert "- **bandwidth of two speeds**: the profiles set the rates" in text
+
+
+def test_an_effect_the_other_way_is_not_the_published_direction(tmp_path, trials):
+    file = tmp_path / "published.yaml"
+    file.write_text(FILE + SPECIAL.replace("direction: down", "direction: up"))
+    assert compare(load_published(file), trials)[3].agrees == "no"
 
 
 @given(st.floats(0.05, 20), st.floats(0.05, 20))
@@ -130,13 +165,6 @@ def test_agreement_is_the_same_for_the_inverse_and_for_both_exchanged(there, her
     )
 
 
-def test_curves_part_where_they_stay_apart():
-    first = {1.0: 10.0, 2.0: 40.0, 4.0: 10.0, 8.0: 30.0, 16.0: 60.0}
-    second = dict.fromkeys(first, 10.0)
-    assert parts_at(first, second, 1.5) == 8.0
-    assert parts_at(second, first, 1.5) is None
-
-
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -144,6 +172,8 @@ def test_curves_part_where_they_stay_apart():
         ("    why: a small class\n", "", "agrees: direction without a why"),
         ("    source: paper\n    ratio", "    source: papre\n    ratio", "no source 'papre'"),
         ("published: 29", "published: fast", "published"),
+        ("    ratio: 0.66\n", "    not_comparable: x\n", "give published alone"),
+        ("    agrees: direction\n    why: a small class\n", "", "agrees is missing"),
     ],
 )
 def test_a_wrong_file_is_refused_with_its_line(tmp_path, old, new, words):

@@ -23,6 +23,7 @@ from seatrial.site.new import write_starting_point
 from seatrial.site.nic_policy import compile_policy
 
 LAB = CHECKOUT / "site-configs" / "lab" / "site.yaml"
+COST = "usd: 1, name: a, date: 2026-11-01, includes: b"
 
 
 @pytest.fixture
@@ -61,6 +62,15 @@ def test_shipped_sites_have_no_errors(name):
         ("    nodes: [4]\n", "    nodes: [5]\n", "benchmarks.links.nodes.0", ("5 nodes",)),
         ("repeats: 2", "repeats: 0", "trial.repeats", ("1",)),
         ("cores: 2\n", "cores: two\n", "nodes.0.cores", ()),
+        ("mpi_time: [openmpi-tcp]", "mpi_time: [opnmpi-tcp]", "benchmarks.hpl.mpi_time.0",
+         ("'openmpi-tcp'",)),
+        ("cores: 2\n", "cores: 2\n    GHz: 2.5\n", "nodes.0.GHz", ("flop_per_cycle",)),
+        ("trial:\n", "machine:\n  power: {watts: 9, source: BCM, load: HPL}\n\ntrial:\n",
+         "machine.power.source", ("'BMC'",)),
+        ("jobs:\n", f"machine: {{costs: [{{{COST}, profile: x}}]}}\njobs:\n",
+         "machine.costs.0.profile", ("jumbo",)),
+        ("trial:\n", "machine:\n  costs: [{name: a, usd: 1, date: soon, includes: b}]\n\ntrial:\n",
+         "machine.costs.0.date", ()),
     ],
 )  # fmt: skip
 def test_a_problem_has_line_and_field(changed, old, new, field, words):

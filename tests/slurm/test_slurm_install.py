@@ -20,6 +20,7 @@ from seatrial.cli import slurm as command
 from seatrial.cli.slurm import app
 from seatrial.site.load import load_site
 from seatrial.slurm import install as installing
+from seatrial.slurm import running, versions
 from seatrial.slurm.check import names_ours
 from seatrial.slurm.layout import Layout
 from seatrial.slurm.policy import policy_of
@@ -51,10 +52,23 @@ def listing(root: Path) -> dict[str, tuple[int, bytes]]:
     }
 
 
+def package_below(root: Path) -> Path:
+    """The package of the only version that is installed below a folder."""
+    (package,) = root.glob("**/versions/[0-9a-f]*/seatrial_nic")
+    return package
+
+
+def version_of(policy: dict) -> str:
+    """The name of the version that is installed for a policy."""
+    names = {Path(file.path).parent.name for file in render(policy, Layout())}
+    (name,) = (name for name in names if len(name) == 16 and set(name) <= set("0123456789abcdef"))
+    return name
+
+
 def test_a_dry_run_writes_nothing_and_shows_all(do: Do, tmp_path: Path) -> None:
     said = do("install", "--dry-run")
     assert list(tmp_path.iterdir()) == []
-    names = "seatrial_nic/ seatrial-nic nic.json prolog epilog health seatrial-nic-recover.service"
+    names = "/versions/ seatrial-nic nic.json prolog epilog health seatrial-nic-recover.service"
     for name in (*names.split(), "seatrial-nic.conf", "job_submit.lua"):
         assert name in said
 
@@ -71,8 +85,11 @@ def test_install_writes_all_whatever_the_umask(do: Do, tmp_path: Path) -> None:
     assert modes["usr/libexec/seatrial/seatrial-nic"] == 0o755
     assert modes["etc/seatrial/nic.json"] == 0o644
     assert modes["etc/slurm/job_submit.lua"] == 0o644
-    for folder in ("usr/libexec/seatrial/seatrial_nic", "etc/seatrial", "etc/slurm"):
-        assert stat.S_IMODE((tmp_path / folder).stat().st_mode) == 0o755
+    folders = [
+        tmp_path / folder for folder in ("etc/seatrial", "etc/slurm", "usr/libexec/seatrial")
+    ]
+    for folder in (*folders, package_below(tmp_path).parent, package_below(tmp_path)):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o755
     assert not [name for name in files if name.endswith(".draft")]
 
 
@@ -88,16 +105,19 @@ def test_nobody_else_writes_to_what_root_runs(do: Do, tmp_path: Path) -> None:
     assert [path for path, mode in modes.items() if mode & 0o022] == []
 
 
-@pytest.mark.parametrize("inside", ["__pycache__", "__pycache__/cli.cpython-*.pyc", "cli.py", "."])
+@pytest.mark.parametrize(
+    "inside", ["__pycache__", "__pycache__/cli.cpython-*.pyc", "cli.py", ".", "../nic.json", ".."]
+)
 def test_what_an_older_version_left_open_is_replaced(do: Do, tmp_path: Path, inside: str) -> None:
     do("install")
-    package = tmp_path / "usr/libexec/seatrial/seatrial_nic"
-    (opened,) = package.glob(inside) if inside != "." else [package]
+    package = package_below(tmp_path)
+    (opened,) = package.glob(inside) if "*" in inside else [package / inside]
     opened.chmod(opened.stat().st_mode | 0o002)
     if opened.suffix == ".pyc":
         opened.write_bytes(b"planted byte code")
     do("install")
-    assert not [path for path in (package, *package.rglob("*")) if path.stat().st_mode & 0o022]
+    version = package.parent
+    assert not [path for path in (version, *version.rglob("*")) if path.stat().st_mode & 0o022]
     assert not [path for path in package.rglob("*.pyc") if b"planted" in path.read_bytes()]
 
 
@@ -120,17 +140,16 @@ def test_the_compiler_imports_nothing_from_the_current_folder(
     monkeypatch.chdir(planted)
     do("install")
     assert not (planted / "ran").exists()
-    assert list((tmp_path / "usr/libexec/seatrial/seatrial_nic/__pycache__").glob("*.pyc"))
+    assert list(package_below(tmp_path).glob("__pycache__/*.pyc"))
 
 
 def test_the_node_side_runs_from_where_it_was_installed(do: Do, tmp_path: Path) -> None:
     do("install")
     command = tmp_path / "usr/libexec/seatrial/seatrial-nic"
-    policy = tmp_path / "etc/seatrial/nic.json"
-    cached = list((command.parent / "seatrial_nic/__pycache__").glob("*.pyc"))
-    assert len(cached) == len(list((command.parent / "seatrial_nic").glob("*.py")))
+    package = package_below(tmp_path)
+    assert len(list(package.glob("__pycache__/*.pyc"))) == len(list(package.glob("*.py")))
     environment = {"PYTHONPATH": "/nonexistent", "PYTHONHOME": "/nonexistent"}
-    words = [command, "--policy", policy, "diff", "--profile", "nothing"]
+    words = [command, "diff", "--profile", "nothing"]  # with the policy beside the package
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 3
     assert "no NIC profile 'nothing'" in done.stderr
@@ -162,20 +181,24 @@ def test_a_wrong_mode_is_corrected(do: Do, tmp_path: Path) -> None:
     assert "1 files written" in do("install")
 
 
-def test_modules_of_an_older_version_are_removed(do: Do, tmp_path: Path) -> None:
+def test_a_version_that_was_changed_is_replaced(do: Do, tmp_path: Path) -> None:
     do("install")
-    package = tmp_path / "usr/libexec/seatrial/seatrial_nic"
+    package = package_below(tmp_path)
     (package / "gone.py").write_text("")
     (package / "cli.py").write_text("broken")
+    (package.parent / "nic.json").unlink()
+    said = do("install", "--dry-run")
+    assert "-broken" in said
     do("install")
     assert not (package / "gone.py").exists()
     assert (package / "cli.py").read_text() != "broken"
-    assert [p.name for p in package.parent.iterdir() if p.name.startswith(".")] == []
+    assert json.loads((package.parent / "nic.json").read_text())["site"] == "harbour"
+    assert [p.name for p in package.parents[1].iterdir()] == [package.parent.name]
 
 
 def test_an_extra_module_is_removed_even_if_nothing_else_changed(do: Do, tmp_path: Path) -> None:
     do("install")
-    extra = tmp_path / "usr/libexec/seatrial/seatrial_nic/gone.py"
+    extra = package_below(tmp_path) / "gone.py"
     extra.write_text("")
     do("install")
     assert not extra.exists()
@@ -184,9 +207,11 @@ def test_an_extra_module_is_removed_even_if_nothing_else_changed(do: Do, tmp_pat
 @pytest.mark.parametrize(
     "path",
     ["usr/libexec/seatrial/prolog", "etc/seatrial/nic.json", "etc/slurm/seatrial-nic.conf",
-     "usr/libexec/seatrial/seatrial_nic/cli.py", "etc/systemd/system/seatrial-nic-recover.service"],
+     "usr/libexec/seatrial/versions/VERSION/theirs", "usr/libexec/seatrial/versions/VERSION",
+     "etc/systemd/system/seatrial-nic-recover.service"],
 )  # fmt: skip
-def test_files_of_others_are_not_replaced(do: Do, tmp_path: Path, path: str) -> None:
+def test_files_of_others_are_not_replaced(do: Do, tmp_path: Path, policy: dict, path: str) -> None:
+    path = path.replace("VERSION", version_of(policy))
     file = tmp_path / path
     file.parent.mkdir(parents=True)
     file.write_text("theirs\n")
@@ -195,7 +220,7 @@ def test_files_of_others_are_not_replaced(do: Do, tmp_path: Path, path: str) -> 
         do("install")
     assert listing(tmp_path) == {path: (stat.S_IMODE(file.stat().st_mode), b"theirs\n")}
     do("install", "--force")
-    assert b"theirs" not in file.read_bytes()
+    assert "theirs\n" not in [text.decode() for _, text in listing(tmp_path).values()]
 
 
 def test_a_job_submit_of_the_sites_own_is_kept(do: Do, tmp_path: Path) -> None:
@@ -224,9 +249,10 @@ def test_other_folders_are_used_everywhere(do: Do, tmp_path: Path) -> None:
         if "seatrial_nic/" not in name:
             assert "/usr/libexec/seatrial" not in text, name
             assert "/etc/seatrial" not in text, name
-    assert json.loads(files["opt/conf/nic.json"])["state_folder"] == "/var/nic/%n"
+    inside = package_below(tmp_path).parent / "nic.json"
+    for text in (files["opt/conf/nic.json"], inside.read_text()):
+        assert json.loads(text)["state_folder"] == "/var/nic/%n"
     assert 'state=/var/nic/"$node"' in files["opt/nic/prolog"]
-    assert '"/opt/conf/nic.json"' in files["opt/nic/seatrial-nic"]
 
 
 def test_a_folder_that_leads_out_of_the_image_is_refused(do: Do, tmp_path: Path) -> None:
@@ -298,38 +324,15 @@ def test_a_failed_exchange_falls_back(
         def renameat2(self, *_: object) -> int:
             return -1
 
-    monkeypatch.setattr(installing.ctypes, "CDLL", lambda *_, **__: Old())
+    monkeypatch.setattr(versions.ctypes, "CDLL", lambda *_, **__: Old())
     layout = Layout()
-    package = tmp_path / layout.package.lstrip("/")
     installing.install(installing.plan(render(policy, layout), tmp_path, layout), layout)
+    package = package_below(tmp_path)
     (package / "cli.py").write_text("")
     installing.install(installing.plan(render(policy, layout), tmp_path, layout), layout)
     assert (package / "cli.py").read_text()
-    assert (package / INSTALLED).exists()
-    assert {p.name for p in package.parent.iterdir() if "seatrial-" in p.name} == {"seatrial-nic"}
-
-
-@pytest.mark.parametrize("name", [".seatrial_nic.seatrial-new", ".seatrial_nic.seatrial-old"])
-@pytest.mark.parametrize("exchange", [True, False])
-def test_a_planted_draft_is_not_followed(
-    do: Do, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, exchange: bool
-) -> None:
-    """A link where an earlier version made its draft: root would write to its target."""
-    image, elsewhere = tmp_path / "image", tmp_path / "elsewhere"
-    libexec = image / "usr/libexec/seatrial"
-    libexec.mkdir(parents=True)
-    elsewhere.mkdir()
-    (elsewhere / "kept").write_text("")
-    if not exchange:
-        monkeypatch.setattr(installing.ctypes, "CDLL", lambda *_, **__: object())
-    for _ in range(2):
-        (libexec / name).symlink_to(elsewhere)
-        do("install", "--root", str(image))
-        assert [path.name for path in elsewhere.iterdir()] == ["kept"]
-        assert sorted(path.name for path in libexec.iterdir() if path.is_dir()) == ["seatrial_nic"]
-        assert not (libexec / name).is_symlink()
-        assert (libexec / "seatrial_nic" / INSTALLED).is_file()
-        (libexec / "seatrial_nic/cli.py").write_text("")
+    assert (package.parent / INSTALLED).exists()
+    assert [path.name for path in package.parents[1].iterdir()] == [package.parent.name]
 
 
 @pytest.fixture
@@ -397,7 +400,8 @@ def test_a_file_of_another_owner_is_replaced(
 ) -> None:
     top, run = machine
     run()
-    names = ("a/libexec/prolog", "a/conf/nic.json", "a/libexec/seatrial_nic/cli.py")
+    module = str((package_below(top) / "cli.py").relative_to(top))
+    names = ("a/libexec/prolog", "a/conf/nic.json", module)
     for name in names:
         os.chown(top / name, 2000, 2000)
     assert sorted(run()) == ["cli.py", "nic.json", "prolog"]
@@ -541,6 +545,8 @@ def test_uninstall_without_an_answer_of_slurm(
         raise LabError("scontrol cannot be asked")
 
     monkeypatch.setattr(command, "_scontrol", silent)
+    for signs in ("daemons", "configless"):
+        monkeypatch.setattr(running, signs, lambda: ())
     file = tmp_path / "slurm.conf"
     if conf == "fifo":
         os.mkfifo(file)
@@ -554,3 +560,89 @@ def test_uninstall_without_an_answer_of_slurm(
     else:
         command._refuse_in_use(Path("/"), layout)
         assert ("names none of our files" in capsys.readouterr().out) == bool(conf)
+
+
+def false_proc(folder: Path, **daemons: str) -> Path:
+    """A /proc with one process for each keyword: its name, and its PID namespace."""
+    (folder / "self/ns").mkdir(parents=True)
+    (folder / "self/ns/pid").symlink_to("pid:[1]")
+    for number, (name, namespace) in enumerate(daemons.items(), 100):
+        (folder / f"{number}/ns").mkdir(parents=True)
+        (folder / f"{number}/comm").write_text(f"{name}\n")
+        (folder / f"{number}/ns/pid").symlink_to(namespace)
+    return folder
+
+
+def test_daemons_of_slurm_on_this_machine(tmp_path: Path) -> None:
+    proc = false_proc(tmp_path, slurmd="pid:[1]", slurmstepd="pid:[1]", slurmctld="pid:[2]")
+    assert list(running.daemons(proc)) == ["slurmd runs here (process 100)"]
+    (proc / "102/ns/pid").unlink()
+    assert len(list(running.daemons(proc))) == 1  # it has ended
+    (proc / "102/ns/pid").symlink_to("pid:[1]")
+    assert list(running.daemons(proc))[1] == "slurmctld runs here (process 102)"
+
+
+@pytest.mark.root
+def test_a_users_program_is_no_daemon_of_slurm(tmp_path: Path) -> None:
+    proc = false_proc(tmp_path, slurmd="pid:[1]", slurmctld="pid:[1]")
+    os.chown(proc / "100", 1000, 1000)
+    os.chown(proc / "101", 64, 64)
+    assert list(running.daemons(proc)) == ["slurmctld runs here (process 101)"]
+
+
+@pytest.mark.parametrize(
+    "path", ["run/slurm/conf", "var/spool/slurmd/conf-cache", "var/spool/slurm/d/conf-cache"]
+)
+def test_the_configuration_of_a_configless_slurm(tmp_path: Path, path: str) -> None:
+    assert list(running.configless(tmp_path)) == []
+    (tmp_path / path).mkdir(parents=True)
+    assert len(list(running.configless(tmp_path))) == 1
+
+
+@pytest.mark.parametrize(
+    ("conf", "sign", "refused"),
+    [
+        (None, "configless", True), (None, "daemons", True), (None, "", False),
+        ("A=b\n", "configless", False), ("A=b\n", "daemons", True), ("A=b\n", "", False),
+    ],
+)  # fmt: skip
+def test_uninstall_where_slurm_runs_and_is_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, conf: str | None, sign: str, refused: bool
+) -> None:
+    """A configless node has no slurm.conf, and the PATH of sudo has no scontrol."""
+    monkeypatch.setenv("PATH", "/nonexistent")
+    for name in ("daemons", "configless"):
+        signs = ["a sign of it"] if name == sign else []
+        monkeypatch.setattr(running, name, lambda signs=signs: signs)
+    if conf:
+        (tmp_path / "slurm.conf").write_text(conf)
+    layout = Layout(slurm=str(tmp_path))
+    if refused:
+        with pytest.raises(InputError, match=r"is unknown: scontrol cannot be asked.*a sign of it"):
+            command._refuse_in_use(Path("/"), layout)
+    else:
+        command._refuse_in_use(Path("/"), layout)
+    command._refuse_in_use(Path("/"), layout, not_in_use=True)
+    (tmp_path / "slurm.conf").write_text("Include seatrial-nic.conf\n")
+    with pytest.raises(InputError, match="it names our files"):
+        command._refuse_in_use(Path("/"), layout, not_in_use=True)
+
+
+def test_what_the_check_says_of_this_host(do: Do, tmp_path: Path, policy: dict) -> None:
+    top = tmp_path / "node"
+    layout = Layout(f"{top}/libexec", f"{top}/conf", f"{top}/slurm", f"{top}/units")
+    assert list(command._wrong_here(layout, policy["digest"])) == []
+    files = render(policy, layout)
+    for file in files:
+        path = Path(file.path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(file.text)
+    assert list(command._wrong_here(layout, policy["digest"])) == []
+    assert len(list(command._wrong_here(layout, "another"))) == 2
+    launcher = Path(layout.command).read_text()
+    Path(layout.command).write_text(f"# {MARKER}\n")  # of an installation without versions
+    assert list(command._wrong_here(layout, policy["digest"])) == []
+    Path(layout.command).write_text(launcher)
+    shutil.rmtree(layout.versions)
+    (wrong,) = command._wrong_here(layout, policy["digest"])
+    assert "a version is incomplete" in wrong

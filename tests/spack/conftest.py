@@ -82,3 +82,14 @@ def mpi_scope(spack: Spack, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("mpi-scope")
     shutil.copy(spack.paths.scope / "packages.yaml", folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def shared(mpi_scope: Path, tmp_path_factory) -> list[str]:
+    """Options of Spack: what the project's environments share, with which a solution takes a fifth
+    of the time, and the external MPI libraries of the lab. No modules are written."""
+    folder = tmp_path_factory.mktemp("shared")
+    for name in ("concretizer.yaml", "packages.yaml"):
+        shutil.copy(ENVIRONMENTS / "base" / name, folder)
+    scopes = (folder, ENVIRONMENTS / "external-mpi", mpi_scope)
+    return [word for scope in scopes for word in ("-C", str(scope))]

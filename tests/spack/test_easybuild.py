@@ -26,7 +26,7 @@ SPACK_NAMES = {"IMB": "intel-mpi-benchmarks", "iperf": "iperf3"}
 #: easyconfigs that EasyBuild itself has
 UPSTREAM = {"hpl": "HPL-2.3-foss-2025b.eb"}
 #: programs without a release of their own: the source is one C file beside the recipe
-NO_ARCHIVE = {"comms"}
+NO_ARCHIVE = {"comms", "mpi-pairs", "mpi-time"}
 #: recipes that are not of a benchmark
 NO_BENCHMARK = {"acml", "mpi-transport"}
 EASYBUILD = "5.4.1"

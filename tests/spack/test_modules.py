@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from four_ranks import assert_paths, compile_exchange
 from labs import plain, running
 from seatrial.base.errors import InputError
 from seatrial.report import module_help
 from seatrial.results.record import Case, Metric, Results, Run, Trial, write_results
 from seatrial.stack import build, describe, modules, pins
 from seatrial.stack.transports import TRANSPORTS, fill, pmi2_library
+from spack_support import REFUSED_SPECS
+from two_ranks import assert_paths, compile_exchange
 
 GOLDEN = Path(__file__).parent / "golden"
 #: transport -> spec
@@ -171,6 +172,7 @@ def test_a_module_of_verbs_does_not_load_without_its_rdma_port(verbs_trees, kind
     assert "UCX_TLS" not in said
 
 
+@REFUSED_SPECS
 @pytest.mark.spack
 @pytest.mark.parametrize(
     ("words", "reason"),
@@ -264,7 +266,7 @@ def lab(trees):
 @pytest.mark.root
 @pytest.mark.slurm
 @pytest.mark.parametrize("name", [name for name in SPECS if name != "mpich-sock"])
-def test_four_ranks_share_memory_and_cross_the_test_network(trees, lab, name: str):
+def test_two_ranks_share_memory_and_cross_the_test_network(trees, lab, name: str):
     """With the MPIs of the distribution and of PyPI, which Spack takes as external."""
     use = f"module use {core(trees)}"
     program = compile_exchange(lab, use, name, user="root")

@@ -80,14 +80,24 @@ def test_the_checksum_is_the_published_one():
     assert f'SHA1 = "{SHA1}"' in (PACKAGES / "acml" / "package.py").read_text()
 
 
+@pytest.fixture(scope="module")
+def concrete(spack, shared, tmp_path_factory):
+    """A file of ACML's concrete spec, which takes most of the time of a fetch."""
+    done = spack(*shared, "spec", "--json", "acml@5.3.1")
+    assert done.returncode == 0, done.stderr
+    file = tmp_path_factory.mktemp("spec") / "acml.json"
+    file.write_text(done.stdout)
+    return file
+
+
 @pytest.fixture
-def fetch(spack, tmp_path, monkeypatch):
+def fetch(spack, concrete, tmp_path, monkeypatch):
     """Fetch ACML from a folder of the test's own, as a machine that never had the file."""
     monkeypatch.chdir(tmp_path)
     settings = (f"source_cache:{tmp_path / 'sources'}", f"build_stage:{tmp_path / 'stage'}",
                 "checksum:true")  # fmt: skip
     options = [word for setting in settings for word in ("-c", f"config:{setting}")]
-    return lambda: spack(*options, "fetch", "acml@5.3.1")
+    return lambda: spack(*options, "fetch", str(concrete))
 
 
 def test_without_the_file_it_says_what_to_supply(fetch, tmp_path):

@@ -20,6 +20,8 @@ WITH_MPI = (
     "osu-micro-benchmarks@7.4",
     "intel-mpi-benchmarks@2021.11",
     "mpip",
+    "mpi-pairs",
+    "mpi-time",
 )
 WITHOUT_MPI = ("netperf", "iperf3@3.17.1")
 #: test functions of all packages of an environment
@@ -36,6 +38,8 @@ TESTS = {
         ],
         "IntelMpiBenchmarks": ["test_allreduce", "test_pingpong", "test_threads"],
         "Mpip": ["test_profile"],
+        "MpiPairs": ["test_pairs"],
+        "MpiTime": ["test_times"],
         "Netperf": ["test_stream", "test_transactions"],
         "Iperf3": ["test_tcp", "test_udp"],
     },

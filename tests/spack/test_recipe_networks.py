@@ -1,10 +1,12 @@
-"""Recipes of comms, NetPIPE, LLCbench, OSU, IMB, mpiP, netperf, iperf3: options and refusals."""
+"""Recipes of comms, mpi_pairs, NetPIPE, LLCbench, OSU, IMB, mpiP, mpi_time, netperf and iperf3."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
+
+from spack_support import REFUSED_SPECS
 
 pytestmark = pytest.mark.spack
 
@@ -15,6 +17,8 @@ PACKAGES = (
     "osu-micro-benchmarks",
     "intel-mpi-benchmarks",
     "mpip",
+    "mpi-pairs",
+    "mpi-time",
     "netperf",
     "iperf3",
 )
@@ -99,6 +103,8 @@ def test_each_says_what_it_is_and_has_a_test(said, package):
         ("osu-micro-benchmarks", "Strazdins"),
         ("intel-mpi-benchmarks", "PMB 2.2.1"),
         ("mpip", "Vetter"),
+        ("mpi-pairs", "Strazdins"),
+        ("mpi-time", "Celebioglu"),
         ("netperf", "Celebioglu"),
         ("iperf3", "None of the founding papers"),
     ],
@@ -135,6 +141,7 @@ def test_netperf_reads_the_processor_time_from_proc(said):
     assert said["netperf"] == ["--enable-cpuutil=procstat"]
 
 
+@REFUSED_SPECS
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from made_sources import checksum, mirror
 
+from spack_support import REFUSED_SPECS
+
 pytestmark = [pytest.mark.spack, pytest.mark.timeout(3600)]
 
 #: NPB's makefiles, except that a program is a text, and CG does not build.
@@ -30,14 +32,14 @@ TREE = {
 }
 
 
-def install(spack, mpi_scope, folder, spec):
+def install(spack, shared, folder, spec):
     options = mirror(folder, checksum("npb", "3.4.3"), "tar.gz", TREE)
-    return spack("-C", str(mpi_scope), *options, "install", "--fresh", "--no-cache", spec)
+    return spack(*shared, *options, "install", "--fresh", "--no-cache", spec)
 
 
-def test_every_program_that_was_asked_for_is_there(spack, mpi_scope, tmp_path):
+def test_every_program_that_was_asked_for_is_there(spack, shared, tmp_path):
     spec = "npb@3.4.3 names=is,ep classes=S,W fflags=-O1"
-    done = install(spack, mpi_scope, tmp_path, spec)
+    done = install(spack, shared, tmp_path, spec)
     assert done.returncode == 0, done.stdout + done.stderr
     prefix = spack("location", "-i", spec).stdout.strip()
     programs = Path(prefix, "bin")
@@ -51,13 +53,14 @@ def test_every_program_that_was_asked_for_is_there(spack, mpi_scope, tmp_path):
     assert lines["CFLAGS"] == "-O3"
 
 
-def test_a_kernel_that_does_not_build_fails_the_installation(spack, mpi_scope, tmp_path):
-    done = install(spack, mpi_scope, tmp_path, "npb@3.4.3 names=is,cg,mg classes=S")
+def test_a_kernel_that_does_not_build_fails_the_installation(spack, shared, tmp_path):
+    done = install(spack, shared, tmp_path, "npb@3.4.3 names=is,cg,mg classes=S")
     said = done.stdout + done.stderr
     assert done.returncode != 0
     assert "1 programs were asked for and not built: cg.S.x" in said, said
 
 
+@REFUSED_SPECS
 def test_programs_that_do_not_exist_are_refused(spack):
     done = spack("spec", "npb@3.4.3 names=dt classes=S,C")
     assert done.returncode != 0

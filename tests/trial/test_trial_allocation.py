@@ -199,8 +199,11 @@ def test_trial_that_must_end_while_it_waits(session, left, signals, state, words
     assert slurm.said("scancel")
 
 
-def test_time_in_the_queue_is_not_part_of_the_limit(session):
+def test_time_in_the_queue_is_not_part_of_the_limit(session, monkeypatch):
     """The job waits longer than the limit, and has all of it when it runs."""
+    clock = [time.monotonic()]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: clock.append(clock.pop() + seconds))
     waits = ["PENDING|Resources|\n"] * 2500
     trial = session(Slurm(*waits, "RUNNING|None|n[1-2]\n"), left_s=2)
     with held(trial, "jumbo", 2) as own:
@@ -208,7 +211,7 @@ def test_time_in_the_queue_is_not_part_of_the_limit(session):
         assert own.waited_s > 2
         assert trial.limit.queued_s > 2
         assert trial.why_stop() == ""
-        time.sleep(2)  # the clock runs again
+        time.sleep(3)  # the clock runs again
         assert "reached its time limit" in trial.why_stop()
 
 
@@ -299,7 +302,10 @@ def test_reframe_runs_one_partition(plan, tmp_path):
     command = reframe_command(plan, tmp_path, ["tcp_stream"], report, "jumbo")
     assert "--system=site:compute_jumbo" in command
     assert f"--report-file={tmp_path}/r.json" in command
-    assert "--system=site:compute" in reframe_command(plan, tmp_path, ["tcp_stream"], report)
+    assert f"--session-extras=trial={tmp_path.name},rerun=0" in command
+    again = reframe_command(plan, tmp_path, ["tcp_stream"], report, rerun=2)
+    assert "--system=site:compute" in again
+    assert f"--session-extras=trial={tmp_path.name},rerun=2" in again
 
 
 def test_reframe_runs_a_case_again_that_broke_a_bound(plan, tmp_path):

@@ -286,8 +286,11 @@ def test_a_report_that_names_other_folders(left, tmp_path):
     assert not list(tmp_path.glob("cases/*/r*/evidence.json"))
 
 
-@pytest.mark.parametrize("kind", ["fifo", "link", "too large"])
-def test_evidence_that_is_no_file_of_the_check(left, tmp_path, monkeypatch, kind):
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [("fifo", "not a regular file"), ("link", "symbolic links"), ("too large", "File too large")],
+)
+def test_evidence_that_is_no_file_of_the_check(left, tmp_path, monkeypatch, kind, why):
     """It neither blocks nor leads elsewhere."""
     runs = [Run(case=NETPIPE, outcome="ran", metrics=[metric()])]
     folder = left("netpipe", runs)
@@ -303,7 +306,9 @@ def test_evidence_that_is_no_file_of_the_check(left, tmp_path, monkeypatch, kind
     elif kind == "link":
         evidence.symlink_to(tmp_path / "elsewhere")
     (run,) = gather(tmp_path, [NETPIPE])
-    assert (run.outcome, run.reason) == ("error", "it left no evidence")
+    assert run.outcome == "error"
+    assert run.reason.startswith("evidence.json cannot be read: ")
+    assert why in run.reason
 
 
 def test_a_helper_is_removed_from_the_evidence_and_not_from_where_it_leads(left, tmp_path):
@@ -408,16 +413,17 @@ def test_stage_folder_whose_name_is_not_utf8(left, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "why"),
     [
-        "[" + "{}," * 300_000 + "{}]",
-        '[{"metrics": [' + "{}," * 300_000 + "{}]}]",
-        '[{"job": {"nodes": [' + "0," * 500_000 + "0]}}]",
-        "[{" + ",".join(f'"{number}":0' for number in range(100_000)) + "}]",
-        '[{"facts": ' + '{"a":' * 100 + "1" + "}" * 100 + "}]",
+        ("[" + "{}," * 300_000 + "{}]", "a list of at most 1000 runs"),
+        ('[{"metrics": [' + "{}," * 300_000 + "{}]}]", "case: Field required"),
+        ('[{"job": {"nodes": [' + "0," * 500_000 + "0]}}]", "case: Field required"),
+        ("[" + "0," * 9_000_000 + "0]", "too many values"),
+        ("[{" + ",".join(f'"{number}":0' for number in range(200_000)) + "}]", "too many keys"),
+        ('[{"facts": ' + '{"a":' * 100 + "1" + "}" * 100 + "}]", "too deep"),
     ],
 )
-def test_errors_of_hostile_evidence_are_not_collected(left, tmp_path, text, monkeypatch):
+def test_errors_of_hostile_evidence_are_not_collected(left, tmp_path, text, why, monkeypatch):
     """Pydantic needs 25 us and 300 B for each error that it collects."""
     counts = []
 
@@ -431,8 +437,9 @@ def test_errors_of_hostile_evidence_are_not_collected(left, tmp_path, text, monk
 
     monkeypatch.setattr(collecting, "_RUN", Adapter())
     (left("netpipe") / "evidence.json").write_text(text)
+    monkeypatch.setattr(collecting, "NODE_LIMIT_B", 10 << 20)
     (run,) = gather(tmp_path, [NETPIPE])
-    assert run.reason == "it left no evidence"
+    assert why in run.reason
     assert sum(counts) < 10
 
 
@@ -519,3 +526,77 @@ def test_a_full_disk_is_named(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left") as caught:
         reserve(tmp_path)
     assert caught.value.filename == str(tmp_path / RESERVE_FILE)
+
+
+def lone(figures=(), **fields):
+    """A record of evidence, as JSON may have it."""
+    own = [metric().model_dump() if hasattr(one, "model_dump") else one for one in figures]
+    case = {"check": "netpipe", "transport": "mpich-ofi", "nodes": 2}
+    return {"record": "run", "case": case, "outcome": "ran", "metrics": own, **fields}
+
+
+FIGURE = {"metric": "latency_us", "value": 1.0, "unit": "us", "better": "lower"}
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        (lone([FIGURE] * 1200), "metrics has more than 1128 entries, for 2 nodes"),
+        (lone([{**FIGURE, "location": "-" * (1 << 16)}]), "metrics.0.location: String should have"),
+        (lone(activity=[{"step": "s", "node": "n1", "seconds": 0}]), "activity.0.seconds: Input"),
+        (lone([FIGURE], job={"nodes": ["n1", "x"]}), "it names node 'x', which is no node of the"),
+        (lone([{**FIGURE, "location": "n1-x"}]), "it names location 'n1-x', which is"),
+        (lone([{**FIGURE, "location": "n1>x"}]), "it names location 'n1>x', which is"),
+        (lone([FIGURE], unmeasured={"x-y": "no link"}), "it names location 'x-y', which is"),
+        (lone([FIGURE], nic={"x": {}}), "it names node 'x', which is"),
+    ],
+)
+def test_evidence_that_no_check_writes_is_an_error_with_its_reason(left, tmp_path, record, why):
+    """Of its case: the other one keeps its figures."""
+    good = lone([FIGURE, {**FIGURE, "location": "n2>n1"}], job={"nodes": ["n1", "n2"]})
+    for check, one in (("netpipe", record), ("npb", good)):
+        if check == "npb":
+            one["case"] = {"check": "npb", "variant": "ep.S", "transport": "mpich-ofi", "nodes": 2}
+        (left(check) / "evidence.json").write_text(json.dumps([one]))
+    bad, kept = collect(
+        tmp_path, [NETPIPE, EP], range(1), slurm, planned={"n1", "n2"}, held=Job(id="1", held=True)
+    )
+    assert (bad.outcome, bad.phase, bad.metrics, bad.activity) == ("error", "sanity", [], [])
+    assert bad.reason.startswith(f"its record in evidence.json cannot be used: {why}")
+    assert (kept.outcome, len(kept.metrics)) == ("ran", 2)
+
+
+def test_a_held_job_whose_case_has_a_time_without_a_zone(left, tmp_path):
+    """Its end is compared with that of the job."""
+    (left("netpipe") / "evidence.json").write_text(
+        json.dumps([lone(outcome="error", job={"ended": "2026-11-21T01:26:03"})])
+    )
+    (run,) = collect(
+        tmp_path, [NETPIPE], range(1), slurm, "it ended", phase="profile",
+        held=Job(id="1", held=True),
+    )  # fmt: skip
+    assert run.outcome == "error"
+    assert run.job.ended == datetime(2026, 11, 21, 1, 26, 3, tzinfo=UTC)
+
+
+def test_test_cases_beyond_the_plan_do_not_count(left, tmp_path):
+    """Each takes memory; of twice the same the last counts."""
+    for repeat in (0, 0, 1, 2, 7):
+        left("netpipe", [Run(case=NETPIPE, outcome="ran", metrics=[metric()])], repeat=repeat)
+    left("other")
+    left("netpipe", num_nodes=3)
+    notes = []
+    runs = collect(tmp_path, [NETPIPE], range(2), slurm, note=notes.append)
+    assert [run.outcome for run in runs] == ["ran", "ran"]
+    assert notes == [
+        "reframe-report.json has 5 test cases that were not planned, or twice: they do not count"
+    ]
+    assert sorted(path.name for path in tmp_path.glob("cases/*/*")) == ["r0", "r1"]
+
+
+def test_the_size_of_a_report_is_limited_by_the_plan(left, tmp_path):
+    left("netpipe", [Run(case=NETPIPE, outcome="ran", metrics=[metric()])])
+    report = tmp_path / "reframe-report.json"
+    report.write_text(report.read_text() + " " * (10 * collecting.TEST_LIMIT_B))
+    (run,) = gather(tmp_path, [NETPIPE])
+    assert run.evidence.startswith("stage/")  # found without the report

@@ -11,6 +11,7 @@ import re
 import sys
 from itertools import permutations
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 import typer
@@ -18,6 +19,7 @@ import typer
 from seatrial.base.errors import EXIT_ACCEPTED, EXIT_INCOMPLETE, EXIT_REJECTED
 from seatrial.base.paths import CHECKOUT
 from seatrial.cli.trial import VERDICT_CODES, baseline, judge_again, report
+from seatrial.history.index import opened
 from seatrial.plan.model import read_plan
 from seatrial.plan.resolve import plan_trial
 from seatrial.plan.selection import Selection
@@ -291,14 +293,29 @@ def test_number_of_nodes_is_that_of_flexible_allocation(trial_lab, workplace):
     assert len(links) == 3, done.stdout[-3000:]
 
 
-def test_database_of_a_trial_can_be_asked(sound, trial_lab):
+def test_reframes_database_has_the_same_means_as_the_history(sound, trial_lab):
     settings = sound.folder / "config" / sound.trial.site / "settings.py"
-    reframe = [REFRAME, "-C", str(settings)]
+    trial = f'?trial=="{sound.folder.name}" and rerun=="0"'
     done = trial_lab.run(
-        [*reframe, "--list-stored-sessions"],  # as the job user, who ran ReFrame
-        cwd=trial_lab.paths.home,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr
-    report = json.loads((sound.folder / "reframe-report.json").read_text())
-    assert report["session_info"]["uuid"] in done.stdout
+        [REFRAME, "-C", str(settings), "--table-format=csv",
+         f"--performance-compare={trial}/{trial}/mean:benchmark,num_nodes,sysenv,pvar,punit/"],
+        cwd=trial_lab.paths.home, timeout=600,  # as the job user, who ran ReFrame
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout[done.stdout.index("benchmark,") :].splitlines()
+    names = ("benchmark", "num_nodes", "sysenv", "pvar", "punit")
+    stored = {
+        tuple(row[name] for name in names): float(row["pval (mean) (lhs)"])
+        for row in csv.DictReader(lines)
+        if row["pvar"]
+    }
+    means = {}
+    with opened(sound.folder.parent, print) as index:
+        for series in index.series():
+            case, at = series.case, f"@{series.location}" if series.location else ""
+            system = f"{series.site}:compute+{case.transport}"
+            (point,) = index.points(series)
+            key = (case.check, str(case.nodes), system, f"{series.metric}{at}", series.unit)
+            means[key] = pytest.approx(fmean(point.samples))
+    assert len(means) > 20
+    assert stored == means

@@ -129,7 +129,7 @@ def test_root_follows_nothing_of_the_job_user(place: Path, monkeypatch: pytest.M
     before = {path: path.stat() for path in (foreign, *foreign.rglob("*"))}
     command = [sys.executable, "-I", "-c", ATTACK, str(foreign)]
     monkeypatch.setattr(reframe_run, "reframe_command", lambda *_: command)
-    file = make_site(place / "site", {"tcp_stream": {"seconds": 1}})
+    file = make_site(place / "site", {"tcp_stream": {"seconds": 1}}, repeats=13)
     plan = resolve(load_site(file), bare_stack())
     results = run_trial(plan, file, Lab(), Silent(), place / "trials")
 
@@ -314,3 +314,44 @@ def test_output_of_the_job_user_never_ends_its_reader(
     results = run_trial(plan, file, ThisMachine(), Failing(), place / "trials")
     assert lines.count("last") == 3
     assert (results.folder / "reframe.out").read_text().count("last") == 3
+
+
+#: stands for ReFrame; leaves figures
+FIGURES = LEAVES.replace(
+    '    output.write("as it was")',
+    """    output.write("as it was")
+metric = {"metric": "bandwidth_MB_s", "value": 1.0, "unit": "MB/s", "better": "higher"}
+run = {"case": {"check": "tcp_stream", "transport": "tcp", "nodes": 2}, "outcome": "ran",
+       "metrics": [metric]}
+with open(f"{stage}/evidence.json", "w") as evidence:
+    json.dump([run], evidence)""",
+)
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+@pytest.mark.timeout(120)
+def test_a_signal_ends_the_judging_and_the_runs_are_kept(
+    place: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """What a job user wrote decides how long the judging takes."""
+
+    def judging(*_: object) -> None:
+        os.kill(os.getpid(), signal.Signals[name])
+        threading.Event().wait(60)
+
+    command = [sys.executable, "-I", "-c", FIGURES]
+    monkeypatch.setattr(reframe_run, "reframe_command", lambda *_: command)
+    file = make_site(place / "site", {"tcp_stream": {"seconds": 1}})
+    plan = resolve(load_site(file), bare_stack())
+    word = "Ctrl-C" if name == "SIGINT" else name
+    with monkeypatch.context() as patch:
+        patch.setattr("seatrial.trial.run.judge", judging)
+        with pytest.raises(LabError, match=f"interrupted by {word} while.*its 1 run are in|its 1"):
+            run_trial(plan, file, Lab(), Silent(), place / "trials")
+    (folder,) = (place / "trials").glob("site-*")
+    results = read_results(folder)
+    assert [run.outcome for run in results.runs] == ["ran"]
+    assert results.verdict is None
+    assert {path.lstat().st_uid for path in (folder, *folder.rglob("*"))} == {0}
+    judge(folder)
+    assert read_results(folder).verdict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 
@@ -81,7 +82,9 @@ class Mending(Silent):
 @pytest.mark.parametrize("lasts", [True, False])
 def test_reruns_confirm_a_broken_bound_or_not(place, trial_lab, workplace, lasts):
     """The link is slow for ever, or in the first run only."""
-    benchmarks = {name: SMALL[name] for name in ("tcp_stream", "links")}
+    # Nothing is expected of the links here, and a slow link takes a minute for a few MiB.
+    light = {**SMALL["links"], "max_bytes": 1024, "repetitions": 5, "stream_bytes": "64 KiB"}
+    benchmarks = {"tcp_stream": SMALL["tcp_stream"], "links": light}
     file = make_site(place / "site", benchmarks, SPEED, reruns=2)
     trial_lab.add_bind(workplace)
     progress = Silent() if lasts else Mending(trial_lab)
@@ -104,6 +107,11 @@ def test_reruns_confirm_a_broken_bound_or_not(place, trial_lab, workplace, lasts
         f"rerun {number} of at most 2: 1 case with figures outside their bounds, and those they "
         "are compared with, in 1 test"
         for number in range(1, times)
+    ]
+    reports = [results.folder / f"reframe-report{end}.json" for end in ("", "-rerun1", "-rerun2")]
+    marks = [json.loads(file.read_text())["session_info"] for file in reports[:times]]
+    assert [(one["trial"], one["rerun"]) for one in marks] == [
+        (results.folder.name, str(number)) for number in range(times)
     ]
     (one,) = [j for j in results.judgements if j.verdict != "error"]
     assert len(one.samples) == times

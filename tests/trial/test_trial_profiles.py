@@ -474,8 +474,8 @@ def test_killed_trial_loses_its_nodes(site_of, lab, place, monkeypatch):
     )
     own.submit(600)
     until(lambda: own.query().state == "RUNNING", 20, "the job")
-    for _ in range(5):  # renewed, it stays
-        time.sleep(1)
+    for _ in range(25):  # renewed, it stays
+        time.sleep(0.2)
         own.lease.touch()
     assert own.query().state == "RUNNING"
     assert len(in_force(lab)) == 2

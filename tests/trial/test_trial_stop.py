@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import threading
@@ -33,7 +34,7 @@ RUDE += "print('up', flush=True)\ntime.sleep(60)\n"
 def reframe(tmp_path, monkeypatch):
     """``reframe(script, signals, limit)``: the outcome, and the progress lines."""
 
-    def call(script, signals=(), limit=600):
+    def call(script, signals=(), limit=600, most_queued_s=math.inf):
         site = load_site(make_site(tmp_path / f"s{limit}", {"tcp_stream": {}}, time_limit_s=600))
         site.trial.time_limit_s = limit
         plan = resolve(site, bare_stack())
@@ -57,7 +58,7 @@ def reframe(tmp_path, monkeypatch):
             progress,
             [case],
             noted,
-            TimeLimit(limit),
+            TimeLimit(limit, most_queued_s),
         )
         assert report_file(session) == REPORT
         return run_reframe(session), progress.lines
@@ -105,6 +106,14 @@ def test_time_in_the_queue_is_not_part_of_the_limit(reframe, monkeypatch):
     monkeypatch.setattr(runner, "jobs_of", jobs)
     outcome, _ = reframe(POLITE, limit=1)
     assert len(queries) > 20
+    assert "reached its time limit of 1 s, not counting" in outcome.why_not
+
+
+def test_jobs_that_wait_for_ever_end_a_trial_of_a_lab(reframe, monkeypatch):
+    """Its jobs are another user's, who can let one wait until any date."""
+    monkeypatch.setattr(runner, "QUEUE_S", 0.1)
+    monkeypatch.setattr(runner, "jobs_of", lambda folder, machine: {"7": "PENDING"})
+    outcome, _ = reframe(POLITE, limit=1, most_queued_s=1)
     assert "reached its time limit of 1 s, not counting" in outcome.why_not
 
 

@@ -10,6 +10,8 @@ Each transport has its variables in groups, by who needs them:
   nodes. A module sets these and ``bind``, nothing else.
 * ``check_env``: a check only; these replace ``env``. Shared memory is off, so that with several
   ranks on a node all messages take the path under test, and no other path can take its place.
+* ``within_env``: a step of a check whose ranks are all on one node; these replace ``check_env``,
+  so that their messages take shared memory. None where the path has no shared memory.
 * ``lab_env``: a check in a lab, whose nodes share a few cores. A rank that waits spins; Open MPI's
   can give the core away at each turn for next to nothing.
 * ``overcommit``: a step whose ranks outnumber the cores. What MPICH and Intel MPI offer sleeps,
@@ -138,6 +140,7 @@ TRANSPORTS = {
         "description": "Open MPI, ob1 over the TCP BTL",
         "env": {**_OPENMPI_ENV, "OMPI_MCA_pml": "ob1"},
         "check_env": {**_OPENMPI_CHECK, "OMPI_MCA_btl": "tcp,self"},
+        "within_env": _OPENMPI_ENV,
         "lab_env": _OPENMPI_LAB,
         "bind": _OPENMPI_BIND,
         "report": {**_OPENMPI_REPORT, "OMPI_MCA_btl_base_verbose": "1"},
@@ -158,6 +161,7 @@ TRANSPORTS = {
             "UCX_TLS": "{ucx_tls},sm",
         },
         "check_env": {**_OPENMPI_CHECK, "OMPI_MCA_btl": "self", "UCX_TLS": "{ucx_tls}"},
+        "within_env": {"UCX_TLS": "{ucx_tls},sm"},
         "lab_env": _OPENMPI_LAB,
         "bind": {**_UCX["bind"], **_OPENMPI_BIND},
     },
@@ -185,6 +189,7 @@ TRANSPORTS = {
         "description": "MPICH, ch4:ucx",
         "env": {"MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": "{ucx_tls},sm"},
         "check_env": {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "{ucx_tls}"},
+        "within_env": {"MPIR_CVAR_NOLOCAL": "0", "UCX_TLS": "{ucx_tls},sm"},
         "overcommit": _MPICH_OVERCOMMIT,
     },
     "mpich-ofi": {
@@ -193,6 +198,7 @@ TRANSPORTS = {
         "description": "MPICH, ch4:ofi",
         "env": {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "{provider}"},
         "check_env": {"MPIR_CVAR_NOLOCAL": "1"},
+        "within_env": {"MPIR_CVAR_NOLOCAL": "0"},
         "report": {"MPIR_CVAR_DEBUG_SUMMARY": "1"},
         "path_report": r"^libfabric provider: ",
         "overcommit": _MPICH_OVERCOMMIT,
@@ -221,6 +227,7 @@ TRANSPORTS = {
             "I_MPI_OFI_PROVIDER": "tcp",
         },
         "check_env": {"I_MPI_FABRICS": "ofi"},
+        "within_env": {"I_MPI_FABRICS": "shm:ofi"},
         "report": {"I_MPI_DEBUG": "5", "I_MPI_DEBUG_OUTPUT": "{report_file}"},
         "path_report": r"libfabric provider: ",
         "overcommit": {"I_MPI_WAIT_MODE": "1"},

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
+from seatrial.results.locations import natural
 from seatrial.results.record import Case, Run
+from seatrial.results.wording import some
 
 CONFIDENCE = 0.95  # of every interval
+
+Profile = TypeVar("Profile", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -18,6 +23,10 @@ class Estimate:
     value: float
     low: float
     high: float
+
+
+def scaled(one: Estimate, factor: float) -> Estimate:
+    return Estimate(one.value * factor, one.low * factor, one.high * factor)
 
 
 @dataclass(frozen=True)
@@ -60,13 +69,35 @@ def inputs_of(measured: Iterable[Measured], samples: int) -> Inputs:
     )
 
 
-def comparable(by_profile: Mapping[str, Sequence[Measured]]) -> dict[str, list[Measured]]:
+#: what an answer takes that the nodes leave open
+SAME_NODES = "runs of each profile on the same nodes"
+
+
+def other_nodes(measured: Iterable[Measured]) -> str:
+    """Why the effect of a profile may be that of its nodes, or "": they differ within a trial.
+
+    A run without nodes on record says nothing.
+    """
+    nodes: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for one in measured:
+        if one.run.job.nodes:
+            nodes[one.trial][one.run.case.profile].update(one.run.job.nodes)
+    for own in nodes.values():
+        first = next(iter(own))
+        for profile, names in own.items():
+            if names != own[first]:
+                a, b = (f"{p}: {some(sorted(own[p], key=natural))}" for p in (first, profile))
+                return f"the profile cannot be told from the nodes, which differ ({a}; {b})"
+    return ""
+
+
+def comparable(by_profile: Mapping[Profile, Sequence[Measured]]) -> dict[Profile, list[Measured]]:
     """The runs of the trials that have all the profiles of the trial with the most.
 
     If a profile was measured in other trials than the rest, what changed between the trials would
-    look like its effect.
+    look like its effect. A profile is a name, or what stands for one.
     """
-    profiles: dict[str, set[str]] = defaultdict(set)
+    profiles: dict[str, set[Profile]] = defaultdict(set)
     for profile, runs in by_profile.items():
         for one in runs:
             profiles[one.trial].add(profile)

@@ -18,8 +18,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import geometric_mean, median
 
-from seatrial.analysis.conclusion import Inputs, Measured, comparable, inputs_of
-from seatrial.analysis.decision import Decision, decide
+from seatrial.analysis.conclusion import (
+    SAME_NODES,
+    Inputs,
+    Measured,
+    comparable,
+    inputs_of,
+    other_nodes,
+)
+from seatrial.analysis.decision import Decision, decide, withheld
 
 TOGETHER = 1.1  # curves within this ratio are the same
 APART = 1.5
@@ -62,6 +69,7 @@ class Comparison:
     ``partings``: profile -> where it parts from ``reference``, the fastest profile at the largest
     size. ``knees``: profile -> the size with the largest t(2n) / t(n), and that ratio. ``scatter``:
     median over the points of the relative range of the repeats, None if each was measured once.
+    ``nodes_differ``: why what profiles seem to do may be the nodes' work, or "".
     """
 
     check: str
@@ -75,6 +83,7 @@ class Comparison:
     knees: Mapping[str, tuple[float, float]]
     scatter: float | None
     inputs: Inputs
+    nodes_differ: str = ""
 
     @property
     def noisy(self) -> bool:
@@ -150,8 +159,6 @@ def _compared(
         profile: {n: median(points[n] for points in own) for n in sizes}
         for profile, own in curves.items()
     }
-    if not all(time > 0 for points in middle.values() for time in points.values()):
-        return None
     reference = min(middle, key=lambda profile: middle[profile][sizes[-1]])
     end = (reference, middle[reference])
     others = {profile: points for profile, points in middle.items() if profile != reference}
@@ -162,23 +169,29 @@ def _compared(
         if len(own) > 1
     ]
     runs = [one for own in profiles.values() for one in own]
+    nodes_differ = other_nodes(runs)
     return Comparison(
         *key,
-        _fastest(curves, sizes),
+        _fastest(curves, sizes, nodes_differ),
         reference,
         {profile: parting((profile, points), end) for profile, points in others.items()},
         {profile: at for profile, points in middle.items() if (at := knee(points))},
         median(ranges) if ranges else None,
         inputs_of(runs, len(sizes) * len(runs)),
+        nodes_differ,
     )
 
 
 def _points(one: Measured, name: str) -> Points:
+    """The points that are times: others, such as zero, were not measured."""
     curves = [c for c in one.run.curves if c.name == name and c.y_name in TIMES]
-    return dict(curves[0].points)
+    return {n: time for n, time in curves[0].points if 0 < n < math.inf and 0 < time < math.inf}
 
 
-def _fastest(curves: Mapping[str, Sequence[Points]], sizes: Sequence[float]) -> tuple[Fastest, ...]:
+def _fastest(
+    curves: Mapping[str, Sequence[Points]], sizes: Sequence[float], nodes_differ: str
+) -> tuple[Fastest, ...]:
+    """``nodes_differ``: as ``other_nodes``."""
     result = []
     for word, (above, up_to) in RANGES.items():
         own = [n for n in sizes if above < n <= up_to]
@@ -186,5 +199,6 @@ def _fastest(curves: Mapping[str, Sequence[Points]], sizes: Sequence[float]) -> 
             samples: dict[str, list[float]] = defaultdict(list)
             for profile, of_runs in curves.items():
                 samples[profile] = [geometric_mean(p[n] for n in own) for p in of_runs]
-            result.append(Fastest(word, own[0], own[-1], decide(samples, "lower")))
+            decision = withheld(decide(samples, "lower"), nodes_differ, SAME_NODES)
+            result.append(Fastest(word, own[0], own[-1], decision))
     return tuple(result)

@@ -1,15 +1,13 @@
 """Which of several options is best, from repeated measurements: one, none, or measure more.
 
 The comparison is distribution-free, because figures of a network have outliers and regimes. The
-ratio of two options is estimated by the shift of Hodges and Lehmann between the logarithms of their
-samples (the median of all differences), with the exact interval that belongs to the test of Mann,
-Whitney and Wilcoxon (Hollander, Wolfe and Chicken, Nonparametric Statistical Methods, 3rd edition,
-4.2 and 4.3). It assumes that the samples of an option are independent, and that two options scatter
-alike.
+ratio of two options is estimated by the shift between the logarithms of their samples, with the
+interval by ranks (``seatrial.analysis.ranks``).
 
 Of k options each interval has the confidence 1 - 0.05 / (k - 1), by Bonferroni: all intervals
 against one option hold together with 95 %. An option that is no better than the others is thus
-called the best in at most 5 % of decisions.
+called the best in at most 5 % of decisions. A caller that decides several times while the samples
+grow gives the number of ``looks``. A look then has the error 5 % / ``looks``, and all of them 5 %.
 """
 
 from __future__ import annotations
@@ -17,21 +15,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from statistics import NormalDist
+from itertools import permutations
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from seatrial.analysis.conclusion import CONFIDENCE, Estimate
+from seatrial.analysis.ranks import hodges_lehmann
 from seatrial.results import statistics
 from seatrial.results.statistics import Better
 
 #: A difference below 3 % changes no choice of a profile, however certain it is.
 SMALLEST = 0.03
 MOST_REPEATS = 1000  # a larger number of repeats is not proposed
-_EXACT = 40  # samples of an option up to which the distribution is exact
 
 Answer = Literal["best", "no difference", "measure more"]
 
@@ -40,12 +36,15 @@ Answer = Literal["best", "no difference", "measure more"]
 class Decision:
     """The answer on some options.
 
-    ``leaders``: the best option alone, or the options at the top that are not told apart, the one
-    with the highest estimate first. ``worse``: options that are worse than the first leader.
-    ``ahead``: option -> how many times better the first leader is. ``margin``: the smallest
-    difference that counts, a fraction: 3 %, or the spread of the samples if that is larger.
-    ``needs``: repeats of each option for an answer; None if it is there. ``reason``: of "measure
-    more". ``refused``: option -> why its samples cannot be compared.
+    ``leaders``: the best option alone, or the options at the top of which none is certainly
+    better, the one with the highest estimate first. ``worse``: options that are worse than the
+    first leader. ``ahead``: option -> how many times better the first leader is. ``margin``: the
+    smallest difference that counts, a fraction: 3 %, or the spread of the samples if that is
+    larger. ``needs``: repeats of each option for an answer; None if it is there. ``reason``: of
+    "measure more". ``refused``: option -> why its samples cannot be compared. ``takes``: of an
+    answer that is withheld because of how the samples were measured, what would allow one.
+    ``uneven``: of "no difference", which leader's single runs scatter more, or have one that is
+    much worse; "" if all are alike.
     """
 
     answer: Answer
@@ -57,6 +56,31 @@ class Decision:
     needs: int | None = None
     reason: str = ""
     refused: Mapping[str, str] = field(default_factory=dict)
+    takes: str = ""
+    uneven: str = ""
+
+    @property
+    def behind(self) -> tuple[str, ...]:
+        """The leaders that are certainly worse than the first, perhaps by more than 3 %, but by
+        less than single runs scatter."""
+        return tuple(
+            p
+            for p in self.leaders[1:]
+            if self.ahead[p].low > 1 and self.ahead[p].high >= 1 + SMALLEST
+        )
+
+    @property
+    def apart(self) -> float:
+        """The largest difference of two leaders that the intervals allow, a fraction.
+
+        Two leaders that are not the first are compared by their intervals against it: all of these
+        hold together.
+        """
+        intervals = [
+            (1.0, 1.0),
+            *((self.ahead[p].low, self.ahead[p].high) for p in self.leaders[1:]),
+        ]
+        return max(a[1] / b[0] if b[0] > 0 else math.inf for a, b in permutations(intervals, 2)) - 1
 
 
 def fault(samples: Sequence[float]) -> str:
@@ -71,21 +95,21 @@ def fault(samples: Sequence[float]) -> str:
     return ""
 
 
-def least_repeats(options: int) -> int:
+def least_repeats(options: int, looks: int = 1) -> int:
     """The number of samples from which the best of so many options can be named.
 
     The interval of two options of n samples each is finite from the n at which all samples of the
-    one exceed all of the other by chance in at most 0.05 / (k - 1) / 2 of experiments.
+    one exceed all of the other by chance in at most 0.05 / (k - 1) / 2 / looks of experiments.
     """
-    return next(n for n in range(1, 100) if 1 / math.comb(2 * n, n) <= _tail(options))
+    return next(n for n in range(1, 100) if 1 / math.comb(2 * n, n) <= _tail(options, looks))
 
 
-def _tail(options: int) -> float:
+def _tail(options: int, looks: int) -> float:
     """Probability on each side of an interval."""
-    return (1 - CONFIDENCE) / max(1, options - 1) / 2
+    return (1 - CONFIDENCE) / max(1, options - 1) / 2 / looks
 
 
-def ratio(a: Sequence[float], b: Sequence[float], options: int = 2) -> Estimate:
+def ratio(a: Sequence[float], b: Sequence[float], options: int = 2, looks: int = 1) -> Estimate:
     """How many times larger a is than b; ``options``: the number of options of the decision.
 
     The interval is from 0 to infinity if there are too few samples. Raises ValueError if a sample
@@ -93,40 +117,17 @@ def ratio(a: Sequence[float], b: Sequence[float], options: int = 2) -> Estimate:
     """
     if why := fault(a) or fault(b):
         raise ValueError(why)
-    shifts = np.sort(np.subtract.outer(np.log(a), np.log(b)).ravel())
-    cut = _cut(len(a), len(b), _tail(options))
-    low, high = (shifts[cut - 1], shifts[-cut]) if cut else (-math.inf, math.inf)
-    return Estimate(*(float(np.exp(shift)) for shift in (np.median(shifts), low, high)))
+    shift, low, high = hodges_lehmann(np.log(b), np.log(a), _tail(options, looks))
+    if low is None or high is None:
+        low, high = -math.inf, math.inf
+    return Estimate(*(float(np.exp(end)) for end in (shift, low, high)))
 
 
-def gain(a: Sequence[float], b: Sequence[float], better: Better, options: int = 2) -> Estimate:
+def gain(
+    a: Sequence[float], b: Sequence[float], better: Better, options: int = 2, looks: int = 1
+) -> Estimate:
     """How many times better a is than b: as ``ratio``, above 1 if a is better."""
-    return ratio(a, b, options) if better == "higher" else ratio(b, a, options)
-
-
-@cache
-def _cut(m: int, n: int, tail: float) -> int:
-    """The largest c with P(U < c) <= tail, of the statistic U of m and n samples; 0 if none."""
-    if max(m, n) > _EXACT:
-        # The normal approximation with Kendall's continuity correction.
-        deviation = math.sqrt(m * n * (m + n + 1) / 12)
-        return max(0, math.floor(m * n / 2 + 0.5 + deviation * NormalDist().inv_cdf(tail)))
-    counts = np.ones(1)  # the Gaussian binomial coefficient, by its factors
-    for i in range(1, m + 1):
-        longer = np.zeros(len(counts) + n + i)
-        longer[: len(counts)] += counts
-        longer[n + i :] -= counts
-        counts = _divided(longer, i)[: i * n + 1]
-    below = np.cumsum(counts) / math.comb(m + n, m)
-    return int(np.searchsorted(below, tail * (1 + 1e-9), side="right"))
-
-
-def _divided(counts: NDArray[np.float64], i: int) -> NDArray[np.float64]:
-    """The polynomial over 1 - x^i."""
-    result = counts.copy()
-    for k in range(i, len(result)):
-        result[k] += result[k - i]
-    return result
+    return ratio(*((a, b) if better == "higher" else (b, a)), options, looks)
 
 
 def _spread(samples: Sequence[float]) -> float:
@@ -134,8 +135,10 @@ def _spread(samples: Sequence[float]) -> float:
     return statistics.spread([math.log(value) for value in samples]) or 0.0
 
 
-def decide(options: Mapping[str, Sequence[float]], better: Better) -> Decision:
+def decide(options: Mapping[str, Sequence[float]], better: Better, looks: int = 1) -> Decision:
     """The best of some options, each with the samples of its performance.
+
+    ``looks``: how often at most a decision is made on these samples while they grow.
 
     1. Options whose samples have no logarithm are refused; of fewer than two others there is no
        decision.
@@ -161,7 +164,7 @@ def decide(options: Mapping[str, Sequence[float]], better: Better) -> Decision:
     for name, samples in usable.items():
         if name == leader:
             continue
-        ahead[name] = estimate = gain(usable[leader], samples, better, k)
+        ahead[name] = estimate = gain(usable[leader], samples, better, k, looks)
         margin = max(SMALLEST, _spread(samples), _spread(usable[leader]))
         if estimate.low > 1 and estimate.value >= 1 + margin:
             worse.append(name)
@@ -174,16 +177,112 @@ def decide(options: Mapping[str, Sequence[float]], better: Better) -> Decision:
     )
     if not open_:
         return made
-    widest, least = max(open_.values()), least_repeats(k)
+    widest, least = max(open_.values()), least_repeats(k, looks)
     if widest <= 1:
-        return replace(made, answer="no difference")
+        uneven = _uneven({name: usable[name] for name in ties}, better, made.margin, looks)
+        return replace(made, answer="no difference", uneven=uneven)
     if repeats < least:
         times = "was measured once" if repeats == 1 else f"has {repeats} repeats"
         why = f"a profile {times}, and {k} profiles need {least} repeats each"
         return replace(made, answer="measure more", needs=least, reason=why)
-    needs = max(repeats + 1, min(MOST_REPEATS, math.ceil(repeats * widest**2)))
+    # Options that are worse may have been left out of later repeats.
+    own = min(len(usable[name]) for name in ties)
+    needs = max(own + 1, min(MOST_REPEATS, math.ceil(own * widest**2)))
     why = "the repeats scatter too much to see a difference that counts"
     return replace(made, answer="measure more", needs=needs, reason=why)
+
+
+def withheld(made: Decision, reason: str, takes: str) -> Decision:
+    """The decision without its answer, which the samples do not support; "" of a reason: as it is.
+
+    The estimates stay. None of the options is called worse.
+    """
+    if not reason:
+        return made
+    if made.answer == "measure more":  # for two reasons
+        reason = "; ".join(filter(None, [made.reason, reason]))
+        takes = "; ".join(filter(None, [made.takes, takes]))
+    return replace(
+        made, answer="measure more", leaders=(*made.leaders, *made.worse), worse=(),
+        reason=reason, takes=takes,
+    )  # fmt: skip
+
+
+def _uneven(
+    options: Mapping[str, Sequence[float]], better: Better, margin: float, looks: int
+) -> str:
+    """How options of like medians differ in their single samples, or "".
+
+    Scatter is the distance from the own median, compared by ranks as the samples are. Of a few runs
+    that are much worse ranks say nothing: the worst counts if it is off by more than 10 %, or four
+    margins, than the worst of the steadiest option.
+    """
+    off = {p: [abs(math.log(x / statistics.median(v))) for x in v] for p, v in options.items()}
+    worst = {
+        p: statistics.median(v) / min(v) if better == "higher" else max(v) / statistics.median(v)
+        for p, v in options.items()
+    }
+    steady, wild = (f(options, key=lambda p: statistics.median(off[p])) for f in (min, max))
+    shift, low, _ = hodges_lehmann(off[steady], off[wild], _tail(len(options), looks))
+    if low is not None and low > 0 and shift > SMALLEST / 2:
+        sizes = [100 * math.expm1(statistics.median(off[p])) for p in (wild, steady)]
+        return (
+            f"single runs under {wild} are {sizes[0]:.2g} % from their median in the median, under "
+            f"{steady} {sizes[1]:.2g} %"
+        )
+    steady, wild = (f(worst, key=worst.__getitem__) for f in (min, max))
+    if worst[wild] / worst[steady] > 1 + max(0.1, 4 * margin):
+        return (
+            f"the worst run under {wild} is {worst[wild]:.3g} times worse than its median, under "
+            f"{steady} {worst[steady]:.3g} times"
+        )
+    return ""
+
+
+def disagreement(
+    made: Decision, trials: Mapping[str, Mapping[str, Sequence[float]]], better: Better
+) -> str:
+    """Why the samples of several trials cannot be pooled, or "": they contradict each other.
+
+    ``trials``: trial -> option -> samples. Two trials contradict each other if their intervals of a
+    ratio to the first leader are apart, with 95 % for all pairs of trials together. Ratios in the
+    same direction, or less than 3 % apart, do not contradict each other. Trials of few repeats have
+    no interval and show no contradiction.
+    """
+    names = (*made.leaders, *made.worse)
+    pairs = max(1, math.comb(len(trials), 2))
+    for other in names[1:]:
+        ratios = {
+            trial: gain(own[names[0]], own[other], better, len(names), pairs)
+            for trial, own in trials.items()
+        }
+        for (a, x), (b, y) in permutations(ratios.items(), 2):
+            if x.low > y.high and x.low > 1 and y.value < 1 and x.value > y.value * (1 + SMALLEST):
+                return (
+                    f"the trials disagree: {names[0]} has {x.value:.3g} times ({x.low:.3g} to "
+                    f"{x.high:.3g}) the performance of {other} in {a}, and {y.value:.3g} times "
+                    f"({y.low:.3g} to {y.high:.3g}) in {b}"
+                )
+    return ""
+
+
+def failing(made: Decision, lost: Mapping[str, tuple[int, int]], verb: str = "failed") -> str:
+    """Why the leaders are not known to be better than the others, or "": their runs fail more.
+
+    A run that fails, or reaches its limit of time, is slower than any that ends, and has no sample.
+    ``lost``: option -> number of runs that failed, and of all runs.
+    """
+    shares = {p: lost[p][0] / lost[p][1] for p in (*made.leaders, *made.worse) if lost.get(p)}
+    if not shares:
+        return ""
+    most = max((p for p in made.leaders if p in shares), key=shares.__getitem__, default="")
+    least = min(shares, key=shares.__getitem__)
+    if not most or shares[most] <= shares[least]:
+        return ""
+    return (
+        f"{lost[most][0]} of {lost[most][1]} runs under {most} {verb}, of {least} "
+        f"{lost[least][0]} of {lost[least][1]}, and a run that fails is slower than any other"
+    )
 
 
 def _width(estimate: Estimate) -> float:

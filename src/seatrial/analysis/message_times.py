@@ -24,7 +24,7 @@ from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy.special import stdtrit  # quantiles of Student's t; scipy.stats takes long to import
 
 from seatrial.analysis.conclusion import (
     CONFIDENCE,
@@ -153,7 +153,7 @@ def _model(sizes: Array, times: Array, cuts: tuple[int, ...]) -> Model:
     residuals = np.concatenate([one[1] for one, _ in solved])
     freedom = len(sizes) - 2 * len(solved)
     variance = float(np.sum(residuals**2)) / freedom if freedom else math.inf
-    factor = student.ppf((1 + CONFIDENCE) / 2, freedom) if freedom else math.inf
+    factor = stdtrit(freedom, (1 + CONFIDENCE) / 2) if freedom else math.inf
     lines = []
     for (coefficients, _, normal), last in solved:
         halves = factor * np.sqrt(variance * np.diag(normal))
@@ -251,10 +251,12 @@ def _eager(
     limit, source = facts.get("eager_limit_B"), facts.get("eager_limit_source")
     if not isinstance(limit, int | float) or not isinstance(source, str):
         return None
+    if not 0 <= limit < math.inf:
+        return None
     between = None
     if send.thresholds:
         sizes = [size for size, _ in points]
-        near = min(send.thresholds, key=lambda threshold: abs(math.log(threshold / limit)))
+        near = min(send.thresholds, key=lambda threshold: abs(math.log(threshold / max(1, limit))))
         at = sizes.index(near)
         between = (sizes[at], sizes[at + 1])
     return EagerLimit(float(limit), source, between)

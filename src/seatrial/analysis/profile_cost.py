@@ -9,7 +9,14 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from seatrial.analysis.conclusion import Estimate, Inputs, Measured, comparable, inputs_of
+from seatrial.analysis.conclusion import (
+    Estimate,
+    Inputs,
+    Measured,
+    comparable,
+    inputs_of,
+    other_nodes,
+)
 from seatrial.analysis.decision import fault, ratio
 from seatrial.analysis.response import BASE
 from seatrial.base.names import PLAIN_SOCKETS
@@ -39,12 +46,16 @@ class Cost:
 
 @dataclass(frozen=True)
 class ProfileCosts:
-    """The costs of the profiles of one hardware: profile -> metric -> cost."""
+    """The costs of the profiles of one hardware: profile -> metric -> cost.
+
+    ``nodes_differ``: why the effect may be that of the nodes, or "".
+    """
 
     hardware: str
     base: str
     costs: Mapping[str, Mapping[str, Cost]]
     inputs: Inputs
+    nodes_differ: str = ""
 
 
 def cpu_time(run: Run) -> list[float]:
@@ -94,7 +105,8 @@ def profile_costs(measured: Iterable[Measured]) -> list[ProfileCosts]:
             for profile, row in by_profile.items()
         }
         total = sum(len(v) for row in by_profile.values() for v in row.values())
-        result.append(ProfileCosts(hardware, base, costs, inputs_of(runs[hardware], total)))
+        own = runs[hardware]
+        result.append(ProfileCosts(hardware, base, costs, inputs_of(own, total), other_nodes(own)))
     return result
 
 

@@ -1,24 +1,38 @@
 """How applications respond to NIC profiles: performance under each over that under the base.
 
-The response is the one of seed 000, figure 3. Runs whose path or profile was not proven, and
-reruns, which were made because a figure looked bad, are left out. Trials are pooled only if each
-has all the profiles that are compared: otherwise what changed between two trials would look like a
-response.
+The response is the one of seed 000, figure 3. Runs whose path or profile was not proven, reruns,
+which were made because a figure looked bad, and runs that other programs disturbed are left out. A
+profile of which no run was undisturbed may be the best: then there is no answer. Nor is there one
+if the runs under the best profile fail more often than under another. Trials are pooled only if
+each has all the profiles that are compared: otherwise what changed between two trials would look
+like a response.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from seatrial.analysis.conclusion import Estimate, Inputs, Missing
-from seatrial.analysis.decision import Decision, decide, gain
+from seatrial.analysis.conclusion import (
+    SAME_NODES,
+    Estimate,
+    Inputs,
+    Measured,
+    Missing,
+    other_nodes,
+)
+from seatrial.analysis.decision import Decision, decide, disagreement, failing, gain, withheld
 from seatrial.benchmarks.registry import registry
-from seatrial.results.figures import Figure, case_errors, collect, valid_runs
+from seatrial.results.figures import Figure, case_errors, collect, is_disturbed, valid_runs
 from seatrial.results.record import Case, Results
 from seatrial.results.statistics import Better, median
 
 BASE = "default"
+#: phases in which an error is none of the program or its profile
+_BEFORE_IT = ("setup", "submit")
+#: what runs take that are not disturbed
+QUIET = "a trial while no other program uses the processors of the nodes"
 
 #: what a comparison keeps equal: check, variant, route, nodes, and the network with its driver
 Subject = tuple[str, str, str, int, str]
@@ -50,22 +64,37 @@ class _Samples:
     unit: str
     better: Better
     values: list[float]
+    runs: int = 0  # with those that failed
+    failed: int = 0
 
 
 def responses(trials: Sequence[Results]) -> tuple[list[Response], list[Missing]]:
     """The response of each application of the trials, and what could not be compared."""
     measured: dict[Subject, dict[str, dict[str, Figure]]] = {}  # subject, trial, profile
+    disturbed: dict[Subject, set[str]] = {}  # profiles without an undisturbed run in some trial
+    failed: Counter[tuple[str, Case]] = Counter()
+    used: dict[tuple[str, Case], list[Measured]] = defaultdict(list)
     missing = []
     for one in trials:
         # of a trial with a million figures, collect those of the applications alone
         runs = [run for run in one.runs if performance(run.case)]
         planned = [run for run in runs if not one.trial.is_rerun(run)]
         hardware = {run.case: run.hardware for run in valid_runs(planned)}
+        failed.update(
+            (one.trial.trial, run.case)
+            for run in planned
+            if run.outcome != "ran" and run.phase not in _BEFORE_IT
+        )
+        quiet = [run for run in planned if not is_disturbed(run)]
+        for run in valid_runs(quiet):
+            used[one.trial.trial, run.case].append(Measured(one.trial.trial, run))
+        for case in hardware.keys() - {run.case for run in valid_runs(quiet)}:
+            disturbed.setdefault(_subject(case, hardware[case]), set()).add(case.profile)
         for case, why in case_errors(one.trial, one.runs).items():
             if performance(case):
                 takes = "a run without this error"
                 missing.append(Missing("runs", f"{case.id} in {one.trial.trial}", why, takes))
-        for case, figures in collect(one.trial, planned).items():
+        for case, figures in collect(one.trial, quiet).items():
             figure = figures.get(performance(case), {}).get(None)
             if figure is None or not figure.values:
                 continue
@@ -74,15 +103,19 @@ def responses(trials: Sequence[Results]) -> tuple[list[Response], list[Missing]]
                     Missing("response", f"{case.id} in {one.trial.trial}", why, "another run")
                 )
                 continue
-            subject = (case.check, case.variant, case.route, case.nodes, hardware[case])
+            subject = _subject(case, hardware[case])
             measured.setdefault(subject, {}).setdefault(one.trial.trial, {})[case.profile] = figure
     result = []
     for subject, by_trial in measured.items():
-        response, lost = _response(subject, by_trial)
+        response, lost = _response(subject, by_trial, disturbed.get(subject, set()), failed, used)
         missing += lost
         if response:
             result.append(response)
     return result, missing
+
+
+def _subject(case: Case, hardware: str) -> Subject:
+    return case.check, case.variant, case.route, case.nodes, hardware
 
 
 def performance(case: Case) -> str:
@@ -92,7 +125,11 @@ def performance(case: Case) -> str:
 
 
 def _response(
-    subject: Subject, by_trial: Mapping[str, Mapping[str, Figure]]
+    subject: Subject,
+    by_trial: Mapping[str, Mapping[str, Figure]],
+    disturbed: Set[str],
+    failed: Mapping[tuple[str, Case], int],
+    used: Mapping[tuple[str, Case], Sequence[Measured]],
 ) -> tuple[Response | None, list[Missing]]:
     check, variant, route, nodes, hardware = subject
     name = f"{check} {variant}".rstrip()
@@ -115,12 +152,15 @@ def _response(
         return None, [*lost, Missing("response", f"{name}, {route}", why, takes)]
     samples: dict[str, _Samples] = {}
     cases: dict[Case, None] = {}
-    for own in pooled.values():
+    for trial, own in pooled.items():
         for profile in profiles:
             figure = own[profile]
             cases[figure.case] = None
             kept = samples.setdefault(profile, _Samples(figure.unit, figure.better, []))
             kept.values += figure.values
+            lacking = failed.get((trial, figure.case), 0)
+            kept.runs += len(figure.values) + lacking
+            kept.failed += lacking
     units = {(one.unit, one.better) for one in samples.values()}
     if len(units) > 1:
         why = "its unit or its better direction differs between profiles or trials"
@@ -132,9 +172,22 @@ def _response(
     for profile, own_values in values.items():
         if profile != base:
             ratios[profile] = gain(own_values, values[base], first.better, len(values))
+    decision = decide(values, first.better)
+    apart = {trial: {p: own[p].values for p in profiles} for trial, own in pooled.items()}
+    why = disagreement(decision, apart, first.better)
+    decision = withheld(decision, why, "what differs between the trials, or a trial more")
+    why = failing(decision, {profile: (one.failed, one.runs) for profile, one in samples.items()})
+    decision = withheld(decision, why, "runs that do not fail")
+    runs = [
+        run for trial, own in pooled.items() for p in profiles for run in used[trial, own[p].case]
+    ]
+    decision = withheld(decision, other_nodes(runs), SAME_NODES)
+    if alone := sorted(disturbed - values.keys()):
+        why = f"other programs disturbed each run under {' and '.join(alone)}"
+        decision = withheld(decision, why, QUIET)
     inputs = Inputs(tuple(pooled), tuple(cases), sum(map(len, values.values())))
     return Response(
-        name, route, nodes, hardware, next(iter(by_trial.values()))[profiles[0]].metric,
+        name, route, nodes, hardware, next(iter(pooled.values()))[profiles[0]].metric,
         first.unit, base, {p: median(v) for p, v in values.items()}, ratios,
-        decide(values, first.better), inputs,
+        decision, inputs,
     ), lost  # fmt: skip

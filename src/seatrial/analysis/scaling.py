@@ -2,8 +2,10 @@
 
 The model is the one of seed 004, section 5: t(p) = a0 + a1 / p, with a further - a2 / p^2 where
 Akaike's criterion for small samples (AICc, Hurvich and Tsai 1989) prefers it. It describes the
-computation; the time of the whole run has the communication in it as well, and then a0 is not a
-serial part alone. Weights are 1 / t^2. A slowdown is what the times show, not the model.
+computation: the run time less the time in MPI, where the library ``mpi_time`` recorded it with each
+number of processes. Without it the model is of the time of the whole run, and a0 is not a serial
+part alone. The time in MPI has no model. Weights are 1 / t^2. A slowdown is what the times show,
+not the model.
 """
 
 from __future__ import annotations
@@ -11,13 +13,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy.special import stdtrit  # quantiles of Student's t; scipy.stats takes long to import
 
 from seatrial.analysis import decision
 from seatrial.analysis.conclusion import (
@@ -26,8 +29,11 @@ from seatrial.analysis.conclusion import (
     Inputs,
     Measured,
     Missing,
+    comparable,
     inputs_of,
 )
+from seatrial.analysis.decision import SMALLEST
+from seatrial.benchmarks import mpi_time
 
 POINTS = 3  # least number of values of p for the model
 POINTS_OF_SQUARE = 4
@@ -49,25 +55,38 @@ class Model:
         return None if self.flaw else self.a0.value / (self.a0.value + self.a1.value)
 
 
+#: what more processes do to the time
+Effect = Literal["costs", "saves", "none", "not certain"]
+
+
 @dataclass(frozen=True)
 class Step:
-    """From p to more processes: the ratio of the times, above 1 if more processes are slower."""
+    """From p to more processes: the ratio of the times, above 1 if more processes are slower.
+
+    The intervals of all steps hold together with 95 %.
+    """
 
     start: int
     end: int
     ratio: Estimate
 
     @property
-    def certain(self) -> bool:
-        """Whether the interval excludes that the times are equal."""
-        return self.ratio.low > 1 or self.ratio.high < 1
+    def effect(self) -> Effect:
+        """ "none": the interval has no difference of 3 % or more."""
+        if self.ratio.low > 1 / (1 + SMALLEST) and self.ratio.high < 1 + SMALLEST:
+            return "none"
+        if self.ratio.low > 1:
+            return "costs"
+        return "saves" if self.ratio.high < 1 else "not certain"
 
 
 @dataclass(frozen=True)
 class Scaling:
     """``times``: p -> median in s. ``efficiency``: relative to the smallest p; above 1 is possible.
 
-    ``slowdown``: the first step on which the time grows, None if there is none.
+    ``apart``: p -> medians in s of computing and of MPI, means over the processes; empty where they
+    are not known.
+    ``model`` is that of the computation if it is there.
     """
 
     name: str
@@ -77,14 +96,23 @@ class Scaling:
     model: Model | None
     no_model: str  # why there is no model
     inputs: Inputs
+    apart: Mapping[int, tuple[float, float]] = field(default_factory=dict)
 
     @property
-    def slowdown(self) -> Step | None:
-        return next((step for step in self.steps if step.ratio.value > 1), None)
+    def overtaken(self) -> int | None:
+        """The first p at which the time in MPI exceeds that of computing; None if there is none."""
+        return next((p for p in sorted(self.apart) if self.apart[p][1] > self.apart[p][0]), None)
 
 
-def scaling(name: str, samples: Mapping[int, Sequence[float]], inputs: Inputs) -> Scaling:
+def scaling(
+    name: str,
+    samples: Mapping[int, Sequence[float]],
+    inputs: Inputs,
+    apart: Mapping[int, Sequence[tuple[float, float]]] | None = None,
+) -> Scaling:
     """Speed-up and model of times in s by the number of processes.
+
+    ``apart``: times of computing and of MPI; they count if each number of processes has some.
 
     Raises ValueError if there are fewer than two values of p, or a time is not above zero.
     """
@@ -97,11 +125,19 @@ def scaling(name: str, samples: Mapping[int, Sequence[float]], inputs: Inputs) -
     times = {p: median(samples[p]) for p in counts}
     first = counts[0]
     efficiency = {p: times[first] * first / (times[p] * p) for p in counts}
-    steps = tuple(Step(a, b, decision.ratio(samples[b], samples[a])) for a, b in pairwise(counts))
+    steps = tuple(
+        Step(a, b, decision.ratio(samples[b], samples[a], len(counts))) for a, b in pairwise(counts)
+    )
     model, why = None, f"{len(counts)} numbers of processes are too few, {POINTS} are needed"
+    apart = apart if apart and all(apart.get(p) for p in counts) else {}
     if len(counts) >= POINTS:
-        model, why = fit(samples), ""
-    return Scaling(name, times, efficiency, steps, model, why, inputs)
+        computing = {p: [own for own, _ in values] for p, values in apart.items()}
+        model, why = fit(computing or samples), ""
+    middles = {
+        p: (median(own for own, _ in values), median(mpi for _, mpi in values))
+        for p, values in apart.items()
+    }
+    return Scaling(name, times, efficiency, steps, model, why, inputs, middles)
 
 
 def fit(samples: Mapping[int, Sequence[float]]) -> Model:
@@ -127,7 +163,7 @@ def _solve(p: NDArray[np.float64], times: NDArray[np.float64], terms: int) -> tu
     freedom = count - terms
     halves = np.full(terms, math.inf)
     if freedom:
-        factor = student.ppf((1 + CONFIDENCE) / 2, freedom)
+        factor = stdtrit(freedom, (1 + CONFIDENCE) / 2)
         halves = factor * np.sqrt(squares / freedom * np.diag(inverse @ inverse.T))
     known = terms + 1  # with the variance
     penalty = 2 * known * (known + 1) / (count - known - 1) if count > known + 1 else math.inf
@@ -148,7 +184,8 @@ def _solve(p: NDArray[np.float64], times: NDArray[np.float64], terms: int) -> tu
 def series(measured: Iterable[Measured]) -> tuple[list[Scaling], list[Missing]]:
     """The scaling of each kernel of NPB over the numbers of processes, of one profile and route.
 
-    Classes are never mixed: the class is in the variant.
+    Classes are never mixed: the class is in the variant. Trials are pooled only if each has all the
+    numbers of processes.
     """
     groups: dict[tuple[str, str, str, str], list[Measured]] = defaultdict(list)
     for one in measured:
@@ -156,17 +193,32 @@ def series(measured: Iterable[Measured]) -> tuple[list[Scaling], list[Missing]]:
         if case.check == "npb":
             groups[case.variant, case.route, case.profile, one.run.hardware].append(one)
     good, missing = [], []
-    for (variant, route, profile, _), runs in groups.items():
+    for (variant, route, profile, _), of_case in groups.items():
+        name = f"npb {variant}, {route}, {profile}"
+        by_count: dict[int, list[Measured]] = defaultdict(list)
+        for one in of_case:
+            processes = one.run.facts.get("processes")
+            if isinstance(processes, int):
+                by_count[processes].append(one)
+        kept = comparable(by_count)
+        runs = [one for own in kept.values() for one in own]
+        if lost := sorted(by_count.keys() - kept.keys()):
+            why = "it was not measured in one trial with the other numbers of processes"
+            subject = f"{name}, {' and '.join(map(str, lost))} processes"
+            missing.append(Missing("scaling", subject, why, "a trial with all of them"))
         samples: dict[int, list[float]] = defaultdict(list)
+        apart: dict[int, list[tuple[float, float]]] = defaultdict(list)
         for one in runs:
             processes = one.run.facts.get("processes")
             times = [m.value for m in one.run.metrics if m.metric == "time_s"]
             if isinstance(processes, int):
                 samples[processes] += times
-        name = f"npb {variant}, {route}, {profile}"
+                fact = mpi_time.measured(one.run.facts)
+                if fact is not None and fact.run_s > fact.mpi_s:
+                    apart[processes].append((fact.run_s - fact.mpi_s, fact.mpi_s))
         try:
             count = sum(map(len, samples.values()))
-            good.append(scaling(name, samples, inputs_of(runs, count)))
+            good.append(scaling(name, samples, inputs_of(runs, count), apart))
         except ValueError as error:
             takes = "runs of npb with more numbers of nodes (benchmarks.npb.nodes in site.yaml)"
             missing.append(Missing("scaling", name, str(error), takes))

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from seatrial.analysis import crossover, message_times, profile_cost, response, scaling
+from seatrial.analysis import (
+    communication,
+    crossover,
+    frame_sizes,
+    groups,
+    message_times,
+    profile_cost,
+    response,
+    scaling,
+    several_pairs,
+    value,
+)
 from seatrial.analysis.conclusion import Measured, Missing
-from seatrial.results.figures import valid_runs
-from seatrial.results.record import Results
+from seatrial.results.figures import DISTURBED_PERCENT, is_disturbed, valid_runs
+from seatrial.results.record import Case, Results, Run
 
 
 @dataclass(frozen=True)
@@ -21,21 +33,30 @@ class Analysis:
     comparisons: list[crossover.Comparison]
     call_times: list[message_times.CallTimes]
     scalings: list[scaling.Scaling]
+    shares: list[communication.Share]
+    relations: list[communication.Relation]
+    groups: groups.Groups | None
+    pairs: list[several_pairs.SeveralPairs]
+    sweeps: list[frame_sizes.Sweep]
+    values: list[value.Value]
+    gains: list[value.Gain]
     missing: list[Missing]
     features: Mapping[str, str]  # profile -> the node feature that requests it
 
 
 def analyse(trials: Sequence[Results]) -> Analysis:
-    """The conclusions from the valid runs of some trials, without reruns."""
-    measured = [
-        Measured(one.trial.trial, run)
-        for one in trials
-        for run in valid_runs(one.runs)
-        if not one.trial.is_rerun(run)
-    ]
+    """The conclusions from the valid runs of some trials, without reruns and disturbed runs."""
+    measured = [Measured(one.trial.trial, run) for one in trials for run in _planned_runs(one)]
     of_applications, not_compared = response.responses(trials)
     models, not_modelled = message_times.models(measured)
     scalings, not_scaled = scaling.series(measured)
+    shares = communication.shares(measured)
+    of_runs, not_grouped = groups.grouped(measured)
+    in_time = sorted(
+        trials, key=lambda one: one.trial.started.timestamp()
+    )  # the newest prices hold
+    machines = [(one.trial.trial, one.trial.machine) for one in in_time]
+    values, not_valued = value.values(measured, machines)
     return Analysis(
         tuple(one.trial.trial for one in trials),
         of_applications,
@@ -43,6 +64,40 @@ def analyse(trials: Sequence[Results]) -> Analysis:
         crossover.comparisons(measured),
         models,
         scalings,
-        [*not_compared, *not_modelled, *not_scaled],
+        shares,
+        communication.relations(shares, of_applications),
+        of_runs,
+        several_pairs.several_pairs(measured),
+        frame_sizes.sweeps(trials, measured),
+        values,
+        value.gains(of_applications, machines),
+        [*_disturbed(trials), *not_compared, *not_modelled, *not_scaled, *not_grouped, *not_valued],
         {use.name: use.feature for one in trials for use in one.trial.profiles},
     )
+
+
+def _planned_runs(one: Results) -> list[Run]:
+    """The valid runs without reruns and disturbed runs, in the order of the plan: the first profile
+    may be a base."""
+    place = {case: i for i, case in enumerate(one.trial.cases)}
+    planned = (
+        run for run in valid_runs(one.runs) if not one.trial.is_rerun(run) and not is_disturbed(run)
+    )
+    return sorted(planned, key=lambda run: place.get(run.case, len(place)))
+
+
+def _disturbed(trials: Sequence[Results]) -> list[Missing]:
+    """The cases with runs that other programs disturbed, and how many these are."""
+    missing = []
+    for one in trials:
+        planned = [run for run in valid_runs(one.runs) if not one.trial.is_rerun(run)]
+        total: Counter[Case] = Counter(run.case for run in planned)
+        lost: Counter[Case] = Counter(run.case for run in planned if is_disturbed(run))
+        for case, count in lost.items():
+            why = (
+                f"{count} of {total[case]} runs are left out, in which it waited for a processor, "
+                f"that other programs used, for more than {DISTURBED_PERCENT:g} % of the time"
+            )
+            subject = f"{case.id} in {one.trial.trial}"
+            missing.append(Missing("undisturbed runs", subject, why, response.QUIET))
+    return missing

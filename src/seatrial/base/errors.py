@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,6 +54,14 @@ def explained(error: OSError) -> str:
             "choose a folder of a local disk, or one that the server lets root write to"
         )
     return str(error)
+
+
+def unexpected(error: Exception) -> str:
+    """An error that nobody expected in a line, with its place in the program."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    text = " ".join(str(error).split())[:300]
+    where = f"{Path(place.filename).name}:{place.lineno}"
+    return f"a defect of Seatrial, {type(error).__name__}: {text} ({where})"
 
 
 class SeatrialError(Exception):

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from io import BufferedReader
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,9 +22,10 @@ def write_whole(
     owner: tuple[int, int] | None = None,
     durable: bool = True,
     below: Path | None = None,
+    writer: str | None = None,
 ) -> None:
     """Replace ``file`` by ``content``; text is encoded as UTF-8. See ``replacing``."""
-    with replacing(file, mode, owner=owner, durable=durable, below=below) as stream:
+    with replacing(file, mode, owner=owner, durable=durable, below=below, writer=writer) as stream:
         stream.write(content.encode() if isinstance(content, str) else content)
 
 
@@ -35,16 +37,19 @@ def replacing(
     owner: tuple[int, int] | None = None,
     durable: bool = True,
     below: Path | None = None,
+    writer: str | None = None,
 ) -> Iterator[BinaryIO]:
     """A stream whose content replaces ``file`` when the block ends.
 
     A reader sees the old or the new content, never a part. ``owner`` is (uid, gid). If
     ``durable``, the new content is on the disk before it replaces the old content. If the block
     raises an error, ``file`` keeps its content and the temporary file is removed. No symbolic link
-    below the folder ``below``, which ``file`` is in, is followed. Raises OSError.
+    below the folder ``below``, which ``file`` is in, is followed. ``writer`` is in the name of the
+    temporary file; the default is the process id, which another machine may have, too. Raises
+    OSError.
     """
     root = below or file.parent
-    draft = f".{file.name}.{os.getpid()}.draft"
+    draft = f".{file.name}.{writer or os.getpid()}.draft"
     with _folder(root, file.parent.relative_to(root), os.O_PATH) as folder:
         with suppress(FileNotFoundError):
             os.unlink(draft, dir_fd=folder)  # of a process that was killed
@@ -102,6 +107,34 @@ def names_below(root: Path, relative: Path) -> list[str]:
             return sorted(entry.name for entry in entries)
     except FileNotFoundError:
         return []
+
+
+def files_below(root: Path, relative: Path, most: int) -> tuple[list[str], bool]:
+    """The names of files below a folder, relative to it, and whether these are all.
+
+    They are the first of each folder in the order of names, before those of the folders in it.
+    At most ``most`` names are returned, and ``4 * most`` entries are looked at. No symbolic link is
+    followed, and none is a file. Raises as ``folder_below``.
+    """
+    names: list[str] = []
+    folders, left = [Path()], 4 * most
+    while folders and len(names) < most:
+        here = folders.pop(0)
+        try:
+            with folder_below(root, relative / here) as folder, os.scandir(folder) as entries:
+                first = sorted(islice(entries, left + 1), key=lambda entry: entry.name)
+                files = [one.name for one in first if one.is_file(follow_symlinks=False)]
+                inner = [one.name for one in first if one.is_dir(follow_symlinks=False)]
+        except OSError:
+            if not here.parts:
+                raise
+            continue  # somebody removed or closed it
+        names += [str(here / name) for name in files]
+        folders = [*(here / name for name in inner), *folders]
+        left -= len(first)
+        if left <= 0:
+            return names[:most], False
+    return names[:most], not folders and len(names) <= most
 
 
 @contextmanager

@@ -14,6 +14,8 @@ from pathlib import Path
 #: of a file system without locks: NFS without its lock daemon, Lustre without the option flock
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
+_REMOVALS = 10  # of the folder while the lock is opened
+
 
 def open_lock(file: Path) -> int:
     """Return the descriptor of a lock file, which only its owner can open; made if missing.
@@ -49,19 +51,40 @@ def hold(descriptor: int, file: Path, wait: bool = True) -> None:
 
 
 @contextmanager
-def locked(file: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold a lock file. If another process holds it, report that with ``say`` and wait.
+def locked(file: Path, say: Callable[[str], None]) -> Iterator[int]:
+    """Hold a lock file; yields its descriptor. If another process holds it, report that with
+    ``say`` and wait.
 
-    The lock ends with the process at the latest. Raises OSError as ``open_lock`` and ``hold``.
+    The lock ends with the process at the latest. Who holds it may remove the file: a process that
+    waited for it then takes the lock of the new one. Raises OSError as ``open_lock`` and ``hold``.
     """
-    file.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = open_lock(file)
-    try:
+    said = False
+    missing = 0
+    while True:
+        file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            hold(descriptor, file, wait=False)
-        except BlockingIOError:
-            say(f"waiting for another process that holds {file}")
-            hold(descriptor, file)
-        yield
-    finally:
-        os.close(descriptor)
+            descriptor = open_lock(file)
+        except FileNotFoundError:  # the folder was removed meanwhile; in /proc no file can be made
+            missing += 1
+            if missing > _REMOVALS:
+                raise
+            continue
+        try:
+            try:
+                hold(descriptor, file, wait=False)
+            except BlockingIOError:
+                if not said:
+                    say(f"waiting for another process that holds {file}")
+                said = True
+                hold(descriptor, file)
+            if _is_same_file(descriptor, file):
+                yield descriptor
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _is_same_file(descriptor: int, file: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(descriptor), file.stat(follow_symlinks=False))
+    return False

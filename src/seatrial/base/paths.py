@@ -9,3 +9,5 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 TRIALS = CHECKOUT / "trials"
 #: for the PYTHONPATH of a program that runs outside the virtual environment
 SOURCE = CHECKOUT / "src"
+#: pyarrow, which only the export to Parquet needs
+PARQUET_LOCK = CHECKOUT / "requirements-parquet.lock"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
 from typing import NamedTuple
+
+from seatrial.base import globs
 
 
 class FieldProblem(NamedTuple):
@@ -21,8 +22,8 @@ class FieldProblem(NamedTuple):
 
 def matching(patterns: Iterable[str], names: Iterable[str]) -> list[str]:
     """The names that one of the glob patterns matches, in their own order."""
-    wanted = list(patterns)
-    return [name for name in names if any(fnmatchcase(name, pattern) for pattern in wanted)]
+    wanted = [globs.matcher(pattern) for pattern in patterns]
+    return [name for name in names if any(fits(name) for fits in wanted)]
 
 
 def suggest(word: object, known: Iterable[str], *, listed: bool = False) -> str:

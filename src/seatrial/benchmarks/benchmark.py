@@ -6,7 +6,7 @@ A module of this package that defines a subclass of ``Benchmark`` adds a benchma
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
@@ -15,7 +15,7 @@ from pydantic import Field
 
 from seatrial.base.fields import Model
 from seatrial.base.names import NO_TRANSPORT, PLAIN_SOCKETS, PSEUDO_TRANSPORTS
-from seatrial.base.suggest import FieldProblem
+from seatrial.base.suggest import FieldProblem, suggest
 from seatrial.benchmarks.limits import Limit
 from seatrial.benchmarks.parsing import Parsed
 
@@ -63,6 +63,19 @@ class Step:
     # The program goes on when a node fails, and its own record decides and not the exit code. The
     # parser names the nodes and links that it did not measure.
     may_lose_nodes: bool = False
+    overcommit: bool = False  # it may have more ranks on a node than the node has cores
+
+
+@dataclass(frozen=True)
+class Rail:
+    """How a network is used under the job's profile: by which interface, and the variables.
+
+    ``network``: that of the interface; another one's if the network's own interface is in a bond.
+    """
+
+    network: str
+    interface: str
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -72,7 +85,9 @@ class Job:
     ``programs``: program -> command under the job's transport. ``interface``: the interface under
     test. ``own_interfaces``: network -> its interface, which may be a member of a bond. ``blas``:
     library -> its folder. ``env``: the environment that the transport sets. ``rdma_port``: device
-    and port of the network under test, as ``mlx5_0:1``, in which %n is the node's name.
+    and port of the network under test, as ``mlx5_0:1``, in which %n is the node's name. ``rails``:
+    network -> how it is used, of those that benchmarks use at once. ``within_env``: variables of a
+    step on one node; ``within_node``: the way of its messages. ``nodes_share_cores``: in a lab.
     """
 
     nodes: int
@@ -83,6 +98,10 @@ class Job:
     blas: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     rdma_port: str = ""
+    rails: Mapping[str, Rail] = field(default_factory=dict)
+    within_env: Mapping[str, str] = field(default_factory=dict)
+    within_node: str = ""
+    nodes_share_cores: bool = False
 
     def program(self, name: str) -> list[str]:
         """The command of a program. Raises KeyError if the stack does not have it."""
@@ -129,18 +148,30 @@ def too_many_cores(field: str, cores: int, site: SiteFacts) -> Iterator[FieldPro
         )
 
 
+def unknown_networks(networks: Sequence[str], site: SiteFacts) -> Iterator[FieldProblem]:
+    """The problems of a field ``networks``, which lists networks of role test."""
+    for index, network in enumerate(networks):
+        if network not in site.test_networks:
+            yield FieldProblem(
+                f"networks.{index}",
+                f"{network!r} is not a network of role test",
+                suggest(network, site.test_networks),
+            )
+
+
 class DeclaredMetric(NamedTuple):
     """A metric that a benchmark reports: its unit, whether lower or higher values are better, and
     the kind of location that it belongs to: ``direction`` is one direction of a link.
 
     ``location`` empty: the metric belongs to the case as a whole. ``optional``: not every build of
-    the program reports it.
+    the program reports it. ``variants``: those that report it; empty: all.
     """
 
     unit: str
     better: Literal["lower", "higher"]
     location: Literal["", "node", "link", "direction"] = ""
     optional: bool = False
+    variants: tuple[str, ...] = ()
 
 
 #: the metrics of ``activity_metrics``, which ``seatrial.checks.activity`` computes
@@ -192,6 +223,10 @@ class Benchmark(Generic[S]):
     def lacks_library(self, variant: str, blas: Collection[str]) -> bool:
         """Whether a variant cannot run because a stack has no such library."""
         return False
+
+    def not_measured(self, transport: str, programs: Programs) -> str:
+        """A part of the settings that a stack cannot measure under a transport, and why."""
+        return ""
 
     def transports(self, names: Iterable[str]) -> list[str]:
         """Select the transports that the benchmark runs under."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-import zlib
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from pydantic import Field
@@ -36,7 +36,9 @@ from seatrial.benchmarks.parsing import (
     higher,
     latency_curve,
     lower,
+    matching_line,
     quotient,
+    sealed_lines,
     spread_of,
     whole,
 )
@@ -68,7 +70,6 @@ _REPETITIONS = re.compile(
 )
 _HEADING = "bytes MB/s round trip 0 round trip 1 send 0 send 1 recv 0 recv 1 isend 0 isend 1 "
 _HEADING += "ready 0 ready 1"
-_CRC = re.compile(r"# crc32 ([0-9a-f]{8})")
 _COLUMNS = 4 + RANKS * len(CALLS)
 
 
@@ -190,15 +191,8 @@ def parse(text: str) -> Parsed:
 
     Raises ParseError.
     """
-    lines, first = _own_lines(text)
-
-    def line(index: int, pattern: re.Pattern[str], what: str) -> re.Match[str]:
-        match = pattern.fullmatch(lines[index]) if index < len(lines) else None
-        if match is None:
-            printed = repr(lines[index]) if index < len(lines) else "the end"
-            raise ParseError(f"expected {what}, found {printed}", first + index)
-        return match
-
+    lines, first = sealed_lines(text, _TITLE, "'# comms VERSION: times of ...'")
+    line = partial(matching_line, lines, first)
     version = line(0, _TITLE, "the title")[1]
     library = line(1, _MPI, "'# MPI: NAME'")[1]
     clocks = [line(2 + rank, _RANK, f"node and clock of rank {rank}") for rank in range(RANKS)]
@@ -259,32 +253,6 @@ def parse(text: str) -> Parsed:
         },
         moved_bytes=MESSAGES * repetitions * sum(due),
     )
-
-
-def _own_lines(text: str) -> tuple[list[str], int]:
-    """The lines of the program without the checksum, and the number of the first.
-
-    Raises ParseError if the checksum is wrong. An MPI or a launcher may print other lines before
-    and after.
-    """
-    lines = text.split("\n")
-    starts = [i for i, line in enumerate(lines) if _TITLE.fullmatch(line)]
-    if len(starts) != 1:
-        raise ParseError(f"expected one line '# comms VERSION: times of ...', found {len(starts)}")
-    start = starts[0]
-    for index, line in enumerate(lines[start:], start):
-        match = _CRC.fullmatch(line)
-        if match and index + 1 < len(lines):  # the line is complete
-            own = lines[start:index]
-            checksum = zlib.crc32("".join(f"{line}\n" for line in own).encode())
-            if checksum != int(match[1], 16):
-                raise ParseError(
-                    f"expected lines of checksum {match[1]}, found {checksum:08x}: a line between "
-                    f"{start + 1} and {index} is damaged, or is not of comms",
-                    index + 1,
-                )
-            return own, start + 1
-    raise ParseError("expected '# crc32 ...' at the end: the table is cut off", len(lines))
 
 
 def _within(value: int, low: int, high: int, what: str, line: int) -> None:

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from seatrial.base.fields import Name
 from seatrial.base.suggest import FieldProblem
-from seatrial.benchmarks import hpcc_output, hpl_output
+from seatrial.benchmarks import hpcc_output, hpl_output, mpi_time
 from seatrial.benchmarks.benchmark import (
     NODE_PYTHON,
     Benchmark,
@@ -31,10 +31,10 @@ from seatrial.benchmarks.benchmark import (
     output,
     too_many_cores,
 )
-from seatrial.benchmarks.hpl_input import grid, render
+from seatrial.benchmarks.hpl_input import grid, in_folder, render
 from seatrial.benchmarks.limits import Known, Limit, Peak, above
 from seatrial.benchmarks.parsing import Parsed, ParseError, higher, lower
-from seatrial.results.judge import DISTURBED_PERCENT
+from seatrial.results.figures import DISTURBED_PERCENT
 from seatrial.results.record import Metric
 
 #: the beginnings of the names of files that implement BLAS
@@ -69,6 +69,7 @@ class HPLSettings(Settings):
     block: int = Field(default=64, ge=1, description="block size NB")
     ranks_per_node: int = Field(default=1, ge=1)
     threads_per_rank: int = Field(default=1, ge=1)
+    mpi_time: list[str] = mpi_time.SETTING
 
 
 class _ShareOfDgemm(Limit):
@@ -109,14 +110,23 @@ class HPL(Benchmark[HPLSettings]):
         return [step for blas in variants for step in self._steps_with(blas, job)]
 
     def _steps_with(self, blas: str, job: Job) -> list[Step]:
-        return [
+        steps = [
             self._dgemm(f"dgemm-{blas}-before", blas, job),
             self._hpl(blas, job),
             self._dgemm(f"dgemm-{blas}-after", blas, job),
         ]
+        if library := mpi_time.library(self.settings.mpi_time, job.transport, job.programs):
+            steps.append(self._hpl(blas, job, library))
+        return steps
 
-    def _hpl(self, blas: str, job: Job) -> Step:
-        """HPL in its own folder, which has the input file."""
+    def not_measured(self, transport: str, programs: Programs) -> str:
+        return mpi_time.lacking(self.settings.mpi_time, transport, programs)
+
+    def _hpl(self, blas: str, job: Job, library: list[str] | None = None) -> Step:
+        """HPL in its own folder, which has the input file.
+
+        With the library ``mpi_time`` HPL is the only test of hpcc: in others ranks wait for one.
+        """
         settings = self.settings
         program = command(job.programs, blas)
         assert program is not None  # ``has_program``
@@ -125,18 +135,21 @@ class HPL(Benchmark[HPLSettings]):
         parameters = render(settings.size, settings.block, *grid(ranks))
         env = self._threads()
         if program == job.programs.get("hpcc"):  # it takes the libblas.so.3 of the path
-            path = job.env.get("LD_LIBRARY_PATH", "")
-            env["LD_LIBRARY_PATH"] = f"{job.blas[blas]}:{path}".rstrip(":")
-        script = 'cd "$1" && shift && exec "$@"'
+            env |= search_path(job, blas)
+        if library:
+            only = [word for word in program if not word.startswith("HPCC_TESTS=")]
+            name, program = mpi_time.timed(library, name, only)
+            env["HPCC_TESTS"] = "HPL"
+        words, setup = in_folder(name, program, file, parameters)
         return Step(
             name,
-            ["/bin/sh", "-c", script, "sh", name, *program],
+            words,
             variant=blas,
             tasks_per_node=settings.ranks_per_node,
             env=env,
             maps="blas,blis",
             proves_path=job.nodes > 1,
-            setup=[f"mkdir -p {name}", f"cat >{name}/{file} <<'EOF'\n{parameters}EOF"],
+            setup=setup,
         )
 
     def _dgemm(self, name: str, blas: str, job: Job) -> Step:
@@ -165,11 +178,13 @@ class HPL(Benchmark[HPLSettings]):
         if step.name.startswith("dgemm"):
             return Parsed(metrics=[])  # the figures of DGEMM are those of HPL's step
         settings, blas = self.settings, step.variant
+        if step.name.endswith(mpi_time.SUFFIX):
+            return self._share(step, folder, job)
         ranks = job.nodes * settings.ranks_per_node
         if is_xhpl(job.programs, blas):
             parsed = hpl_output.parse(output(step, folder))
         else:
-            parsed = _without_dgemm(hpcc_output.parse(_summary(folder / step.name)))
+            parsed = _without_dgemm(hpcc_output.parse(hpcc_output.read(folder / step.name)))
         dgemm = read_dgemm(folder, blas, ranks)
         loaded = mapped_blas(folder, step.name)
         return replace(
@@ -191,8 +206,16 @@ class HPL(Benchmark[HPLSettings]):
             },
         )
 
+    def _share(self, step: Step, folder: Path, job: Job) -> Parsed:
+        """The share of communication of a run with the library ``mpi_time``."""
+        if is_xhpl(job.programs, step.variant):
+            parsed = hpl_output.parse(output(step, folder))
+        else:
+            parsed = hpcc_output.parse_hpl(hpcc_output.read(folder / step.name))
+        return mpi_time.share(folder / step.name, step.name, parsed, self.performance)
+
     def metrics(self) -> dict[str, DeclaredMetric]:
-        return METRICS
+        return {**METRICS, **mpi_time.METRICS} if self.settings.mpi_time else METRICS
 
     def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
         settings = self.settings
@@ -219,6 +242,12 @@ def command(programs: Programs, blas: str) -> list[str] | None:
         if name in programs:
             return list(programs[name])
     return None
+
+
+def search_path(job: Job, blas: str) -> dict[str, str]:
+    """The variable by which an hpcc that takes any libblas.so.3 finds that of a library."""
+    path = job.env.get("LD_LIBRARY_PATH", "")
+    return {"LD_LIBRARY_PATH": f"{job.blas[blas]}:{path}".rstrip(":")}
 
 
 def is_xhpl(programs: Programs, blas: str) -> bool:
@@ -353,10 +382,3 @@ def _without_dgemm(parsed: Parsed) -> Parsed:
         metrics=[metric for metric in parsed.metrics if metric.metric not in own],
         facts={**parsed.facts, "hpcc_dgemm_GFLOPS": parsed.value("dgemm_GFLOPS")},
     )
-
-
-def _summary(folder: Path) -> str:
-    try:
-        return (folder / "hpccoutf.txt").read_text(errors="replace")
-    except FileNotFoundError:
-        raise ParseError("hpcc wrote no hpccoutf.txt") from None

@@ -36,6 +36,16 @@ def render(n: int, nb: int, p: int, q: int) -> str:
     return HPL_DAT.read_text().format(n=n, nb=nb, p=p, q=q) + _PTRANS
 
 
+def in_folder(step: str, program: list[str], file: str, text: str) -> tuple[list[str], list[str]]:
+    """The command of a step that runs in a folder of its own with an input file, and its set-up.
+
+    hpcc and xhpl read their input from the current folder, and hpcc writes its output there.
+    """
+    script = 'cd "$1" && shift && exec "$@"'
+    setup = [f"mkdir -p {step}", f"cat >{step}/{file} <<'EOF'\n{text}EOF"]
+    return ["/bin/sh", "-c", script, "sh", step, *program], setup
+
+
 def grid(ranks: int) -> tuple[int, int]:
     """P and Q with P * Q = ranks and P <= Q, as close to square as possible (HPL's advice).
 

@@ -20,6 +20,9 @@ from seatrial.results.record import Metric
 FRAME_B = 72
 #: half a unit of the last digit of latencies, which the programs print with two decimals
 ROUNDING_US = 0.005
+#: facts of a run with a limit by the peak: GFLOPS of a core and their source; in a lab, the cores
+#: of the machine, which all nodes share
+CORE_PEAK, CORE_PEAK_SOURCE, SHARED_CORES = "core_peak_GFLOPS", "core_peak_source", "shared_cores"
 
 
 @dataclass(frozen=True)
@@ -107,8 +110,13 @@ class Bandwidth(OfLine):
 class StreamBandwidth(OfLine):
     """The sum of streams, which send for ``seconds`` of the metric and await no reply.
 
-    At most the bucket and the queue of the shaper come on top of the egress rate.
+    At most the bucket and the queue of the shaper come on top of the egress rate. ``directions``: 2
+    if the figure is the sum of both directions.
     """
+
+    def __init__(self, metric: str, directions: int = 1):
+        super().__init__(metric)
+        self.directions = directions
 
     def beyond(self, metric: Metric, parsed: Parsed, known: Known) -> str:
         names = sorted(set(parsed.facts.get("through", [known.interface])))
@@ -116,10 +124,11 @@ class StreamBandwidth(OfLine):
             used = [rates[name] for name in names if name in rates]
             if len(used) < len(names):
                 continue
-            most = sum(rate.value for rate in used)
+            most = self.directions * sum(rate.value for rate in used)
             source = " and ".join(dict.fromkeys(rate.source for rate in used))
+            source += " in both directions" if self.directions > 1 else ""
             if rates is known.shapers and metric.seconds:
-                bucket = sum(rate.bucket for rate in used)
+                bucket = self.directions * sum(rate.bucket for rate in used)
                 extra = most * SHAPER_QUEUE_MS / 1000 + bucket / 1e6
                 most += extra / metric.seconds
                 source += f", with {extra:.3g} MB of its bucket and queue in {metric.seconds:.3g} s"

@@ -17,6 +17,7 @@ from typing import Literal
 from pydantic import Field
 
 from seatrial.base.suggest import FieldProblem
+from seatrial.benchmarks import mpi_time
 from seatrial.benchmarks.benchmark import (
     Benchmark,
     DeclaredMetric,
@@ -36,6 +37,8 @@ from seatrial.benchmarks.parsing import (
     figure,
     higher,
     lower,
+    quotient,
+    rounding,
     spread_of,
     whole,
 )
@@ -57,6 +60,7 @@ class NPBSettings(Settings):
     kernels: list[Literal["is", "ep", "cg", "mg", "ft", "lu", "bt", "sp"]] = ["is", "ep"]
     problem_class: Literal["S", "W", "A", "B", "C"] = "S"
     ranks_per_node: int = Field(default=1, ge=1)
+    mpi_time: list[str] = mpi_time.SETTING
 
 
 class NPB(Benchmark[NPBSettings]):
@@ -72,6 +76,9 @@ class NPB(Benchmark[NPBSettings]):
 
     def has_program(self, variant: str, programs: Programs, blas: Collection[str]) -> bool:
         return command(programs, variant, 1) is not None
+
+    def not_measured(self, transport: str, programs: Programs) -> str:
+        return mpi_time.lacking(self.settings.mpi_time, transport, programs)
 
     def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
         """BT and SP need a square number of ranks, IS, CG, MG and FT a power of two (README of
@@ -97,25 +104,30 @@ class NPB(Benchmark[NPBSettings]):
 
     def steps(self, job: Job) -> list[Step]:
         ranks = job.nodes * self.settings.ranks_per_node
+        library = mpi_time.library(self.settings.mpi_time, job.transport, job.programs)
         steps = []
         for variant in self.available(job.transport, job.programs):
             words = command(job.programs, variant, ranks)
             assert words is not None  # ``has_program``
-            steps.append(
-                Step(
-                    f"npb-{variant.partition('.')[0]}",
-                    words,
-                    variant=variant,
-                    tasks_per_node=self.settings.ranks_per_node,
-                )
-            )
+            name = f"npb-{variant.partition('.')[0]}"
+            steps.append(self._step(name, words, variant))
+            if library:
+                steps.append(self._step(*mpi_time.timed(library, name, words), variant))
         return steps
 
+    def _step(self, name: str, words: list[str], variant: str) -> Step:
+        per_node = self.settings.ranks_per_node
+        return Step(name, words, variant=variant, tasks_per_node=per_node)
+
     def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
-        return parse(output(step, folder))
+        """As ``parse``; of a run with the library ``mpi_time`` its share of communication."""
+        parsed = parse(output(step, folder))
+        if not step.name.endswith(mpi_time.SUFFIX):
+            return parsed
+        return mpi_time.share(folder, step.name, parsed, self.performance)
 
     def metrics(self) -> dict[str, DeclaredMetric]:
-        return METRICS
+        return {**METRICS, **mpi_time.METRICS} if self.settings.mpi_time else METRICS
 
 
 def command(programs: Programs, variant: str, ranks: int) -> list[str] | None:
@@ -136,8 +148,8 @@ def parse(text: str) -> Parsed:
     """Read one run.
 
     Metrics: ``mops`` ("Mop/s total") and ``time_s``. The number of operations of IS (keys x
-    iterations) and EP (pairs of random numbers) is known, so their time is computed from the
-    rate, which has more digits; for the others it is "Time in seconds", with two decimals.
+    iterations) and EP (pairs of random numbers) is known: of their rate and time, both with two
+    decimals, the one with fewer digits is computed from the other.
     SimGrid's EP counts 10^3 operations as one Mop; its rate is corrected, and the fact
     ``mops_corrected`` is set. Facts: name, class, size, iterations, processes, verification,
     version.
@@ -189,9 +201,14 @@ def parse(text: str) -> Parsed:
         mops /= 1000
         facts["mops_corrected"] = "divided by 1000: this EP counts 10^3 operations as Mop"
     if name in ("IS", "EP"):
-        operations = _operations(name, size, iterations, simgrid=simgrid)
-        time = operations / mops / 1e6
-        agree(time_token, (time * 0.999, time * 1.001), time_line, "the time", "size and Mop/s")
+        millions = _operations(name, size, iterations, simgrid=simgrid) / 1e6
+        half = rounding(token) / float(token)  # relative: also of a rate that is corrected
+        low, high = quotient(millions, (mops * (1 - half), mops * (1 + half)))
+        agree(time_token, (low * 0.999, high * 1.001), time_line, "the time", "size and Mop/s")
+        if time and rounding(time_token) / time < half:
+            mops = millions / time
+        else:
+            time = millions / mops
     elif time == 0:
         raise ParseError("the run was too short to be timed: use a larger class", time_line)
     rate = higher("mops", mops, "Mop/s")

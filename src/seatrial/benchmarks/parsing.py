@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -20,6 +21,7 @@ from seatrial.results.record import Curve, Metric, Suspect
 _DECIMAL = re.compile(r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 # No count has more digits. int() raises its own error for thousands of digits.
 _WHOLE = re.compile(r"\d{1,18}", re.ASCII)
+_CRC = re.compile(r"# crc32 ([0-9a-f]{8})")
 
 
 class ParseError(SeatrialError):
@@ -39,14 +41,16 @@ class Parsed:
 
     ``facts``: verification, problem size, printed versions. ``moved_bytes``: the least number of
     payload bytes that the interface of each node carried (sum of both directions), if the
-    processes are on at least two nodes; warm-ups are not counted. ``unmeasured``: node or link
-    without figures -> why; ``absent``: the nodes that did not take part to the end.
+    processes are on at least two nodes; warm-ups are not counted. ``moved_beside``: the same of
+    further networks that were used at once. ``unmeasured``: node or link without figures -> why;
+    ``absent``: the nodes that did not take part to the end.
     """
 
     metrics: list[Metric]
     curves: list[Curve] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     moved_bytes: int = 0
+    moved_beside: dict[str, int] = field(default_factory=dict)
     suspects: list[Suspect] = field(default_factory=list)
     unmeasured: dict[str, str] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)
@@ -81,6 +85,43 @@ def latency_curve(name: str, points: list[tuple[float, float]]) -> Curve:
 def bandwidth_curve(name: str, points: list[tuple[float, float]]) -> Curve:
     """(bytes, 10^6 B/s) points."""
     return Curve(name=name, y_name="bandwidth", y_unit="MB/s", points=points)
+
+
+def sealed_lines(text: str, title: re.Pattern[str], what: str) -> tuple[list[str], int]:
+    """The lines from the title to the one of their checksum, and the number of the first.
+
+    ``what`` describes the title. An MPI or a launcher may print other lines before and after.
+    Raises ParseError if the checksum (``# crc32 <8 digits>``, zlib's) is missing or wrong.
+    """
+    lines = text.split("\n")
+    starts = [i for i, line in enumerate(lines) if title.fullmatch(line)]
+    if len(starts) != 1:
+        raise ParseError(f"expected one line {what}, found {len(starts)}")
+    start = starts[0]
+    for index, line in enumerate(lines[start:], start):
+        match = _CRC.fullmatch(line)
+        if match and index + 1 < len(lines):  # the line is complete
+            own = lines[start:index]
+            checksum = zlib.crc32("".join(f"{line}\n" for line in own).encode())
+            if checksum != int(match[1], 16):
+                raise ParseError(
+                    f"expected lines of checksum {match[1]}, found {checksum:08x}: a line between "
+                    f"{start + 1} and {index} is damaged, or is of another program",
+                    index + 1,
+                )
+            return own, start + 1
+    raise ParseError("expected '# crc32 ...' at the end: the table is cut off", len(lines))
+
+
+def matching_line(
+    lines: Sequence[str], first: int, index: int, pattern: re.Pattern[str], what: str
+) -> re.Match[str]:
+    """The match of a line, whose number is ``first + index``. Raises ParseError."""
+    match = pattern.fullmatch(lines[index]) if index < len(lines) else None
+    if match is None:
+        printed = repr(lines[index]) if index < len(lines) else "the end"
+        raise ParseError(f"expected {what}, found {printed}", first + index)
+    return match
 
 
 def whole(token: str, line: int | None, what: str) -> int:

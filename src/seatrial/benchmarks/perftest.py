@@ -54,6 +54,9 @@ class PerftestSettings(Settings):
     latency_bytes: Size = 8
     bandwidth_bytes: Size = 64 << 10
     iterations: int = Field(default=1000, ge=5, description="messages of a test")
+    gid_index: int | None = Field(
+        default=None, ge=0, le=255, description="of the RDMA port; perftest chooses without it"
+    )
 
 
 class Perftest(Benchmark[PerftestSettings]):
@@ -77,6 +80,8 @@ class Perftest(Benchmark[PerftestSettings]):
 
     def steps(self, job: Job) -> list[Step]:
         device, _, number = job.rdma_port.replace("%n", "{node}").partition(":")
+        gid = self.settings.gid_index
+        gid_words = [] if gid is None else ["-x", str(gid)]
         steps = []
         for at, variant in enumerate(self.available(job.transport, job.programs)):
             size = self._size(variant)
@@ -84,7 +89,7 @@ class Perftest(Benchmark[PerftestSettings]):
             port = PORT + at
             server = [
                 *job.program(f"ib_{variant}"), "-d", device, "-i", number, "-p", str(port),
-                "-s", str(size), "-n", str(self.settings.iterations), "-F",
+                "-s", str(size), "-n", str(self.settings.iterations), "-F", *gid_words,
             ]  # fmt: skip
             command = job.pair(variant, server, [*server, "{address}"], port)
             steps.append(Step(variant, command, variant=variant, nodes=2))
@@ -103,16 +108,14 @@ class Perftest(Benchmark[PerftestSettings]):
         return parsed
 
     def metrics(self) -> dict[str, DeclaredMetric]:
-        latency = any(one.endswith("_lat") for one in self.settings.operations)
-        bandwidth = "write_bw" in self.settings.operations
-        both = latency and bandwidth  # then each variant has some of them
-        declared = {}
-        if latency:
-            declared["latency_us"] = DeclaredMetric("us", "lower", optional=both)
-            declared["latency_p99_us"] = DeclaredMetric("us", "lower", optional=both)
-        if bandwidth:
-            declared["bandwidth_MB_s"] = DeclaredMetric("MB/s", "higher", optional=both)
-        return declared
+        latency = tuple(one for one in self.variants() if one.endswith("_lat"))
+        bandwidth = tuple(one for one in self.variants() if one.endswith("_bw"))
+        declared = {
+            "latency_us": DeclaredMetric("us", "lower", variants=latency),
+            "latency_p99_us": DeclaredMetric("us", "lower", variants=latency),
+            "bandwidth_MB_s": DeclaredMetric("MB/s", "higher", variants=bandwidth),
+        }
+        return {name: one for name, one in declared.items() if one.variants}
 
 
 def parse(text: str, operation: str) -> Parsed:

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from seatrial.base.fields import Name, Size
 from seatrial.base.names import PLAIN_SOCKETS
-from seatrial.base.suggest import FieldProblem, suggest
+from seatrial.base.suggest import FieldProblem
 from seatrial.benchmarks import tcp_stream
 from seatrial.benchmarks.benchmark import (
     NODE_PYTHON,
@@ -28,6 +28,7 @@ from seatrial.benchmarks.benchmark import (
     Settings,
     SiteFacts,
     Step,
+    unknown_networks,
 )
 from seatrial.benchmarks.limits import StreamBandwidth
 from seatrial.benchmarks.parsing import Parsed, ParseError, higher
@@ -60,14 +61,7 @@ class TCPStreams(Benchmark[TCPStreamsSettings]):
         return [f"{count}-streams" for count in self.settings.streams]
 
     def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
-        tests = site.test_networks
-        for index, network in enumerate(self.settings.networks):
-            if network not in tests:
-                yield FieldProblem(
-                    f"networks.{index}",
-                    f"{network!r} is not a network of role test",
-                    suggest(network, tests),
-                )
+        yield from unknown_networks(self.settings.networks, site)
 
     def steps(self, job: Job) -> list[Step]:
         interfaces = ",".join(job.own_interfaces[name] for name in self.settings.networks)

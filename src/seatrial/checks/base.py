@@ -160,7 +160,7 @@ class Check(rfm.RunOnlyRegressionTest):
         steps = benchmark.steps(context.job(self))
         self.step_list = steps
         self.step_limit_s = benchmark.settings.time_limit_s
-        tasks = max(step.tasks_per_node for step in steps)
+        tasks = max(1 if step.overcommit else step.tasks_per_node for step in steps)
         self.num_tasks = self.num_nodes * tasks
         self.num_tasks_per_node = tasks
         self.num_cpus_per_task = 1
@@ -185,7 +185,7 @@ class Check(rfm.RunOnlyRegressionTest):
             f"--ntasks-per-node={step.tasks_per_node}",
             *(LOSSY if step.may_lose_nodes else ("--kill-on-bad-exit=1", "--wait=5")),
             # The step before has ended, but its node daemons may not have said so yet.
-            "--overlap",
+            "--overlap", *(["--overcommit"] if step.overcommit else []),
         ]  # fmt: skip
         if held:
             launcher.append(f"--jobid={held.id}")

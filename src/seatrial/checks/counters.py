@@ -147,7 +147,7 @@ def prove(
         on = [c for c in mine if c.network == network]
         if data_path == "verbs":
             why = _verbs_reason(network, required_bytes, need, mine, program)
-        elif not on or _volume(on) < need:
+        elif not on or kernel_volume(on) < need:
             why = _where(network, required_bytes, need, mine, program)
         else:
             why = ""
@@ -176,29 +176,31 @@ def _verbs_reason(
     moved = f"the {_human(required_bytes)} that {program} moved"
     if not ports:
         return f"it has no RDMA port on the network {network}, which must carry {moved}"
-    carried = sum(_rdma_volume(c) for c in on)
+    carried = sum(rdma_volume(c) for c in on)
     if carried >= need:
         return ""
     missing = need - carried
     names = " and ".join(port.port for port in ports)
     text = f"{names} carried {_human(carried)} of {moved} ({ports[0].source})"
     interfaces = " and ".join(c.interface for c in on)
-    text = f"{text}; {interfaces} carried {_human(_volume(on))} through the kernel"
-    if _volume(on) >= missing:
+    text = f"{text}; {interfaces} carried {_human(kernel_volume(on))} through the kernel"
+    if kernel_volume(on) >= missing:
         return f"{text}: TCP, not verbs"
     others = [c for c in mine if c.network != network and c.interface != "lo"]
-    for other in sorted(others, key=_rdma_volume, reverse=True)[:1]:
-        if other.rdma and _rdma_volume(other) >= missing:
-            return (
-                f"{text}; {other.rdma.port} ({other.network}) carried "
-                f"{_human(_rdma_volume(other))}: the {other.network} network was used"
-            )
-    for other in sorted(others, key=lambda c: _volume([c]), reverse=True)[:1]:
-        if _volume([other]) >= missing:
-            return (
-                f"{text}; {other.interface} ({other.network}) carried "
-                f"{_human(_volume([other]))}: TCP over the {_label(other.network)} network"
-            )
+    if not others:
+        return text
+    most = max(others, key=rdma_volume)
+    if most.rdma and rdma_volume(most) >= missing:
+        return (
+            f"{text}; {most.rdma.port} ({most.network}) carried "
+            f"{_human(rdma_volume(most))}: the {most.network} network was used"
+        )
+    most = max(others, key=lambda c: kernel_volume([c]))
+    if kernel_volume([most]) >= missing:
+        return (
+            f"{text}; {most.interface} ({most.network}) carried "
+            f"{_human(kernel_volume([most]))}: TCP over the {_label(most.network)} network"
+        )
     return text
 
 
@@ -207,7 +209,7 @@ def _doubt(on: list[Counters], data_path: DataPath, need: float) -> str:
     for c in on:
         if c.rdma and c.rdma.shared and c.rdma.rx_bytes is None:
             packets = c.rdma.rx_packets + c.rdma.tx_packets
-            if data_path == "verbs" or _volume(on) - packets * RDMA_MTU < need:
+            if data_path == "verbs" or kernel_volume(on) - packets * RDMA_MTU < need:
                 return (
                     f"{c.node}: {c.rdma.port} counts packets, not bytes ({c.rdma.source}), and "
                     f"{c.interface} counts verbs and the kernel's traffic together: its bytes "
@@ -220,7 +222,7 @@ def _label(network: str) -> str:
     return "management" if network == "mgmt" else network
 
 
-def _rdma_volume(counters: Counters) -> int:
+def rdma_volume(counters: Counters) -> int:
     """Bytes of an interface's RDMA port, both directions; 0 without a port.
 
     Of a port that counts packets only: the most that these can hold, and what the interface
@@ -245,21 +247,24 @@ def _where(
     moved = f"the {_human(required_bytes)} that {program} moved"
     if on:
         names = " and ".join(c.interface for c in on)
-        text = f"{names} carried {_human(_volume(on))} of {moved}"
+        text = f"{names} carried {_human(kernel_volume(on))} of {moved}"
     else:
         text = f"it has no interface on the network {network}, which must carry {moved}"
     others = [c for c in mine if c.network != network and c.interface != "lo"]
-    other = max(others, key=lambda c: _volume([c]), default=None)
+    other = max(others, key=lambda c: kernel_volume([c]), default=None)
     lo = [c for c in mine if c.interface == "lo"]
-    missing = need - _volume(on)
-    if other is not None and _volume([other]) >= missing:
+    missing = need - kernel_volume(on)
+    if other is not None and kernel_volume([other]) >= missing:
+        carried = _human(kernel_volume([other]))
         return (
-            f"{text}; {other.interface} ({other.network}) carried {_human(_volume([other]))}: "
-            f"the {_label(other.network)} network was used"
+            f"{text}; {other.interface} ({other.network}) carried {carried}: the "
+            f"{_label(other.network)} network was used"
         )
-    if lo and _volume(lo) >= missing:
-        return f"{text}; lo carried {_human(_volume(lo))}: it did not leave the node: loopback"
-    if on and _volume(on) >= need / 2:
+    if lo and kernel_volume(lo) >= missing:
+        return (
+            f"{text}; lo carried {_human(kernel_volume(lo))}: it did not leave the node: loopback"
+        )
+    if on and kernel_volume(on) >= need / 2:
         return f"{text}; no other interface carried the rest"
     return f"{text}; no other interface carried it: it did not leave the node: shared memory"
 
@@ -383,13 +388,13 @@ def _by_node(snapshots: Iterable[Snapshot], when: str) -> dict[str, Snapshot]:
     return nodes
 
 
-def _volume(counters: Iterable[Counters]) -> int:
+def kernel_volume(counters: Iterable[Counters]) -> int:
     """Bytes that the kernel moved: those of an RDMA port that shares the counters are not."""
     total = 0
     for c in counters:
         total += c.rx_bytes + c.tx_bytes
         if c.rdma and c.rdma.shared and c.rdma.rx_bytes is not None:
-            total -= min(c.rx_bytes + c.tx_bytes, _rdma_volume(c))
+            total -= min(c.rx_bytes + c.tx_bytes, rdma_volume(c))
     return total
 
 

@@ -10,6 +10,7 @@ import contextlib
 import json
 import re
 import signal
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -21,7 +22,7 @@ from seatrial.benchmarks.benchmark import node_files
 from seatrial.benchmarks.limits import mark, not_limited
 from seatrial.benchmarks.parsing import Parsed, ParseError
 from seatrial.checks import activity as activities
-from seatrial.checks import counters, moderation, nic_proof, rails, wire
+from seatrial.checks import counters, moderation, nic_proof, physics, rails, wire
 from seatrial.results.locations import ARROW
 from seatrial.results.record import Case, Counters, Metric, PathProof, Run
 from seatrial.stack.model import Package
@@ -145,7 +146,9 @@ def read_step(check, evidence: StepEvidence, title: str, folder: Path) -> StepEv
             return evidence.fail("path", f"{title}: {evidence.proof.reason}")
     limits, known = check.own_benchmark.limits, check.known(evidence.nodes)
     metrics = mark(evidence.parsed, limits, known)
-    evidence.parsed = replace(evidence.parsed, metrics=metrics)
+    peak = physics.peak_facts(limits, known, evidence.nodes, shared=check.nodes_share_kernel)
+    facts = {**evidence.parsed.facts, **peak}
+    evidence.parsed = replace(evidence.parsed, metrics=metrics, facts=facts)
     evidence.not_limited = not_limited(limits, known)
     reasons = dict.fromkeys(metric.impossible for metric in metrics if metric.impossible)
     if reasons:
@@ -264,9 +267,14 @@ def prove(check, evidence: StepEvidence, required: int, folder: Path) -> PathPro
             network=network, data_path=data_path, required_bytes=required, counters=[],
             crossed=False, reason=str(error), reported=reported,
         )  # fmt: skip
-    return counters.prove(
-        network, required, counted, program=step.name, reported=reported, data_path=data_path
-    )
+    due = {network: required, **(evidence.parsed.moved_beside if evidence.parsed else {})}
+    proofs = [
+        counters.prove(
+            name, volume, counted, program=step.name, reported=reported, data_path=data_path
+        )
+        for name, volume in due.items()
+    ]
+    return next((proof for proof in proofs if not proof.crossed), proofs[0])
 
 
 def reported_path(check, step, folder: Path) -> str:
@@ -473,6 +481,8 @@ def nic_states(
                 for interface, data in node[when]["interfaces"].items():
                     entry = states.setdefault(node[when]["node"], {}).setdefault(interface, {})
                     known = {key: data[key] for key in STATE_FIELDS if key in data}
+                    if kernel := node[when].get("kernel"):  # the history names the nodes with it
+                        known["kernel"] = str(kernel)
                     if when == "before":
                         entry.setdefault("before", known)
                     else:
@@ -484,15 +494,17 @@ def nic_states(
 
 
 def driver_versions(steps: list[StepEvidence]) -> dict[str, str]:
-    versions: dict[str, str] = {}
+    """Kernel, drivers and firmware. If the nodes differ, a value names all: one node with another
+    driver than the others must be seen."""
+    versions: dict[str, set[str]] = defaultdict(set)
     for evidence in steps:
         for node in evidence.nodes:
             if node["after"].get("kernel"):
-                versions["kernel"] = node["after"]["kernel"]
+                versions["kernel"].add(str(node["after"]["kernel"]))
             for interface, data in node["after"]["interfaces"].items():
-                name = " ".join(filter(None, (data.get("driver"), data.get("version"))))
+                name = " ".join(str(data[key]) for key in ("driver", "version") if data.get(key))
                 if name:
-                    versions[f"driver of {interface}"] = name
+                    versions[f"driver of {interface}"].add(name)
                 if data.get("firmware"):
-                    versions[f"firmware of {interface}"] = data["firmware"]
-    return versions
+                    versions[f"firmware of {interface}"].add(str(data["firmware"]))
+    return {name: ", ".join(sorted(values)) for name, values in versions.items()}

@@ -5,10 +5,18 @@ Not here: the limits (``seatrial.benchmarks.limits``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from seatrial.benchmarks.limits import Known, Rate
+from seatrial.benchmarks.limits import (
+    CORE_PEAK,
+    CORE_PEAK_SOURCE,
+    SHARED_CORES,
+    Known,
+    Limit,
+    Peak,
+    Rate,
+)
 from seatrial.nic.node.writers import bucket_bytes
 from seatrial.plan.model import Plan
 
@@ -51,6 +59,22 @@ def known(
                 rates[bond] = Rate(value, f"{source}, for each member of {bond}", bucket)
     interface = plan.transports[transport].under(profile, network).interface
     return Known(interface, lines, shapers, None if plan.virtual_time else _core(records))
+
+
+def peak_facts(
+    limits: Sequence[Limit], known: Known, nodes: Sequence[dict[str, Any]], *, shared: bool
+) -> dict[str, Any]:
+    """Facts on the peak of a core, for a benchmark that it limits; empty if it is not known.
+
+    ``shared``: all nodes are on one machine, so that its cores are all that there are.
+    """
+    if known.core is None or not any(isinstance(limit, Peak) for limit in limits):
+        return {}
+    facts: dict[str, Any] = {CORE_PEAK: known.core.value, CORE_PEAK_SOURCE: known.core.source}
+    cpus = [node["after"].get("cpus") for node in nodes] if shared else []
+    if cpus and isinstance(cpus[0], int):
+        facts[SHARED_CORES] = cpus[0]
+    return facts
 
 
 def _lines(plan: Plan, records: list[dict[str, Any]]) -> dict[str, Rate]:

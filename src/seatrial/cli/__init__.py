@@ -35,13 +35,15 @@ from seatrial.cli import (
     nic,
     panels,
     plan,
+    predict,
     site,
     slurm,
     stack,
     test,
     trial,
+    tune,
 )
-from seatrial.report.text import clean
+from seatrial.report.text import clean, line
 
 EPILOG = "Exit codes: 0 accept or done, 1 reject, 2 incomplete, 3 bad input, 4 lab or Slurm failed."
 app = typer.Typer(
@@ -58,13 +60,15 @@ app.add_typer(site.app, name="site", rich_help_panel=panels.TEST)
 app.command("judge", epilog=EPILOG, rich_help_panel=panels.COMPARE)(trial.judge_again)
 app.command("verify", rich_help_panel=panels.COMPARE)(trial.verify)
 app.command("baseline", rich_help_panel=panels.COMPARE)(trial.baseline)
-app.command("history", rich_help_panel=panels.COMPARE)(history.history)
+app.add_typer(history.app, name="history", rich_help_panel=panels.COMPARE)
 app.command("compare", rich_help_panel=panels.COMPARE)(compare.compare)
 app.command("report", epilog=EPILOG, rich_help_panel=panels.COMPARE)(trial.report)
 app.command("analyse", rich_help_panel=panels.COMPARE)(analyse.analyse)
+app.command("predict", rich_help_panel=panels.COMPARE)(predict.predict)
 app.add_typer(stack.app, name="stack", rich_help_panel=panels.OPERATE)
 app.add_typer(slurm.app, name="slurm", rich_help_panel=panels.OPERATE)
 app.add_typer(nic.app, name="nic", rich_help_panel=panels.OPERATE)
+job.app.command("tune", context_settings={"allow_interspersed_args": False})(tune.tune)
 app.add_typer(job.app, name="job", rich_help_panel=panels.OPERATE)
 app.add_typer(lab.app, name="lab", rich_help_panel=panels.OPERATE)
 app.command(
@@ -123,7 +127,8 @@ def run() -> int:
         raise
     except InputError as error:
         for problem in error.problems:
-            errors.print(f"error: {clean(str(problem))}", markup=False)
+            # One line each: a name in it may be of somebody who would like to write others.
+            errors.print(f"error: {line(str(problem))}", markup=False)
         return error.exit_code
     except SeatrialError as error:
         errors.print(f"error: {clean(str(error))}", markup=False)

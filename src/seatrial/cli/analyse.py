@@ -7,12 +7,8 @@ from typing import Annotated
 
 import typer
 
-from seatrial.analysis.trials import analyse as analysis_of
-from seatrial.cli.trial import held, newest, out, say, trial_folder
+from seatrial.cli.trial import out, pooled
 from seatrial.report import terminal
-from seatrial.results import later
-from seatrial.results.baseline import check_origin
-from seatrial.results.record import read_results
 
 
 def analyse(
@@ -28,14 +24,6 @@ def analyse(
 
     Example: seatrial analyse trials/harbour-*
     """
-    results = []
-    for folder in trials or [newest(None)]:
-        place = trial_folder(folder)
-        with held(place):
-            later.check_unchanged(place)
-            results.append(read_results(place))
-    check_origin(results)
-    for one in results:
-        for reason in [*one.trial.planted, *filter(None, [later.without_manifest(one)])]:
-            say(f"warning: {one.trial.trial}: {reason}")
-    terminal.print_analysis(analysis_of(results), out)
+    from seatrial.analysis.trials import analyse as analysis_of  # its libraries are slow to import
+
+    terminal.print_analysis(analysis_of(pooled(trials)), out)

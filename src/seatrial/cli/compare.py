@@ -14,13 +14,31 @@ from seatrial.base.errors import (
     Problem,
 )
 from seatrial.base.paths import TRIALS
-from seatrial.cli.history import LocationOption, MetricOption, TrialsOption, add_row, new_table
-from seatrial.cli.selection import CheckOption, NetworkOption, ProfileOption, TransportOption
-from seatrial.cli.trial import check_outside, out, say
+from seatrial.cli.rows import print_rows
+from seatrial.cli.selection import (
+    CheckOption,
+    LocationOption,
+    MetricOption,
+    NetworkOption,
+    ProfileOption,
+    TransportOption,
+    TrialsOption,
+    patterns_of,
+)
+from seatrial.cli.trial import check_outside, out, say, writing
 from seatrial.history.compare import MARGIN, Comparison
 from seatrial.history.compare import compare as compare_groups
 from seatrial.history.index import opened
-from seatrial.report.comparison import headline, interval, noise, ratio, values, write_comparison
+from seatrial.report.comparison import (
+    condition,
+    headline,
+    interval,
+    noise,
+    ratio,
+    series_name,
+    values,
+    write_comparison,
+)
 from seatrial.results.wording import number, plural
 
 SHOWN = 30  # rows of the table
@@ -39,7 +57,9 @@ def compare(
     margin: Annotated[
         float,
         typer.Option(
-            metavar="N", help=f"Fraction that is no change; default: {MARGIN}.", show_default=False
+            metavar="N",
+            help=f"Largest fraction that is no change; default: {MARGIN}.",
+            show_default=False,
         ),
     ] = MARGIN,
     page: Annotated[
@@ -49,30 +69,24 @@ def compare(
     """Compare trials or versions: better, worse, same, can't tell.
 
     A group is a trial, a glob, dates as 2026-11-01..2026-11-07, or kernel=6.1*,
-    driver='igb 5.1', openmpi=*/HASH. Exit code 1: a series is worse; 2: nothing can be told, as
-    with too few trials; 0: else.
+    driver='igb 5.1', openmpi=*/HASH, coalesce.rx-usecs=125. Exit code 1: a series is worse; 2:
+    nothing can be said, as with too few trials; 0: else.
 
     Example: seatrial compare 'driver=igb 5.1' 'driver=igb 5.2'
     """
-    patterns = {
-        "check": check, "transport": transport, "network": network, "profile": profile,
-        "metric": metric, "location": location,
-    }  # fmt: skip
     if not 0 < margin < 1:
         text, correction = f"{margin} is no fraction", "a number above 0 and below 1, as 0.02"
         raise InputError([Problem("--margin", None, "", text, correction)])
     if page:
         check_outside(page, "--page")
     with opened(trials, say) as index:
-        chosen = {name: globs or [] for name, globs in patterns.items()}
-        comparison = compare_groups(index, a, b, margin, chosen)
+        patterns = patterns_of(check, transport, network, profile, metric, location)
+        index.check_selection(**patterns)
+        comparison = compare_groups(index, a, b, margin, patterns)
     show(comparison)
     if page:
-        try:
+        with writing(page, "--page", "the page"):
             write_comparison(comparison, page)
-        except OSError as error:
-            text = f"the page cannot be written: {error}"
-            raise InputError([Problem(page, None, "--page", text, "name another file")]) from None
         say(f"page: {page}")
     counts = comparison.counts
     if counts["worse"]:
@@ -88,13 +102,11 @@ def show(comparison: Comparison) -> None:
     say(headline(comparison))
     rows = [row for row in comparison.rows if row.verdict != "same"][:SHOWN]
     if rows:
-        table = new_table("verdict", "B / A", "95 % interval", "noise", "p", "series")
-        for row in rows:
-            add_row(
-                table, row.verdict, ratio(row.ratio), interval(row), noise(row), number(row.p, 2),
-                row.series.name,
-            )  # fmt: skip
-        out.print(table)
+        print_rows(
+            out, ["verdict", "B / A", "95 % interval", "noise", "p", "series"],
+            [[row.verdict, ratio(row.ratio), interval(row), noise(row), number(row.p, 2),
+              series_name(row)] for row in rows],
+        )  # fmt: skip
     hidden = len(comparison.rows) - len(rows)
     if hidden:
         say(f"{hidden} more with less difference; --page writes all")
@@ -106,8 +118,11 @@ def show(comparison: Comparison) -> None:
             say(f"{len(names)} series of {text} only, such as {names[0]}")
     for one in comparison.differences:
         how = "chosen" if one.chosen else "also differs"
-        say(f"{how}: {one.name}: {values(one.a) or 'none'} -> {values(one.b) or 'none'}")
+        name = condition(one, comparison.cases)
+        say(f"{how}: {name}: {values(one.a)} -> {values(one.b)}")
     if not comparison.differences:
         say("no recorded version, setting or node differs")
+    if comparison.places:
+        say(comparison.places)
     for note in comparison.notes:
         say(f"note: {note}")

@@ -1,43 +1,64 @@
-"""``seatrial history``: the trials of a folder, and their figures over time."""
+"""``seatrial history``: the trials of a folder, their figures over time, and what leaves them."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
+from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
+from seatrial.base.errors import EXIT_REJECTED, InputError, Problem
 from seatrial.base.paths import TRIALS
-from seatrial.cli.selection import CheckOption, NetworkOption, ProfileOption, TransportOption
-from seatrial.cli.trial import out, say
-from seatrial.history.index import Index, KnownTrial, Point, Series, opened
-from seatrial.report.text import line, quantity
-from seatrial.results import statistics
-from seatrial.results.wording import number, plural
+from seatrial.base.suggest import suggest
+from seatrial.cli.rows import print_rows
+from seatrial.cli.selection import (
+    CheckOption,
+    LocationOption,
+    MetricOption,
+    NetworkOption,
+    ProfileOption,
+    SiteOption,
+    TransportOption,
+    TrialsOption,
+    patterns_of,
+)
+from seatrial.cli.trial import (
+    check_outside,
+    held,
+    out,
+    requirements_of,
+    requirements_of_sites,
+    say,
+    write_page,
+    writing,
+)
+from seatrial.history.index import UNPROVEN, Index, KnownTrial, Point, Series, literal, opened
+from seatrial.report import HISTORY_FILE
+from seatrial.report.text import quantity
+from seatrial.results import later, statistics
+from seatrial.results.later import REQUIREMENTS_FILE
+from seatrial.results.pruned import megabytes
+from seatrial.results.wording import number, plural, some
+from seatrial.site.load import load_site, site_file
+from seatrial.trial.host import version_with_commit
 
-_NUMERIC = (
-    "figures", "trials", "newest", "median", "spread", "samples", "least", "most", "B / A",
-    "95 % interval", "noise", "p",
-)  # fmt: skip
+app = typer.Typer(invoke_without_command=True)
+
 DETAILED = 20  # series of which the figures are read; more are named only
 
-TrialsOption = Annotated[
-    Path, typer.Option(help="Folder of the trials; default: trials/.", show_default=False)
-]
-MetricOption = Annotated[
-    list[str] | None, typer.Option("--metric", metavar="GLOB", help="Only these metrics.")
-]
-LocationOption = Annotated[
-    list[str] | None, typer.Option("--location", metavar="GLOB", help="Only these nodes, links.")
-]
 
-
+@app.callback()
 def history(
+    context: typer.Context,
     trials: TrialsOption = TRIALS,
+    site: Annotated[
+        str | None, typer.Option("--site", "-s", help="Only this site; default: all.")
+    ] = None,
     check: CheckOption = None,
     transport: TransportOption = None,
     network: NetworkOption = None,
@@ -47,79 +68,320 @@ def history(
     last: Annotated[
         int, typer.Option("--last", min=1, metavar="N", help="Trials to show, the newest.")
     ] = 30,
+    changes: Annotated[
+        bool, typer.Option("--changes", help="Show when levels changed, and what with them.")
+    ] = False,
+    page: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the page of all trials.")
+    ] = None,
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="First read all trials again.")
     ] = False,
 ) -> None:
-    """Show the trials of a folder, or figures over time.
-
-    A selection shows the series that match, and of a single one each figure, with what changed:
-    kernel, driver, firmware, MPI, Spack hash, settings of the NIC profile, nodes. A series is a
-    metric of a case at a location. history.sqlite in the folder is an index that can be removed.
+    """Show trials and their figures. Exit code 1 of --changes: some became worse.
 
     Example: seatrial history -c tcp_stream -p jumbo --metric bandwidth_MB_s
     """
-    patterns = {
-        "check": check, "transport": transport, "network": network, "profile": profile,
-        "metric": metric, "location": location,
-    }  # fmt: skip
+    if context.invoked_subcommand:
+        refuse_options_before(context)
+        return
+    if page:
+        check_outside(page, "--page")
+    patterns = patterns_of(check, transport, network, profile, metric, location)
+    selects = any(patterns.values())
+    worse = False
     with opened(trials, say, rebuild) as index:
-        if any(patterns.values()):
-            show_series(index, {name: globs or [] for name, globs in patterns.items()}, last)
+        own = trials_of(index, site)
+        if site:
+            patterns["site"] = [literal(site)]
+        if selects:
+            check_selection(index, patterns)
+        if page:
+            with writing(page, "--page", "the page"):
+                write_page(index, page, patterns)
+            say(f"page: {page}")
+        if changes:
+            worse = show_changes(index, own, patterns, last)
+        elif page:
+            pass
+        elif selects:
+            show_series(index, patterns, last)
         else:
-            show_trials(index.trials(), last)
-            say(f"{len(index.series())} series of figures; a selection shows them")
+            show_trials(own, last)
+            say(f"{len(index.series(**patterns))} series of figures; a selection shows them")
         for sentence in index.left_out():
             say(f"not counted: {sentence}")
+    raise typer.Exit(EXIT_REJECTED if worse else 0)
+
+
+def trials_of(index: Index, site: str | None) -> list[KnownTrial]:
+    """The trials of a site, or all. Raises InputError if the site has none."""
+    trials = index.trials()
+    own = [one for one in trials if site in (None, one.site)]
+    if site and not own:
+        text = f"{index.trials_folder} has no trial of the site {site!r}"
+        hint = suggest(site, {one.site for one in trials})
+        raise InputError([Problem("--site", None, "", text, hint)])
+    return own
+
+
+def check_selection(index: Index, patterns: dict[str, list[str]]) -> None:
+    """Raise InputError if a selection has no series: it may be misspelt, and "no change" of
+    nothing would be good news."""
+    index.check_selection(**patterns)
+    if not index.series(**patterns):
+        raise InputError("no series matches: 'seatrial history -c \"*\"' names all")
+
+
+def show_changes(
+    index: Index, trials: Sequence[KnownTrial], patterns: dict[str, list[str]], last: int
+) -> bool:
+    """Print the findings that the newest of these trials showed. Returns whether a series of the
+    selection became worse and was not accepted."""
+    from seatrial.history.accept import joined, loose
+    from seatrial.history.changes import (
+        findings,
+        newest,
+        worse_of,
+    )  # numpy: only this question needs it
+    from seatrial.report.changes import acceptance, sentences
+
+    sites = requirements_of_sites(trials)
+    shown = newest(index, last, sites, **patterns)
+    worse = False
+    for finding in shown:
+        first, *others = sentences(finding)
+        say(first)
+        for sentence in others:
+            say(f"    {sentence}")
+        if one := sites[finding.site].acceptance(finding.id):
+            say(f"    {acceptance(finding, one)}")
+        worse |= bool(joined(finding, one) if one else worse_of(finding.listed))
+    if accepting := [site for site in sites if sites[site].accepted]:
+        every = findings(index, sites, site=[literal(site) for site in accepting])
+        for site in accepting:
+            for sentence in loose([one for one in every if one.site == site], sites[site]):
+                say(f"note: {sentence}")
+    if wrong := [one.folder.name for one in trials if one.wrong_clock]:
+        say(f"not counted, because a clock was wrong: {some(wrong)}")
+    count = min(last, len(trials) - len(wrong))
+    say(f"{plural(len(shown), 'change')} of level shown by the newest {plural(count, 'trial')}")
+    return worse
+
+
+def refuse_options_before(context: typer.Context) -> None:
+    """Raise InputError if an option of the group stands before a command of it."""
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if source and source.name == "COMMANDLINE":
+            command = context.invoked_subcommand
+            text = f"it does nothing before '{command}'"
+            correction = f"write it behind, if 'seatrial history {command} --help' lists it"
+            raise InputError([Problem(f"--{name}", None, "", text, correction)])
+
+
+class Style(StrEnum):
+    openmetrics = "openmetrics"
+    csv = "csv"
+    parquet = "parquet"
+
+
+@app.command()
+def export(
+    style: Annotated[
+        Style, typer.Option("--format", metavar="FORMAT", help="openmetrics, csv or parquet.")
+    ],
+    output: Annotated[Path, typer.Option(metavar="FILE", help="File to write; it is replaced.")],
+    trials: TrialsOption = TRIALS,
+    check: CheckOption = None,
+    transport: TransportOption = None,
+    network: NetworkOption = None,
+    profile: ProfileOption = None,
+    metric: MetricOption = None,
+    location: LocationOption = None,
+    newest: Annotated[
+        bool, typer.Option("--newest", help="Only the newest trial of each site.")
+    ] = False,
+) -> None:
+    """Write all figures for Prometheus, a spreadsheet or a data frame.
+
+    OpenMetrics: with --newest for node_exporter's textfile collector, else with times, for
+    'promtool tsdb create-blocks-from openmetrics'.
+
+    Example: seatrial history export --format csv --output figures.csv
+    """
+    from seatrial.history.export import export as write
+
+    check_outside(output, "--output")
+    patterns = patterns_of(check, transport, network, profile, metric, location)
+    with opened(trials, say) as index:
+        if any(patterns.values()):
+            check_selection(index, patterns)
+        with writing(output, "--output", "the figures"):
+            count = write(index, style.value, output, patterns, newest)
+        for sentence in index.left_out():
+            say(f"not counted: {sentence}")
+    say(f"{plural(count, 'figure')} of {trials}: {output}")
+
+
+@app.command()
+def notify(
+    site: SiteOption = "lab",
+    trials: TrialsOption = TRIALS,
+    show: Annotated[
+        bool, typer.Option("--print", help="Print the text; send and record nothing.")
+    ] = False,
+) -> None:
+    """Send what changed since the last message, once.
+
+    The text has at most ten lines: changes of level that later trials showed, and a verdict that
+    differs. The command of trial.notify in site.yaml reads it from its standard input, without a
+    shell. If nothing is new, nothing is sent.
+
+    Example: seatrial history notify --site harbour
+    """
+    from seatrial.history import notify
+    from seatrial.report.message import headline, message
+
+    description = load_site(site_file(site))
+    command = description.trial.notify
+    if not (command or show):
+        text, correction = (
+            "no command for messages",
+            "such as [mail, -s, Seatrial, ops@example.org]",
+        )
+        raise InputError([Problem(site_file(site), None, "trial.notify", text, correction)])
+    with ExitStack() as stack:
+        if not show:
+            stack.enter_context(notify.sending(trials, say))
+        index = stack.enter_context(opened(trials, say))
+        sent = notify.read_sent(trials, say)
+        file = site_file(site).with_name(REQUIREMENTS_FILE)
+        own = requirements_of(description.name, file)
+        news = notify.news(index, description.name, sent.get(description.name), own)
+        page = trials / HISTORY_FILE
+        command_line = f"./seatrial history --changes --trials {trials}"
+        text = message(news, str(page.resolve()) if page.exists() else command_line)
+        if not news.is_new:
+            say(f"{description.name}: nothing new since {news.trial.folder.name}")
+        elif show:
+            out.print(text.rstrip(), markup=False)
+        else:
+            notify.send(command, text)
+            say(f"sent by {command[0]}: {headline(news)}")
+        if not show:
+            notify.write_sent(trials, {**sent, description.name: news.after})
+
+
+@app.command()
+def prune(
+    trials: TrialsOption = TRIALS,
+    days: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="Instead of evidence_days of site.yaml."),
+    ] = None,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Remove it. Without this, it is only listed.")
+    ] = False,
+) -> None:
+    """List or remove raw evidence that is older than the site keeps it.
+
+    Raw evidence is cases/, allocations/ and ReFrame's output. Verdicts, figures and reports stay
+    for ever. The evidence of a signed trial stays, and of one that is named in a file of the site,
+    in requirements or in a change of level. 'seatrial verify' says what was removed. Exit code 1:
+    something stayed that --remove was to remove.
+
+    Example: seatrial history prune --remove
+    """
+    from seatrial.history import prune
+
+    with opened(trials, say) as index:
+        survey = prune.survey(index, days)
+        for sentence in index.left_out():
+            say(f"not counted, and so kept: {sentence}")
+    rows = []
+    for one in survey.candidates:
+        why = f"kept: {one.kept}" if one.kept else f"older than {plural(one.days, 'day')}"
+        rows.append([one.name, str(one.files), megabytes(one.size_b), why])
+    if rows:
+        print_rows(out, ["trial", "files", "size", "raw evidence"], rows)
+    size = megabytes(sum(one.size_b for one in survey.removable))
+    say(f"{plural(survey.younger, 'trial')} younger, {survey.pruned} without raw evidence")
+    word = "removing" if remove else "to remove"
+    say(f"{word}: raw evidence of {plural(len(survey.removable), 'trial')}, {size}")
+    if not remove:
+        if survey.removable:
+            say("the same command with --remove removes it")
+        return
+    command, version = ["seatrial", *sys.argv[1:]], version_with_commit()
+    stayed = 0
+    for one in survey.removable:
+        with held(one.trial.folder):
+            why = prune.remove(one, command, version)
+        stayed += bool(why)
+        say(f"{one.name}: kept: {why}" if why else f"{one.name}: removed")
+    with opened(trials, say):
+        pass  # the manifests have changed: the index follows
+    if stayed:
+        raise typer.Exit(EXIT_REJECTED)
 
 
 def show_trials(trials: Sequence[KnownTrial], last: int) -> None:
-    table = new_table("began (UTC)", "site", "verdict", "figures", "trial", "note")
-    for one in trials[-last:]:
-        add_row(
-            table, began(one), one.site, one.verdict or "none", str(one.figures),
-            one.folder.name, "; ".join(one.notes),
-        )  # fmt: skip
-    if trials:
-        out.print(table)
-    rest = f", of which the newest {last} are shown" if len(trials) > last else ""
+    wrong = [one for one in trials if one.wrong_clock][-last:]  # they have no place in time
+    newest_ones = [one for one in trials if not one.wrong_clock][-last:]
+    shown = [*wrong, *newest_ones]
+    rows = [
+        [began(one), one.site, one.verdict or "none", str(one.figures), one.folder.name,
+         "; ".join(one.marks)]
+        for one in shown
+    ]  # fmt: skip
+    if rows:
+        print_rows(out, ["began (UTC)", "site", "verdict", "figures", "trial", "note"], rows)
+    explain_unproven(shown)
+    newest = "newest is" if last == 1 else f"newest {last} are"
+    rest = f", of which the {newest} shown" if len(trials) > len(shown) else ""
+    if rest and wrong:
+        rest += f", and {len(wrong)} whose clock was wrong"
     say(f"{plural(len(trials), 'trial')}{rest}")
 
 
 def show_series(index: Index, patterns: dict[str, list[str]], last: int) -> None:
     series = index.series(**patterns)
-    if not series:
-        say("no series matches: 'seatrial history -c \"*\"' names all")
-    elif len(series) == 1:
+    if len(series) == 1:
         show_points(series[0], index.points(series[0]), last)
     elif len(series) > DETAILED:
         for one in series:
             say(one.name)
         say(f"{len(series)} series; a selection of at most {DETAILED} shows their figures")
     else:
-        table = new_table("series", "trials", "newest", "median", "least", "most")
+        rows = []
         for one in series:
             values = [point.value for point in index.points(one)]
-            add_row(
-                table, one.name, str(len(values)), quantity(values[-1], one.unit),
-                number(statistics.median(values)), number(min(values)), number(max(values)),
+            rows.append(
+                [str(len(values)), quantity(values[-1], one.unit),
+                 number(statistics.median(values)), number(min(values)), number(max(values)),
+                 one.name]
             )  # fmt: skip
-        out.print(table)
+        print_rows(out, ["trials", "newest", "median", "least", "most", "series"], rows)
 
 
 def show_points(series: Series, points: Sequence[Point], last: int) -> None:
     say(f"{series.name}, {series.unit}, {series.better} is better")
-    table = new_table(
-        "began (UTC)", "median", "spread", "samples", "trial", "changed since the row above"
-    )
     changes = ["", *(", ".join(differences(a, b)) for a, b in pairwise(points))]
-    for point, change in list(zip(points, changes, strict=True))[-last:]:
-        add_row(
-            table, began(point.trial), number(point.value),
-            number(statistics.spread(point.samples), 2), str(len(point.samples)),
-            point.trial.folder.name, "; ".join(filter(None, (*point.trial.notes, change))),
-        )  # fmt: skip
-    out.print(table)
+    rows = [
+        [began(point.trial), number(point.value), number(statistics.spread(point.samples), 2),
+         str(len(point.samples)), point.trial.folder.name,
+         "; ".join(filter(None, (*point.trial.marks, change)))]
+        for point, change in list(zip(points, changes, strict=True))[-last:]
+    ]  # fmt: skip
+    headings = "began (UTC)", "median", "spread", "samples", "trial", "changed since the row above"
+    print_rows(out, headings, rows)
+    explain_unproven([point.trial for point in points[-last:]])
+
+
+def explain_unproven(trials: Sequence[KnownTrial]) -> None:
+    if not all(one.proven for one in trials):
+        say(f"{UNPROVEN}: {later.UNPROVEN}")
 
 
 def began(trial: KnownTrial) -> str:
@@ -131,19 +393,3 @@ def differences(before: Point, after: Point) -> list[str]:
     names = sorted({*before.conditions, *after.conditions})
     pairs = [(n, before.conditions.get(n, "none"), after.conditions.get(n, "none")) for n in names]
     return [f"{name} {old} -> {new}" for name, old, new in pairs if old != new]
-
-
-def new_table(*headings: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in headings:
-        numeric = heading in _NUMERIC
-        table.add_column(
-            heading, justify="right" if numeric else "left", overflow="fold",
-            no_wrap=heading in ("began (UTC)", "trial"),
-        )  # fmt: skip
-    return table
-
-
-def add_row(table: Table, *cells: str) -> None:
-    """Names and versions are untrusted: as ``say``."""
-    table.add_row(*(Text(line(cell)) for cell in cells))

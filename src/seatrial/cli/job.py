@@ -11,12 +11,15 @@ from rich.console import Console
 from rich.table import Table
 
 from seatrial.base.errors import InputError, LabError
+from seatrial.base.paths import TRIALS
+from seatrial.job.measured import SiteTrials
 from seatrial.job.plan import plan
 from seatrial.job.render import render as render_script
 from seatrial.job.request import Request, Surroundings
 from seatrial.job.submit import TIMEOUT_S, Run, run_here
 from seatrial.job.submit import submit as submit_script
 from seatrial.job.template import load_template, load_templates
+from seatrial.report.text import line
 from seatrial.results.requirements import load_requirements
 from seatrial.site.load import load_site, site_file
 from seatrial.site.model import Site
@@ -30,6 +33,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 out = Console(highlight=False, soft_wrap=True)
+errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
 TemplateName = Annotated[
     str, typer.Argument(metavar="TEMPLATE", help="Name of a template; see seatrial job list.")
@@ -59,30 +63,43 @@ LauncherName = Annotated[
         "--launcher", "-l", metavar="NAME", help="srun, mpirun or mpiexec; default: srun."
     ),
 ]
+Trials = Annotated[
+    Path | None, typer.Option("--trials", help="Folder of the site's trials; default: trials/.")
+]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Value of the template; repeatable."),
 ]
 
 
-def _script(template: str, site: str, settings: list[str] | None, **options: Any) -> str:
+def _script(
+    template: str, site: str, settings: list[str] | None, trials: Path | None, **options: Any
+) -> str:
     """The script for the options of ``render`` and ``submit``, which are fields of Request."""
+    request = Request(load_template(template), values=values_of(settings), **options)
+    command = ["seatrial", "job", "render", template, "--site", site]
+    for option, given in options.items():
+        command += [f"--{option.replace('_', '-')}", str(given)] if given is not None else []
+    for setting in settings or []:
+        command += ["--set", setting]
+    if trials:
+        command += ["--trials", str(trials)]
+    return render_script(plan(request, surroundings_of(site, trials)), command)
+
+
+def values_of(settings: list[str] | None) -> dict[str, str]:
+    """The values that ``--set`` gives. Raises InputError."""
     values = {}
     for setting in settings or []:
         key, equals, value = setting.partition("=")
         if not equals:
             raise InputError(f"--set {setting}: write KEY=VALUE")
         values[key] = value
-    request = Request(load_template(template), values=values, **options)
-    command = ["seatrial", "job", "render", template, "--site", site]
-    for option, given in options.items():
-        command += [f"--{option.replace('_', '-')}", str(given)] if given is not None else []
-    for setting in settings or []:
-        command += ["--set", setting]
-    return render_script(plan(request, _surroundings(site)), command)
+    return values
 
 
-def _surroundings(name: str) -> Surroundings:
+def surroundings_of(name: str, trials: Path | None = None) -> Surroundings:
+    """What is known of a site. ``trials``: the folder of its trials, if it is not the usual one."""
     file = site_file(name)
     site = load_site(file)
     try:
@@ -95,7 +112,14 @@ def _surroundings(name: str) -> Surroundings:
         modules = {module.stem: str(folder) for module in folder.glob("*.lua")}
     bounds = file.with_name("requirements.yaml")
     requirements = load_requirements(bounds) if bounds.is_file() else None
-    return Surroundings(site, stack, modules, requirements)
+    place = trials or (TRIALS if TRIALS.is_dir() else None)
+    own = SiteTrials(place, site.name, _remark) if place else None
+    return Surroundings(site, stack, modules, requirements, own)
+
+
+def _remark(text: str) -> None:
+    """Standard output is the script's."""
+    errors.print(line(text), markup=False)
 
 
 def _sbatch_of(site: Site, instance: str | None) -> Run:
@@ -147,6 +171,7 @@ def render(
     ranks_per_node: Ranks = None,
     transport: TransportName = None,
     profile: Profile = None,
+    trials: Trials = None,
     settings: Set = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.")] = None,
 ) -> None:
@@ -155,7 +180,7 @@ def render(
     Example: seatrial job render mpi --mpi openmpi --set program=./app -o app.sh
     """
     text = _script(
-        template, site, settings, mpi=mpi, launcher=launcher, kind=kind, nodes=nodes,
+        template, site, settings, trials, mpi=mpi, launcher=launcher, kind=kind, nodes=nodes,
         ranks_per_node=ranks_per_node, transport=transport, profile=profile,
     )  # fmt: skip
     if output is None:
@@ -180,6 +205,7 @@ def submit(
     ranks_per_node: Ranks = None,
     transport: TransportName = None,
     profile: Profile = None,
+    trials: Trials = None,
     settings: Set = None,
     test_only: Annotated[
         bool, typer.Option("--test-only", help="Let sbatch check the job, but not queue it.")
@@ -188,14 +214,12 @@ def submit(
         str | None, typer.Option("--instance", "-i", help="Name of the lab, if the site is a lab.")
     ] = None,
 ) -> None:
-    """Print a job script and submit it with sbatch.
-
-    For a lab, sbatch runs on its login node.
+    """Print a job script and submit it; in a lab, on its login node.
 
     Example: seatrial job submit npb --nodes 4 --set kernel=is --test-only
     """
     text = _script(
-        template, site, settings, mpi=mpi, launcher=launcher, kind=kind, nodes=nodes,
+        template, site, settings, trials, mpi=mpi, launcher=launcher, kind=kind, nodes=nodes,
         ranks_per_node=ranks_per_node, transport=transport, profile=profile,
     )  # fmt: skip
     typer.echo(text)

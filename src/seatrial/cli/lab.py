@@ -79,8 +79,8 @@ def down(site: OfSite = "lab", instance: AnyInstance = None) -> None:
     """
     console = Console(stderr=True)
     name = _instance(site, instance)
-    with console.status("ending the lab"):
-        ended = end(name)
+    with console.status("ending the lab") as line:
+        ended = end(name, lambda step: line.update(f"ending the lab: {step}"))
     console.print(f"lab {name} {'is down' if ended else 'was not up'}")
 
 
@@ -127,6 +127,12 @@ def _print_status(lab_status: dict[str, Any]) -> None:
             " ".join(host["daemons"]),
         )
     console.print(table)
+    for port in lab_status.get("wires", []):
+        if port["dropped"] or port["missed"]:
+            console.print(
+                f"{port['node']} {port['interface']}: received {port['received']} frames; "
+                f"the switch dropped {port['dropped']}, the card {port['missed']}"
+            )
     for fault in lab_status["faults"]:
         console.print(f"planted fault: {fault['kind']} {fault['node']}: {fault['detail']}")
 
@@ -189,8 +195,8 @@ def fault_link(
     if known.virtual:
         if rate is not None or cross:
             raise InputError(
-                f"lab fault link: site {known.name} has a virtual lab, whose wires have no rate "
-                "and no switch: --delay or --down"
+                f"lab fault link: site {known.name} has a virtual lab, whose link faults have "
+                "no rate and no switch: --delay or --down"
             )
         guest = VirtualLab.attach(_instance(site, instance))
         if delay is not None:

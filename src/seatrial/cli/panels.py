@@ -1,11 +1,13 @@
-"""The help of the command line: commands in groups, each under a title."""
+"""The commands of the command line: their help under titles, and a check of all their options."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from typer.core import TyperArgument, TyperGroup
+
+from seatrial.base.errors import InputError, Problem
 
 TEST = "Test a site"
 COMPARE = "Compare and judge"
@@ -25,6 +27,7 @@ class Panels(TyperGroup):
             command.help = (command.help or "").replace("\n\nExample:", "\n\n\b\nExample:")
             for one in command.params:
                 _name_value(one)
+            setattr(command, "invoke", _checked(command))  # noqa: B010 - mypy refuses a method
 
     def get_params(self, ctx: Any) -> Any:
         params = super().get_params(ctx)
@@ -38,7 +41,12 @@ class Panels(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         super().format_help(ctx, formatter)
-        formatter.buffer = ["".join(formatter.buffer).replace("\n\n", "\n")]  # no blank lines
+        text = "".join(formatter.buffer).replace("\n\n", "\n")  # no blank lines
+        if ctx.parent is None:  # each line counts: the first option is beside the title
+            title = "Options:"
+            text = text.replace("\n  --", f"\n{' ' * len(title)}  --")
+            text = text.replace(f"{title}\n{' ' * len(title)}", title)
+        formatter.buffer = [text]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         shown = [self.commands[name] for name in self.list_commands(ctx)]
@@ -62,6 +70,33 @@ def _below(group: TyperGroup) -> Iterator[Any]:
         yield command
         if isinstance(command, TyperGroup):
             yield from _below(command)
+
+
+def _checked(command: Any) -> Callable[[Any], Any]:
+    """``command.invoke``, which first raises InputError if a value is no text. The name of a file
+    may be none."""
+    invoke: Callable[[Any], Any] = command.invoke
+
+    def checked(ctx: Any) -> Any:
+        for one in command.params:
+            value = ctx.params.get(one.name)
+            if one.type_descriptor.is_path:
+                continue
+            for text in value if isinstance(value, list | tuple) else [value]:
+                if isinstance(text, str) and not _is_utf8(text):
+                    name = one.opts[0] if one.opts[0].startswith("-") else one.metavar
+                    raise InputError([Problem(name, None, "", f"{text!r} is not UTF-8")])
+        return invoke(ctx)
+
+    return checked
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _name_value(one: Any) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
 
 from seatrial.base.errors import InputError, LabError
+from seatrial.base.paths import PARQUET_LOCK
 from seatrial.site.model import Site
 from seatrial.stack.apt import install
 from seatrial.stack.machine import installed
@@ -48,12 +52,16 @@ def provision_lab(required: bool) -> None:
         out.print(f"without the lab's software: {error}", markup=False)
 
 
-#: packages of the tests beside those of the lab: a browser for the report, a linter of job scripts
-TEST_PACKAGES = ("chromium", "cpio", "fonts-dejavu-core", "shellcheck")
+#: packages of the tests beside those of the lab: a browser for the report, a linter of job scripts,
+#: the simulator of ``seatrial predict``, a Prometheus for exported figures
+TEST_PACKAGES = (
+    "chromium", "cpio", "fonts-dejavu-core", "libsimgrid-dev", "prometheus", "shellcheck",
+)  # fmt: skip
 
 
 def provision_tests() -> None:
-    """Install the packages that only tests need. Needs root; tests without theirs are skipped."""
+    """Install what only tests need. Tests without theirs are skipped."""
+    provision_pyarrow()
     missing = [name for name in TEST_PACKAGES if name not in installed()]
     if not missing:
         return
@@ -65,6 +73,20 @@ def provision_tests() -> None:
         install(missing, lambda line: out.print(f"  {line}", markup=False))
     except LabError as error:
         out.print(f"without {', '.join(missing)}: {error}", markup=False)
+
+
+def provision_pyarrow() -> None:
+    """Install pyarrow in the virtual environment, for tests of the export to Parquet."""
+    if find_spec("pyarrow"):
+        return
+    out.print("The tests need, once: install pyarrow from PyPI")
+    command = [sys.executable, "-I", "-m", "pip", "install", "-q", "--require-hashes", "-r"]
+    done = subprocess.run(
+        [*command, str(PARQUET_LOCK)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        last = done.stderr.strip().rpartition("\n")[2]
+        out.print(f"without pyarrow: {last}", markup=False)
 
 
 @contextmanager

@@ -1,7 +1,8 @@
-"""Options that select a part of a site's matrix, for ``trial``, ``plan`` and ``history``."""
+"""Options that select a part of a site's matrix, or of the series of its history."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,6 +24,15 @@ NetworkOption = Annotated[
 ProfileOption = Annotated[
     list[str] | None,
     typer.Option("--profile", "-p", metavar="GLOB", help="Only these NIC profiles."),
+]
+MetricOption = Annotated[
+    list[str] | None, typer.Option("--metric", metavar="GLOB", help="Only these metrics.")
+]
+LocationOption = Annotated[
+    list[str] | None, typer.Option("--location", metavar="GLOB", help="Only these nodes, links.")
+]
+TrialsOption = Annotated[
+    Path, typer.Option(help="Folder of the trials; default: trials/.", show_default=False)
 ]
 RepeatsOption = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Runs of each case; default: site.yaml.")
@@ -50,3 +60,19 @@ def selection_of(
         repeats=repeats,
         reruns=reruns,
     )
+
+
+def patterns_of(
+    check: list[str] | None,
+    transport: list[str] | None,
+    network: list[str] | None,
+    profile: list[str] | None,
+    metric: list[str] | None,
+    location: list[str] | None,
+) -> dict[str, list[str]]:
+    """The series that these options select, as ``seatrial.history.index`` takes them."""
+    given = {
+        "check": check, "transport": transport, "network": network, "profile": profile,
+        "metric": metric, "location": location,
+    }  # fmt: skip
+    return {name: globs or [] for name, globs in given.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -17,6 +18,7 @@ from seatrial.base.errors import EXIT_REJECTED, InputError, LabError, Problem
 from seatrial.site.load import load_site, site_file
 from seatrial.site.model import Site
 from seatrial.slurm import install as installing
+from seatrial.slurm import running, versions
 from seatrial.slurm.check import check as check_slurm
 from seatrial.slurm.check import mentions, names_ours, parse_config
 from seatrial.slurm.layout import Layout
@@ -98,11 +100,11 @@ def install(
     _show(steps, layout)
     if dry_run:
         for step in steps:
-            if step.state in ("changed", "foreign"):
+            if step.old or step.state in ("changed", "foreign"):
                 _print_diff(step.diff())
         out.print("nothing was written (--dry-run)")
         return
-    installing.install(steps, layout)
+    steps = installing.install(steps, layout, _say)
     changed = sum(step.state in ("new", "changed") for step in steps)
     out.print(f"{changed} files written, {len(steps) - changed} were so already")
     _next_steps(steps, layout, site, root)
@@ -110,20 +112,24 @@ def install(
 
 def _show(steps: list[installing.Step], layout: Layout) -> None:
     table = Table("file", "mode", "state", "where", "purpose", box=None, pad_edge=False)
-    package = [step for step in steps if step.file.path.startswith(layout.package + "/")]
+    package = [step for step in steps if installing.in_version(step, layout)]
     if package:
         states = {step.state for step in package}
         worst = "foreign" if "foreign" in states else "changed"
         state = states.pop() if len(states) == 1 else worst
-        table.add_row(
-            f"{layout.package}/", "0755", state, "nodes", f"the node side, {len(package)} files"
-        )
+        folder = package[0].file.path.removesuffix(installing.in_version(package[0], layout))
+        purpose = f"the node side, {len(package)} files, and its policy"
+        table.add_row(folder, "0755", state, "nodes", purpose)
     for step in steps:
         if step not in package:
             file = step.file
             table.add_row(file.path, f"{file.mode:04o}", step.state, file.where, file.purpose)
     # Paths are there to be copied: rather a wide table than a shortened one.
     Console(width=max(out.width, 140)).print(table)
+
+
+def _say(text: str) -> None:
+    out.print(text, markup=False)
 
 
 def _print_diff(text: str) -> None:
@@ -163,22 +169,26 @@ def uninstall(
     conf: Conf = DEFAULT.conf,
     slurm_conf: SlurmFolder = DEFAULT.slurm,
     units: Units = DEFAULT.units,
+    not_in_use: Annotated[
+        bool, typer.Option("--not-in-use", help="Slurm runs, cannot be asked, and uses no file.")
+    ] = False,
 ) -> None:
     """Remove the installed files. First remove the Include line from slurm.conf.
 
-    Refuses while Slurm names one of the files: each job would drain its nodes.
+    Refuses while Slurm names one of the files, because each job would drain its nodes; also if
+    Slurm runs here and cannot be asked.
 
     Example: seatrial slurm uninstall --site harbour --dry-run
     """
     layout = Layout(libexec, conf, slurm_conf, units)
     if not dry_run:
-        _refuse_in_use(root, layout)
+        _refuse_in_use(root, layout, not_in_use)
     try:
-        gone = installing.remove(_plan(site, layout, root, only), layout, dry_run)
+        gone = installing.remove(_plan(site, layout, root, only), layout, dry_run, _say)
     except PermissionError as error:
         raise LabError(f"{error.filename}: {error.strerror}: run this as root") from None
     for path in gone:
-        out.print(str(path), markup=False)
+        _say(str(path))
     out.print(f"{len(gone)} files {'would be' if dry_run else 'were'} removed")
 
 
@@ -205,16 +215,32 @@ def check(
         out.print(f"{'ok   ' if one.good else 'wrong'} {one.sentence}", markup=False)
         if not one.good:
             out.print(f"      -> {one.fix}", markup=False)
-    if not lab and _differs(Path(layout.policy), policy["digest"]):
-        out.print(f"wrong {layout.policy} on this host is of another version of the site file")
-        out.print(f"      -> seatrial slurm install --site {site}")
-        raise typer.Exit(EXIT_REJECTED)
-    if not all(one.good for one in findings):
+    here = [] if lab else list(_wrong_here(layout, policy["digest"]))
+    for sentence in here:
+        _say(f"wrong {sentence}")
+        _say(f"      -> seatrial slurm install --site {site}")
+    if here or not all(one.good for one in findings):
         raise typer.Exit(EXIT_REJECTED)
 
 
-def _refuse_in_use(root: Path, layout: Layout) -> None:
-    """Raise InputError if slurm.conf or the running Slurm of this machine names our files."""
+def _wrong_here(layout: Layout, digest: str) -> Iterator[str]:
+    """What is wrong with the files on this host, if it has any."""
+    other = "on this host is of another version of the site file"
+    if _differs(Path(layout.policy), digest):
+        yield f"{layout.policy} {other}"
+    version = versions.in_use(Path("/"), layout)
+    if version in (None, Path(layout.libexec)):  # not on nodes; or without versions yet
+        return
+    used = versions.policy_in_use(Path("/"), layout)
+    if used is None:
+        yield f"{layout.command} starts {version}, which has no policy: a version is incomplete"
+    elif used.get("digest") != digest:
+        yield f"{version}, which {layout.command} starts, {other}"
+
+
+def _refuse_in_use(root: Path, layout: Layout, not_in_use: bool = False) -> None:
+    """Raise InputError if slurm.conf or the running Slurm of this machine names our files, or if
+    that is unknown and the caller does not say that they are ``not_in_use``."""
     named, unread = mentions(root, layout)
     if named:
         text = "it names our files: {}; without them each job drains its nodes"
@@ -230,14 +256,17 @@ def _refuse_in_use(root: Path, layout: Layout) -> None:
     try:
         config = parse_config(_scontrol(["show", "config"], None))
     except LabError as error:
-        if not os.path.lexists(file):
-            return  # no Slurm runs here
-        if unread:
+        present = os.path.lexists(file)
+        unknown = [f"not read: {one}" for one in unread if present]
+        unknown += [*running.daemons(), *([] if present else running.configless())]
+        if unknown and not not_in_use:
             raise InputError(
-                f"whether Slurm uses our files is unknown: {error}; not read: {'; '.join(unread)}: "
-                "make one of both work"
+                f"whether Slurm uses our files is unknown: {error}; {'; '.join(unknown)}: put "
+                "scontrol in PATH, with SLURM_CONF if slurm.conf is elsewhere; or give "
+                "--not-in-use if slurm.conf has none of our files"
             ) from None
-        out.print(f"{file} names none of our files; the running Slurm: {error}", markup=False)
+        if present:
+            _say(f"{file} names none of our files; the running Slurm: {error}")
         return
     if keys := names_ours(config, layout):
         raise InputError(

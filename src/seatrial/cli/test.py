@@ -12,8 +12,8 @@ import typer
 from seatrial.base.paths import CHECKOUT
 from seatrial.cli.provision import provision_lab, provision_tests
 
-#: one more than there are cores: tests with a lab wait for much of their time
-WORKERS = min((os.cpu_count() or 1) + 1, 6)
+#: two more than there are cores: tests with a lab wait for two thirds of their time
+WORKERS = min((os.cpu_count() or 1) + 2, 6)
 
 
 def test(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +23,7 @@ from seatrial.base.errors import (
     LabError,
     Problem,
     explained,
+    unexpected,
 )
 from seatrial.base.lock import locked
 from seatrial.base.paths import TRIALS
@@ -41,19 +43,22 @@ from seatrial.history import index
 from seatrial.plan.check import check_bounds, check_site
 from seatrial.plan.model import Plan
 from seatrial.plan.resolve import plan_trial
-from seatrial.report import REPORT_FILE, terminal, write_all
+from seatrial.report import HISTORY_FILE, REPORT_FILE, terminal, write_all
 from seatrial.report.summary import verdict_word
 from seatrial.report.text import line
 from seatrial.results import later, manifest, signature
-from seatrial.results.baseline import make_baseline
+from seatrial.results.baseline import Baseline, check_origin, make_baseline
+from seatrial.results.later import REQUIREMENTS_FILE
 from seatrial.results.manifest import LOCK_FILE, MANIFEST
+from seatrial.results.pruned import read_pruned
 from seatrial.results.record import RESULTS_FILE, Results, read_results, trial_of
-from seatrial.results.requirements import load_requirements
+from seatrial.results.requirements import Accepted, Requirements, load_requirements
 from seatrial.results.verdict import contradiction
-from seatrial.results.wording import plural
-from seatrial.site.load import load_with_lines, site_file
+from seatrial.results.wording import plural, some
+from seatrial.site.load import configs_folder, load_with_lines, site_file, site_names
 from seatrial.trial.host import version_with_commit
 from seatrial.trial.run import run_trial
+from seatrial.trial.session import Interrupted, noted_signals, obeyed_signals
 from seatrial_lab.common.programs import check_root
 
 out = Console(highlight=False, soft_wrap=True)
@@ -165,10 +170,17 @@ def trial(
     check_place(output)
     with lab_for(description, file, output, keep_lab) as machine, Bar(plan) as bar:
         results = run_trial(plan, file, machine, bar, output)
-    with held(results.folder):
-        keep_report(results)
-    index.update(output, say)
-    terminal.print_summary(results, out)
+    terminal.print_summary(results, out)  # first: a report that fails does not hide the verdict
+    try:
+        with noted_signals() as signals, obeyed_signals(signals), held(results.folder):
+            keep_report(results)
+    except Interrupted as signal:
+        raise LabError(
+            f"interrupted by {signal} while the report was written: the results are in "
+            f"{results.folder}; 'seatrial report {results.folder}' writes it"
+        ) from None
+    terminal.print_page(results, out)
+    keep_history(output)
     raise typer.Exit(verdict_code(results))
 
 
@@ -283,22 +295,30 @@ def report(
         if unproven and results.verdict:
             say(f"warning: {unproven}")
             results.verdict.findings.append(f"note: {unproven}")  # for the page and the summary
+        terminal.print_summary(results, out)  # first: see ``trial``
         if output:
             report_elsewhere(results, output)
         else:
             keep_report(results)
-    terminal.print_summary(results, out, output / REPORT_FILE if output else None)
+    terminal.print_page(results, out, output)
     raise typer.Exit(verdict_code(results))
 
 
 def report_elsewhere(results: Results, output: Path) -> None:
     """Raises InputError if the report cannot be written to the folder of --output."""
-    try:
+    with writing(output, "--output", "the report"):
         output.mkdir(parents=True, exist_ok=True)
         write_all(results, output)
+
+
+@contextmanager
+def writing(file: Path, option: str, what: str) -> Iterator[None]:
+    """Raise InputError if the block cannot write ``file``, the value of ``option``."""
+    try:
+        yield
     except OSError as error:
-        text, correction = f"the report cannot be written: {error}", "name a folder for it"
-        raise InputError([Problem(output, None, "--output", text, correction)]) from None
+        text = f"{what} cannot be written: {error}"
+        raise InputError([Problem(file, None, option, text, "name another")]) from None
 
 
 def check_outside(path: Path, option: str) -> None:
@@ -306,6 +326,62 @@ def check_outside(path: Path, option: str) -> None:
     if trial := trial_of(path):
         text = f"it is in the folder of the trial {trial.name}, whose files stay as they are"
         raise InputError([Problem(path, None, option, text, "name a path elsewhere")])
+
+
+def keep_history(trials: Path) -> None:
+    """Bring the index and the page over all trials in step.
+
+    What cannot be written is a warning: it changes no trial.
+    """
+    try:
+        index.update(trials, say)
+        if not manifest.exposure(trials):
+            with index.opened(trials, say) as known:
+                write_page(known, trials / HISTORY_FILE, {})
+    except (OSError, InputError, LabError) as error:
+        say(f"warning: {HISTORY_FILE} was not written, the next trial does it: {error}")
+    except Exception as error:
+        say(f"warning: {HISTORY_FILE} was not written: {unexpected(error)}")
+
+
+def write_page(known: index.Index, page: Path, patterns: dict[str, list[str]]) -> None:
+    """Write the page of all trials, with what was accepted. Raises OSError."""
+    from seatrial.report.history_page import write_history  # its libraries are slow to import
+
+    write_history(known, page, requirements_of_sites(known.trials()), **patterns)
+
+
+def requirements_of_sites(trials: Sequence[index.KnownTrial]) -> dict[str, Requirements]:
+    """Site -> its requirements, of the sites that the trials are of.
+
+    Of a site that is elsewhere than the others, they are those that its newest trial kept.
+    """
+    newest = {one.site: one for one in sorted(trials, key=lambda one: not one.wrong_clock)}
+    return {
+        site: requirements_of(site, site_requirements(site), newest[site].folder)
+        for site in sorted(newest)
+    }
+
+
+def site_requirements(site: str) -> Path | None:
+    """The file of a site among the others, which need not exist; None if the site is elsewhere."""
+    return site_file(site).with_name(REQUIREMENTS_FILE) if site in site_names() else None
+
+
+def requirements_of(site: str, file: Path | None, trial: Path | None = None) -> Requirements:
+    """What a site accepted and what it calls informative. ``trial``: whose copy counts if there is
+    no ``file``."""
+    try:
+        if file:
+            return load_requirements(file) if file.exists() else Requirements()
+        copy = trial / "config" / site / REQUIREMENTS_FILE if trial else None
+        if copy and copy.exists():
+            return load_requirements(copy, later.read_file(copy, trial))
+        return Requirements()
+    except InputError as error:
+        text = "what was accepted and what is informative"
+        say(f"note: {text} at site {site} is not known: {error.problems[0]}")
+        return Requirements()
 
 
 def judge_again(
@@ -328,6 +404,7 @@ def judge_again(
     except OSError as error:
         raise LabError(f"the trial cannot be judged: {explained(error)}") from None
     terminal.print_summary(results, out)
+    terminal.print_page(results, out)
     raise typer.Exit(verdict_code(results))
 
 
@@ -387,7 +464,11 @@ def verify(
         if sign:
             sign_trial(place, sign, data)
         listed = list(manifest.read(place, data))
-        say(f"{len(listed)} files are as in {place / MANIFEST}")
+        record = read_pruned(place)
+        gone = [name for name in listed if record and not os.path.lexists(place / name)]
+        say(f"{len(listed) - len(gone)} files are as in {place / MANIFEST}")
+        if record:
+            say(str(record))
         try:
             good = check_signatures(place, data, signers, key or [])
         except OSError as error:
@@ -448,26 +529,38 @@ def baseline(
     write: Annotated[
         Path | None, typer.Option(help="File to write; default: requirements.yaml of the site.")
     ] = None,
+    accept: Annotated[
+        str | None,
+        typer.Option(metavar="CHANGE", help="Take the level since a change of the history."),
+    ] = None,
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="Why the new level is right; with --accept.")
+    ] = "",
+    by: Annotated[str, typer.Option(metavar="NAME", help="Who accepts; default: this user.")] = "",
+    trials: Annotated[
+        Path, typer.Option(help="Folder of the history; default: trials/.", show_default=False)
+    ] = TRIALS,
 ) -> None:
     """Write requirements from the figures of trials. Contracts stay as they are.
 
-    Each figure needs three samples: name several trials, such as those of three nights. Exit code 2
-    means that nothing was written. A trial of another site is bad input. A warning names each trial
-    that was rejected or ran with a planted fault.
+    Each figure needs three samples: name several trials, as of three nights. Exit code 2: nothing
+    was written. A warning names each trial that was rejected or ran with a planted fault. --accept
+    takes what 'seatrial history --changes' names, and records who accepted it, when and why.
 
     Example: seatrial baseline --site harbour trials/harbour-*
     """
-    named = folders or [newest(None)]
     existing = site_file(site).with_name("requirements.yaml")
     check_outside(write or existing, "--write" if write else "--site")
-    results = []
-    for folder in named:
-        place = trial_folder(folder)
-        with held(place):
-            later.check_unchanged(place)
-            results.append(read_results(folder))
-    check_sources(results, existing.parent.name)
-    made = make_baseline(results, existing)
+    if accept:
+        if folders:
+            raise InputError("--accept takes the trials of the history: name no trial")
+        if not reason.strip():
+            raise InputError("--accept needs --reason: why the new level is right")
+        made = accepted_baseline(existing, trials, accept, by or later.user(), reason)
+    elif reason or by:
+        raise InputError("--reason and --by are of --accept")
+    else:
+        made = make_baseline(sources(folders or [newest(None)], existing.parent.name), existing)
     for sentence in made.summary():
         say(sentence)
     if not made.written:
@@ -477,11 +570,83 @@ def baseline(
         written = made.write(write)
     except OSError as error:
         raise InputError(f"the requirements cannot be written: {error}") from None
-    say(f"{len(made.written)} entries in {written}")
+    count = len(made.written)
+    say(f"{count} {'entry' if count == 1 else 'entries'} in {written}")
+    if accept and (why := unseen_acceptance(existing.parent.name, existing, written)):
+        say(f"note: {why}")
+
+
+def sources(folders: Sequence[Path], site: str) -> list[Results]:
+    """The results that a baseline is made of, with a line for each that is doubtful."""
+    results = [unchanged(folder) for folder in folders]
+    check_sources(results, site)
+    return results
+
+
+def unchanged(named: Path) -> Results:
+    """The results of a trial whose files are those of its manifest. Raises InputError."""
+    folder = trial_folder(named)
+    with held(folder):
+        later.check_unchanged(folder)
+        return read_results(folder)
+
+
+def pooled(trials: Sequence[Path] | None) -> list[Results]:
+    """The results of trials of one site, by default of the newest, with a line for each doubt.
+
+    Raises InputError.
+    """
+    results = [unchanged(folder) for folder in trials or [newest(None)]]
+    check_origin(results)
+    for one in results:
+        for reason in [*one.trial.planted, *filter(None, [later.without_manifest(one)])]:
+            say(f"warning: {one.trial.trial}: {reason}")
+    return results
+
+
+def accepted_baseline(file: Path, trials: Path, change: str, by: str, reason: str) -> Baseline:
+    """The baseline with the new level of a change, and a line for each doubt about it."""
+    from seatrial.history.accept import joined, new_level  # numpy: only this needs it
+    from seatrial.history.entry import with_todays_names
+    from seatrial.report.changes import circumstances, courses, doubts, headline, when
+
+    site = file.parent.name
+    own = load_requirements(file) if file.exists() else Requirements()
+    with index.opened(trials, say) as known:
+        level = new_level(known, change, site, own)
+    say(f"accepting {headline(level.finding)}")
+    say(f"since {when(level.finding)}; {circumstances(level.finding)}")
+    if level.ended:
+        say(f"not accepted, because a later change followed: {some(level.ended)}")
+    for doubt in doubts(level):
+        say(f"warning: {doubt}")
+    accepted = Accepted(
+        change=level.finding.id, by=by, when=datetime.now(UTC).date(), reason=reason.strip(),
+        newest=level.newest,
+    )  # fmt: skip
+    results = [with_todays_names(one) for one in sources(level.folders, site)]
+    before = own.acceptance(level.finding.id)
+    again = bool(before and joined(level.finding, before))
+    return make_baseline(
+        results, file, only=level.figures, courses=courses(level), accepted=accepted, again=again
+    )
+
+
+def unseen_acceptance(site: str, existing: Path, written: Path) -> str:
+    """Why the history does not see an acceptance in the file ``written``, or not yet; else ""."""
+    read = site_requirements(site) or existing
+    if written.resolve() != read.resolve():
+        return f"'seatrial history' does not see this acceptance: it reads {read}"
+    if not site_requirements(site):
+        return (
+            f"{site} is not in {configs_folder()}: 'seatrial history' sees this acceptance from "
+            "the site's next trial on, which keeps a copy of the file"
+        )
+    return ""
 
 
 def check_sources(results: list[Results], site: str) -> None:
-    """Refuse trials of another site, and print a line for each that is a doubtful source.
+    """Refuse trials of another site, and print a line for each reason why some are doubtful.
 
     Raises InputError with all trials of other sites.
     """
@@ -496,8 +661,11 @@ def check_sources(results: list[Results], site: str) -> None:
     ]  # fmt: skip
     if problems:
         raise InputError(problems)
+    names: dict[str, list[str]] = {}
     for one in results:
         reasons = ["its verdict is reject"] if verdict_code(one) == EXIT_REJECTED else []
         reasons += [*one.trial.planted, *filter(None, [later.without_manifest(one)])]
         if reasons:
-            say(f"warning: {one.trial.trial}: {'; '.join(reasons)}")
+            names.setdefault("; ".join(reasons), []).append(one.trial.trial)
+    for why, own in names.items():
+        say(f"warning: {some(own)}: {why}")

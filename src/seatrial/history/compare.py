@@ -11,42 +11,55 @@ distribution, keeps the dependence of the series of a night, and is corrected fo
 series. Tests of ranks are not used: of few samples the best rank is reached by chance in one of
 some hundred series.
 
-**Statistic.** The difference of the means of the logarithms, over its standard error plus the
-median scatter of all series, which keeps a series whose few figures happen to agree from leading
-(V. G. Tusher et al., PNAS 98 (2001) 5116). Values far from the median of both groups count as at
-``_CLIP`` robust deviations, whichever group they are in.
+**Statistic.** The difference of the means of the logarithms over its standard error, from the
+scatter of the series within the groups. A scatter below the median of all series counts as that
+median, but as at most what sampling explains (``_SAMPLING``): this keeps a series whose few figures
+happen to agree from leading (V. G. Tusher et al., PNAS 98 (2001) 5116), and leaves a series of
+little noise its own scatter. The scatter is at least that of the rounding of the series' figures.
+Outliers count as at an edge (``_clipped``). The edge and the rounding depend on the sizes of the
+groups but not on the deal, and the median is that of the same deal, so that the statistic of each
+deal is computed in the same way, which the validity of the test needs.
 
-**Ratio.** The Hodges-Lehmann estimate, the median of all ratios of a figure of B to one of A, with
-the interval of its order statistics (M. Hollander and D. A. Wolfe, Nonparametric Statistical
-Methods, 1999, 4.2 and 4.3).
+**Ratio.** The median of all ratios of a figure of B to one of A, with the interval by ranks
+(``seatrial.analysis.ranks``).
+
+**Zeros.** A figure of 0 that must be above zero (``is_zero``) is no small figure but a failure, in
+both directions of better. For the test it counts as ``_FAILED`` times worse than the worst of the
+others, and the ratio is that of the medians. A series of which all figures of one group and none of
+the other are such zeros has a verdict without a test; if their fractions differ, it is not "same".
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
+from seatrial.analysis.ranks import hodges_lehmann
+from seatrial.base import globs
 from seatrial.base.errors import InputError
-from seatrial.history.groups import condition_of, known_conditions, trials_of
-from seatrial.history.index import Index, KnownTrial, Point, Series
-from seatrial.results import statistics
-from seatrial.results.wording import plural
+from seatrial.history import places
+from seatrial.history.entry import NODES, is_zero
+from seatrial.history.groups import Condition, condition_of, known_conditions, trials_of
+from seatrial.history.index import UNPROVEN, Index, KnownTrial, Point, Series, SeriesKey
+from seatrial.history.levels import in_units
+from seatrial.results import later, statistics
+from seatrial.results.locations import Locations
+from seatrial.results.wording import plural, some
 
 MARGIN = 0.02  # a difference that is surely smaller is none
 LEVEL = 0.05  # of the corrected p-values, and 1 - that of the intervals
 MOST = 100  # newest trials of a group that count: more cost time and say no more
 DRAWN = 1999
-_CLIP = 5.0
-_LEAST_SCATTER = 1e-3  # fraction of the figure
+_CLIP = 5.0  # robust deviations
+_SAMPLING = 2.5  # standard errors of the logarithm of a scatter
+_FAILED = 10.0  # a choice: more than a series scatters, so that a zero is the worst figure
 _AT_ONCE = 1000  # series: of a million, all deals at once would take gigabytes
-_EXACT = 400  # pairs of figures up to which the distribution of ranks is counted
 
 Word = Literal["worse", "better", "can't tell", "same"]
 WORDS: tuple[Word, ...] = ("worse", "better", "can't tell", "same")
@@ -69,7 +82,9 @@ class Row:
     series: Series
     a: list[float]
     b: list[float]
-    ratio: float  # of B to A. Of figures that can be zero: 1 + difference / typical size
+    #: of B to A. Of figures that can be zero: 1 + difference / typical size; with zeros that must
+    #: not be: of the medians, infinite if that of A is 0
+    ratio: float
     low: float | None  # 95 % interval of the ratio; None: too few figures for one
     high: float | None
     noise: float | None  # scatter within the groups, as a fraction; None: unknown
@@ -77,8 +92,16 @@ class Row:
     verdict: Word
 
     @property
+    def zeros(self) -> tuple[int, int]:
+        """How many figures of A and of B are 0 and must be above it."""
+        unit = self.series.unit
+        return sum(is_zero(unit, x) for x in self.a), sum(is_zero(unit, x) for x in self.b)
+
+    @property
     def gain(self) -> float:
-        """Logarithm of the ratio, above zero if B is better."""
+        """Logarithm of the ratio, above zero if B is better; infinite if one group has failed."""
+        if any(self.zeros) and self.verdict in ("worse", "better"):
+            return math.inf if self.verdict == "better" else -math.inf
         change = math.log(self.ratio) if self.ratio > 0 else self.ratio - 1
         return change if self.series.better == "higher" else -change
 
@@ -88,8 +111,9 @@ class Difference:
     """A condition whose values differ between the groups."""
 
     name: str
-    a: list[str]
-    b: list[str]
+    a: dict[str, int]  # value -> trials of the group with it, most first; of ``cases`` alone
+    b: dict[str, int]
+    cases: list[str]  # in which it differs
     chosen: bool  # the groups were chosen by it
 
 
@@ -98,10 +122,13 @@ class Comparison:
     a: Group
     b: Group
     by_repeats: bool  # two single trials
+    cases: int = 0  # with a series in both groups
     rows: list[Row] = field(default_factory=list)  # worst first
     differences: list[Difference] = field(default_factory=list)
     only_a: list[str] = field(default_factory=list)  # series of one group alone, by name
     only_b: list[str] = field(default_factory=list)
+    places: str = ""  # that nodes were replaced or exchanged, in a sentence
+    units: list[str] = field(default_factory=list)  # sentences on series with another unit in each
 
     @property
     def counts(self) -> dict[Word, int]:
@@ -124,6 +151,12 @@ class Comparison:
             if planted:
                 notes.append(f"{group.text}: {plural(len(planted), 'trial')} with a planted fault "
                              f"or a wrong clock, such as {planted[0]}")  # fmt: skip
+            unproven = [one.folder.name for one in group.trials if not one.proven]
+            if unproven:
+                notes.append(f"{group.text}: {plural(len(unproven), 'trial')} with {UNPROVEN}, "
+                             f"such as {unproven[0]}: {later.UNPROVEN}")  # fmt: skip
+        if self.units:
+            notes.append(f"not compared, because the unit differs: {some(self.units, '; ')}")
         sizes = [len(row.a) + len(row.b) for row in self.rows]
         if sizes and (least := _least_p(self.rows)) > LEVEL:
             notes.append(f"so few figures cannot show a difference: the least possible p-value is "
@@ -143,43 +176,90 @@ def compare(
     ``patterns`` selects series, as in ``Index.series``. Raises InputError if a group is empty, if
     a trial is in both, or if the groups have no series in common.
     """
-    figures = [_Side(index, text) for text in (a, b)]
+    known, under = index.trials(), index.conditions()
+    if not known:
+        raise InputError(f"{index.trials_folder} has no trial that can be read")
+    figures = [_Side(index, text, known, under) for text in (a, b)]
     groups = [side.group() for side in figures]
     both = {key for key in figures[0].cases if key in figures[1].cases}
     if both:
         number = min(both)[0]
         name = next(one.folder.name for one in groups[0].trials if one.id == number)
         raise InputError(f"{name} is in both groups, {a} and {b}")
-    wanted = {(s.site, s.name): s for s in index.series(**(patterns or {}))}
+    wanted = {one.key: one for one in index.series(**(patterns or {}))}
     points = [side.points(wanted) for side in figures]
+    of_sides = [side.nodes(under) for side in figures]
+    nodes = {node for own in of_sides for several in own.values() for one in several
+             for node in one}  # fmt: skip
+    swapped = places.replaced(*of_sides)
+    if swapped and len(swapped[0]) == 1:
+        _continue(points, wanted, Locations([], nodes), swapped[0][0], swapped[1][0])
     common = [key for key in wanted if points[0].get(key) and points[1].get(key)]
+    units = _units(*points)
     if not common:
-        raise InputError(f"{a} and {b} have no series in common: 'seatrial history' shows them")
+        text = f"{a} and {b} have no series in common"
+        text += f", because the unit differs: {some(units, '; ')}" if units else ""
+        raise InputError(f"{text}: 'seatrial history' shows them")
     single = all(len(group.trials) == 1 for group in groups)
     result = Comparison(groups[0], groups[1], single)
+    result.units = units
     result.only_a = [wanted[key].name for key in points[0] if key not in points[1]]
     result.only_b = [wanted[key].name for key in points[1] if key not in points[0]]
-    result.differences = _differences(points, common, (a, b))
+    chosen = [side.condition for side in figures if side.condition]
+    of_case: dict[str, list[SeriesKey]] = {}
+    for key in common:
+        of_case.setdefault(wanted[key].case.id, []).append(key)
+    result.cases = len(of_case)
+    result.differences = _differences(points, of_case, chosen)
     columns = [_columns([points[i][key] for key in common], single) for i in (0, 1)]
     result.rows = rows_of([wanted[key] for key in common], columns[0], columns[1], margin)
+    pair = None if swapped else places.exchanged(result.rows, nodes)
+    result.places = places.sentence(swapped, pair)
     return result
+
+
+def _continue(
+    points: Sequence[dict[SeriesKey, list[Point]]],
+    wanted: Mapping[SeriesKey, Series], locations: Locations, gone: str, new: str,
+) -> None:  # fmt: skip
+    """Give the points of a node of A to the series of the node that is in its place in B."""
+    before, after = points
+    for key in [one for one in before if one not in after]:
+        series = wanted[key]
+        for location in locations.renamed(series.location, {gone: new}):
+            other = replace(series, location=location).key
+            if other in after and other not in before:
+                before[other] = before.pop(key)
+                break
+
+
+def _units(a: Iterable[SeriesKey], b: Iterable[SeriesKey]) -> list[str]:
+    """Of the series that have no unit in both groups: ``netpipe...: latency_us in us and in ms``.
+    A figure is never converted: nothing says which of two names of a unit is meant."""
+    units: list[dict[tuple[str, str], set[str]]] = [{}, {}]
+    for own, side in zip(units, (a, b), strict=True):
+        for site, name, unit in side:
+            own.setdefault((site, name), set()).add(unit)
+    return [
+        f"{key[1]} in {', '.join(sorted(old))} and in {', '.join(sorted(new))}"
+        for key, old in units[0].items() if (new := units[1].get(key)) and not old & new
+    ]  # fmt: skip
 
 
 class _Side:
     """The trials and cases that one text selects."""
 
-    def __init__(self, index: Index, text: str):
+    def __init__(
+        self, index: Index, text: str, known: Sequence[KnownTrial],
+        under: Mapping[tuple[int, str], dict[str, str]],
+    ):  # fmt: skip
         self.index, self.text = index, text
-        known = index.trials()
-        if not known:
-            raise InputError(f"{index.trials_folder} has no trial that can be read")
         self.condition = condition_of(text)
-        under = index.conditions()
         if self.condition:
             self.cases = {key for key, own in under.items() if self.condition.matches(own)}
             if not self.cases:
-                values = known_conditions(under.values(), self.condition.name)
-                hint = f"known values: {', '.join(values)}" if values else "no case has it"
+                globs.check([self.condition.pattern])
+                hint = known_conditions(under.values(), self.condition.name)
                 raise InputError(f"{text}: no case had this condition ({hint})")
             numbers = {trial for trial, _ in self.cases}
             chosen = [one for one in known if one.id in numbers]
@@ -195,9 +275,19 @@ class _Side:
     def group(self) -> Group:
         return Group(self.text, self.trials, self.left_out)
 
-    def points(self, wanted: dict[tuple[str, str], Series]) -> dict[tuple[str, str], list[Point]]:
+    def nodes(
+        self, under: Mapping[tuple[int, str], dict[str, str]]
+    ) -> dict[str, set[frozenset[str]]]:
+        """Case -> the sets of nodes of its trials."""
+        result: dict[str, set[frozenset[str]]] = {}
+        for key in self.cases:
+            if own := under[key].get(NODES):
+                result.setdefault(key[1], set()).add(frozenset(own.split(", ")))
+        return result
+
+    def points(self, wanted: dict[SeriesKey, Series]) -> dict[SeriesKey, list[Point]]:
         """The points of each wanted series, in the order of the trials."""
-        result: dict[tuple[str, str], list[Point]] = {}
+        result: dict[SeriesKey, list[Point]] = {}
         for key, case, point in self.index.points_of(self.trials):
             if key in wanted and (not self.condition or (point.trial.id, case) in self.cases):
                 result.setdefault(key, []).append(point)
@@ -228,30 +318,63 @@ def rows_of(series: Sequence[Series], a: _Array, b: _Array, margin: float = MARG
     the others by their size.
     """
     scaled = np.concatenate([a, b], axis=1)
-    scales = np.ones(len(scaled))
-    for row, values in enumerate(scaled):
-        own = values[~np.isnan(values)]
-        if (own > 0).all():
-            scaled[row] = np.log(values)
-        else:
-            scales[row] = np.median(np.abs(own)) or 1.0
-            scaled[row] = values / scales[row]
+    for row, one in enumerate(series):
+        scaled[row] = _scaled(one, scaled[row])
     first = a.shape[1]
     p_values = corrected_p(scaled, first)
     rows = []
     for one, own, p, raw_a, raw_b in zip(series, scaled, p_values, a, b, strict=True):
         left, right = (part[~np.isnan(part)] for part in (own[:first], own[first:]))
         values_a, values_b = (part[~np.isnan(part)].tolist() for part in (raw_a, raw_b))
+        shift, low, high = hodges_lehmann(left, right, LEVEL / 2)
+        verdict = _verdict(one, shift, low, high, float(p), margin)
+        noise = _noise(left, right)
         logs = min(values_a + values_b) > 0
-        shift, low, high = hodges_lehmann(left, right)
         ratio, bottom, top = (
             None if x is None else math.exp(x) if logs else 1 + x for x in (shift, low, high)
         )
+        if _has_failed(one, values_a + values_b):
+            verdict = _of_failed(one, values_a, values_b, verdict)
+            ratio, bottom, top, noise = _ratio_of_medians(values_a, values_b), None, None, None
         assert ratio is not None
-        noise = _noise(left, right)
-        verdict = _verdict(one, shift, low, high, float(p), margin)
         rows.append(Row(one, values_a, values_b, ratio, bottom, top, noise, float(p), verdict))
     return sorted(rows, key=lambda row: (WORDS.index(row.verdict), -abs(row.gain), row.series.name))
+
+
+def _scaled(series: Series, values: _Array) -> _Array:
+    """Figures on the scale of the test, NaN where there is none: logarithms, or fractions of the
+    typical size of figures that can be zero."""
+    failed = values <= 0 if _has_failed(series, values) else np.zeros(len(values), bool)
+    good = values[~np.isnan(values) & ~failed]
+    if (good > 0).all():
+        scaled = np.log(values, where=values > 0, out=np.full_like(values, np.nan))
+        sign = 1 if series.better == "lower" else -1
+        worst = (sign * np.log(good)).max() if len(good) else 0.0
+        scaled[failed] = sign * (worst + math.log(_FAILED))
+        return scaled
+    sizes = np.abs(good[good != 0])
+    size = np.median(np.abs(good)) or (np.median(sizes) if len(sizes) else 1.0)
+    return in_units(values, float(size))
+
+
+def _has_failed(series: Series, values: _Array | list[float]) -> bool:
+    """Whether a figure is 0 and must be above it."""
+    return is_zero(series.unit, float(np.nanmin(values)))
+
+
+def _of_failed(series: Series, a: list[float], b: list[float], tested: Word) -> Word:
+    """The verdict of a series with figures of 0 that must be above it. ``tested``: by the test."""
+    bad_a, bad_b = (sum(is_zero(series.unit, x) for x in own) / len(own) for own in (a, b))
+    if {bad_a, bad_b} == {0, 1}:
+        return "worse" if bad_b else "better"
+    return "can't tell" if tested == "same" and bad_a != bad_b else tested
+
+
+def _ratio_of_medians(a: list[float], b: list[float]) -> float:
+    before, after = (max(statistics.median(own), 0.0) for own in (a, b))
+    if before:
+        return after / before
+    return math.inf if after else 1.0
 
 
 def _verdict(
@@ -277,30 +400,59 @@ def corrected_p(values: _Array, first: int) -> _Array:
 
     ``values``: series x figures, the first ``first`` columns of A; NaN where there is none.
     """
-    centre = np.nanmedian(values, axis=1, keepdims=True)
-    deviation = statistics.MAD_TO_SIGMA * np.nanmedian(
-        np.abs(values - centre), axis=1, keepdims=True
-    )
-    edge = _CLIP * np.maximum(deviation, _LEAST_SCATTER)
-    clipped = np.clip(values - centre, -edge, edge)
-    present = ~np.isnan(clipped)
-    filled = np.where(present, clipped, 0.0)
+    figures = _clipped(values, min(first, values.shape[1] - first))
+    present = ~np.isnan(figures)
+    filled, weight = np.where(present, figures, 0.0), present.astype(float)
+    rounding = _rounding(values)
+    # The logarithm of a standard deviation of f degrees of freedom has a standard error of about
+    # 1 / sqrt(2 f).
+    freedom = np.maximum(weight.sum(axis=1, keepdims=True) - 2, 1)
+    most = np.exp(_SAMPLING / np.sqrt(2 * freedom))
     deals = _deals(values.shape[1], first)
-    weight = present.astype(float)
-    _, scatter = _differences_of_means(filled, weight, deals[:, :1])
-    usual = max(float(np.median(scatter)), _LEAST_SCATTER)
+
+    def compared(part: slice) -> tuple[_Array, _Array]:
+        difference, scatter = _differences_of_means(filled[part], weight[part], deals)
+        return difference, np.maximum(scatter, rounding[part])
+
+    # Of very many series, an even choice gives the median.
+    usual = np.median(compared(slice(None, None, -(-len(values) // _AT_ONCE)))[1], axis=0)
     true = np.empty(len(values))
     greatest = np.zeros(deals.shape[1])
     for at in range(0, len(values), _AT_ONCE):
         part = slice(at, at + _AT_ONCE)
-        difference, scatter = _differences_of_means(filled[part], weight[part], deals)
-        size = np.abs(difference / (scatter + usual))
+        difference, scatter = compared(part)
+        size = np.abs(difference / np.clip(usual, scatter, most[part] * scatter))
         greatest = np.maximum(greatest, size.max(axis=0))
         true[part] = size[:, 0]
     # Rounding must not make a deal that is the true one, mirrored, differ from it.
     least = true * (1 - statistics.ROUNDING)
     result: _Array = 1 - np.searchsorted(np.sort(greatest), least, side="left") / len(greatest)
     return result
+
+
+def _clipped(values: _Array, smaller: int) -> _Array:
+    """Figures less the median of their series, with outliers moved to an edge.
+
+    The edge is ``_CLIP`` robust deviations of all figures, or the deviation that half of the
+    smaller group's figures reach, if it is more: else a shift of that whole group, which the
+    deviations of the larger one do not show, would be cut as if it were outliers.
+    """
+    centred = values - np.nanmedian(values, axis=1, keepdims=True)
+    sizes = np.sort(np.nan_to_num(np.abs(centred)), axis=1)
+    deviation = statistics.MAD_TO_SIGMA * np.nanmedian(np.abs(centred), axis=1, keepdims=True)
+    half = (smaller + 1) // 2
+    edge = np.maximum(_CLIP * deviation, sizes[:, -half, None])
+    result: _Array = np.clip(centred, -edge, edge)
+    return result
+
+
+def _rounding(values: _Array) -> _Array:
+    """Series x 1: the standard deviation of a rounding to multiples of the smallest difference of
+    two figures of the series; 1 if all its figures are alike."""
+    steps = np.diff(np.sort(values, axis=1), axis=1)
+    steps[~(steps > statistics.ROUNDING)] = np.inf  # equal, or beside NaN
+    least = steps.min(axis=1, keepdims=True, initial=np.inf)
+    return np.where(np.isinf(least), 1.0, least / math.sqrt(12))
 
 
 def _deals(count: int, first: int) -> _Array:
@@ -336,36 +488,6 @@ def _differences_of_means(values: _Array, present: _Array, deals: _Array) -> tup
     return np.where(empty, 0.0, difference), scatter
 
 
-def hodges_lehmann(a: _Array, b: _Array) -> tuple[float, float | None, float | None]:
-    """The shift from ``a`` to ``b``, and its interval; None if there are too few for ``LEVEL``."""
-    shifts = np.sort(np.subtract.outer(b, a).ravel())
-    skip = _ranks_beyond(len(a), len(b))
-    if skip is None:
-        return float(np.median(shifts)), None, None
-    return float(np.median(shifts)), float(shifts[skip]), float(shifts[-1 - skip])
-
-
-def _ranks_beyond(a: int, b: int) -> int | None:
-    """How many of the sorted shifts lie below the interval: the greatest k for which the rank sum
-    statistic of Mann and Whitney is below k + 1 with a probability of at most ``LEVEL`` / 2."""
-    pairs = a * b
-    if pairs <= _EXACT:
-        ways = np.ones(1)  # coefficients of the Gaussian binomial: ways to reach each sum
-        for i in range(1, a + 1):
-            ways = np.convolve(ways, np.r_[1.0, np.zeros(b + i - 1), -1.0])
-            for at in range(i, len(ways)):
-                ways[at] += ways[at - i]
-            ways = ways[: i * b + 1]
-        below = np.cumsum(ways) / ways.sum()
-        return (
-            int(np.searchsorted(below, LEVEL / 2, side="right")) - 1
-            if (below[0] <= LEVEL / 2)
-            else None
-        )
-    sigma = math.sqrt(pairs * (a + b + 1) / 12)
-    return max(0, math.floor(pairs / 2 - stats.norm.ppf(1 - LEVEL / 2) * sigma) - 1)
-
-
 def _least_p(rows: Sequence[Row]) -> float:
     """The least p-value that the test can give for the numbers of figures."""
     a, b = max(len(row.a) for row in rows), max(len(row.b) for row in rows)
@@ -374,21 +496,34 @@ def _least_p(rows: Sequence[Row]) -> float:
 
 
 def _differences(
-    points: Sequence[dict[tuple[str, str], list[Point]]],
-    common: Sequence[tuple[str, str]],
-    texts: Sequence[str],
+    points: Sequence[dict[SeriesKey, list[Point]]],
+    of_case: Mapping[str, Sequence[SeriesKey]],  # its series
+    chosen: Sequence[Condition],
 ) -> list[Difference]:
-    """The conditions of the compared series whose values are not the same in both groups."""
-    values: list[dict[str, set[str]]] = [{}, {}]
-    for side, own in zip(values, points, strict=True):
-        for key in common:
-            for point in own[key]:
+    """The conditions whose values are not the same in both groups, in one case or more."""
+    trials: dict[str, dict[str, list[dict[str, set[int]]]]] = {}  # name, case, group, value
+    for case, keys in of_case.items():
+        for group, own in enumerate(points):
+            for point in (point for key in keys for point in own[key]):
                 for name, value in point.conditions.items():
-                    side.setdefault(name, set()).add(value)
-    chosen = [one for text in texts if (one := condition_of(text))]
+                    sides = trials.setdefault(name, {}).setdefault(case, [{}, {}])
+                    sides[group].setdefault(value, set()).add(point.trial.id)
     result = []
-    for name in sorted({*values[0], *values[1]}):
-        a, b = (sorted(side.get(name, set())) for side in values)
-        if a != b:
-            result.append(Difference(name, a, b, any(one.is_of(name) for one in chosen)))
+    for name, cases in sorted(trials.items()):
+        differing = {case: sides for case, sides in cases.items() if set(sides[0]) != set(sides[1])}
+        if differing:
+            a, b = (_counts([sides[group] for sides in differing.values()]) for group in (0, 1))
+            known = any(one.is_of(name) for one in chosen)
+            result.append(Difference(name, a, b, sorted(differing), known))
     return result
+
+
+def _counts(of_cases: Sequence[dict[str, set[int]]]) -> dict[str, int]:
+    """Value -> trials with it in one of the cases, most first."""
+    trials: dict[str, set[int]] = {}
+    for values in of_cases:
+        for value, own in values.items():
+            trials.setdefault(value, set()).update(own)
+    return {
+        value: len(own) for value, own in sorted(trials.items(), key=lambda x: (-len(x[1]), x[0]))
+    }

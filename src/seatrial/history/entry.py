@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,17 +24,21 @@ from pydantic import ValidationError
 from seatrial.base.errors import InputError, Problem
 from seatrial.base.files import regular_below
 from seatrial.history import renamed
-from seatrial.results.figures import collect, is_valid
+from seatrial.results.figures import POSITIVE_UNITS, collect, is_valid, longest_wait
 from seatrial.results.later import CLOCK_TOLERANCE, check_unchanged
-from seatrial.results.manifest import MANIFEST
+from seatrial.results.locations import natural
+from seatrial.results.manifest import MANIFEST, has_manifest
 from seatrial.results.record import (
+    JUDGEMENT_FILE,
     JUDGEMENTS_FOLDER,
     RESULTS_FILE,
     Case,
+    ProfileUse,
     Results,
     Run,
     Trial,
     Verdict,
+    numbered,
     read_results,
 )
 
@@ -42,12 +50,22 @@ _NEEDED = {
     ),
     "run": (
         "record", "case", "repeat", "outcome", "phase", "reason", "job", "metrics", "path",
-        "versions",
+        "versions", "activity",
     ),
     "verdict": ("record", "verdict", "counts", "findings", "ended", "number", "judged"),
     "job": ("nodes",),
     "path": ("network", "required_bytes", "crossed", "reason"),
+    "activity": ("step", "node", "seconds", "waited_percent"),
 }  # fmt: skip
+#: what of a node's record may differ between nodes -> fields of the state of a NIC
+_OF_NODES = {"driver": ("driver", "version"), "firmware": ("firmware",), "kernel": ("kernel",)}
+_OF_NODE = frozenset({"kernel"})  # of the node, whichever interface
+_LONG = 200  # characters of the names of nodes in a condition
+NODES = "nodes"  # the condition that names the nodes of a case
+SETTING = "setting "  # begins the name of a condition that a NIC profile declares
+CLOCK = "a clock is wrong: "  # begins the note of a trial whose times cannot be true
+_FIRST = datetime(2026, 1, 1, tzinfo=UTC)  # Seatrial is younger
+_LONGEST = timedelta(days=30)  # of a trial; each of its jobs has a limit of time
 
 
 @dataclass(frozen=True)
@@ -59,7 +77,7 @@ class Figure:
     location: str
     unit: str
     better: str
-    value: float  # the median
+    value: float  # the median; not above zero where it must be: the case failed to measure it
     samples: list[float]  # of the planned repeats: a rerun is made only of what is bad
 
 
@@ -72,28 +90,44 @@ class Entry:
     started: datetime  # UTC
     verdict: str  # "": interrupted, or it runs
     judged: int  # number of its newest judgement
-    notes: list[str]  # planted faults, a clock that jumped
+    notes: list[str]  # planted faults, a clock that is wrong
     figures: list[Figure]
     conditions: dict[Case, dict[str, str]] = field(default_factory=dict)  # name -> version
+    proven: bool = True  # its manifest has the results as they are; False: it has no manifest
+    #: how long a case waited for a processor, in per cent of its time; none: not on record
+    waits: dict[Case, float] = field(default_factory=dict)
 
 
 def fingerprint(folder: Path) -> str:
-    """What changes if the files that the index reads change. "": there is no results file."""
-    marks = []
-    for name in (RESULTS_FILE, MANIFEST, JUDGEMENTS_FOLDER):
-        try:
-            status = os.stat(os.path.join(folder, name), follow_symlinks=False)  # noqa: PTH116, PTH118
-        except (FileNotFoundError, NotADirectoryError):
-            if name == RESULTS_FILE:
-                return ""
-            marks.append("-")
-        else:
-            marks.append(f"{status.st_ino}.{status.st_size}.{status.st_mtime_ns}")
+    """What changes if the files that the index reads change. "": there is no results file.
+
+    A folder in which they cannot be looked at has the number of the error.
+    """
+    if (results := _mark(folder, RESULTS_FILE)) == "-":
+        return ""
+    marks = [results, *(_mark(folder, name) for name in (MANIFEST, JUDGEMENTS_FOLDER))]
+    if marks[-1] != "-":  # few trials have later judgements
+        place = os.path.join(folder, JUDGEMENTS_FOLDER)  # noqa: PTH118
+        with suppress(OSError):
+            numbers = sorted(filter(str.isdecimal, os.listdir(place)))  # noqa: PTH208
+            marks += [f"{one}: {_mark(place, one, JUDGEMENT_FILE)}" for one in numbers]
     return " ".join(marks)
+
+
+def _mark(*parts: str | os.PathLike[str]) -> str:
+    """What changes if a file changes; "-": there is none."""
+    try:
+        status = os.stat(os.path.join(*parts), follow_symlinks=False)  # noqa: PTH116, PTH118
+    except (FileNotFoundError, NotADirectoryError):
+        return "-"
+    except OSError as error:  # a link to itself, a folder of another user
+        return f"error {error.errno}"
+    return f"{status.st_ino}.{status.st_size}.{status.st_mtime_ns}"
 
 
 def read_entry(folder: Path) -> Entry:
     """Read the trial in a folder. Raises InputError if it is damaged or changed, OSError."""
+    proven = has_manifest(folder)  # before the results: a trial that ends meanwhile is read again
     check_unchanged(folder)
     try:
         results = read_results(folder)
@@ -111,21 +145,36 @@ def read_entry(folder: Path) -> Entry:
         for own in collect(trial, planned).values()
         for alike in own.values()
         for one in alike.values()
-        if one.values and not one.fault and not one.doubt
+        if one.values and not one.doubt and (not one.fault or is_zero(one.unit, one.median))
     ]  # fmt: skip
-    started = _utc(trial.started)
+    _check_distinct(folder / RESULTS_FILE, planned, figures)
+    started = trial.started.astimezone(UTC)
     newest = results.verdict
     return Entry(
         trial.trial, trial.site, started, newest.verdict if newest else "",
         newest.number if newest else 0, [*trial.planted, *_clock(started, results)], figures,
-        conditions_of(trial, filter(is_valid, planned)),
+        conditions_of(trial, filter(is_valid, planned)), proven, _waits(planned),
     )  # fmt: skip
+
+
+def is_zero(unit: str, value: float) -> bool:
+    """Whether a figure that must be above zero is not: a link that moves nothing, for example."""
+    return unit in POSITIVE_UNITS and -math.inf < value <= 0
+
+
+def _waits(runs: list[Run]) -> dict[Case, float]:
+    of_case: dict[Case, list[Run]] = {}
+    for run in filter(is_valid, runs):
+        of_case.setdefault(_today(run.case), []).append(run)
+    known = {case: longest_wait(own) for case, own in of_case.items()}
+    return {case: wait for case, wait in known.items() if wait is not None}
 
 
 def conditions_of(trial: Trial, runs: Iterator[Run]) -> dict[Case, dict[str, str]]:
     """What each case was measured with: versions, stack, NIC profile, nodes, Seatrial.
 
-    If the runs of a case differ in a version, the value names all.
+    If the runs of a case differ in a version, the value names all; if the nodes of a run differ in
+    a kernel, driver or firmware, with the nodes (``of_nodes_text``).
     """
     general = {"seatrial": trial.seatrial}
     if kernel := trial.host.get("kernel"):
@@ -133,23 +182,106 @@ def conditions_of(trial: Trial, runs: Iterator[Run]) -> dict[Case, dict[str, str
     if trial.stack:
         stack = (trial.stack.get(key, "") for key in ("source", "id"))
         general["stack"] = " ".join(filter(None, map(str, stack)))
-    profiles = {
-        use.name: _digest([use.settings, use.node_settings]) for use in trial.profiles
-    }  # fmt: skip
+    profiles = {use.name: _settings(use) for use in trial.profiles}
     values: dict[Case, dict[str, set[str]]] = {}
+    of_nodes: dict[Case, dict[str, dict[str, str]]] = {}
     for run in runs:
-        own = values.setdefault(_today(run.case), {})
-        own.setdefault("nodes", set()).update(run.job.nodes)
+        case = _today(run.case)
+        own = values.setdefault(case, {})
+        of_nodes.setdefault(case, {}).update(_nodes_differ(run))
+        own.setdefault(NODES, set()).update(run.job.nodes)
         for name, value in run.versions.items():
             own.setdefault(name, set()).add(value)
+    for case, differing in of_nodes.items():
+        values[case] |= {name: {of_nodes_text(by_node)} for name, by_node in differing.items()}
     return {
         case: {
             **general,
             **{name: ", ".join(sorted(several)) for name, several in own.items() if several},
-            "settings of the profile": profiles.get(case.profile, ""),
+            **profiles.get(case.profile, {}),
         }
         for case, own in values.items()
     }
+
+
+def _nodes_differ(run: Run) -> dict[str, dict[str, str]]:
+    """``driver of eth1`` -> node -> version at the end of the run, of those in which nodes differ.
+    A node on record that lacks one has "none"."""
+    by_node: dict[str, dict[str, str]] = {}
+    for node, interfaces in run.nic.items():
+        for interface, states in interfaces.items() if isinstance(interfaces, dict) else ():
+            state = states.get("after") if isinstance(states, dict) else None
+            if not isinstance(state, dict):
+                continue
+            for kind, fields in _OF_NODES.items():
+                if value := " ".join(str(state[key]) for key in fields if state.get(key)):
+                    name = kind if kind in _OF_NODE else f"{kind} of {interface}"
+                    by_node.setdefault(name, {})[node] = value
+    every = {name: {node: own.get(node, "none") for node in run.nic}
+             for name, own in by_node.items() if name in run.versions}  # fmt: skip
+    return {name: own for name, own in every.items() if len(set(own.values())) > 1}
+
+
+def _settings(use: ProfileUse) -> dict[str, str]:
+    """``setting coalesce.rx-usecs of eth1`` -> declared value, of all nodes of the profile. A node
+    on which an interface is not declared to have it has "none"."""
+    by_node: dict[str, dict[str, str]] = {}
+    for node, interfaces in use.settings.items():
+        for interface, own in interfaces.items():
+            for name, value in _flat(own):
+                by_node.setdefault(f"{SETTING}{name} of {interface}", {})[node] = value
+    values = {f"{SETTING}{name}": value for name, value in _flat(use.node_settings)}
+    return values | {
+        name: of_nodes_text({node: own.get(node, "none") for node in use.settings})
+        for name, own in by_node.items()
+    }
+
+
+def of_nodes_text(by_node: Mapping[str, str]) -> str:
+    """The value of all nodes; if they differ, that of most nodes first, and each other one with its
+    nodes: ``igb 5.1, igb 5.2 (n1 n3)``. Of very many names, their number and a sum."""
+    counts = Counter(by_node.values())
+    first, *others = sorted(counts, key=lambda value: (-counts[value], value))
+    parts = [first]
+    for value in others:
+        own = sorted((node for node, one in by_node.items() if one == value), key=natural)
+        names = " ".join(own)
+        if len(names) > _LONG:
+            names = f"{len(own)} nodes; {_digest(own)}"
+        parts.append(f"{value} ({names})")
+    return ", ".join(parts)
+
+
+def values_of(text: str) -> frozenset[str]:
+    """The values in the text of a condition."""
+    return frozenset(value for value, _ in _parted(text))
+
+
+def value_on(text: str, node: str) -> str | None:
+    """The value that a node has by the text of a condition. None: the text does not say."""
+    parts = _parted(text)
+    if any(names is not None and ";" in names for _, names in parts):
+        return None
+    for value, names in parts:
+        if names is not None and node in names.split():
+            return value
+    own = [value for value, names in parts if names is None]
+    return own[0] if len(own) == 1 else None
+
+
+def _parted(text: str) -> list[tuple[str, str | None]]:
+    """Each value with its nodes; None: those that the others leave."""
+    parts = [re.fullmatch(r"(.*?)(?: \(([^()]*)\))?", part, re.S) for part in text.split(", ")]
+    return [(part[1], part[2]) for part in parts if part]
+
+
+def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Each setting by itself, such as ``driver.parameters.InterruptThrottleRate``."""
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from ((f"{name}.{inner}", text) for inner, text in _flat(value))
+        else:
+            yield name, value if isinstance(value, str) else json.dumps(value)
 
 
 def _digest(value: Any) -> str:
@@ -157,29 +289,63 @@ def _digest(value: Any) -> str:
 
 
 def _today(case: Case) -> Case:
-    check = renamed.CHECKS.get(case.check, case.check)
-    if check == case.check:
-        return case
-    return Case(
-        check=check, variant=case.variant, transport=case.transport, profile=case.profile,
-        nodes=case.nodes, network=case.network,
-    )  # fmt: skip
+    return replace(case, check=renamed.CHECKS.get(case.check, case.check))
 
 
-def _utc(time: datetime) -> datetime:
-    """A time without a zone counts as UTC."""
-    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+def with_todays_names(results: Results) -> Results:
+    """The same trial with the names of its series: today's for its checks and its metrics."""
+    trial = results.trial
+    runs = [
+        run.model_copy(
+            update={
+                "case": _today(run.case),
+                "metrics": [
+                    replace(one, metric=renamed.METRICS.get(one.metric, one.metric))
+                    for one in run.metrics
+                ],
+            }
+        )
+        for run in results.runs
+    ]
+    own = trial.model_copy(update={"cases": [_today(case) for case in trial.cases]})
+    return results.model_copy(update={"trial": own, "runs": runs})
+
+
+def _check_distinct(file: Path, runs: list[Run], figures: list[Figure]) -> None:
+    """Raise InputError if two cases or two figures of a trial belong to one series."""
+    of_id: dict[str, Case] = {}
+    for run in runs:
+        today = _today(run.case).id
+        if (other := of_id.setdefault(today, run.case)) != run.case:
+            text = f"two cases have the name {today}: {_described(other)}; {_described(run.case)}"
+            raise InputError([Problem(file, None, "case", text)])
+    keys: set[tuple[str, str, str]] = set()
+    for one in figures:
+        key = (one.case.id, one.metric, one.location)
+        if key in keys:
+            at = f" at {one.location}" if one.location else ""
+            text = f"two figures of {one.case.id} belong to the series {one.metric}{at}"
+            raise InputError([Problem(file, None, "metric", text)])
+        keys.add(key)
+
+
+def _described(case: Case) -> str:
+    return ", ".join(f"{name}={value}" for name, value in asdict(case).items() if value)
 
 
 def _clock(started: datetime, results: Results) -> list[str]:
     """Sentences if the times of a trial cannot be true."""
     notes = []
-    ended = _utc(results.ended) if results.ended else None
-    if ended and ended < started - timedelta(seconds=1):
-        notes.append("its clock jumped: the trial ended before it began")
+    took = results.ended - started if results.ended else timedelta(0)
+    if took < timedelta(seconds=-1):
+        notes.append("the trial ended before it began")
     if started > datetime.now(UTC) + CLOCK_TOLERANCE:
-        notes.append("a clock is wrong: the trial began later than now")
-    return notes
+        notes.append("the trial began later than now")
+    if started < _FIRST:  # such as 1970, of a machine without a battery
+        notes.append(f"the trial began on {started:%Y-%m-%d}")
+    elif took > _LONGEST:
+        notes.append(f"the trial took {took.days} days")
+    return [f"{CLOCK}{note}" for note in notes]
 
 
 def _read_older(folder: Path) -> Results | None:
@@ -189,7 +355,7 @@ def _read_older(folder: Path) -> Results | None:
     verdict: Verdict | None = None
     changed = False
     with regular_below(folder, Path(RESULTS_FILE)) as stream:
-        for number, text in enumerate(stream, 1):
+        for number, text in numbered(stream, folder / RESULTS_FILE):
             try:
                 before = json.loads(text)
                 if before["record"] not in _NEEDED:
@@ -199,6 +365,9 @@ def _read_older(folder: Path) -> Results | None:
                 record = _part(record, record["record"])
                 if record.get("job"):
                     record["job"] = _part(record["job"], "job")
+                if isinstance(record.get("activity"), list):
+                    own = [_part(one, "activity") for one in record["activity"]]
+                    record["activity"] = [one for one in own if "waited_percent" in one]
                 if record.get("path"):
                     record["path"] = {**_part(record["path"], "path"), "counters": []}
                 if record["record"] == "trial":

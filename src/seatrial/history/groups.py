@@ -5,7 +5,9 @@
 | ``lab-20261120-1200``, a path, or a glob | of that name or folder |
 | ``a,b`` | both |
 | ``2026-11-01..2026-11-07``, ``2026-11-01..``, ``2026-11-05`` | that began on these days, in UTC |
-| ``kernel=6.1*``, ``driver=igb 5.1`` | whose cases had that condition |
+| ``kernel=6.1*``, ``driver=igb 5.1``, ``coalesce.rx-usecs=125`` | whose cases had that condition |
+
+Globs are those of ``seatrial.base.globs``. A name or value that is written as it is needs none.
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from fnmatch import fnmatchcase
 from pathlib import Path
 
+from seatrial.base import globs
 from seatrial.base.errors import InputError
 from seatrial.base.suggest import suggest
+from seatrial.history.entry import SETTING
 from seatrial.history.index import KnownTrial
 
 _DAY = r"\d{4}-\d{2}-\d{2}"
@@ -34,19 +37,26 @@ class Condition:
     pattern: str
 
     def matches(self, conditions: Mapping[str, str]) -> bool:
-        """``driver`` stands for ``driver of eth1``, and ``igb-5.1`` for ``igb 5.1``."""
-        return any(
-            fnmatchcase(_plain(value), _plain(self.pattern))
-            for name, value in conditions.items()
-            if self.is_of(name)
-        )
+        """``igb-5.1`` stands for ``igb 5.1``."""
+        values = [value for name, value in conditions.items() if self.is_of(name)]
+        if self.pattern in values:
+            return True
+        exact = globs.matcher(self.pattern)
+        plain = globs.matcher(globs.folded(self.pattern, "-", " "))
+        return any(exact(value) or plain(value.replace("-", " ")) for value in values)
 
     def is_of(self, name: str) -> bool:
-        return name == self.name or name.startswith(f"{self.name} of ")
+        """``driver`` stands for ``driver of eth1``, and ``coalesce.rx-usecs`` for ``setting
+        coalesce.rx-usecs of eth1``."""
+        own = name, name.removeprefix(SETTING)
+        return self.name in own or self.name in map(_of_all_interfaces, own)
 
 
-def _plain(value: str) -> str:
-    return value.replace("-", " ")
+def _of_all_interfaces(name: str) -> str:
+    """``driver`` of ``driver of eth1``. The name of an interface has no space: ``kernel of the
+    host`` is another condition than ``kernel``."""
+    kind, of, interface = name.rpartition(" of ")
+    return kind if of and " " not in interface else name
 
 
 def condition_of(text: str) -> Condition | None:
@@ -67,9 +77,10 @@ def trials_of(text: str, trials: Sequence[KnownTrial]) -> list[KnownTrial]:
             raise InputError(f"{text}: no trial began on these days (those known: {span}, UTC)")
         return chosen
     wanted: set[int] = set()
-    for name in text.split(","):
+    for name in globs.split(text):
         own = [one.id for one in trials if _is_named(one, name)]
         if not own:
+            globs.check([name])
             hint = suggest(name, [one.folder.name for one in trials])
             text = f"{name}: no trial has this name or folder, and it is no date or condition"
             raise InputError(f"{text}{f' ({hint})' if hint else ''}")
@@ -78,9 +89,12 @@ def trials_of(text: str, trials: Sequence[KnownTrial]) -> list[KnownTrial]:
 
 
 def _is_named(trial: KnownTrial, name: str) -> bool:
-    if fnmatchcase(trial.folder.name, name) or fnmatchcase(trial.name, name):
+    if name in (trial.folder.name, trial.name):
         return True
-    return "/" in name and Path(name).resolve() == trial.folder.resolve()
+    if "/" in name:
+        return Path(name).resolve() == trial.folder.resolve()
+    matches = globs.matcher(name)
+    return matches(trial.folder.name) or matches(trial.name)
 
 
 def _day(text: str | None) -> date | None:
@@ -95,7 +109,11 @@ def _begins(started: datetime, first: date | None, last: date | None) -> bool:
     return (first is None or day >= first) and (last is None or day - last <= timedelta(0))
 
 
-def known_conditions(all_conditions: Iterable[Mapping[str, str]], name: str) -> list[str]:
-    """The values that a condition has in the trials, for an error."""
+def known_conditions(all_conditions: Iterable[Mapping[str, str]], name: str) -> str:
+    """For an error: the values that a condition has in the trials, or the nearest name."""
     one = Condition(name, "*")
-    return sorted({v for own in all_conditions for n, v in own.items() if one.is_of(n)})
+    known = {(n, v) for own in all_conditions for n, v in own.items()}
+    if values := sorted({v for n, v in known if one.is_of(n)}):
+        return f"known values: {' | '.join(values)}"
+    names = {_of_all_interfaces(n.removeprefix(SETTING)) for n, _ in known}
+    return f"no case has {name}; {suggest(name, names)}"

@@ -7,13 +7,20 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from ClusterShell.NodeSet import NodeSet
+
+from seatrial.analysis.decision import Answer
 from seatrial.base.errors import InputError
+from seatrial.base.names import PLAIN_SOCKETS
 from seatrial.base.suggest import suggest
+from seatrial.job.measured import Advice, Application, Option, advise
 from seatrial.job.request import Request, Surroundings
 from seatrial.job.template import LAUNCHERS
 from seatrial.site.model import Site
-from seatrial.site.profiles import resolved
+from seatrial.site.profiles import nodes_of, rails_of, resolved
 
+DEFAULT = "default"  # the profile
+NO_DIFFERENCE: Answer = "no difference"
 #: kind -> why it decides; docs/job-templates.md has the measurements and their sources
 KINDS: dict[str, str] = {
     "compute-bound": (
@@ -61,8 +68,30 @@ class Choice:
     why: str
 
 
+MEASURED = "measured by the site's own trial, see below."
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """``feature`` requests the profile ("": default). ``network``: "" for that of the transport.
+
+    ``basis``: what the site's trials say, also if they do not decide.
+    """
+
+    transport: Choice
+    profile: Choice
+    feature: str
+    network: str = ""
+    basis: str = ""
+
+
 def mpi_of(transport: str) -> str:
-    """The MPI of a transport, with which its name begins. Raises InputError for another name."""
+    """The MPI of a transport, with which its name begins; "" for plain sockets.
+
+    Raises InputError for another name.
+    """
+    if transport == PLAIN_SOCKETS:
+        return ""
     mpi = transport.partition("-")[0]
     if mpi not in LAUNCHERS:
         raise InputError(
@@ -86,14 +115,14 @@ def choose_kind(request: Request, values: dict[str, Any]) -> tuple[str | None, s
     return kind, given + KINDS[kind]
 
 
-def choose_transport(request: Request, around: Surroundings, kind: str | None) -> Choice:
-    site = around.site
+def transports_of(request: Request, site: Site) -> list[str]:
+    """The transports that the request allows. Raises InputError if there is none."""
     if request.mpi is not None and request.mpi not in LAUNCHERS:
         raise InputError(
             f"--mpi: {request.mpi!r} is not an MPI ({suggest(request.mpi, LAUNCHERS)})"
         )
     if request.transport:
-        return _given_transport(request, site)
+        return [_given_transport(request, site)]
     wanted = [request.mpi] if request.mpi else list(LAUNCHERS)
     if request.launcher in request.template.header.launchers:
         # --launcher mpiexec must not choose an MPI that has no mpiexec
@@ -103,6 +132,15 @@ def choose_transport(request: Request, around: Surroundings, kind: str | None) -
         mpi = " or ".join([request.mpi] if request.mpi else wanted)
         started = f" started by {request.launcher}" if request.launcher else ""
         raise InputError(f"site {site.name} has no transport of {mpi}{started}")
+    return names
+
+
+def choose_transport(request: Request, around: Surroundings, kind: str | None) -> Choice:
+    """The transport, where the site's trials do not say which is the best."""
+    site = around.site
+    names = transports_of(request, site)
+    if request.transport:
+        return Choice(request.transport, "given by --transport.")
     measured = _measured(around, names, kind) if kind else None
     if measured:
         return measured
@@ -123,17 +161,17 @@ def choose_transport(request: Request, around: Surroundings, kind: str | None) -
     )
 
 
-def _given_transport(request: Request, site: Site) -> Choice:
+def _given_transport(request: Request, site: Site) -> str:
     name = request.transport or ""
-    if name not in site.transports:
-        hint = suggest(name, site.transports)
+    if name not in (*site.transports, PLAIN_SOCKETS):
+        hint = suggest(name, [*site.transports, PLAIN_SOCKETS])
         raise InputError(f"site {site.name} has no transport {name!r} ({hint})")
     if request.mpi not in (None, mpi_of(name)):
         raise InputError(
-            f"--mpi {request.mpi}: transport {name} is one of {mpi_of(name)} (leave one of --mpi "
-            "and --transport out)"
+            f"--mpi {request.mpi}: transport {name} is one of {mpi_of(name) or 'no MPI'} "
+            "(leave one of --mpi and --transport out)"
         )
-    return Choice(name, "given by --transport.")
+    return name
 
 
 def _measured(around: Surroundings, names: list[str], kind: str) -> Choice | None:
@@ -157,7 +195,7 @@ def _measured(around: Surroundings, names: list[str], kind: str) -> Choice | Non
             sets[case][select.transport] = entry.reference  # type: ignore[index]
     if not sets:
         return None
-    case = max(sets, key=lambda one: (len(sets[one]), one[1] == "default", one[2], one))
+    case = max(sets, key=lambda one: (len(sets[one]), one[1] == DEFAULT, one[2], one))
     figures = sets[case]
     if len(figures) < 2:
         return None
@@ -173,7 +211,10 @@ def _measured(around: Surroundings, names: list[str], kind: str) -> Choice | Non
 def choose_profile(
     request: Request, site: Site, transport: str, kind: str | None
 ) -> tuple[Choice, str]:
-    """The NIC profile, and the node feature that requests it ("" for default)."""
+    """The NIC profile, and the node feature that requests it ("" for default).
+
+    From the literature, by the kind of the application: the site's trials say nothing.
+    """
     own = site.transports.get(transport)
     path = own.data_path if own else "kernel"
     if request.profile:
@@ -182,22 +223,26 @@ def choose_profile(
         return Choice("default", "the kind of application is unknown."), ""
     suited = [
         profile
-        for profile in (resolved(site, name) for name in site.nic_profiles if name != "default")
+        for profile in (resolved(site, name) for name in site.nic_profiles if name != DEFAULT)
         if kind in profile.suits
         and any(fnmatchcase(transport, pattern) for pattern in profile.transports)
     ]
     effective = [profile for profile in suited if path not in profile.ignored_by]
+    unmeasured = "no trial of the site compares profiles for it"
     if effective:
         best = effective[0]
-        why = f"the site has it for {kind} applications: {best.description.rstrip('.')}."
+        why = (
+            f"from the literature, as {unmeasured}. The site has it for {kind} applications: "
+            f"{best.description.rstrip('.')}."
+        )
         if others := ", ".join(profile.name for profile in effective[1:]):
             why += f" Others that suit: {others}."
         return Choice(best.name, why), _feature(site, best.name)
     if suited:
         why = f"{suited[0].name} would have no effect: {suited[0].ignored_by[path]}"
     else:
-        why = f"the site has no other for {kind} applications under {transport}."
-    return Choice("default", why), ""
+        why = f"{unmeasured}, and the site has no other for {kind} applications under {transport}."
+    return Choice(DEFAULT, why), ""
 
 
 def _given_profile(name: str, site: Site, path: str, kind: str | None) -> tuple[Choice, str]:
@@ -214,21 +259,95 @@ def _given_profile(name: str, site: Site, path: str, kind: str | None) -> tuple[
 
 
 def _feature(site: Site, profile: str) -> str:
-    return "" if profile == "default" else site.nic_profiles[profile].feature or ""
+    return "" if profile == DEFAULT else site.nic_profiles[profile].feature or ""
+
+
+def applications(request: Request, kind: str, values: dict[str, Any]) -> list[Application]:
+    """What a trial may have measured: the job's own program first, then that of its kind."""
+    check, variant, metric, _ = FIGURES[kind]
+    own = []
+    if request.template.header.by == "kernel":
+        own.append(Application("npb", f"{values['kernel']}.*", "mops"))
+    elif request.template.name == "hpl":
+        own.append(Application("hpl", values["blas"] or "*", "hpl_GFLOPS"))
+    return [*own, Application(check, variant, metric, kind)]
+
+
+def choose(
+    request: Request,
+    around: Surroundings,
+    kind: str | None,
+    values: dict[str, Any],
+    partition: str,
+) -> Chosen:
+    """Transport, profile and network: by the site's own trials, else by its baselines and file, and
+    the literature. If the trials do not decide, the site's default, unless it is certainly worse.
+    """
+    site = around.site
+    advice = _advice(request, around, kind, values, partition)
+    option = advice.best if advice else None
+    if option is None:
+        transport = choose_transport(request, around, kind)
+        if advice and advice.is_worse(request.profile or DEFAULT, transport.name):
+            option = advice.first
+    if option and not request.transport:
+        transport = Choice(option.transport, MEASURED)
+    elif option:
+        transport = choose_transport(request, around, kind)
+    if request.profile or advice is None:
+        profile, feature = choose_profile(request, site, transport.name, kind)
+    elif option:
+        profile, feature = Choice(option.profile, MEASURED), _feature(site, option.profile)
+    else:
+        said = "show no difference" if advice.decision.answer == NO_DIFFERENCE else "do not decide"
+        profile, feature = Choice(DEFAULT, f"the site's default: its trials {said}, see below."), ""
+    network = option.network if option else ""
+    return Chosen(transport, profile, feature, network, advice.sentence() if advice else "")
+
+
+def _advice(
+    request: Request,
+    around: Surroundings,
+    kind: str | None,
+    values: dict[str, Any],
+    partition: str,
+) -> Advice | None:
+    """What the site's own trials say; None if they compare nothing that the request allows."""
+    site = around.site
+    if around.trials is None or kind is None or (request.profile and request.transport):
+        return None
+    transports = transports_of(request, site)
+    offered = NodeSet(site.partitions[partition].nodes)
+    nodes = request.nodes if request.nodes is not None else request.template.header.nodes
+
+    def allowed(option: Option) -> bool:
+        if option.transport not in transports or option.profile not in site.nic_profiles:
+            return False
+        if request.profile not in (None, option.profile):
+            return False
+        able = NodeSet.fromlist(nodes_of(site, resolved(site, option.profile))) & offered
+        rails = rails_of(site, option.transport, option.profile)
+        return len(able) >= nodes and (not option.network or option.network in rails)
+
+    for one in applications(request, kind, values):
+        if advice := advise(around.trials.comparisons(one), allowed, nodes, one.stands_for):
+            return advice
+    return None
 
 
 def choose_launcher(request: Request, mpi: str) -> str:
     known = request.template.launchers(mpi)
     if not known:
         names = ", ".join(request.template.header.launchers)
+        who = mpi or "a program without MPI"
         raise InputError(
-            f"template {request.template.name} needs {names}, which {mpi} does not have"
+            f"template {request.template.name} needs {names}, which {who} does not have"
         )
     if request.launcher is None:
         return known[0]
     if request.launcher not in known:
         raise InputError(
-            f"--launcher: template {request.template.name} starts {mpi} programs with "
+            f"--launcher: template {request.template.name} starts {mpi or 'such'} programs with "
             f"{' or '.join(known)}, not with {request.launcher!r}"
         )
     return request.launcher

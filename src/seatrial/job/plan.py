@@ -14,13 +14,7 @@ from ClusterShell.NodeSet import NodeSet
 
 from seatrial.base.errors import InputError
 from seatrial.base.suggest import suggest
-from seatrial.job.choose import (
-    choose_kind,
-    choose_launcher,
-    choose_profile,
-    choose_transport,
-    mpi_of,
-)
+from seatrial.job.choose import choose, choose_kind, choose_launcher, mpi_of
 from seatrial.job.request import Request, Surroundings
 from seatrial.job.template import Parameter, Template
 from seatrial.site.model import Nodes, Site
@@ -58,6 +52,7 @@ class Plan:
     test_interfaces: list[str]
     profile: str
     profile_why: str
+    basis: str  # the trial, its answer and interval, if the choice is measured; else ""
     constraint: str
     exclusive: bool
     module: str
@@ -78,21 +73,21 @@ def plan(request: Request, around: Surroundings) -> Plan:
     site, template = around.site, request.template
     values = _values(request)
     kind, kind_why = choose_kind(request, values)
-    transport = choose_transport(request, around, kind)
-    part = _known(transport.name)
-    mpi = mpi_of(transport.name)
-    launcher = choose_launcher(request, mpi)
-    profile, constraint = choose_profile(request, site, transport.name, kind)
     partition = values.get("partition") or site.trial_partition
     if partition not in site.partitions:
         hint = suggest(partition, site.partitions)
         raise InputError(f"site {site.name} has no partition {partition!r} ({hint})")
+    chosen = choose(request, around, kind, values, partition)
+    transport, profile, constraint = chosen.transport, chosen.profile, chosen.feature
+    part = _known(transport.name)
+    mpi = mpi_of(transport.name)
+    launcher = choose_launcher(request, mpi)
     groups, offered = _nodes(site, partition, profile.name)
     nodes = request.nodes if request.nodes is not None else min(template.header.nodes, offered)
     ranks, cpus = _layout(request, values, groups)
     _check_nodes(nodes, offered, site, partition, profile.name)
     own = site.transports.get(transport.name)
-    network_name = measured_on(site, transport.name, profile.name)
+    network_name = chosen.network or measured_on(site, transport.name, profile.name)
     carriers = carrier_interfaces(site, profile.name)
     if network_name not in carriers:
         raise InputError(
@@ -136,6 +131,7 @@ def plan(request: Request, around: Surroundings) -> Plan:
         ],
         profile=profile.name,
         profile_why=profile.why,
+        basis=chosen.basis,
         constraint=constraint,
         exclusive=template.header.exclusive or bool(constraint),
         module=module,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import shlex
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
-from jinja2 import TemplateError
+from jinja2 import Environment, TemplateError
 
 from seatrial.base.errors import InputError
 from seatrial.base.templates import environment
@@ -32,6 +33,15 @@ def render(plan: Plan, command: list[str], folder: Path = FOLDER) -> str:
         "job_name": plan.values["job_name"] or plan.template.name,
         "command": shlex.join(command),
     }
+    try:
+        return _environment(folder).get_template(file).render(context)
+    except TemplateError as error:
+        raise InputError(f"{folder}/{file}: {error}") from error
+
+
+@cache
+def _environment(folder: Path) -> Environment:
+    """The templates of a folder, which are compiled once: a tune renders one for each run."""
     templates = environment(folder)
     templates.globals |= {
         "refuse": refuse,
@@ -44,10 +54,7 @@ def render(plan: Plan, command: list[str], folder: Path = FOLDER) -> str:
         "is_square": is_square,
         "is_power_of_two": is_power_of_two,
     }
-    try:
-        return templates.get_template(file).render(context)
-    except TemplateError as error:
-        raise InputError(f"{folder}/{file}: {error}") from error
+    return templates
 
 
 def refuse(reason: str) -> NoReturn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from seatrial.job.measured import SiteTrials
 from seatrial.job.template import Template
 from seatrial.results.requirements import Requirements
 from seatrial.site.model import Site
@@ -33,3 +34,4 @@ class Surroundings:
     stack: Stack | None = None
     modules: dict[str, str] = field(default_factory=dict)  # transport -> folder of its modulefile
     requirements: Requirements | None = None
+    trials: SiteTrials | None = None  # None: no trial of the site can be read here

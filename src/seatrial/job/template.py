@@ -157,22 +157,28 @@ class Template(Model):
         return {**self.header.parameters, **COMMON, **self.header.parameters}
 
     def launchers(self, mpi: str) -> list[Launcher]:
-        """The launchers of an MPI that the template can use, the default first."""
-        return [one for one in LAUNCHERS[mpi] if one in self.header.launchers]
+        """The launchers of an MPI ("": none) that the template can use, the default first."""
+        return [one for one in LAUNCHERS.get(mpi, ("srun",)) if one in self.header.launchers]
 
 
 @cache
 def load_templates(folder: Path = FOLDER) -> dict[str, Template]:
-    """All templates of a folder by name. Raises InputError where a head is wrong."""
-    loaded = {}
-    for file in sorted(folder.glob(f"*{SUFFIX}")):
-        name = file.name.removesuffix(SUFFIX)
-        match = _HEAD.match(file.read_text())
-        if not match:
-            raise InputError(f"{file}: does not begin with a head: YAML between {{%# and #%}}")
-        header, _ = yamlfile.loads(match[1], Header, file)
-        loaded[name] = Template(name=name, header=header)
-    return loaded
+    """The templates for users of a folder by name. Raises InputError where a head is wrong.
+
+    A file whose name begins with ``_`` is a part of other templates, or is for Seatrial itself.
+    """
+    files = [file for file in sorted(folder.glob(f"*{SUFFIX}")) if not file.name.startswith("_")]
+    return {one.name: one for one in map(read_template, files)}
+
+
+@cache
+def read_template(file: Path) -> Template:
+    """The template in a file. Raises InputError where its head is wrong."""
+    match = _HEAD.match(file.read_text())
+    if not match:
+        raise InputError(f"{file}: does not begin with a head: YAML between {{%# and #%}}")
+    header, _ = yamlfile.loads(match[1], Header, file)
+    return Template(name=file.name.removesuffix(SUFFIX), header=header)
 
 
 def load_template(name: str, folder: Path = FOLDER) -> Template:

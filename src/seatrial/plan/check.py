@@ -56,7 +56,7 @@ class CheckedSite:
         Of the locations of a metric the first stands for all.
         """
         for case in self.plan.cases:
-            for name, declared in self.matrix.metrics[case.check].items():
+            for name, declared in self.matrix.metrics_of(case).items():
                 if declared.optional:
                     continue
                 yield case, name, self.matrix.locations(declared)[0] or None

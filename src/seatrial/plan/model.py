@@ -16,10 +16,10 @@ from pydantic import BaseModel, ConfigDict
 from seatrial.base.errors import LabError
 from seatrial.base.files import write_whole
 from seatrial.base.names import RAIL
-from seatrial.benchmarks.benchmark import Benchmark, Job, Step
+from seatrial.benchmarks.benchmark import Benchmark, Job, Rail, Step
 from seatrial.benchmarks.registry import registry
 from seatrial.nic.profile import DataPath
-from seatrial.results.record import Case
+from seatrial.results.record import Case, Machine
 from seatrial.stack.model import Package
 
 PLAN_FILE = "plan.json"
@@ -92,6 +92,9 @@ class PlannedTransport(Model):
     packages: dict[str, Package] = {}
     modules: list[str] = []
     attachments: list[Attachment]  # the first has the profile ``default``
+    used_at_once: list[Attachment] = []  # the networks that a benchmark spans
+    within_env: dict[str, str] = {}
+    within_node: str = ""
 
     def under(self, profile: str, network: str = "") -> Attachment:
         """Its environment under a profile on a network; "": on its first.
@@ -126,6 +129,7 @@ class Plan(Model):
     modules_system: str = "nomod"
     modulepath: list[str] = []
     stack: dict[str, Any] = {}  # for the record of the trial
+    machine: Machine = Machine()
     repeats: int
     reruns: int
     # of the site, where the user may have chosen others
@@ -153,10 +157,26 @@ class Plan(Model):
         names = {environment_name(case): (case.transport, case.network) for case in self.cases}
         return {name: (name, "") for name in self.transports} | names
 
+    @cached_property
+    def node_names(self) -> frozenset[str]:
+        """The short names of the site's nodes, as the jobs report them."""
+        return frozenset(
+            name
+            for profile in self.profiles.values()
+            for key in ("nodes", "tests")
+            for name in profile.declared.get(key, ())
+        )
+
     def job(self, transport: str, profile: str, nodes: int, network: str = "") -> Job:
         """A job as its benchmark sees it. Raises KeyError for an unknown transport or profile."""
         part = self.transports[transport]
         attachment = part.under(profile, network)
+        own = [one for one in part.used_at_once if profile in one.profiles]
+        rails = {one.network: Rail(one.network, one.interface, one.env) for one in own}
+        for one in own:  # a profile has one bond
+            if one.interface != self.own_interfaces[one.network]:
+                members = self.own_interfaces.keys() - self.profiles[profile].interfaces.keys()
+                rails |= dict.fromkeys(members, rails[one.network])
         return Job(
             nodes=nodes,
             transport=transport,
@@ -166,6 +186,10 @@ class Plan(Model):
             rdma_port=self.rdma_ports.get(attachment.network, ""),
             blas=self.blas,
             env=attachment.env,
+            rails=rails,
+            within_env=part.within_env,
+            within_node=part.within_node,
+            nodes_share_cores=self.lab_cores is not None,
         )
 
     def partition_name(self, profile: str, partition: str = "") -> str:

@@ -71,6 +71,14 @@ class Matrix:
         metrics = {name: plan.benchmark(name).metrics() for name in plan.benchmarks}
         return cls(plan.cases, metrics, sorted(nodes))
 
+    def metrics_of(self, case: Case) -> dict[str, DeclaredMetric]:
+        """The metrics that the case's variant reports."""
+        return {
+            name: one
+            for name, one in self.metrics[case.check].items()
+            if not one.variants or case.variant in one.variants
+        }
+
     def values(self, key: str, cases: Iterable[Case] | None = None) -> list[str]:
         """The values of a key of the cases, each once."""
         chosen = self.cases if cases is None else cases
@@ -100,7 +108,7 @@ class Matrix:
         for case in self.cases:
             if not select.matches_case(case):
                 continue
-            for name, declared in self.metrics[case.check].items():
+            for name, declared in self.metrics_of(case).items():
                 if not fits(metric, name) or (peers and not declared.location):
                     continue
                 key = (case.check, name)
@@ -216,7 +224,7 @@ def _entry(entry: Rule | Informative, requirements: Requirements, matrix: Matrix
     contract = rule is not None and rule.threshold.basis == "contract"
     if not contract and _is_of_another_benchmark(select, matrix):
         return
-    wrong = [*_selection(select, matrix)] or [*_metric(select, metric, matrix)]
+    wrong = [*_selection(select, matrix)] or [*_metric(select, metric, matrix, rule)]
     yield from wrong
     if rule and wrong:
         yield from _alone(rule.threshold)
@@ -300,10 +308,12 @@ def _text(given: Any) -> str:
 # -- the metric, its location and unit
 
 
-def _metric(select: Select, metric: Patterns, matrix: Matrix) -> FieldProblems:
+def _metric(select: Select, metric: Patterns, matrix: Matrix, rule: Rule | None) -> FieldProblems:
     cases = [case for case in matrix.cases if select.matches_case(case)]
     checks = matrix.values("check", cases)
-    lists = {check: list(matrix.metrics[check]) for check in checks}
+    lists: dict[str, dict[str, DeclaredMetric]] = {check: {} for check in checks}
+    for case in cases:
+        lists[case.check].update(matrix.metrics_of(case))
     names = [name for check in checks for name in lists[check]]
     several = isinstance(metric, list)
     wrong = False
@@ -311,6 +321,8 @@ def _metric(select: Select, metric: Patterns, matrix: Matrix) -> FieldProblems:
         if not matching([pattern], names):
             wrong = True
             where = checks[0] if len(checks) == 1 else "the selected checks"
+            if len(variants := matrix.values("variant", cases)) == 1 and variants[0]:
+                where = f"{where}, {variants[0]}"
             yield field, f"{pattern!r} is not a metric of {where}", suggest(pattern, set(names))
     if wrong:
         return
@@ -324,9 +336,18 @@ def _metric(select: Select, metric: Patterns, matrix: Matrix) -> FieldProblems:
             f"leave it out of the selection; its metrics: {', '.join(lists[lacking[0]])}",
         )
         return
-    declared = [
-        one for check in checks for name, one in matrix.metrics[check].items() if fits(metric, name)
-    ]
+    # Of a check that it names, a requirement must find its metric in each case.
+    for check in () if open_check or rule is None else checks:
+        own = [case for case in cases if case.check == check]
+        having = [c for c in own if any(fits(metric, name) for name in matrix.metrics_of(c))]
+        variants = matrix.values("variant", having)
+        lacking = [one for one in matrix.values("variant", own) if one not in variants]
+        if lacking:
+            have = "has" if len(lacking) == 1 else "have"
+            message = f"{', '.join(lacking)} of {check} {have} no metric {metric!r}"
+            yield "select", message, f"add variant: {_text(variants)}"
+            return
+    declared = [one for check in checks for name, one in lists[check].items() if fits(metric, name)]
     known = list(dict.fromkeys(name for one in declared for name in matrix.locations(one)))
     for field, pattern in _patterns("location", select.location):
         if not any(fits(pattern, name) for name in known):
@@ -490,7 +511,7 @@ def _comparison(
     other = of.case(case)
     if other not in known:
         return "relative_to", *_no_case(rule, case, other, matrix)
-    metrics = matrix.metrics[other.check]
+    metrics = matrix.metrics_of(other)
     if of.metric not in metrics:
         message = f"{of.metric!r} is not a metric of {other.check}"
         return "relative_to.metric", message, suggest(of.metric, metrics)

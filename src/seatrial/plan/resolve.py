@@ -6,9 +6,11 @@ that did not run is an error in the verdict.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from ClusterShell.NodeSet import NodeSet
 
 from seatrial.base.errors import InputError
 from seatrial.base.names import NO_TRANSPORT, PSEUDO_TRANSPORTS
@@ -26,7 +28,7 @@ from seatrial.plan.model import (
 )
 from seatrial.plan.requirements import suspect_factor
 from seatrial.plan.selection import Selection, select
-from seatrial.results.record import Case
+from seatrial.results.record import Case, Cost, Machine, Power
 from seatrial.results.requirements import load_requirements
 from seatrial.site.effects import effects_of
 from seatrial.site.load import load_site
@@ -34,7 +36,8 @@ from seatrial.site.model import Site
 from seatrial.site.nic_policy import declared
 from seatrial.site.profiles import carrier_interfaces, is_tested, rails_of, resolved
 from seatrial.stack import Stack, load_stack
-from seatrial.stack.transports import UCX_DEVICES
+from seatrial.stack.model import Transport
+from seatrial.stack.transports import UCX_DEVICES, with_shared_memory
 
 NO_PROGRAM = "the stack has no program for it"  # for the user, after the name of a benchmark
 MODULES_SYSTEMS = {"lmod": "lmod", "tcl": "tmod4"}  # site's name -> ReFrame's
@@ -193,6 +196,7 @@ def resolve(site: Site, stack: Stack) -> Plan:
         modules_system=_modules_system(site),
         modulepath=stack.modulepath,
         stack=stack.model_dump(include={"source", "id", "distribution", "versions", "origins"}),
+        machine=_machine(site),
         repeats=site.trial.repeats,
         reruns=site.trial.reruns,
         time_limit_s=site.trial.time_limit_s,
@@ -200,6 +204,29 @@ def resolve(site: Site, stack: Stack) -> Plan:
         lacking=list(_lacking(site, stack, profiles)),
         left_out=list(_left_out(site, stack)),
     )
+
+
+def _machine(site: Site) -> Machine:
+    """What the site file says of the machine, for the record of a trial."""
+    power = site.machine.power
+    only = site.rails if len(site.rails) == 1 else []  # cases then have no network in their names
+    return Machine(
+        nodes=len(site.node_names),
+        peaks={
+            name: group.peak_GFLOPS
+            for group in site.nodes
+            if group.peak_GFLOPS is not None
+            for name in NodeSet(group.names)
+        },
+        costs=[
+            Cost(
+                name=one.name, usd=one.usd, date=one.day.isoformat(), includes=one.includes,
+                network="" if one.network in only else one.network or "", profile=one.profile or "",
+            )
+            for one in site.machine.costs
+        ],
+        power=Power.model_validate(power.model_dump()) if power else None,
+    )  # fmt: skip
 
 
 def _names(site: Site) -> list[str]:
@@ -245,7 +272,16 @@ def _transport(site: Site, stack: Stack, name: str) -> PlannedTransport:
         packages=part.packages,
         modules=part.modules,
         attachments=_attachments(site, stack, name),
+        used_at_once=_used_at_once(site, stack, name),
+        within_env=_within_env(part, own.env if own else {}),
+        within_node=part.within_node,
     )
+
+
+def _within_env(part: Transport, own: Mapping[str, str]) -> dict[str, str]:
+    """Variables of a step on one node. ``own``: those of the site, whose UCX_TLS stays."""
+    kept = {name: with_shared_memory(own[name]) for name in ("UCX_TLS",) if name in own}
+    return {name: kept.get(name, value) for name, value in part.within_env.items()}
 
 
 def _attachments(site: Site, stack: Stack, transport: str) -> list[Attachment]:
@@ -254,25 +290,51 @@ def _attachments(site: Site, stack: Stack, transport: str) -> list[Attachment]:
     A profile may select networks, or replace an interface by a bond. The networks that a bond takes
     away have none.
     """
-    own = site.transports.get(transport)
     profiles_of: dict[tuple[str, str], list[str]] = {}
     for profile in dict.fromkeys(("default", *site.nic_profiles)):
         carriers = carrier_interfaces(site, profile)
         for network in rails_of(site, transport, profile):
             profiles_of.setdefault((network, carriers[network]), []).append(profile)
-    attachments = []
-    for (network, interface), profiles in profiles_of.items():
-        subnet, lab = site.networks[network].subnet, site.lab is not None
-        part = stack.transport(transport, interface, subnet, check=True, lab=lab)
-        env = dict(part.env)
-        device = site.networks[network].device
-        if device and site.data_path(transport) == "verbs" and UCX_DEVICES in env:
-            env[UCX_DEVICES] = device.replace("%n", "{node}")  # run.py knows the node
-        env |= own.env if own else {}
-        attachments.append(
-            Attachment(network=network, interface=interface, env=env, profiles=profiles)
-        )
-    return attachments
+    return [
+        _attachment(site, stack, transport, *place, profiles)
+        for place, profiles in profiles_of.items()
+    ]
+
+
+def _used_at_once(site: Site, stack: Stack, transport: str) -> list[Attachment]:
+    """Those to the networks that MPI benchmarks use at once: the trials need not measure each.
+
+    Of a network whose interface belongs to a bond: that of the bond.
+    """
+    if transport not in site.transports:
+        return []
+    benchmarks = [one for one in site.benchmarks.enabled() if one.spans_networks]
+    of_mpi = [one.settings.networks for one in benchmarks if not one.pseudo_transport]
+    names = dict.fromkeys(name for networks in of_mpi for name in networks)
+    profiles_of: dict[tuple[str, str], list[str]] = {}
+    for profile in dict.fromkeys(("default", *site.nic_profiles)):
+        carriers = carrier_interfaces(site, profile)
+        bond = [name for name, used in carriers.items() if used != site.networks[name].interface]
+        for network in dict.fromkeys(name if name in carriers else bond[0] for name in names):
+            profiles_of.setdefault((network, carriers[network]), []).append(profile)
+    return [
+        _attachment(site, stack, transport, *place, profiles)
+        for place, profiles in profiles_of.items()
+    ]
+
+
+def _attachment(
+    site: Site, stack: Stack, transport: str, network: str, interface: str, profiles: list[str]
+) -> Attachment:
+    own = site.transports.get(transport)
+    subnet, lab = site.networks[network].subnet, site.lab is not None
+    part = stack.transport(transport, interface, subnet, check=True, lab=lab)
+    env = dict(part.env)
+    device = site.networks[network].device
+    if device and site.data_path(transport) == "verbs" and UCX_DEVICES in env:
+        env[UCX_DEVICES] = device.replace("%n", "{node}")  # run.py knows the node
+    env |= own.env if own else {}
+    return Attachment(network=network, interface=interface, env=env, profiles=profiles)
 
 
 def _offered(benchmark: Benchmark[Any], stack: Stack, transport: str) -> bool:
@@ -370,6 +432,12 @@ def _left_out(site: Site, stack: Stack) -> Iterator[str]:
         for (variant, reason), without in missing.items():
             what = f"{benchmark.name} {variant}".strip()
             yield f"{what} does not run under {', '.join(without)}: {reason}"
+        without_part: dict[str, list[str]] = {}
+        for transport in _requested(site, benchmark):
+            if part := benchmark.not_measured(transport, stack.programs(transport)):
+                without_part.setdefault(part, []).append(transport)
+        for part, without in without_part.items():
+            yield f"{benchmark.name} does not measure under {', '.join(without)} {part}"
         if absent:
             hint = suggest(next(iter(absent)), stack.blas())
             names = ", ".join(absent)

@@ -12,6 +12,7 @@ from seatrial.results.record import Results
 
 REPORT_FILE = "report.html"
 JUNIT_FILE = "junit.xml"
+HISTORY_FILE = "history.html"  # of all trials, beside their folders
 
 
 def write_all(results: Results, folder: Path | None = None) -> tuple[Path, Path]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import math
-import os
 import statistics
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from seatrial.base.files import files_below, folder_below
 from seatrial.report.figures import interrupt_rates, spread_text
 from seatrial.report.summary import CaseView
 from seatrial.report.text import number, quantity, relative_href
@@ -80,34 +81,26 @@ def evidence_link(run: Run, folder: Path, base: str = ".") -> Link | None:
     href = relative_href(run.evidence, base)
     if href is None:
         return Link(run.evidence, None, "outside the trial's folder, so not linked")
-    if not _is_dir(folder / run.evidence):
-        return Link(run.evidence, href, "did not exist when the report was written")
-    return Link(run.evidence, href)
-
-
-def _is_dir(path: Path) -> bool:
     try:
-        return path.is_dir()
-    except (OSError, ValueError):  # a name too long, or with a null character
-        return False
+        with folder_below(folder, Path(run.evidence)):
+            return Link(run.evidence, href)
+    except (OSError, ValueError) as error:  # ValueError: a null character
+        # ENOTDIR is also of a link: a job user could make one to any folder.
+        if isinstance(error, OSError) and error.errno in (errno.ENOTDIR, errno.ELOOP):
+            return Link(run.evidence, None, "not a folder, or behind a symbolic link: not linked")
+        return Link(run.evidence, href, "did not exist when the report was written")
 
 
 def raw_files(run: Run, folder: Path, base: str = ".") -> list[Link]:
-    """The files of a run's evidence: at most `_MAX_FILES`, and a note with the number of others."""
+    """The files of a run's evidence: at most `_MAX_FILES`, and a note if there are others."""
     link = evidence_link(run, folder, base)
     if link is None or link.href is None or link.note:
         return []
-    names: list[str] = []
-    evidence = folder / run.evidence
-    for root, folders, files in os.walk(evidence):  # does not follow links out of the folder
-        folders.sort()
-        names += [(Path(root) / name).relative_to(evidence).as_posix() for name in sorted(files)]
-    links = []
-    for name in names[:_MAX_FILES]:
-        links.append(Link(name, relative_href(f"{run.evidence.rstrip('/')}/{name}", base)))
-    if len(names) > _MAX_FILES:
-        links.append(Link(f"and {len(names) - _MAX_FILES} more in the folder", None))
-    return links
+    names, complete = files_below(folder, Path(run.evidence), _MAX_FILES)
+    links = [
+        Link(name, relative_href(f"{run.evidence.rstrip('/')}/{name}", base)) for name in names
+    ]
+    return links if complete else [*links, Link("and more in the folder", None)]
 
 
 #: settings of an interface that are always shown

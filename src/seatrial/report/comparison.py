@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from markupsafe import Markup
 
 from seatrial.base.files import write_whole
-from seatrial.history.compare import Comparison, Row
+from seatrial.history.compare import Comparison, Difference, Row
 from seatrial.report.html import environment, packaged
 from seatrial.results import statistics
 from seatrial.results.wording import MAX_NAMED, number, plural
@@ -34,13 +34,38 @@ def interval(row: Row) -> str:
     return "–" if row.low is None else f"{ratio(row.low)} to {ratio(row.high)}"
 
 
+def series_name(row: Row) -> str:
+    """The series, and its figures of 0 that must be above it."""
+    bad_a, bad_b = row.zeros
+    if not (bad_a or bad_b):
+        return row.series.name
+    if (bad_a, bad_b) == (0, len(row.b)):
+        return f"{row.series.name}, fell to 0"
+    of_a, of_b = f"{bad_a} of {len(row.a)} in A", f"{bad_b} of {len(row.b)} in B"
+    return f"{row.series.name}, figures of 0: {of_a}, {of_b}"
+
+
 def noise(row: Row) -> str:
     return "–" if row.noise is None else f"{number(100 * row.noise, 2)} %"
 
 
-def values(names: Sequence[str]) -> str:
-    """The values of a condition, which may have commas themselves."""
-    return " | ".join(names[:MAX_NAMED]) + (" | ..." if len(names) > MAX_NAMED else "")
+def values(counts: Mapping[str, int]) -> str:
+    """The values of a condition in a group: such as ``5,5 in 4 trials and 3,3 in 2``."""
+    if len(counts) < 2:
+        return "".join(counts) or "none"
+    (first, number_of_first), *others = counts.items()
+    texts = [f"{first} in {plural(number_of_first, 'trial')}"]
+    texts += [f"{value} in {count}" for value, count in others]
+    last = f"{len(texts) - MAX_NAMED + 1} more" if len(texts) > MAX_NAMED else texts[-1]
+    return f"{', '.join(texts[: min(len(texts), MAX_NAMED) - 1])} and {last}"
+
+
+def condition(difference: Difference, cases: int) -> str:
+    """Its name, with the cases in which it differs if it does not in all ``cases``."""
+    own = difference.cases
+    if len(own) == cases:
+        return difference.name
+    return f"{difference.name} ({own[0] if len(own) == 1 else f'{len(own)} of {cases} cases'})"
 
 
 def write_comparison(comparison: Comparison, path: Path) -> None:
@@ -49,7 +74,7 @@ def write_comparison(comparison: Comparison, path: Path) -> None:
     page = template.render(
         comparison=comparison, headline=headline(comparison), style=packaged("style.css.j2"),
         badges=_BADGES, plural=plural, ratio=ratio, interval=interval, noise=noise, values=values,
-        typical=statistics.median, picture=_picture,
+        typical=statistics.median, picture=_picture, condition=condition, series_name=series_name,
     )  # fmt: skip
     write_whole(path, page.encode(errors="replace"))
 
@@ -58,7 +83,7 @@ def _picture(row: Row) -> Markup:
     """The interval on a logarithmic axis with 1 in its middle."""
 
     def at(value: float) -> float:
-        log = math.log(value) if value > 0 else -_EDGE
+        log = math.log(value) if value > 0 else -_EDGE  # infinite: at the edge, too
         return round(_WIDTH / 2 * (1 + max(-1.0, min(1.0, log / _EDGE))), 1)
 
     span = ""

@@ -14,33 +14,37 @@ import hashlib
 import os
 import shlex
 from collections import Counter
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
-from seatrial.analysis.trials import analyse
+from seatrial.base.errors import unexpected
 from seatrial.base.files import write_whole
 from seatrial.base.memory import no_collections
 from seatrial.report import (
+    HISTORY_FILE,
     cases,
     contract,
     curves,
     figures,
     judgements,
     locations,
-    meaning,
-    meaning_figures,
     profiles,
     summary,
     text,
     trade,
 )
-from seatrial.results.record import Results
+from seatrial.results.record import Results, Run
 
+if TYPE_CHECKING:
+    from seatrial.report import meaning
+
+T = TypeVar("T")
 _OPEN_MAPS = 4  # link maps that are open; the others are folded
 _OPEN_FINDINGS = 15
 
@@ -54,8 +58,41 @@ def write_html(results: Results, path: Path) -> None:
 
 
 def render(results: Results, base: str = ".") -> str:
-    """The page as text. ``base`` leads from its folder to that of the trial."""
-    return environment().get_template("report.html.j2").render(_context(results, base))
+    """The page as text. ``base`` leads from its folder to that of the trial.
+
+    A part that cannot be made, such as of a hostile record, is named at the top of the page.
+    """
+    parts = _Parts()
+    context = _context(results, base, parts)
+    template = environment().get_template("report.html.j2")
+    failed = dict(parts.failed)
+    page = template.render(context, failed=failed)
+    if parts.failed != failed:  # parts that the template itself calls
+        page = template.render(context, failed=parts.failed)
+    return page
+
+
+class _Parts:
+    """Makes the parts of a page. ``failed``: the name of each that cannot be made -> why."""
+
+    def __init__(self) -> None:
+        self.failed: dict[str, str] = {}
+
+    def made(self, name: str, make: Callable[[], T], otherwise: Callable[[], T]) -> T:
+        """What ``make`` returns; what ``otherwise`` returns if it fails."""
+        try:
+            return make()
+        except Exception as error:
+            self.failed.setdefault(name, unexpected(error))
+            return otherwise()
+
+    def of_run(
+        self, name: str, make: Callable[[Run], T], otherwise: Callable[[], T]
+    ) -> Callable[[Run], T]:
+        """The same for each run, for a template to call."""
+        return lambda run: self.made(
+            f"{name} of {run.case.id}, repeat {run.repeat + 1}", lambda: make(run), otherwise
+        )
 
 
 def _finalize(value: Any) -> Any:
@@ -90,7 +127,7 @@ def packaged(name: str) -> Markup:
     return Markup(loader.get_source(environment(), name)[0])
 
 
-def _hash(script: str) -> str:
+def script_hash(script: str) -> str:
     return "'sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() + "'"
 
 
@@ -102,10 +139,10 @@ def _plotly() -> tuple[str, str]:
     # Browsers normalize the line ends of a script before they hash it.
     source = get_plotlyjs().replace("\r\n", "\n").replace("\r", "\n")
     packed = gzip.compress(source.encode(), 9, mtime=0)
-    return base64.b64encode(packed).decode(), _hash(source)
+    return base64.b64encode(packed).decode(), script_hash(source)
 
 
-def _context(results: Results, base: str) -> dict[str, Any]:
+def _context(results: Results, base: str, parts: _Parts) -> dict[str, Any]:
     views = summary.gather(results)
     keys = figures.keys_of(views)
     links, nodes = locations.by_location(results.runs)
@@ -128,15 +165,26 @@ def _context(results: Results, base: str) -> dict[str, Any]:
     findings = summary.findings_of(results, views)
     linked = {row.judgement for row in clauses} | {finding.judgement for finding in findings}
     listed = judgements.listing(results, {index for index in linked if index is not None})
-    lines = curves.curve_figures(results.runs, keys)
-    of_locations = curves.location_figures(results.runs, bad_locations)
-    hpl = figures.hpl_figures(results.runs, keys)
-    cpu = [*trade.trade_figures(results.runs), *figures.cpu_figures(results.runs, keys)]
-    per_node = figures.node_figures(nodes, failed, keys, judged)
-    analysis = analyse([results])
-    of_meaning = {"": [], **meaning_figures.meaning_figures(analysis)}
-    meant = [f for figures_of in of_meaning.values() for f in figures_of]
-    drawn = {f.id: f for f in [*meant, *lines, *of_locations, *hpl, *cpu, *per_node]}
+    lines: list[figures.Figure] = parts.made(
+        "Latency and bandwidth", lambda: curves.curve_figures(results.runs, keys), list
+    )
+    of_locations: list[figures.Figure] = parts.made(
+        "curves of links", lambda: curves.location_figures(results.runs, bad_locations), list
+    )
+    hpl: list[figures.Figure] = parts.made(
+        "HPL", lambda: figures.hpl_figures(results.runs, keys), list
+    )
+    cpu: list[figures.Figure] = parts.made(
+        "CPU use",
+        lambda: [*trade.trade_figures(results.runs), *figures.cpu_figures(results.runs, keys)],
+        list,
+    )
+    per_node: list[figures.Figure] = parts.made(
+        "Nodes", lambda: figures.node_figures(nodes, failed, keys, judged), list
+    )
+    meant, of_meaning = parts.made("What it means", lambda: _meaning(results), _no_meaning)
+    drawn_meaning = [f for figures_of in of_meaning.values() for f in figures_of]
+    drawn = {f.id: f for f in [*drawn_meaning, *lines, *of_locations, *hpl, *cpu, *per_node]}
     spec = {
         "figures": {f.id: {"data": f.data, "layout": f.layout} for f in drawn.values()},
         "profiles": keys.profiles,
@@ -146,6 +194,7 @@ def _context(results: Results, base: str) -> dict[str, Any]:
     packed, plotly_hash = _plotly() if drawn else ("", "")
     return {
         "trial": results.trial,
+        "history": _history(results.folder, base),
         "command": shlex.join(results.trial.command),
         "head": summary.headline(results, views),
         "verdicts": summary.verdict_history(results),
@@ -159,8 +208,8 @@ def _context(results: Results, base: str) -> dict[str, Any]:
         "contract_words": contract.in_words([row.clause for row in clauses]),
         "digest": contract.digest(results.folder),
         "verdict": results.verdict,
-        "meaning": meaning.sections(analysis),
-        "meaning_figures": of_meaning,
+        "meaning": meant,
+        "meaning_figures": {"": [], **of_meaning},
         "curves": lines,
         "of_locations": of_locations,
         "hpl": hpl,
@@ -168,7 +217,7 @@ def _context(results: Results, base: str) -> dict[str, Any]:
         "per_node": per_node,
         "profiles": keys.profiles,
         "many_profiles": keys.many,
-        "maps": locations.link_maps(links, views),
+        "maps": parts.made("Links", lambda: locations.link_maps(links, views), list),
         "open_maps": _OPEN_MAPS,
         "dense": locations.DENSE,
         "level_names": locations.LEVEL_NAMES,
@@ -186,20 +235,52 @@ def _context(results: Results, base: str) -> dict[str, Any]:
             case: [cases.evidence_link(run, results.folder, base) for run in view.runs]
             for case, view in views.items()
         },
-        "raw_files": lambda run: cases.raw_files(run, results.folder, base),
-        "nic_states": lambda run: cases.nic_states(run, usual, declared),
-        "profile_views": profiles.profile_views(results),
-        "costs": profiles.cost_table(results),
+        "raw_files": parts.of_run(
+            "Raw files", lambda run: cases.raw_files(run, results.folder, base), list
+        ),
+        "nic_states": parts.of_run(
+            "NIC state", lambda run: cases.nic_states(run, usual, declared), lambda: ([], "")
+        ),
+        "profile_views": parts.made("NIC profiles", lambda: profiles.profile_views(results), list),
+        "costs": parts.made(
+            "costs of profiles", lambda: profiles.cost_table(results), lambda: ([], [])
+        ),
         "cost_names": list(profiles.COSTS.values()),
-        "activity_rows": profiles.activity_rows,
-        "counted": cases.counted,
-        "metric_rows": lambda view: cases.metric_rows(view, listed.shown),
+        "activity_rows": parts.of_run("Interrupts", profiles.activity_rows, list),
+        "counted": parts.of_run("Counters", cases.counted, list),
+        "metric_rows": lambda view: parts.made(
+            f"Figures of {view.case.id}", lambda: cases.metric_rows(view, listed.shown), list
+        ),
         "spec": htmlsafe_json_dumps(_finite(spec), separators=(",", ":"), allow_nan=False),
         "script": script,
         "style": packaged("style.css.j2"),
         "plotly": Markup(packed),
-        "script_hashes": f"{_hash(script)} {plotly_hash}".strip(),
+        "script_hashes": f"{script_hash(script)} {plotly_hash}".strip(),
     }
+
+
+_Meaning = tuple[list["meaning.Section"], dict[str, list[figures.Figure]]]
+
+
+def _no_meaning() -> _Meaning:
+    return [], {}
+
+
+def _meaning(results: Results) -> _Meaning:
+    """The chapter "What it means": its sections, and their figures."""
+    from seatrial.analysis.trials import analyse  # its libraries are slow to import
+    from seatrial.report import meaning, meaning_figures
+
+    analysis = analyse([results])
+    return meaning.sections(analysis), meaning_figures.meaning_figures(analysis)
+
+
+def _history(folder: Path, base: str) -> str:
+    """The link to the page of all trials; "" if there is none."""
+    if not (folder.parent / HISTORY_FILE).is_file():
+        return ""
+    lead = os.path.normpath(os.path.join(base, os.pardir))  # noqa: PTH118 - no path, a link
+    return text.relative_href(HISTORY_FILE, lead) or ""
 
 
 def _finite(value: Any) -> Any:

@@ -4,6 +4,9 @@ It has a suite per check and a test case per judgement, and the suite ``contract
 per clause. A failed bound is a ``failure``. Any other judgement that did not pass is an ``error``
 with the verdict as its type, so that no server counts it as passed. A clause that is waived, or
 that the user's selection leaves out, is ``skipped``.
+
+The figure of each judgement, also of those that passed, is a property of its suite: the schema has
+no place for it in a test case.
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ def write_junit(results: Results, path: Path) -> None:
         if suite is None:
             suite = suites[view.case.check] = _suite(view.case.check, results, head)
         _add_case(suite, view, waived, listed.shown, rest_of.get(view.case, []))
+        _add_figures(suite, view, listed.shown)
     root = ET.Element("testsuites")
     if rows:
         root.append(_contract(rows, results, head))
@@ -88,6 +92,29 @@ def _suite(check: str, results: Results, head: Headline) -> ET.Element:
     for name, value in facts.items():
         ET.SubElement(properties, "property", {"name": name, "value": clean(value)})
     return suite
+
+
+def _add_figures(suite: ET.Element, view: CaseView, shown: Collection[int]) -> None:
+    """Add a property for each figure: ``figure CASE: METRIC at LOCATION`` with its value.
+
+    The value is a number in the unit of the metric's name. Several requirements judge one figure,
+    which is written once for each statistic.
+    """
+    properties = suite.find("properties")
+    assert properties is not None
+    figures = {}
+    for index, judgement in view.judgements:
+        if index in shown and judgement.value is not None:
+            statistic = "" if judgement.statistic == "median" else f", {judgement.statistic}"
+            name = f"figure {view.case.id}: {_figure_name(judgement)}{statistic}"
+            figures[clean(name)] = repr(judgement.value)
+    for name, value in figures.items():
+        ET.SubElement(properties, "property", {"name": name, "value": value})
+
+
+def _figure_name(judgement: Judgement) -> str:
+    name = judgement.metric or "whole case"
+    return f"{name} at {judgement.location}" if judgement.location else name
 
 
 def _contract(rows: list[contract.Row], results: Results, head: Headline) -> ET.Element:
@@ -146,10 +173,7 @@ def _add_case(
     for index, judgement in view.judgements:
         if index not in shown:
             continue
-        name = judgement.metric or "whole case"
-        if judgement.location:
-            name += f" at {judgement.location}"
-        case = ET.SubElement(suite, "testcase", _names(classname, name, seconds))
+        case = ET.SubElement(suite, "testcase", _names(classname, _figure_name(judgement), seconds))
         seconds = 0.0
         if judgement.verdict == "pass":
             continue

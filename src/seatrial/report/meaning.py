@@ -8,17 +8,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
-from seatrial.analysis.conclusion import Estimate, Inputs
+from seatrial.analysis.communication import Relation, Share
+from seatrial.analysis.conclusion import CONFIDENCE, Estimate, scaled
 from seatrial.analysis.crossover import TOGETHER, Comparison, Fastest
-from seatrial.analysis.decision import SMALLEST, Decision, least_repeats
+from seatrial.analysis.decision import Decision, least_repeats
+from seatrial.analysis.groups import FEATURES, Groups
 from seatrial.analysis.message_times import CallTimes, Line, half_round_trip
 from seatrial.analysis.profile_cost import CPU, METRICS, ProfileCosts
-from seatrial.analysis.response import Response
+from seatrial.analysis.response import BASE, Response
 from seatrial.analysis.scaling import Scaling
 from seatrial.analysis.trials import Analysis
-from seatrial.report.text import message_size, quantity
+from seatrial.analysis.value import Gain, Value
+from seatrial.report import meaning_frames, meaning_pairs
+from seatrial.report.chapter import (
+    Cell,
+    Grid,
+    Section,
+    Sentence,
+    bytes_text,
+    joined,
+    made_from,
+    percent,
+    ratio_cell,
+    repeats_text,
+)
+from seatrial.report.estimates import bounded, small_difference, times, with_interval
+from seatrial.report.text import quantity
 from seatrial.results.wording import number, plural, some
 
 COSTS = {
@@ -34,46 +50,14 @@ COSTS = {
 _WORDS = {
     "response": "comparison of profiles for",
     "runs": "complete set of runs of",
+    "undisturbed runs": "complete set of undisturbed runs of",
     "model of message times": "model of the message times of",
     "scaling": "scaling of",
+    "groups": "groups of",
+    "share of the peak": "share of the peak for",
+    "price per GFLOPS": "price or power per GFLOPS for",
 }
-_RESPONSE = ("response", "runs")
-
-
-@dataclass(frozen=True)
-class Sentence:
-    """A conclusion, what it was made from, and what would change it. ``key``: a badge's style."""
-
-    text: str
-    basis: str = ""
-    change: str = ""
-    key: str = ""
-    word: str = ""
-
-
-@dataclass(frozen=True)
-class Cell:
-    text: str
-    style: str = ""  # a class of the style sheet
-    note: str = ""
-
-
-@dataclass
-class Grid:
-    """A table: the first cell of a row is its header."""
-
-    title: str
-    header: list[str]
-    rows: list[list[Cell]]
-    folded: bool = False
-
-
-@dataclass
-class Section:
-    title: str
-    sentences: list[Sentence] = field(default_factory=list)
-    grids: list[Grid] = field(default_factory=list)
-    figures: str = ""  # the kind of its pictures
+_RESPONSE = ("response", "runs", "undisturbed runs")
 
 
 def sections(analysis: Analysis) -> list[Section]:
@@ -84,6 +68,12 @@ def sections(analysis: Analysis) -> list[Section]:
             [*_responses(analysis), *_preferences(analysis.responses)],
             [matrix] if (matrix := _matrix(analysis.responses)) else [],
             "responses",
+        ),
+        Section(
+            "How much the applications communicate",
+            [*map(_relation, analysis.relations), *_shares(analysis.shares)],
+            [grid] if (grid := _share_grid(analysis.shares)) else [],
+            "shares",
         ),
         Section(
             "What each profile costs",
@@ -98,61 +88,16 @@ def sections(analysis: Analysis) -> list[Section]:
             "models",
         ),
         Section("More nodes", [_scaling(one) for one in analysis.scalings], figures="scaling"),
+        meaning_frames.section(analysis.sweeps),
+        meaning_pairs.section(analysis.pairs),
+        Section("Runs that communicate alike", _groups(analysis.groups)),
+        Section(
+            "Share of the peak, and what a GFLOPS costs",
+            [*(s for one in analysis.values for s in _value(one)), *map(_gain, analysis.gains)],
+        ),
         Section("What is not known, and what it takes", _missing(analysis, of_responses=False)),
     ]
     return [one for one in made if one.sentences]
-
-
-# --- words for figures -------------------------------------------------------------------------
-
-
-def _texts(estimate: Estimate) -> list[str]:
-    """Value, low and high with as many digits as tell the ends from each other and from 1."""
-    ends = (estimate.value, estimate.low, estimate.high)
-    apart = (
-        d
-        for d in range(3, 7)
-        if number(estimate.low, d) != number(estimate.high, d)
-        and all(number(end, d) != "1" or end == 1 for end in (estimate.low, estimate.high))
-    )
-    digits = next(apart, 3)
-    return [number(x, digits) for x in ends]
-
-
-def _bounded(estimate: Estimate) -> bool:
-    return math.isfinite(estimate.low) and math.isfinite(estimate.high)
-
-
-def with_interval(estimate: Estimate, unit: str = "") -> str:
-    """``1.34 times (1.30 to 1.38)`` of unit times; without an interval if there is none."""
-    if not _bounded(estimate):
-        return f"{number(estimate.value, 3)}{unit} (too few samples for an interval)"
-    value, low, high = _texts(estimate)
-    return f"{value}{unit} ({low} to {high})"
-
-
-def times(estimate: Estimate) -> str:
-    return with_interval(estimate, " times")
-
-
-def _made_from(inputs: Inputs) -> str:
-    return (
-        f"{plural(inputs.samples, 'sample')} of {plural(len(inputs.cases), 'case')}, trial"
-        f"{'s' if len(inputs.trials) > 1 else ''} {some(inputs.trials)}"
-    )
-
-
-def _size(size: float) -> str:
-    """Such as ``100 B`` and ``64 KiB``."""
-    return f"{message_size(size)} B".replace("i B", "iB")
-
-
-def _repeats(count: int) -> str:
-    return f"{count} repeats of each profile (seatrial trial --repeats {count})"
-
-
-def _percent(fraction: float) -> str:
-    return f"{number(100 * fraction, 2)} %"
 
 
 # --- applications ------------------------------------------------------------------------------
@@ -164,7 +109,10 @@ def _responses(analysis: Analysis) -> list[Sentence]:
         _response(one, costs.get(one.hardware), analysis.features) for one in analysis.responses
     ]
     if not answers and any(one.what in _RESPONSE for one in analysis.missing):
-        text = "No application ran under two profiles without an error, so none can be advised."
+        text = (
+            "No application ran under two profiles without an error and undisturbed, so none can "
+            "be advised."
+        )
         answers.append(Sentence(text, key="inconclusive", word="measure more"))
     return answers + _missing(analysis, of_responses=True)
 
@@ -173,42 +121,49 @@ def _response(one: Response, costs: ProfileCosts | None, features: Mapping[str, 
     name = f"{one.application} (over {one.route}, {one.nodes} nodes)"
     d = one.decision
     each = "each profile once" if d.repeats == 1 else f"at least {d.repeats} of each profile"
-    basis = f"{_made_from(one.inputs)}; {each}"
+    basis = f"{made_from(one.inputs)}; {each}"
     top = d.leaders[0]
     value = quantity(one.medians[top], one.unit)
     if d.answer == "best":
         near = min(d.ahead, key=lambda p: d.ahead[p].value)
         how = f" (--constraint={features[top]})" if features.get(top) else ""
         text = (
-            f"Use {top}{how} for {name}: {value}, {times(d.ahead[near])} that of the next profile, "
-            f"{near}."
+            f"Use {top}{how} for {name}: {value}, {times(d.ahead[near])} the performance of the "
+            f"next profile, {near}."
         )
         change = f"a change of the software or of {one.hardware}; a profile that was not measured"
         return Sentence(text, basis, change, "pass", "best")
     if d.answer == "no difference":
-        equal = f"{_names(d.leaders)} do equally well" if d.worse else "The profile does not matter"
+        equal = f"{joined(d.leaders)} do equally well" if d.worse else "The profile does not matter"
+        word = "no difference"
         text = f"{equal} for {name}: {value} under {top}; {_largest(d)}."
+        if small := small_difference(d):
+            word = "small difference"
+            text = f"For {name} {small}: {value} under {top}; {_largest(d)}."
+        if d.uneven:
+            word = "like medians"
+            text = f"In the median {text[0].lower()}{text[1:]} But {d.uneven}."
         text += _slower(d)
         text += _cheapest(d, costs)
-        change = f"a need for differences below {_percent(d.margin)}, which do not count here"
-        return Sentence(text, basis, change, "unjudged", "no difference")
+        change = f"a need for differences below {percent(d.margin)}, which do not count here"
+        return Sentence(text, basis, change, "unjudged", word)
     if d.worse:
-        text = f"Of {_names(d.leaders)} it is not known which suits {name} best: {d.reason}."
+        text = f"Of {joined(d.leaders)} it is not known which suits {name} best: {d.reason}."
         text += _slower(d)
     else:
         text = f"It is not known which profile suits {name}: {d.reason}."
-    text += f" {top} has the best median, {value}, which may be chance"
-    open_ = [f"{times(d.ahead[p])} that of {p}" for p in d.leaders[1:] if _bounded(d.ahead[p])]
+    chance = "" if d.takes and not d.needs else ", which may be chance"
+    text += f" {top} has the best median, {value}{chance}"
+    open_ = [
+        f"{times(d.ahead[p])} the performance of {p}" for p in d.leaders[1:] if bounded(d.ahead[p])
+    ]
     text += f": {some(open_)}." if open_ else "."
-    change = _repeats(d.needs) if d.needs else ""
+    change = "; ".join(filter(None, [repeats_text(d.needs) if d.needs else "", d.takes]))
     return Sentence(text, basis, change, "inconclusive", "measure more")
 
 
 def _largest(d: Decision) -> str:
-    """The largest difference that the intervals of the leaders allow."""
-    ends = [abs(math.log(end)) for p in d.leaders[1:] for end in (d.ahead[p].low, d.ahead[p].high)]
-    most = _percent(math.expm1(max(ends)))
-    return f"{_names(d.leaders)} differ by at most {most}, with 95 % confidence"
+    return f"{joined(d.leaders)} differ by at most {percent(d.apart)}, with 95 % confidence"
 
 
 def _slower(d: Decision) -> str:
@@ -234,12 +189,6 @@ def _cheapest(d: Decision, costs: ProfileCosts | None) -> str:
     )
 
 
-def _names(names: Sequence[str]) -> str:
-    if len(names) < 2:
-        return "".join(names)
-    return f"{', '.join(names[:-1])} and {names[-1]}"
-
-
 def _preferences(responses: Sequence[Response]) -> list[Sentence]:
     """Whether applications prefer different profiles, of those with the same hardware and route."""
     groups: dict[tuple[str, str], list[Response]] = {}
@@ -251,7 +200,7 @@ def _preferences(responses: Sequence[Response]) -> list[Sentence]:
         if len(own) < 2:
             continue
         common = set.intersection(*(set(one.decision.leaders) for one in own))
-        listed = "; ".join(f"{one.application}: {' or '.join(one.decision.leaders)}" for one in own)
+        listed = "; ".join(f"{one.application}: {_suits(one.decision)}" for one in own)
         if common:
             text = (
                 f"These {len(own)} applications over {route} on {hardware} do not prefer "
@@ -259,9 +208,16 @@ def _preferences(responses: Sequence[Response]) -> list[Sentence]:
             )
         else:
             text = f"No profile suits all applications over {route} on {hardware}. {listed}."
-        basis = "the answers above: each is wrong in at most 5 % of such trials"
+        basis = (
+            "the answers above: each is wrong in at most 5 % of such trials, at least one of the "
+        )
+        basis += f"{len(own)} in at most {percent(min(1.0, len(own) * (1 - CONFIDENCE)))}"
         sentences.append(Sentence(text, basis, "another application", "pass", "together"))
     return sentences
+
+
+def _suits(d: Decision) -> str:
+    return " or ".join(d.leaders) if d.worse or d.refused or d.behind else "any"
 
 
 def _matrix(responses: Sequence[Response]) -> Grid | None:
@@ -276,7 +232,7 @@ def _matrix(responses: Sequence[Response]) -> Grid | None:
             if profile == one.base:
                 row.append(Cell(f"base: {quantity(one.medians[profile], one.unit)}"))
             elif profile in one.ratios:
-                row.append(_ratio_cell(one.ratios[profile]))
+                row.append(ratio_cell(one.ratios[profile]))
             else:
                 row.append(Cell("not measured", "quiet"))
         rows.append(row)
@@ -284,33 +240,12 @@ def _matrix(responses: Sequence[Response]) -> Grid | None:
     return Grid(title, ["application", *profiles], rows)
 
 
-def _ratio_cell(estimate: Estimate, *, good: int = 1, text: str = "") -> Cell:
-    """A ratio in words and a colour, under ``text`` if there is some.
-
-    ``good``: 1 if a ratio above 1 is better, -1 if it is worse, 0 for neither.
-    """
-    ratio, word, style = with_interval(estimate, " times"), "", ""
-    if not _bounded(estimate):
-        ratio, word = f"{number(estimate.value, 3)} times", "no interval"
-    elif good:
-        sign = good * ((estimate.low > 1) - (estimate.high < 1))
-        same = estimate.low > 1 / (1 + SMALLEST) and estimate.high < 1 + SMALLEST
-        sign = 0 if same else sign
-        word = {1: "better", -1: "worse", 0: "the same" if same else "not told apart"}[sign]
-        style = {1: "pass", -1: "missing", 0: ""}[sign]
-    elif estimate.low <= 1 <= estimate.high:
-        word = "not told apart"
-    if text:
-        return Cell(text, style, f"{ratio}, {word}" if word else ratio)
-    return Cell(ratio, style, word)
-
-
 # --- profiles ----------------------------------------------------------------------------------
 
 
 def _costs(one: ProfileCosts) -> list[Sentence]:
     sentences = []
-    basis = f"{_made_from(one.inputs)}; NetPIPE and a TCP stream over plain sockets"
+    basis = f"{made_from(one.inputs)}; NetPIPE and a TCP stream over plain sockets"
     unsure = []
     for profile, row in one.costs.items():
         known = {
@@ -327,15 +262,16 @@ def _costs(one: ProfileCosts) -> list[Sentence]:
         listed = ", ".join(f"{COSTS[name]} {times(r)}" for name, r in changed.items())
         same = [COSTS[name] for name in known if name not in changed]
         text = f"{profile} against {one.base}, on {one.hardware}: {listed or 'no certain change'}"
-        text += f"; no certain change of {_names(same)}." if same and listed else "."
+        text += f"; no certain change of {joined(same)}." if same and listed else "."
+        text += f" But {one.nodes_differ}." if one.nodes_differ else ""
         sentences.append(Sentence(text, basis, "more repeats, which narrow the intervals"))
     if unsure:
         need = least_repeats(len(one.costs))
         text = (
-            f"On {one.hardware} the costs of {_names(unsure)} against {one.base} have no interval: "
+            f"On {one.hardware} the costs of {joined(unsure)} against {one.base} have no interval: "
             "each figure was measured too few times. The table has the medians."
         )
-        change = _repeats(need)
+        change = repeats_text(need)
         sentences.append(Sentence(text, basis, change, "inconclusive", "measure more"))
     return sentences
 
@@ -355,7 +291,7 @@ def _cost_grid(one: ProfileCosts) -> Grid:
             if cost.ratio is None:
                 cells.append(Cell(text))
             else:
-                cells.append(_ratio_cell(cost.ratio, good=better[name], text=text))
+                cells.append(ratio_cell(cost.ratio, good=better[name], text=text))
         rows.append(cells)
     title = f"Median, and ratio to {one.base} with its 95 % interval, on {one.hardware}"
     return Grid(title, ["profile", *(COSTS[name] for name in names)], rows)
@@ -369,7 +305,7 @@ def _messages(comparisons: Iterable[Comparison]) -> list[Sentence]:
     for one in comparisons:
         name = f"{one.check} {one.curve}" if one.curve != one.check else one.check
         where = f"{name} over {one.route} on {one.hardware}, {one.nodes} nodes"
-        basis = _made_from(one.inputs)
+        basis = made_from(one.inputs)
         for part in one.fastest:
             if part.decision.answer == "measure more":
                 unsure.append((where, part.decision))
@@ -378,49 +314,56 @@ def _messages(comparisons: Iterable[Comparison]) -> list[Sentence]:
         sentences += _partings(one, where, basis)
     if unsure:
         needs = max(d.needs or 0 for _, d in unsure)
+        takes = "; ".join(dict.fromkeys(d.takes for _, d in unsure if d.takes))
         wheres = list(dict.fromkeys(where for where, _ in unsure))
         reasons = "; ".join(dict.fromkeys(d.reason for _, d in unsure))
         text = f"Of {some(wheres)} it is not known which profile is the fastest: {reasons}."
-        change = _repeats(needs)
+        change = "; ".join(filter(None, [repeats_text(needs) if needs else "", takes]))
         sentences.append(Sentence(text, "", change, "inconclusive", "measure more"))
     return sentences
 
 
 def _fastest(part: Fastest, where: str, basis: str) -> Sentence:
     d = part.decision
-    span = f"{_size(part.first)} to {_size(part.last)}"
+    span = f"{bytes_text(part.first)} to {bytes_text(part.last)}"
     text = f"{part.word.capitalize()} messages ({span}), {where}: "
     if d.answer == "best":
         near = min(d.ahead, key=lambda p: d.ahead[p].value)
         text += f"{d.leaders[0]} is the fastest; the next, {near}, takes {times(d.ahead[near])} "
         text += "as long."
         return Sentence(text, basis, "other sizes, or another program", "pass", "best")
-    text += f"{_names(d.leaders)} are equally fast; {_largest(d)}.{_slower(d)}"
+    equal = small_difference(d) or f"{joined(d.leaders)} are equally fast"
+    text += f"{equal}; {_largest(d)}.{_slower(d)}"
+    text += f" But {d.uneven}." if d.uneven else ""
     return Sentence(text, basis, "other sizes, or another program", "unjudged", "no difference")
 
 
 def _partings(one: Comparison, where: str, basis: str) -> list[Sentence]:
     if one.noisy:
         text = (
-            f"{where}: the repeats of a size differ by {_percent(one.scatter or 0)} in the median, "
+            f"{where}: the repeats of a size differ by {percent(one.scatter or 0)} in the median, "
             "which hides where profiles part."
         )
         return [Sentence(text, basis, "a quieter machine", "inconclusive", "measure more")]
     how = "each was measured once" if one.scatter is None else \
-        f"repeats differ by {_percent(one.scatter)} in the median"  # fmt: skip
+        f"repeats differ by {percent(one.scatter)} in the median"  # fmt: skip
     sentences = []
     for profile, at in one.partings.items():
         if at.apart is None:
             continue
         other = profile if at.faster == one.reference else one.reference
-        text = f"{where}: from {_size(at.apart)} on {other} takes at least 1.5 times as "
-        text += f"long as {at.faster}; "
-        if at.together is None:
+        slower = f"{other} takes at least 1.5 times as long as {at.faster}"
+        if at.apart == one.fastest[0].first:
+            text = f"{where}: at all sizes {slower}."
+        elif at.together is None:
+            text = f"{where}: from {bytes_text(at.apart)} on {slower}; "
             text += "it is slower at all smaller sizes, too."
         else:
-            text += f"up to {_size(at.together)} they are within {_percent(TOGETHER - 1)}."
+            text = f"{where}: from {bytes_text(at.apart)} on {slower}; "
+            text += f"up to {bytes_text(at.together)} they are within {percent(TOGETHER - 1)}."
         if at.reversed_at is not None:
-            text += f" At {_size(at.reversed_at)} {other} is the faster one."
+            text += f" At {bytes_text(at.reversed_at)} {other} is the faster one."
+        text += f" But {one.nodes_differ}." if one.nodes_differ else ""
         sentences.append(Sentence(text, f"{basis}; {how}", "more sizes near the interval"))
     return sentences
 
@@ -431,7 +374,7 @@ def _partings(one: Comparison, where: str, basis: str) -> list[Sentence]:
 def _call_times(one: CallTimes) -> list[Sentence]:
     name = f"{one.case.route} under {one.case.profile}"
     poor = [
-        f"{call} (a measured time is missed by {_percent(model.largest_error)})"
+        f"{call} (a measured time is missed by {percent(model.largest_error)})"
         for call, model in (("MPI_Send", one.send), ("MPI_Recv", one.recv))
         if model.poor
     ]
@@ -442,27 +385,27 @@ def _call_times(one: CallTimes) -> list[Sentence]:
     if not poor:
         half = half_round_trip(one.send, one.recv, one.send.measured[0])
         text += f"Half of send and receive is {number(half.us, 3)} us at "
-        text += f"{_size(one.send.measured[0])}{f' ({half.flaw})' if half.flaw else ''}. "
+        text += f"{bytes_text(one.send.measured[0])}{f' ({half.flaw})' if half.flaw else ''}. "
     else:
-        text += f"No lines describe {_names(poor)}. "
+        text += f"No lines describe {joined(poor)}. "
     if one.send.thresholds:
-        at = [_size(x) for x in one.send.thresholds]
-        text += f"The time of a send changes its course above {_names(at)}."
+        at = [bytes_text(x) for x in one.send.thresholds]
+        text += f"The time of a send changes its course above {joined(at)}."
         if one.eager is None:
             text += " The eager limit of the MPI is not on record."
         elif one.eager.between:
-            low, high = map(_size, one.eager.between)
+            low, high = map(bytes_text, one.eager.between)
             agree = "lies" if one.eager.agrees else "does not lie, so another limit is behind it,"
             text += (
-                f" The MPI's eager limit, {_size(one.eager.bytes)} ({one.eager.source}), "
+                f" The MPI's eager limit, {bytes_text(one.eager.bytes)} ({one.eager.source}), "
                 f"{agree} in the nearest of these steps ({low} to {high})."
             )
         if one.synchronised:
             text += " Above the last a send waits for its receive: both take the same time."
     else:
-        text += f"No threshold shows up to {_size(one.send.measured[1])}."
+        text += f"No threshold shows up to {bytes_text(one.send.measured[1])}."
     error = max(one.send.largest_error, one.recv.largest_error)
-    basis = f"{_made_from(one.inputs)}; the lines miss a measured time by {_percent(error)} at most"
+    basis = f"{made_from(one.inputs)}; the lines miss a measured time by {percent(error)} at most"
     return [Sentence(text, basis, "sizes outside the measured range, more sizes per decade")]
 
 
@@ -481,12 +424,12 @@ def _models(models: Sequence[CallTimes]) -> Grid:
 
 
 def _model_row(one: CallTimes, call: str, line: Line, start: float, end: float) -> list[Cell]:
-    per_KiB = Estimate(*(1024 * x for x in (line.slope.value, line.slope.low, line.slope.high)))
+    per_KiB = scaled(line.slope, 1024)
     above = "from" if start == one.send.measured[0] else "above"
     return [
         Cell(f"{one.case.route}, {one.case.profile}"),
         Cell(call),
-        Cell(f"{above} {_size(start)} to {_size(end)}"),
+        Cell(f"{above} {bytes_text(start)} to {bytes_text(end)}"),
         Cell(with_interval(line.intercept)),
         Cell(with_interval(per_KiB)),
     ]
@@ -495,18 +438,25 @@ def _model_row(one: CallTimes, call: str, line: Line, start: float, end: float) 
 # --- nodes -------------------------------------------------------------------------------------
 
 
+_EFFECTS = {
+    "costs": "More nodes cost time",
+    "saves": "More nodes save time",
+    "none": "More nodes make no difference",
+    "not certain": "It is not certain what more nodes do",
+}
+
+
 def _scaling(one: Scaling) -> Sentence:
     counts = sorted(one.times)
-    efficiency = ", ".join(f"{p}: {_percent(one.efficiency[p])}" for p in counts[1:])
+    efficiency = ", ".join(f"{p}: {percent(one.efficiency[p])}" for p in counts[1:])
     text = f"{one.name}: efficiency relative to {counts[0]} processes is {efficiency}."
-    if (slow := one.slowdown) is not None:
-        sure = "" if slow.certain else ", which is not certain"
-        text += (
-            f" From {slow.start} to {slow.end} processes the run takes {times(slow.ratio)} as long"
-            f"{sure}: more nodes cost time."
-        )
-    else:
-        text += f" Up to {counts[-1]} processes more nodes save time."
+    for effect, words in _EFFECTS.items():
+        own = [step for step in one.steps if step.effect == effect]
+        if own:
+            listed = [f"from {s.start} to {s.end} processes {times(s.ratio)} as long" for s in own]
+            text += f" {words}: {'; '.join(listed)}."
+    text += _apart(one)
+    what = "computing" if one.apart else "the run"
     if one.model is None:
         text += f" No model of the time: {one.no_model}."
     elif one.model.flaw:
@@ -515,11 +465,187 @@ def _scaling(one: Scaling) -> Sentence:
         share = one.model.serial_share
         assert share is not None
         text += (
-            f" {_percent(share)} of the time of one process does not shrink with more of them: "
+            f" {percent(share)} of the time of {what} with one process does not shrink with more: "
             f"{with_interval(one.model.a0, ' s')}."
         )
     change = "more repeats of each number of nodes, and more numbers"
-    return Sentence(text, _made_from(one.inputs), change)
+    return Sentence(text, made_from(one.inputs), change)
+
+
+def _apart(one: Scaling) -> str:
+    """Computing and communication with the fewest and the most processes."""
+    if not one.apart:
+        return ""
+    first, last = min(one.apart), max(one.apart)
+    parts = [
+        f"computing from {number(one.apart[first][0], 3)} to {number(one.apart[last][0], 3)} s",
+        f"MPI from {number(one.apart[first][1], 3)} to {number(one.apart[last][1], 3)} s",
+    ]
+    text = f" From {first} to {last} processes {joined(parts)} a process."
+    if one.overtaken is not None:
+        text += f" From {one.overtaken} processes on MPI takes longer than computing."
+    return text
+
+
+# --- communication -----------------------------------------------------------------------------
+
+
+def _shares(shares: Sequence[Share]) -> list[Sentence]:
+    """Of each application under the base, or the first profile."""
+    first: dict[tuple[str, str, int, str], Share] = {}
+    for one in shares:
+        subject = (one.application, one.route, one.nodes, one.hardware)
+        if subject not in first or one.profile == BASE:
+            first[subject] = one
+    return [_share(one) for one in sorted(first.values(), key=lambda one: -one.share.value)]
+
+
+def _share(one: Share) -> Sentence:
+    text = (
+        f"{one.application} (over {one.route}, {one.nodes} nodes, {one.profile}) is in MPI for "
+        f"{_share_text(one.share)} of its run time"
+    )
+    top = [f"{call} {percent(part)}" for call, part in one.by_call.items() if part >= 0.1][:3]
+    text += f", most of it in {joined(top)}." if top else "."
+    text += f" A rank makes {number(one.calls_per_s, 3)} calls per second"
+    if one.message_B is not None:
+        text += f"; those that move data move {bytes_text(round(one.message_B))} on average"
+    text += "."
+    key = word = ""
+    if one.flagged and one.slowdown:
+        slower = (
+            "so the share is of a slower run" if one.slowdown.low > 1 else "which may be chance"
+        )
+        text += f" With the library the run took {times(one.slowdown)} as long, {slower}."
+        key, word = "inconclusive", "doubtful"
+    elif one.slowdown is None:
+        text += " Whether the library slows the run is not known."
+    how = "median over runs; time in MPI over run time, summed over the ranks, waiting included"
+    change = "another class or number of nodes; waiting for a processor counts as communication"
+    return Sentence(text, f"{made_from(one.inputs)}; {how}", change, key, word)
+
+
+def _share_text(share: Estimate) -> str:
+    """In per cent, with the interval."""
+    return with_interval(scaled(share, 100), " %")
+
+
+def _relation(one: Relation) -> Sentence:
+    name = f"{one.profile} against {one.base}, over {one.route} on {one.hardware}"
+    count = len(one.points)
+    basis = "; ".join(
+        f"{app}: {percent(share.value)} in MPI, {number(ratio.value, 3)} times"
+        for app, share, ratio in one.points
+    )
+    change = "more applications; each with several repeats"
+    if one.correlation is None:
+        text = f"{name}: all {count} applications communicate, or respond, alike."
+        return Sentence(text, basis, change)
+    r = number(one.correlation, 2)
+    if one.p is None:
+        text = (
+            f"{name}: share of communication and response have the rank correlation {r} over "
+            f"{count} applications. Fewer than five can show no relation."
+        )
+        return Sentence(text, basis, change, "inconclusive", "measure more")
+    sure = f"rank correlation {r} over {count} applications, p = {number(one.p, 2)}"
+    if one.p > 1 - CONFIDENCE:
+        text = f"{name}: no relation of the share of communication to the response shows ({sure})."
+        return Sentence(text, basis, change, "unjudged", "no relation")
+    more = "more" if one.correlation > 0 else "less"
+    text = f"{name}: the more an application communicates, the {more} it gains ({sure})."
+    return Sentence(text, basis, change, "pass", "relation")
+
+
+def _share_grid(shares: Sequence[Share]) -> Grid | None:
+    """Applications by profiles; None if there is one profile."""
+    profiles = list(dict.fromkeys(one.profile for one in shares))
+    if len(profiles) < 2:
+        return None
+    rows: dict[str, dict[str, Share]] = {}
+    for one in shares:
+        rows.setdefault(f"{one.application}, {one.route}, {one.nodes} nodes", {})[one.profile] = one
+    made = [
+        [
+            Cell(name),
+            *(
+                Cell(_share_text(own[p].share), note="slowed by the library" * own[p].flagged)
+                if p in own
+                else Cell("not measured", "quiet")
+                for p in profiles
+            ),
+        ]
+        for name, own in rows.items()
+    ]
+    return Grid("Share of the run time in MPI", ["application", *profiles], made)
+
+
+def _groups(made: Groups | None) -> list[Sentence]:
+    if made is None:
+        return []
+    basis = (
+        f"{made_from(made.inputs)}; k-means of MB/s while in MPI, volume and number of calls; "
+        f"mean silhouette {number(made.silhouette, 2)}"
+    )
+    if made.constant:
+        basis += f"; the same in all runs, and left out: {joined(list(made.constant))}"
+    if made.excluded:
+        basis += f"; without time in MPI: {some(list(made.excluded), '; ')}"
+    sentences, change = [], "runs of other programs, classes or nodes"
+    for index, group in enumerate(made.groups, 1):
+        rate, volume, calls = (number(group.centre[name], 3) for name in FEATURES)
+        members = [f"{name} ({count})" for name, count in group.members.items()]
+        text = (
+            f"Group {index}, {plural(group.runs, 'run')}: in the mean {rate} MB/s while in MPI, "
+            f"{volume} MB and {calls} calls: {some(members, '; ')}."
+        )
+        sentences.append(Sentence(text, basis, change))
+        basis = change = ""
+    return sentences
+
+
+# --- price and power ---------------------------------------------------------------------------
+
+
+def _value(one: Value) -> list[Sentence]:
+    case = one.case
+    name = f"hpl {case.variant} (over {case.route}, {case.nodes} nodes, {case.profile})"
+    parts = []
+    if one.peak_share and one.peak_GFLOPS:
+        peak = number(one.peak_GFLOPS, 4)
+        share = f"{_share_text(one.peak_share)} of the theoretical peak, {peak} GFLOPS"
+        parts.append(f"{share} ({one.peak_source})")
+    if one.dgemm_percent:
+        parts.append(f"{with_interval(one.dgemm_percent, ' %')} of DGEMM on as many cores")
+    for price in one.prices:
+        cost = price.cost
+        what = f"{cost.name}, {number(cost.usd)} USD of {cost.date}: {cost.includes}"
+        parts.append(f"{with_interval(price.usd_per_GFLOPS, ' USD')} per GFLOPS ({what})")
+    if one.MFLOPS_per_W and one.power:
+        watts = f"{number(one.power.watts)} W under {one.power.load}, source: {one.power.source}"
+        parts.append(f"{with_interval(one.MFLOPS_per_W, ' MFLOPS')} per W ({watts})")
+    text = f"{name} reaches {with_interval(one.GFLOPS, ' GFLOPS')}: {'; '.join(parts)}."
+    return [Sentence(text, made_from(one.inputs), "the prices and facts of site.yaml")]
+
+
+def _gain(one: Gain) -> Sentence:
+    response = one.response
+    name = f"{one.profile} against {response.base} for {response.application}"
+    ratio = times(response.ratios[one.profile])
+    change = "more repeats, which narrow the interval"
+    basis = made_from(response.inputs)
+    if one.equivalent_nodes is None:
+        text = f"{name}: no gain beyond the spread ({ratio}), so it is worth no node."
+        return Sentence(text, basis, change, "unjudged", "no gain")
+    nodes = with_interval(one.equivalent_nodes, " nodes")
+    text = f"{name}: {ratio} the performance, which is worth {nodes} of {response.nodes}."
+    if one.usd_per_GFLOPS is not None:
+        text += (
+            f" Each GFLOPS more costs {number(one.usd_per_GFLOPS, 3)} USD."
+            if one.usd_per_GFLOPS > 0
+            else f" {one.profile} costs no more than {response.base}."
+        )
+    return Sentence(text, basis, change)
 
 
 # --- what is not known -------------------------------------------------------------------------

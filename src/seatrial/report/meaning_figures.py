@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
-from seatrial.analysis.conclusion import Estimate
+from seatrial.analysis.communication import Relation
+from seatrial.analysis.conclusion import scaled
 from seatrial.analysis.message_times import CallTimes, Model
 from seatrial.analysis.response import Response
 from seatrial.analysis.scaling import Scaling
 from seatrial.analysis.trials import Analysis
+from seatrial.report.estimates import interval_bars
 from seatrial.report.figures import (
     MARKERS,
     PALETTE,
@@ -21,6 +22,8 @@ from seatrial.report.figures import (
     log_ticks,
     titled,
 )
+from seatrial.report.meaning_frames import frame_figures
+from seatrial.report.meaning_pairs import pair_figures
 from seatrial.report.text import message_size
 from seatrial.results.wording import number
 
@@ -31,25 +34,11 @@ def meaning_figures(analysis: Analysis) -> dict[str, list[Figure]]:
     """The pictures by the name that a section has for them."""
     return {
         "responses": _responses(analysis.responses),
+        "shares": [_relation(i, one) for i, one in enumerate(analysis.relations)],
         "models": [_calls(i, one) for i, one in enumerate(analysis.call_times[:_MODELS])],
+        "frames": frame_figures(analysis.sweeps),
+        "pairs": pair_figures(analysis.pairs),
         "scaling": [_scaling(analysis.scalings)] if analysis.scalings else [],
-    }
-
-
-def _bars(estimates: Sequence[Estimate]) -> dict[str, Any]:
-    """Bars over the intervals; none where there is no interval."""
-
-    def length(value: float) -> float:
-        return value if math.isfinite(value) else 0.0
-
-    known = [math.isfinite(one.high) for one in estimates]
-    pairs = list(zip(estimates, known, strict=True))
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": [length(one.high - one.value) if ok else 0.0 for one, ok in pairs],
-        "arrayminus": [one.value - one.low if ok else 0.0 for one, ok in pairs],
-        "thickness": 2,
     }
 
 
@@ -74,7 +63,7 @@ def _responses(responses: Sequence[Response]) -> list[Figure]:
                     "name": label(profile),
                     "x": [one.value for one in estimates],
                     "y": [label(names[id(one)]) for one in with_it],
-                    "error_x": {**_bars(estimates), "color": PALETTE[i % len(PALETTE)]},
+                    "error_x": interval_bars(estimates, PALETTE[i % len(PALETTE)]),
                     "marker": {
                         "color": PALETTE[i % len(PALETTE)],
                         "symbol": MARKERS[i % len(MARKERS)],
@@ -113,6 +102,54 @@ def _responses(responses: Sequence[Response]) -> list[Figure]:
     return figures
 
 
+def _relation(index: int, one: Relation) -> Figure:
+    """Share of communication and response: a mark for each application."""
+    shares = [scaled(share, 100) for _, share, _ in one.points]
+    ratios = [ratio for *_, ratio in one.points]
+    names = [name for name, *_ in one.points]
+    ends = [1.0, *(ratio.value for ratio in ratios)]
+    most = max(share.value for share in shares) or 1.0
+    return Figure(
+        f"shares-{index}",
+        f"Share of communication and response to {one.profile}, over {one.route}",
+        f"Each mark is an application on {one.nodes} nodes. Bars: 95 % intervals; no bar: too few "
+        "runs.",
+        [
+            {
+                "type": "scatter",
+                "mode": "markers+text",
+                "name": "applications",
+                "x": [share.value for share in shares],
+                "y": [ratio.value for ratio in ratios],
+                "text": [label(name) for name in names],
+                "textposition": "top center",
+                "error_x": interval_bars(shares, PALETTE[0]),
+                "error_y": interval_bars(ratios, PALETTE[0]),
+                "marker": {"color": PALETTE[0], "symbol": MARKERS[0], "size": 11},
+                "hovertemplate": "%{text}: %{x:.3g} %, %{y:.4g}<extra></extra>",
+            }
+        ],
+        axes(
+            {"range": [-0.08 * most, 1.15 * most],
+             **titled(f"run time in MPI under {one.base} (%)")},
+            {"type": "log", **log_ticks([min(ends) / 1.3, max(ends) * 1.3]),
+             **titled(f"performance over that under {one.base}")},
+            shapes=[{
+                "type": "line", "y0": 1, "y1": 1, "xref": "paper", "x0": 0, "x1": 1,
+                "line": {"color": "#5b6673", "dash": "dash"},
+            }],
+        ),
+        Table(
+            ["application", "in MPI (%)", "response", "from", "to"],
+            [
+                [name, number(share.value), *map(number, (r.value, r.low, r.high))]
+                for name, share, r in zip(names, shares, ratios, strict=True)
+            ],
+        ),
+        wide=True,
+    )  # fmt: skip
+
+
 def _calls(index: int, one: CallTimes) -> Figure:
     """Measured times as marks, the model as lines with their jumps."""
     data: list[dict[str, Any]] = []
@@ -129,20 +166,25 @@ def _calls(index: int, one: CallTimes) -> Figure:
                 "marker": {"color": colour, "symbol": MARKERS[i], "size": 8},
             }
         )  # fmt: skip
-        x, y = _drawn(model, [x for x, _ in points])
-        data.append(
-            {
-                "type": "scatter", "mode": "lines", "name": f"{name}, model", "x": x, "y": y,
-                "line": {"color": colour, "dash": "solid" if i == 0 else "dash"},
-                "connectgaps": False,
-            }
-        )  # fmt: skip
-        rows += [[name, message_size(n), number(us), number(model.at(n).us)] for n, us in points]
+        if not model.poor:
+            x, y = _drawn(model, [x for x, _ in points])
+            data.append(
+                {
+                    "type": "scatter", "mode": "lines", "name": f"{name}, model", "x": x, "y": y,
+                    "line": {"color": colour, "dash": "solid" if i == 0 else "dash"},
+                    "connectgaps": False,
+                }
+            )  # fmt: skip
+        rows += [
+            [name, message_size(n), number(us), "none" if model.poor else number(model.at(n).us)]
+            for n, us in points
+        ]
     times = [y for _, y in (*one.points["send"], *one.points["recv"])]
     return Figure(
         f"calls-{index}",
         f"Times of blocking calls over {one.case.route}, profile {one.case.profile}",
-        "Marks: median over ranks and repeats. Lines: the model, which may jump at a threshold.",
+        "Marks: median over ranks and repeats. Lines: the model, which may jump at a threshold; "
+        "no line: none describes the times.",
         data,
         axes(
             {"type": "log", "dtick": 1, **titled("message size (B)")},

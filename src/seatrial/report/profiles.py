@@ -183,11 +183,8 @@ def usual_states(runs: Iterable[Run]) -> dict[tuple[str, str], dict[str, Any]]:
     for run in runs:
         if run.case.profile != "default":
             continue
-        for node, interfaces in run.nic.items():
-            for interface, state in interfaces.items() if isinstance(interfaces, dict) else ():
-                before = state.get("before") if isinstance(state, dict) else None
-                if isinstance(before, dict):
-                    usual.setdefault((str(node), str(interface)), before)
+        for node, interface, before in run.nic_before():
+            usual.setdefault((node, interface), before)
     return usual
 
 

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from seatrial.analysis.trials import Analysis
 from seatrial.base.memory import no_collections
-from seatrial.report import REPORT_FILE, contract, meaning
+from seatrial.report import REPORT_FILE, contract
 from seatrial.report.summary import Matrix, gather, headline, matrix, slowest, verdict_history
 from seatrial.report.text import STATUSES, check_name, duration, line
 from seatrial.results.record import Results
+
+if TYPE_CHECKING:
+    from seatrial.analysis.trials import Analysis
 
 _COLOURS = {"accept": "bold green", "reject": "bold red", "incomplete": "bold yellow"}
 _MAX_FINDINGS = 12
@@ -47,10 +50,8 @@ class _Printer:
 
 
 @no_collections()
-def print_summary(results: Results, console: Console, page: Path | None = None) -> None:
-    """Print verdict, findings, matrix, slowest case and the path of the report.
-
-    ``page`` is the report; by default the one in the trial's folder.
+def print_summary(results: Results, console: Console) -> None:
+    """Print verdict, findings, matrix and slowest case.
 
     Plain ASCII without colour if the console is not a terminal or cannot encode more.
     """
@@ -87,8 +88,14 @@ def print_summary(results: Results, console: Console, page: Path | None = None) 
         name = f"{check_name(case)}, {case.route}, {case.profile}"
         slowness = f"; slowest: {name}, {duration(slow.seconds)}"
     out.say(f"the trial took {duration(head.took)}, without its set-up{slowness}")
-    # A path is neither wrapped nor converted to ASCII, so that it can be copied.
-    path = line(str(page or results.output / REPORT_FILE))
+
+
+def print_page(results: Results, console: Console, folder: Path | None = None) -> None:
+    """Print the path of the report in a folder; by default in the trial's.
+
+    A path is neither wrapped nor converted to ASCII, so that it can be copied.
+    """
+    path = line(str((folder or results.output) / REPORT_FILE))
     console.print(Text(f"report: {path}"), soft_wrap=True, highlight=False)
 
 
@@ -124,6 +131,8 @@ def _print_contract(rows: list[contract.Row], out: _Printer) -> None:
 @no_collections()
 def print_analysis(analysis: Analysis, console: Console) -> None:
     """Print the sentences and tables of the chapter "What it means"."""
+    from seatrial.report import meaning  # its libraries are slow to import
+
     out = _Printer(console)
     made = meaning.sections(analysis)
     if not made:

@@ -16,6 +16,9 @@ The width of a bound is the largest of
   hours do not show the effect of reboots and temperature;
 - the width with which each of the given trials passes (``statistics.decide``): a baseline must
   not reject its own trials. If this decides, the summary names the trial, which may be an outlier.
+
+The summary names each bound that is farther from its reference than ``WIDE``, and than the bound of
+the same form that it displaces: such a bound finds no small change.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path
@@ -36,15 +39,24 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from seatrial.base import yamlfile
 from seatrial.base.errors import InputError, Problem
 from seatrial.base.files import write_whole
-from seatrial.results import statistics
+from seatrial.base.lock import locked
+from seatrial.results import manifest, statistics
 from seatrial.results.figures import Figure, collect
 from seatrial.results.judge import judge
 from seatrial.results.record import Case, Judgement, Results
-from seatrial.results.requirements import WIDEST, Document, MetricRequirements, Threshold, build
+from seatrial.results.requirements import (
+    WIDEST,
+    Accepted,
+    Document,
+    MetricRequirements,
+    Threshold,
+    build,
+)
 from seatrial.results.wording import distinct, number, plural
 
 SIGMAS = 3.5
 FLOOR = 0.05
+WIDE = 0.2  # a choice: the noise of the figures then hides a change of a fifth
 MINIMUM = 3
 SAME = 1e-9  # two bounds that differ by a smaller fraction are the same
 ANY = "?*"
@@ -64,6 +76,7 @@ class Change:
     action: Literal["added", "replaced", "skipped"]
     message: str
     looser: str = ""  # than the entry in force until now: its bound and the new one
+    wide: str = ""  # the distance of its bound from the reference, if the bound finds little
 
     @property
     def name(self) -> str:
@@ -89,8 +102,8 @@ class Baseline:
         return [change for change in self.changes if change.action != "skipped"]
 
     def summary(self) -> list[str]:
-        """A line for each new entry, one for all figures that were skipped for one reason, and one
-        for each entry that is looser than the one that it displaces."""
+        """A line for each new entry, one for all figures that were skipped for one reason, one for
+        each entry that is looser than the one that it displaces, and one for each wide bound."""
         lines = [str(change) for change in self.written]
         reasons: dict[str, list[Change]] = {}
         for change in self.changes:
@@ -105,6 +118,7 @@ class Baseline:
             lines.append(f"skipped {count} of {of}: {reason} ({names})")
         looser = [change for change in self.written if change.looser]
         lines += [f"looser {change.name}: {change.looser}" for change in looser]
+        lines += [f"wide {change.name}: {change.wide}" for change in self.written if change.wide]
         if len(looser) > COUNTED:
             lines.append(f"{len(looser)} new entries are looser than those that they displace")
         return lines
@@ -112,19 +126,44 @@ class Baseline:
     def write(self, to: Path | None = None) -> Path:
         """Write the file atomically, to ``to`` or else ``path``. Returns the file written.
 
-        Raises InputError if ``path`` is to be written and has changed since it was read, or if
-        ``to`` is not empty and not a requirements file. Raises OSError.
+        Of several commands one writes at a time, with a lock beside the file.
+
+        Raises InputError if ``path`` is to be written and has changed since it was read, if ``to``
+        is not empty and not a requirements file, or if the file is a link or could be exchanged by
+        another user. Raises OSError.
         """
-        path = Path(os.path.realpath(to or self.path))
+        path = to or self.path
+        _check_place(path)
+        path.parent.stat()  # a folder that is missing is an error: the lock would make it
+        lock = path.with_name(f".{path.name}.lock")
+        with locked(lock, lambda _: None):  # who waits for it waits for one file to be written
+            try:
+                return self._written(path)
+            finally:
+                lock.unlink()
+
+    def _written(self, path: Path) -> Path:
         now = _read(path) if path.exists() else None
-        if now and path != self.path.resolve():
+        if now and path.resolve() != self.path.resolve():
             yamlfile.loads(now, Document, path)
-        if path == self.path.resolve() and now != self.before:
+        if path.resolve() == self.path.resolve() and now != self.before:
             text = "the file was changed while the baseline was made"
             raise InputError([Problem(self.path, None, "", text, "run the command again")])
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
         write_whole(path, self.text, mode)
         return path
+
+
+def _check_place(path: Path) -> None:
+    """Refuse a link, and for root a folder that another user can exchange. Raises InputError."""
+    if path.is_symlink():
+        text = f"it is a symbolic link to {path.readlink()}, which is not followed"
+        raise InputError([Problem(path, None, "--write", text, "name the file itself")])
+    if os.geteuid() == 0 and (one := manifest.exposed_to_others(path.parent)):
+        text = f"{one.who}, and could lead what root writes to another file"
+        raise InputError(
+            [Problem(one.path, None, "--write", text, "name a file in a folder of root")]
+        )
 
 
 @dataclass
@@ -160,13 +199,20 @@ def make_baseline(
     floor: float = FLOOR,
     allow_few: bool = False,
     locations: Literal["each", "pooled"] = "each",
+    only: Mapping[_Key, Collection[Path]] | None = None,
+    courses: Mapping[_Key, str] | None = None,
+    accepted: Accepted | None = None,
+    again: bool = False,
 ) -> Baseline:
     """New text for the requirements file at ``path`` (which need not exist yet).
 
     ``allow_few`` accepts fewer than three samples. ``locations="pooled"`` makes one entry for all
-    locations of a metric instead of one for each. Call ``write()`` of the result to write it.
-    Raises InputError if there are no results, if they are of different sites, or if the file is
-    invalid or cannot be edited.
+    locations of a metric instead of one for each. ``only``: the figures to make entries of, each
+    with the folders of its trials. ``courses``: what these did, for the summary. ``accepted``: the
+    change that these figures are the level of; it is named in each entry, and kept in the file.
+    ``again``: it may have been accepted before. Call ``write()`` of the result to write it. Raises
+    InputError if there are no results, if they are of different sites, or if the file is invalid or
+    cannot be edited.
     """
     file = Path(path)
     check_origin(results)
@@ -180,10 +226,17 @@ def make_baseline(
             if j.requirement and j.requirement.basis != "contract":
                 in_force.setdefault((j.case, j.metric, j.location), []).append(j)
     rules_of: dict[tuple[Case, str], MetricRequirements] = {}
-    older_of = _Older(document)
+    if (
+        accepted
+        and not again
+        and (one := next((a for a in document.accepted if a.change == accepted.change), None))
+    ):
+        text = f"{one.change} was accepted on {one.when} by {one.by}: {one.reason}"
+        raise InputError([Problem(file, None, "accepted", text, "nothing is left to do")])
+    older_of = _Older(document, alone=only is not None)
     entries: list[tuple[list[int], Threshold]] = []
     changes: list[Change] = []
-    for group in _groups(results, locations):
+    for group in _groups(results, locations, only):
         kind = group.case, group.metric
         if kind not in rules_of:
             rules_of[kind] = requirements.of(*kind)
@@ -192,15 +245,24 @@ def make_baseline(
         if threshold is None:
             changes.append(Change(group.case, group.metric, group.location, "skipped", note))
             continue
+        if accepted:
+            by = f"accepted {accepted.when} by {accepted.by}: {accepted.reason} ({accepted.change})"
+            threshold = threshold.model_copy(update={"source": f"{threshold.source}; {by}"})
         if document.defaults.statistic != "median":
             threshold = threshold.model_copy(update={"statistic": "median"})
         older = older_of(group)
+        if course := (courses or {}).get((group.case, group.metric, group.location)):
+            note += f"; {course}"
         note += _displaced(group, rules_of[kind])
         action: Literal["added", "replaced"] = "replaced" if older else "added"
-        looser = _looser(threshold, [j for key in group.keys for j in in_force.get(key, ())])
-        changes.append(Change(group.case, group.metric, group.location, action, note, looser))
+        judged = [j for key in group.keys for j in in_force.get(key, ())]
+        looser, wide = _looser(threshold, judged), _wide(threshold, judged)
+        changes.append(Change(group.case, group.metric, group.location, action, note, looser, wide))
         entries.append((older, threshold))
-    return Baseline(file, _edit(text, document, lines, entries), changes, before)
+    text = _edit(text, document, lines, entries)
+    if accepted and entries:
+        text = _with_accepted(text, accepted, file)
+    return Baseline(file, text, changes, before)
 
 
 def check_origin(results: Sequence[Results]) -> None:
@@ -226,13 +288,17 @@ def _read(file: Path) -> str:
 # --- the entries -----------------------------------------------------------------------
 
 
-def _groups(results: Sequence[Results], locations: str) -> list[_Group]:
+def _groups(
+    results: Sequence[Results], locations: str, only: Mapping[_Key, Collection[Path]] | None
+) -> list[_Group]:
     groups: dict[tuple[Case, str, str | None], _Group] = {}
     for result in results:
         planned = [run for run in result.runs if not result.trial.is_rerun(run)]
         for case, own in collect(result.trial, planned).items():
             for figure in (figure for alike in own.values() for figure in alike.values()):
                 metric, location = figure.metric, figure.location
+                if only is not None and result.folder not in only.get((case, metric, location), ()):
+                    continue
                 where = ANY if location and locations == "pooled" else location
                 group = groups.setdefault((case, metric, where), _Group(case, metric, where))
                 group.figures.append((result.trial.trial, figure))
@@ -272,6 +338,8 @@ def _excluded(
 def _threshold(group: _Group, sigmas: float, floor: float) -> tuple[Threshold | None, str]:
     """The entry for a group, or None, and a sentence about it."""
     samples, first = group.samples, group.figures[0][1]
+    if not (first.unit and group.metric):
+        return None, "it has no unit or no name"
     reference = float(f"{statistics.median(samples):.6g}")
     if reference < 0:
         return None, "its median is below zero, where fractions have no meaning"
@@ -294,7 +362,7 @@ def _threshold(group: _Group, sigmas: float, floor: float) -> tuple[Threshold | 
         )
     spread = f"spread {number(sigma, 2)} {first.unit}"
     trials = len({name for name, _ in group.figures})
-    count = f"{len(samples)} samples of {trials} trials"
+    count = f"{plural(len(samples), 'sample')} of {plural(trials, 'trial')}"
     threshold = Threshold(
         select={
             "check": escape(group.case.check),
@@ -313,8 +381,10 @@ def _threshold(group: _Group, sigmas: float, floor: float) -> tuple[Threshold | 
         upper=bound if sign > 0 else None,
         lower=-bound if sign < 0 else None,
     )
-    text = f"{number(reference)} {first.unit}, {'+' if sign > 0 else '-'}{bound:.4g} ({count})"
-    return threshold, f"{text}{widened}"
+    limit = next(one for one in threshold.bounds() if one is not None)
+    side = f"at {'most' if sign > 0 else 'least'} {number(limit)} {first.unit}"
+    how = f", {'+' if sign > 0 else '-'}{_percent(bound)}" if reference else ""
+    return threshold, f"{number(reference)} {first.unit}, {side}{how} ({count}){widened}"
 
 
 def _displaced(group: _Group, requirements: MetricRequirements) -> str:
@@ -352,10 +422,33 @@ def _looser(threshold: Threshold, judged: Sequence[Judgement]) -> str:
     return ", ".join(texts)
 
 
+def _wide(threshold: Threshold, judged: Sequence[Judgement]) -> str:
+    """How far a bound is from its reference, if that is more than ``WIDE`` and more than of the
+    entries that judge its figures now; else ""."""
+    width = max(threshold.upper or 0.0, -(threshold.lower or 0.0))
+    if not threshold.reference or width <= WIDE:
+        return ""
+    older = [
+        abs(bound - j.reference) / abs(j.reference)
+        for j in judged if j.reference and j.requirement and j.requirement.basis == "baseline"
+        for bound in (j.lower, j.upper) if bound is not None
+    ]  # fmt: skip
+    if older and width <= min(older) * (1 + SAME):
+        return ""
+    before = f", until now {_percent(min(older))}" if older else ""
+    return f"its bound is {_percent(width)} from the level{before}: the figures scatter"
+
+
+def _percent(fraction: float) -> str:
+    return f"{number(100 * fraction, 3)} %"
+
+
 class _Older:
     """The baseline entries of a file, of which a new one replaces some."""
 
-    def __init__(self, document: Document):
+    def __init__(self, document: Document, alone: bool = False):
+        """``alone``: an entry of all locations stays, because not all of them get a new one."""
+        self.alone = alone
         self.entries: dict[tuple[object, ...], dict[object, list[int]]] = {}  # kind, location
         for index, t in enumerate(document.requirements):
             s = t.select
@@ -375,7 +468,9 @@ class _Older:
         if location == ANY:
             locations = [one for one in own if one]
         else:
-            locations = list({location, escape(location), *([ANY] if location else [])})
+            locations = list(
+                {location, escape(location), *([ANY] if location and not self.alone else [])}
+            )
         return sorted(index for one in locations for index in own.get(one, []))
 
 
@@ -403,33 +498,54 @@ def _edit(
     wanted = [
         new for index, old in enumerate(document.requirements) for new in replaced.get(index, [old])
     ] + appended
-    edited = _splice(text, lines, replaced, appended)
+    edited = _splice(
+        text, lines, "requirements",
+        {index: list(map(_entry, several)) for index, several in replaced.items()},
+        list(map(_entry, appended)),
+    )  # fmt: skip
+    return _checked(edited, document.model_copy(update={"requirements": wanted}), lines)
+
+
+def _with_accepted(text: str, accepted: Accepted, file: Path) -> str:
+    """Append a record to the list ``accepted``, which is made at the end if there is none."""
+    document, lines = yamlfile.loads(text, Document, file)
+    rows = [
+        f"{key}: {_scalar(value)}"
+        for key, value in accepted.model_dump(mode="json", exclude_none=True).items()
+    ]
+    edited = _splice(text, lines, "accepted", {}, ["- " + "\n  ".join(rows)])
+    wanted = document.model_copy(update={"accepted": [*document.accepted, accepted]})
+    return _checked(edited, wanted, lines, "accepted")
+
+
+def _checked(
+    edited: str, wanted: Document, lines: yamlfile.Lines, name: str = "requirements"
+) -> str:
+    """The edited text, if it says what it must."""
     try:
         now, _ = yamlfile.loads(edited, Document, lines.file)
     except InputError as error:
-        raise _uneditable(lines, f"the edited file would be faulty: {error}") from None
-    if (now.requirements, now.informative, now.defaults) != (
-        wanted,
-        document.informative,
-        document.defaults,
-    ):
-        raise _uneditable(lines, "its layout is too unusual to edit safely")
+        raise _uneditable(lines, f"the edited file would be faulty: {error}", name) from None
+    if now != wanted:
+        raise _uneditable(lines, "its layout is too unusual to edit safely", name)
     return edited
 
 
-def _uneditable(lines: yamlfile.Lines, message: str) -> InputError:
-    correction = "write 'requirements' as a list with one '- ' item per entry"
-    return InputError([lines.problem("requirements", message, correction)])
+def _uneditable(lines: yamlfile.Lines, message: str, name: str = "requirements") -> InputError:
+    correction = f"write {name!r} as a list with one '- ' item per entry"
+    return InputError([lines.problem(name, message, correction)])
 
 
 def _splice(
     text: str,
     lines: yamlfile.Lines,
-    replaced: dict[int, list[Threshold]],
-    appended: list[Threshold],
+    name: str,
+    replaced: dict[int, list[str]],
+    appended: list[str],
 ) -> str:
+    """Replace items of the list ``name`` by number, and append items."""
     newline = "\r\n" if "\r\n" in text else "\n"
-    node = _value(lines.root, "requirements")
+    node = _value(lines.root, name)
     if isinstance(node, SequenceNode) and not node.value:  # "requirements: []"
         text = text[: node.start_mark.index].rstrip(" ") + text[node.end_mark.index :]
     rows = yamlfile.rows(text)
@@ -437,13 +553,13 @@ def _splice(
         rows[-1] += newline
     if not isinstance(node, SequenceNode) or not node.value:
         if node is None:
-            rows.append(f"requirements:{newline}")
+            rows.append(f"{name}:{newline}")
             at = len(rows)
         else:
-            at = (lines.of("requirements") or 0) or len(rows)
+            at = (lines.of(name) or 0) or len(rows)
         return "".join(rows[:at] + _rows(appended, 2, newline) + rows[at:])
     if node.flow_style:
-        raise _uneditable(lines, "the list is written in brackets")
+        raise _uneditable(lines, "the list is written in brackets", name)
     column = node.start_mark.column
     spans = _spans(node, rows)
     out, done = [], 0
@@ -481,8 +597,8 @@ def _spans(node: SequenceNode, rows: list[str]) -> list[tuple[int, int]]:
     return spans
 
 
-def _rows(thresholds: Sequence[Threshold], column: int, newline: str) -> list[str]:
-    return [f"{' ' * column}{row}{newline}" for t in thresholds for row in _entry(t).splitlines()]
+def _rows(items: Sequence[str], column: int, newline: str) -> list[str]:
+    return [f"{' ' * column}{row}{newline}" for item in items for row in item.split("\n")]
 
 
 def _entry(t: Threshold) -> str:

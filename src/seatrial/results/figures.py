@@ -21,6 +21,9 @@ from seatrial.results.statistics import Better
 #: Fraction of its step in which a figure is measured, if the benchmark does not report it; the
 #: rest is the start and the end of the step, and other figures.
 PART_OF_STEP = 0.25
+#: A shorter wait for a processor, in per cent of a step's time, explains nothing: the daemons of
+#: a node cause less.
+DISTURBED_PERCENT = 5.0
 #: Units of times, rates and sizes, of which a value that is not above zero was not measured.
 #: Percentages and counts (``percent``, ``1/s``) can be zero.
 POSITIVE_UNITS = frozenset({"us", "s", "B", "MB/s", "GB/s", "GFLOPS", "Mop/s"})
@@ -280,6 +283,8 @@ class _Waits:
             for node, activity in of_step.items():
                 sums[node] = sums[node].plus(activity)
         self.sizes = sorted({len(nodes) for nodes in self.groups})
+        #: by the nodes of a figure: many figures are of the same nodes
+        self.longest_on: dict[frozenset[str], tuple[Wait, _Sum] | None] = {}
 
     def _groups_on(self, wanted: frozenset[str]) -> Iterable[frozenset[str]]:
         """The groups of steps that ran on all the wanted nodes; every group if none is wanted."""
@@ -304,6 +309,18 @@ class _Waits:
         if slow and any(end in slow for end in self.locations.itself_and_ends(at)):
             return None
         wanted = frozenset(self.locations.nodes_of(metric.location))
+        if wanted not in self.longest_on:
+            self.longest_on[wanted] = self._longest_on(wanted)
+        longest = self.longest_on[wanted]
+        if longest is None:
+            return None
+        wait, all_steps = longest
+        if metric.seconds is None:
+            return wait
+        return wait._replace(part=min(1.0, metric.seconds * all_steps.steps / all_steps.seconds))
+
+    def _longest_on(self, wanted: frozenset[str]) -> tuple[Wait, _Sum] | None:
+        """The longest wait on some nodes, and the steps of the node that waited; None: unknown."""
         by_node: dict[str, list[_Sum]] = defaultdict(list)
         for group in self._groups_on(wanted):
             sums_of = self.groups[group]
@@ -312,13 +329,29 @@ class _Waits:
         waits = []
         for node, sums in by_node.items():
             seconds, waited, others, steps = (sum(column) for column in zip(*sums, strict=True))
-            part = PART_OF_STEP
-            if metric.seconds is not None:
-                part = min(1.0, metric.seconds * steps / seconds)
-            waits.append(Wait(waited / seconds, node, others / seconds, 0.0, part))
+            all_steps = _Sum(seconds, waited, others, int(steps))
+            wait = Wait(waited / seconds, node, others / seconds, 0.0, PART_OF_STEP)
+            waits.append((wait, all_steps))
         if not waits:
             return None
-        return max(waits)._replace(total=sum(wait.percent for wait in waits))
+        wait, all_steps = max(waits)
+        return wait._replace(total=sum(one.percent for one, _ in waits)), all_steps
+
+
+def longest_wait(runs: Iterable[Run]) -> float | None:
+    """How long the steps of all runs waited for a processor that another program used, in per cent
+    of their time, on the node that waited longest. None: no wait is on record."""
+    sums: dict[str, _Sum] = defaultdict(_Sum)
+    for run in runs:
+        for one in run.activity:
+            if one.waited_percent is not None:
+                sums[one.node] = sums[one.node].plus(one)
+    return max((own.waited / own.seconds for own in sums.values()), default=None)
+
+
+def is_disturbed(run: Run) -> bool:
+    """Whether it waited so long for a processor that its figures may be those of the load."""
+    return (longest_wait([run]) or 0.0) > DISTURBED_PERCENT
 
 
 def in_order(own: dict[str, dict[str | None, Figure]]) -> Iterator[list[Figure]]:

@@ -7,9 +7,10 @@ are one finding with their number and range; the sentence on each is in its judg
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import date
 
+from seatrial.base.errors import unexpected
 from seatrial.results import wire
 from seatrial.results.contract import is_in_force, margin, without_waiver
 from seatrial.results.figures import collect, slow_alone, valid_runs
@@ -50,26 +51,32 @@ def findings(
         for j in by_verdict[verdict]
         if j.explanation not in of_cases and (j.metric or not j.location)
     ]
-    sentences = [
-        *_not_tested(contract),
-        *_expired(contract, today),
-        *_slow_links(by_verdict["fail"], judgements, runs),
-        *_many_slow_nodes(by_verdict["inconclusive"], runs),
-        *map(_one_or_many, _ordered(_groups(by_verdict["fail"]))),
-        *_case_errors(errors),
-        *_parts(runs),
-        *_unmeasured(by_verdict["error"]),
-        *wire.findings(runs),
-        *map(_one_or_many, _groups(doubts)),
-        *_missing(by_verdict["missing"]),
-        *([] if judgements else [f"{trial.trial}: nothing was judged"]),
-        *_waived(contract),
-        *_not_selected(trial, contract),
-        *_not_in_stack(contract),
-        *(f"note: {sentence}" for sentence in trial.unmeasured),
-        *_unconfirmed(trial, runs, by_verdict["pass"]),
-        *_load(runs),
+    parts: list[Callable[[], Iterable[str]]] = [
+        lambda: _not_tested(contract),
+        lambda: _expired(contract, today),
+        lambda: _slow_links(by_verdict["fail"], judgements, runs),
+        lambda: _many_slow_nodes(by_verdict["inconclusive"], runs),
+        lambda: map(_one_or_many, _ordered(_groups(by_verdict["fail"]))),
+        lambda: _case_errors(errors),
+        lambda: _parts(runs),
+        lambda: _unmeasured(by_verdict["error"]),
+        lambda: wire.findings(runs),
+        lambda: map(_one_or_many, _groups(doubts)),
+        lambda: _missing(by_verdict["missing"]),
+        lambda: [] if judgements else [f"{trial.trial}: nothing was judged"],
+        lambda: _waived(contract),
+        lambda: _not_selected(trial, contract),
+        lambda: _not_in_stack(contract),
+        lambda: [f"note: {sentence}" for sentence in trial.unmeasured],
+        lambda: _unconfirmed(trial, runs, by_verdict["pass"]),
+        lambda: _load(runs),
     ]
+    sentences: list[str] = []
+    for part in parts:
+        try:
+            sentences += part()
+        except Exception as error:  # of a hostile record: it must not hide the other findings
+            sentences.append(f"some findings are missing: {unexpected(error)}")
     return list(dict.fromkeys(sentences))
 
 
@@ -370,13 +377,15 @@ def _parts(runs: Sequence[Run]) -> list[str]:
     """
     locations, sentences = Locations(runs), []
     for run in valid_runs(runs):
+        if not run.unmeasured:
+            continue
         links = {
             frozenset(ends)
             for at in {m.location for m in run.metrics if m.location}
             if (ends := locations.ends(at))
         }
         parts: list[set[str]] = []
-        for link in links if run.unmeasured else ():
+        for link in links:
             joined = [part for part in parts if part & link]
             parts = [part for part in parts if not part & link]
             parts.append(set(link).union(*joined))

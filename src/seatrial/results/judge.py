@@ -8,12 +8,14 @@ judgements in ``seatrial.results.verdict``.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from seatrial.base.errors import unexpected
 from seatrial.base.memory import no_collections
 from seatrial.results import statistics
 from seatrial.results.figures import (
+    DISTURBED_PERCENT,
     Figure,
     Figures,
     Wait,
@@ -29,15 +31,21 @@ from seatrial.results.requirements import Requirements, Rule
 from seatrial.results.statistics import Limit, Statistic
 from seatrial.results.wording import Explanation, number, requirement, some
 
-#: A shorter wait for a processor, in per cent of a step's time, explains nothing: the daemons of
-#: a node cause less.
-DISTURBED_PERCENT = 5.0
 #: Greatest probability that all samples of a sound location break a bound by chance, below which
 #: the machine's load does not excuse them.
 CHANCE = 0.001
 #: So many samples that lie this close together, all so many times worse than the bound, are not
 #: excused: other programs do not delay each run by the same large factor.
 STEADY_SAMPLES, STEADY_SPREAD, STEADY_FACTOR = 3, 0.05, 10.0
+
+
+class _OfAll(NamedTuple):
+    """What all cases of a trial are judged with."""
+
+    trial: Trial
+    figures: Figures
+    locations: Locations
+    slow: dict[tuple[Case, str], dict[End, float]]  # as ``slow_alone``
 
 
 class Reference(NamedTuple):
@@ -57,47 +65,79 @@ def judge(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> list
     threshold (``missing``), and for each threshold whose figure was not measured. The order
     of ``runs`` does not matter. The time is proportional to the number of figures.
     """
-    figures = collect(trial, runs)
+    figures, defects = _collected(trial, runs)
+    runs = [run for run in runs if run.case not in defects]
     errors = case_errors(trial, runs)
-    locations = Locations(runs)
+    of_all = _OfAll(trial, figures, Locations(runs), slow_alone(runs))
     valid = Counter(run.case for run in runs if is_valid(run))
-    slow = slow_alone(runs)
     judgements: list[Judgement] = []
     for case, own in figures.items():
-        if case in errors:
+        if case in errors and case not in defects:
             judgements.append(
                 Judgement(case=case, metric="", verdict="error", explanation=errors[case])
             )
-        for alike in in_order(own):
-            thresholds = requirements.of(case, alike[0].metric)
-            # Links measured alone are compared with one another: the others had load beside them.
-            contexts = {
-                alone: _Context(
-                    trial,
-                    figures,
-                    _Peers(_comparable(alike, alone)),
-                    locations,
-                    valid[case],
-                    slow.get((case, alike[0].metric), {}),
-                )
-                for alone in {figure.alone for figure in alike}
-            }
-            plain: dict[tuple[int, bool | None], _PlainPasses] = {}  # by the identity of the rule
-            for figure in alike:
-                rules, context = thresholds.applying(figure.location), contexts[figure.alone]
-                for rule in rules:
-                    key = id(rule), figure.alone
-                    if key not in plain:
-                        plain[key] = _PlainPasses(rule, context)
-                    judgements.append(
-                        plain[key].judgement(figure)
-                        or _Comparison(figure, rule, context).judgement()
-                    )
-                if not rules and not thresholds.is_informative(figure.location):
-                    judgements.append(_missing(figure, _name(figure, locations)))
+        before = len(judgements)
+        try:
+            for alike in in_order(own):
+                judgements += _of_metric(alike, requirements, of_all, valid[case])
+        except Exception as error:
+            # A job user writes the figures, also some that nobody thought of. They must not hide
+            # the verdict on the other cases.
+            del judgements[before:]
+            defects[case] = unexpected(error)
+        if case in defects:
+            text = f"{case.id} cannot be judged: {defects[case]}"
+            judgements += _errors_of(case, None, text, requirements)
     judgements += _not_measured(runs, requirements, figures)
     judgements += _unmeasured_locations(runs, requirements)
     return judgements
+
+
+def _collected(trial: Trial, runs: Sequence[Run]) -> tuple[Figures, dict[Case, str]]:
+    """The figures of the runs, and the cases of which they cannot be collected, with the reason."""
+    try:
+        return collect(trial, runs), {}
+    except Exception:
+        defects: dict[Case, str] = {}
+        for case in {run.case for run in runs}:
+            try:
+                collect(trial, [run for run in runs if run.case == case])
+            except Exception as error:
+                defects[case] = unexpected(error)
+        if not defects:
+            raise
+        figures = collect(trial, [run for run in runs if run.case not in defects])
+        return figures | {case: {} for case in defects}, defects
+
+
+def _of_metric(
+    alike: list[Figure], requirements: Requirements, of_all: _OfAll, valid: int
+) -> Iterator[Judgement]:
+    """The judgements on one metric of one case, of which ``valid`` runs are valid."""
+    case, metric = alike[0].case, alike[0].metric
+    thresholds = requirements.of(case, metric)
+    # Links measured alone are compared with one another: the others had load beside them.
+    contexts = {
+        alone: _Context(
+            of_all.trial,
+            of_all.figures,
+            _Peers(_comparable(alike, alone)),
+            of_all.locations,
+            valid,
+            of_all.slow.get((case, metric), {}),
+        )
+        for alone in {figure.alone for figure in alike}
+    }
+    plain: dict[tuple[int, bool | None], _PlainPasses] = {}  # by the identity of the rule
+    for figure in alike:
+        rules, context = thresholds.applying(figure.location), contexts[figure.alone]
+        for rule in rules:
+            key = id(rule), figure.alone
+            if key not in plain:
+                plain[key] = _PlainPasses(rule, context)
+            yield plain[key].judgement(figure) or _Comparison(figure, rule, context).judgement()
+        if not rules and not thresholds.is_informative(figure.location):
+            yield _missing(figure, _name(figure, of_all.locations))
 
 
 def _comparable(alike: list[Figure], alone: bool | None) -> list[Figure]:
@@ -138,7 +178,7 @@ class _Peers:
 
     def __init__(self, figures: Sequence[Figure]):
         self.figures = [f for f in figures if f.location is not None and not f.fault]
-        self.count = len(self.figures) - 1  # the others of each
+        self.count = max(0, len(self.figures) - 1)  # the others of each
         self._samples = sum(len(f.values) for f in self.figures)
         self._typical: dict[str, list[float]] = {}  # sorted, by statistic
         self._spreads: list[float] = []
@@ -733,7 +773,7 @@ def _not_measured(
 def _unmeasured_locations(runs: Sequence[Run], requirements: Requirements) -> list[Judgement]:
     """Nodes and links that a run could not measure beside others: one error each.
 
-    One for each contract that judges locations of the case, too, so that its clause is not met.
+    One for each contract on the case, too (see ``_errors_of``).
     """
     reasons: dict[tuple[Case, str], str] = {}
     for run in filter(is_valid, runs):
@@ -742,22 +782,26 @@ def _unmeasured_locations(runs: Sequence[Run], requirements: Requirements) -> li
     judgements = []
     for (case, location), reason in reasons.items():
         text = f"{case.id}: {location} was not measured: {reason}"
-        judgements.append(
-            Judgement(case=case, metric="", location=location, verdict="error", explanation=text)
-        )
-        judgements += [
-            Judgement(
-                case=case,
-                metric=rule.threshold.metric,
-                location=location,
-                verdict="error",
-                requirement=rule.record,
-                explanation=text,
-            )
-            for rule in requirements.contract
-            if rule.threshold.select.matches_case(case)
-        ]
+        judgements += _errors_of(case, location, text, requirements)
     return judgements
+
+
+def _errors_of(
+    case: Case, location: str | None, text: str, requirements: Requirements
+) -> list[Judgement]:
+    """An error of a case or location, and one for each contract on it, so that no clause is met."""
+    rules = [rule for rule in requirements.contract if rule.threshold.select.matches_case(case)]
+    return [
+        Judgement(
+            case=case,
+            metric=rule.threshold.metric if rule else "",
+            location=location,
+            verdict="error",
+            requirement=rule.record if rule else None,
+            explanation=text,
+        )
+        for rule in (None, *rules)
+    ]
 
 
 def _has_figure(rule: Rule, own: dict[str, dict[str | None, Figure]]) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from seatrial.results.record import Run
+
+Ends = tuple[str, str] | tuple[()]
 
 #: joins sender and receiver of a figure of one direction of a link
 ARROW = ">"
@@ -18,32 +20,47 @@ _NUMBER = re.compile("([0-9]{1,18})")
 class Locations:
     """Distinguishes nodes from links. Node names may contain the ``-`` that joins a link."""
 
-    def __init__(self, runs: Iterable[Run]):
-        self.nodes: set[str] = set()
+    def __init__(self, runs: Iterable[Run], nodes: Iterable[str] = ()):
+        self.nodes = set(nodes)
         for run in runs:
             self.nodes.update(run.job.nodes)
             self.nodes.update(c.node for c in (run.path.counters if run.path else ()))
+        self._longest = max(map(len, self.nodes), default=0)  # in characters
+        self._known: dict[str, Ends] = {}
 
-    def ends(self, location: str) -> tuple[str, str] | tuple[()]:
+    def ends(self, location: str) -> Ends:
         """The two nodes of a link, of a directed one the sender first; () for anything else.
 
         Nodes on record decide. For unknown nodes, a name with one hyphen is a link, and so is a
         name whose halves begin alike (``node-1-node-12``).
         """
+        ends = self._known.get(location)
+        if ends is None:
+            ends = self._known[location] = self._ends(location)
+        return ends
+
+    def _ends(self, location: str) -> Ends:
         if location in self.nodes:
             return ()
         sender, arrow, receiver = location.partition(ARROW)
         if arrow:
             return (sender, receiver) if sender and receiver else ()
-        parts = location.split("-")
-        splits = [("-".join(parts[:i]), "-".join(parts[i:])) for i in range(1, len(parts))]
-        for split in splits:
-            if self.nodes.issuperset(split):
+        # Only where both halves may be names: a job user can write a name of many hyphens.
+        first = max(0, len(location) - 1 - self._longest)
+        for at in range(first, min(len(location), self._longest + 1)):
+            if location[at] == "-" and self.nodes.issuperset(
+                split := (location[:at], location[at + 1 :])
+            ):
                 return split
-        if len(splits) == 1:
-            return splits[0] if all(splits[0]) else ()
+        hyphens = location.count("-")
+        if hyphens == 1:
+            begin, _, end = location.partition("-")
+            return (begin, end) if begin and end else ()
+        if hyphens % 2 == 0:
+            return ()
+        parts = location.split("-")
         half = len(parts) // 2
-        return splits[half - 1] if len(parts) % 2 == 0 and parts[0] == parts[half] else ()
+        return ("-".join(parts[:half]), "-".join(parts[half:])) if parts[0] == parts[half] else ()
 
     def sides(self, location: str) -> tuple[End, ...]:
         """The ends of a link, each with what it does; () for anything else."""
@@ -60,6 +77,19 @@ class Locations:
         if not location:
             return ()
         return self.ends(location) or ((location,) if location in self.nodes else ())
+
+    def renamed(self, location: str, names: Mapping[str, str]) -> list[str]:
+        """A location with other names of its nodes; [] if it has none of these. The names of a
+        link without direction can be in either order."""
+        if location in names:
+            return [names[location]]
+        ends = self.ends(location)
+        if not set(ends) & names.keys():
+            return []
+        first, second = (names.get(one, one) for one in ends)
+        if ARROW in location:
+            return [f"{first}{ARROW}{second}"]
+        return [f"{first}-{second}", f"{second}-{first}"]
 
     def on(self, location: str | None) -> str:
         """`` on node n3``, `` on link n1-n3``, `` from n1 to n3``, or nothing for a whole case."""

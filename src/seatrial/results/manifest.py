@@ -33,6 +33,7 @@ from seatrial.base.files import (
 )
 from seatrial.base.paths import CHECKOUT
 from seatrial.base.trust import Exposed, exposed
+from seatrial.results.pruned import PRUNED_FILE, is_evidence
 from seatrial.results.record import JUDGEMENTS_FOLDER, RESULTS_FILE, judgement_folder
 
 MANIFEST = "SHA256SUMS"
@@ -49,6 +50,8 @@ _LINE = re.compile(r"(?P<escaped>\\?)(?P<sum>[0-9a-f]{64})  (?P<name>[^\0\n]+)\n
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}  # as sha256sum writes them
 _CHARACTERS = {escape: character for character, escape in _ESCAPES.items()}
 LIMIT_B = 1 << 30  # largest manifest that is read: of about six million files
+#: largest file, and all files, of a killed trial that are hashed; no benchmark writes as much
+FILE_LIMIT_B, TOTAL_LIMIT_B = 1 << 30, 1 << 34
 BLOCK_B = 1 << 20  # hashed at once
 _FORM = "a line is a SHA-256 sum, two spaces and the name of a file"
 
@@ -164,13 +167,18 @@ def exposure(folder: Path) -> Exposed | None:
     An ordinary user must own the trial and its judgements, and may share them with a group. Who
     writes the checkout is trusted: root executes it.
     """
+    places = (folder, folder / JUDGEMENTS_FOLDER)
+    return next(filter(None, map(exposed_to_others, places)), None)
+
+
+def exposed_to_others(place: Path) -> Exposed | None:
+    """As ``exposure``, of one folder that need not be of a trial."""
     user = os.geteuid()
     trusted = {0, user, CHECKOUT.stat().st_uid}
-    for place in (folder, folder / JUDGEMENTS_FOLDER):
-        for one in exposed(place, trusted, group=user == 0):
-            is_above = one.path != Path(os.path.realpath(place))
-            if one.path not in (CHECKOUT, *CHECKOUT.parents) and not (user and is_above):
-                return one
+    for one in exposed(place, trusted, group=user == 0):
+        is_above = one.path != Path(os.path.realpath(place))
+        if one.path not in (CHECKOUT, *CHECKOUT.parents) and not (user and is_above):
+            return one
     return None
 
 
@@ -196,7 +204,7 @@ def publishing(folder: Path, number: int) -> Iterator[Path]:
     try:
         _make_folder(folder, _draft(number))
         yield draft
-        sums = {} if has_manifest(folder) else sums_of(folder, files(folder))
+        sums = {} if has_manifest(folder) else _sums_of_killed(folder)
         names = names_below(folder, _draft(number))
         drafts = sums_of(folder, (str(_draft(number) / name) for name in names))
         sums |= {str(target / Path(name).name): sum for name, sum in drafts.items()}
@@ -209,6 +217,28 @@ def publishing(folder: Path, number: int) -> Iterator[Path]:
     except OSError as error:
         text = f"{draft} is in {MANIFEST}, but cannot be moved to its place"
         raise LabError(f"{text}: {error}; 'seatrial report' moves it") from None
+
+
+def _sums_of_killed(folder: Path) -> dict[str, str]:
+    """The sums of all files of a trial that was killed, in which files may be its job user's.
+
+    A hole costs its owner nothing, and a terabyte of it takes an hour to hash. Raises InputError
+    with each file that is larger than FILE_LIMIT_B, or beyond TOTAL_LIMIT_B of all; OSError.
+    """
+    problems, names, total = [], files(folder), 0
+    for name in names:
+        size = (folder / name).lstat().st_size
+        total += size
+        if size > FILE_LIMIT_B or total > TOTAL_LIMIT_B:
+            text = (
+                f"it has {size} bytes: files of a killed trial may have {FILE_LIMIT_B} bytes each, "
+                f"and {TOTAL_LIMIT_B} in all, to be hashed for its manifest"
+            )
+            problems.append(Problem(folder / name, None, "", text, "move or remove it"))
+            total -= size
+    if problems:
+        raise InputError(problems)
+    return sums_of(folder, names, dict.fromkeys(names, FILE_LIMIT_B))
 
 
 def settle(folder: Path) -> None:
@@ -364,15 +394,25 @@ def _name(match: re.Match[str]) -> str:
     return re.sub(r"\\.", lambda escape: _CHARACTERS.get(escape[0], escape[0]), match["name"])
 
 
+def is_pruned(folder: Path, listed: Mapping[str, str]) -> bool:
+    """Whether the folder has the record of a removal of raw evidence that a manifest lists."""
+    try:
+        return PRUNED_FILE in listed and _sum_below(folder, PRUNED_FILE) == listed[PRUNED_FILE]
+    except OSError:
+        return False
+
+
 def check(
     folder: Path, only: Iterable[str] | None = None, data: bytes | None = None
 ) -> list[Difference]:
     """What was changed, removed or added since the manifest was written, in the order of names.
 
+    Raw evidence that was pruned is no difference, if the record of that is as in the manifest.
     ``only``: the names of the files to compare; the others are not read. ``data``: the ``content``
     of the manifest, if the caller has read it. Raises InputError as ``content``.
     """
     listed, damaged = _parse(content(folder) if data is None else data)
+    pruned = is_pruned(folder, listed)
     differences = [Difference("damaged", MANIFEST, f"line {line}: {_FORM}") for line in damaged]
     if only is None:
         walked = _walk(folder)
@@ -386,7 +426,8 @@ def check(
     }
     for name in sorted(listed.keys() | there.keys(), key=os.fsencode):
         if name not in there:
-            differences.append(Difference("removed", name))
+            if not (pruned and is_evidence(name)):
+                differences.append(Difference("removed", name))
         elif name not in listed:
             reason = "" if there[name] else "not a regular file"
             differences.append(Difference("added", name, reason))

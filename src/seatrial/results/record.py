@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, BinaryIO, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -34,6 +34,7 @@ from pydantic import (
     Field,
     TypeAdapter,
     ValidationError,
+    model_validator,
 )
 from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
@@ -47,6 +48,17 @@ SCHEMA = 1
 RESULTS_FILE = "results.jsonl"
 JUDGEMENTS_FOLDER = "judgements"  # of later judgements, each in a folder with its number
 JUDGEMENT_FILE = "judgement.jsonl"
+#: largest line that is read: a run with a million figures has 200 MB
+LINE_LIMIT_B = 1 << 29
+#: A job user writes what becomes a ``run`` line, and judging takes time with its size. A name of
+#: DNS has 253 characters.
+MOST_NODES = 65_536  # of a case
+NAME_CHARACTERS = 256
+LOCATION_CHARACTERS = 2 * NAME_CHARACTERS + 1
+MOST_POINTS = 10_000  # of a curve; those of the benchmarks have 40
+#: of a run: this many figures, steps and curves of the case as a whole, and so many for each node
+#: and each direction of a link. Those of the benchmarks have 30, and 6.
+MOST_OF_CASE, MOST_OF_LOCATION = 1000, 32
 PLANTED = "fault planted on purpose: "  # begins a note of a trial
 _CONFIG = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
 _Item = TypeVar("_Item")
@@ -55,13 +67,17 @@ _Many = Annotated[list[_Item], FailFast()]
 
 
 def _in_range(time: datetime) -> datetime:
-    """A time that can be written in every time zone."""
+    """A time that can be written in every time zone, and compared with others: without a zone it is
+    UTC, as in older records."""
     if not 1900 <= time.year < 9999:
         raise PydanticCustomError("time", "it is not a time from 1900 to 9998")
-    return time
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 Time = Annotated[datetime, AfterValidator(_in_range)]
+Name = Annotated[str, Field(max_length=NAME_CHARACTERS)]
+Location = Annotated[str, Field(max_length=LOCATION_CHARACTERS)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Record(BaseModel):
@@ -72,13 +88,13 @@ class Record(BaseModel):
 class Case:
     """check x variant x profile x transport x network x nodes."""
 
-    check: str  # netpipe, imb, osu, hpl, npb, tcp_stream, links, nodes ...
-    variant: str = ""  # distinguishes the cases of a check: "atlas", "is.S", ""
-    transport: str  # "openmpi-tcp" ...; "tcp" for plain sockets; "none" for no network
-    profile: str = "default"
-    nodes: int  # number of nodes of a run
+    check: Name  # netpipe, imb, osu, hpl, npb, tcp_stream, links, nodes ...
+    variant: Name = ""  # distinguishes the cases of a check: "atlas", "is.S", ""
+    transport: Name  # "openmpi-tcp" ...; "tcp" for plain sockets; "none" for no network
+    profile: Name = "default"
+    nodes: int = Field(ge=0, le=MOST_NODES)  # number of nodes of a run
     # The rail. Empty: the site measures one network, or the check belongs to none of several.
-    network: str = ""
+    network: Name = ""
 
     @property
     def route(self) -> str:
@@ -101,12 +117,13 @@ class Metric:
     sends) or None for the case as a whole.
     """
 
-    metric: str  # "latency_us", "bandwidth_MB_s", "allreduce_8B_us", ...
+    metric: Name  # "latency_us", "bandwidth_MB_s", "allreduce_8B_us", ...
     value: float
-    unit: str
-    location: str | None = None
+    unit: Name
+    location: Location | None = None
     better: Literal["lower", "higher"]
-    seconds: float | None = None  # duration of the measurement, if the benchmark reports it
+    # duration of the measurement, if the benchmark reports it
+    seconds: Annotated[Finite, Field(ge=0)] | None = None
     impossible: str = ""  # the physical limit that the figure is beyond; its run is an error
     doubt: str = ""  # why the figure decides nothing, such as an uncertain denominator
     # Of a link: true: measured again with no other beside it; false: only with others beside it.
@@ -120,12 +137,12 @@ class Curve(Record):
     unless ``x_unit`` says otherwise.
     """
 
-    name: str  # "netpipe", "pingpong", "allreduce", ...
-    x_name: str = "message size"
-    x_unit: str = "B"
-    y_name: str  # "latency", "bandwidth" or "time"
-    y_unit: str  # "us" or "MB/s"
-    points: _Many[tuple[float, float]]
+    name: Location  # "netpipe", "pingpong", "netpipe n1-n2", ...
+    x_name: Name = "message size"
+    x_unit: Name = "B"
+    y_name: Name  # "latency", "bandwidth" or "time"
+    y_unit: Name  # "us" or "MB/s"
+    points: Annotated[_Many[tuple[float, float]], Field(max_length=MOST_POINTS)]
 
 
 class RdmaCounters(Record):
@@ -147,9 +164,9 @@ class RdmaCounters(Record):
 class Counters(Record):
     """The counters of one interface of one node, after the run minus before."""
 
-    node: str
-    interface: str
-    network: str  # the site's name of the network
+    node: Name
+    interface: Name
+    network: Name  # the site's name of the network
     rx_bytes: int
     tx_bytes: int
     rx_packets: int
@@ -161,8 +178,8 @@ class Counters(Record):
 class WireErrors(Record):
     """Counters of one interface that increased in a run: damaged frames, losses of the link."""
 
-    node: str
-    interface: str
+    node: Name
+    interface: Name
     counts: dict[str, int]  # the driver's or the kernel's name of the counter -> increase
 
 
@@ -193,17 +210,17 @@ class Activity:
     the same counts.
     """
 
-    step: str
-    node: str
-    seconds: float  # between the readings
+    step: Location  # may name a link
+    node: Name
+    seconds: Annotated[Finite, Field(gt=0)]  # between the readings
     interrupts_per_s: dict[str, float | None] = Field(default_factory=dict)  # by interface
     net_rx_per_s: float | None = None  # softirqs NET_RX, /proc/softirqs
     softirq_percent: float | None = None  # /proc/stat
     irq_percent: float | None = None
-    others_percent: float | None = None  # processor time of programs that are not the step's
+    others_percent: Finite | None = None  # processor time of programs that are not the step's
     # How long the node's first rank waited for a processor, in per cent of the step's time; at
     # most the time in which others used one. (A process also waits because of a CPU quota.)
-    waited_percent: float | None = None
+    waited_percent: Finite | None = None
 
 
 class NicProof(Record):
@@ -212,7 +229,7 @@ class NicProof(Record):
     It is made before the node's first step of the job and after its last.
     """
 
-    node: str
+    node: Name
     when: Literal["before", "after"]
     ok: bool
     reason: str = ""  # node, interface, setting, declared and actual value, in a sentence
@@ -225,7 +242,7 @@ class Job(Record):
     state: str = ""  # Slurm's state: COMPLETED, FAILED, TIMEOUT, NODE_FAIL, CANCELLED ...
     exit_code: int | None = None
     partition: str = ""
-    nodes: _Many[str] = []
+    nodes: Annotated[_Many[Name], Field(max_length=MOST_NODES)] = []
     submitted: Time | None = None
     started: Time | None = None
     ended: Time | None = None
@@ -264,12 +281,44 @@ class Suspect(Record):
     links that were measured alone (None: it was not). A fault is slow alone, too.
     """
 
-    metric: str
-    location: str  # node, link or direction of a link
+    metric: Name
+    location: Location  # node, link or direction of a link
     direction: Literal["", "sends", "receives"] = ""  # of a node: in which it is slow
-    factor: float
-    alone_factor: float | None = None
+    factor: Finite
+    alone_factor: Finite | None = None
     conclusion: Literal["fault", "load", "unknown"]
+
+
+class Cost(Record):
+    """What the whole machine costs; with a network or profile: as that one needs it."""
+
+    name: str
+    usd: float
+    date: str  # of the price, YYYY-MM-DD
+    includes: str
+    network: str = ""
+    profile: str = ""
+
+
+class Power(Record):
+    """What the whole machine draws under load, and who says so."""
+
+    watts: float
+    source: Literal["meter", "BMC", "declared"]
+    load: str
+
+
+class Machine(Record):
+    """What the site file says of the machine beside its network.
+
+    ``nodes``: of the whole machine. ``peaks``: node -> theoretical peak in GFLOPS, of the nodes
+    whose clock and operations per cycle are in the site file.
+    """
+
+    nodes: int = 0
+    peaks: dict[str, float] = {}
+    costs: list[Cost] = []
+    power: Power | None = None
 
 
 class Trial(Record):
@@ -284,6 +333,7 @@ class Trial(Record):
     seatrial: str  # version, with the commit where known
     command: list[str] = []
     stack: dict[str, Any] = {}  # source ("distribution" or "spack"), id, versions
+    machine: Machine = Machine()
     host: dict[str, Any] = {}  # kernel, cpu, cores, memory, operating system
     repeats: int = 1
     # The site's numbers, which the user can change. None: an older version ran it.
@@ -332,19 +382,32 @@ class Run(Record):
     versions: dict[str, str] = {}  # kernel, driver, firmware, MPI, benchmark
     evidence: str = ""  # folder of raw files, relative to results.jsonl
 
+    @model_validator(mode="after")
+    def _bounded(self) -> Run:
+        """No more figures, steps or curves than the nodes of the case can have."""
+        most = MOST_OF_CASE + MOST_OF_LOCATION * self.case.nodes**2
+        for name in ("metrics", "curves", "activity", "suspects", "unmeasured"):
+            if len(getattr(self, name)) > most:
+                text = f"{name} has more than {most} entries, for {self.case.nodes} nodes"
+                raise PydanticCustomError("many", "{text}", {"text": text})
+        return self
+
+    def nic_before(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        """Node, interface and its state before the run, of each that is on record."""
+        for node, interfaces in self.nic.items():
+            for interface, state in interfaces.items() if isinstance(interfaces, dict) else ():
+                before = state.get("before") if isinstance(state, dict) else None
+                if isinstance(before, dict):
+                    yield node, interface, before
+
     @property
     def hardware(self) -> str:
         """The network under test and its driver on record, such as ``igb (driver igb)``."""
         network = self.path.network if self.path else "?"
         drivers = {
-            str(state["before"]["driver"])
-            for interfaces in self.nic.values()
-            if isinstance(interfaces, dict)
-            for state in interfaces.values()
-            if isinstance(state, dict)
-            and isinstance(state.get("before"), dict)
-            and state["before"].get("network") == network
-            and state["before"].get("driver")
+            str(before["driver"])
+            for _, _, before in self.nic_before()
+            if before.get("network") == network and before.get("driver")
         }
         return f"{network} (driver {', '.join(sorted(drivers))})" if drivers else network
 
@@ -481,7 +544,7 @@ class Results(BaseModel):
         if self.verdicts:
             return self.verdicts[0].ended
         ends = [run.job.ended for run in self.runs if run.job.ended]
-        return max((end.replace(tzinfo=end.tzinfo or UTC) for end in ends), default=None)
+        return max(ends, default=None)
 
     @property
     def output(self) -> Path:
@@ -510,6 +573,15 @@ def write_results(path: Path, lines: Iterable[Line], below: Path | None = None) 
             stream.write(text + b"\n")
 
 
+def numbered(stream: BinaryIO, path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file of records, from 1. Raises InputError at one that is too long."""
+    for number, text in enumerate(iter(lambda: stream.readline(LINE_LIMIT_B), b""), 1):
+        if len(text) == LINE_LIMIT_B:
+            what = f"the line has {LINE_LIMIT_B} bytes or more, and a record never has"
+            raise InputError([Problem(path, number, "", what)])
+        yield number, text
+
+
 def read_lines(
     path: Path, kinds: Sequence[str] = _KINDS, below: Path | None = None
 ) -> Iterator[Line]:
@@ -529,7 +601,7 @@ def read_lines(
             stream = stack.enter_context(regular_below(root, path.relative_to(root)))
         except OSError as error:
             raise InputError([Problem(path, None, "", f"cannot be read: {error}")]) from None
-        for number, text in enumerate(stream, 1):
+        for number, text in numbered(stream, path):
             kind = _KIND.match(text)
             adapter = _ADAPTERS.get(kind[1]) if kind else None
             try:

@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -32,11 +31,11 @@ from pydantic import (
     model_validator,
 )
 
-from seatrial.base import yamlfile
+from seatrial.base import globs, yamlfile
 from seatrial.base.names import NO_TRANSPORT
 from seatrial.base.suggest import suggest
 from seatrial.base.yamlfile import InvalidValue, Lines
-from seatrial.results.record import Case
+from seatrial.results.record import Case, Time
 from seatrial.results.record import Requirement as RequirementRecord
 from seatrial.results.record import Waiver as WaiverRecord
 from seatrial.results.statistics import Statistic
@@ -268,6 +267,19 @@ class Waiver(Entry):
         )
 
 
+class Accepted(Entry):
+    """A change of level that is the new baseline; ``seatrial baseline --accept`` writes it."""
+
+    change: Words = Field(examples=["2026-11-03-5f2a"])
+    by: Words = Field(examples=['"J. Doe, University of X"'])
+    when: Annotated[date, BeforeValidator(_no_number)] = Field(examples=["2026-11-23"])
+    reason: Words = Field(examples=['"driver igb 5.2 is wanted"'])
+    #: begin of the newest trial of the site then: what later trials show is not accepted
+    newest: Annotated[Time, BeforeValidator(_no_number)] | None = Field(
+        default=None, examples=["2026-11-22T22:00:00Z"]
+    )
+
+
 class Defaults(Entry):
     statistic: Statistic = "median"
 
@@ -278,6 +290,7 @@ class Document(Entry):
     requirements: list[Threshold] = []
     informative: list[Informative] = []
     waivers: list[Waiver] = []
+    accepted: list[Accepted] = []
 
     @model_validator(mode="after")
     def _waivers_name_clauses(self) -> Document:
@@ -419,6 +432,11 @@ class Requirements:
     file: Path | None = None
     lines: Lines | None = None
     waivers: dict[tuple[str, str], WaiverRecord] = field(default_factory=dict)  # by Rule.key
+    accepted: tuple[Accepted, ...] = ()
+
+    def acceptance(self, change: str) -> Accepted | None:
+        """Who accepted the change of level of this name."""
+        return next((one for one in reversed(self.accepted) if one.change == change), None)
 
     @property
     def contract(self) -> list[Rule]:
@@ -543,7 +561,10 @@ def build(document: Document, lines: Lines, file: Path) -> Requirements:
         for rule in rules
         if waiver.names(rule.threshold)
     }
-    return Requirements(tuple(rules), tuple(document.informative), default, file, lines, waivers)
+    return Requirements(
+        tuple(rules), tuple(document.informative), default, file, lines, waivers,
+        tuple(document.accepted),
+    )  # fmt: skip
 
 
 def fits(patterns: Patterns | None, text: str) -> bool:
@@ -551,7 +572,7 @@ def fits(patterns: Patterns | None, text: str) -> bool:
     if patterns is None:
         return True
     several = [patterns] if isinstance(patterns, str) else patterns
-    return any(fnmatchcase(text, pattern) for pattern in several)
+    return any(globs.matcher(pattern)(text) for pattern in several)
 
 
 def is_glob(patterns: Patterns) -> bool:

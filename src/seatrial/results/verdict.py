@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
+from seatrial.base.memory import no_collections
 from seatrial.results.contract import clauses
 from seatrial.results.figures import all_cases, case_errors
 from seatrial.results.findings import findings, selection_text, unmatched
@@ -17,6 +18,7 @@ VERDICTS = ("pass", "fail", "error", "missing", "inconclusive")
 EXCUSABLE = ("fail", "inconclusive")  # by a waiver
 
 
+@no_collections()
 def conclude(
     trial: Trial,
     runs: Sequence[Run],

@@ -8,6 +8,7 @@ not depend on ReFrame (see ``seatrial.checks.configuration``).
 from __future__ import annotations
 
 import os
+from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from ClusterShell.NodeSet import NodeSet
@@ -20,6 +21,7 @@ from seatrial.base.fields import (
     Name,
     NodeList,
     Rate,
+    Size,
     Subnet,
     text_of,
 )
@@ -45,6 +47,9 @@ DebianPackage = Annotated[
 ]
 ClusterName = Annotated[
     str, *text_of(r"[A-Za-z0-9_-]+", "the name of a cluster", "write ClusterName of slurm.conf")
+]
+CommandWord = Annotated[
+    str, *text_of(r"[^\0]+", "a word of a command", "write for example [mail, -s, Seatrial, ops]")
 ]
 Pinned = Annotated[
     str, *text_of(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", "name==version", "as impi-rt==2021.19.0")
@@ -95,6 +100,19 @@ class Nodes(Model):
     cores: int = Field(ge=1, description="cores for jobs", examples=["16"])
     sockets: int = Field(default=1, ge=1, description="sockets among which the cores are divided")
     memory_MiB: int = Field(default=1024, ge=64)
+    GHz: float | None = Field(
+        default=None,
+        gt=0,
+        le=100,
+        description="clock of a core for the theoretical peak, nominal or of all cores with turbo",
+    )
+    flop_per_cycle: int | None = Field(
+        default=None,
+        ge=1,
+        le=1024,
+        description="operations in double precision of a core per cycle, for the peak",
+        examples=["16"],
+    )
     networks: list[Name] | None = Field(
         default=None, description="the networks that they have an interface of; default: all"
     )
@@ -106,6 +124,50 @@ class Nodes(Model):
             text = f"{self.cores} cores cannot be divided among {self.sockets} sockets"
             raise InvalidValue(text, "a divisor of cores", "sockets")
         return self
+
+    @model_validator(mode="after")
+    def _whole_peak(self) -> Nodes:
+        if (self.GHz is None) != (self.flop_per_cycle is None):
+            given, lacks = ("GHz", "flop_per_cycle") if self.GHz else ("flop_per_cycle", "GHz")
+            raise InvalidValue(f"the peak of a core needs {lacks}, too", f"add {lacks}", given)
+        return self
+
+    @property
+    def peak_GFLOPS(self) -> float | None:
+        """The theoretical peak of a node; None if the site file does not give it."""
+        if self.GHz is None or self.flop_per_cycle is None:
+            return None
+        return self.cores * self.GHz * self.flop_per_cycle
+
+
+class Cost(Model):
+    """A price of the whole machine."""
+
+    name: str = Field(min_length=1, examples=["purchase"])
+    usd: float = Field(gt=0, examples=["2490"])
+    day: date = Field(alias="date", description="of the price", examples=["2026-11-01"])
+    includes: str = Field(min_length=1, examples=["nodes, switch and cables"])
+    network: Name | None = Field(
+        default=None, description="the price with this network alone; default: with any"
+    )
+    profile: Name | None = Field(
+        default=None, description="the price with what this NIC profile needs; default: with any"
+    )
+
+
+class Power(Model):
+    """The power of the whole machine."""
+
+    watts: float = Field(gt=0, examples=["900"])
+    source: Literal["meter", "BMC", "declared"] = Field(examples=["meter"])
+    load: str = Field(min_length=1, description="under which load", examples=["HPL"])
+
+
+class Machine(Model):
+    """Prices and power of the whole machine, for the chapter on what the figures mean."""
+
+    costs: list[Cost] = []
+    power: Power | None = None
 
 
 class Partition(Model):
@@ -228,10 +290,48 @@ class TrialDefaults(Model):
     time_limit_s: int = Field(
         default=1800, ge=10, description="of the whole trial, without the time in Slurm's queue"
     )
+    evidence_days: int = Field(
+        default=90,
+        ge=1,
+        description="how long 'seatrial history prune' keeps the raw evidence of a trial",
+    )
+    notify: list[CommandWord] = Field(
+        default=[],
+        description="the command of 'seatrial history notify' and its arguments, without a shell; "
+        "it reads the text from standard input",
+        examples=['[mail, -s, "Seatrial: harbour", ops@example.org]'],
+    )
 
 
 #: NIC models of the virtual lab's emulated machine
 NicModel = Literal["igb", "igb-vf", "e1000", "e1000e", "virtio-net", "vmxnet3"]
+
+
+class LabSwitch(Model):
+    """The switch of a test network of a virtual lab. It stores a frame before it forwards it."""
+
+    queue: Size = Field(
+        description="frames that wait for one port occupy this at most; one more is dropped",
+        examples=["128 KiB"],
+    )
+    latency_ns: int = Field(
+        default=0, ge=0, le=10**9, description="from a frame's end at the switch to its departure"
+    )
+
+
+class LabWire(Model):
+    """The cables of a test network of a virtual lab: one for each card."""
+
+    rate: Rate = Field(description="of a cable in each direction", examples=["1 Gbit/s"])
+    delay_ns: int = Field(
+        default=0,
+        ge=0,
+        le=10**9,
+        description="propagation delay: from card to card, or to the switch; 5 ns a metre",
+    )
+    switch: LabSwitch | None = Field(
+        default=None, description="without it, a frame is on a cable once, and none is dropped"
+    )
 
 
 class Lab(Model):
@@ -249,6 +349,24 @@ class Lab(Model):
         description="virtual: Debian suite of the guest's kernel; default: the machine's release",
         examples=["trixie-backports"],
     )
+    processors: Literal["shared", "own"] = Field(
+        default="shared",
+        description="virtual: one processor for all nodes, or each node has its own: as many as "
+        "its cores, one or two",
+    )
+    wires: dict[Name, LabWire] = Field(
+        default={},
+        description="with processors: own: test network -> its cables; others have no speed",
+        examples=["{test: {rate: 1 Gbit/s}}"],
+    )
+    bus_MB_s: float | None = Field(
+        default=None,
+        ge=1,
+        le=10**6,
+        description="with processors: own: of the host bus that all cards of a node share, in "
+        "both directions together; 264 is PCI with 32 bit and 66 MHz",
+        examples=["264"],
+    )
 
     @property
     def cores(self) -> int:
@@ -263,6 +381,17 @@ class Lab(Model):
             raise InvalidValue(
                 "a native lab has this machine's kernel", "engine: virtual", "kernel"
             )
+        if self.engine == "native" and self.processors == "own":
+            raise InvalidValue(
+                "a native lab has this machine's processors", "engine: virtual", "processors"
+            )
+        for name, value in (("wires", self.wires), ("bus_MB_s", self.bus_MB_s)):
+            if value and self.processors == "shared":
+                raise InvalidValue(
+                    "only the emulator of labs whose nodes have their own processors has it",
+                    "processors: own",
+                    name,
+                )
         return self
 
 
@@ -327,6 +456,7 @@ class Site(Model):
     benchmarks: Benchmarks = Field(examples=["{netpipe: {}}"])
     trial: TrialDefaults = TrialDefaults()
     jobs: Jobs = Jobs()
+    machine: Machine = Machine()
 
     @model_validator(mode="after")
     def _features(self) -> Site:

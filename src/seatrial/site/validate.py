@@ -21,6 +21,7 @@ from seatrial.site.validate_profiles import profile_problems
 def site_problems(site: Site) -> list[FieldProblem]:
     """All problems of a site, in the order of the sections of its file."""
     return [
+        *_wires(site),
         *_networks(site),
         *_subnets(site),
         *_nodes(site),
@@ -30,7 +31,25 @@ def site_problems(site: Site) -> list[FieldProblem]:
         *_benchmarks(site),
         *_trial(site),
         *_jobs(site),
+        *_machine(site),
     ]
+
+
+def _wires(site: Site) -> Iterable[FieldProblem]:
+    """Cables of a virtual lab for networks that do not exist, or of another rate."""
+    known = site.test_networks
+    for name, wire in site.lab.wires.items() if site.lab else ():
+        if name not in known:
+            yield FieldProblem(
+                f"lab.wires.{name}", f"there is no network {name!r} of role test",
+                suggest(name, known),
+            )  # fmt: skip
+        elif site.networks[name].line_rate not in (None, wire.rate):
+            yield FieldProblem(
+                f"lab.wires.{name}.rate",
+                f"it is not the line_rate of network {name!r}",
+                "the same rate, or no line_rate",
+            )
 
 
 def _networks(site: Site) -> Iterable[FieldProblem]:
@@ -205,6 +224,8 @@ def _benchmarks(site: Site) -> Iterable[FieldProblem]:
         for problem in benchmark.problems(site):
             yield problem._replace(field=f"{field}.{problem.field}")
         yield from unmatched(f"{field}.transports", settings.transports, known)
+        if patterns := getattr(settings, "mpi_time", []):
+            yield from unmatched(f"{field}.mpi_time", patterns, site.transports)
         if benchmark.spans_networks:
             for index, name in enumerate(settings.networks):
                 if name in site.test_networks and not site.networks[name].cable:
@@ -239,3 +260,18 @@ def _jobs(site: Site) -> Iterable[FieldProblem]:
             message = f"there is no transport {name!r}"
             field = f"jobs.transports.{index}"
             yield FieldProblem(field, message, suggest(name, site.transports))
+
+
+def _machine(site: Site) -> Iterable[FieldProblem]:
+    """Prices of networks and profiles that the site does not have."""
+    for index, cost in enumerate(site.machine.costs):
+        known = {"network": site.test_networks, "profile": list(site.nic_profiles)}
+        for field, names in known.items():
+            name = getattr(cost, field)
+            if name is not None and name not in names:
+                role = " of role test" if field == "network" else ""
+                yield FieldProblem(
+                    f"machine.costs.{index}.{field}",
+                    f"there is no {field} {name!r}{role}",
+                    suggest(name, names),
+                )

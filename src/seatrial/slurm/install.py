@@ -1,34 +1,33 @@
 """Installs the files of the Slurm side on this machine or in a node image, and removes them.
 
-A file of another origin is only replaced with --force. Each file, and the package of the node side
-as a whole, is replaced in one atomic step, so a Prolog that starts meanwhile reads the old or the
-new version. This module does not change slurm.conf and starts no service.
+A file of another origin is only replaced with --force. Each file is replaced in one atomic step.
+The package of the node side and its policy are in a folder of their own for each version
+(``seatrial.slurm.versions``), and the launcher that names one is replaced when that is whole. This
+module does not change slurm.conf and starts no service.
 
 Root runs what is installed: whatever the umask of the caller is, nobody else can write to it.
 """
 
 from __future__ import annotations
 
-import ctypes
 import difflib
 import errno
 import json
 import os
-import subprocess
-import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from seatrial.base.errors import InputError, LabError
-from seatrial.base.files import read_below, remove_tree, write_whole
+from seatrial.base.files import read_below, write_whole
 from seatrial.base.trust import exposed
+from seatrial.nic.node.consumers import FILE_SYSTEMS
+from seatrial.slurm import versions
 from seatrial.slurm.layout import Layout
-from seatrial.slurm.render import INSTALLED, MARKER, File
+from seatrial.slurm.render import MARKER, POLICY, File
 
 State = Literal["new", "changed", "same", "foreign"]
-_AT_FDCWD = -100
-_RENAME_EXCHANGE = 2
 _LARGEST = 1 << 20  # bytes; ours have less than 100 kB
 # A link, a FIFO or device, a large file, a socket: nothing that was installed.
 _NO_FILE = (errno.ELOOP, errno.EINVAL, errno.EFBIG, errno.ENXIO)
@@ -36,18 +35,24 @@ _NO_FILE = (errno.ELOOP, errno.EINVAL, errno.EFBIG, errno.ENXIO)
 
 @dataclass(frozen=True)
 class Step:
-    """One file, its path below the root, and the state of the file at that path."""
+    """One file, its path below the root, and the state of the file at that path.
+
+    ``old``: the text there, or of the same module in the version that is in use. ``forced``: a file
+    of another origin is replaced.
+    """
 
     file: File
+    root: Path
     target: Path
     state: State
     old: str = ""
+    forced: bool = False
 
     def diff(self) -> str:
         """The change as a unified diff; empty if the file is the same."""
         lines = difflib.unified_diff(
             self.old.splitlines(keepends=True), self.file.text.splitlines(keepends=True),
-            f"{self.file.path} (installed)" if self.state != "new" else "/dev/null",
+            f"{self.file.path} (installed)" if self.old or self.state != "new" else "/dev/null",
             f"{self.file.path} (of this site)",
         )  # fmt: skip
         return "".join(lines)
@@ -59,9 +64,8 @@ def plan(files: list[File], root: Path, layout: Layout, force: bool = False) -> 
     A job_submit.lua of the site stays, and ours gets another name. Raises InputError if a symbolic
     link leads out of the image.
     """
-    steps = [_step(file, root, layout) for file in files]
     planned = []
-    for step in steps:
+    for step in _look(files, root, layout):
         if step.state == "foreign" and step.file.path == layout.job_submit and not force:
             beside = replace(
                 step.file,
@@ -70,30 +74,74 @@ def plan(files: list[File], root: Path, layout: Layout, force: bool = False) -> 
             )
             step = _step(beside, root, layout)
         if force and step.state == "foreign":
-            step = replace(step, state="changed")
+            step = replace(step, state="changed", forced=True)
         planned.append(step)
     return planned
 
 
+def in_version(step: Step, layout: Layout) -> str:
+    """The name of a file inside its version of the node side; empty if it is not in one."""
+    path = PurePosixPath(step.file.path)
+    if not path.is_relative_to(layout.versions):
+        return ""
+    return str(PurePosixPath(*path.relative_to(layout.versions).parts[1:]))
+
+
+def _version(step: Step, layout: Layout) -> Path:
+    """The folder of the version that a file is in."""
+    return step.target.parents[len(PurePosixPath(in_version(step, layout)).parts) - 1]
+
+
+def _texts(steps: list[Step], layout: Layout) -> dict[str, str]:
+    return {inner: step.file.text for step in steps if (inner := in_version(step, layout))}
+
+
+def _look(files: list[File], root: Path, layout: Layout) -> list[Step]:
+    steps = [_step(file, root, layout) for file in files]
+    names = _texts(steps, layout)
+    folders = {_version(step, layout) for step in steps if in_version(step, layout)}
+    foreign = {one for one in folders if os.path.lexists(one) and not versions.is_ours(one, names)}
+    return [
+        replace(step, state="foreign")
+        if in_version(step, layout) and _version(step, layout) in foreign
+        else step
+        for step in steps
+    ]
+
+
 def _step(file: File, root: Path, layout: Layout) -> Step:
     target = _below(root, file.path)
+    step = Step(file, root, target, "new")
+    inner = in_version(step, layout)
     try:
         content = read_below(target.parent.resolve(), Path(target.name), _LARGEST)
         status = target.lstat()
     except FileNotFoundError:
-        package = _below(root, layout.package)
-        if target.is_relative_to(package) and package.exists() and not _is_ours(target, "", layout):
-            return Step(file, target, "foreign")
-        return Step(file, target, "new")
+        return replace(step, old=_in_use(inner, root, layout)) if inner else step
     except OSError as error:
+        if inner:
+            return replace(step, state="changed")  # whatever it is: the version is replaced
         if error.errno in _NO_FILE and not target.is_dir():
-            return Step(file, target, "foreign")
+            return replace(step, state="foreign")
         raise InputError(f"{target}: {error.strerror}") from None
     old = content.decode(errors="replace")
-    if not _is_ours(target, old, layout):
-        return Step(file, target, "foreign", old)
+    if not inner and not _is_ours(target, old, layout):
+        return replace(step, state="foreign", old=old)
     same = (old, status.st_mode & 0o7777) == (file.text, file.mode)
-    return Step(file, target, "same" if same and _is_trusted(status, root) else "changed", old)
+    state: State = "same" if same and _is_trusted(status, root) else "changed"
+    return replace(step, state=state, old=old)
+
+
+def _in_use(inner: str, root: Path, layout: Layout) -> str:
+    """The text of a module in the version that is in use, for the difference. The policy has its
+    own file, in which the difference is shown."""
+    version = versions.in_use(root, layout)
+    if not version or inner == POLICY:
+        return ""
+    try:
+        return read_below(version, Path(inner), _LARGEST).decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def _is_trusted(status: os.stat_result, root: Path) -> bool:
@@ -109,8 +157,6 @@ def _below(root: Path, path: str) -> Path:
 
 
 def _is_ours(target: Path, text: str, layout: Layout) -> bool:
-    if target.parent.name == Path(layout.package).name:
-        return (target.parent / INSTALLED).is_file()
     if target.name == Path(layout.policy).name:
         try:
             return {"digest", "feature_prefix", "state_folder"} <= set(json.loads(text))
@@ -119,8 +165,65 @@ def _is_ours(target: Path, text: str, layout: Layout) -> bool:
     return MARKER in text[:1000]
 
 
-def install(steps: list[Step], layout: Layout) -> None:
-    """Execute the steps. Raises InputError for files that are not ours, LabError, OSError."""
+def install(
+    steps: list[Step], layout: Layout, say: Callable[[str], None] = lambda _: None
+) -> list[Step]:
+    """Execute the steps. Returns them with the states that the files had just before.
+
+    One process at a time installs. The launcher is written when its version is whole. Raises
+    InputError for files that are not ours, LabError, OSError.
+    """
+    _refuse(steps, layout)
+    umask = os.umask(0o022)
+    try:
+        texts = _texts(steps, layout)
+        if not texts:
+            return _write_all(steps, layout)
+        root = steps[0].root
+        libexec = root / layout.libexec.lstrip("/")
+        with versions.lock(libexec, say):
+            # Another process may have installed since the plan was made.
+            steps = _again(steps, layout)
+            _refuse(steps, layout)
+            done = _write_all(steps, layout)
+            versions.sweep(root, layout, texts)
+            return done
+    except PermissionError as error:
+        raise LabError(f"{error.filename}: {error.strerror}: run this as root") from None
+    finally:
+        os.umask(umask)
+
+
+def _again(steps: list[Step], layout: Layout) -> list[Step]:
+    """The same steps with the states that the files have now."""
+    files, root = [step.file for step in steps], steps[0].root
+    return [
+        replace(now, forced=True, state="changed" if now.state == "foreign" else now.state)
+        if before.forced
+        else now
+        for before, now in zip(steps, _look(files, root, layout), strict=True)
+    ]
+
+
+def _write_all(steps: list[Step], layout: Layout) -> list[Step]:
+    todo = [step for step in steps if step.state in ("new", "changed")]
+    inside = [step for step in steps if in_version(step, layout)]
+    for version in {_version(step, layout) for step in inside}:
+        texts = _texts(inside, layout)
+        if any(step in todo for step in inside) or versions.differs(version, texts):
+            versions.make(version, texts, layout)
+        used = versions.in_use(inside[0].root, layout)
+        if used != version:
+            versions.keep(used)
+    for step in todo:
+        if step not in inside:
+            # By the umask of install: users of jobs read the policy, slurmctld's user the script.
+            step.target.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(step.target, step.file.text, step.file.mode, writer=versions.writer())
+    return steps
+
+
+def _refuse(steps: list[Step], layout: Layout) -> None:
     foreign = [str(step.target) for step in steps if step.state == "foreign"]
     if foreign:
         raise InputError(
@@ -128,20 +231,7 @@ def install(steps: list[Step], layout: Layout) -> None:
             "--force"
         )
     _refuse_while_in_force(steps, layout)
-    todo = [step for step in steps if step.state in ("new", "changed")]
-    package = [step for step in steps if step.target.parent.name == Path(layout.package).name]
     _refuse_writable_folders(steps, layout)
-    umask = os.umask(0o022)
-    try:
-        if any(step in todo for step in package) or _differs(package):
-            _install_package(package, layout)
-        for step in todo:
-            if step not in package:
-                _write(step.target, step.file)
-    except PermissionError as error:
-        raise LabError(f"{error.filename}: {error.strerror}: run this as root") from None
-    finally:
-        os.umask(umask)
 
 
 def _refuse_writable_folders(steps: list[Step], layout: Layout) -> None:
@@ -153,11 +243,11 @@ def _refuse_writable_folders(steps: list[Step], layout: Layout) -> None:
     """
     root_runs = os.geteuid() == 0
     for step in steps:
-        root = step.target.parents[len(PurePosixPath(step.file.path).parts) - 2]
+        root = step.root
         everywhere = root_runs or root == Path("/")
         folder = step.target.parent
-        if folder.name == Path(layout.package).name:
-            folder = folder.parent  # the package is replaced as a whole
+        if in_version(step, layout):
+            folder = _version(step, layout).parent  # a version is replaced as a whole
         for one in exposed(folder, {0} if everywhere else {0, os.geteuid()}, group=everywhere):
             if everywhere or root.resolve() in one.path.parents:
                 why = f"and root runs or reads what is in {step.target.parent}"
@@ -165,124 +255,117 @@ def _refuse_writable_folders(steps: list[Step], layout: Layout) -> None:
 
 
 def _refuse_while_in_force(steps: list[Step], layout: Layout) -> None:
-    """Raise InputError if the state folder changes while a profile is in force."""
+    """Raise InputError if the state folder changes while a profile is in force, or may be."""
     for step in steps:
-        if step.file.path == layout.policy and _is_ours(step.target, step.old, layout):
-            old, new = json.loads(step.old), json.loads(step.file.text)
-            if old["state_folder"] != new["state_folder"]:
-                refuse_in_force(str(step.target).removesuffix(layout.policy), old["state_folder"])
+        if step.file.path != layout.policy:
+            continue
+        new = json.loads(step.file.text)["state_folder"]
+        for old in sorted(_state_folders(step, layout) - {new}):
+            refuse_in_force(step.root, old)
+            if kind := _shared(step.root, layout):
+                raise InputError(
+                    f"{layout.libexec} is on {kind}, so other nodes use it too, and a NIC profile "
+                    f"that is in force there has its state in {old}, not in {new}: run "
+                    "slurm uninstall first, as its documentation says"
+                )
 
 
-def refuse_in_force(root: str, folder: str) -> None:
+def _state_folders(step: Step, layout: Layout) -> set[str]:
+    """The state folders of the policies that are installed: the nodes' and that for jobs."""
+    policies = [versions.policy_in_use(step.root, layout)]
+    if step.old and _is_ours(step.target, step.old, layout):
+        policies.append(json.loads(step.old))
+    return {
+        str(one["state_folder"])
+        for one in policies
+        if isinstance(one, dict) and "state_folder" in one
+    }
+
+
+def _shared(root: Path, layout: Layout) -> str:
+    """The type of the file system of ``libexec`` if nodes may share it, else empty."""
+    libexec = root / layout.libexec.lstrip("/")
+    if root != Path("/") or not libexec.exists():
+        return ""
+    number = libexec.stat().st_dev
+    device = f"{os.major(number)}:{os.minor(number)}"
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        mount, _, kind = line.partition(" - ")
+        if mount.split()[2] == device and kind.split()[0] in FILE_SYSTEMS:
+            return kind.split()[0]
+    return ""
+
+
+def refuse_in_force(root: Path, folder: str) -> None:
     """Raise InputError if the state folder of a node says that a NIC profile is in force."""
-    pattern = f"{root}{folder}/journal*.json".replace("%n", "*")
-    for file in Path("/").glob(pattern.lstrip("/")):
+    pattern = f"{folder}/journal*.json".replace("%n", "*")
+    for file in root.glob(pattern.lstrip("/")):
         raise InputError(
             f"{file}: a NIC profile is in force, and the earlier settings would be lost: wait "
             "until its job has ended, or run seatrial-nic recover"
         )
 
 
-def _differs(package: list[Step]) -> bool:
-    """Whether the installed package has modules that this version does not have, or anything that
-    others can write to."""
-    names = {step.target.name for step in package}
-    inside = [
-        path
-        for folder in {step.target.parent for step in package}
-        if folder.is_dir()
-        for path in (folder, *folder.rglob("*"))
-    ]
-    return any(
-        _is_open(path) or (path.suffix == ".py" and path.name not in names) for path in inside
-    )
-
-
-def _is_open(path: Path) -> bool:
-    """Whether another user can write to a file or folder, or could when it was made."""
-    status = path.lstat()
-    return bool(status.st_mode & 0o022) or status.st_uid not in (0, os.geteuid())
-
-
-def _write(target: Path, file: File) -> None:
-    # By the umask of install: users of jobs read the policy, slurmctld's user the Lua script.
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(target, file.text, file.mode)
-
-
-def _install_package(steps: list[Step], layout: Layout) -> None:
-    folder = steps[0].target.parent
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    for left in folder.parent.glob(f".{folder.name}.seatrial-*"):
-        remove_tree(left)  # from an installation that was killed
-    draft = _new_folder(folder)
-    draft.chmod(0o755)
-    for step in steps:
-        _write(draft / step.target.name, step.file)
-    _compile(draft, layout)
-    if folder.exists():
-        _exchange(draft, folder)
-        remove_tree(draft)
-    else:
-        draft.rename(folder)
-
-
-def _new_folder(folder: Path) -> Path:
-    """Make a folder beside another, with a name that nobody can have put a link at."""
-    return Path(tempfile.mkdtemp(prefix=f".{folder.name}.seatrial-", dir=folder.parent))
-
-
-def _compile(folder: Path, layout: Layout) -> None:
-    """Compile the package, so that it starts fast from a read-only file system. Ignores errors."""
-    command = [layout.python, "-I", "-m", "compileall", "-q", "-d", layout.package]
-    # Hash-based files stay valid in an image that is copied without times. Not in Python 3.6.
-    for options in (["--invalidation-mode", "checked-hash"], []):
-        try:
-            answer = subprocess.run([*command, *options, str(folder)], capture_output=True)
-        except OSError:
-            return
-        if answer.returncode == 0:
-            break
-
-
-def _exchange(one: Path, other: Path) -> None:
-    """Exchange two folders atomically, or in three renames if the file system cannot."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    names = (os.fsencode(one), os.fsencode(other))
-    try:
-        done = libc.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0
-    except AttributeError:
-        done = False
-    if not done:
-        aside = _new_folder(other) / other.name
-        other.rename(aside)
-        one.rename(other)
-        aside.rename(one)
-        aside.parent.rmdir()
-
-
-def remove(steps: list[Step], layout: Layout, dry_run: bool = False) -> list[Path]:
-    """Remove our files of a plan, and folders that are then empty. Returns the files.
+def remove(
+    steps: list[Step],
+    layout: Layout,
+    dry_run: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+) -> list[Path]:
+    """Remove our files of a plan, all versions, and folders that are then empty. Returns the files.
 
     The state folder stays, because it may be needed to restore settings. Raises InputError, also as
     ``install`` if others can exchange a folder.
     """
-    ours = [step for step in steps if step.state in ("same", "changed") and step.target.exists()]
-    for step in ours:
-        if step.file.path == layout.policy:
-            root = str(step.target).removesuffix(layout.policy)
-            refuse_in_force(root, json.loads(step.old or step.file.text)["state_folder"])
+    root = steps[0].root
+    texts = _texts(steps, layout)
     if dry_run:
-        return [step.target for step in ours]
+        return _remove(steps, layout, dry_run)
+    libexec = root / layout.libexec.lstrip("/")
+    if not texts or not libexec.is_dir():
+        return _remove(steps, layout)
+    _refuse_writable_folders(steps, layout)
+    with versions.lock(libexec, say):
+        removed = _remove(_again(steps, layout), layout)
+        (libexec / versions.LOCK).unlink(missing_ok=True)
+        for folder in (root / layout.versions.lstrip("/"), libexec):
+            _remove_empty(folder)
+    return removed
+
+
+def _remove(steps: list[Step], layout: Layout, dry_run: bool = False) -> list[Path]:
+    texts, root = _texts(steps, layout), steps[0].root
+    ours = [
+        step
+        for step in steps
+        if not in_version(step, layout)
+        and step.state in ("same", "changed")
+        and step.target.exists()
+    ]
+    folders = versions.installed(root, layout, texts) if texts else []
+    inside = [
+        file
+        for folder in folders
+        for file in sorted(folder.rglob("*"))
+        if file.suffix != ".pyc" and not file.is_dir()
+    ]
+    for step in steps:
+        if step.file.path == layout.policy:
+            for state in sorted(_state_folders(step, layout)):
+                refuse_in_force(root, state)
+    if dry_run:
+        return [*(step.target for step in ours), *inside]
     _refuse_writable_folders(ours, layout)
     for step in ours:
         step.target.unlink()
+    for folder in folders:
+        versions.discard(folder)
     for folder in {step.target.parent for step in ours}:
-        if folder.name == Path(layout.package).name:
-            remove_tree(folder)
-    for folder in {step.target.parent for step in ours} | {
-        step.target.parent.parent for step in ours
-    }:
-        if str(folder).endswith((layout.libexec, layout.conf)) and not any(folder.iterdir()):
-            folder.rmdir()
-    return [step.target for step in ours]
+        if str(folder).endswith(layout.conf):
+            _remove_empty(folder)
+    return [*(step.target for step in ours), *inside]
+
+
+def _remove_empty(folder: Path) -> None:
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()

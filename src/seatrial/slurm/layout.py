@@ -9,6 +9,8 @@ from pathlib import PurePosixPath
 
 from seatrial.base.errors import InputError
 
+#: name of the node side's Python package on nodes
+PACKAGE = "seatrial_nic"
 # The paths are used in shell, slurm.conf, a systemd unit and Lua: no character special in any.
 _FOLDER = re.compile(r"/[A-Za-z0-9._/-]*")
 
@@ -57,13 +59,19 @@ class Layout:
 
     @property
     def command(self) -> str:
-        """The node side's launcher."""
+        """The node side's launcher, which starts the version that it names."""
         return f"{self.libexec}/seatrial-nic"
 
     @property
-    def package(self) -> str:
-        """The Python package of the node side."""
-        return f"{self.libexec}/seatrial_nic"
+    def versions(self) -> str:
+        """The folder of the versions of the node side: package and policy. The launcher names the
+        one that is in use."""
+        return f"{self.libexec}/versions"
+
+    @property
+    def package_before(self) -> str:
+        """The package of an installation that has no versions yet."""
+        return f"{self.libexec}/{PACKAGE}"
 
     @property
     def slurm_conf(self) -> str:

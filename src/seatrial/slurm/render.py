@@ -6,6 +6,7 @@ A missing value is an error, and each value is quoted for the language of the fi
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shlex
@@ -21,14 +22,16 @@ from jinja2 import Environment
 from seatrial.base.errors import InputError
 from seatrial.base.paths import CHECKOUT
 from seatrial.base.templates import environment
-from seatrial.slurm.layout import Layout
+from seatrial.slurm.layout import PACKAGE, Layout
 
 TEMPLATES = CHECKOUT / "slurm-templates"
 NODE_SIDE = Path(__file__).resolve().parents[1] / "nic" / "node"
 #: a later installation may replace files with this text
 MARKER = "Installed by seatrial slurm install: it replaces this file, so edits are lost."
-#: file in the node side's package that has the marker, because the modules have none
+#: file in a version of the node side that has the marker, because the modules have none
 INSTALLED = ".installed"
+#: the policy in a version of the node side
+POLICY = "nic.json"
 Where = Literal["nodes", "controller", "both"]
 _FEATURE = re.compile(r"[A-Za-z0-9_.=]+")
 
@@ -53,6 +56,8 @@ def render(policy: Mapping[str, Any], layout: Layout) -> list[File]:
     for feature, name in profiles:
         if not _FEATURE.fullmatch(feature):
             raise InputError(f"NIC profile {name}: {feature!r} is not a valid Slurm feature")
+    policy_text = json.dumps(policy, indent=1, sort_keys=True) + "\n"
+    version, inside = _version(policy_text, layout)
     values = {
         "marker": MARKER,
         "site": policy["site"],
@@ -65,7 +70,7 @@ def render(policy: Mapping[str, Any], layout: Layout) -> list[File]:
         "state_root": _state_root(policy["state_folder"]),
         "libexec": layout.libexec,
         "command": layout.command,
-        "policy_file": layout.policy,
+        "version": version,
         "python": layout.python,
         "conf_file": layout.slurm_conf,
         "lua_file": layout.job_submit,
@@ -83,15 +88,10 @@ def render(policy: Mapping[str, Any], layout: Layout) -> list[File]:
 
     libexec = layout.libexec
     return [
-        *node_side(layout),
+        *inside,
+        File(layout.policy, policy_text, 0o644, "nodes", "profiles of the site, for jobs to read"),
+        # It names the version. With it, all that Slurm and systemd start changes in one step.
         made("seatrial-nic.j2", layout.command, 0o755, "nodes", "the node side's command"),
-        File(
-            layout.policy,
-            json.dumps(policy, indent=1, sort_keys=True) + "\n",
-            0o644,
-            "nodes",
-            "profiles of the site, for the nodes",
-        ),
         made("prolog.j2", f"{libexec}/prolog", 0o755, "nodes", "Slurm's Prolog"),
         made("epilog.j2", f"{libexec}/epilog", 0o755, "nodes", "Slurm's Epilog"),
         made("health.j2", f"{libexec}/health", 0o755, "nodes", "Slurm's HealthCheckProgram"),
@@ -109,14 +109,17 @@ def render(policy: Mapping[str, Any], layout: Layout) -> list[File]:
     ]
 
 
-def node_side(layout: Layout) -> list[File]:
-    """The source files of the node side, unchanged."""
-    texts = {INSTALLED: f"{MARKER}\n"}
-    texts |= {str(path.relative_to(NODE_SIDE)): path.read_text() for path in _sources()}
-    return [
-        File(f"{layout.package}/{name}", text, 0o644, "nodes", "the node side")
-        for name, text in texts.items()
+def _version(policy: str, layout: Layout) -> tuple[str, list[File]]:
+    """The name of this version of the node side, which is a digest of its content, and its files:
+    the package and the policy, so that both change together."""
+    texts = {INSTALLED: f"{MARKER}\n", POLICY: policy}
+    texts |= {f"{PACKAGE}/{path.name}": path.read_text() for path in _sources()}
+    name = hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()[:16]
+    files = [
+        File(f"{layout.versions}/{name}/{inner}", text, 0o644, "nodes", "the node side")
+        for inner, text in texts.items()
     ]
+    return name, files
 
 
 def _sources() -> list[Path]:

@@ -5,12 +5,14 @@ Nothing is started by an installation: ``no_services`` keeps invoke-rc.d from it
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from seatrial.base.lock import locked
 from seatrial.base.run import run
 
 POLICY = Path("/usr/sbin/policy-rc.d")
@@ -20,26 +22,59 @@ _POLICY_TEXT = f"#!/bin/sh\n{_MARK}\nexit 101\n"
 
 
 @contextmanager
-def no_services(policy: Path = POLICY) -> Iterator[None]:
+def no_services(
+    policy: Path = POLICY, progress: Callable[[str], None] = lambda _: None
+) -> Iterator[int]:
     """Forbid the start of services (Debian's policy-rc.d) until the block ends.
 
     A policy of the machine's own is set aside and put back, also after a failure; one that an
-    earlier, killed run left behind is cleared first.
+    earlier, killed run left behind is cleared first. One process at a time does this: yields the
+    descriptor of the lock, for a program that may go on when this process is killed.
     """
-    aside = policy.with_name(policy.name + ".before-seatrial")
-    _put_back(policy, aside)
-    if policy.exists() or policy.is_symlink():
-        policy.rename(aside)
-    policy.write_text(_POLICY_TEXT)
-    policy.chmod(0o755)
-    try:
-        yield
-    finally:
-        _put_back(policy, aside)
+    with locked(_lock(policy), progress) as lock:
+        _put_back(policy)
+        if policy.exists() or policy.is_symlink():
+            policy.rename(_aside(policy))
+        policy.write_text(_POLICY_TEXT)
+        policy.chmod(0o755)
+        try:
+            yield lock
+        finally:
+            _put_back(policy)
+            _lock(policy).unlink()
 
 
-def _put_back(policy: Path, aside: Path) -> None:
-    if policy.is_file() and _MARK in policy.read_text(errors="replace"):
+def remove_left(policy: Path = POLICY) -> None:
+    """Clear what a killed installation left: with it, no package can start its service.
+
+    Does nothing while an installation runs, and for a user who is not root. Raises OSError.
+    """
+    if os.geteuid() or not (_is_ours(policy) or _aside(policy).exists()):
+        return
+
+    def leave(_: str) -> None:
+        raise BlockingIOError(errno.EAGAIN, "an installation runs")
+
+    with suppress(BlockingIOError), locked(_lock(policy), leave):
+        _put_back(policy)
+        _lock(policy).unlink()
+
+
+def _lock(policy: Path) -> Path:
+    return policy.with_name(policy.name + ".seatrial-lock")
+
+
+def _aside(policy: Path) -> Path:
+    return policy.with_name(policy.name + ".before-seatrial")
+
+
+def _is_ours(policy: Path) -> bool:
+    return policy.is_file() and _MARK in policy.read_text(errors="replace")
+
+
+def _put_back(policy: Path) -> None:
+    aside = _aside(policy)
+    if _is_ours(policy):
         policy.unlink()
     if aside.exists() or aside.is_symlink():
         aside.rename(policy)
@@ -58,12 +93,12 @@ def install(packages: Sequence[str], progress: Callable[[str], None] = lambda _:
         "-o", "Dpkg::Options::=--force-confold", *packages,
     ]  # fmt: skip
     purpose = f"installing {len(packages)} Debian packages"
-    with no_services(), _status(purpose, progress) as descriptor:
+    with no_services(POLICY, progress) as lock, _status(purpose, progress) as descriptor:
         # What an interrupted installation left half done would make apt refuse the next one.
         finish = ["dpkg", "--force-confold", "--configure", "-a"]
         run(finish, "finishing an earlier installation", env=env, accept_failure=True)
         command[1:1] = ["-o", f"APT::Status-Fd={descriptor}", "-o", "DPkg::Lock::Timeout=300"]
-        run(command, purpose, env=env, keep=(descriptor,))
+        run(command, purpose, env=env, keep=(descriptor, lock))
 
 
 @contextmanager

@@ -18,7 +18,7 @@ def complete_stack(transports: Iterable[str], blas: Iterable[str]) -> Stack:
     """The complete stack for these transports and BLAS libraries."""
     packages = (*PROGRAMS.values(), *SOCKETS.values())
     names = [name for package in packages for name in package]
-    names += ["hpcc", *(f"npb_{kernel}" for kernel in KERNELS)]
+    names += ["hpcc", "hpcc_all", *(f"npb_{kernel}" for kernel in KERNELS)]
     programs = {name: [name] for name in names}
     return Stack(
         id="", prefix="", distribution="", versions={}, origins={},

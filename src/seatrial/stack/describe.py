@@ -26,6 +26,8 @@ OSU = "libexec/osu-micro-benchmarks/mpi"
 #: MPI package -> program -> path in the prefix
 PROGRAMS = {
     "comms": {"comms": "bin/comms"},
+    "mpi-pairs": {"mpi_pairs": "bin/mpi_pairs"},
+    "mpi-time": {"mpi_time": "lib/libmpi_time.so"},
     "netpipe": {"netpipe": "bin/NPmpi"},
     "intel-mpi-benchmarks": {"imb": "bin/IMB-MPI1"},
     "llcbench": {"mpbench": "bin/mpi_bench"},

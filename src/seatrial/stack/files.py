@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
-import sys
 import tarfile
 import zipfile
 from collections.abc import Iterable
@@ -63,19 +63,33 @@ def unpack_wheel_packages(wheel: Path, into: Path) -> None:
 def unpack_tar(archive: Path, into: Path, below: str = "") -> Path:
     """Unpack an archive whose files share one top folder; returns that folder.
 
-    Only what is at or below ``below`` (inside that folder) is unpacked.
+    Only what is at or below ``below`` (inside that folder) is unpacked. Of an archive come names,
+    contents, times and whether a file can be executed, and never an owner: an account of this
+    machine may have the number of the person who made the archive. Links are left out.
+
+    Raises LabError if a path leads out of the folder.
     """
     with tarfile.open(archive) as tar:
         members = tar.getmembers()
         top = PurePosixPath(members[0].name).parts[0]
-        start = f"{top}/{below}" if below else top
-        wanted = [m for m in members if m.name == start or m.name.startswith(f"{start}/")]
-        # Debian 12's Python 3.11.2 has no extraction filters
-        safe = {"filter": "data"} if sys.version_info >= (3, 12) else {}
-        for member in wanted:
-            if not (member.isfile() or member.isdir()) or ".." in PurePosixPath(member.name).parts:
+        start = PurePosixPath(top, below)
+        for member in members:
+            path = PurePosixPath(member.name)
+            if ".." in path.parts or path.is_absolute():
+                raise LabError(f"{archive.name} holds a path that leads out of it: {path}")
+            if not path.is_relative_to(start):
                 continue
-            tar.extract(member, into, **safe)  # type: ignore[arg-type]
+            target = into / path
+            if member.isdir():
+                target.mkdir(0o755, parents=True, exist_ok=True)
+            elif member.isfile():
+                target.parent.mkdir(0o755, parents=True, exist_ok=True)
+                source = tar.extractfile(member)
+                assert source is not None  # it is a file
+                with source, target.open("wb") as out:
+                    shutil.copyfileobj(source, out)
+                target.chmod(0o755 if member.mode & 0o100 else 0o644)
+                os.utime(target, (member.mtime, member.mtime))
     return into / top
 
 

@@ -52,6 +52,9 @@ class Transport(Model):
     check_env: dict[str, str] = Field(
         default={}, description="for checks only, in place of env: all messages take the path"
     )
+    within_env: dict[str, str] = Field(
+        default={}, description="for a check's ranks on one node, in place of check_env"
+    )
     lab_env: dict[str, str] = Field(default={}, description="for checks in labs only")
     bind: dict[str, str] = Field(default={}, description="tie it to the network under test")
     report: dict[str, str] = Field(default={}, description="make the MPI name its path")

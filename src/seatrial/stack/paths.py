@@ -93,8 +93,10 @@ class Paths:
         """Environment variables of every Spack command.
 
         Spack reads the settings of the system (/etc/spack), not those of the user (~/.spack).
+        Without byte code each command would compile 600 modules again.
         """
         return {
+            "PYTHONDONTWRITEBYTECODE": "",
             "SPACK_PYTHON": str(self.venv / "bin" / "python"),
             "SPACK_USER_CONFIG_PATH": str(self.home / "config"),
             "SPACK_USER_CACHE_PATH": str(self.home / "cache"),

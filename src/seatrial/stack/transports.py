@@ -26,7 +26,7 @@ pmi2_library: Callable[[], str] = _TABLE["pmi2_library"]
 #: transports that only Spack can build: Debian and PyPI have no MPICH with the older device ch3
 SPACK_ONLY = ("mpich-sock",)
 #: groups of a transport's variables whose placeholders the fabric fills in
-GROUPS = ("env", "check_env", "lab_env")
+GROUPS = ("env", "check_env", "within_env", "lab_env")
 
 #: Not MPI: sockets or verbs between two nodes, and each node by itself (Open MPI starts it).
 WITHOUT_MPI = {

@@ -47,6 +47,7 @@ UNAVAILABLE = ("ReqNodeNotAvail", "DOWN, DRAINED")
 UNAVAILABLE_S = 20.0
 ALIVE = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING",
          "STAGE_OUT", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESIZING")  # fmt: skip
+GONE = "GONE"  # the state of a job that Slurm no longer knows
 POLICY = "/etc/seatrial/nic.json"  # the site's profiles, on the nodes
 SCRIPT = """\
 #!/bin/bash
@@ -66,11 +67,62 @@ exit 3
 
 @dataclass
 class QueueEntry:
-    """A job in Slurm's queue."""
+    """A job in Slurm's queue; ``GONE`` if Slurm no longer knows it.
+
+    ``used_s``: seconds since its start, or that it ran.
+    """
 
     state: str
     reason: str = ""
     nodes: list[str] = field(default_factory=list)
+    used_s: float | None = None
+
+
+def query(machine: Machine, job: str) -> QueueEntry | None:
+    """A job in Slurm's queue; None if Slurm does not answer."""
+    try:
+        answer = machine.run(
+            ["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T|%r|%N|%M"]
+        )
+    except (OSError, subprocess.SubprocessError, SeatrialError):
+        return None
+    if answer.returncode != 0 and "Invalid job id" not in answer.stderr:
+        return None
+    line = answer.stdout.strip().splitlines()[:1]
+    words = line[0].split("|") if line else [GONE]
+    state, reason, nodes, used = (*words, "", "", "")[:4]
+    try:
+        return QueueEntry(state, reason, list(NodeSet(nodes)) if nodes else [], _seconds(used))
+    except NodeSetException:
+        return QueueEntry(state, reason, used_s=_seconds(used))
+
+
+def cancel(machine: Machine, job: str) -> QueueEntry | None:
+    """Cancel a job and wait until its Epilogs have ended, at most ``RELEASE_S``.
+
+    Returns what Slurm said last; None if it did not answer.
+    """
+    entry = None
+    cancelled = False
+    for _ in polls(RELEASE_S):
+        with contextlib.suppress(OSError, subprocess.SubprocessError, SeatrialError):
+            if not cancelled:
+                done = machine.run(["scancel", job])
+                cancelled = done.returncode == 0 or "Invalid job id" in done.stderr
+        entry = query(machine, job) or entry
+        if entry and entry.state not in ALIVE:
+            break
+    return entry
+
+
+def _seconds(used: str) -> float | None:
+    """Seconds of Slurm's ``days-hours:minutes:seconds``; None for another text."""
+    days, _, rest = used.rpartition("-")
+    parts = rest.split(":")
+    if not 2 <= len(parts) <= 3 or not all(part.isdigit() for part in (*parts, days or "0")):
+        return None
+    hours, minutes, seconds = (int(part) for part in ["0", *parts][-3:])
+    return float(((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
 @dataclass
@@ -162,22 +214,7 @@ class Allocation:
 
     def query(self) -> QueueEntry | None:
         """The job in Slurm's queue; None if Slurm does not answer."""
-        try:
-            answer = self.machine.run(
-                ["squeue", "--noheader", "--states=all", f"--jobs={self.job.id}",
-                 "--format=%T|%r|%N"]
-            )  # fmt: skip
-        except (OSError, subprocess.SubprocessError, SeatrialError):
-            return None
-        if answer.returncode != 0 and "Invalid job id" not in answer.stderr:
-            return None
-        line = answer.stdout.strip().splitlines()[:1]
-        words = line[0].split("|") if line else ["GONE"]
-        state, reason, nodes = (*words, "", "")[:3]
-        try:
-            return QueueEntry(state, reason, list(NodeSet(nodes)) if nodes else [])
-        except NodeSetException:
-            return QueueEntry(state, reason)
+        return query(self.machine, self.job.id)
 
     def wait(self, session: Session) -> None:
         """Wait until the job runs and all its Prologs have ended, or set ``reason``."""
@@ -283,16 +320,10 @@ class Allocation:
         if not self.job.id:
             return
         begun = time.monotonic()
-        cancelled = False
-        for _ in polls(RELEASE_S):
-            with contextlib.suppress(OSError, subprocess.SubprocessError, SeatrialError):
-                if not cancelled:
-                    done = self.machine.run(["scancel", self.job.id])
-                    cancelled = done.returncode == 0 or "Invalid job id" in done.stderr
-            entry = self.query()
-            if entry and entry.state not in ALIVE:
-                self.released_s = time.monotonic() - begun
-                return
+        entry = cancel(self.machine, self.job.id)
+        if entry and entry.state not in ALIVE:
+            self.released_s = time.monotonic() - begun
+            return
         late = f"its job {self.job.id} was cancelled, but did not end within {RELEASE_S} s"
         self.reason = f"{self.reason}; {late}" if self.reason else late
 

@@ -12,43 +12,48 @@ import os
 import re
 import stat
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from seatrial.base.errors import SeatrialError
 from seatrial.base.files import folder_below, read_below, remove_tree
 from seatrial.checks.evidence import EVIDENCE_FILE
 from seatrial.plan.model import environment_name
-from seatrial.results.record import Case, Job, Run
+from seatrial.results.locations import Locations
+from seatrial.results.record import MOST_NODES, Case, Job, Run
 
 REPORT_FILE = "reframe-report.json"
-MOST_NODES = 65_536  # of a job
 SACCT_FIELDS = "jobid,state,exitcode,submit,start,end,nodelist,partition"
 STAGE = "stage"
 STAGE_DEPTH = 4  # a stage folder is stage/SYSTEM/PARTITION/ENVIRONMENT/CHECK
 RESIZED = "RESIZING"  # Slurm's state of the first record of a job that went on without a lost node
-LIMIT_B = 128 << 20  # largest file that is read; a report has about 7 kB for each test case
+LIMIT_B = 128 << 20  # largest file that is read
+#: largest report for each planned test case, and once more; a real one has 7 to 12 kB
+TEST_LIMIT_B = 1 << 18
 #: largest evidence for each node of a case, and once more. Each record has 15 kB of NIC states for
 #: a node with one interface; that of all links has 3 kB for each pair of nodes.
 NODE_LIMIT_B = 1 << 20
 MOST_RECORDS = 1000  # in one evidence: a check writes one for each variant
-MOST_KEYS = 20_000  # of an object
+MOST_KEYS = 100_000  # of an object: each direction of a link between 300 nodes
 MAX_DEPTH = 50  # of lists and objects
 MOST_CONTAINERS = 2_000_000  # of lists and objects in a file; 6000 in each MB of real evidence
+MOST_VALUES = 8_000_000  # of all lists and objects in a file
 MOST_CHARACTERS = 1 << 16  # of a string; longer ones are cut
 MOST_IN_PHASE, MOST_IN_REASON = 64, 4000
+MOST_ORPHANS = 20  # stage folders that are read besides twice those of the planned test cases
 MOST_STAGES = 10_000  # stage folders that are searched for evidence that no report names
 MAX_WHOLE = 1 << 64
 #: control characters but line break and tab: a terminal would obey them
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 HELPERS = ("run.py", "names.py", "wire.py", "pair.py", "job.sh")  # the same in each job: not kept
 _RUN = TypeAdapter(Run)
+_CASE = TypeAdapter(Case)
 Runner = Callable[[list[str]], subprocess.CompletedProcess]
 Take = Callable[[Path], object]
 
@@ -69,30 +74,51 @@ class TestCase:
     stagedir: Path | None
 
 
-def read_report(folder: Path, name: str = REPORT_FILE) -> list[TestCase]:
-    """The test cases of the report ``name`` of ReFrame; empty if it is missing or damaged."""
+def read_report(
+    folder: Path, name: str = REPORT_FILE, limit_b: int = LIMIT_B
+) -> Iterator[TestCase]:
+    """The test cases of the report ``name`` of ReFrame; none if it is missing, damaged or larger
+    than ``limit_b``."""
     try:
-        report = _json(read_below(folder, Path(name), LIMIT_B))
+        report = _json(read_below(folder, Path(name), limit_b))
     except (OSError, ValueError, RecursionError):
-        return []
-    tests = []
+        return
     for session in _entries(report, "runs"):
         for entry in _entries(session, "testcases"):
-            tests.append(
-                TestCase(
-                    benchmark=_text(entry, "benchmark") or Path(_text(entry, "filename")).stem,
-                    environment=_text(entry, "environ"),
-                    partition=_text(entry, "partition"),
-                    nodes=_whole(entry.get("num_nodes")),
-                    repeat=_whole(entry.get("repeat")),
-                    jobid=str(entry.get("jobid") or "")[:64],
-                    result=_text(entry, "result"),
-                    phase=_text(entry, "fail_phase")[:64],
-                    reason=_text(entry, "fail_reason"),
-                    stagedir=_stage_folder(folder, _text(entry, "stagedir")),
-                )
+            yield TestCase(
+                benchmark=_text(entry, "benchmark") or Path(_text(entry, "filename")).stem,
+                environment=_text(entry, "environ"),
+                partition=_text(entry, "partition"),
+                nodes=_whole(entry.get("num_nodes")),
+                repeat=_whole(entry.get("repeat")),
+                jobid=str(entry.get("jobid") or "")[:64],
+                result=_text(entry, "result"),
+                phase=_text(entry, "fail_phase")[:64],
+                reason=_text(entry, "fail_reason"),
+                stagedir=_stage_folder(folder, _text(entry, "stagedir")),
             )
-    return tests
+
+
+def planned_tests(
+    folder: Path, report: str, cases: Collection[Case], repeats: Collection[int]
+) -> tuple[list[TestCase], int]:
+    """The test cases of a report that belong to the plan, each once (the last), and the number of
+    others.
+
+    The variants of a check share a test case.
+    """
+    planned: set[tuple[str, str, int | None]] = set()
+    for case in cases:  # a damaged report may lack the number of nodes
+        planned |= {(case.check, environment_name(case), nodes) for nodes in (case.nodes, None)}
+    limit_b = min(LIMIT_B, TEST_LIMIT_B * (1 + len(planned) * len(repeats)))
+    tests: dict[tuple[str, str, int | None, int], TestCase] = {}
+    total = 0
+    for test in read_report(folder, report, limit_b):
+        key = (test.benchmark, test.environment, test.nodes, test.repeat or 0)
+        total += 1
+        if key[:3] in planned and key[3] in repeats:
+            tests[key] = test
+    return list(tests.values()), total - len(tests)
 
 
 def _json(content: bytes) -> Any:
@@ -104,6 +130,8 @@ def _json(content: bytes) -> Any:
     """
     if content.count(b"[") + content.count(b"{") > MOST_CONTAINERS:
         raise ValueError("too many lists and objects")
+    if content.count(b",") > MOST_VALUES:
+        raise ValueError("too many values")
     return _clean(json.loads(content.decode(errors="replace")), MAX_DEPTH)
 
 
@@ -116,7 +144,9 @@ def _clean(value: Any, depth: int) -> Any:
     if isinstance(value, (list, dict)) and not depth:
         raise ValueError("too deep")
     if isinstance(value, list):
-        return [_clean(one, depth - 1) for one in value]
+        for at, one in enumerate(value):  # in its place: a copy takes as much memory again
+            value[at] = _clean(one, depth - 1)
+        return value
     if isinstance(value, dict):
         if len(value) > MOST_KEYS:
             raise ValueError("an object has too many keys")
@@ -159,24 +189,77 @@ def _whole(value: object) -> int | None:
         return None
 
 
-def read_evidence(folder: Path, stage: Path, nodes: int) -> list[Run]:
-    """The runs that a check wrote into its stage folder; empty if it wrote none.
+def read_evidence(
+    folder: Path, stage: Path, nodes: int, planned: Collection[str] = ()
+) -> tuple[list[Run], str]:
+    """The runs that a check wrote into its stage folder, and why some are not among them, if so.
 
-    ``nodes``: the greatest number of nodes of a case, by which the size is limited.
+    ``nodes``: the greatest number of nodes of a case, by which the size is limited. ``planned``:
+    the names of the nodes that may be in the evidence; if empty, all may. A run whose evidence
+    cannot be used is an error.
     """
     limit = min(LIMIT_B, NODE_LIMIT_B * (1 + nodes))
     try:
         records = _json(read_below(folder, stage / EVIDENCE_FILE, limit))
         if not isinstance(records, list) or len(records) > MOST_RECORDS:
-            return []
+            return [], f"{EVIDENCE_FILE} is not a list of at most {MOST_RECORDS} runs"
+    except FileNotFoundError:
+        return [], ""
+    except (OSError, ValueError, RecursionError) as error:
+        why = error.strerror if isinstance(error, OSError) else None
+        return [], f"{EVIDENCE_FILE} cannot be read: {why or _cut(str(error), 500)}"
+    runs, fault = [], ""
+    for number, record in enumerate(records, 1):
         # One by one: of a list, pydantic collects the errors of all elements.
-        runs = [_RUN.validate_python(record) for record in records]
-    except (OSError, ValueError, RecursionError):
-        return []
-    for run in runs:
+        try:
+            run = _RUN.validate_python(record)
+            stranger = _stranger(run, planned) if planned else ""
+            why = f"it names {stranger}, which is no node of the plan" if stranger else ""
+        except (ValueError, RecursionError) as error:
+            why = _first_error(error)
+            try:
+                run = Run(case=_CASE.validate_python(record["case"]), outcome="error")
+            except (ValueError, RecursionError, LookupError, TypeError):
+                fault = fault or f"record {number} of {EVIDENCE_FILE} is damaged: {why}"
+                continue
+        if why:
+            reason = f"its record in {EVIDENCE_FILE} cannot be used: {why}"
+            run = Run(case=run.case, outcome="error", phase="sanity", reason=reason)
         run.phase = run.phase[:MOST_IN_PHASE]
         run.reason = _cut(run.reason, MOST_IN_REASON)
-    return runs
+        runs.append(run)
+    return runs, fault
+
+
+def _first_error(error: Exception) -> str:
+    """The first error of a validation in a line."""
+    if not isinstance(error, ValidationError):
+        return _cut(str(error), 500)
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    return _cut(": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"]))), 500)
+
+
+def _stranger(run: Run, planned: Collection[str]) -> str:
+    """A node or link in a run's evidence that is not of the ``planned`` nodes; "" if none is."""
+    of_nodes = [
+        *run.job.nodes,
+        *run.nic,
+        *(one.node for one in (run.path.counters if run.path else ())),
+        *(one.node for own in (run.nic_proofs, run.wire_errors, run.activity) for one in own),
+    ]
+    for name in of_nodes:
+        if name not in planned:
+            return f"node {_cut(name, 100)!r}"
+    locations = Locations((), planned)
+    of_locations = [
+        *(one.location for one in run.metrics if one.location),
+        *(one.location for one in run.suspects),
+        *run.unmeasured,
+    ]
+    for name in of_locations:
+        if not locations.nodes.issuperset(locations.ends(name) or (name,)):
+            return f"location {_cut(name, 100)!r}"
+    return ""
 
 
 def stage_folders(folder: Path) -> list[Path]:
@@ -278,7 +361,7 @@ def _named(text: str) -> int:
         names = 1
         for ranges in re.findall(r"\[([^]]*)\]?", part):
             ends = [one.partition("/")[0].partition("-") for one in ranges.split(",")]
-            names *= sum(int(last or first) - int(first) + 1 for first, _, last in ends)
+            names *= sum(max(1, int(last or first) - int(first) + 1) for first, _, last in ends)
         total += names
     return total
 
@@ -309,7 +392,7 @@ CLOCK_TOLERANCE = timedelta(seconds=3)
 def collect(
     folder: Path,
     cases: list[Case],
-    repeats: Iterable[int],
+    repeats: Collection[int],
     run: Runner,
     why_not: str = "",
     report: str = REPORT_FILE,
@@ -317,6 +400,8 @@ def collect(
     held: Job | None = None,
     log: str = "reframe.log",
     take: Take = lambda _: None,
+    planned: Collection[str] = (),
+    note: Callable[[str], object] = lambda _: None,
 ) -> list[Run]:
     """The runs of ``cases``, all of one NIC profile, with the numbers ``repeats``.
 
@@ -324,9 +409,12 @@ def collect(
     ``cases/<case>/r<repeat>/``. ``report`` and ``log``: the names of ReFrame's report and log of
     the profile. ``why_not``: why the rest did not run, if known; ``phase``: where it failed.
     ``held``: the job that the trial held for all cases, if any. ``take`` makes the evidence the
-    trial's own (see ``Machine``).
+    trial's own (see ``Machine``). ``planned``: the names of the site's nodes, as
+    ``read_evidence``. ``note`` gets a sentence on what was left out.
     """
-    tests = read_report(folder, report)
+    tests, others = planned_tests(folder, report, cases, repeats)
+    if others:
+        note(f"{report} has {others} test cases that were not planned, or twice: they do not count")
     nodes = max((case.nodes for case in cases), default=0)
     ids = [held.id] if held else [test.jobid for test in tests]
     jobs = job_facts(ids, run, first=held is not None)
@@ -341,7 +429,7 @@ def collect(
         ]
         # Only of a test of this trial: its folder is moved, so each is read once.
         named = test.stagedir if wanted else None
-        entries = read_evidence(folder, named, nodes) if named else []
+        entries, fault = read_evidence(folder, named, nodes, planned) if named else ([], "")
         written = {entry.case: entry for entry in entries}
         why_lost = ""
         try:
@@ -351,7 +439,7 @@ def collect(
         id = held.id if held else test.jobid
         job = account_of(held, jobs) if held else jobs.get(id, Job(id=id))
         for case in wanted:
-            entry = written.get(case) or failed(case, test, why_not, phase)
+            entry = written.get(case) or failed(case, test, why_not, phase, fault)
             entry.job = within_held_job(job, entry) if held else with_own_job(job, entry)
             entry.repeat = test.repeat or 0
             entry.evidence = kept
@@ -366,8 +454,11 @@ def collect(
         not_searched = ""
     except ValueError as error:
         orphans, not_searched = [], f"; evidence that no report names was not searched for: {error}"
-    for orphan in orphans:
-        for entry in read_evidence(folder, orphan, nodes):
+    most = MOST_ORPHANS + 2 * len(cases) * len(repeats)  # a test case has one stage folder
+    if len(orphans) > most:
+        not_searched = f"; evidence was searched for in {most} of {len(orphans)} stage folders only"
+    for orphan in orphans[:most]:
+        for entry in read_evidence(folder, orphan, nodes, planned)[0]:
             if (entry.case, entry.repeat) not in runs and entry.case in cases:
                 entry.evidence = str(orphan)
                 if held:
@@ -414,14 +505,16 @@ def within_held_job(job: Job, run: Run) -> Job:
     )  # fmt: skip
 
 
-def failed(case: Case, test: TestCase, why_not: str = "", phase: str = "setup") -> Run:
-    """The record of a case whose check wrote no evidence."""
+def failed(
+    case: Case, test: TestCase, why_not: str = "", phase: str = "setup", fault: str = ""
+) -> Run:
+    """The record of a case whose check wrote no evidence, or one with a ``fault``."""
     reason = test.reason or ("ReFrame skipped it" if test.result == "skip" else "")
     where = test.phase or "run"
     if test.result == "abort" and why_not:
         reason = why_not  # more precise than the exception that stopped ReFrame
         where = where if phase == "setup" else phase
-    reason = reason or "it left no evidence"
+    reason = reason or fault or "it left no evidence"
     return Run(case=case, outcome="error", phase=where, reason=_cut(reason.strip(), 500))
 
 

@@ -16,7 +16,9 @@ class Machine(Protocol):
     of one new file or empty folder, ``take`` makes root the owner of a folder with its content,
     leaves only regular files in it, and returns their sizes in bytes by name: a process of the job
     user that has one open can still extend it. On a cluster there is one user, and both do nothing.
-    ``uid`` is the job user's.
+    ``uid`` is the job user's. ``notes`` are of before the first run. ``losses`` are notes on frames
+    that a switch of the lab dropped since ``notes`` or the last ``losses``; switches of a cluster
+    are not asked.
     """
 
     @property
@@ -26,6 +28,7 @@ class Machine(Protocol):
     def give(self, path: Path) -> None: ...
     def take(self, folder: Path) -> dict[str, int]: ...
     def notes(self) -> list[str]: ...
+    def losses(self) -> list[str]: ...
 
 
 class ThisMachine:
@@ -54,6 +57,9 @@ class ThisMachine:
         return {}
 
     def notes(self) -> list[str]:
+        return []
+
+    def losses(self) -> list[str]:
         return []
 
 

@@ -70,14 +70,23 @@ def report_file(session: Session, profile: str = "default") -> str:
 
 
 def reframe_command(
-    plan: Plan, config: Path, checks: list[str], report: Path, profile: str = "default"
+    plan: Plan,
+    config: Path,
+    checks: list[str],
+    report: Path,
+    profile: str = "default",
+    rerun: int = 0,
 ) -> list[str]:
-    """The command line of ReFrame."""
+    """The command line of ReFrame, whose report and configuration are in the trial's folder.
+
+    The session in ReFrame's database has the name of the trial and the number of the ``rerun``, so
+    that a comparison can leave out reruns: only bad figures are measured again.
+    """
     command = [
         str(Path(sys.prefix) / "bin" / "reframe"),
         f"--config-file={config}", f"--system={plan.site}:{plan.partition_name(profile)}",
         "--exec-policy=async", "--keep-stage-files", "--nocolor", "--run",
-        f"--report-file={report}",
+        f"--report-file={report}", f"--session-extras=trial={report.parent.name},rerun={rerun}",
     ]  # fmt: skip
     return command + [f"--checkpath={CHECKS / check}.py" for check in checks]
 
@@ -171,7 +180,7 @@ def run_reframe(
     plan, folder = session.plan, session.folder
     checks = list(dict.fromkeys(case.check for case in session.of_profile(profile)))
     report = folder / report_file(session, profile)
-    command = reframe_command(plan, session.config, checks, report, profile)
+    command = reframe_command(plan, session.config, checks, report, profile, session.rerun)
     current = round_of(session, profile, allocation.job if allocation else None)
     write(current, session.config.with_name(ROUND_FILE))
     give_files(session, profile)

@@ -7,7 +7,7 @@ the files of a round.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from seatrial.results.record import Allocation as AllocationRecord
@@ -80,8 +80,13 @@ def run_in_held_job(session: Session, profile: str) -> Round:
     return Round(profile, outcome, allocation)
 
 
-def runs_of(session: Session, rounds: list[Round]) -> list[Run]:
-    """All runs of the session in the order of the plan. A case that did not run is an error."""
+def runs_of(
+    session: Session, rounds: list[Round], note: Callable[[str], object] = lambda _: None
+) -> list[Run]:
+    """All runs of the session in the order of the plan. A case that did not run is an error.
+
+    ``note`` gets a sentence on what was left out.
+    """
     by_case: dict[tuple[Case, int], Run] = {}
     for one in rounds:
         if one.allocation:
@@ -90,6 +95,7 @@ def runs_of(session: Session, rounds: list[Round]) -> list[Run]:
             session.folder, session.of_profile(one.profile), session.repeats,
             session.machine.run, one.why_not, report_file(session, one.profile), one.phase,
             held_job(one), log_file(session, one.profile), session.machine.take,
+            session.plan.node_names, note,
         )  # fmt: skip
         by_case.update(((run.case, run.repeat), run) for run in runs)
     return [by_case[case, repeat] for repeat in session.repeats for case in session.cases]

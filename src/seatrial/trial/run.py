@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import shutil
 import subprocess
@@ -33,7 +34,13 @@ from seatrial.trial.machine import Machine, Progress, jobs_of
 from seatrial.trial.reframe_run import database_folder
 from seatrial.trial.rerun import cases_to_rerun, first_nodes
 from seatrial.trial.rounds import Round, allocations, run_rounds, runs_of
-from seatrial.trial.session import Session, TimeLimit, noted_signals
+from seatrial.trial.session import (
+    Interrupted,
+    Session,
+    TimeLimit,
+    noted_signals,
+    obeyed_signals,
+)
 
 SETTINGS = '''"""ReFrame's configuration of this trial."""
 
@@ -69,6 +76,7 @@ def run_trial(
             seatrial=version_with_commit(),
             command=["seatrial", *sys.argv[1:]],
             stack=plan.stack,
+            machine=plan.machine,
             host=host_facts(),
             repeats=plan.repeats,
             site_repeats=plan.site_repeats,
@@ -92,7 +100,9 @@ def run_trial(
     with locked(folder / LOCK_FILE, progress.said), noted_signals() as signals:
         session = Session(
             plan, folder, config, machine, progress, plan.cases, signals,
-            TimeLimit(plan.time_limit_s),
+            TimeLimit(
+                plan.time_limit_s, math.inf if plan.lab_cores is None else plan.time_limit_s
+            ),
         )  # fmt: skip
         cases = plural(len(plan.cases), "case")
         progress.said(
@@ -102,7 +112,7 @@ def run_trial(
         progress.said(f"evidence goes to {folder}")
         try:
             rounds = run_cases(session, results)
-            finish(results, requirements, folder)
+            finish(results, requirements, folder, signals)
             if not rounds[0].outcome.broken:
                 rerun(session, results, requirements)
         finally:
@@ -148,7 +158,7 @@ def write_manifest(
             text = f"evidence removed, because it grew after the jobs had ended: {listed}"
             session.progress.said(f"warning: {text}")
             results.trial.notes.append(text)
-            finish(results, requirements, folder)
+            finish(results, requirements, folder, session.signals)
             sums |= manifest.sums_of(folder, [RESULTS_FILE])
         manifest.append(folder, sums)
     except OSError as error:
@@ -163,7 +173,8 @@ def run_cases(session: Session, results: Results) -> list[Round]:
     finally:
         cancel_leftovers(session.folder, session.machine)
     (session.folder / RESERVE_FILE).unlink(missing_ok=True)
-    runs = runs_of(session, rounds)
+    results.trial.notes += session.machine.losses()
+    runs = runs_of(session, rounds, results.trial.notes.append)
     results.runs += runs
     held = allocations(session, rounds, runs)
     for use in results.trial.profiles:
@@ -210,7 +221,7 @@ def rerun(session: Session, results: Results, requirements: Requirements) -> Non
             text = f"fewer reruns than planned: {ids} ({why_not})"
             session.progress.said(text)
             results.trial.notes.append(text)
-        finish(results, requirements, session.folder)
+        finish(results, requirements, session.folder, session.signals)
         if why_not or any(one.why_not for one in rounds):
             return
 
@@ -241,12 +252,29 @@ def profiles_under_test(plan: Plan) -> dict[str, PlannedProfile]:
     return {name: profile for name, profile in plan.profiles.items() if name in names}
 
 
-def finish(results: Results, requirements: Requirements, folder: Path) -> None:
-    """Judge the runs and write the results."""
-    results.judgements = judge(results.trial, results.runs, requirements)
-    verdict = conclude(results.trial, results.runs, results.judgements, requirements)
+def finish(results: Results, requirements: Requirements, folder: Path, signals: list[str]) -> None:
+    """Write the runs, judge them, and write all results.
+
+    A signal ends the judging, and joins ``signals``. Raises LabError then, or if the results cannot
+    be written.
+    """
+    trial, file = results.trial, folder / RESULTS_FILE
+    runs = plural(len(results.runs), "run")
+    kept = f"its {runs} are in {file}; 'seatrial judge {folder}' judges them"
+    try:
+        write_results(file, [trial, *results.runs])
+    except OSError as error:
+        kept = f"its {runs} cannot be written: {error}"
+    try:
+        with obeyed_signals(signals):
+            results.judgements = judge(trial, results.runs, requirements)
+            verdict = conclude(trial, results.runs, results.judgements, requirements)
+    except Interrupted as signal:
+        raise LabError(
+            f"interrupted by {signal} while the figures were judged: the trial has no verdict; "
+            f"{kept}"
+        ) from None
     copy = trial_requirements(results)
-    trial = results.trial
     results.verdict = verdict.model_copy(
         update=provenance(
             manifest.sha256(copy), str(copy.relative_to(folder)), trial.command, trial.seatrial
@@ -254,7 +282,7 @@ def finish(results: Results, requirements: Requirements, folder: Path) -> None:
     )
     lines: list[Line] = [trial, *results.runs, *results.judgements, results.verdict]
     try:
-        write_results(folder / RESULTS_FILE, lines)
+        write_results(file, lines)
     except OSError as error:
         word = results.verdict.verdict
         raise LabError(f"the verdict ({word}) cannot be written: {error}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import threading
 import time
@@ -22,10 +23,13 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class TimeLimit:
     """The time limit of a trial. The time in which all its jobs wait in the queue does not count.
 
-    ``seconds``: the limit. The callers that query Slurm report whether the jobs wait.
+    ``seconds``: the limit. The callers that query Slurm report whether the jobs wait. At most
+    ``most_queued_s`` do not count: the jobs of a lab are another user's, who can let one wait for
+    ever.
     """
 
     seconds: float
+    most_queued_s: float = math.inf
     started: float = field(default_factory=time.monotonic)
     _queued_s: float = 0.0
     _waits_since: float | None = None
@@ -39,9 +43,9 @@ class TimeLimit:
 
     @property
     def queued_s(self) -> float:
-        """Time in the queue up to now."""
+        """Time in the queue up to now, as far as it does not count."""
         waits = 0.0 if self._waits_since is None else time.monotonic() - self._waits_since
-        return self._queued_s + waits
+        return min(self._queued_s + waits, self.most_queued_s)
 
     @property
     def left_s(self) -> float:
@@ -111,6 +115,20 @@ class Session:
         return ""
 
 
+class Interrupted(KeyboardInterrupt):
+    """A signal came where signals are obeyed. No handler of errors may take it for one."""
+
+
+@contextmanager
+def obeyed_signals(noted: list[str]) -> Iterator[None]:
+    """Let a signal end the block with Interrupted, within ``noted_signals``, whose list it joins.
+
+    For work that writes nothing, and whose time depends on what the jobs left.
+    """
+    with _handled(noted, Interrupted):
+        yield
+
+
 @contextmanager
 def noted_signals() -> Iterator[list[str]]:
     """Collect the names of signals that would end this process, and ignore the signals.
@@ -119,16 +137,25 @@ def noted_signals() -> Iterator[list[str]]:
     main thread only: in another thread the list stays empty.
     """
     noted: list[str] = []
-    if threading.current_thread() is not threading.main_thread():
+    with _handled(noted):
         yield noted
+
+
+@contextmanager
+def _handled(noted: list[str], error: type[BaseException] | None = None) -> Iterator[None]:
+    """Add the names of signals to a list, and raise ``error`` at each if there is one."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
         return
 
     def note(number: int, _: object) -> None:
         noted.append("Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name)
+        if error:
+            raise error(noted[-1])
 
     before = {number: signal.signal(number, note) for number in SIGNALS}
     try:
-        yield noted
+        yield
     finally:
         for number, handler in before.items():
             with contextlib.suppress(TypeError):  # a handler that was not set from Python

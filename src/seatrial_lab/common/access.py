@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import selectors
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,10 @@ from seatrial_lab.common.programs import PATH, find
 from seatrial_lab.common.spec import LabSpec
 
 _TIME = Path("/proc/self/ns/time")  # since Linux 5.6
+#: of output and error output of a command together: more ends it, so that it cannot fill the memory
+MAX_ANSWER_B = 64 << 20
+_CHUNK = 65536
+_KILLED_S = 5.0  # a process that waits for a device ends later
 _LMOD_INIT = Path("/usr/share/lmod/lmod/init/bash")
 
 
@@ -116,8 +122,9 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command in the lab to its end and return its exit code and output.
 
-    Raises LabError if the command takes longer than ``timeout`` seconds or, with ``check``,
-    if its exit code is not 0. A timeout kills the process group of the command.
+    Raises LabError if the command takes longer than ``timeout`` seconds, if its output is larger
+    than MAX_ANSWER_B or, with ``check``, if its exit code is not 0. The first two kill the process
+    group of the command. Output that arrives after the end of the command is not read.
     """
     process = popen(
         spec,
@@ -129,28 +136,96 @@ def run(
         stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
+        bufsize=0,
         # A process group of its own: nsenter's child survives the death of nsenter.
         start_new_session=True,
     )
     shown = " ".join(str(word) for word in argv)
     try:
-        out, err = process.communicate(stdin, timeout=timeout)
-    except subprocess.TimeoutExpired:
-        _end_group(process)
+        answers = _answers(process, (stdin or "").encode(), timeout)
+    except TimeoutError:
         raise LabError(f"{node}: {shown}: not done after {timeout} s") from None
-    except BaseException:
-        _end_group(process)
-        raise
+    except BufferError as error:
+        raise LabError(f"{node}: {shown}: {error}") from None
+    finally:
+        _end(process)
+    out, err = (answer.decode(errors="replace") for answer in answers)
     if check and process.returncode:
         detail = (err or out).strip()[-500:]
         raise LabError(f"{node}: {shown}: exit code {process.returncode}: {detail}")
     return subprocess.CompletedProcess(list(argv), process.returncode, out, err)
 
 
-def _end_group(process: subprocess.Popen[Any]) -> None:
-    # The process group no longer exists if the command ended meanwhile.
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+def _answers(
+    process: subprocess.Popen[bytes], stdin: bytes, timeout: float | None
+) -> tuple[bytes, bytes]:
+    """Return a process's output and error output once it has ended.
+
+    The end of the process counts, not that of its pipes: another process of the job user can hold
+    these for ever. Raises TimeoutError and BufferError (more than MAX_ANSWER_B).
+    """
+    deadline = time.monotonic() + (float("inf") if timeout is None else timeout)
+    assert process.stdout
+    assert process.stderr
+    answers = {stream.fileno(): bytearray() for stream in (process.stdout, process.stderr)}
+    unsent = memoryview(stdin)
+    end = os.pidfd_open(process.pid)
+    with contextlib.ExitStack() as opened, selectors.DefaultSelector() as selector:
+        opened.callback(os.close, end)
+        for descriptor in (end, *answers):
+            selector.register(descriptor, selectors.EVENT_READ)
+        for descriptor in answers:
+            os.set_blocking(descriptor, False)
+        if process.stdin:
+            os.set_blocking(process.stdin.fileno(), False)
+            selector.register(process.stdin, selectors.EVENT_WRITE)
+        ended = False
+        while not ended:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            for key, _ in selector.select(None if timeout is None else left):
+                if key.fd == end:
+                    ended = True
+                elif key.fd in answers:
+                    if _read_available(key.fd, answers, _CHUNK):
+                        selector.unregister(key.fd)
+                elif process.stdin:
+                    try:
+                        unsent = unsent[os.write(key.fd, unsent[:_CHUNK]) :]
+                    except BrokenPipeError:
+                        unsent = unsent[:0]
+                    if not unsent:
+                        selector.unregister(process.stdin)
+                        process.stdin.close()
+        for descriptor in answers:
+            _read_available(descriptor, answers, MAX_ANSWER_B)
+    out, err = answers.values()
+    return bytes(out), bytes(err)
+
+
+def _read_available(descriptor: int, answers: dict[int, bytearray], most: int) -> bool:
+    """Read what is in a pipe, up to ``most`` bytes. Returns whether this was its end."""
+    until = len(answers[descriptor]) + most
+    with contextlib.suppress(BlockingIOError):
+        while len(answers[descriptor]) < until:
+            data = os.read(descriptor, _CHUNK)
+            if not data:
+                return True
+            answers[descriptor] += data
+            if sum(map(len, answers.values())) > MAX_ANSWER_B:
+                raise BufferError(f"more than {MAX_ANSWER_B} bytes of output")
+    return False
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill the process group of a command that has not ended, and close its pipes."""
+    if process.poll() is None:
+        # The process group no longer exists if the command ended meanwhile.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=_KILLED_S)
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream:
+            stream.close()

@@ -22,6 +22,7 @@ MS_REC = 0x4000
 MS_SLAVE = 0x80000
 MS_SHARED = 0x100000
 MNT_DETACH = 2
+UMOUNT_NOFOLLOW = 8
 CLONE_NEWNS = 0x00020000
 
 # These numbers are the same on every architecture (the calls came with Linux 5.2).
@@ -67,6 +68,13 @@ def detach(target: str) -> None:
     """Unmount all mounts on ``target``, lazily. No mount there is no error."""
     while LIBC.umount2(target.encode(), MNT_DETACH) == 0:
         pass
+
+
+def file_system(descriptor: int) -> int:
+    """Return the magic number of the file system of an open file, see statfs(2). Raises OSError."""
+    status = ctypes.create_string_buffer(512)  # struct statfs; its first word is f_type
+    check(LIBC.fstatfs(descriptor, status), "fstatfs")
+    return ctypes.c_long.from_buffer(status).value
 
 
 def open_tree(path: str) -> int:

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import os
 import re
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 from seatrial.base.errors import LabError
-from seatrial.base.lock import hold
+from seatrial.base.lock import locked
 from seatrial_lab.common import mounts
+from seatrial_lab.common.mount_table import mounted
 from seatrial_lab.common.paths import NETNS_ROOT, RUN_ROOT, SWITCH, LabPaths
 from seatrial_lab.common.programs import find
 from seatrial_lab.common.spec import LOGIN, LabSpec
@@ -79,28 +79,30 @@ def run_program(
         raise LabError(f"{' '.join([program, *arguments])}: {answer.stderr.strip()}")
 
 
-@contextlib.contextmanager
-def _registry() -> Iterator[None]:
+def _registry(say: Callable[[str], None] = lambda _: None) -> AbstractContextManager[int]:
     """Hold the lock on the machine's list of named namespaces, which all labs share."""
-    RUN_ROOT.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(RUN_ROOT, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        hold(descriptor, RUN_ROOT)
-        yield
-    finally:
-        os.close(descriptor)
+    return locked(RUN_ROOT / ".lock", say)
 
 
-def _is_mount(path: Path) -> bool:
-    lines = Path("/proc/self/mounts").read_text().splitlines()
-    return any(line.split()[1] == str(path) for line in lines)
-
-
-def make(spec: LabSpec, keep: tuple[int, ...] = ()) -> None:
-    """Make the namespaces, bridges and cables of a lab. Raises LabError."""
-    paths = LabPaths(spec.instance)
+def remove_registry() -> None:
+    """Remove RUN_ROOT, and the lock in it, if there is nothing else in it."""
     with _registry():
-        if not _is_mount(NETNS_ROOT):
+        if [entry.name for entry in RUN_ROOT.iterdir()] == [".lock"]:
+            (RUN_ROOT / ".lock").unlink()
+            with contextlib.suppress(OSError):  # a lab may start now
+                RUN_ROOT.rmdir()
+
+
+def make(
+    spec: LabSpec, keep: tuple[int, ...] = (), say: Callable[[str], None] = lambda _: None
+) -> None:
+    """Make the namespaces, bridges and cables of a lab. Raises LabError.
+
+    ``say`` gets a line of text if another lab is made or removed meanwhile.
+    """
+    paths = LabPaths(spec.instance)
+    with _registry(say):
+        if all(one.place != NETNS_ROOT for one in mounted()):
             # ``ip`` bind-mounts this folder on itself at first use. The last lab undoes that.
             _BIND_MARK.write_text("folder\n" if not NETNS_ROOT.exists() else "mount\n")
         names = "".join(f"netns add {paths.netns(host)}\n" for host in (SWITCH, *spec.hosts))
@@ -220,9 +222,12 @@ def namespaces(instance: str) -> list[str]:
         return []
 
 
-def remove(instance: str) -> None:
-    """Remove the instance's network namespaces and with them all its interfaces."""
-    with _registry():
+def remove(instance: str, say: Callable[[str], None] = lambda _: None) -> None:
+    """Remove the instance's network namespaces and with them all its interfaces.
+
+    ``say`` as in :func:`make`.
+    """
+    with _registry(say):
         for name in namespaces(instance):
             path = NETNS_ROOT / name
             mounts.detach(str(path))

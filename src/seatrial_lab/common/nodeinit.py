@@ -5,8 +5,8 @@ It does not know sites or Slurm: ``boot`` and ``virtual.plan`` write its configu
 Runs as ``python -P -S -m seatrial_lab.common.nodeinit PARENT CONFIG`` with only the
 standard library. PARENT is the process id of its parent. CONFIG is JSON:
 ``hostname``, ``netns`` (path), ``pid_file``, ``covers`` ({folder: mode in
-octal}), ``binds`` ([[source, target], ...]), ``freezer`` (bool) and ``steps``
-(see :func:`run_step`).
+octal}), ``binds`` ([[source, target], ...]), ``freezer`` (bool), ``steps`` (see
+:func:`run_step`) and optionally ``processors``, the only ones that the node shows as its own.
 
 The started process waits until the node has booted, prints its error, if any,
 and exits. Its child is process 1 of the node and stays. If the started process
@@ -95,6 +95,8 @@ def set_up_mounts(config: dict[str, Any]) -> None:
     # sysfs shows the interfaces of the network namespace of its mount.
     mounts.mount("sysfs", "/sys", "sysfs", mounts.MS_NOSUID | mounts.MS_NODEV | mounts.MS_NOEXEC)
     mount_boot_id()
+    if config.get("processors"):
+        mount_processors(config["processors"])
     if config["freezer"]:
         mounts.mount("tmpfs", "/sys/fs/cgroup", "tmpfs", 0, "mode=755")
         freezer = Path("/sys/fs/cgroup/freezer")
@@ -111,6 +113,18 @@ def mount_boot_id() -> None:
     own.write_text(Path("/proc/sys/kernel/random/uuid").read_text())
     own.chmod(0o444)
     mounts.mount(str(own), "/proc/sys/kernel/random/boot_id", "", mounts.MS_BIND)
+
+
+def mount_processors(numbers: list[int]) -> None:
+    """Show these processors of the machine alone as online: consecutive numbers.
+
+    Programs count processors by this file, and an IRQ affinity of a NIC profile is of them.
+    """
+    own = Path("/run/seatrial-processors")
+    first, last = numbers[0], numbers[-1]
+    own.write_text(f"{first}\n" if first == last else f"{first}-{last}\n")
+    own.chmod(0o444)
+    mounts.mount(str(own), "/sys/devices/system/cpu/online", "", mounts.MS_BIND)
 
 
 def is_listening(port: int) -> bool:

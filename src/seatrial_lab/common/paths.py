@@ -33,6 +33,11 @@ class LabPaths:
         return self.run / "lock"
 
     @property
+    def engine(self) -> Path:
+        """The name of the lab's engine. Written first and removed last."""
+        return self.run / "engine"
+
+    @property
     def state(self) -> Path:
         return self.run / "state.json"
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
+from seatrial.base import lock
 from seatrial.base.errors import LabError
 from seatrial.base.files import write_whole
-from seatrial.base.lock import hold, open_lock
 from seatrial_lab.common.paths import RUN_ROOT, LabPaths
 from seatrial_lab.common.spec import LabSpec
 
@@ -69,6 +67,26 @@ def load(instance: str) -> LabState | None:
         raise LabError(f"{path} cannot be read ({error}): seatrial lab down") from error
 
 
+def claim(instance: str, engine: str) -> None:
+    """Write the mark of an engine, the first file of its lab. The caller holds the lab's lock.
+
+    Raises LabError if the other engine has a lab of that name, complete or not.
+    """
+    if (other := engine_of(instance)) not in ("", engine):
+        raise LabError(
+            f"the lab {instance!r} is a {other} one, up or not ended: first seatrial lab down, "
+            "or choose another name with --instance"
+        )
+    write_whole(LabPaths(instance).engine, engine, durable=False)
+
+
+def engine_of(instance: str) -> str:
+    """Return the name of the engine that has a lab of that name; empty if none has."""
+    with suppress(FileNotFoundError):
+        return LabPaths(instance).engine.read_text()
+    return ""
+
+
 def not_up(instance: str) -> str:
     """The error of a command that needs a running lab."""
     return f"the lab {instance!r} is not up; start it with: seatrial lab up"
@@ -81,30 +99,11 @@ def instances() -> list[str]:
     return sorted(entry.name for entry in RUN_ROOT.iterdir() if entry.is_dir())
 
 
-@contextlib.contextmanager
-def locked(instance: str) -> Iterator[int]:
-    """Hold the instance's lock; yields its descriptor. The lock is a file in the run folder.
+def locked(
+    instance: str, say: Callable[[str], None] = lambda _: None
+) -> AbstractContextManager[int]:
+    """Hold the instance's lock, a file in the run folder; yields its descriptor.
 
-    ``down`` removes the file and the folder while it holds the lock. A process that waited for
-    the lock then holds a removed file, and tries again with the new one.
+    ``down`` removes the file and the folder while it holds the lock.
     """
-    file = LabPaths(instance).lock
-    while True:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            descriptor = open_lock(file)
-        except FileNotFoundError:
-            continue
-        try:
-            hold(descriptor, file)
-            if _is_same_file(descriptor, file):
-                yield descriptor
-                return
-        finally:
-            os.close(descriptor)
-
-
-def _is_same_file(descriptor: int, file: Path) -> bool:
-    with contextlib.suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(descriptor), file.stat())
-    return False
+    return lock.locked(LabPaths(instance).lock, say)

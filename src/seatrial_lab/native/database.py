@@ -10,28 +10,27 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from seatrial.base.errors import LabError
-from seatrial.base.lock import hold
+from seatrial.base.lock import locked
 from seatrial_lab.common.etc import account
 from seatrial_lab.common.paths import CACHE_ROOT
 from seatrial_lab.common.programs import find, version_of
 
 
-def template() -> Path:
-    """Return the data folder for the installed MariaDB; create it if missing. Raises LabError."""
+def template(say: Callable[[str], None] = lambda _: None) -> Path:
+    """Return the data folder for the installed MariaDB; create it if missing. Raises LabError.
+
+    ``say`` gets a line of text if another process creates it.
+    """
     match = re.search(r"\d+\.\d+\.\d+", version_of("mariadbd"))
     version = match[0] if match else "unknown"
-    CACHE_ROOT.mkdir(parents=True, exist_ok=True)
     ready = CACHE_ROOT / f"mariadb-{version}"
-    lock = os.open(CACHE_ROOT, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        hold(lock, CACHE_ROOT)
+    with locked(CACHE_ROOT / "lock", say):
         if not ready.is_dir():
             _make(ready)
-    finally:
-        os.close(lock)
     return ready
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 import sys
 import time
@@ -14,9 +13,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from seatrial.base.errors import LabError
-from seatrial.base.files import remove_tree
-from seatrial_lab.common import access, boot, etc, network, processes, state
-from seatrial_lab.common.paths import DATA_ROOT, RUN_ROOT, LabPaths
+from seatrial.stack import apt
+from seatrial_lab.common import access, boot, etc, leftovers, network, processes, state
+from seatrial_lab.common.paths import LabPaths
 from seatrial_lab.common.programs import check_machine, check_root, programs
 from seatrial_lab.common.spec import LOGIN, LabSpec
 from seatrial_lab.native import binds, cables, database, slowdown, terminal
@@ -36,6 +35,8 @@ class Lab:
     The constructor starts nothing; :meth:`up` starts the lab. ``Lab.attach``
     returns the object of a running lab.
     """
+
+    engine = "native"
 
     def __init__(self, spec: LabSpec):
         self.spec = spec
@@ -65,7 +66,9 @@ class Lab:
         First remove the processes and files of an interrupted start.
         """
         check_machine(self.spec.accounting)
-        with state.locked(self.spec.instance) as lock:
+        apt.remove_left()
+        with state.locked(self.spec.instance, progress) as lock:
+            state.claim(self.spec.instance, self.engine)
             running = state.load(self.spec.instance)
             if running is not None and self._daemons_live(running.spec):
                 if differing := self.spec.differences(running.spec):
@@ -76,11 +79,11 @@ class Lab:
                     )
                 self._repair(running, lock, progress)
                 return False
-            self._clear(keep_lock=True)
+            self._clear({self.paths.lock, self.paths.engine}, progress)
             try:
                 self._start(lock, progress)
             except BaseException:
-                self._clear(keep_lock=True, keep_logs=True)
+                self._clear({self.paths.lock, self.paths.data / "log"}, progress)
                 raise
             return True
 
@@ -93,7 +96,7 @@ class Lab:
         template = None
         if self.spec.accounting:
             progress("database template")
-            template = database.template()
+            template = database.template(progress)
         progress("files")
         for path in self.spec.visible_paths():
             if not path.exists():
@@ -102,7 +105,7 @@ class Lab:
         for host in self.spec.hosts:
             boot.write_config(self.spec, installed, host, template)
         progress("network")
-        network.make(self.spec, keep=(lock,))
+        network.make(self.spec, keep=(lock,), say=progress)
         progress("nodes")
         self._boot(self.spec.hosts, lock)
         progress("Slurm")
@@ -158,7 +161,8 @@ class Lab:
 
     def _check_checkout(self) -> None:
         checkout = str(self.spec.checkout)
-        if self.run(["test", "-r", checkout, "-a", "-x", checkout], cwd="/").returncode:
+        test = ["test", "-r", checkout, "-a", "-x", checkout]
+        if self.run(test, cwd="/", timeout=_READY_TIMEOUT).returncode:
             raise LabError(
                 f"{checkout} cannot be read by the lab's user {self.spec.user}: chmod -R o+rX it"
             )
@@ -193,12 +197,11 @@ class Lab:
         there = self.paths.run.exists() or self.paths.data.exists()
         if not there and not network.namespaces(self.spec.instance):
             return False
-        with state.locked(self.spec.instance):
-            progress("ending")
-            self._clear(keep_lock=False)
+        with state.locked(self.spec.instance, progress):
+            self._clear(set(), progress)
         return True
 
-    def _clear(self, keep_lock: bool, keep_logs: bool = False) -> None:
+    def _clear(self, kept: set[Path], progress: Progress) -> None:
         """Remove processes, then namespaces, then files. Each step works on an incomplete lab."""
         inside = [
             identity
@@ -215,17 +218,9 @@ class Lab:
                 raise LabError(f"processes of the lab do not end: {sorted(left)}")
             processes.kill_all(left)
             processes.wait_gone(left, 1)
-        network.remove(self.spec.instance)
+        network.remove(self.spec.instance, progress)
         slowdown.remove_all(self.spec.instance)
-        kept = {self.paths.data / "log"} if keep_logs else set()
-        kept |= {self.paths.lock} if keep_lock else set()
-        for entry in (*_children(self.paths.data), *_children(self.paths.run)):
-            if entry not in kept:
-                remove_tree(entry)
-        if not keep_logs:
-            _rmdir(self.paths.data, DATA_ROOT)
-        if not keep_lock:
-            _rmdir(self.paths.run, RUN_ROOT)
+        leftovers.remove(self.spec.instance, kept)
 
     # -- inside ----------------------------------------------------------------
 
@@ -285,15 +280,3 @@ class Lab:
         with state.locked(self.spec.instance):
             pids = (access.first_process(self.spec, host) for host in self.spec.hosts)
             binds.add(path, [pid for pid in pids if pid is not None])
-
-
-def _children(folder: Path) -> list[Path]:
-    return list(folder.iterdir()) if folder.is_dir() else []
-
-
-def _rmdir(folder: Path, root: Path) -> None:
-    """Remove an empty folder, and ``root`` if it is then empty."""
-    with contextlib.suppress(FileNotFoundError):
-        folder.rmdir()
-    with contextlib.suppress(OSError):
-        root.rmdir()

@@ -37,3 +37,6 @@ class LabMachine:
 
     def notes(self) -> list[str]:
         return [f"{PLANTED}{fault}" for fault in self.lab.faults()]
+
+    def losses(self) -> list[str]:
+        return []

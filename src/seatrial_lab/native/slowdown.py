@@ -1,17 +1,26 @@
 """A node's share of the processors: a high priority, or a quota as a planted fault.
 
-Both are settings of one cgroup that holds all processes of the node.
+Both are settings of one cgroup that holds all processes of the node. Only a file system that the
+kernel says is one of cgroups, and that belongs to root, is written to: any user may mount one of
+FUSE, and choose what the table of mounts says about it.
 """
 
 from __future__ import annotations
 
-import contextlib
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.base.errors import LabError
-from seatrial_lab.common import processes
+from seatrial_lab.common import mounts, processes
+from seatrial_lab.common.mount_table import mounted
 from seatrial_lab.common.paths import LabPaths
 
+#: CGROUP_SUPER_MAGIC and CGROUP2_SUPER_MAGIC of statfs(2)
+_MAGIC = {"cgroup": 0x27E0EB, "cgroup2": 0x63677270}
+_VERSIONS = {"cgroup": "v1", "cgroup2": "v2"}
 # A short period, so that a slow node is slow within one message exchange too.
 _PERIOD_US = 10_000
 _MIN_QUOTA_US = 1_000
@@ -19,23 +28,52 @@ _MIN_QUOTA_US = 1_000
 _SHARES, _WEIGHT = 262_144, 10_000
 
 
-def _hierarchies() -> list[tuple[str, Path, str]]:
-    """Return (kind, mount point, options) of each mounted cgroup hierarchy."""
-    rows = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
-    return [(row[2], Path(row[1]), row[3]) for row in rows if row[2] in ("cgroup", "cgroup2")]
+@dataclass(frozen=True)
+class Hierarchy:
+    """A mounted cgroup hierarchy: ``v1`` or ``v2``, its folder, and a descriptor of the folder."""
+
+    version: str
+    place: Path
+    folder: int
+    controllers: tuple[str, ...]
 
 
-def controller() -> tuple[str, Path] | None:
-    """Return the hierarchy with the cpu controller, (``v1`` or ``v2``, its root), or None."""
-    for kind, root, options in _hierarchies():
-        if kind == "cgroup" and "cpu" in options.split(","):
-            return "v1", root
-    for kind, root, _ in _hierarchies():
-        if kind == "cgroup2":
-            with contextlib.suppress(OSError):
-                if "cpu" in (root / "cgroup.controllers").read_text().split():
-                    return "v2", root
+@contextmanager
+def _hierarchies() -> Iterator[list[Hierarchy]]:
+    """The hierarchies that are mounted; their descriptors are open for the block."""
+    with ExitStack() as opened:
+        hierarchies = []
+        for mount in mounted():
+            folder = _folder(mount.place, mount.kind) if mount.kind in _MAGIC else None
+            if folder is not None:
+                opened.callback(os.close, folder)
+                version = _VERSIONS[mount.kind]
+                names = mount.options.split(",")
+                if version == "v2":
+                    with suppress(OSError):
+                        names = _read(folder, "cgroup.controllers").split()
+                hierarchies.append(Hierarchy(version, mount.place, folder, tuple(names)))
+        yield hierarchies
+
+
+def _folder(place: Path, kind: str) -> int | None:
+    """Return a descriptor of root's cgroups at ``place``, None if something else is there."""
+    try:
+        folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    if mounts.file_system(folder) == _MAGIC[kind] and os.fstat(folder).st_uid == 0:
+        return folder
+    os.close(folder)
     return None
+
+
+@contextmanager
+def controller() -> Iterator[Hierarchy | None]:
+    """The hierarchy with the cpu controller; None if there is none."""
+    with _hierarchies() as hierarchies:
+        with_cpu = [one for one in hierarchies if "cpu" in one.controllers]
+        yield min(with_cpu, key=lambda one: one.version, default=None)
 
 
 def prioritise(instance: str, node: str, first: int) -> bool:
@@ -45,21 +83,15 @@ def prioritise(instance: str, node: str, first: int) -> bool:
     enough: the kernel can group processes by session and weigh only the groups. Returns False if
     the machine does not allow it.
     """
-    hierarchy = controller()
-    if hierarchy is None:
-        return False
-    kind, root = hierarchy
-    group = root / LabPaths(instance).netns(node)
-    try:
-        if kind == "v2":
-            (root / "cgroup.subtree_control").write_text("+cpu")
-        group.mkdir(exist_ok=True)
-        name, value = ("cpu.shares", _SHARES) if kind == "v1" else ("cpu.weight", _WEIGHT)
-        (group / name).write_text(str(value))
-        for _ in range(2):
-            _move(processes.in_node(first), group)
-    except OSError:
-        return False
+    with controller() as hierarchy:
+        if hierarchy is None:
+            return False
+        v1 = hierarchy.version == "v1"
+        setting = ("cpu.shares", str(_SHARES)) if v1 else ("cpu.weight", str(_WEIGHT))
+        try:
+            _set(hierarchy, instance, node, first, [setting])
+        except OSError:
+            return False
     return True
 
 
@@ -68,53 +100,95 @@ def slow_down(instance: str, node: str, first: int, percent: float, cpus: int) -
 
     The limit holds for all processes of the node and their children, jobs included.
     """
-    hierarchy = controller()
-    if hierarchy is None:
-        raise LabError("this machine has no cgroup cpu controller: a node cannot be slowed")
-    kind, root = hierarchy
-    group = root / LabPaths(instance).netns(node)
     quota = max(_MIN_QUOTA_US, int(_PERIOD_US * cpus * percent / 100))
-    try:
-        if kind == "v2":
-            (root / "cgroup.subtree_control").write_text("+cpu")
-        group.mkdir(exist_ok=True)
-        if kind == "v1":
-            (group / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
-            (group / "cpu.cfs_quota_us").write_text(str(quota))
-        else:
-            (group / "cpu.max").write_text(f"{quota} {_PERIOD_US}")
+    with controller() as hierarchy:
+        if hierarchy is None:
+            raise LabError("this machine has no cgroup cpu controller: a node cannot be slowed")
+        settings = [("cpu.max", f"{quota} {_PERIOD_US}")]
+        if hierarchy.version == "v1":
+            settings = [("cpu.cfs_period_us", str(_PERIOD_US)), ("cpu.cfs_quota_us", str(quota))]
+        try:
+            _set(hierarchy, instance, node, first, settings)
+        except OSError as error:
+            raise LabError(f"{node} cannot be slowed: {error}") from error
+
+
+def _set(
+    hierarchy: Hierarchy, instance: str, node: str, first: int, settings: list[tuple[str, str]]
+) -> None:
+    """Write settings of a node's group, which is made if missing, and move the node into it."""
+    name = LabPaths(instance).netns(node)
+    if hierarchy.version == "v2":
+        _write(hierarchy.folder, "cgroup.subtree_control", "+cpu")
+    with suppress(FileExistsError):
+        os.mkdir(name, dir_fd=hierarchy.folder)
+    with _group(hierarchy, name) as group:
+        for file, value in settings:
+            _write(group, file, value)
         # Twice, for processes that started during the first move.
         for _ in range(2):
             _move(processes.in_node(first), group)
-    except OSError as error:
-        raise LabError(f"{node} cannot be slowed: {error}") from error
 
 
-def _move(pids: dict[int, str] | list[int], group: Path) -> None:
+@contextmanager
+def _group(hierarchy: Hierarchy, name: str) -> Iterator[int]:
+    """A descriptor of a group's folder. Raises FileNotFoundError if there is no such group."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    group = os.open(name, flags, dir_fd=hierarchy.folder)
+    try:
+        yield group
+    finally:
+        os.close(group)
+
+
+def _names(folder: int) -> list[str]:
+    with os.scandir(folder) as entries:
+        return [entry.name for entry in entries]
+
+
+def _read(folder: int, name: str) -> str:
+    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    with os.fdopen(descriptor) as stream:
+        return stream.read()
+
+
+def _write(folder: int, name: str, text: str) -> None:
+    descriptor = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
+def _move(pids: Iterable[int], group: int) -> None:
     for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            (group / "cgroup.procs").write_text(str(pid))
+        with suppress(ProcessLookupError):
+            _write(group, "cgroup.procs", str(pid))
 
 
 def remove_quota(instance: str, node: str) -> None:
     """Remove a node's quota. A node without a quota is no error."""
-    for _, root, _ in _hierarchies():
-        group = root / LabPaths(instance).netns(node)
-        for name, unlimited in (("cpu.cfs_quota_us", "-1"), ("cpu.max", "max")):
-            # To open a missing file of a cgroup fails with a permission error, not as missing.
-            if (group / name).exists():
-                (group / name).write_text(unlimited)
+    with _hierarchies() as hierarchies:
+        for hierarchy in hierarchies:
+            with (
+                suppress(FileNotFoundError),
+                _group(hierarchy, LabPaths(instance).netns(node)) as group,
+            ):
+                files = _names(group)
+                for name, unlimited in (("cpu.cfs_quota_us", "-1"), ("cpu.max", "max")):
+                    if name in files:
+                        _write(group, name, unlimited)
 
 
 def remove_all(instance: str) -> None:
     """Remove all cgroups of the instance, in every hierarchy."""
-    for _, root, _ in _hierarchies():
-        for group in root.glob(LabPaths(instance).netns_prefix + "*"):
-            _remove_group(group)
-
-
-def _remove_group(group: Path) -> None:
-    pids = [int(word) for word in (group / "cgroup.procs").read_text().split()]
-    _move(pids, group.parent)
-    with contextlib.suppress(FileNotFoundError):
-        group.rmdir()
+    prefix = LabPaths(instance).netns_prefix
+    with _hierarchies() as hierarchies:
+        for hierarchy in hierarchies:
+            for name in _names(hierarchy.folder):
+                if name.startswith(prefix):
+                    with suppress(FileNotFoundError):
+                        with _group(hierarchy, name) as group:
+                            pids = [int(word) for word in _read(group, "cgroup.procs").split()]
+                        _move(pids, hierarchy.folder)
+                        os.rmdir(name, dir_fd=hierarchy.folder)

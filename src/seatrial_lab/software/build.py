@@ -75,6 +75,20 @@ def comms(source: Path, target: Mpi, bench: Path, work: Path) -> None:
     _compile([copy], bench / "comms", ["-O2"], target, ["-lm"])
 
 
+def mpi_time(source: Path, target: Mpi, bench: Path, work: Path) -> None:
+    """The library that times MPI calls, from the C file of its recipe. Raises LabError."""
+    copy = work / source.name
+    copy.write_bytes(source.read_bytes())
+    _compile([copy], bench / "mpi_time.so", ["-O2", "-shared", "-fPIC"], target)
+
+
+def mpi_pairs(source: Path, target: Mpi, bench: Path, work: Path) -> None:
+    """Pairs of ranks at once, from the C file of its recipe. Raises LabError."""
+    copy = work / source.name
+    copy.write_bytes(source.read_bytes())
+    _compile([copy], bench / "mpi_pairs", ["-O2"], target)
+
+
 def npb(archive: Path, target: Mpi, bench: Path, work: Path) -> None:
     """NPB's IS and EP; each takes ``ranks class`` as arguments. Raises LabError."""
     source = unpack_tar(archive, work, "examples/smpi/NAS") / "examples/smpi/NAS"

@@ -17,7 +17,7 @@ from seatrial.stack.model import Blas, Stack, Transport
 from seatrial.stack.transports import SPACK_ONLY, TRANSPORTS, fill, pmi2_library
 from seatrial_lab.software import programs, pypi
 from seatrial_lab.software.packages import SOURCES, Release
-from seatrial_lab.software.steps import COMMS, steps
+from seatrial_lab.software.steps import COMMS, MPI_PAIRS, MPI_TIME, steps
 
 # A program of its own, so that this process loads no foreign library.
 # fi_version(3): major in the upper 16 bits; ucp_get_version_string is of UCX's public API.
@@ -76,17 +76,19 @@ def _versions(prefix: Path, release: Release, installed: dict[str, str]) -> dict
         "intelmpi": pins["impi-rt"],
         "mpi4py": pins["mpi4py"],
         **{name: archive.version for name, archive in SOURCES.items()},
-        "comms": _comms_version(),
+        "comms": _version_of(COMMS),
+        "mpi_pairs": _version_of(MPI_PAIRS),
+        "mpi_time": _version_of(MPI_TIME),
         "imb": f"of impi-rt {pins['impi-rt']}",
         "npb": f"3.3 of simgrid {pins['simgrid']}",
         "osu": f"of mpi4py {pins['mpi4py']}",
     }
 
 
-def _comms_version() -> str:
-    """Return the version in the source of comms."""
-    match = re.search(r'^#define VERSION "(\S+)"', COMMS.read_text(), re.MULTILINE)
-    assert match, COMMS
+def _version_of(source: Path) -> str:
+    """Return the version in the source of a program of this project."""
+    match = re.search(r'^#define VERSION "(\S+)"', source.read_text(), re.MULTILINE)
+    assert match, source
     return match[1]
 
 

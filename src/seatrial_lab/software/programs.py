@@ -39,6 +39,8 @@ _OSU = ["/usr/bin/python3", "{prefix}/osu/run.py"]
 _MPI = {
     "netpipe": ["{bench}/NPmpi"],
     "comms": ["{bench}/comms"],
+    "mpi_pairs": ["{bench}/mpi_pairs"],
+    "mpi_time": ["{bench}/mpi_time.so"],
     # HPL and DGEMM only: hpcc's other tests take ten times as long
     "hpcc": ["/usr/bin/env", "HPCC_TESTS=SingleDGEMM,StarDGEMM,HPL", "{bench}/hpcc"],
     "hpcc_all": ["{bench}/hpcc"],
@@ -90,6 +92,8 @@ def origins(pins: dict[str, str]) -> dict[str, str]:
         "for each MPI ABI",
         "nptcp": "NetPIPE, Debian's package netpipe-tcp",
         "comms": "comms of this project, built for each MPI ABI",
+        "mpi_pairs": "mpi_pairs of this project, built for each MPI ABI",
+        "mpi_time": "mpi_time of this project, built for each MPI ABI",
         "imb": f"Intel MPI Benchmarks, IMB-MPI1 of PyPI's impi-rt {pins['impi-rt']} (a binary of "
         "the MPICH ABI)",
         "hpcc": f"HPC Challenge {SOURCES['hpcc'].version}, Debian's source package hpcc, built for "

@@ -96,6 +96,7 @@ def provision(progress: Progress, prefix: Path = PREFIX) -> Stack:
     ``progress`` gets a line of text before and after each long step. Root is necessary only if
     Debian packages are missing. Raises LabError.
     """
+    apt.remove_left()
     wanted = plan(prefix)
     if wanted.empty:
         return read(prefix)

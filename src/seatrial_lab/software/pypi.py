@@ -27,10 +27,10 @@ def requirement(lock: Path, name: str) -> str:
     return next(line for line in lock.read_text().splitlines() if line.startswith(f"{name}=="))
 
 
-def download_wheel(name: str, into: Path, python: str) -> Path:
+def download_wheel(name: str, into: Path, python: str, lock: Path = WHEELS) -> Path:
     """Return the pinned wheel of a project for CPython ``python``, e.g. 3.11. Raises LabError."""
     return _download(
-        WHEELS, name, into, ["--only-binary", ":all:", "--python-version", python], "*.whl"
+        lock, name, into, ["--only-binary", ":all:", "--python-version", python], "*.whl"
     )
 
 

@@ -25,7 +25,10 @@ from seatrial_lab.software.packages import SOURCES, Release
 
 HERE = Path(__file__).parent
 SYSTEM_PYTHON = "/usr/bin/python3"
-COMMS = CHECKOUT / "spack-repo/spack_repo/seatrial/packages/comms/comms.c"
+_PACKAGES = CHECKOUT / "spack-repo/spack_repo/seatrial/packages"
+COMMS = _PACKAGES / "comms/comms.c"
+MPI_PAIRS = _PACKAGES / "mpi_pairs/mpi_pairs.c"
+MPI_TIME = _PACKAGES / "mpi_time/mpi_time.c"
 NPB_FILES = ("npb/smpi/mpi.h", "npb/simgrid/instr.h")
 HPCC_FILES = (build.SELECT, "hpcc/mpi3.h", "hpcc/Make.seatrial.j2")
 
@@ -130,6 +133,12 @@ def _builds(prefix: Path, family: str, versions: dict[str, str]) -> list[Step]:
     def comms(work: Path) -> None:
         build.comms(COMMS, build.mpi(family, prefix), bench, work)
 
+    def mpi_pairs(work: Path) -> None:
+        build.mpi_pairs(MPI_PAIRS, build.mpi(family, prefix), bench, work)
+
+    def mpi_time(work: Path) -> None:
+        build.mpi_time(MPI_TIME, build.mpi(family, prefix), bench, work)
+
     def npb(work: Path) -> None:
         build.npb(cache / "simgrid.tar.gz", build.mpi(family, prefix), bench, work)
 
@@ -144,6 +153,14 @@ def _builds(prefix: Path, family: str, versions: dict[str, str]) -> list[Step]:
         Step(
             f"comms-{family}", f"comms with {family}", key(build.comms, COMMS.read_bytes()),
             (bench / "comms",), comms,
+        ),
+        Step(
+            f"mpi_pairs-{family}", f"mpi_pairs with {family}",
+            key(build.mpi_pairs, MPI_PAIRS.read_bytes()), (bench / "mpi_pairs",), mpi_pairs,
+        ),
+        Step(
+            f"mpi_time-{family}", f"the library mpi_time with {family}",
+            key(build.mpi_time, MPI_TIME.read_bytes()), (bench / "mpi_time.so",), mpi_time,
         ),
         Step(
             f"npb-{family}", f"NPB IS and EP with {family}",

@@ -11,6 +11,9 @@ and ends its own connection, and nothing else.
 The broker stops a guest without a command, because virtual time jumps from event to event and an
 idle guest's clock would run far ahead. Only a command can disturb a measurement in the guest, so
 the broker refuses queries while a step runs.
+
+The broker never waits for a client or for the guest: it always reads what the guest sends, so the
+guest's agent waits for the broker only. It reads no client while the guest has much to read.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from seatrial_lab.virtual.frames import (
     EXIT,
     FAILED,
     INPUT,
+    LIMIT,
     OUTPUT,
     QUIET,
     READY,
@@ -43,6 +47,7 @@ from seatrial_lab.virtual.frames import (
     BadFrame,
     Reader,
     frame,
+    request_data,
 )
 from seatrial_lab.virtual.run_as_user import make_reachable
 from seatrial_lab.virtual.snapshot import BROKER_SOCKET, connect_to_qemu, start_qemu
@@ -53,6 +58,8 @@ INVALID = 64  # EX_USAGE
 MAX_CONNECTIONS = 64
 #: output that a client has not read yet: a client that reads nothing must not fill the memory
 MAX_UNREAD = 16 << 20
+#: frames that the guest has not read yet: with more, no client is read until the guest has read all
+MAX_TO_GUEST = 1 << 20
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 KINDS = ("step", "query", "")
 
@@ -135,6 +142,9 @@ class Broker:
         self.run = run
         self.selector = selectors.DefaultSelector()
         self.clients: dict[int, Client] = {}  # by the number of their command
+        self.connections: set[Client] = set()
+        self.to_guest = bytearray()  # frames that the line has not taken yet
+        self.guest_is_full = False
         self.active: dict[int, str] = {}  # number -> kind, of commands in the guest
         self.number = 0
         self.running = True
@@ -153,6 +163,8 @@ class Broker:
         self.qmp.sendall(b'{"execute": "qmp_capabilities"}\n')
         # The guest's init waits for this line (guest/init.sh).
         self.guest_line.sendall(given["go"].encode() + b"\n")
+        # A guest with several processors is loaded stopped, as its time flies while it waits.
+        self.qmp.sendall(b'{"execute": "cont"}\n')
         self.selector.register(self.guest_line, selectors.EVENT_READ, self.read_guest)
         self.selector.register(self.qmp, selectors.EVENT_READ, self.read_qmp)
         self.listen(given)
@@ -178,8 +190,49 @@ class Broker:
         for key, events in self.selector.select(timeout):
             if isinstance(key.data, Client):
                 self.handle_client(key.data, events)
-            else:
+                continue
+            if events & selectors.EVENT_WRITE:
+                self.flush_to_guest()
+            if events & selectors.EVENT_READ:
                 key.data(key.fileobj)
+        # Each client that waits has been read once: none gets all of the guest's room.
+        full = len(self.to_guest) > (0 if self.guest_is_full else MAX_TO_GUEST)
+        if full != self.guest_is_full:
+            self.guest_is_full = full
+            for client in self.connections:
+                self.watch(client)
+
+    def watch(self, client: Client) -> None:
+        """Have the selector wait for what the client's socket is needed for now."""
+        if client.connection.fileno() < 0:
+            return
+        events = selectors.EVENT_WRITE if client.unread else 0
+        events |= 0 if self.guest_is_full else selectors.EVENT_READ
+        known = client.connection in self.selector.get_map()
+        if events and known:
+            self.selector.modify(client.connection, events, client)
+        elif events:
+            self.selector.register(client.connection, events, client)
+        elif known:
+            self.selector.unregister(client.connection)
+
+    # -- to the guest
+
+    def send_to_guest(self, data: bytes) -> None:
+        self.to_guest += data
+        self.flush_to_guest()
+
+    def flush_to_guest(self) -> None:
+        try:
+            while self.to_guest:
+                del self.to_guest[: self.guest_line.send(self.to_guest, socket.MSG_DONTWAIT)]
+        except BlockingIOError:
+            pass
+        except OSError:  # QEMU has ended
+            self.to_guest.clear()
+        if self.guest_line in self.selector.get_map():
+            writes = selectors.EVENT_WRITE if self.to_guest else 0
+            self.selector.modify(self.guest_line, selectors.EVENT_READ | writes, self.read_guest)
 
     # -- from the guest
 
@@ -224,8 +277,9 @@ class Broker:
             return  # the client has ended, or there is no free descriptor
         connection.setblocking(False)
         client = Client(connection, peer_of(connection))
-        self.selector.register(connection, selectors.EVENT_READ, client)
-        number = sum(isinstance(key.data, Client) for key in self.selector.get_map().values())
+        self.connections.add(client)
+        self.watch(client)
+        number = len(self.connections)
         if client.uid not in (0, self.uid):
             self.refuse(client, Refused(f"user {client.uid} may run no commands here", REFUSED))
         elif client.uid and number > MAX_CONNECTIONS:
@@ -255,7 +309,7 @@ class Broker:
                 elif kind in (INPUT, SIGNAL) and client.number in self.active:
                     if kind == SIGNAL:
                         content = b"%d" % read_signal(content)
-                    self.guest_line.sendall(frame(client.number, kind, content))
+                    self.send_to_guest(frame(client.number, kind, content))
                 elif kind not in (INPUT, SIGNAL):
                     raise Refused("a frame that no client sends")
         except BadFrame as error:
@@ -274,12 +328,15 @@ class Broker:
         if kind == "query" and "step" in self.active.values():
             self.send(client, frame(0, BUSY), ends=True)
             return
+        data = request_data(request)
+        if len(data) > LIMIT:
+            raise Refused(f"a command of {len(data)} bytes is larger than {LIMIT}")
         self.number += 1
         client.number = self.number
         self.clients[self.number] = client
         self.active[self.number] = kind
         self.pause(False)
-        self.guest_line.sendall(frame(self.number, RUN, json.dumps(request).encode()))
+        self.send_to_guest(frame(self.number, RUN, data))
 
     def refuse(self, client: Client, error: Refused) -> None:
         """Answer a bad request, and end its command if it runs."""
@@ -309,8 +366,7 @@ class Broker:
         if client.ends and not client.unread:
             self.remove_client(client)
             return
-        writes = selectors.EVENT_WRITE if client.unread else 0
-        self.selector.modify(client.connection, selectors.EVENT_READ | writes, client)
+        self.watch(client)
 
     def client_closed(self, client: Client) -> None:
         """End the command of a client that ended before it."""
@@ -320,10 +376,11 @@ class Broker:
     def end_command(self, client: Client) -> None:
         self.clients.pop(client.number, None)
         if client.number in self.active:
-            self.guest_line.sendall(frame(client.number, SIGNAL, b"%d" % signal.SIGTERM))
+            self.send_to_guest(frame(client.number, SIGNAL, b"%d" % signal.SIGTERM))
 
     def remove_client(self, client: Client) -> None:
         self.clients.pop(client.number, None)
+        self.connections.discard(client)
         with contextlib.suppress(KeyError, ValueError):
             self.selector.unregister(client.connection)
         client.connection.close()

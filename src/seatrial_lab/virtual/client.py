@@ -11,12 +11,12 @@ It imports only a few modules of the standard library, because each srun of a tr
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import selectors
 import signal
 import socket
 import sys
+import time
 from collections.abc import Mapping, Sequence
 
 if __name__ == "__main__":
@@ -33,6 +33,7 @@ from seatrial_lab.virtual.frames import (
     SIGNAL,
     Reader,
     frame,
+    request_data,
 )
 
 #: programs that query Slurm; the broker refuses them while a step runs
@@ -57,7 +58,11 @@ def kind_of(argv: Sequence[str]) -> str:
 
 
 class Connection:
-    """One command in the guest. Raises NoGuest if there is no guest."""
+    """One command in the guest.
+
+    Each wait, also of the constructor, takes at most ``timeout`` seconds, which ``set_timeout``
+    changes; None: as long as the broker needs. Raises NoGuest if there is no guest, TimeoutError.
+    """
 
     def __init__(
         self,
@@ -67,18 +72,42 @@ class Connection:
         cwd: str,
         user: str,
         node: str,
+        timeout: float | None = None,
     ):
         self.socket = socket.socket(socket.AF_UNIX)
-        try:
-            self.socket.connect(place)
-        except OSError as error:
-            raise NoGuest(f"{place}: {error.strerror}") from None
         request = {
             "argv": list(argv), "env": dict(env), "cwd": cwd, "user": user, "node": node,
             "kind": kind_of(argv),
         }  # fmt: skip
-        self._send(RUN, json.dumps(request).encode())
         self.reader = Reader()
+        try:
+            self._connect(place, timeout)
+            self._send(RUN, request_data(request))
+        except BaseException:
+            self.socket.close()
+            raise
+
+    def _connect(self, place: str, timeout: float | None) -> None:
+        deadline = time.monotonic() + (timeout or 0)
+        self.set_timeout(timeout)
+        while True:
+            try:
+                self.socket.connect(place)
+                return
+            except TimeoutError:
+                raise
+            except BlockingIOError:  # too many wait for the broker: connect(2), EAGAIN
+                if time.monotonic() > deadline:
+                    raise TimeoutError from None
+                time.sleep(0.01)
+            except OSError as error:
+                raise NoGuest(f"{place}: {error.strerror}") from None
+
+    def set_timeout(self, seconds: float | None) -> None:
+        """Set how long a wait may take from now on. Raises TimeoutError if no time is left."""
+        if seconds is not None and seconds <= 0:
+            raise TimeoutError
+        self.socket.settimeout(seconds)
 
     def receive(self) -> list[tuple[bytes, bytes]]:
         """Return the guest's next frames as (kind, data). Raises Busy, NoGuest."""

@@ -5,25 +5,27 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from seatrial.base.errors import LabError
-from seatrial.base.files import remove_tree
 from seatrial.base.lock import locked
 from seatrial.base.paths import CHECKOUT, SOURCE
-from seatrial_lab.common import access, processes, state
-from seatrial_lab.common.paths import DATA_ROOT, RUN_ROOT, LabPaths
+from seatrial.stack import apt
+from seatrial_lab.common import access, leftovers, processes, state
+from seatrial_lab.common.paths import LabPaths
 from seatrial_lab.common.programs import PATH, check_machine, check_root, programs
 from seatrial_lab.common.spec import LOGIN
 from seatrial_lab.native.engine import READY_STATES
 from seatrial_lab.virtual import image, packages, plan, qemu, share, snapshot
 from seatrial_lab.virtual.client import Busy, Connection, NoGuest, exit_code, serve
+from seatrial_lab.virtual.emulator import build
 from seatrial_lab.virtual.frames import ERROR, EXIT, OUTPUT
 from seatrial_lab.virtual.spec import VirtualSpec
 
@@ -31,6 +33,7 @@ Progress = Callable[[str], None]
 #: for the guest's boot and for Slurm in it, by this machine's clock; an idle machine needs a tenth
 BOOT_TIMEOUT_S, READY_TIMEOUT_S = 900.0, 600.0
 QUERY_TIMEOUT_S = 600.0  # for a command that is not measured
+CONNECT_TIMEOUT_S = 60.0  # for the broker, which answers at once unless its machine is very busy
 CACHE = CHECKOUT / ".seatrial" / "virtual"
 LOCK_FILE = "lock"  # held while files of CACHE are made
 SPEC_FILE = "virtual.json"
@@ -80,7 +83,9 @@ class VirtualLab:
     def up(self, progress: Progress = _silent) -> bool:
         """Start the lab, also after its guest has died. Returns False if it already runs."""
         check_machine(accounting=False)
-        with state.locked(self.spec.instance):
+        apt.remove_left()
+        with state.locked(self.spec.instance, progress):
+            state.claim(self.spec.instance, self.engine)
             if self.is_up():
                 if VirtualLab.attach(self.spec.instance).virtual_spec != self.virtual_spec:
                     raise LabError(
@@ -88,11 +93,11 @@ class VirtualLab:
                         "seatrial lab down, then up again"
                     )
                 return False
-            self._clear(keep_lock=True)
+            self._clear({self.paths.lock, self.paths.engine})
             try:
                 self._start(progress)
             except BaseException:
-                self._clear(keep_lock=True, keep_logs=True)
+                self._clear({self.paths.lock, *(self.paths.run / name for name in LOGS)})
                 raise
             return True
 
@@ -101,24 +106,27 @@ class VirtualLab:
         with locked(CACHE / LOCK_FILE, progress):
             base = packages.provide(CACHE, self.virtual_spec.kernel, progress)
             initramfs = image.initramfs(base, CACHE)
+            emulator, no_emulator = self._emulator(progress)
         progress("files")
         run = self.paths.run
         run.chmod(0o711)  # the job user reaches broker.sock and bin, and lists nothing
         share.make(run / "share")
-        config = plan.write(self.virtual_spec, programs())
+        config = plan.write(self.virtual_spec, programs(), emulator is not None)
         home = run / "home"
         home.mkdir()
         plan.chown_to_job_user(home, self.spec)
-        argv = qemu.command(self.virtual_spec, base, initramfs, run)
+        argv = qemu.command(self.virtual_spec, base, initramfs, run, emulator)
         env = packages.environment(base)
-        name = snapshot.key(argv, run, (base.qemu_version, base.kernel_version, initramfs.name))
+        # Wires are not part of a saved guest: labs that differ in them share it.
+        bare = qemu.command(self.virtual_spec.without_wires(), base, initramfs, run, emulator)
+        name = snapshot.key(bare, run, (base.qemu_version, base.kernel_version, initramfs.name))
         with locked(CACHE / LOCK_FILE, progress):
             if not (CACHE / f"guest-{name}.state").is_file():
                 progress("booting a guest to save, once for these NICs (about a minute)")
             state_file = snapshot.provide(CACHE, argv, env, run, name)
         given = {
             "argv": [*argv, *qemu.as_user(self.virtual_spec, base),
-                     "-incoming", f"file:{state_file}"],
+                     "-incoming", f"file:{state_file}", *(["-S"] if emulator else [])],
             "env": env,
             "go": f"{SOURCE} {config}",
             "paths": [str(path) for path in (*self.spec.visible_paths(), CACHE.resolve())],
@@ -133,9 +141,25 @@ class VirtualLab:
         progress("Slurm")
         self.wait_ready()
         facts = {"started_at": time.time(), "kernel": base.kernel_release,
-                 "kernel_version": base.kernel_version, "qemu": base.qemu_version}  # fmt: skip
+                 "kernel_version": base.kernel_version, "qemu": base.qemu_version,
+                 "processors": "own" if emulator else "shared",
+                 "processors_of_node": self.spec.cpus,
+                 "no_own_processors": no_emulator}  # fmt: skip
         (run / "facts.json").write_text(json.dumps(facts))
         (run / SPEC_FILE).write_text(self.virtual_spec.to_json())
+
+    def _emulator(self, progress: Progress) -> tuple[Path | None, str]:
+        """Return the QEMU with a clock for each processor, if the site wants it.
+
+        If there is none, the reason is in the second place, and the hosts share a processor.
+        """
+        if not self.virtual_spec.own_processors:
+            return None, ""
+        try:
+            return build.provide(CACHE, progress), ""
+        except LabError as error:
+            progress(f"one processor for all nodes: {error}")
+            return None, str(error)
 
     def _write_programs(self, folder: Path) -> None:
         """Write programs with the names of Slurm's commands, which run these in the guest."""
@@ -220,43 +244,48 @@ class VirtualLab:
             return []
         return [state.Fault(**fault) for fault in faults]
 
+    @contextlib.contextmanager
+    def control(self) -> Iterator[snapshot.QmpConnection]:
+        """Yield QEMU's control socket, and hold the lab's lock. Raises LabError."""
+        # QEMU serves one client at a time.
+        with state.locked(self.spec.instance), socket.socket(socket.AF_UNIX) as connection:
+            if not self.is_up():
+                raise LabError(state.not_up(self.spec.instance))
+            try:
+                connection.connect(str(self.paths.run / snapshot.FAULTS_SOCKET))
+                control = snapshot.QmpConnection(connection)
+                with control.stream:  # QEMU serves the next client when both are closed
+                    yield control
+            except OSError as error:
+                raise LabError(f"lab {self.spec.instance}: QEMU does not answer: {error}") from None
+
     def down(self, progress: Progress = _silent) -> bool:
         """End the lab and remove all of its files. Returns False if there is no such lab."""
         check_root()
         if not self.paths.run.exists() and not self.paths.data.exists():
             return False
-        with state.locked(self.spec.instance):
-            progress("ending")
-            self._clear(keep_lock=False)
+        with state.locked(self.spec.instance, progress):
+            self._clear(set())
         return True
 
-    def _clear(self, keep_lock: bool, keep_logs: bool = False) -> None:
-        run = self.paths.run
-        ours = set(share.processes_of(run))
+    def _clear(self, kept: set[Path]) -> None:
+        ours = set(share.processes_of(self.paths.run))
         processes.kill_all(ours)
         if left := processes.wait_gone(ours, 10):
             raise LabError(f"processes of the lab do not end: {sorted(left)}")
-        share.remove(run / "share")
-        remove_tree(self.paths.data)
-        kept = {run / name for name in LOGS} if keep_logs else set()
-        kept |= {self.paths.lock} if keep_lock else set()
-        for entry in list(run.iterdir()) if run.is_dir() else []:
-            if entry not in kept:
-                remove_tree(entry)
-        with contextlib.suppress(OSError):
-            DATA_ROOT.rmdir()
-        if not keep_lock:
-            with contextlib.suppress(OSError):
-                run.rmdir()
-                RUN_ROOT.rmdir()
+        leftovers.remove(self.spec.instance, kept)
 
     # -- inside ----------------------------------------------------------------
 
     def connect(
         self, argv: Sequence[str], user: str | None = None, node: str = LOGIN,
         env: Mapping[str, str] | None = None, cwd: str | Path | None = None,
+        timeout: float | None = None,
     ) -> Connection:  # fmt: skip
-        """Start a command on a node. Raises LabError if there is no guest or no such node."""
+        """Start a command on a node. Raises LabError if there is no guest or no such node.
+
+        ``timeout``, in seconds, is of each wait for the broker. Raises TimeoutError.
+        """
         if node not in self.spec.hosts:
             raise LabError(
                 f"lab {self.spec.instance}: no node {node!r}: {', '.join(self.spec.hosts)}"
@@ -265,7 +294,7 @@ class VirtualLab:
         try:
             return Connection(
                 str(self.socket), argv, access.environment(self.spec, who, env),
-                str(cwd or ""), who, node,
+                str(cwd or ""), who, node, timeout,
             )  # fmt: skip
         except NoGuest as error:
             raise LabError(f"lab {self.spec.instance} is not up: {error}") from None
@@ -277,20 +306,29 @@ class VirtualLab:
     ) -> subprocess.CompletedProcess[str]:  # fmt: skip
         """Run a command on a node to its end, as the native lab does.
 
-        ``timeout`` is in seconds of this machine's clock. Raises LabError, in addition to the
-        native lab's reasons, if the command queries Slurm while a step of a trial is measured.
+        ``timeout`` is in seconds of this machine's clock, for all of the command. Raises LabError,
+        in addition to the native lab's reasons, if the command queries Slurm while a step of a
+        trial is measured.
         """
         shown = " ".join(str(word) for word in argv)
-        connection = self.connect(argv, user, node, env, cwd)
         answers: dict[bytes, list[bytes]] = {OUTPUT: [], ERROR: [], EXIT: []}
-        connection.socket.settimeout(timeout)
+        size = 0
+        deadline = None if timeout is None else time.monotonic() + timeout
+        connection = None
         try:
+            connection = self.connect(argv, user, node, env, cwd, timeout)
             if stdin:
                 connection.send_input(stdin.encode())
             connection.send_input(b"")
             while not answers[EXIT]:
+                connection.set_timeout(None if deadline is None else deadline - time.monotonic())
                 for kind, content in connection.receive():
                     answers[kind].append(content)
+                    size += len(content)
+                if size > access.MAX_ANSWER_B:
+                    raise LabError(
+                        f"{node}: {shown}: more than {access.MAX_ANSWER_B} bytes of output"
+                    )
             code = exit_code(answers[EXIT][0])
         except TimeoutError:
             raise LabError(f"{node}: {shown}: not done after {timeout} s") from None
@@ -299,7 +337,8 @@ class VirtualLab:
         except (NoGuest, OSError) as error:
             raise LabError(f"{node}: {shown}: {error}") from None
         finally:
-            connection.socket.close()
+            if connection is not None:
+                connection.socket.close()
         out, err = (b"".join(answers[kind]).decode(errors="replace") for kind in (OUTPUT, ERROR))
         if check and code:
             detail = (err or out).strip()[-500:]
@@ -308,9 +347,14 @@ class VirtualLab:
 
     def exec(self, argv: Sequence[str], user: str | None = None, node: str = LOGIN) -> None:
         """Run a command in the lab with this process's streams, and exit with its exit code."""
-        connection = self.connect(argv or ["bash", "-l", "-i"], user, node)
         try:
+            connection = self.connect(
+                argv or ["bash", "-l", "-i"], user, node, timeout=CONNECT_TIMEOUT_S
+            )
+            connection.set_timeout(None)
             code = serve(connection, stdin=True)
+        except TimeoutError:
+            raise LabError(f"the broker does not answer after {CONNECT_TIMEOUT_S:.0f} s") from None
         except (Busy, NoGuest, OSError) as error:
             raise LabError(str(error) or "not while a step is measured") from None
         sys.stdout.flush()

@@ -1,6 +1,6 @@
 """Plant faults in the cables of a running virtual lab, and remove them.
 
-A wire of the lab has no speed, so a slow cable delays frames: QEMU holds them and releases them at
+A fault changes no rate of a wire. A slow cable delays frames: QEMU holds them and releases them at
 the end of each interval of the guest's clock (``filter-buffer``; qemu(1), "Network filter
 objects"). No setting of the node's NIC changes. Faults end with the guest.
 """
@@ -10,17 +10,17 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import socket
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from seatrial.base.errors import InputError, LabError
+from seatrial.base.errors import InputError
 from seatrial.base.files import write_whole
 from seatrial_lab.common import state
 from seatrial_lab.common.network import TEST
 from seatrial_lab.native.cables import ON, interface_of
 from seatrial_lab.virtual.engine import FAULTS_FILE, VirtualLab
-from seatrial_lab.virtual.snapshot import FAULTS_SOCKET, QmpConnection
+from seatrial_lab.virtual.qemu import netdev
+from seatrial_lab.virtual.snapshot import QmpConnection
 
 _DELAY = re.compile(r"(\d+)(us|ms)")
 MAX_DELAY_US = 1_000_000
@@ -49,8 +49,8 @@ def delay_link(
     if only not in _QUEUES:
         raise InputError(f"direction {only!r} is not sends or receives")
     detail = f"delay {delay}" + (f" {only} only" if only else "")
-    with _planting(lab, node, interface, detail) as (qemu, wire):
-        qemu.execute(
+    with _planting(lab, node, interface, detail) as (control, wire):
+        control.execute(
             "object-add", **{"qom-type": "filter-buffer"}, id=_filter(wire), netdev=wire,
             queue=_QUEUES[only], interval=interval,
         )  # fmt: skip
@@ -58,19 +58,19 @@ def delay_link(
 
 def cut_link(lab: VirtualLab, node: str, interface: str) -> None:
     """Take the link of a node's cable away, as if it were pulled. Raises InputError, LabError."""
-    with _planting(lab, node, interface, "down") as (qemu, wire):
-        qemu.execute("set_link", name=wire, up=False)
+    with _planting(lab, node, interface, "down") as (control, wire):
+        control.execute("set_link", name=wire, up=False)
 
 
 def clear(lab: VirtualLab, node: str | None = None) -> list[state.Fault]:
     """Remove all planted faults, or the faults of one node. Returns the removed faults."""
     if node is not None and node not in lab.spec.nodes:
         raise InputError(f"no compute node {node!r}: {', '.join(lab.spec.nodes)}")
-    with state.locked(lab.spec.instance), _qemu(lab) as qemu:
+    with lab.control() as control:
         faults = lab.faults()
         chosen = [fault for fault in faults if node in (None, fault.node)]
         for fault in chosen:
-            _remove(qemu, _wire(lab, fault.node, interface_of(fault.detail)), fault)
+            _remove(control, _wire(lab, fault.node, interface_of(fault.detail)), fault)
         _save(lab, [fault for fault in faults if fault not in chosen])
     return chosen
 
@@ -81,24 +81,24 @@ def _planting(
 ) -> Iterator[tuple[QmpConnection, str]]:
     """Remove the earlier fault of a cable; yields QEMU and its name of the cable."""
     wire = _wire(lab, node, interface)
-    with state.locked(lab.spec.instance), _qemu(lab) as qemu:
+    with lab.control() as control:
         kept = []
         for other in lab.faults():
             if (other.node, interface_of(other.detail)) == (node, interface):
-                _remove(qemu, wire, other)
+                _remove(control, wire, other)
             else:
                 kept.append(other)
         _save(lab, kept)
-        yield qemu, wire
+        yield control, wire
         detail = fault if interface == TEST else f"{fault}{ON}{interface}"
         _save(lab, [*kept, state.Fault("link", node, detail)])
 
 
-def _remove(qemu: QmpConnection, wire: str, fault: state.Fault) -> None:
+def _remove(control: QmpConnection, wire: str, fault: state.Fault) -> None:
     if fault.detail.startswith("down"):
-        qemu.execute("set_link", name=wire, up=True)
+        control.execute("set_link", name=wire, up=True)
     else:
-        qemu.execute("object-del", id=_filter(wire))
+        control.execute("object-del", id=_filter(wire))
 
 
 def _filter(wire: str) -> str:
@@ -109,25 +109,11 @@ def _wire(lab: VirtualLab, node: str, interface: str) -> str:
     """Return QEMU's name of a node's cable. Raises InputError."""
     if node not in lab.spec.nodes:
         raise InputError(f"no compute node {node!r}: {', '.join(lab.spec.nodes)}")
-    own = {card.interface: f"n{number}" for number, card in enumerate(lab.virtual_spec.cards)
+    own = {card.interface: netdev(number) for number, card in enumerate(lab.virtual_spec.cards)
            if card.node == node}  # fmt: skip
     if interface not in own:
         raise InputError(f"no cable of {interface!r}: {', '.join(own)}")
     return own[interface]
-
-
-@contextlib.contextmanager
-def _qemu(lab: VirtualLab) -> Iterator[QmpConnection]:
-    if not lab.is_up():
-        raise LabError(state.not_up(lab.spec.instance))
-    with socket.socket(socket.AF_UNIX) as connection:
-        try:
-            connection.connect(str(lab.paths.run / FAULTS_SOCKET))
-            qemu = QmpConnection(connection)
-            with qemu.stream:  # QEMU serves the next client when both are closed
-                yield qemu
-        except OSError as error:
-            raise LabError(f"lab {lab.spec.instance}: QEMU does not answer: {error}") from None
 
 
 def _save(lab: VirtualLab, faults: list[state.Fault]) -> None:

@@ -7,6 +7,7 @@ library, because the guest's first process uses it.
 
 from __future__ import annotations
 
+import json
 import struct
 
 HEAD = struct.Struct(">IcI")
@@ -27,6 +28,15 @@ PORT = "seatrial"
 
 def frame(number: int, kind: bytes, data: bytes = b"") -> bytes:
     return HEAD.pack(number, kind, len(data)) + data
+
+
+def request_data(request: object) -> bytes:
+    """Return a request as the data of a frame: JSON that is as short as it can be.
+
+    A word of a command has half a pair of surrogates for a byte that is not UTF-8.
+    """
+    text = json.dumps(request, ensure_ascii=False, separators=(",", ":"))
+    return text.encode(errors="surrogatepass")
 
 
 class BadFrame(Exception):

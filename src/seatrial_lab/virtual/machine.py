@@ -9,12 +9,18 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+from seatrial.base.errors import LabError
 from seatrial.base.paths import SOURCE
 from seatrial.results.record import PLANTED
 from seatrial_lab.common import access
 from seatrial_lab.common.owner import give, take
+from seatrial_lab.virtual import wires
 from seatrial_lab.virtual.engine import QUERY_TIMEOUT_S, VirtualLab
+from seatrial_lab.virtual.spec import VirtualSpec
+
+LOSSES = ("dropped", "missed")  # counters of ``wires.counters``
 
 
 class VirtualMachine:
@@ -22,6 +28,7 @@ class VirtualMachine:
 
     def __init__(self, lab: VirtualLab):
         self.lab = lab
+        self.lost: dict[tuple[str, str], dict[str, int]] = {}  # (node, interface) -> LOSSES
 
     @property
     def uid(self) -> int:
@@ -58,13 +65,59 @@ class VirtualMachine:
     def take(self, folder: Path) -> dict[str, int]:
         return take(folder)
 
+    def losses(self) -> list[str]:
+        """Name each NIC whose frames the switch or the NIC itself dropped since the last call."""
+        try:
+            rows = wires.counters(self.lab)
+        except LabError as error:
+            return [f"frames that the wires dropped are not counted: {error}"]
+        notes = []
+        for row in rows:
+            place = row["node"], row["interface"]
+            before = self.lost.get(place, dict.fromkeys(LOSSES, 0))
+            self.lost[place] = {name: row[name] for name in LOSSES}
+            dropped, missed = (row[name] - before[name] for name in LOSSES)
+            if dropped or missed:
+                notes.append(
+                    f"frames to {' '.join(place)} were lost in the runs: the queue of the switch "
+                    f"had no room for {dropped}, the card for {missed}"
+                )
+        return notes
+
     def notes(self) -> list[str]:
+        self.losses()  # those before the trial do not count
         facts = self.lab.facts()
+        spec = self.lab.virtual_spec
+        speeds = wires_note(spec, facts)
+        # A host bus alone gives the wires no speed, and so does an emulator that is missing.
+        timed = facts.get("processors") == "own" and any(card.wire for card in spec.cards)
         return [
             *(f"{PLANTED}{fault}" for fault in self.lab.faults()),
             (
                 "figures are in virtual time: an emulated machine whose clock counts instructions "
                 f"(QEMU {facts['qemu']}, Linux {facts['kernel_version']}); they hold for what the "
-                "driver and the kernel cost in instructions, not for wires, caches or memory"
+                "driver and the kernel cost in instructions, not for "
+                f"{'' if timed else 'wires, '}caches or memory"
             ),
+            processors_note(facts),
+            *([speeds] if speeds else []),
         ]
+
+
+def processors_note(facts: dict[str, Any]) -> str:
+    """Say how many processors the nodes have, and why they share one if the site wants others."""
+    if facts.get("processors") == "own":
+        number = facts.get("processors_of_node", 1)
+        many = "a processor" if number == 1 else f"{number} processors"
+        return f"each node has {many} of its own: they run in parallel in virtual time"
+    wanted = facts.get("no_own_processors", "")
+    reason = f" (the site wants one for each: {wanted.splitlines()[0]})" if wanted else ""
+    return f"all nodes share one processor{reason}"
+
+
+def wires_note(spec: VirtualSpec, facts: dict[str, Any]) -> str:
+    """Say which rates the wires and buses have; empty if the site asks for none."""
+    text = wires.in_words(spec)
+    if text and facts.get("processors") != "own":
+        return f"wires have no speed, although the site wants {text}"
+    return text

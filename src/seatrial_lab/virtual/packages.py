@@ -71,10 +71,10 @@ def provide(folder: Path, suite: str = "", progress: Progress = lambda _: None) 
         parts["kernel"] = folder / f"kernel-{suite}"
     missing = [name for name, part in parts.items() if not (part / "version").is_file()]
     if missing:
-        with _apt(folder, suite if "kernel" in missing else "") as apt:
+        with apt(folder, suite if "kernel" in missing else "") as packages:
             for name in missing:
                 progress(f"fetching {name}")
-                apt.unpack(name, parts[name])
+                packages.unpack(name, parts[name])
     modules = _single_entry(_folder(parts["kernel"], "lib/modules"))
     return Base(
         qemu=parts["qemu"] / "usr/bin/qemu-system-x86_64",
@@ -100,7 +100,7 @@ def _single_entry(folder: Path) -> Path:
 
 
 @dataclass(frozen=True)
-class _Apt:
+class Apt:
     """apt with package lists of its own: the machine's lists do not change."""
 
     options: list[str]
@@ -227,9 +227,12 @@ def uncompressed(image: bytes) -> bytes:
 
 
 @contextmanager
-def _apt(folder: Path, kernel_suite: str) -> Iterator[_Apt]:
+def apt(folder: Path, kernel_suite: str, sources: bool = False) -> Iterator[Apt]:
+    """Return apt with the machine's sources, its backports and ``kernel_suite``; ``sources``: also
+    with its source packages."""
     codename = os_release().get("VERSION_CODENAME", "")
-    stanzas = [text.replace("Types: deb-src", "Types: deb") for text in required_stanzas(codename)]
+    types = "Types: deb deb-src" if sources else "Types: deb"
+    stanzas = [text.replace("Types: deb-src", types) for text in required_stanzas(codename)]
     backports = f"{codename}-backports"
     stanzas += [
         re.sub(r"(?m)^Suites: .*$", f"Suites: {suite}", text)
@@ -242,7 +245,7 @@ def _apt(folder: Path, kernel_suite: str) -> Iterator[_Apt]:
     try:
         # A mirror without backports is no error here: _qemu checks the version.
         run(["apt-get", *options, "-q", "update"], "reading the package lists", accept_failure=True)
-        yield _Apt(options, folder, backports, kernel_suite)
+        yield Apt(options, folder, backports, kernel_suite)
     finally:
         shutil.rmtree(state)
 

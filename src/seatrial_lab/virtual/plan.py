@@ -40,8 +40,11 @@ NODE_SYSCTL = {
 }
 
 
-def write(spec: VirtualSpec, programs: Programs) -> Path:
-    """Write the data folder, which the guest copies. Returns the agent's configuration file."""
+def write(spec: VirtualSpec, programs: Programs, own_processors: bool = False) -> Path:
+    """Write the data folder, which the guest copies. Returns the agent's configuration file.
+
+    ``own_processors``: the guest has processors for each host.
+    """
     lab = spec.lab
     paths = LabPaths(lab.instance)
     etc.write_data(lab, programs, private=False)
@@ -50,14 +53,17 @@ def write(spec: VirtualSpec, programs: Programs) -> Path:
     hosts = []
     for host in lab.hosts:
         file = guest / f"{host}.json"
-        file.write_text(json.dumps(host_config(lab, programs, host), indent=1))
+        config = host_config(spec, programs, host, own_processors)
+        file.write_text(json.dumps(config, indent=1))
         hosts.append(str(file))
-    config = guest / "agent.json"
-    config.write_text(json.dumps(agent_config(spec, programs, hosts), indent=1))
-    return config
+    place = guest / "agent.json"
+    place.write_text(json.dumps(agent_config(spec, programs, hosts, own_processors), indent=1))
+    return place
 
 
-def agent_config(spec: VirtualSpec, programs: Programs, hosts: list[str]) -> dict[str, Any]:
+def agent_config(
+    spec: VirtualSpec, programs: Programs, hosts: list[str], own_processors: bool
+) -> dict[str, Any]:
     """Return the agent's configuration; see ``guest/agent.py``."""
     lab, paths = spec.lab, LabPaths(spec.instance)
     names = (network.SWITCH, *lab.hosts)
@@ -79,6 +85,7 @@ def agent_config(spec: VirtualSpec, programs: Programs, hosts: list[str]) -> dic
                 "address": spec.hardware_address(card),
                 "physical": spec.physical_address(card),
                 "model": card.model,
+                "node": card.node,
                 "netns": paths.netns(card.node),
                 "interface": card.interface,
                 "rdma": card.rdma,
@@ -88,6 +95,7 @@ def agent_config(spec: VirtualSpec, programs: Programs, hosts: list[str]) -> dic
         "card_batches": [[paths.netns(node), card_batch(spec, node)] for node in nodes],
         "steps": [*private_steps(lab, programs), *munge_steps(lab)],
         "hosts": hosts,
+        "processors": {host: spec.processors(host) for host in lab.hosts if own_processors},
     }
 
 
@@ -159,9 +167,11 @@ def munge_steps(lab: LabSpec) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def host_config(lab: LabSpec, programs: Programs, host: str) -> dict[str, Any]:
+def host_config(
+    spec: VirtualSpec, programs: Programs, host: str, own_processors: bool
+) -> dict[str, Any]:
     """Return the configuration of a host's first process (``seatrial_lab.common.nodeinit``)."""
-    paths = LabPaths(lab.instance)
+    lab, paths = spec.lab, LabPaths(spec.instance)
     covers, binds = mounts.plan([*lab.visible_paths(), paths.data], _COVERS)
     binds += [["/etc", str(HOST_ETC)], [str(paths.etc), "/etc"]]
     binds += [[MUNGE_SHARED, render.MUNGE_FOLDER], [SHARE, SHARE]]
@@ -171,6 +181,7 @@ def host_config(lab: LabSpec, programs: Programs, host: str) -> dict[str, Any]:
         "pid_file": str(paths.node_pid(host)),
         "covers": covers,
         "binds": binds,
+        "processors": spec.processors(host) if own_processors else [],
         "freezer": host != LOGIN and render.needs_freezer(programs.slurm_version),
         "steps": login_steps(lab, programs) if host == LOGIN else node_steps(lab, host),
     }

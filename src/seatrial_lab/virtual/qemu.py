@@ -7,7 +7,7 @@ from pathlib import Path
 from seatrial_lab.virtual.frames import PORT
 from seatrial_lab.virtual.packages import Base, data_options
 from seatrial_lab.virtual.snapshot import BROKER_SOCKET, FAULTS_SOCKET
-from seatrial_lab.virtual.spec import MODELS, SRIOV, VirtualSpec
+from seatrial_lab.virtual.spec import MODELS, SRIOV, Card, VirtualSpec
 
 #: QEMU's machine type, with a version: a later QEMU emulates the same machine
 MACHINE = "pc-q35-8.0"
@@ -17,35 +17,56 @@ KERNEL_OPTIONS = (
     "net.ifnames=0", "nokaslr", "cryptomgr.notests", "rcupdate.rcu_expedited=1", "selinux=0",
     "apparmor=0", "transparent_hugepage=never", "pci=noaer", "nosmap", "nosmep",
 )  # fmt: skip
+#: a processor may be this far ahead of another, in ns: docs/dev/virtual-lab.md has the error
+WINDOW_NS = 1000
 FUNCTIONS = 8  # functions of one PCI slot
 PORT_SLOT = 0x10  # first slot of the root ports
 
 
-def command(spec: VirtualSpec, base: Base, initramfs: Path, run: Path) -> list[str]:
+def command(
+    spec: VirtualSpec, base: Base, initramfs: Path, run: Path, emulator: Path | None = None
+) -> list[str]:
     """Return QEMU's command line; ``run`` is the folder of its sockets and of the share.
+
+    ``emulator`` is a QEMU with a clock for each processor, so that hosts have their own; None: all
+    hosts share one processor.
 
     The guest reads all files of this machine and writes to the share, both with the permissions
     that QEMU has: see ``as_user``.
     """
+    number = spec.guest_processors if emulator else 1
+    clocks = f",percpu=on,window={WINDOW_NS}" if emulator else ""
+    options = (*KERNEL_OPTIONS, *(processor_options(spec) if emulator else ()))
+    # A processor of several that waits with MWAIT runs: it has to wait with HLT.
+    cpu = spec.cpu + (",-monitor" if emulator else "")
+    # Else a thread of QEMU takes what the guest sends when this machine runs it.
+    direct = ",ioeventfd=off" if emulator else ""
     return [
-        str(base.qemu), *data_options(base),
+        str(emulator or base.qemu), *data_options(base),
         "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-        "-machine", f"{MACHINE},usb=off,smm=off,vmport=off", "-cpu", spec.cpu, "-smp", "1",
+        "-machine", f"{MACHINE},usb=off,smm=off,vmport=off", "-cpu", cpu, "-smp", str(number),
         "-m", str(spec.memory_MiB),
         # One instruction is one nanosecond. If the processor idles, time jumps to the next event.
-        "-accel", "tcg,tb-size=512", "-icount", "shift=0,sleep=off",
+        "-accel", "tcg,tb-size=512", "-icount", f"shift=0,sleep=off{clocks}",
         "-rtc", "base=utc,clock=vm",
-        "-kernel", str(base.kernel), "-initrd", str(initramfs), "-append", " ".join(KERNEL_OPTIONS),
+        "-kernel", str(base.kernel), "-initrd", str(initramfs), "-append", " ".join(options),
         "-serial", f"file:{run / 'console.log'}",
         *(word for name in (BROKER_SOCKET, FAULTS_SOCKET)
           for word in ("-qmp", f"unix:{run / name},server=on,wait=off")),
-        *folder("root", Path("/"), readonly=True),
-        *folder("share", run / "share", readonly=False),
-        "-device", "virtio-serial-pci",
+        *folder("root", Path("/"), readonly=True, options=direct),
+        *folder("share", run / "share", readonly=False, options=direct),
+        "-device", f"virtio-serial-pci{direct}",
         "-chardev", f"socket,id=line,path={run / 'line.sock'},server=on,wait=off",
         "-device", f"virtserialport,chardev=line,name={PORT}",
-        *cards(spec),
+        *cards(spec, timed=emulator is not None),
     ]  # fmt: skip
+
+
+def processor_options(spec: VirtualSpec) -> tuple[str, ...]:
+    """Return kernel options that leave all processors but the first to the nodes."""
+    # Where a node has several, the scheduler has to move programs among these: see guest/agent.py.
+    isolated = (f"isolcpus=domain,1-{len(spec.lab.nodes)}",) if spec.lab.cpus == 1 else ()
+    return (*isolated, "irqaffinity=0")
 
 
 def as_user(spec: VirtualSpec, base: Base) -> list[str]:
@@ -58,23 +79,27 @@ def as_user(spec: VirtualSpec, base: Base) -> list[str]:
     return ["-run-with", f"user={user}"] if base.runs_with_user else ["-runas", user]
 
 
-def folder(tag: str, path: Path, readonly: bool) -> list[str]:
+def folder(tag: str, path: Path, readonly: bool, options: str = "") -> list[str]:
     """Return options that export a folder of this machine to the guest (9p)."""
     only = ",readonly=on" if readonly else ""
     return [
         "-fsdev", f"local,id={tag},path={path},security_model=none,multidevs=remap{only}",
-        "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}",
+        "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}{options}",
     ]  # fmt: skip
 
 
-def cards(spec: VirtualSpec) -> list[str]:
-    """Return options for the NICs: each on its network's hub, SR-IOV cards on a root port."""
+def cards(spec: VirtualSpec, timed: bool = False) -> list[str]:
+    """Return options for the NICs: each on its network's hub, SR-IOV cards on a root port.
+
+    ``timed``: with their wires and buses, which only the QEMU of ``emulator`` has.
+    """
     options: list[str] = []
     for number, card in enumerate(spec.cards):
         # One hub for each network and node class: a hub connects equal cards.
         address = spec.physical_address(card)
-        device = f"{MODELS[card.model]},netdev=n{number},mac={address},romfile="
-        options += ["-netdev", f"hubport,id=n{number},hubid={card.network}"]
+        device = f"{MODELS[card.model]},netdev={netdev(number)},mac={address},romfile="
+        cable = cable_options(spec, card) if timed else ""
+        options += ["-netdev", f"hubport,id={netdev(number)},hubid={card.network}{cable}"]
         if card.model in SRIOV:
             slot, function = divmod(number, FUNCTIONS)
             port = (
@@ -85,3 +110,20 @@ def cards(spec: VirtualSpec) -> list[str]:
             device += f",bus=p{number}"
         options += ["-device", device]
     return options
+
+
+def netdev(number: int) -> str:
+    """Return QEMU's name of the cable of a card, by the card's place in the specification."""
+    return f"n{number}"
+
+
+def cable_options(spec: VirtualSpec, card: Card) -> str:
+    """Return the options of a card's wire and bus (``emulator/hub-wire.c``)."""
+    given: dict[str, object] = {}
+    if card.wire:
+        given |= {"rate": card.wire.rate, "delay": card.wire.delay_ns}
+        if card.wire.queue_B is not None:
+            given |= {"queue": card.wire.queue_B, "latency": card.wire.latency_ns}
+    if spec.bus_B_s:
+        given |= {"bus": card.node, "bus-rate": spec.bus_B_s}
+    return "".join(f",{name}={value}" for name, value in given.items())

@@ -33,17 +33,6 @@ def add(folder: Path, path: Path) -> str | None:
     return name
 
 
-def remove(folder: Path) -> None:
-    """Unmount the shared folders and remove the share, but not the content of these folders."""
-    if not folder.is_dir():
-        return
-    for place in list(folder.iterdir()):
-        mounts.detach(str(place))
-        place.rmdir()
-    mounts.detach(str(folder))
-    folder.rmdir()
-
-
 def processes_of(run: Path) -> list[int]:
     """Return the process ids of the broker and the QEMU of a run folder that are alive."""
     pids = (processes.read_pid_file(run / name) for name in PID_FILES)

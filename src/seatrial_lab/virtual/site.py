@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from ClusterShell.NodeSet import NodeSet
 
 from seatrial.base.errors import InputError
-from seatrial.site.model import Site
+from seatrial.site.model import LabWire, Site
 from seatrial.stack import stack_folder
 from seatrial_lab.common.slurm_files import nic_settings
 from seatrial_lab.common.spec import LabSpec
-from seatrial_lab.virtual.spec import Card, VirtualSpec
+from seatrial_lab.virtual.spec import Card, VirtualSpec, Wire
 
 #: at the end of slurm.conf. No health checks: each starts a Python on every node, also during a
 #: measurement. The scheduler runs on events, not every second.
@@ -26,6 +27,9 @@ SLURM_CONF = (
     "MessageTimeout=60",
     "TCPTimeout=20",
 )
+MOST_PROCESSORS = 2  # of a node, where the nodes have their own
+TASK_PROLOG = Path(__file__).with_name("guest") / "task-prolog.sh"
+SLURM_FILES = "/etc/slurm"  # on the nodes
 
 
 def virtual_spec(site: Site, instance: str) -> VirtualSpec:
@@ -36,37 +40,51 @@ def virtual_spec(site: Site, instance: str) -> VirtualSpec:
     if [net.interface for net in management] != ["eth0"]:
         raise InputError(f"site {site.name}: a virtual lab has one management network, on eth0")
     cores, memory = {group.cores for group in site.nodes}, {g.memory_MiB for g in site.nodes}
-    if cores != {1} or len(memory) > 1:
+    most = MOST_PROCESSORS if site.lab.processors == "own" else 1
+    if len(cores) > 1 or max(cores) > most or len(memory) > 1:
         raise InputError(
-            f"site {site.name}: nodes of a virtual lab have one core, and equal memory"
+            f"site {site.name}: nodes of a virtual lab have equal memory and one core each, or "
+            f"{MOST_PROCESSORS} with lab.processors: own"
         )
     for name, part in site.partitions.items():
         if NodeSet(part.nodes) != NodeSet.fromlist(site.node_names):
             raise InputError(f"site {site.name}: partition {name} of a lab holds all nodes")
     settings: dict[str, Any] = {"extra_slurm_conf": tuple(site.slurm.config)}
     settings |= nic_settings(site, instance)
-    settings["extra_slurm_conf"] = (*settings["extra_slurm_conf"], *SLURM_CONF)
+    several = max(cores) > 1
+    # A site's own TaskProlog is later in the file, so it counts.
+    before = (f"TaskProlog={SLURM_FILES}/{TASK_PROLOG.name}",) if several else ()
+    settings["extra_slurm_conf"] = (*before, *settings["extra_slurm_conf"], *SLURM_CONF)
     settings.pop("before_slurmd", None)  # nothing to recover: the NICs are new with the guest
     lab = LabSpec(
         instance=instance,
         nodes=tuple(site.node_names),
-        cpus=1,
+        cpus=max(cores),
         memory_mb=memory.pop(),
         mgmt_subnet=management[0].subnet,
         test_subnet=test[0].subnet,
         partitions=tuple(site.partitions),
         licenses=None,
+        slurm_files={TASK_PROLOG.name: TASK_PROLOG.read_text()} if several else {},
         accounting=False,
         modulepath=(str(stack_folder() / "modules"),),
         **settings,
     )
-    return VirtualSpec(lab, tuple(_cards(site)), site.lab.memory_MiB, site.lab.kernel or "")
+    return VirtualSpec(
+        lab,
+        tuple(_cards(site)),
+        site.lab.memory_MiB,
+        site.lab.kernel or "",
+        own_processors=site.lab.processors == "own",
+        bus_B_s=round(site.lab.bus_MB_s * 10**6) if site.lab.bus_MB_s else None,
+    )
 
 
 def _cards(site: Site) -> list[Card]:
-    """Return the NICs of all nodes. Nodes of one class share a wire on each test network."""
+    """Return the NICs of all nodes. On each test network, nodes of one class are connected."""
     assert site.lab is not None
     test = [net for net in site.networks.values() if net.role == "test"]
+    wires = [_wire(site.lab.wires.get(name)) for name in site.test_networks]
     cards = []
     for number, group in enumerate(site.nodes):
         models = site.lab.nics.get(group.node_class or "", [])
@@ -84,8 +102,20 @@ def _cards(site: Site) -> list[Card]:
                 net.subnet,
                 net.mtu,
                 net.rdma_port(node).partition(":")[0],
+                wire,
             )
             for node in NodeSet(group.names)
-            for position, (net, model) in enumerate(zip(test, models, strict=False))
+            for position, (net, model, wire) in enumerate(zip(test, models, wires, strict=True))
         ]
     return cards
+
+
+def _wire(wire: LabWire | None) -> Wire | None:
+    if wire is None:
+        return None
+    switch = (
+        {"queue_B": int(wire.switch.queue), "latency_ns": wire.switch.latency_ns}
+        if wire.switch
+        else {}
+    )
+    return Wire(int(wire.rate), wire.delay_ns, **switch)

@@ -117,7 +117,7 @@ class QmpConnection:
         self.stream.readline()  # its greeting
         self.execute("qmp_capabilities")
 
-    def execute(self, command: str, **arguments: Any) -> dict[str, Any]:
+    def execute(self, command: str, **arguments: Any) -> Any:
         """Execute a command and return its result. Raises LabError with QEMU's message."""
         self.stream.write(json.dumps({"execute": command, "arguments": arguments}) + "\n")
         self.stream.flush()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seatrial.base.errors import InputError
-from seatrial_lab.common.spec import LabSpec
+from seatrial_lab.common.spec import LOGIN, LabSpec
 
 #: NIC model -> QEMU's name of the card, with options
 MODELS = {
@@ -28,10 +28,26 @@ MAX_CARDS = 24  # the number of slots on the guest's bus
 
 
 @dataclass(frozen=True)
-class Card:
-    """A NIC of a node. ``network`` counts from 0: cards with the same number share a wire.
+class Wire:
+    """The cable of a NIC. ``rate`` is in bits per second, of each direction.
 
-    ``rdma`` is the name of the soft RoCE device on the card; empty: it has none.
+    ``delay_ns`` is the propagation delay to the other NIC, or to the switch. ``queue_B`` bytes wait
+    for the NIC at most in the queue of the switch; None: there is no switch. ``latency_ns`` is the
+    switch's.
+    """
+
+    rate: int
+    delay_ns: int = 0
+    queue_B: int | None = None
+    latency_ns: int = 0
+
+
+@dataclass(frozen=True)
+class Card:
+    """A NIC of a node. ``network`` counts from 0: cards with the same number share a network.
+
+    ``rdma`` is the name of the soft RoCE device on the card; empty: it has none. Without a
+    ``wire``, frames arrive at once.
     """
 
     node: str
@@ -41,6 +57,7 @@ class Card:
     subnet: str
     mtu: int = 1500
     rdma: str = ""
+    wire: Wire | None = None
 
 
 @dataclass(frozen=True)
@@ -49,7 +66,10 @@ class VirtualSpec:
 
     ``lab`` has the fields in common with a native lab; its test network is not used.
     ``memory_MiB`` is the memory of the guest. ``kernel`` is the Debian suite of its kernel; empty:
-    the machine's release. ``cpu`` is QEMU's name of the processor model.
+    the machine's release. ``cpu`` is QEMU's name of the processor model. ``own_processors``: the
+    login node has a processor of its own and each node ``lab.cpus``, if QEMU can be built; else all
+    hosts share one, cards have no wires and nodes no bus. ``bus_B_s`` is the rate, in bytes per
+    second, of the host bus of each node; None: without limit.
     """
 
     lab: LabSpec
@@ -59,6 +79,8 @@ class VirtualSpec:
     #: with AVX2, which Intel MPI needs; without "enhanced rep movsb": QEMU counts an instruction
     #: for each byte of it, which makes copies eight times too slow
     cpu: str = "Haswell-v4,-erms"
+    own_processors: bool = False
+    bus_B_s: int | None = None
 
     def __post_init__(self) -> None:
         if len(self.cards) > MAX_CARDS:
@@ -84,6 +106,23 @@ class VirtualSpec:
         net = ipaddress.IPv4Network(card.subnet)
         return f"{net.network_address + 1 + self.lab.nodes.index(card.node)}/{net.prefixlen}"
 
+    def processors(self, host: str) -> list[int]:
+        """Return the numbers of the processors that a host has for itself."""
+        if host == LOGIN:
+            return [0]
+        first = 1 + self.lab.nodes.index(host) * self.lab.cpus
+        return list(range(first, first + self.lab.cpus))
+
+    @property
+    def guest_processors(self) -> int:
+        """The number of all hosts' processors, if they have their own."""
+        return 1 + len(self.lab.nodes) * self.lab.cpus
+
+    def without_wires(self) -> VirtualSpec:
+        """Return the lab with cables and buses that have no limit."""
+        cards = tuple(dataclasses.replace(card, wire=None) for card in self.cards)
+        return dataclasses.replace(self, cards=cards, bus_B_s=None)
+
     def hardware_address(self, card: Card) -> str:
         index = self.lab.nodes.index(card.node)
         return f"52:54:00:73:{card.network + 1:02x}:{index + 1:02x}"
@@ -104,5 +143,7 @@ class VirtualSpec:
         data: dict[str, Any] = json.loads(text)
         lab: Mapping[str, Any] = data["lab"]
         data["lab"] = LabSpec.from_json(json.dumps(lab))
+        for card in data["cards"]:
+            card["wire"] = Wire(**wire) if (wire := card.get("wire")) else None
         data["cards"] = tuple(Card(**card) for card in data["cards"])
         return cls(**data)

@@ -10,12 +10,17 @@ from typing import Any
 from seatrial.base.errors import LabError
 from seatrial_lab.common.programs import programs, version_of
 from seatrial_lab.common.spec import LOGIN
+from seatrial_lab.virtual import wires
 from seatrial_lab.virtual.engine import VirtualLab
+from seatrial_lab.virtual.machine import processors_note, wires_note
 
 
 def status(instance: str) -> dict[str, Any]:
-    """Return the state of a started virtual lab. Raises LabError if there is none."""
-    lab = VirtualLab.attach(instance)
+    """Return the state of a virtual lab, complete or not."""
+    try:
+        lab = VirtualLab.attach(instance)
+    except LabError:  # its start was killed, or has not ended
+        return {"instance": instance, "state": "broken", "hosts": []}
     spec, facts = lab.virtual_spec, lab.facts()
     try:
         states = lab.node_states() if lab.is_up() else {}
@@ -50,8 +55,11 @@ def status(instance: str) -> dict[str, Any]:
             "munge": version_of("munged"),
             "kernel": facts["kernel"],
             "qemu": f"QEMU {facts['qemu']}",
+            "processors": processors_note(facts),
+            **({"wires": note} if (note := wires_note(spec, facts)) else {}),
             "python": platform.python_version(),
         },
         "hosts": hosts,
+        "wires": wires.counters(lab) if lab.is_up() else [],
         "faults": [asdict(fault) for fault in lab.faults()],
     }

@@ -40,6 +40,9 @@ import pair as pairs_of_ranks  # (with -I, Python does not add this folder to th
 from names import node_name
 
 CONNECT_S = 5
+GREETING_S = 30  # from a connection to its whole greeting, which a node sends at once
+GREETING_B = 4096
+MOST_STRANGERS = 64  # connections without a greeting beside the nodes; then the oldest is closed
 GRACE_S = 10  # for an answer to an order to stop
 NPTCP_LESS_S = 2  # of a pair's time is not NPtcp's: the streams need that, and the end
 STREAM_S = 1.0  # a stream that takes longer is cut off
@@ -352,6 +355,18 @@ def agent(step, number):
 # -- the coordinator
 
 
+def greeting(line):
+    """Token, number and name of the node in a first line; None if it is no greeting."""
+    try:
+        hello = json.loads(line.decode())
+        token, number, node = hello["token"], hello["number"], hello["node"]
+        known = type(number) is int and isinstance(token, str) and isinstance(node, str)
+        token.encode()  # not a half of a surrogate pair
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+    return (token, number, node) if known else None
+
+
 class Pair:
     """Two nodes that measure their link. ``low`` serves, ``high`` connects."""
 
@@ -385,11 +400,15 @@ class Coordinator:
     # Nodes
 
     def gather(self):
-        """Wait until every node has connected, or for as long as a start may take."""
+        """Wait until every node has connected, or for as long as a start may take.
+
+        Anybody on the network can connect: nothing that a stranger sends, and no silence, may end
+        this process or keep a node waiting.
+        """
         listener = socket.socket()
         listener.bind(("", 0))
         listener.listen(self.count + 16)
-        listener.settimeout(1)
+        listener.setblocking(False)
         token = secrets.token_hex(16)
         known = {"addresses": self._addresses(), "port": listener.getsockname()[1], "token": token}
         descriptor = os.open(self.step + ".hidden", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -397,33 +416,69 @@ class Coordinator:
             json.dump(known, stream)
         os.replace(self.step + ".hidden", self.step + ".coordinator")
         end = time.monotonic() + pairs_of_ranks.START_S
-        while len(self.connections) < self.count and time.monotonic() < end:
-            with contextlib.suppress(OSError, ValueError, KeyError):
-                connection, _ = listener.accept()
-                self._greet(connection, token)
+        waiting = {}  # type: dict  # connection -> its text and until when, the oldest first
+        with selectors.DefaultSelector() as chosen:
+            chosen.register(listener, selectors.EVENT_READ)
+            while len(self.connections) < self.count and time.monotonic() < end:
+                for key, _ in chosen.select(1):
+                    if key.fileobj is listener:
+                        self._accept(listener, chosen, waiting)
+                    elif key.fileobj in waiting:
+                        self._greet(key.fileobj, chosen, waiting, token)
+                for connection in list(waiting):
+                    if waiting[connection][1] < time.monotonic():
+                        self._turn_away(connection, chosen, waiting)
+            for connection in list(waiting):
+                self._turn_away(connection, chosen, waiting)
         listener.close()
         os.unlink(self.step + ".coordinator")
         for number in range(self.count):
             if number not in self.connections:
                 self.absent[number] = "it did not start within %d s" % pairs_of_ranks.START_S
 
-    def _greet(self, connection, token):
-        connection.settimeout(CONNECT_S)
-        text = b""
-        while not text.endswith(b"\n"):
-            data = connection.recv(4096)
-            if not data or len(text) > 4096:
-                connection.close()
-                return
-            text += data
-        hello = json.loads(text.decode())
-        number = hello["number"]
-        if hello["token"] != token or number in self.connections or number >= self.count:
-            connection.close()
+    def _accept(self, listener, chosen, waiting):
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            return  # it is gone again
+        connection.setblocking(False)
+        if len(waiting) >= self.count + MOST_STRANGERS:
+            self._turn_away(next(iter(waiting)), chosen, waiting)
+        waiting[connection] = (b"", time.monotonic() + GREETING_S)
+        chosen.register(connection, selectors.EVENT_READ)
+
+    def _turn_away(self, connection, chosen, waiting):
+        del waiting[connection]
+        chosen.unregister(connection)
+        connection.close()
+
+    def _greet(self, connection, chosen, waiting, token):
+        """Read what a connection has sent, and take it as a node's if it knows the token."""
+        text, until = waiting[connection]
+        try:
+            data = connection.recv(GREETING_B)
+        except BlockingIOError:
             return
+        except OSError:
+            data = b""
+        line, complete, rest = (text + data).partition(b"\n")
+        if data and not complete and len(line) < GREETING_B:
+            waiting[connection] = (line, until)
+            return
+        hello = greeting(line) if complete else None
+        if hello is None or not secrets.compare_digest(hello[0].encode(), token.encode()):
+            self._turn_away(connection, chosen, waiting)
+            return
+        _, number, node = hello
+        if number in self.connections or not 0 <= number < self.count:
+            self._turn_away(connection, chosen, waiting)
+            return
+        del waiting[connection]
+        chosen.unregister(connection)
+        connection.settimeout(CONNECT_S)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.connections[number], self.texts[number] = connection, b""
-        self.names[number] = hello["node"]
+        self.connections[number], self.texts[number] = connection, rest
+        self.names[number] = node
         self.selector.register(connection, selectors.EVENT_READ, number)
 
     def _addresses(self):

@@ -4,12 +4,12 @@
         [--rdma NETWORK=DEVICE:PORT[,...]] -- PROGRAM [ARGUMENT ...]
 
 Only the Python standard library is used: a node under test may have nothing else. The first rank of
-each node writes STEP.NODE.json into the working folder; all other ranks only execute the program.
-The exit code is that of the program.
+each node writes STEP.NODE.json; all other ranks only execute the program. STEP may have a folder,
+else it is the working folder. The exit code is that of the program.
 
 With --nic the package PACKAGE (the node side of NIC profiles) compares the node's settings with the
 NIC profile in FILE; WHEN is ``before``, ``after`` or ``both``. The results are nic-before.NODE.json
-(of the first comparison) and nic-after.NODE.json (of the last).
+(of the first comparison) and nic-after.NODE.json (of the last), in the folder of STEP.
 
 With --rdma the counters have those of the RDMA port of a network; %n is the node's name.
 """
@@ -133,10 +133,12 @@ def interrupts(interface, table):
         counts = [interrupts(member, table) for member in members]
         return None if None in counts else sum(counts)
     numbers = irq_numbers(interface)
+    # The table is the machine's in each network namespace: a veth has no line of its name in it.
+    has_device = os.path.exists("%s/%s/device" % (NET, interface))
     total = None
     for words in table:
         named = words[-1] == interface or words[-1].startswith((interface + "-", interface + ":"))
-        if named or words[0][:-1] in numbers:
+        if (has_device and named) or words[0][:-1] in numbers:
             total = total or 0
             for word in words[1:]:
                 if not word.isdigit():
@@ -249,14 +251,14 @@ def snapshot(networks, ports):
     }
 
 
-def profile_evidence(declared, package, when):
+def profile_evidence(declared, package, when, place):
     """Record whether this node has the settings of the NIC profile in the file ``declared``.
 
     All errors are recorded: a verification that fails must not end the benchmark, and must not
     pass.
     """
     node = node_name()
-    name = "nic-%s.%s.json" % (when, node)
+    name = os.path.join(place, "nic-%s.%s.json" % (when, node))
     if when == "before" and os.path.exists(name):
         return
     start = time.monotonic()
@@ -362,7 +364,7 @@ def main(argv):
     if os.environ.get("SLURM_LOCALID", "0") != "0":
         os.execvp(command[0], command)
     if when in ("before", "both"):
-        profile_evidence(declared, package, "before")
+        profile_evidence(declared, package, "before", os.path.dirname(step))
     # Blocked until they can be passed on: else the program may run longer than this process.
     passed_on = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, *passed_on})
@@ -383,7 +385,7 @@ def main(argv):
     record.update(waited_s=waited, processor=processor())
     write_json("%s.%s.json" % (step, after["node"]), record)
     if when in ("after", "both"):
-        profile_evidence(declared, package, "after")
+        profile_evidence(declared, package, "after", os.path.dirname(step))
     return 128 - code if code < 0 else code
 
 

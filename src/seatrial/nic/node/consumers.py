@@ -39,8 +39,8 @@ LNET = ("/sys/kernel/debug/lnet", "/proc/sys/lnet")
 LNET_INTERFACE = re.compile(r"^ +\d+: *(\S+) *$", re.MULTILINE)
 #: queue pairs that every RDMA port has
 MANAGEMENT_PAIRS = ("SMI", "GSI")
-#: the kernel's users of queue pairs that are the interface itself
-IPOIB = ("ib_ipoib", "ib_core")
+#: the kernel's users of queue pairs that are the interface itself, and drivers' own pairs
+KERNELS_OWN = ("ib_ipoib", "ib_core", "mlx4_ib", "mlx5_ib")
 
 Consumer = Tuple[str, Set[str]]  # what it is, and the interfaces that it uses
 
@@ -152,7 +152,11 @@ class Consumers(Tree):
 
     def _rdma(self, family: Set[str]) -> Iterator[str]:
         """Programs of root and kernel modules with queue pairs on the RDMA devices of the
-        interfaces. Those of users are processes like those that use its TCP connections."""
+        interfaces. Those of users are processes like those that use its TCP connections.
+
+        A name says nothing: a user chooses that of a process, and in JSON those of the kernel have
+        no brackets (``print_comm`` of iproute2's ``rdma/res.c``). They have no process.
+        """
         devices = {device for name in family for device in self._devices_of(name)}
         if not devices:
             return
@@ -165,13 +169,13 @@ class Consumers(Tree):
             raise Refused("what uses RDMA device %s cannot be read: install rdma (iproute2): %s"
                           % (sorted(devices)[0], answer.err.strip()))  # fmt: skip
         for row in rows:
-            user = str(row.get("comm", "")).strip("[]")
-            own = row.get("type") in MANAGEMENT_PAIRS or user in IPOIB
-            # Those of the kernel have a name in brackets, and no process.
-            of_user = not str(row.get("comm", "")).startswith("[") and not (
-                self.sockets.is_of_root(str(row.get("pid", "")))
-            )
-            if row.get("ifname") in devices and not own and not of_user:
+            if row.get("ifname") not in devices:
+                continue
+            user, pid = str(row.get("comm", "")).strip("[]"), row.get("pid") or 0
+            kind = row.get("type", row.get("qp-type"))  # the latter since iproute2 6.13
+            if not pid and (kind in MANAGEMENT_PAIRS or user in KERNELS_OWN):
+                continue
+            if not pid or self.sockets.is_of_root(str(pid)):
                 yield "%s on RDMA device %s" % (user or "a program", row["ifname"])
 
     def _devices_of(self, interface: str) -> List[str]:

@@ -263,11 +263,14 @@ def irq_numbers(interface: str) -> Dict[int, str]:
     is below those of others. Where the kernel shows no vectors, and for lines that are only named
     after the interface, the place is that among their numbers.
     """
-    numbers = names("%s/%s/device/msi_irqs" % (SYSFS, interface))
+    device = "%s/%s/device" % (SYSFS, interface)
+    numbers = names(device + "/msi_irqs")
     vectors = {number(IRQ_VECTOR % one): one for one in numbers}
     if numbers and None not in vectors and len(vectors) == len(numbers):
         return {vector % MOST_VECTORS: one for vector, one in vectors.items()}  # type: ignore
-    if not numbers:
+    # The table is the machine's in each network namespace. An interface without a device has no
+    # line in it: one of its name is that of an interface of another namespace.
+    if not numbers and os.path.exists(device):
         for line in programs.read_text(PROC + "/interrupts")[1].splitlines()[1:]:
             words = line.split()
             if words and words[0][:-1].isdigit() and _named_after(words[-1], interface):

@@ -44,6 +44,9 @@ MS_MOVE = 0x2000
 RTMGRP_LINK = 1
 MOST_UNREAD_B = 64 << 20  # input of a command that does not read it; more ends the command
 QUIET_AFTER_MS = 500  # of the guest's clock; after it, an idle agent sends QUIET
+IRQ = Path("/proc/irq")
+#: cgroups of nodes with several processors
+PROCESSOR_SETS = Path("/sys/fs/cgroup")
 NAMESPACES = ("net", "uts", "ipc", "mnt", "pid", "time")
 
 
@@ -104,12 +107,16 @@ def set_up(config: dict[str, Any]) -> None:
             run_program("ip", "netns", "exec", name, "tee", f"/proc/sys/{path}", text=value)
         run_program("ip", "-n", name, "-batch", "-", text=batch)
     log_progress("management network")
+    for path in Path("/sys/devices/virtual/workqueue").glob("**/cpumask"):
+        if config["processors"]:
+            path.write_text("1")  # the login node's, for the kernel's work that has no processor
+    make_processor_sets(config["processors"])
     create_virtual_functions(config["cards"])
     there = interface_names()
     for card in config["cards"]:
         if card["address"] not in there:
             raise RuntimeError(f"no interface has the address {card['address']} ({card['model']})")
-    move_cards(config["cards"])
+    move_cards(config["cards"], config["processors"])
     for name, batch in config["card_batches"]:
         run_program("ip", "-n", name, "-batch", "-", text=batch)
     add_rdma_devices(config["cards"])
@@ -158,9 +165,15 @@ def create_virtual_functions(cards: list[dict[str, str]]) -> None:
         run_program("modprobe", "igbvf")
 
 
-def move_cards(cards: list[dict[str, str]]) -> None:
+def move_cards(cards: list[dict[str, str]], processors: dict[str, list[int]]) -> None:
     """Move cards from the guest to their nodes, at boot and after the reload of a driver."""
     there = interface_names()
+    for card in cards if processors else []:
+        if name := there.get(card["address"]):
+            # The driver has made a queue for each processor of the guest; the node has few of them.
+            if card["model"] == "igb":
+                run_program("ethtool", "-L", name, "combined", "1")
+            card["device"] = os.path.realpath(f"/sys/class/net/{name}/device")
     lines = [
         f"link set {there[card['address']]} netns {card['netns']} name {card['interface']}\n"
         for card in cards
@@ -168,6 +181,31 @@ def move_cards(cards: list[dict[str, str]]) -> None:
     ]
     if lines:
         run_program("ip", "-batch", "-", text="".join(lines))
+
+
+def interrupts_of(device: str) -> list[str]:
+    """Return the numbers of the interrupts of a card; of virtio, of the device that it is in."""
+    for place in (Path(device), Path(device).parent):
+        if (place / "msi_irqs").is_dir():
+            return [each.name for each in (place / "msi_irqs").iterdir()]
+    line = Path(device) / "irq"
+    return [line.read_text().strip()] if line.exists() else []
+
+
+def pin_interrupts(cards: list[dict[str, str]], processors: dict[str, list[int]]) -> None:
+    """Let the interrupts of the cards, and so their soft interrupts, run on their node.
+
+    They run on its first processor, but for those that a NIC profile has moved to another one of
+    the node.
+    """
+    for card in cards:
+        own = processors[card["node"]]
+        mask = sum(1 << processor for processor in own)
+        for number in interrupts_of(card.get("device", "")):
+            affinity = IRQ / number / "smp_affinity"
+            with contextlib.suppress(OSError):  # the driver has just released it
+                if int(affinity.read_text().replace(",", ""), 16) & ~mask:
+                    affinity.with_name("smp_affinity_list").write_text(str(own[0]))
 
 
 def install_modprobe() -> None:
@@ -183,15 +221,53 @@ def install_modprobe() -> None:
     program.chmod(0o755)
 
 
-def link_event_socket() -> socket.socket:
-    """Return a socket that receives the kernel's events of interfaces (rtnetlink)."""
+def link_event_socket(netns: str = "") -> socket.socket:
+    """Return a socket that receives the kernel's events of interfaces (rtnetlink), of this network
+    namespace or of the one with that name."""
+    if netns:
+        own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        other = os.open(f"/run/netns/{netns}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            mounts.check(mounts.LIBC.setns(other, 0), f"setns {netns}")
+            return link_event_socket()
+        finally:
+            mounts.check(mounts.LIBC.setns(own, 0), "setns back")
+            os.close(own)
+            os.close(other)
     events = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
     events.bind((0, RTMGRP_LINK))
     events.setblocking(False)
     return events
 
 
-def boot_hosts(files: list[str]) -> None:
+def drain_events(events: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while events.recv(65536):
+            pass
+
+
+def make_processor_sets(processors: dict[str, list[int]]) -> None:
+    """Give each host with several processors a set of them, for ``run_on_node``.
+
+    The kernel's scheduler moves programs among the processors of a set, and no others run there.
+    Raises RuntimeError with the kernel's reason.
+    """
+    several = {host: own for host, own in processors.items() if len(own) > 1}
+    if not several:
+        return
+    mounts.mount("cgroup2", str(PROCESSOR_SETS), "cgroup2", 0, "")
+    (PROCESSOR_SETS / "cgroup.subtree_control").write_text("+cpuset")
+    for host, own in several.items():
+        folder = PROCESSOR_SETS / host
+        folder.mkdir()
+        (folder / "cpuset.cpus").write_text(",".join(map(str, own)))
+        partition = folder / "cpuset.cpus.partition"
+        partition.write_text("root")
+        if (state := partition.read_text().strip()) != "root":
+            raise RuntimeError(f"{host}: the kernel makes no set of its processors: {state}")
+
+
+def boot_hosts(files: list[str], processors: dict[str, list[int]]) -> None:
     """Start all hosts of the cluster and wait until they are up. Raises RuntimeError."""
     starters = {}
     for file in files:
@@ -203,6 +279,7 @@ def boot_hosts(files: list[str]) -> None:
             os.dup2(write_end, 2)
             code = 1
             try:
+                run_on_node(Path(file).stem, processors)
                 code = nodeinit.main([str(parent), file])
             except Exception as error:
                 print(f"{type(error).__name__}: {error}", file=sys.stderr)
@@ -219,10 +296,20 @@ def boot_hosts(files: list[str]) -> None:
         raise RuntimeError("; ".join(reasons))
 
 
+def run_on_node(host: str, processors: dict[str, list[int]]) -> None:
+    """Keep this process, and what it starts, on the processors of a host, if it has its own."""
+    if processors:
+        if len(processors[host]) > 1:
+            (PROCESSOR_SETS / host / "cgroup.procs").write_text(str(os.getpid()))
+        os.sched_setaffinity(0, processors[host])
+
+
 class Command:
     """A command of the broker that runs on a node."""
 
-    def __init__(self, number: int, request: dict[str, Any], nodes: Path):
+    def __init__(
+        self, number: int, request: dict[str, Any], nodes: Path, processors: dict[str, list[int]]
+    ):
         self.number = number
         first = int((nodes / f"{request['node']}.pid").read_text().split()[0])
         inputs, outputs, errors = os.pipe(), os.pipe(), os.pipe()
@@ -235,6 +322,7 @@ class Command:
                 for descriptor, end in enumerate((inputs[0], outputs[1], errors[1])):
                     os.dup2(end, descriptor)
                 os.closerange(3, 4096)
+                run_on_node(request["node"], processors)
                 code = enter(first, request)
             except Exception as error:
                 os.write(2, f"{request['argv'][0]}: {error}\n".encode())
@@ -313,9 +401,21 @@ def enter(first: int, request: dict[str, Any]) -> int:
 class Agent:
     """Runs the broker's commands, and reaps."""
 
-    def __init__(self, line: int, nodes: Path, cards: list[dict[str, str]]):
-        self.line, self.nodes, self.cards = line, nodes, cards
+    def __init__(
+        self,
+        line: int,
+        nodes: Path,
+        cards: list[dict[str, str]],
+        processors: dict[str, list[int]],
+    ):
+        self.line, self.nodes, self.cards, self.processors = line, nodes, cards, processors
         self.link_events = link_event_socket()
+        # A driver has new interrupts each time that its interface starts.
+        self.card_events = {
+            link_event_socket(netns): [card for card in cards if card["netns"] == netns]
+            for netns in {card["netns"] for card in cards if processors}
+        }
+        pin_interrupts(cards if processors else [], processors)
         self.commands: dict[int, Command] = {}
         self.reader = Reader()
         self.last = 0
@@ -328,6 +428,8 @@ class Agent:
         self.poll.register(line, select.POLLIN)
         self.poll.register(self.wakeup, select.POLLIN)
         self.poll.register(self.link_events, select.POLLIN)
+        for events in self.card_events:
+            self.poll.register(events, select.POLLIN)
 
     def send(self, number: int, kind: bytes, data: bytes = b"") -> None:
         message = frame(number, kind, data)
@@ -352,12 +454,13 @@ class Agent:
             for each in self.reader.feed(os.read(self.line, CHUNK)):
                 self.handle_frame(*each)
         elif descriptor == self.link_events.fileno():
-            with contextlib.suppress(OSError):
-                while self.link_events.recv(65536):
-                    pass
-            move_cards(self.cards)
+            drain_events(self.link_events)
+            move_cards(self.cards, self.processors)
         elif descriptor == self.wakeup:
             os.read(self.wakeup, 4096)
+        elif events := [each for each in self.card_events if each.fileno() == descriptor]:
+            drain_events(events[0])
+            pin_interrupts(self.card_events[events[0]], self.processors)
         else:
             for command in self.commands.values():
                 if descriptor == command.awaited:
@@ -391,7 +494,7 @@ class Agent:
         if kind == RUN:
             self.last, self.quiet_sent = number, False
             try:
-                command = Command(number, json.loads(data), self.nodes)
+                command = Command(number, json.loads(data), self.nodes, self.processors)
             except Exception as error:
                 self.send(number, ERROR, f"{type(error).__name__}: {error}\n".encode())
                 self.send(number, EXIT, b"126")
@@ -449,9 +552,9 @@ def main(arguments: list[str]) -> None:
         set_up(config)
         log_progress("hosts")
         install_modprobe()
-        boot_hosts(config["hosts"])
+        boot_hosts(config["hosts"], config["processors"])
         log_progress("booted")
-        agent = Agent(line, Path(config["nodes"]), config["cards"])
+        agent = Agent(line, Path(config["nodes"]), config["cards"], config["processors"])
         agent.send(0, READY, f"{time.clock_gettime(time.CLOCK_BOOTTIME):.3f}".encode())
         agent.serve()
     except BaseException as error:

@@ -99,13 +99,14 @@ static uint32_t table_crc;
 
 static void fail(int code, const char *format, ...)
 {
+    char reason[1024];
     va_list words;
 
-    fprintf(stderr, "comms: rank %d: ", rank);
     va_start(words, format);
-    vfprintf(stderr, format, words);
+    vsnprintf(reason, sizeof reason, format, words);
     va_end(words);
-    fputc('\n', stderr);
+    /* In one write: launchers mix what the ranks and MPI_Abort write. */
+    fprintf(stderr, "comms: rank %d: %s\n", rank, reason);
     fflush(NULL);
     MPI_Abort(MPI_COMM_WORLD, code);
     exit(code);

@@ -32,7 +32,7 @@ class Comms(Package, MpiTests):
 
     version(
         "1.0",
-        sha256="a39bbb16abefe4b5d477001bac2fc919df0db7e860539495d8fb3756a17c6639",
+        sha256="ebda07125e32e78355d15a6dec7c521447bffc18b2f96d9a6b16ae610b0d3718",
         expand=False,
     )
 

@@ -1,0 +1,197 @@
+"""The share of an application's run time that is in MPI, and whether its response follows it.
+
+The share is that of seed 000, section 4: the sum of the time in MPI over that of the run time, over
+all ranks, from runs with the library ``mpi_time``. Its relation to the response of applications to
+a NIC profile is Spearman's rank correlation. The p value is exact: the share of all orders of the
+responses that are correlated at least as much. The performance of a run with the library is not
+that of the application; where the library slows it, the share is of a slower run, and flagged.
+
+Not here: the share of one call in another program, or of a mix of programs. Nothing extrapolates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+from statistics import median
+from typing import Any
+
+import numpy as np
+from scipy.special import stdtr  # of Student's t; scipy.stats takes long to import
+
+from seatrial.analysis.conclusion import CONFIDENCE, Estimate, Inputs, Measured, inputs_of
+from seatrial.analysis.decision import fault, gain
+from seatrial.analysis.ranks import of_median
+from seatrial.analysis.response import Response, performance
+from seatrial.benchmarks import mpi_time
+from seatrial.benchmarks.mpi_time import MpiTime
+from seatrial.results.statistics import Better
+
+#: a library that slows a run by more than this changes what it measures
+MOST_OVERHEAD = 0.03
+FEWEST = 5  # applications for a p value
+_ALL_ORDERS = 8  # applications up to which all orders are counted
+
+
+@dataclass(frozen=True)
+class Share:
+    """Of one application under one profile.
+
+    ``share``: a fraction of the run time. ``by_call``: call -> its fraction of the time in MPI, the
+    longest first. ``message_B``: bytes per call, of the calls that move some; None if none does.
+    ``calls_per_s``: of one rank. ``computing_s``, ``in_mpi_s``: medians, means over the ranks.
+    ``slowdown``: the performance without the library over that with it; None if it is not known.
+    """
+
+    application: str
+    route: str
+    profile: str
+    nodes: int
+    hardware: str
+    share: Estimate
+    by_call: Mapping[str, float]
+    message_B: float | None
+    calls_per_s: float
+    slowdown: Estimate | None
+    inputs: Inputs
+
+    @property
+    def flagged(self) -> bool:
+        """Whether the library slowed the run by more than it may."""
+        return self.slowdown is not None and self.slowdown.value > 1 + MOST_OVERHEAD
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Between the share of communication under the base and the response to a profile.
+
+    ``points``: application, share, response. ``correlation``: Spearman's, None where all shares or
+    all responses are equal; ``p``: two-sided, None of fewer than five applications.
+    """
+
+    profile: str
+    base: str
+    route: str
+    nodes: int
+    hardware: str
+    points: Sequence[tuple[str, Estimate, Estimate]]
+    correlation: float | None
+    p: float | None
+
+
+@dataclass
+class _Runs:
+    """The runs of one application under one profile, and the facts of those with the library."""
+
+    runs: list[Measured] = field(default_factory=list)
+    facts: list[MpiTime] = field(default_factory=list)
+    # performance without and with the library
+    plain: list[float] = field(default_factory=list)
+    timed: list[float] = field(default_factory=list)
+    better: Better = "higher"
+
+
+def shares(measured: Iterable[Measured]) -> list[Share]:
+    """The share of each case whose runs have the facts of the library."""
+    groups: dict[tuple[str, str, str, int, str], _Runs] = defaultdict(_Runs)
+    for one in measured:
+        case, fact = one.run.case, mpi_time.measured(one.run.facts)
+        if fact is None:
+            continue
+        name = f"{case.check} {case.variant}".rstrip()
+        group = groups[name, case.route, case.profile, case.nodes, one.run.hardware]
+        group.runs.append(one)
+        group.facts.append(fact)
+        plain = [m for m in one.run.metrics if m.metric == performance(case)]
+        if plain and fact.performance is not None:
+            group.better = plain[0].better
+            group.plain += [m.value for m in plain]
+            group.timed.append(fact.performance)
+    return [_share(*subject, group) for subject, group in groups.items()]
+
+
+def _share(name: str, route: str, profile: str, nodes: int, hardware: str, group: _Runs) -> Share:
+    facts = group.facts
+    calls: dict[str, float] = defaultdict(float)
+    moving = moved = 0
+    for fact in facts:
+        for call, one in fact.by_call.items():
+            calls[call] += one.s
+            if one.bytes:
+                moving += one.calls
+                moved += one.bytes
+    total = sum(calls.values())
+    by_call = {call: calls[call] / total for call in sorted(calls, key=lambda c: -calls[c])} \
+        if total > 0 else {}  # fmt: skip
+    slowdown = None
+    if not fault(group.plain) and not fault(group.timed):
+        slowdown = gain(group.plain, group.timed, group.better)
+    return Share(
+        name, route, profile, nodes, hardware,
+        middle([fact.mpi_s / fact.run_s for fact in facts]), by_call,
+        moved / moving if moving else None,
+        median(fact.calls / fact.ranks / fact.run_s for fact in facts),
+        slowdown, inputs_of(group.runs, len(facts)),
+    )  # fmt: skip
+
+
+def middle(values: Sequence[float]) -> Estimate:
+    """The median with its 95 % interval; the interval is infinite if there are too few values."""
+    value, low, high = of_median(values, (1 - CONFIDENCE) / 2)
+    if low is None or high is None:
+        low, high = -math.inf, math.inf
+    return Estimate(value, low, high)
+
+
+def relations(known: Sequence[Share], responses: Sequence[Response]) -> list[Relation]:
+    """For each profile: the responses of the applications whose share under the base is known.
+
+    Of at least three applications on the same route, hardware and number of nodes. Two always lie
+    on a line.
+    """
+    of_base = {(s.application, s.route, s.profile, s.nodes, s.hardware): s for s in known}
+    groups: dict[tuple[str, str, str, int, str], list[tuple[str, Estimate, Estimate]]]
+    groups = defaultdict(list)
+    for one in responses:
+        share = of_base.get((one.application, one.route, one.base, one.nodes, one.hardware))
+        for profile, response in one.ratios.items() if share else ():
+            assert share is not None
+            key = (profile, one.base, one.route, one.nodes, one.hardware)
+            groups[key].append((one.application, share.share, response))
+    made = []
+    for (profile, base, route, nodes, hardware), points in groups.items():
+        if len(points) >= 3:
+            r, p = rank_correlation([f.value for _, f, _ in points], [x.value for *_, x in points])
+            made.append(Relation(profile, base, route, nodes, hardware, points, r, p))
+    return made
+
+
+def rank_correlation(a: Sequence[float], b: Sequence[float]) -> tuple[float | None, float | None]:
+    """Spearman's rank correlation and its two-sided p value, as in ``Relation``.
+
+    Equal values have the mean of their ranks. Of more than eight pairs the p value is that of
+    Student's t with n - 2 degrees of freedom, else it is exact.
+    """
+    x, y = (_centred(values) for values in (a, b))
+    norm = float(np.sqrt(np.sum(x**2) * np.sum(y**2)))
+    n = len(a)
+    if norm == 0:
+        return None, None
+    r = float(np.sum(x * y)) / norm
+    if n < FEWEST:
+        return r, None
+    if n > _ALL_ORDERS:
+        t = abs(r) * math.sqrt((n - 2) / max(1e-12, 1 - r**2))
+        return r, float(2 * stdtr(n - 2, -t))
+    orders = np.array(list(permutations(y)))
+    return r, float(np.mean(np.abs(orders @ x) / norm >= abs(r) - 1e-9))
+
+
+def _centred(values: Sequence[float]) -> Any:
+    """Ranks less their mean."""
+    array = np.asarray(values, dtype=float)
+    ranks = [float(np.sum(array < v) + (np.sum(array == v) + 1) / 2) for v in array]
+    return np.array(ranks) - (len(array) + 1) / 2

@@ -1,0 +1,296 @@
+"""The MTU, crossed with interrupt throttling: which one pays, and whether throttling changes that.
+
+The profiles of one sweep differ in MTU and coalescing alone, as the trial has their settings. The
+question is that of seed 003, whose best MTU was 6000, inside the range, without throttling.
+
+An MTU is the best where it leads its neighbours by more than the repeats spread; else there is a
+plateau: the neighbours that are as good. The interaction is a ratio of ratios, the gain of an MTU
+under one throttling over its gain under the other: 1 means that each can be chosen by itself. Its
+samples are the gains of single repeats, which a trial interleaves; the interval is by ranks
+(``seatrial.analysis.decision.ratio``).
+
+The MTU of the path is proven where the counters of a run have more bytes per frame than the next
+lower MTU allows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from seatrial.analysis.conclusion import Estimate, Inputs, Measured, comparable, inputs_of
+from seatrial.analysis.decision import fault, gain, least_repeats, ratio
+from seatrial.analysis.profile_cost import CPU, cpu_time
+from seatrial.analysis.response import performance
+from seatrial.benchmarks.tcp_stream import TCPStream
+from seatrial.results import statistics
+from seatrial.results.record import ProfileUse, Results, Run
+from seatrial.results.statistics import Better
+
+MTU = "mtu"
+COALESCING = "coalesce."  # begins the names of settings of interrupt throttling
+STEP = 1500  # B; an optimum between MTUs that are further apart is not seen
+ETHERNET_B = 18  # header with a VLAN's tag; drivers count with or without the checksum
+
+Settings = tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """The best MTUs under one throttling, from ``first`` to ``last``; equal where one leads.
+
+    ``top``: the one with the best median. ``known``: whether the repeats allow to tell; else
+    ``reason``. ``gain``: performance of the best over that of the smallest MTU. ``spread``: the
+    fraction that a lead must exceed.
+    """
+
+    throttling: str
+    medians: Mapping[int, float]
+    top: int
+    first: int
+    last: int
+    gain: Estimate
+    spread: float | None
+    known: bool
+    reason: str = ""
+
+    @property
+    def inside(self) -> bool:
+        """Whether both larger and smaller MTUs were measured, and are worse."""
+        return min(self.medians) < self.first and self.last < max(self.medians)
+
+    @property
+    def widest_step(self) -> int:
+        return max((b - a for a, b in pairwise(sorted(self.medians))), default=0)
+
+
+@dataclass(frozen=True)
+class Interaction:
+    """Gain of ``mtu`` over ``base`` under ``throttled`` over the same under ``plain``."""
+
+    mtu: int
+    base: int
+    throttled: str
+    plain: str
+    ratio: Estimate
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One figure over MTU and throttling. ``proven``: (throttling, MTU) -> bytes per frame seen,
+    None where the counters do not show frames of that size."""
+
+    name: str
+    metric: str
+    unit: str
+    better: Better
+    route: str
+    nodes: int
+    hardware: str
+    optima: tuple[Optimum, ...]
+    interactions: tuple[Interaction, ...]
+    proven: Mapping[tuple[str, int], float | None]
+    repeats: int
+    inputs: Inputs
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """What a profile sets: MTU, coalescing, and all else."""
+
+    mtu: int
+    coalescing: Settings
+    rest: Settings
+
+
+def sweeps(trials: Sequence[Results], measured: Iterable[Measured]) -> list[Sweep]:
+    """A sweep of each figure that was measured with several MTUs and all else equal."""
+    used = {(one.trial.trial, use.name): use for one in trials for use in one.trial.profiles}
+    groups: dict[tuple[Any, ...], dict[_Setting, list[tuple[Measured, float]]]] = {}
+    frames: dict[tuple[str, _Setting], float] = {}
+    for one in measured:
+        setting = _setting(used.get((one.trial, one.run.case.profile)), one.run)
+        if setting is None:
+            continue
+        hardware = one.run.hardware
+        seen = max(_bytes_per_frame(one.run), default=0.0)
+        frames[hardware, setting] = max(seen, frames.get((hardware, setting), 0.0))
+        for name, metric, unit, better, value in _figures(one.run):
+            case = one.run.case
+            key = (name, metric, unit, better, case.route, case.nodes, hardware, setting.rest)
+            groups.setdefault(key, {}).setdefault(setting, []).append((one, value))
+    made = (
+        _sweep(key, own, {s: b for (where, s), b in frames.items() if where == key[6]})
+        for key, own in groups.items()
+    )
+    return [one for one in made if one]
+
+
+def _setting(use: ProfileUse | None, run: Run) -> _Setting | None:
+    """What the profile of a run sets on the network under test; None if that is not known."""
+    if use is None or run.path is None:
+        return None
+    declared: dict[str, Any] = {}
+    mtus = set()
+    for node, name, before in run.nic_before():
+        if before.get("network") == run.path.network:
+            mtus.add(before.get("mtu"))
+            declared |= use.settings.get(node, {}).get(name, {})
+    (mtu,) = mtus if len(mtus) == 1 else (None,)
+    if not isinstance(mtu, int):
+        return None
+    others = {k: v for k, v in (declared | use.node_settings).items() if k != MTU}
+    items = sorted((name, repr(value)) for name, value in others.items())
+    return _Setting(
+        mtu,
+        tuple(item for item in items if item[0].startswith(COALESCING)),
+        tuple(item for item in items if not item[0].startswith(COALESCING)),
+    )
+
+
+def _figures(run: Run) -> Iterable[tuple[str, str, str, Better, float]]:
+    """Name, metric, unit, better direction and value of the figures that a sweep is made of."""
+    case = run.case
+    name = f"{case.check} {case.variant}".rstrip()
+    wanted = "bandwidth_MB_s" if case.check == TCPStream.name else performance(case)
+    for metric in run.metrics if wanted else ():
+        if metric.metric == wanted and metric.location is None and not fault([metric.value]):
+            yield name, metric.metric, metric.unit, metric.better, metric.value
+    for value in cpu_time(run) if case.check == TCPStream.name else ():
+        if value > 0:
+            yield name, CPU, "ms/MB", "lower", value
+
+
+def _bytes_per_frame(run: Run) -> list[float]:
+    counters = run.path.counters if run.path else []
+    return [
+        count / packets
+        for one in counters
+        if run.path and one.network == run.path.network
+        for count, packets in (
+            (one.rx_bytes, one.rx_packets), (one.tx_bytes, one.tx_packets),
+        )
+        if packets > 0
+    ]  # fmt: skip
+
+
+def throttling_name(coalescing: Settings) -> str:
+    """Such as ``rx-usecs 125``."""
+    words = [f"{name.removeprefix(COALESCING)} {value}" for name, value in coalescing]
+    return ", ".join(words) or "the driver's throttling"
+
+
+def _sweep(
+    key: tuple[Any, ...],
+    own: Mapping[_Setting, Sequence[tuple[Measured, float]]],
+    frames: Mapping[_Setting, float],
+) -> Sweep | None:
+    """None if no throttling was measured with several MTUs."""
+    name, metric, unit, better, route, nodes, hardware, rest = key
+    complete = _of_several_mtus(_of_whole_trials(own))
+    if not complete:
+        return None
+    grid: dict[str, dict[int, list[float]]] = defaultdict(dict)
+    for setting, samples in complete.items():
+        grid[throttling_name(setting.coalescing)][setting.mtu] = [value for _, value in samples]
+    sizes = sorted({setting.mtu for setting in complete})
+    proven = {
+        (throttling_name(setting.coalescing), setting.mtu): _proof(sizes, setting.mtu, seen)
+        for setting, seen in frames.items()
+        if setting.rest == rest and setting in complete
+    }
+    runs = [one for samples in complete.values() for one, _ in samples]
+    repeats = min(len(values) for by_mtu in grid.values() for values in by_mtu.values())
+    return Sweep(
+        name, metric, unit, better, route, nodes, hardware,
+        tuple(optimum(level, by_mtu, better) for level, by_mtu in grid.items()),
+        tuple(interactions(grid, better)), proven, repeats, inputs_of(runs, len(runs)),
+    )  # fmt: skip
+
+
+def _of_several_mtus(
+    own: Mapping[_Setting, list[tuple[Measured, float]]],
+) -> dict[_Setting, list[tuple[Measured, float]]]:
+    """Without the throttlings that were measured with one MTU."""
+    sizes: dict[Settings, set[int]] = defaultdict(set)
+    for setting in own:
+        sizes[setting.coalescing].add(setting.mtu)
+    return {s: samples for s, samples in own.items() if len(sizes[s.coalescing]) > 1}
+
+
+def _of_whole_trials(
+    own: Mapping[_Setting, Sequence[tuple[Measured, float]]],
+) -> dict[_Setting, list[tuple[Measured, float]]]:
+    """The samples of the trials that have all settings of the trial with the most."""
+    kept = comparable({setting: [one for one, _ in samples] for setting, samples in own.items()})
+    whole = {one.trial for runs in kept.values() for one in runs}
+    return {
+        setting: [sample for sample in own[setting] if sample[0].trial in whole] for setting in kept
+    }
+
+
+def _proof(sizes: Sequence[int], mtu: int, seen: float) -> float | None:
+    """Bytes per frame, if no smaller MTU of the sweep allows them."""
+    smaller = max((size for size in sizes if size < mtu), default=0)
+    return seen if smaller + ETHERNET_B < seen else None
+
+
+def optimum(throttling: str, by_mtu: Mapping[int, Sequence[float]], better: Better) -> Optimum:
+    """The best MTU or the plateau around it, of samples of at least two MTUs above zero."""
+    sign = 1 if better == "higher" else -1
+    sizes = sorted(by_mtu)
+    medians = {mtu: statistics.median(by_mtu[mtu]) for mtu in sizes}
+    top = max(sizes, key=lambda mtu: sign * medians[mtu])
+    spreads = [statistics.spread([math.log(value) for value in by_mtu[mtu]]) for mtu in sizes]
+    known = [one for one in spreads if one is not None]
+    spread = max(known) if len(known) == len(spreads) else None
+    over_least = gain(by_mtu[top], by_mtu[sizes[0]], better)
+    repeats = min(map(len, by_mtu.values()))
+    if spread is None:
+        why = "each was measured once, so the spread is not known"
+        return Optimum(throttling, medians, top, top, top, over_least, None, False, why)
+
+    def leads(mtu: int) -> bool:
+        lead = (medians[top] / medians[mtu]) ** sign - 1
+        certain = gain(by_mtu[top], by_mtu[mtu], better, len(sizes))
+        return lead > spread and certain.low > 1
+
+    at = sizes.index(top)
+    first = last = at
+    while first > 0 and not leads(sizes[first - 1]):
+        first -= 1
+    while last + 1 < len(sizes) and not leads(sizes[last + 1]):
+        last += 1
+    need = least_repeats(len(sizes))
+    why = ""
+    if repeats < need:
+        why = f"{len(sizes)} MTUs need {need} repeats each, and there are {repeats}"
+    return Optimum(
+        throttling, medians, top, sizes[first], sizes[last], over_least, spread, not why, why
+    )
+
+
+def interactions(
+    grid: Mapping[str, Mapping[int, Sequence[float]]], better: Better
+) -> Iterable[Interaction]:
+    """Of the first throttling and each other one, for each MTU that both have, over the least."""
+    levels = list(grid)
+    if len(levels) < 2:
+        return
+    plain = levels[0]
+    for throttled in levels[1:]:
+        sizes = sorted(grid[plain].keys() & grid[throttled].keys())
+        for mtu in sizes[1:]:
+            gains = {
+                level: [
+                    (a / b) ** (1 if better == "higher" else -1)
+                    for a, b in zip(grid[level][mtu], grid[level][sizes[0]], strict=False)
+                ]
+                for level in (plain, throttled)
+            }
+            estimate = ratio(gains[throttled], gains[plain], len(sizes))
+            yield Interaction(mtu, sizes[0], throttled, plain, estimate)

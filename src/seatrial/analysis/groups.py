@@ -1,0 +1,164 @@
+"""Groups of runs that behave alike, by how they communicate.
+
+The features are those of seed 004, table 4: the rate (volume over the time in MPI, MB/s), the
+volume (MB of all ranks) and the number of MPI calls (of all ranks; the paper's "frequency", which
+it does not define). They are z-scores before k-means (``scipy.cluster.vq``) with a fixed seed and
+100 restarts. The paper names no algorithm for the number of groups: here the mean silhouette
+(Rousseeuw 1987) decides among 2 to 6, and groups that are not apart are not reported.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seatrial.analysis.conclusion import Inputs, Measured, Missing, inputs_of
+from seatrial.benchmarks import mpi_time
+
+Array = NDArray[np.float64]
+
+FEATURES = ("rate_MB_s", "volume_MB", "calls")
+MOST_GROUPS = 6
+RESTARTS = 100
+RUNS_OF_GROUP = 3  # runs for each group, on average
+#: a lower mean silhouette is a weak structure, which may be chance, or none (Kaufman and Rousseeuw,
+#: Finding Groups in Data (1990), table 4 of chapter 2)
+WEAK = 0.5
+_SEED = 4
+
+
+@dataclass(frozen=True)
+class Group:
+    """``centre``: feature -> mean. ``members``: name -> number of its runs."""
+
+    centre: Mapping[str, float]
+    members: Mapping[str, int]
+
+    @property
+    def runs(self) -> int:
+        return sum(self.members.values())
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The groups, the largest first. ``silhouette``: -1 to 1, how far apart they are.
+
+    ``constant``: features that were dropped because all runs have the same. ``excluded``: names of
+    runs without time in MPI.
+    """
+
+    groups: Sequence[Group]
+    silhouette: float
+    constant: Sequence[str]
+    excluded: Sequence[str]
+    inputs: Inputs
+
+
+def grouped(measured: Iterable[Measured]) -> tuple[Groups | None, list[Missing]]:
+    """The groups of the runs that have the facts of the library ``mpi_time``."""
+    runs, names, rows, excluded = [], [], [], []
+    for one in measured:
+        fact, case = mpi_time.measured(one.run.facts), one.run.case
+        if fact is None:
+            continue
+        name = f"{case.check} {case.variant}, {case.route}, {case.profile}, {case.nodes} nodes"
+        if not fact.mpi_s:
+            excluded.append(name)
+            continue
+        volume = fact.bytes / 1e6
+        runs.append(one)
+        names.append(name)
+        rows.append((volume / fact.mpi_s, volume, float(fact.calls)))
+    if not runs:
+        return None, []
+    try:
+        return groups(names, rows, excluded, inputs_of(runs, len(runs))), []
+    except ValueError as error:
+        takes = "runs of more kernels, numbers of nodes or profiles (mpi_time of npb, hpl and hpcc)"
+        return None, [Missing("groups", f"{len(runs)} runs", str(error), takes)]
+
+
+def groups(
+    names: Sequence[str],
+    rows: Sequence[tuple[float, float, float]],
+    excluded: Sequence[str] = (),
+    inputs: Inputs | None = None,
+) -> Groups:
+    """The groups of runs with the features ``rows``, in the order of ``FEATURES``.
+
+    Raises ValueError if there are too few runs, they are all alike, or no groups are apart.
+    """
+    values = np.array(rows, dtype=float)
+    count = len(values)
+    if count < 2 * RUNS_OF_GROUP:
+        raise ValueError(f"{count} runs are too few, {2 * RUNS_OF_GROUP} are needed")
+    spread = values.std(axis=0)
+    # rounding is no difference
+    varies = spread > 1e-9 * np.abs(values).max(axis=0)
+    if not varies.any():
+        raise ValueError("all runs communicate alike")
+    scores = (values[:, varies] - values[:, varies].mean(axis=0)) / spread[varies]
+    most = min(MOST_GROUPS, count // RUNS_OF_GROUP)
+    labels, score = max(
+        ((made, silhouette(scores, made)) for made in _candidates(scores, most)),
+        key=lambda pair: pair[1],
+    )
+    if score < WEAK:
+        raise ValueError(f"no groups are apart: the best mean silhouette is {score:.2f}")
+    made = []
+    for label in dict.fromkeys(labels.tolist()):  # in the order of the runs
+        own = labels == label
+        centre = dict(zip(FEATURES, map(float, values[own].mean(axis=0)), strict=True))
+        members = Counter(name for name, is_own in zip(names, own, strict=True) if is_own)
+        made.append(Group(centre, dict(members)))
+    made.sort(key=lambda group: -group.runs)
+    constant = [name for name, one in zip(FEATURES, varies, strict=True) if not one]
+    listed = list(dict.fromkeys(excluded))
+    return Groups(made, score, constant, listed, inputs or Inputs((), (), count))
+
+
+def _candidates(scores: Array, most: int) -> list[NDArray[np.int64]]:
+    """For each number of groups the labels with the least sum of squares of all restarts."""
+    from scipy.cluster.vq import ClusterError, kmeans2  # takes long to import
+
+    generator = np.random.default_rng(_SEED)
+    made = []
+    for k in range(2, most + 1):
+        best: tuple[float, NDArray[np.int64]] | None = None
+        for _ in range(RESTARTS):
+            try:
+                centres, labels = kmeans2(scores, k, minit="++", missing="raise", rng=generator)
+            except ClusterError:  # a group without a run
+                continue
+            squares = float(np.sum((scores - centres[labels]) ** 2))
+            if best is None or squares < best[0] - 1e-12:
+                best = squares, labels
+        if best is not None:
+            made.append(best[1])
+    if not made:
+        raise ValueError("the runs do not part into groups")
+    return made
+
+
+def silhouette(scores: Array, labels: NDArray[np.int64]) -> float:
+    """The mean over all runs of (b - a) / max(a, b).
+
+    a: mean distance to the other runs of its group; b: to those of the nearest other group. Of the
+    only run of a group it is 0.
+    """
+    distances = np.sqrt(np.sum((scores[:, None, :] - scores[None, :, :]) ** 2, axis=2))
+    kinds = np.unique(labels)
+    widths = []
+    for i, label in enumerate(labels):
+        own = labels == label
+        if own.sum() == 1:
+            widths.append(0.0)
+            continue
+        a = distances[i, own].sum() / (own.sum() - 1)
+        b = min(distances[i, labels == other].mean() for other in kinds if other != label)
+        widths.append(float((b - a) / max(a, b)) if max(a, b) > 0 else 0.0)
+    return float(np.mean(widths))

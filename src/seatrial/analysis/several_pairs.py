@@ -1,0 +1,291 @@
+"""Several pairs of ranks at once: what each further interface adds, and bonded or independent.
+
+The input is ``mpi_pairs``, the measurement of seed 001: pair i has its own processor and interface,
+and all pairs send at once. The sample of a run is the median over its repetitions. The scatter of
+these is a figure of its own, because they share what happens to the run as a whole.
+
+A bond of m members is compared at m pairs with m pairs on as many independent interfaces; a bond at
+fewer pairs has more wires than they. The efficiency of k pairs is B_k / (k B_1), of B_1 the rate of
+one pair on one interface: what a bond gives a single pair is no B_1.
+
+Not here: streams without MPI (``tcp_streams``), whose members of a bond are not on record.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from seatrial.analysis.communication import middle
+from seatrial.analysis.conclusion import (
+    Estimate,
+    Inputs,
+    Measured,
+    comparable,
+    inputs_of,
+    scaled,
+)
+from seatrial.analysis.decision import Decision, decide, fault, ratio
+from seatrial.analysis.response import BASE
+from seatrial.benchmarks.mpi_pairs import PATTERNS, WITHIN, MPIPairs
+from seatrial.results.record import Run
+from seatrial.results.statistics import Better
+
+UNITS = {name: "us" if name == "latency" else "MB/s" for name in PATTERNS}
+BETTER: dict[str, Better] = {
+    name: "lower" if unit == "us" else "higher" for name, unit in UNITS.items()
+}
+
+_Finite = Annotated[float, Field(allow_inf_nan=False, ge=0)]
+
+
+class _Facts(BaseModel):
+    """The facts of a run that are used; a job user may have written others."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    pairs: int = Field(ge=1)
+    repetitions: int = Field(ge=1)
+    cores: list[list[int]]
+    pairs_MB_s: dict[str, list[_Finite]]
+    scatter_percent: dict[str, _Finite | None]
+    through: list[str] = []
+    members: dict[str, int] = {}
+    within_node: str = ""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How many interfaces carry the pairs, and how many members the widest one has."""
+
+    interfaces: int
+    members: int
+
+    @property
+    def bonded(self) -> bool:
+        return self.members > 1
+
+
+@dataclass(frozen=True)
+class Point:
+    """So many pairs under one profile, in one pattern.
+
+    ``total``: sum over the pairs in MB/s, or the mean latency in us. ``efficiency``: None of a
+    latency, of one pair and where one pair on one interface was not measured. ``balance``: the
+    slowest pair over the fastest. ``scatter``: coefficient of variation over ``repetitions``, in
+    per cent. Both are medians over the runs. ``own_core``: each rank has a core to itself.
+    """
+
+    pairs: int
+    total: Estimate
+    layout: Layout
+    efficiency: Estimate | None
+    balance: float | None
+    scatter: float | None
+    repetitions: int
+    own_core: bool
+
+
+@dataclass(frozen=True)
+class BondAgainst:
+    """A bond beside as many independent interfaces. ``ratio``: bond over independent."""
+
+    pattern: str
+    pairs: int
+    bond: str
+    independent: str
+    ratio: Estimate
+    decision: Decision
+
+
+@dataclass(frozen=True)
+class Within:
+    """Pairs inside one node: pattern -> MB/s, and us of ``latency``. ``how`` their messages go."""
+
+    pairs: int
+    how: str
+    figures: Mapping[str, Estimate]
+    own_core: bool
+
+
+@dataclass(frozen=True)
+class SeveralPairs:
+    """Of one transport and hardware.
+
+    ``points``: (profile, pattern) -> by the number of pairs; profiles with a bond are the last.
+    """
+
+    route: str
+    hardware: str
+    nodes: int
+    message_B: float
+    points: Mapping[tuple[str, str], tuple[Point, ...]]
+    bonds: tuple[BondAgainst, ...]
+    within: tuple[Within, ...]
+    inputs: Inputs
+
+
+@dataclass
+class _Runs:
+    """The runs of one number of pairs under one profile: pattern -> a sample of each run."""
+
+    facts: list[_Facts] = field(default_factory=list)
+    samples: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    @property
+    def layout(self) -> Layout:
+        through = set(self.facts[0].through)
+        members = (self.facts[0].members.get(name, 1) for name in through)
+        return Layout(len(through), max(members, default=1))
+
+    @property
+    def own_core(self) -> bool:
+        """Whether no two ranks of a node share a core, as far as it is on record."""
+        ends = list(zip(*self.facts[0].cores, strict=False))
+        return all(-1 not in end and len(set(end)) == len(end) for end in ends)
+
+
+def several_pairs(measured: Iterable[Measured]) -> list[SeveralPairs]:
+    """The conclusions of each transport, hardware and size of messages."""
+    known = [(one, facts) for one in measured if (facts := _facts(one.run))]
+    drivers = _drivers(one for one, _ in known)
+    groups: dict[tuple[str, str, int, float], list[tuple[Measured, _Facts]]] = defaultdict(list)
+    for one, facts in known:
+        run = one.run
+        names = sorted({name for node in run.job.nodes for name in drivers.get(node, ())})
+        hardware = f"driver {', '.join(names)}" if names else "?"
+        size = run.facts.get("message_B")
+        size = float(size) if isinstance(size, int) else 0.0
+        groups[run.case.route, hardware, run.case.nodes, size].append((one, facts))
+    return [_of_group(*key, own) for key, own in groups.items()]
+
+
+def _facts(run: Run) -> _Facts | None:
+    if run.case.check != MPIPairs.name:
+        return None
+    try:
+        return _Facts.model_validate(run.facts)
+    except ValidationError:
+        return None
+
+
+def _drivers(measured: Iterable[Measured]) -> dict[str, set[str]]:
+    """Node -> the drivers of its interfaces under test, as far as runs without a bond have them.
+
+    The members of a bond are not on record under its profile.
+    """
+    drivers: dict[str, set[str]] = defaultdict(set)
+    for one in measured:
+        used = one.run.facts.get("through")
+        for node, name, before in one.run.nic_before():
+            driver = before.get("driver")
+            if isinstance(used, list) and name in used and isinstance(driver, str):
+                drivers[node] |= {driver} - {"bonding"}
+    return drivers
+
+
+def _of_group(
+    route: str, hardware: str, nodes: int, size: float, own: Sequence[tuple[Measured, _Facts]]
+) -> SeveralPairs:
+    by_profile: dict[str, list[Measured]] = defaultdict(list)
+    for one, _ in own:
+        by_profile[one.run.case.profile].append(one)
+    kept = {id(one) for runs in comparable(by_profile).values() for one in runs}
+    between: dict[tuple[str, int], _Runs] = defaultdict(_Runs)
+    inside: dict[int, _Runs] = defaultdict(_Runs)
+    used = []
+    for one, facts in own:
+        if id(one) not in kept:
+            continue
+        case = one.run.case
+        within = case.variant.endswith(WITHIN)
+        runs = inside[facts.pairs] if within else between[case.profile, facts.pairs]
+        runs.facts.append(facts)
+        for pattern in PATTERNS:
+            unit = UNITS[pattern].replace("/", "_")
+            name = f"{'within_' if within else ''}{pattern}_{unit}"
+            values = [m.value for m in one.run.metrics if m.metric == name]
+            if values and not fault(values):
+                runs.samples[pattern].append(values[0])
+        used.append(one)
+    return SeveralPairs(
+        route, hardware, nodes, size,
+        _points(between),
+        tuple(_bonds(between)),
+        tuple(
+            Within(pairs, runs.facts[0].within_node,
+                   {p: middle(values) for p, values in runs.samples.items()}, runs.own_core)
+            for pairs, runs in sorted(inside.items())
+        ),
+        inputs_of(used, len(used)),
+    )  # fmt: skip
+
+
+def _first_independent(between: Mapping[tuple[str, int], _Runs], pairs: int) -> str:
+    """The profile under which so many pairs had an interface each; "": none."""
+    names = [
+        profile
+        for (profile, count), runs in between.items()
+        if count == pairs and not runs.layout.bonded and runs.layout.interfaces == pairs
+    ]
+    return BASE if BASE in names else next(iter(names), "")
+
+
+def _points(
+    between: Mapping[tuple[str, int], _Runs],
+) -> dict[tuple[str, str], tuple[Point, ...]]:
+    made: dict[tuple[str, str], list[Point]] = defaultdict(list)
+    independent = _first_independent(between, 1)
+    for (profile, pairs), runs in sorted(between.items(), key=lambda item: item[0][1]):
+        single = between.get((profile, 1))
+        if single is None or single.layout.bonded:
+            single = between.get((independent, 1))
+        for pattern, samples in runs.samples.items():
+            efficiency = None
+            if single and pairs > 1 and UNITS[pattern] == "MB/s" and single.samples[pattern]:
+                efficiency = scaled(ratio(samples, single.samples[pattern]), 1 / pairs)
+            balances = [
+                min(rates) / max(rates)
+                for facts in runs.facts
+                if (rates := facts.pairs_MB_s.get(pattern)) and max(rates) > 0
+            ]
+            scatters = [
+                scatter
+                for facts in runs.facts
+                if (scatter := facts.scatter_percent.get(pattern)) is not None
+            ]
+            made[profile, pattern].append(
+                Point(
+                    pairs, middle(samples), runs.layout, efficiency,
+                    median(balances) if balances else None,
+                    median(scatters) if scatters else None,
+                    min(facts.repetitions for facts in runs.facts), runs.own_core,
+                )
+            )  # fmt: skip
+    of_bonds = {profile for (profile, _), runs in between.items() if runs.layout.bonded}
+    ordered = sorted(made, key=lambda key: (key[0] in of_bonds, key[0]))
+    return {key: tuple(made[key]) for key in ordered}
+
+
+def _bonds(between: Mapping[tuple[str, int], _Runs]) -> Iterable[BondAgainst]:
+    """Each bond of as many members as pairs, beside the same number of independent interfaces."""
+    for (profile, pairs), runs in between.items():
+        layout = runs.layout
+        if layout.interfaces != 1 or layout.members != pairs or pairs < 2:
+            continue
+        independent = _first_independent(between, pairs)
+        if not independent:
+            continue
+        others = between[independent, pairs]
+        for pattern, samples in runs.samples.items():
+            if others.samples[pattern]:
+                both = {profile: samples, independent: others.samples[pattern]}
+                yield BondAgainst(
+                    pattern, pairs, profile, independent, ratio(samples, others.samples[pattern]),
+                    decide(both, BETTER[pattern]),
+                )  # fmt: skip

@@ -1,0 +1,232 @@
+"""Predictions of NPB on more nodes, and their error: cases that were measured are predicted too.
+
+The network is calibrated by message times, the speed of the nodes by one measured case of EP, which
+hardly communicates. No other measured case is used: each case of the predicted kernel with one rank
+a node, of any class, is predicted and compared. The largest of these errors is that of the
+predictions. Where nothing can be compared, or a prediction is beyond twice the calibrated range of
+nodes or message sizes, it says so.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from seatrial.analysis.conclusion import Measured
+from seatrial.benchmarks import npb
+from seatrial.predict.calibration import Network, calibrate
+from seatrial.predict.simulation import Simulated, half_round_trips, simulate
+
+#: beyond this multiple of the calibrated range a prediction says so
+FAR = 2
+_KEY_B = 4  # of IS
+#: measured: docs/dev/benchmarks.md
+RENDEZVOUS = (
+    "its messages are above the eager limit and all at once: by Open MPI's own TCP (btl tcp) a "
+    "rendezvous can take twice as long"
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A measured case, median over its ``samples``, and what is predicted for it, with the
+    algorithm of MPI_Alltoallv."""
+
+    variant: str
+    nodes: int
+    measured_s: float
+    predicted_s: float
+    samples: int
+    alltoallv: str = ""
+
+    @property
+    def error(self) -> float:
+        """Relative to what was measured; above 0: predicted slower."""
+        return self.predicted_s / self.measured_s - 1
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """``time_s`` is what the program prints, ``mops`` its rate (None: it prints none).
+
+    ``flaws``: why it is worth less than its error says. ``alltoallv``: the algorithm of
+    MPI_Alltoallv, of a program that is known to call it.
+    """
+
+    nodes: int
+    time_s: float
+    mops: float | None
+    flaws: Sequence[str]
+    alltoallv: str = ""
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """What predictions are made with.
+
+    ``speed``: of a node's core over that of this machine, by the case ``speed_case`` (nodes of EP,
+    its variant); 1 and None if no EP was measured. ``round_trips``: size in B -> relative error of
+    half a simulated round trip.
+    """
+
+    network: Network
+    round_trips: Mapping[float, float]
+    speed: float = 1.0
+    speed_case: tuple[str, int] | None = None
+    skipped: Sequence[str] = field(default_factory=list)  # measured cases that cannot be compared
+
+
+#: runs a kernel of a class, such as ``is.A``, on so many nodes with a speed of their cores
+Simulate = Callable[[str, int, float], Simulated]
+
+
+def selected(
+    measured: Iterable[Measured], transport: str, profile: str, network: str = ""
+) -> list[Measured]:
+    """The runs of a transport under a profile; with ``network`` of one rail alone.
+
+    Raises ValueError if they are of several rails or drivers.
+    """
+    own = [
+        one
+        for one in measured
+        if (one.run.case.transport, one.run.case.profile) == (transport, profile)
+        and network in ("", one.run.case.network)
+    ]
+    kinds = sorted({one.run.hardware for one in own if one.run.path})
+    if len(kinds) > 1:
+        raise ValueError(f"the runs are of several networks or drivers: {', '.join(kinds)}")
+    return own
+
+
+def cases_of_npb(
+    measured: Iterable[Measured],
+) -> tuple[dict[tuple[str, int], list[float]], list[str]]:
+    """(variant, nodes) -> times in s, of cases with one rank a node; and the others' names."""
+    times: dict[tuple[str, int], list[float]] = defaultdict(list)
+    skipped: dict[str, None] = {}
+    for one in measured:
+        case = one.run.case
+        if case.check != "npb":
+            continue
+        own = [m.value for m in one.run.metrics if m.metric == "time_s"]
+        processes = one.run.facts.get("processes")
+        if processes == case.nodes:
+            times[case.variant, case.nodes] += own
+        else:
+            skipped[f"npb {case.variant} on {case.nodes} nodes has {processes} ranks"] = None
+    return {key: own for key, own in sorted(times.items()) if own}, list(skipped)
+
+
+def calibrated(
+    measured: Sequence[Measured], pingpong: Path, run: Callable[[Network], Simulate], limit_s: float
+) -> Calibrated:
+    """The network and the speed of the nodes, from the runs of one transport under one profile.
+
+    Raises ValueError with the reason if there is no network, LabError if SimGrid fails.
+    """
+    network = calibrate(measured)
+    simulated = half_round_trips(pingpong, network, list(network.half_round_trips), limit_s)
+    errors = {
+        size: simulated[float(f"{size:.0f}")] / seconds - 1
+        for size, seconds in network.half_round_trips.items()
+    }
+    times, skipped = cases_of_npb(measured)
+    of_EP = [key for key in times if key[0].startswith("ep.")]
+    if not of_EP:
+        return Calibrated(network, errors, skipped=skipped)
+    # the fewest nodes, as those of a lab share processors; then the longest, for the least noise
+    variant, nodes = key = min(of_EP, key=lambda key: (key[1], -median(times[key])))
+    here = npb.parse(run(network)(variant, nodes, 1.0).output).value("time_s")
+    return Calibrated(network, errors, here / median(times[key]), key, skipped)
+
+
+def compare(
+    of: Calibrated, measured: Sequence[Measured], kernel: str, simulate_one: Simulate
+) -> list[Comparison]:
+    """Each measured case of a kernel that the calibration did not use. Raises LabError."""
+    times, _ = cases_of_npb(measured)
+    made = []
+    for (variant, nodes), own in times.items():
+        if variant.startswith(f"{kernel}.") and (variant, nodes) != of.speed_case and nodes > 1:
+            run = simulate_one(variant, nodes, of.speed)
+            time_s = npb.parse(run.output).value("time_s")
+            made.append(Comparison(variant, nodes, median(own), time_s, len(own), run.alltoallv))
+    return made
+
+
+def predict(
+    of: Calibrated,
+    compared: Sequence[Comparison],
+    kernel: str,
+    problem_class: str,
+    nodes: int,
+    simulate_one: Simulate,
+) -> Prediction:
+    """The time of a kernel of NPB on so many nodes. Raises LabError."""
+    run = simulate_one(f"{kernel}.{problem_class}", nodes, of.speed)
+    done = npb.parse(run.output)
+    flaws = far(nodes, [one.nodes for one in compared])
+    if kernel == "is":
+        size = _KEY_B * int(str(done.facts["size"])) / nodes**2
+        flaws += outside(size, of.network.measured)
+        flaws += of_alltoallv(run, [one.alltoallv for one in compared])
+        if (run.selector, run.alltoallv) == ("ompi", "linear") and size > of.network.eager_B:
+            flaws.append(RENDEZVOUS)
+    return Prediction(
+        nodes, done.value("time_s"), done.value("mops"), flaws,
+        run.alltoallv if kernel == "is" else "",
+    )  # fmt: skip
+
+
+def far(nodes: int, compared: Sequence[int]) -> list[str]:
+    """Whether a number of nodes is beyond twice those of the compared cases."""
+    if not compared:
+        return ["no measured case says how good it is"]
+    most = max(compared)
+    if nodes > FAR * most:
+        return [f"beyond twice the calibrated range: measured on at most {most} nodes"]
+    return []
+
+
+def of_alltoallv(run: Simulated, compared: Sequence[str]) -> list[str]:
+    """Whether the algorithm of MPI_Alltoallv is not the MPI's, or in no compared case."""
+    if run.asked:
+        return ["the MPI itself chooses another algorithm of MPI_Alltoallv"]
+    if compared and run.alltoallv not in compared:
+        return ["MPI_Alltoallv had another algorithm in all measured cases"]
+    return []
+
+
+def outside(size: float, measured: tuple[float, float]) -> list[str]:
+    """Whether the mean message, in B, is beyond twice the sizes of the calibration."""
+    low, high = measured
+    if low / FAR <= size <= high * FAR:
+        return []
+    what = f"its mean message has {size:.0f} B, measured were {low:.0f} to {high:.0f} B"
+    return [f"beyond twice the calibrated range: {what}"]
+
+
+def runner(
+    programs: Mapping[str, Path], selector: str, limit_s: float, alltoallv: str = ""
+) -> Callable[[Network], Simulate]:
+    """How to run the kernels ``programs`` (kernel -> program that takes ranks and class).
+
+    ``alltoallv``: the algorithm of MPI_Alltoallv, if not that of the MPI.
+    """
+
+    def over(network: Network) -> Simulate:
+        def one(variant: str, nodes: int, speed: float) -> Simulated:
+            kernel, _, problem_class = variant.partition(".")
+            command: list[str | Path] = [programs[kernel], str(nodes), problem_class]
+            return simulate(
+                command, nodes, network, speed=speed, selector=selector, alltoallv=alltoallv,
+                limit_s=limit_s,
+            )  # fmt: skip
+
+        return one
+
+    return over

@@ -1,0 +1,99 @@
+"""What the parts of the chapter "What it means" are made of: sentences, tables, words for figures.
+
+The parts are ``meaning`` and the modules that it puts together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from seatrial.analysis.conclusion import Estimate, Inputs
+from seatrial.analysis.decision import SMALLEST
+from seatrial.report.estimates import bounded, with_interval
+from seatrial.report.text import message_size
+from seatrial.results.wording import number, plural, some
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A conclusion, what it was made from, and what would change it. ``key``: a badge's style."""
+
+    text: str
+    basis: str = ""
+    change: str = ""
+    key: str = ""
+    word: str = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    text: str
+    style: str = ""  # a class of the style sheet
+    note: str = ""
+
+
+@dataclass
+class Grid:
+    """A table: the first cell of a row is its header."""
+
+    title: str
+    header: list[str]
+    rows: list[list[Cell]]
+    folded: bool = False
+
+
+@dataclass
+class Section:
+    title: str
+    sentences: list[Sentence] = field(default_factory=list)
+    grids: list[Grid] = field(default_factory=list)
+    figures: str = ""  # the kind of its pictures
+
+
+def made_from(inputs: Inputs) -> str:
+    return (
+        f"{plural(inputs.samples, 'sample')} of {plural(len(inputs.cases), 'case')}, trial"
+        f"{'s' if len(inputs.trials) > 1 else ''} {some(inputs.trials)}"
+    )
+
+
+def bytes_text(size: float) -> str:
+    """Such as ``100 B`` and ``64 KiB``."""
+    return f"{message_size(size)} B".replace("i B", "iB")
+
+
+def repeats_text(count: int) -> str:
+    return f"{count} repeats of each profile (seatrial trial --repeats {count})"
+
+
+def percent(fraction: float) -> str:
+    return f"{number(100 * fraction, 2)} %"
+
+
+def joined(names: Sequence[str]) -> str:
+    """Such as ``a, b and c``."""
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def ratio_cell(estimate: Estimate, *, good: int = 1, text: str = "") -> Cell:
+    """A ratio in words and a colour, under ``text`` if there is some.
+
+    ``good``: 1 if a ratio above 1 is better, -1 if it is worse, 0 for neither.
+    """
+    ratio, word, style = with_interval(estimate, " times"), "", ""
+    if not bounded(estimate):
+        ratio, word = f"{number(estimate.value, 3)} times", "no interval"
+    elif good:
+        sign = good * ((estimate.low > 1) - (estimate.high < 1))
+        same = estimate.low > 1 / (1 + SMALLEST) and estimate.high < 1 + SMALLEST
+        sign = 0 if same else sign
+        word = {1: "better", -1: "worse", 0: "the same" if same else "not told apart"}[sign]
+        style = {1: "pass", -1: "missing", 0: ""}[sign]
+    elif estimate.low <= 1 <= estimate.high:
+        word = "not told apart"
+    if text:
+        return Cell(text, style, f"{ratio}, {word}" if word else ratio)
+    return Cell(ratio, style, word)

@@ -1,0 +1,238 @@
+"""The part of the chapter "What it means" on several interfaces and several pairs of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from seatrial.analysis.conclusion import Estimate, scaled
+from seatrial.analysis.several_pairs import UNITS, BondAgainst, Point, SeveralPairs, Within
+from seatrial.report.chapter import (
+    Cell,
+    Grid,
+    Section,
+    Sentence,
+    bytes_text,
+    made_from,
+    percent,
+    repeats_text,
+)
+from seatrial.report.estimates import bounded, interval_bars, with_interval
+from seatrial.report.figures import MARKERS, PALETTE, Figure, Table, axes, label, titled
+from seatrial.results.wording import number, plural
+
+NAMES = {
+    "latency": "latency of 1 B",
+    "pingpong": "ping-pong",
+    "uni": "one direction",
+    "bi": "both directions",
+}
+
+
+def section(made: Sequence[SeveralPairs]) -> Section:
+    return Section(
+        "Several interfaces, several pairs",
+        [sentence for one in made for sentence in _sentences(one)],
+        [grid for one in made for grid in _grids(one)],
+        "pairs",
+    )
+
+
+def _where(one: SeveralPairs) -> str:
+    return f"{one.route} on {one.hardware}, messages of {bytes_text(one.message_B)}"
+
+
+def _sentences(one: SeveralPairs) -> list[Sentence]:
+    return [*_growth(one), *_bonds(one), *(_within(one, part) for part in one.within)]
+
+
+def _growth(one: SeveralPairs) -> list[Sentence]:
+    """For each profile whose pairs have an interface each: what more of them add."""
+    sentences = []
+    for profile in dict.fromkeys(profile for profile, _ in one.points):
+        parts, unsure = [], []
+        for pattern in NAMES:
+            points = {point.pairs: point for point in one.points.get((profile, pattern), ())}
+            most = max(points, default=0)
+            point = points.get(most)
+            if point is None or point.efficiency is None or point.layout.interfaces != most:
+                continue
+            part = f"{NAMES[pattern]} {number(point.total.value, 3)} MB/s, efficiency "
+            part += _short(scaled(point.efficiency, 100), " %")
+            if point.balance is not None:
+                part += f", the slowest pair has {percent(point.balance)} of the fastest"
+            parts.append(part)
+            unsure.append(not bounded(point.efficiency))
+        if not parts:
+            continue
+        text = f"{profile}, {_where(one)}: {most} pairs, each on an interface of its own: "
+        text += f"{'; '.join(parts)}. (100 %: each pair is as fast as one alone.)"
+        text += _NO_INTERVAL if any(unsure) else ""
+        if not all(point.own_core for (p, _), own in one.points.items() if p == profile
+                   for point in own):  # fmt: skip
+            text += " Ranks of a node share a core, so a pair can wait for a processor."
+        change = repeats_text(6) if any(unsure) else "other sizes of messages, more pairs"
+        sentences.append(Sentence(text, made_from(one.inputs), change))
+    return sentences
+
+
+_NO_INTERVAL = " There are too few repeats for an interval."
+
+
+def _short(estimate: Estimate, unit: str) -> str:
+    """With the interval, if there is one; else a sentence says so once."""
+    return (
+        with_interval(estimate, unit) if bounded(estimate) else f"{number(estimate.value, 3)}{unit}"
+    )
+
+
+def _few(estimates: Sequence[Estimate]) -> str:
+    return "" if all(map(bounded, estimates)) else _NO_INTERVAL
+
+
+def _bonds(one: SeveralPairs) -> list[Sentence]:
+    groups: dict[tuple[str, str, int], list[BondAgainst]] = {}
+    for part in one.bonds:
+        groups.setdefault((part.bond, part.independent, part.pairs), []).append(part)
+    return [_bond(one, *key, parts) for key, parts in groups.items()]
+
+
+def _bond(
+    one: SeveralPairs, bond: str, independent: str, pairs: int, parts: Sequence[BondAgainst]
+) -> Sentence:
+    listed = [f"{NAMES[part.pattern]} {_short(part.ratio, ' times')}" for part in parts]
+    text = f"{bond} against {independent}, {_where(one)}: {pairs} pairs over a bond of {pairs} "
+    text += f"beside {pairs} pairs with an interface each: {'; '.join(listed)}."
+    text += _few([part.ratio for part in parts])
+    rates = [part for part in parts if UNITS[part.pattern] == "MB/s"]
+    best = {part.decision.leaders[0] for part in rates if part.decision.answer == "best"}
+    answers = {part.decision.answer for part in rates}
+    basis = made_from(one.inputs)
+    if answers == {"best"} and len(best) == 1:
+        text += f" Use {best.pop()} for programs that send on all interfaces at once."
+        return Sentence(text, basis, "other sizes, more pairs than members", "pass", "best")
+    if "measure more" in answers:
+        needs = max((part.decision.needs or 0 for part in rates), default=0)
+        change = repeats_text(needs) if needs else "more repeats"
+        return Sentence(text, basis, change, "inconclusive", "measure more")
+    if answers == {"no difference"}:
+        return Sentence(text, basis, "other sizes", "unjudged", "no difference")
+    return Sentence(text, basis, "the pattern of the program decides", "pass", "depends")
+
+
+def _within(one: SeveralPairs, part: Within) -> Sentence:
+    figures = [
+        f"{NAMES[pattern]} {_short(part.figures[pattern], f' {UNITS[pattern]}')}"
+        for pattern in NAMES
+        if pattern in part.figures
+    ]
+    count = "one pair" if part.pairs == 1 else plural(part.pairs, "pair")
+    text = f"Inside one node, {one.route}, {count}, by {part.how}: {'; '.join(figures)}."
+    text += _few(list(part.figures.values()))
+    between = [
+        point.total.value
+        for (_, pattern), points in one.points.items()
+        for point in points
+        if pattern == "uni" and point.pairs == part.pairs
+    ]
+    if between and "uni" in part.figures:
+        times_more = part.figures["uni"].value / max(between)
+        text += f" In one direction that is {number(times_more, 3)} times the best between nodes"
+        text += (
+            ": the memory is not what limits them." if times_more > 2
+            else ": what limits them may be the memory or the processor, and not the network."
+        )  # fmt: skip
+    return Sentence(text, made_from(one.inputs), "pairs on other cores")
+
+
+def _grids(one: SeveralPairs) -> list[Grid]:
+    profiles = list(dict.fromkeys(profile for profile, _ in one.points))
+    rows = []
+    for pattern, name in NAMES.items():
+        known = {
+            (profile, point.pairs): point
+            for profile in profiles
+            for point in one.points.get((profile, pattern), ())
+        }
+        for pairs in sorted({count for _, count in known}):
+            cells = [
+                _cell(known[profile, pairs], UNITS[pattern])
+                if (profile, pairs) in known
+                else Cell("not measured", "quiet")
+                for profile in profiles
+            ]
+            rows.append([Cell(f"{name}, {plural(pairs, 'pair')}"), *cells])
+    if not rows:
+        return []
+    title = f"Sum over the pairs (of the latency, the mean), {_where(one)}"
+    return [Grid(title, ["pattern", *profiles], rows)]
+
+
+def _cell(point: Point, unit: str) -> Cell:
+    notes = [_layout(point)]
+    if point.efficiency is not None:
+        notes.append(f"{number(point.efficiency.value, 3)} of {point.pairs} single pairs")
+    if point.balance is not None and point.pairs > 1:
+        notes.append(f"slowest/fastest {number(point.balance, 2)}")
+    if point.scatter is not None:
+        notes.append(f"varies by {number(point.scatter, 2)} % over {point.repetitions} repetitions")
+    value = point.total
+    shown = (
+        with_interval(value, f" {unit}") if bounded(value) else f"{number(value.value, 4)} {unit}"
+    )
+    return Cell(shown, note="; ".join(notes))
+
+
+def _layout(point: Point) -> str:
+    if point.layout.bonded and point.layout.interfaces == 1:
+        return f"bond of {point.layout.members}"
+    if point.layout.bonded:
+        return f"{point.layout.interfaces} interfaces, one a bond of {point.layout.members}"
+    return plural(point.layout.interfaces, "interface")
+
+
+def pair_figures(made: Sequence[SeveralPairs]) -> list[Figure]:
+    """A picture for each pattern with a rate: the sum over the number of pairs, by profile."""
+    return [
+        figure
+        for index, one in enumerate(made)
+        for pattern in NAMES
+        if UNITS[pattern] == "MB/s" and (figure := _figure(index, one, pattern))
+    ]
+
+
+def _figure(index: int, one: SeveralPairs, pattern: str) -> Figure | None:
+    series = {profile: points for (profile, p), points in one.points.items() if p == pattern}
+    if max(map(len, series.values()), default=0) < 2:
+        return None
+    data: list[dict[str, Any]] = []
+    rows = []
+    for i, (profile, points) in enumerate(series.items()):
+        colour = PALETTE[i % len(PALETTE)]
+        data.append(
+            {
+                "type": "scatter", "mode": "lines+markers", "name": label(profile),
+                "x": [point.pairs for point in points],
+                "y": [point.total.value for point in points],
+                "error_y": interval_bars([point.total for point in points], colour),
+                "line": {"color": colour},
+                "marker": {"color": colour, "symbol": MARKERS[i % len(MARKERS)], "size": 9},
+                "hovertemplate": "%{x} pairs: %{y:.4g} MB/s<extra>%{fullData.name}</extra>",
+            }
+        )  # fmt: skip
+        rows += [[profile, str(p.pairs), _layout(p), number(p.total.value)] for p in points]
+    counts = sorted({point.pairs for points in series.values() for point in points})
+    top = max(point.total.value for points in series.values() for point in points)
+    return Figure(
+        f"pairs-{index}-{pattern}",
+        f"Several pairs at once, {NAMES[pattern]}, over {one.route}",
+        f"Sum over the pairs, messages of {bytes_text(one.message_B)}; median over the runs. Bars: "
+        "95 % intervals; no bar: too few runs.",
+        data,
+        axes(
+            {"type": "log", "tickvals": counts, "ticktext": [str(p) for p in counts],
+             **titled("pairs at once")},
+            {"range": [0, 1.1 * top], **titled("sum of the pairs (MB/s)")},
+        ),
+        Table(["profile", "pairs", "over", "MB/s"], rows),
+    )  # fmt: skip

@@ -1,0 +1,89 @@
+"""A prediction in lines of text: what it was made from, its error, then its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from seatrial.predict.prediction import Calibrated, Comparison, Prediction
+from seatrial.report.text import message_size
+from seatrial.results.statistics import median
+from seatrial.results.wording import number, plural, some
+
+POOR = 0.25  # of a half round trip: its error is named with its size
+
+
+def calibration(of: Calibrated) -> Iterator[str]:
+    """The network, its own error, and the speed of the nodes."""
+    network = of.network
+    low, high = map(_size, network.measured)
+    inputs = network.inputs
+    yield (
+        f"network: from {network.source}, {low} to {high}, trial"
+        f"{'s' if len(inputs.trials) > 1 else ''} {some(inputs.trials)}; "
+        f"{number(network.bandwidth_B_s / 1e6, 3)} MB/s, eager up to "
+        f"{_size(network.eager_B)}"
+    )
+    errors = {size: abs(error) for size, error in of.round_trips.items()}
+    worst = max(errors, key=lambda size: errors[size])
+    middle = median(list(errors.values()))
+    text = (
+        f"the simulated half round trips miss the measured ones by {_percent(errors[worst])} at "
+        f"most, at {_size(worst)}, and by {_percent(middle)} in the median"
+    )
+    poor = sum(error > POOR for error in errors.values())
+    yield text + (f"; {poor} of {len(errors)} by more than {_percent(POOR)}" if poor else "")
+    if of.speed_case:
+        variant, nodes = of.speed_case
+        yield (
+            f"speed of the nodes: {number(of.speed, 3)} times this machine's, by npb {variant} on "
+            f"{plural(nodes, 'node')}"
+        )
+    else:
+        yield "speed of the nodes: this machine's, as no npb ep was measured"
+    for name in of.skipped:
+        yield f"not compared: {name}, and only one rank a node is simulated"
+
+
+def comparisons(compared: Sequence[Comparison]) -> Iterator[str]:
+    """Each measured case beside its prediction."""
+    if not compared:
+        yield "error: not known, as no measured case could be compared"
+    for one in compared:
+        yield (
+            f"measured npb {one.variant} on {one.nodes} nodes: {number(one.measured_s, 4)} s "
+            f"({plural(one.samples, 'sample')}), predicted {number(one.predicted_s, 4)} s: "
+            f"{100 * one.error:+.0f} %"
+        )
+
+
+def worst(compared: Sequence[Comparison]) -> float | None:
+    """The largest error of the comparisons, a fraction; None without any."""
+    return max((abs(one.error) for one in compared), default=None)
+
+
+def prediction(one: Prediction, compared: Sequence[Comparison]) -> str:
+    """The figure with the largest error of the comparisons, and why it is worth less.
+
+    The error is a part of the measured time: 50 % too fast means a run of twice the prediction. So
+    the text has the measured times as multiples of their predictions, too.
+    """
+    text = f"{plural(one.nodes, 'node')}: {number(one.time_s, 4)} s"
+    if one.mops is not None:
+        text += f", {number(one.mops, 4)} Mop/s"
+    if one.alltoallv:
+        text += f", MPI_Alltoallv {one.alltoallv}"
+    if (error := worst(compared)) is not None:
+        times = [each.measured_s / each.predicted_s for each in compared]
+        span = " to ".join(dict.fromkeys(number(limit, 3) for limit in (min(times), max(times))))
+        text += f", error up to {_percent(error)} (measured: {span} times the prediction)"
+    else:
+        text += ", error not known"
+    return text + "".join(f"; {flaw}" for flaw in one.flaws)
+
+
+def _size(size: float) -> str:
+    return f"{message_size(round(size))} B".replace("i B", "iB")
+
+
+def _percent(fraction: float) -> str:
+    return f"{number(100 * fraction, 2)} %"

@@ -1,0 +1,49 @@
+"""The wires of a virtual lab: what a site asks for, in words, and what has passed them.
+
+``emulator/hub-wire.c`` has the wires themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seatrial_lab.virtual import qemu
+from seatrial_lab.virtual.engine import VirtualLab
+from seatrial_lab.virtual.spec import VirtualSpec, Wire
+
+
+def in_words(spec: VirtualSpec) -> str:
+    """Return the rates of a lab's wires, switches and buses; empty: it has none."""
+    texts = dict.fromkeys(
+        f"{card.interface}: {_wire(card.wire)}" for card in spec.cards if card.wire
+    )
+    bus = [f"a host bus of {spec.bus_B_s / 1e6:g} MB/s in each node"] if spec.bus_B_s else []
+    return "; ".join([*texts, *bus])
+
+
+def _wire(wire: Wire) -> str:
+    text = f"cables of {wire.rate / 1e6:g} Mbit/s and {wire.delay_ns} ns"
+    if wire.queue_B is None:
+        return text
+    return f"{text}, a switch with {wire.queue_B} B for each port and {wire.latency_ns} ns"
+
+
+def counters(lab: VirtualLab) -> list[dict[str, Any]]:
+    """Return the frames of each NIC with a wire or a bus since the lab started.
+
+    ``sent`` and ``received`` are the NIC's. ``dropped`` frames found the queue of the switch full,
+    ``missed`` ones the NIC's own memory: the host bus was too slow. ``queue_peak_B`` is the largest
+    content of the queue. Raises LabError.
+    """
+    spec = lab.virtual_spec
+    if lab.facts().get("processors") != "own" or not in_words(spec):
+        return []
+    with lab.control() as control:
+        rows = {row["id"]: row for row in control.execute("x-query-hub-ports")}
+    return [
+        {"node": card.node, "interface": card.interface, "sent": row["sent"],
+         "received": row["received"], "dropped": row["dropped"], "missed": row["missed"],
+         "queue_peak_B": row["peak"]}
+        for number, card in enumerate(spec.cards)
+        if (row := rows.get(qemu.netdev(number)))
+    ]  # fmt: skip

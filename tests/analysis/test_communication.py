@@ -1,0 +1,137 @@
+"""Shares of communication, and their relation to responses."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from analysis_maker import app, mpi_fact, trial, with_shares
+from seatrial.analysis.communication import middle, rank_correlation, relations, shares
+from seatrial.analysis.conclusion import Measured
+from seatrial.analysis.trials import analyse
+from seatrial.results.record import Metric
+
+#: seed 000: shares of communication, and performance with bcm5700 over that with tg3
+PUBLISHED = {"is.B": (0.38, 0.66), "cg.B": (0.231, 1.0), "lu.B": (0.04, 1.1)}
+
+
+def published():
+    return [
+        run
+        for variant, (share, response) in PUBLISHED.items()
+        for run in with_shares(variant, share, tg3=100.0, bcm5700=100 * response)
+    ]
+
+
+def test_the_published_shares_order_the_published_responses_in_reverse():
+    analysis = analyse([trial(published())])
+    by_name = {s.application: s for s in analysis.shares if s.profile == "tg3"}
+    for variant, (share, _) in PUBLISHED.items():
+        estimate = by_name[f"npb {variant}"].share
+        assert estimate.low <= share <= estimate.high
+        assert estimate.value == pytest.approx(share, rel=0.01)
+    [relation] = analysis.relations
+    assert relation.correlation == pytest.approx(-1)
+    assert relation.p is None  # of three applications
+    assert (relation.profile, relation.base, len(relation.points)) == ("bcm5700", "tg3", 3)
+
+
+def test_five_applications_have_an_exact_p_value():
+    more = {**PUBLISHED, "ft.B": (0.2, 1.02), "ep.B": (0.001, 1.2)}
+    runs = [
+        run
+        for variant, (share, response) in more.items()
+        for run in with_shares(variant, share, tg3=100.0, bcm5700=100 * response)
+    ]
+    [relation] = analyse([trial(runs)]).relations
+    assert relation.correlation == pytest.approx(-1)
+    assert relation.p == pytest.approx(2 / math.factorial(5))
+
+
+def test_the_share_of_calls_messages_and_the_rate_of_calls():
+    [share] = shares(_measured(with_shares("is.B", 0.5, tg3=1.0)))
+    assert list(share.by_call) == ["MPI_Send", "MPI_Wait"]  # the longest first
+    assert share.by_call["MPI_Send"] == pytest.approx(0.75)
+    assert share.message_B == 100  # MPI_Wait moves nothing
+    assert share.calls_per_s == pytest.approx(10)
+    assert share.inputs.samples == 6
+
+
+def test_a_library_that_slows_the_run_is_flagged():
+    for slower, flagged in ((1.0, False), (1.02, False), (1.1, True)):
+        [share] = shares(_measured(with_shares("is.B", 0.5, slower, tg3=1.0)))
+        assert share.slowdown.value == pytest.approx(slower, rel=0.005)
+        assert share.flagged is flagged
+
+
+def test_the_slowdown_of_an_application_whose_performance_is_a_time():
+    runs = with_shares("x", 0.5, 1 / 1.1, tg3=1.0)  # the time with the library is 1.1 times as long
+    for run in runs:
+        run.case = replace(run.case, check="hpcc", variant="ptrans")
+        run.metrics = [
+            Metric(metric="time_s", value=run.metrics[0].value, unit="s", better="lower")
+        ]
+    [share] = shares(_measured(runs))
+    assert share.slowdown.value == pytest.approx(1.1, rel=0.005)
+    assert share.flagged
+
+
+def test_one_run_has_no_interval_and_a_run_without_the_library_no_share():
+    run = app("npb", "is.B", "tg3", 1.0)
+    assert shares(_measured([run])) == []
+    for damage in ({"run_s": 0.0}, {"calls": "many"}, {"by_call": {"MPI_Send": {}}}):
+        run.facts["mpi"] = {**mpi_fact(0.5), **damage}
+        assert shares(_measured([run])) == []
+    run.facts["mpi"] = mpi_fact(0.5)
+    [share] = shares(_measured([run]))
+    assert share.share.value == 0.5
+    assert math.isinf(share.share.high)
+    assert math.isinf(share.slowdown.high)
+    del run.facts["mpi"]["performance"]
+    [share] = shares(_measured([run]))
+    assert share.slowdown is None
+
+
+def test_two_applications_have_no_relation_and_other_nodes_are_others():
+    analysis = analyse([trial(published())])
+    two = [r for r in analysis.responses if r.application != "npb lu.B"]
+    assert relations(analysis.shares, two) == []
+    assert relations([s for s in analysis.shares if s.profile != "tg3"], analysis.responses) == []
+
+
+def test_the_p_value_is_that_of_all_orders():
+    generator = np.random.default_rng(7)
+    for n in (5, 6, 7):
+        a, b = generator.normal(size=n), np.round(generator.normal(size=n), 1)
+        r, p = rank_correlation(a, b)
+        known = stats.permutation_test(
+            (a,), lambda x, b=b: stats.spearmanr(x, b).statistic, permutation_type="pairings",
+            n_resamples=np.inf,
+        )  # fmt: skip
+        assert r == pytest.approx(known.statistic)
+        assert p == pytest.approx(known.pvalue, abs=0.02)
+    a, b = generator.normal(size=20), generator.normal(size=20)
+    assert rank_correlation(a, b) == pytest.approx(tuple(stats.spearmanr(a, b)))
+    assert rank_correlation([1, 1, 1, 1, 1], [1, 2, 3, 4, 5]) == (None, None)
+
+
+def test_the_interval_of_a_median_holds_it_as_often_as_it_says():
+    generator = np.random.default_rng(3)
+    for n in (6, 9, 25):
+        held = 0
+        for _ in range(1000):
+            one = middle(generator.exponential(size=n))
+            held += one.low <= math.log(2) <= one.high
+        assert held >= 940
+    assert math.isinf(middle([1.0, 2.0, 3.0, 4.0, 5.0]).low)
+    widths = [middle(np.arange(n) / n) for n in (10, 100, 1000)]
+    assert all(a.high - a.low > b.high - b.low for a, b in pairwise(widths))
+
+
+def _measured(runs):
+    return [Measured("t1", run) for run in runs]

@@ -1,0 +1,166 @@
+"""The file of the library mpi_time, and the steps of NPB that run with it."""
+
+from __future__ import annotations
+
+import shutil
+import zlib
+
+import parser_cases as cases
+import pytest
+
+from seatrial.benchmarks import mpi_time
+from seatrial.benchmarks.benchmark import Job
+from seatrial.benchmarks.hpcc import HPCC, HPCCSettings
+from seatrial.benchmarks.hpl import HPL, HPLSettings
+from seatrial.benchmarks.npb import NPB, NPBSettings
+from seatrial.benchmarks.parsing import ParseError
+
+FILE = "mpi_time_is_S2.txt"
+PROGRAMS = {"npb_is": ["/b/is"], "npb_ep": ["/b/ep"], "mpi_time": ["/b/mpi_time.so"]}
+
+
+def sealed(text: str) -> str:
+    own = text[: text.rindex("# crc32")]
+    return f"{own}# crc32 {zlib.crc32(own.encode()):08x}\n"
+
+
+def test_the_figures_of_a_recorded_run():
+    parsed = cases.read(FILE)
+    mpi = 6049 + 28673 + 9139476 + 98286 + 543562 + 1532 + 9114 + 22284 + 440498 + 95163 + 493365
+    run = 13909236 + 13607236
+    assert parsed.value("mpi_percent") == pytest.approx(100 * mpi / run)
+    fact = parsed.facts["mpi"]
+    assert fact["ranks"] == 2
+    assert fact["run_s"] == pytest.approx(run / 2e9)
+    assert fact["mpi_s"] == pytest.approx(mpi / 2e9)
+    assert fact["calls"] == 73
+    assert fact["bytes"] == 4 + 12 + 2 * 22748 + 2 * 88 + 1446636 + 1436948
+    assert fact["by_call"]["MPI_Alltoallv"] == {
+        "calls": 22, "s": pytest.approx(1.036927e-3), "bytes": 2883584
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("1 run 1 13607236 0\n", "", "run time of 2 ranks, found 1"),
+        (": 2 ranks", ": 3 ranks", "run time of 3 ranks, found 2"),
+        ("MPI_Alltoall 11 98286", "MPI_Alltoall 11 98286000000", "the run time"),
+        ("MPI_Alltoall 11", "MPI_Alltoall x", "line 7: expected 'RANK CALL"),
+        ("# rank call", "# call", "line 2"),
+    ],
+)
+def test_a_file_that_contradicts_itself(old, new, reason):
+    text = cases.text(FILE)
+    assert old in text
+    with pytest.raises(ParseError, match=reason):
+        mpi_time.parse(sealed(text.replace(old, new, 1)))
+
+
+def npb(**settings) -> tuple[NPB, Job]:
+    return NPB(NPBSettings(kernels=["is"], **settings)), Job(2, "openmpi-tcp", PROGRAMS)
+
+
+def test_a_kernel_runs_once_more_with_the_library():
+    benchmark, job = npb(mpi_time=["openmpi-*"])
+    plain, timed = benchmark.steps(job)
+    assert plain.command == ["/b/is", "2", "S"]
+    assert timed.command[-3:] == plain.command
+    assert "/b/mpi_time.so" in timed.command
+    assert (plain.variant, timed.variant) == ("is.S", "is.S")
+    assert benchmark.metrics()["mpi_percent"].unit == "percent"
+    benchmark, job = npb()
+    assert len(benchmark.steps(job)) == 1
+    assert "mpi_percent" not in benchmark.metrics()
+
+
+def test_a_stack_without_the_library_says_so_and_runs_the_kernel():
+    benchmark, _ = npb(mpi_time=["openmpi-*"])
+    without = {"npb_is": ["/b/is"]}
+    assert len(benchmark.steps(Job(2, "openmpi-tcp", without))) == 1
+    assert "no library mpi_time" in benchmark.not_measured("openmpi-tcp", without)
+    assert benchmark.not_measured("openmpi-tcp", PROGRAMS) == ""
+    assert benchmark.not_measured("mpich-ofi", without) == ""  # not asked for
+    assert len(benchmark.steps(Job(2, "mpich-ofi", PROGRAMS))) == 1
+    assert npb()[0].not_measured("openmpi-tcp", without) == ""
+
+
+def test_a_run_with_the_library_gives_the_share_alone(tmp_path):
+    """Its rate is not that of the program without the library."""
+    benchmark, job = npb(mpi_time=["openmpi-*"])
+    _, step = benchmark.steps(job)
+    shutil.copy(cases.DATA / "npb_is_S2.txt", tmp_path / f"{step.name}.out")
+    with pytest.raises(ParseError, match=r"mpi_time wrote no npb-is-mpi\.calls\.out"):
+        benchmark.parse(step, tmp_path, job)
+    file = tmp_path / step.command[step.command.index("/b/mpi_time.so") + 1]
+    shutil.copy(cases.DATA / FILE, file)
+    parsed = benchmark.parse(step, tmp_path, job)
+    assert [one.metric for one in parsed.metrics] == ["mpi_percent"]
+    plain = cases.read("npb_is_S2.txt")
+    assert parsed.facts["mpi"]["performance"] == plain.value("mops")
+    assert parsed.moved_bytes == plain.moved_bytes
+    file.write_text(file.read_text()[:-20])
+    with pytest.raises(ParseError, match=r"npb-is-mpi\.calls\.out: .*cut off"):
+        benchmark.parse(step, tmp_path, job)
+
+
+HPL_PROGRAMS = {
+    "hpcc": ["/usr/bin/env", "HPCC_TESTS=SingleDGEMM,StarDGEMM,HPL", "/b/hpcc"],
+    "mpi_time": ["/b/mpi_time.so"],
+}
+
+
+def test_HPL_is_the_only_test_of_hpcc_with_the_library(tmp_path):
+    """In the others ranks wait for one, which is no communication of HPL."""
+    benchmark = HPL(HPLSettings(blas=["openblas"], mpi_time=["openmpi-*"]))
+    job = Job(2, "openmpi-tcp", HPL_PROGRAMS, blas={"openblas": "/blas"})
+    *plain, timed = benchmark.steps(job)
+    assert [step.name for step in plain] == [
+        "dgemm-openblas-before", "hpl-openblas", "dgemm-openblas-after",
+    ]  # fmt: skip
+    assert timed.command[-2:] == ["/usr/bin/env", "/b/hpcc"]
+    assert timed.env["HPCC_TESTS"] == "HPL"
+    assert timed.env["LD_LIBRARY_PATH"] == "/blas"
+    folder = tmp_path / timed.name
+    folder.mkdir()
+    shutil.copy(cases.DATA / "hpccoutf_hpl.txt", folder / "hpccoutf.txt")
+    shutil.copy(cases.DATA / FILE, folder / mpi_time.file_of(timed.name))
+    parsed = benchmark.parse(timed, tmp_path, job)
+    assert [one.metric for one in parsed.metrics] == ["mpi_percent"]
+    assert parsed.facts["mpi"]["performance"] == cases.read("hpccoutf_hpl.txt").value("hpl_GFLOPS")
+    assert parsed.moved_bytes > 0
+    assert benchmark.not_measured("openmpi-tcp", {"hpcc": ["/b/hpcc"]}).endswith(
+        "no library mpi_time"
+    )
+    assert len(HPL(HPLSettings(blas=["openblas"])).steps(job)) == 3
+
+
+def test_xhpl_runs_with_the_library():
+    benchmark = HPL(HPLSettings(blas=["openblas"], mpi_time=["openmpi-*"]))
+    programs = {"xhpl.openblas": ["/b/xhpl"], "mpi_time": ["/b/mpi_time.so"]}
+    job = Job(2, "openmpi-tcp", programs, blas={"openblas": "/blas"})
+    timed = benchmark.steps(job)[-1]
+    assert timed.command[-1] == "/b/xhpl"
+    assert any("HPL.dat" in line for line in timed.setup)
+
+
+def test_each_test_of_hpcc_runs_once_more_with_the_library(tmp_path):
+    benchmark = HPCC(HPCCSettings(tests=["mpifft", "ptrans"], mpi_time=["openmpi-*"]))
+    programs = {"hpcc_all": ["/b/hpcc"], "mpi_time": ["/b/mpi_time.so"]}
+    job = Job(2, "openmpi-tcp", programs)
+    steps = benchmark.steps(job)
+    assert [(one.name, one.variant) for one in steps] == [
+        ("hpcc-mpifft", "mpifft"), ("hpcc-mpifft-mpi", "mpifft"),
+        ("hpcc-ptrans", "ptrans"), ("hpcc-ptrans-mpi", "ptrans"),
+    ]  # fmt: skip
+    timed = steps[1]
+    assert timed.env["HPCC_TESTS"] == "MPIFFT"
+    folder = tmp_path / timed.name
+    folder.mkdir()
+    shutil.copy(cases.DATA / "hpccoutf_mpifft.txt", folder / "hpccoutf.txt")
+    shutil.copy(cases.DATA / FILE, folder / mpi_time.file_of(timed.name))
+    parsed = benchmark.parse(timed, tmp_path, job)
+    assert [one.metric for one in parsed.metrics] == ["mpi_percent"]
+    assert parsed.facts["mpi"]["performance"] == cases.read("hpccoutf_mpifft.txt").value("time_s")
+    assert "mpi_percent" in benchmark.metrics()
+    assert benchmark.not_measured("openmpi-tcp", {"hpcc_all": ["/b/hpcc"]})

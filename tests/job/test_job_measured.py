@@ -1,0 +1,247 @@
+"""Profile, transport and network of a job by the site's own trials."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from job_support import APPLICATION, planned, rendered, surroundings
+from typer.testing import CliRunner
+
+from seatrial.base.errors import InputError
+from seatrial.cli import app
+from seatrial.job.measured import Application, SiteTrials
+from seatrial.results.record import Activity, Case, Job, Metric, Run, Trial, Verdict, write_results
+
+NIGHT = datetime(2026, 8, 1, 22, tzinfo=UTC)
+JITTER = (1.0, 1.004, 0.997, 1.002, 0.998, 1.001)
+IS = "npb", "is.W", "mops", "higher"
+HPL = "hpl", "openblas", "hpl_GFLOPS", "higher"
+OSU = "osu", "", "latency_us", "lower"
+
+
+def night(
+    trials: Path,
+    number: int,
+    *groups,
+    repeats=6,
+    site="harbour",
+    waited=None,
+    lost=None,
+    nodes=None,
+    **fields,
+) -> str:
+    """A trial. A group: check, variant, metric, better, {(profile, transport, network): value}.
+    ``waited``: profile -> per cent of the time for which its runs waited for a processor.
+    ``lost``: profile -> number of its runs that failed."""
+    runs = []
+    for check, variant, metric, better, values in groups:
+        for shift, ((profile, transport, network), value) in enumerate(values.items()):
+            case = Case(check=check, variant=variant, transport=transport, profile=profile, nodes=2,
+                        network=network)  # fmt: skip
+            used = (nodes or {}).get(profile, ["n1", "n2"])
+            runs += [
+                Run(case=case, repeat=i, outcome="ran", job=Job(nodes=used), activity=[
+                    Activity(step="run", node="n1", seconds=9,
+                             waited_percent=(waited or {}).get(profile, 0.0))], metrics=[
+                    Metric(metric=metric, value=value * JITTER[(i + shift) % 6], unit="u",
+                           better=better)])
+                for i in range(repeats - (lost or {}).get(profile, 0))
+            ]  # fmt: skip
+    name = f"{site}-{number:03}"
+    started = NIGHT + timedelta(days=number)
+    trial = Trial(trial=name, site=site, started=started, seatrial="0", repeats=repeats, **fields)
+    verdict = Verdict(verdict="accept", counts={}, findings=[], ended=started)
+    (trials / name).mkdir(parents=True)
+    write_results(trials / name / "results.jsonl", [trial, *runs, verdict])
+    return name
+
+
+@pytest.fixture
+def around(tmp_path):
+    trials = tmp_path / "trials"
+    trials.mkdir()
+    own = SiteTrials(trials, "harbour", lambda text: None)
+    return dataclasses.replace(surroundings(), trials=own)
+
+
+def is_of(**profiles):
+    """NPB IS under profiles, over openmpi-tcp on rail1."""
+    names = {name.replace("_", "-"): value for name, value in profiles.items()}
+    return (*IS, {(name, "openmpi-tcp", "rail1"): value for name, value in names.items()})
+
+
+def test_profile_transport_and_rail_are_those_of_the_best_option(around):
+    options = {
+        (profile, transport, rail): value * (1.5 if rail == "rail2" else 1)
+        for rail in ("rail1", "rail2")
+        for (profile, transport), value in {
+            ("default", "openmpi-tcp"): 100.0,
+            ("low-latency", "openmpi-tcp"): 110.0,
+            ("default", "mpich-ofi"): 90.0,
+            ("cpu-saving", "mpich-ofi"): 130.0,
+        }.items()
+    }
+    name = night(around.trials.folder, 1, (*IS, options))
+    plan = planned("npb", around)
+    assert (plan.profile, plan.transport) == ("cpu-saving", "mpich-ofi")
+    assert (plan.network, plan.interface) == ("rail2", "eth2")
+    assert plan.constraint == "nic_cpu_saving"
+    text = " ".join(rendered("npb", around).replace("\n#  ", "").split())
+    assert "# NIC profile: cpu-saving: measured by the site's own trial, see below." in text
+    assert f"Trial {name} of 2026-08-02; intervals of 95 %." in text
+    assert re.search(
+        r"# Measured: cpu-saving over mpich-ofi@rail2 is the best of 8 for npb is.W on 2 nodes: "
+        r"195.\d u, 1.18\d* times \(1.1\d* to 1.\d+\) as good as the next, low-latency over "
+        r"openmpi-tcp@rail2",
+        text,
+    )
+    assert "docs/job-templates.md has the measurements" not in text
+    assert "sends its messages through eth2 (network rail2) only" in text
+
+
+def test_what_the_user_gives_narrows_what_is_compared(around):
+    options = {
+        ("default", "openmpi-tcp", ""): 100.0,
+        ("low-latency", "openmpi-tcp", ""): 150.0,
+        ("default", "mpich-ofi", ""): 210.0,
+        ("cpu-saving", "mpich-ofi", ""): 190.0,
+    }
+    night(around.trials.folder, 1, (*IS, options))
+    assert planned("npb", around).transport == "mpich-ofi"
+    own = planned("npb", around, mpi="openmpi")
+    assert (own.profile, own.transport) == ("low-latency", "openmpi-tcp")
+    given = planned("npb", around, transport="openmpi-tcp")
+    assert (given.profile, given.transport_why) == ("low-latency", "given by --transport.")
+    profile = planned("npb", around, profile="default")
+    assert (profile.transport, profile.profile_why) == ("mpich-ofi", "given by --profile.")
+    assert profile.basis
+    both = planned("npb", around, profile="cpu-saving", transport="openmpi-tcp")
+    assert both.basis == ""  # nothing is left to choose
+
+
+def test_the_literature_only_where_nothing_was_measured(around):
+    plan = planned("npb", around)
+    assert plan.profile == "low-latency"
+    assert plan.profile_why.startswith("from the literature, as no trial of the site compares")
+    assert plan.basis == ""
+    night(around.trials.folder, 1, is_of(default=100.0))  # one profile: nothing is compared
+    assert planned("npb", around, transport="openmpi-tcp").basis == ""
+    night(around.trials.folder, 2, is_of(default=100.0, low_latency=101.0))
+    plan = planned("npb", around, transport="openmpi-tcp")
+    assert plan.profile == "default"
+    assert "its trials show no difference, see below" in plan.profile_why
+    assert "low-latency" in plan.basis
+    assert "differ by at most" in plan.basis
+
+
+def test_too_few_repeats_are_no_answer_and_give_the_default(around):
+    night(around.trials.folder, 1, is_of(default=100.0, low_latency=200.0), repeats=3)
+    plan = planned("npb", around, transport="openmpi-tcp")
+    assert (plan.profile, plan.constraint) == ("default", "")
+    assert "its trials do not decide, see below" in plan.profile_why
+    assert "it takes 4 repeats (seatrial trial --repeats 4)" in plan.basis
+
+
+def test_the_default_is_not_advised_where_it_is_certainly_worse(around):
+    night(around.trials.folder, 1, is_of(default=100.0, low_latency=200.0, cpu_saving=200.5))
+    plan = planned("npb", around, transport="openmpi-tcp")
+    assert plan.profile in ("low-latency", "cpu-saving")
+    assert plan.basis.startswith("no difference for npb is.W on 2 nodes")
+
+
+def test_the_newest_trial_that_measured_enough_decides(around):
+    trials = around.trials.folder
+    night(trials, 1, is_of(default=100.0, low_latency=150.0))
+    night(trials, 2, is_of(default=150.0, low_latency=100.0))
+    night(trials, 3, is_of(default=100.0, low_latency=300.0), repeats=2)
+    night(trials, 4, is_of(default=100.0, low_latency=300.0), notes=["fault planted on purpose: x"])
+    night(trials, 5, is_of(default=100.0, low_latency=300.0), site="pier")
+    (trials / "harbour-006").mkdir()
+    (trials / "harbour-006" / "results.jsonl").write_text("gibberish")
+    plan = planned("npb", around, transport="openmpi-tcp")
+    assert plan.profile == "default"
+    assert "harbour-002 of 2026-08-03" in plan.basis
+    assert "default over openmpi-tcp@rail1 is the best" in plan.basis
+
+
+def test_options_that_a_job_cannot_use_are_not_advised(around):
+    night(around.trials.folder, 1, is_of(default=100.0, low_latency=110.0, old_only=900.0,
+                                         removed=990.0))  # fmt: skip
+    plan = planned("npb", around, transport="openmpi-tcp")
+    assert plan.profile == "low-latency"  # old-only fits one node, removed is no profile any more
+
+
+def test_an_own_program_is_advised_by_what_stands_for_its_kind(around):
+    osu = (*OSU, {("default", "openmpi-tcp", ""): 30.0, ("cpu-saving", "openmpi-tcp", ""): 20.0})
+    hpl = (*HPL, {("default", "openmpi-tcp", ""): 30.0, ("low-latency", "openmpi-tcp", ""): 20.0})
+    night(around.trials.folder, 1, is_of(default=100.0, low_latency=150.0), hpl, osu)
+    by_kind = {
+        kind: planned("mpi", around, APPLICATION, kind=kind)
+        for kind in ("communication-bound", "compute-bound", "latency-bound")
+    }
+    assert [plan.profile for plan in by_kind.values()] == ["low-latency", "default", "cpu-saving"]
+    for kind, plan in by_kind.items():
+        assert f"which stands for {kind} applications" in plan.basis
+    assert planned("mpi", around, APPLICATION).basis == ""  # unknown kind
+    assert "stands for" not in planned("npb", around).basis
+    hpl_job = planned("hpl", around, {"blas": "openblas"})
+    assert "stands for" not in hpl_job.basis
+    assert hpl_job.profile == "default"
+    atlas = planned("hpl", around, {"blas": "atlas"})
+    assert "hpl openblas on 2 nodes, which stands for compute-bound" in atlas.basis
+
+
+def test_the_command_takes_a_folder_of_trials(tmp_path):
+    night(tmp_path, 1, (*IS, {("default", "openmpi-tcp", ""): 100.0,
+                              ("jumbo", "openmpi-tcp", ""): 150.0}), site="lab")  # fmt: skip
+    words = ["job", "render", "npb", "--set", "program=./is", "--trials", str(tmp_path)]
+    done = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert "#SBATCH --constraint=nic_jumbo" in done.output
+    assert f"--trials {tmp_path}" in done.output
+    words[-1] = str(tmp_path / "none")
+    with pytest.raises(InputError, match="no such folder"):
+        CliRunner().invoke(app, words, catch_exceptions=False)
+
+
+def test_trials_that_cannot_be_read_are_said_and_do_not_stop_a_user(tmp_path, monkeypatch):
+    said = []
+    trials = SiteTrials(tmp_path, "harbour", said.append)
+
+    def broken(*_):
+        raise PermissionError("no")
+
+    monkeypatch.setattr("seatrial.job.measured.opened", broken)
+    assert trials.comparisons(Application("npb", "is.*", "mops")) == []
+    assert "cannot be read" in said[0]
+
+
+def test_a_disturbed_trial_advises_nothing_and_an_older_quiet_one_does(around):
+    values = is_of(default=100.0, low_latency=60.0)
+    night(around.trials.folder, 2, values, waited={"low-latency": 40.0})
+    plan = planned("npb", around)
+    assert plan.profile == "default"
+    text = " ".join(rendered("npb", around).replace("\n#  ", "").split())
+    assert "used the processors while low-latency over openmpi-tcp@rail1 was measured" in text
+    assert "is the best" not in text
+    name = night(around.trials.folder, 1, is_of(default=100.0, low_latency=130.0))
+    assert planned("npb", around).profile == "low-latency"
+    assert name in rendered("npb", around)
+
+
+def test_an_option_that_fails_more_often_is_not_advised(around):
+    night(around.trials.folder, 1, is_of(default=100.0, low_latency=130.0), lost={"low-latency": 1})
+    assert planned("npb", around).profile == "default"
+    text = " ".join(rendered("npb", around).replace("\n#  ", "").split())
+    assert "1 of 6 runs under low-latency over openmpi-tcp@rail1 failed or did not count" in text
+
+
+def test_options_on_different_nodes_are_not_compared(around):
+    values = is_of(default=100.0, low_latency=130.0)
+    night(around.trials.folder, 1, values, nodes={"low-latency": ["n3", "n4"]})
+    assert planned("npb", around).profile == "default"
+    text = " ".join(rendered("npb", around).replace("\n#  ", "").split())
+    assert "the options were measured on different nodes" in text

@@ -1,0 +1,150 @@
+"""The library mpi_time: counts and bytes of known calls, in C and Fortran, and what it refuses."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from seatrial.benchmarks import mpi_time
+from seatrial.stack.files import sha256
+from seatrial_lab.software import build
+from seatrial_lab.software.steps import MPI_TIME
+
+#: in C, and in Fortran with the same calls
+C = """
+#include <mpi.h>
+int main(int argc, char **argv)
+{
+    double x[100] = {0}, y[200];
+    int rank, level, counts[2] = {100, 100}, starts[2] = {0, 100}, half[2] = {50, 50};
+    MPI_Init_thread(&argc, &argv, LEVEL, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    for (int i = 0; i < 5; i++) {
+        if (rank == 0)
+            MPI_Send(x, 100, MPI_DOUBLE, 1, 7, MPI_COMM_WORLD);
+        else
+            MPI_Recv(y, 100, MPI_DOUBLE, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    MPI_Allreduce(x, y, 100, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Bcast(x, 100, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    MPI_Alltoall(x, 50, MPI_DOUBLE, y, 50, MPI_DOUBLE, MPI_COMM_WORLD);
+    MPI_Alltoallv(x, half, starts, MPI_DOUBLE, y, half, starts, MPI_DOUBLE, MPI_COMM_WORLD);
+    MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, y, counts, starts, MPI_DOUBLE,
+                   MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Finalize();
+    return rank == 0 ? CODE : 0;
+}
+"""
+FORTRAN = """
+program f
+  include 'mpif.h'
+  real*8 x(100), y(200)
+  integer ierr, rank, level, i, s(MPI_STATUS_SIZE), counts(2), starts(2), half(2)
+  counts = (/100, 100/)
+  starts = (/0, 100/)
+  half = (/50, 50/)
+  call mpi_init(ierr)
+  call mpi_comm_rank(MPI_COMM_WORLD, rank, ierr)
+  do i = 1, 5
+    if (rank == 0) call mpi_send(x, 100, MPI_DOUBLE_PRECISION, 1, 7, MPI_COMM_WORLD, ierr)
+    if (rank == 1) call mpi_recv(x, 100, MPI_DOUBLE_PRECISION, 0, 7, MPI_COMM_WORLD, s, ierr)
+  end do
+  call mpi_allreduce(x, y, 100, MPI_DOUBLE_PRECISION, MPI_SUM, MPI_COMM_WORLD, ierr)
+  call mpi_bcast(x, 100, MPI_DOUBLE_PRECISION, 0, MPI_COMM_WORLD, ierr)
+  call mpi_alltoall(x, 50, MPI_DOUBLE_PRECISION, y, 50, MPI_DOUBLE_PRECISION, MPI_COMM_WORLD, ierr)
+  call mpi_alltoallv(x, half, starts, MPI_DOUBLE_PRECISION, y, half, starts, &
+                     MPI_DOUBLE_PRECISION, MPI_COMM_WORLD, ierr)
+  call mpi_allgatherv(MPI_IN_PLACE, 0, MPI_DOUBLE_PRECISION, y, counts, starts, &
+                      MPI_DOUBLE_PRECISION, MPI_COMM_WORLD, ierr)
+  call mpi_barrier(MPI_COMM_WORLD, ierr)
+  call mpi_finalize(ierr)
+end program f
+"""
+CALLS = {
+    "MPI_Send": (5, 5 * 800),
+    "MPI_Recv": (5, 0),
+    "MPI_Allreduce": (2, 2 * 800),
+    "MPI_Bcast": (2, 800),
+    "MPI_Alltoall": (2, 2 * 800),
+    "MPI_Alltoallv": (2, 2 * 800),
+    "MPI_Allgatherv": (2, 2 * 800),
+    "MPI_Barrier": (2, 0),
+}
+
+
+def test_the_recipe_has_the_checksum_and_the_version_of_the_source():
+    recipe = MPI_TIME.with_name("package.py").read_text()
+    assert re.search(r'sha256="(\w+)"', recipe)[1] == sha256(MPI_TIME)
+    version = re.search(r'#define VERSION "(\S+)"', MPI_TIME.read_text())[1]
+    assert re.search(r'version\(\s*"(\S+)"', recipe)[1] == version
+
+
+@pytest.fixture(scope="module")
+def library(real_stack, tmp_path_factory):
+    """Family of an MPI -> the library, built as the lab builds it."""
+    folder = tmp_path_factory.mktemp("library")
+    made = {}
+    for family in build.FAMILIES:
+        target = build.mpi(family, Path(real_stack.prefix))
+        build.mpi_time(MPI_TIME, target, folder / family, folder)
+        made[family] = folder / family / "mpi_time.so"
+    return made
+
+
+@pytest.fixture
+def timed(real_stack, library, tmp_path):
+    """Compiles a program and runs it on two ranks with the library: text and compiler."""
+
+    def start(text, suffix, *defines, family="openmpi"):
+        source, program = tmp_path / f"program{suffix}", tmp_path / "program"
+        source.write_text(text)
+        if suffix == ".f90":
+            command = ["mpif90.openmpi", source, "-o", program]
+        else:
+            target = build.mpi(family, Path(real_stack.prefix))
+            command = ["gcc", *defines, *target.compile_flags, source, "-o", program]
+            command += target.link_flags
+        subprocess.run(command, check=True)
+        name = {"openmpi": "openmpi-tcp", "mpich": "mpich-ofi"}[family]
+        env = {"PATH": os.environ["PATH"], **real_stack.transport(name, lab=True).env}
+        env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        env.pop("LD_PRELOAD", None)  # of Slurm's PMI server
+        launcher = ["mpirun.openmpi", "--oversubscribe", "--bind-to", "none", "-n", "2"]
+        if family == "mpich":
+            launcher = [f"{real_stack.prefix}/mpich/bin/mpiexec", "-n", "2"]
+        words = mpi_time.with_library([str(library[family])], "times.txt", [str(program)])
+        done = subprocess.run(
+            [*launcher, *words], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60
+        )
+        return done, tmp_path / "times.txt"
+
+    return start
+
+
+SINGLE = ("-DLEVEL=MPI_THREAD_SINGLE", "-DCODE=0")
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize(
+    ("text", "suffix", "family"),
+    [(C, ".c", "openmpi"), (C, ".c", "mpich"), (FORTRAN, ".f90", "openmpi")],
+)
+def test_known_calls_are_counted_once(timed, text, suffix, family):
+    done, file = timed(text, suffix, *SINGLE, family=family)
+    assert done.returncode == 0, done.stderr
+    parsed = mpi_time.parse(file.read_text())
+    by_call = parsed.facts["mpi"]["by_call"]
+    assert {name: (one["calls"], one["bytes"]) for name, one in by_call.items()} == CALLS
+    assert all(one["s"] > 0 for one in by_call.values())
+    assert 0 < parsed.value("mpi_percent") <= 100
+
+
+@pytest.mark.stack
+def test_threads_that_all_call_are_refused_and_the_exit_code_stays(timed):
+    done, file = timed(C, ".c", "-DLEVEL=MPI_THREAD_MULTIPLE", "-DCODE=3")
+    assert done.returncode == 3
+    assert "mpi_time: the program has MPI_THREAD_MULTIPLE" in done.stderr
+    assert not file.exists()

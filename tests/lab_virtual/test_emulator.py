@@ -1,0 +1,116 @@
+"""QEMU with a clock for each processor: its build and command line, and a lab without it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from virtual_support import BASE, OWN, PROGRAMS, SMALL, write_site
+
+from seatrial.base.errors import InputError, LabError
+from seatrial.site.load import load_site
+from seatrial_lab.virtual import plan, qemu
+from seatrial_lab.virtual.emulator import build
+from seatrial_lab.virtual.engine import VirtualLab
+from seatrial_lab.virtual.guest import agent
+from seatrial_lab.virtual.machine import processors_note
+from seatrial_lab.virtual.site import virtual_spec
+from seatrial_lab.virtual.spec import VirtualSpec
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> VirtualSpec:
+    return virtual_spec(load_site(write_site(tmp_path, OWN)), "t")
+
+
+def program(folder: Path, version: str) -> Path:
+    """A saved program that says this version."""
+    place = build.saved(folder)
+    place.parent.mkdir(parents=True)
+    place.write_text(f"#!/bin/sh\necho 'QEMU emulator version {version}'\n")
+    place.chmod(0o755)
+    return place
+
+
+def test_a_saved_build_is_used_again_and_the_oldest_goes(tmp_path: Path) -> None:
+    for age, name in enumerate(("emulator-before", "emulator-oldest")):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (1000 - age, 1000 - age))
+    place = program(tmp_path, f"10.0.2 (seatrial-{build.key()})")
+    assert build.provide(tmp_path, lambda _: None) == place
+    assert {path.name for path in tmp_path.iterdir()} == {place.parent.name, "emulator-before"}
+
+
+@pytest.mark.parametrize("version", ["10.0.2 (Debian 1:10.0.2)", "9.1.0 (seatrial-KEY)"])
+def test_another_program_in_its_place_is_refused(tmp_path: Path, version: str) -> None:
+    program(tmp_path, version.replace("KEY", build.key()))
+    with pytest.raises(LabError, match=r"is not QEMU 10\.0\.2 with clocks"):
+        build.provide(tmp_path, lambda _: None)
+
+
+def test_without_a_compiler_the_nodes_share_a_processor(
+    spec: VirtualSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seatrial_lab.virtual.engine.CACHE", tmp_path)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    said: list[str] = []
+    emulator, reason = VirtualLab(spec)._emulator(said.append)
+    assert emulator is None
+    assert reason == "cc is missing: apt-get install gcc"
+    assert said == [f"one processor for all nodes: {reason}"]
+    note = processors_note({"processors": "shared", "no_own_processors": reason})
+    assert note == f"all nodes share one processor (the site wants one for each: {reason})"
+
+
+def test_the_key_follows_each_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shutil.copytree(build.HERE, tmp_path / "copy")
+    monkeypatch.setattr(build, "HERE", tmp_path / "copy")
+    keys = {build.key()}
+    for name in (*build.FILES, *(patch.name for patch in build.PATCHES), build.WHEELS.name):
+        with (tmp_path / "copy" / name).open("a") as file:
+            file.write("\n")
+        keys.add(build.key())
+    assert len(keys) == len(build.FILES) + len(build.PATCHES) + 2
+
+
+def test_each_host_has_a_processor(spec: VirtualSpec) -> None:
+    words = qemu.command(spec, BASE, Path("i"), Path("/r"), Path("/e/qemu"))
+    assert words[0] == "/e/qemu"
+    assert words[words.index("-smp") + 1] == "3"
+    assert "percpu=on" in words[words.index("-icount") + 1]
+    assert "isolcpus=domain,1-2" in words[words.index("-append") + 1]
+    config = plan.agent_config(spec, PROGRAMS, [], own_processors=True)
+    assert config["processors"] == {"login": [0], "n1": [1], "n2": [2]}
+    assert [card["node"] for card in config["cards"]] == ["n1", "n2"]
+
+
+def test_one_processor_is_the_default_and_as_before(spec: VirtualSpec, tmp_path: Path) -> None:
+    shared = virtual_spec(load_site(write_site(tmp_path / "s", SMALL)), "t")
+    assert not shared.own_processors
+    words = qemu.command(spec, BASE, Path("i"), Path("/r"))
+    assert words == qemu.command(shared, BASE, Path("i"), Path("/r"))
+    assert words[words.index("-smp") + 1] == "1"
+    assert not any("percpu" in word or "isolcpus" in word for word in words)
+    assert plan.agent_config(spec, PROGRAMS, [], own_processors=False)["processors"] == {}
+
+
+def test_a_native_lab_has_no_processors_of_its_own(tmp_path: Path) -> None:
+    text = OWN.replace("engine: virtual,", "engine: native,").replace(", nics: {igb: [igb]}", "")
+    with pytest.raises(InputError, match=r"this machine's processors"):
+        load_site(write_site(tmp_path, text))
+
+
+@pytest.mark.parametrize("layout", ["card", "card/virtio1", "line"])
+def test_interrupts_are_those_of_the_card(tmp_path: Path, layout: str) -> None:
+    device = tmp_path / layout
+    device.mkdir(parents=True)
+    if layout == "line":
+        (device / "irq").write_text("21\n")
+        assert agent.interrupts_of(str(device)) == ["21"]
+        return
+    for number in ("33", "34"):
+        (tmp_path / "card/msi_irqs").mkdir(exist_ok=True)
+        (tmp_path / "card/msi_irqs" / number).touch()
+    assert sorted(agent.interrupts_of(str(device))) == ["33", "34"]

@@ -1,0 +1,136 @@
+"""Predictions: the measured cases that they are compared with, their error, and its limits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from analysis_maker import npb_time
+from seatrial.analysis.conclusion import Inputs
+from seatrial.predict import prediction
+from seatrial.predict.calibration import Network, Part, Range
+from seatrial.predict.prediction import Calibrated, Comparison
+from seatrial.predict.simulation import Simulated
+from seatrial.report import prediction as words
+from seatrial.results.record import PathProof
+
+NOTHING = Part(0.0, 0.0)
+NETWORK = Network(
+    [Range(0, NOTHING, NOTHING, NOTHING, Part(1e-5, 1e-8))], 1e4, (1.0, 1e6), {}, "comms",
+    Inputs((), (), 0),
+)  # fmt: skip
+OUTPUT = (Path(__file__).parents[1] / "benchmarks/data/npb_is_S2.txt").read_text()
+
+
+def simulated(runs):
+    """Notes what is simulated; each run is the recorded output."""
+
+    def one(variant, nodes, speed):
+        runs.append((variant, nodes, speed))
+        return Simulated(OUTPUT, 1.0)
+
+    return one
+
+
+MEASURED = [
+    *(npb_time("ep.W", 2, t) for t in (2.0, 2.1, 1.9)),
+    *(npb_time("is.W", p, t) for p in (2, 4) for t in (0.011, 0.012, 0.013)),
+    npb_time("is.S", 1, 0.1),
+]
+
+
+def test_cases_with_several_ranks_a_node_are_named():
+    other = npb_time("is.W", 2, 1.0)
+    other.run.facts["processes"] = 8
+    times, skipped = prediction.cases_of_npb([*MEASURED, other])
+    assert times["is.W", 2] == [0.011, 0.012, 0.013]
+    assert skipped == ["npb is.W on 2 nodes has 8 ranks"]
+
+
+def test_the_case_of_the_calibration_is_no_proof_of_it():
+    runs = []
+    of = Calibrated(NETWORK, {}, 0.5, ("ep.W", 2))
+    assert prediction.compare(of, MEASURED, "ep", simulated(runs)) == []
+    assert runs == []
+    compared = prediction.compare(of, MEASURED, "is", simulated(runs))
+    assert runs == [("is.W", 2, 0.5), ("is.W", 4, 0.5)]  # of one node nothing is communicated
+    assert [(one.variant, one.nodes, one.measured_s, one.samples) for one in compared] == [
+        ("is.W", 2, 0.012, 3), ("is.W", 4, 0.012, 3),
+    ]  # fmt: skip
+    expected = compared[0].predicted_s / 0.012 - 1
+    assert compared[0].error == pytest.approx(expected)
+
+
+def test_the_speed_is_that_of_EP_on_the_fewest_nodes(monkeypatch):
+    runs = []
+    monkeypatch.setattr(prediction, "calibrate", lambda measured: NETWORK)
+    monkeypatch.setattr(prediction, "half_round_trips", lambda *_: {})
+    own = [*MEASURED, npb_time("ep.W", 4, 9.0), npb_time("ep.S", 2, 0.2)]
+    of = prediction.calibrated(own, Path("x"), lambda network: simulated(runs), 1)
+    assert runs == [("ep.W", 2, 1.0)]
+    assert of.speed_case == ("ep.W", 2)
+    here = prediction.npb.parse(OUTPUT).value("time_s")
+    assert of.speed == pytest.approx(here / 2.0)
+    of = prediction.calibrated(MEASURED[3:], Path("x"), lambda network: simulated(runs), 1)
+    assert (of.speed, of.speed_case) == (1.0, None)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "flaw"), [(4, ""), (8, ""), (16, "beyond twice the calibrated range: measured on at")]
+)
+def test_beyond_twice_the_measured_nodes_it_says_so(nodes, flaw):
+    compared = [Comparison("is.W", 4, 1.0, 1.1, 3), Comparison("is.W", 2, 1.0, 0.8, 3)]
+    of = Calibrated(NETWORK, {})
+    made = prediction.predict(of, compared, "is", "S", nodes, simulated([]))
+    text = words.prediction(made, compared)
+    assert f"{nodes} nodes: " in text
+    assert "error up to 20 % (measured: 0.909 to 1.25 times the prediction)" in text
+    assert (flaw in text) if flaw else "beyond" not in text
+
+
+def test_a_prediction_that_nothing_was_compared_with_says_so():
+    made = prediction.predict(Calibrated(NETWORK, {}), [], "is", "S", 2, simulated([]))
+    text = words.prediction(made, [])
+    assert "error not known" in text
+    assert "no measured case says how good it is" in text
+
+
+def test_messages_beyond_twice_the_measured_sizes():
+    assert prediction.outside(100, (1, 1000)) == []
+    assert prediction.outside(2000, (1, 1000)) == []
+    [flaw] = prediction.outside(2001, (1, 1000))
+    assert "its mean message has 2001 B, measured were 1 to 1000 B" in flaw
+    assert prediction.outside(0.4, (1, 1000))
+
+
+@pytest.mark.parametrize(
+    ("run", "compared", "flaw"),
+    [
+        (("ompi", "pairwise", False), ["linear", "pairwise"], ""),
+        (("ompi", "pairwise", False), ["linear"], "another algorithm in all measured cases"),
+        (("ompi", "pairwise", False), [], ""),  # then nothing says how good it is
+        (("ompi", "pairwise", True), ["pairwise"], "the MPI itself chooses another algorithm"),
+        (("mpich", "linear", False), ["linear"], ""),
+        (("ompi", "linear", False), ["linear"], "rendezvous can take twice"),
+    ],
+)
+def test_a_prediction_names_its_algorithm_of_alltoallv_and_what_it_says(run, compared, flaw):
+    """IS of class S on two nodes: messages of 64 KiB, above the eager limit of 10 kB."""
+    of = Calibrated(NETWORK, {})
+    own = [Comparison("is.W", 2, 1.0, 1.1, 3, name) for name in compared]
+    made = prediction.predict(of, own, "is", "S", 2, lambda *_: Simulated(OUTPUT, 1.0, *run))
+    text = words.prediction(made, own)
+    assert f"MPI_Alltoallv {run[1]}" in text
+    flaws = [x for x in made.flaws if "Alltoallv" in x or "rendezvous" in x]
+    assert (len(flaws) == 1 and flaw in flaws[0]) if flaw else not flaws
+
+
+def test_runs_of_two_drivers_are_one_too_many():
+    runs = [npb_time("is.W", 2, 1.0) for _ in range(2)]
+    assert prediction.selected(runs, "openmpi-tcp", "jumbo") == []
+    assert len(prediction.selected(runs, "openmpi-tcp", "default")) == 2
+    for one, network in zip(runs, ("rail1", "rail2"), strict=True):
+        one.run.path = PathProof(network=network, required_bytes=1, counters=[], crossed=True)
+    with pytest.raises(ValueError, match="several networks or drivers: rail1, rail2"):
+        prediction.selected(runs, "openmpi-tcp", "default")
