@@ -64,8 +64,6 @@ class Slurm(ThisMachine):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(allocation, "POLL_S", (0.001, 0.002))
-    monkeypatch.setattr(allocation, "RELEASE_S", 0.3)
-    monkeypatch.setattr(allocation, "SETTLE_S", 0.3)
 
 
 @pytest.fixture
@@ -215,7 +213,8 @@ def test_time_in_the_queue_is_not_part_of_the_limit(session, monkeypatch):
         assert "reached its time limit" in trial.why_stop()
 
 
-def test_job_that_does_not_end_is_reported(session):
+def test_job_that_does_not_end_is_reported(session, monkeypatch):
+    monkeypatch.setattr(allocation, "RELEASE_S", 0.3)
     slurm = Slurm("RUNNING|None|n[1-2]\n")
     slurm.run = (lambda run: lambda argv: _stays(run, argv))(slurm.run)
     with held(session(slurm), "jumbo", 2) as own:
@@ -237,7 +236,7 @@ def test_ends_early(session):
         assert own.ended() == "its job 7 on n1,n2 ended early: NODE_FAIL"
 
 
-def test_the_reason_of_the_end_is_awaited(session):
+def test_the_reason_of_the_end_is_awaited(session, monkeypatch):
     """While its nodes complete, Slurm does not say that one of them failed."""
     slurm = Slurm("RUNNING|None|n[1-2]\n")
     with held(session(slurm), "jumbo", 2) as own:
@@ -245,7 +244,8 @@ def test_the_reason_of_the_end_is_awaited(session):
         assert own.ended() == (
             "its job 7 on n1,n2 ended early: a node failed, and Slurm requeued it (NodeDown)"
         )
-        slurm.states = ["COMPLETING|None|n2\n"]  # not for ever
+        monkeypatch.setattr(allocation, "SETTLE_S", 0.3)  # not for ever
+        slurm.states = ["COMPLETING|None|n2\n"]
         assert own.ended() == "its job 7 on n1,n2 ended early: COMPLETING"
 
 
