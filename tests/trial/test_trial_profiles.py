@@ -374,10 +374,9 @@ def test_held_job_that_is_cancelled(attempt, site_of, lab, place, monkeypatch):
 
 
 def test_node_that_dies_in_a_held_job(attempt, site_of, lab, place, monkeypatch):
-    scripts = {"mpich-ofi": "sleep 60\n"}
+    scripts = {"mpich-ofi": "sleep 600\n"}
     monkeypatch.setenv("SEATRIAL_STACK", str(false_stack(place / "stack", scripts)))
-    benchmarks = {"netpipe": {**SMALL["netpipe"], "plain_sockets": False, "time_limit_s": 60}}
-    file = site_of("dying", benchmarks, profiles=["jumbo"])
+    file = site_of("dying", LONG_NETPIPE, profiles=["jumbo"])
 
     def kill():
         job = until(lambda: held_job(lab, "jumbo"), START_S, "a step in the held job")
@@ -403,11 +402,11 @@ def test_node_that_dies_in_a_held_job(attempt, site_of, lab, place, monkeypatch)
 @pytest.mark.parametrize("how", ["signal", "limit"])
 def test_trial_that_is_stopped(site_of, lab, workplace, how, place, monkeypatch):
     """By Ctrl-C, or by the trial's limit: nothing stays allocated, what was measured is kept."""
-    scripts = {"mpich-ofi": "sleep 100\n"}
+    scripts = {"mpich-ofi": "sleep 600\n"}
     monkeypatch.setenv("SEATRIAL_STACK", str(false_stack(place / "stack", scripts)))
     benchmarks = {
         "tcp_stream": {"seconds": 1, "profiles": ["default"]},
-        "netpipe": {**SMALL["netpipe"], "profiles": ["jumbo", "multi-queue"], "time_limit_s": 100},
+        "netpipe": {**SMALL["netpipe"], "profiles": ["jumbo", "multi-queue"], "time_limit_s": 600},
     }
     file = site_of(f"stopped-{how}", benchmarks,
                    profiles=["default", "jumbo", "multi-queue"], time_limit_s=3000)  # fmt: skip
