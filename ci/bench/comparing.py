@@ -2,6 +2,7 @@
 """What ``seatrial compare`` and the comparison of NIC profiles find, and how often they are wrong.
 
     .venv/bin/python ci/bench/comparing.py [--rounds 40] [--trials 500]
+    .venv/bin/python ci/bench/comparing.py --measured trials/NAME
 
 On simulated nights: each round draws figures of some series for two groups of trials; up to five
 series of the second group are slower. Beside the test of Seatrial it runs the usual one, Mann and
@@ -11,13 +12,18 @@ On simulated trials of NIC profiles (``--trials``): each job has an effect on al
 as its place and its hour. Profiles are compared by single runs, as if these were independent, and
 by the median of each round, as Seatrial does.
 
+Of a real trial with several rounds of several repeats, ``--measured`` prints the scatter of the
+runs within a round and the effect of a round, by the analysis of variance of one factor.
+
 Exit code 1: Seatrial named a series that had not changed, or a best profile that is none, in more
 rounds or trials than its level explains.
 """
 
 from __future__ import annotations
 
+import math
 import sys
+from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -28,9 +34,11 @@ from scipy import stats
 
 from seatrial.analysis.conclusion import CONFIDENCE, by_block
 from seatrial.analysis.decision import decide
+from seatrial.analysis.response import performance
 from seatrial.history.compare import LEVEL, rows_of
 from seatrial.history.index import Series
-from seatrial.results.record import Case
+from seatrial.results.figures import valid_runs
+from seatrial.results.record import Case, read_results
 
 CASE = Case(check="links", transport="tcp", nodes=2)
 NAMES = [Series("s", CASE, f"m{at}_us", "", "us", "lower") for at in range(300)]
@@ -166,11 +174,58 @@ def compare_profiles(trials: int) -> bool:
     return bool(missed)
 
 
+def of_trial(folder: Path) -> None:
+    """Print the scatter within rounds and the effect of a round, of each figure of performance."""
+    results = read_results(folder)
+    table = Table("case", "metric", "rounds", "runs", "scatter in a round", "effect of a round",
+                  "p of no effect", title=f"{results.trial.trial}")  # fmt: skip
+    figures: dict[tuple[str, str], dict[int, list[float]]] = {}
+    for one in valid_runs(results.runs):
+        for m in one.metrics:
+            wanted = m.metric == performance(one.case) or m.metric in (
+                "latency_us",
+                "bandwidth_MB_s",
+            )
+            if wanted and not m.location and m.value > 0 and not results.trial.is_rerun(one):
+                own = figures.setdefault((one.case.id, m.metric), {})
+                own.setdefault(one.round, []).append(math.log(m.value))
+    ratios, chances = [], []
+    for (case, metric), own in figures.items():
+        groups = [np.array(values) for values in own.values()]
+        count = sum(map(len, groups))
+        if len(groups) < 2 or count <= len(groups):
+            continue
+        within = sum(float(np.sum((g - g.mean()) ** 2)) for g in groups) / (count - len(groups))
+        whole = np.concatenate(groups).mean()
+        between = sum(len(g) * (g.mean() - whole) ** 2 for g in groups) / (len(groups) - 1)
+        effect = max(0.0, float(between - within) / (count / len(groups))) ** 0.5
+        chance = (
+            stats.f.sf(between / within, len(groups) - 1, count - len(groups)) if within else 1.0
+        )
+        ratios.append(between / within if within else 1.0)
+        chances.append(chance)
+        table.add_row(case, metric, str(len(groups)), str(count), f"{within**0.5:.2%}",
+                      f"{effect:.2%}", f"{chance:.2f}")  # fmt: skip
+    out.print(table)
+    if ratios:
+        low = sum(one < 0.05 for one in chances)
+        out.print(
+            f"mean square between rounds over that within: median {np.median(ratios):.2f} of "
+            f"{len(ratios)} figures (1: rounds have no effect); {low} with p below 5 %"
+        )
+
+
 def main(
     rounds: Annotated[int, typer.Option(min=0, help="Draws of each way; 0: none.")] = 40,
     trials: Annotated[int, typer.Option(min=0, help="Trials of NIC profiles; 0: none.")] = 500,
+    measured: Annotated[
+        Path | None, typer.Option(metavar="TRIAL", help="A trial with rounds; nothing is drawn.")
+    ] = None,
 ) -> None:
     """Draw, compare, count."""
+    if measured:
+        of_trial(measured)
+        raise typer.Exit
     wrong = [compare_nights(rounds)] if rounds else []
     wrong += [compare_profiles(trials)] if trials else []
     raise typer.Exit(1 if any(wrong) else 0)
