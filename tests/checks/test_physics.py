@@ -44,7 +44,7 @@ def plan(settings: dict[str, Any] | None = None, **more: Any) -> Plan:
         benchmarks={},
         repeats=1,
         reruns=0,
-        time_limit_s=1,
+        round_limit_s=1,
         cases=[],
         **more,
     )

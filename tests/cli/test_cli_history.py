@@ -248,7 +248,7 @@ def test_prune_lists_first_and_removes_only_when_asked_to(here, tmp_path):
     assert code == 0
     assert all((folder / "reframe.out").exists() for folder in folders)
     _, first, second, third, counts, total, hint = said.splitlines()
-    assert first.split() == ["lab-000", "7", "0.0", "MB", "older", "than", "0", "days"]
+    assert first.split() == ["lab-000", "8", "0.0", "MB", "older", "than", "0", "days"]
     assert second.startswith("lab-001")
     assert third.rstrip().endswith("kept: the newest trial of its site")
     assert counts == "0 trials younger, 0 without raw evidence"
@@ -270,7 +270,7 @@ def test_prune_lists_first_and_removes_only_when_asked_to(here, tmp_path):
     assert code == 0
     first, second = said.splitlines()
     assert first == f"5 files are as in {folders[0] / 'SHA256SUMS'}"
-    assert re.fullmatch(r"pruned 2\d{3}-\d\d-\d\d \d\d:\d\d UTC by \S.*: 7 files of raw .*", second)
+    assert re.fullmatch(r"pruned 2\d{3}-\d\d-\d\d \d\d:\d\d UTC by \S.*: 8 files of raw .*", second)
     assert second.endswith("0.0 MB, kept for 0 days")
 
 

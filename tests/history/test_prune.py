@@ -27,7 +27,7 @@ from trial_folder import content, judge, make_key
 
 NOW = BEGIN + timedelta(days=100)
 COMMAND = ["seatrial", "history", "prune", "--remove"]
-FILES = 7  # of ``with_evidence``
+FILES = 8  # of ``with_evidence``
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def test_a_removal_keeps_figures_and_verdicts_and_is_on_record(trials):
         record = read_pruned(folder)
         assert record is not None
         assert (record.files, record.days, record.command) == (FILES, 90, COMMAND)
-        assert record.bytes == 6 * len("raw evidence of lab-000")
+        assert record.bytes == 7 * len("raw evidence of lab-000")
         assert record.user
     assert (trials / "lab-002" / "cases" / "a" / "r0" / "b.out").exists()
     again = survey(trials)

@@ -37,15 +37,12 @@ TrialsOption = Annotated[
 ]
 RepeatsOption = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="Runs of each case in a round; default: site.yaml."),
+    typer.Option(min=1, metavar="N", help="Runs of each case in a round."),
 ]
 RoundsOption = Annotated[
     int | None,
-    typer.Option(
-        min=1, max=MOST_ROUNDS, metavar="N",
-        help="Passes through all profiles in new jobs; default: site.yaml.",
-    ),
-]  # fmt: skip
+    typer.Option(min=1, max=MOST_ROUNDS, metavar="N", help="Times through all profiles."),
+]
 RerunsOption = Annotated[
     int | None,
     typer.Option(min=0, metavar="N", help="Reruns of a case that fails; default: site.yaml."),
