@@ -54,7 +54,7 @@ def test_the_fastest_profile_is_the_answer(tmp_path):
         in flat
     )
     assert re.search(r"wall time 1\.\d+ s, [12]\.\d+ times \(.* to .*\) as good as the next", flat)
-    assert "sbatch --constraint=nic_low_latency" in flat
+    assert "sbatch --constraint=nic_low_latency --exclusive, transport tcp" in flat
     assert "--profile low-latency --transport tcp" in flat
     assert "Left out: old-only over tcp: --nodes: 2, but" in flat
     counts = {len(one["samples"]) for one in data["candidates"]}

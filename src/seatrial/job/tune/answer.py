@@ -17,6 +17,7 @@ from seatrial.base.files import write_whole
 from seatrial.job.choose import DEFAULT
 from seatrial.job.tune.record import Book, Candidate, Ran, Tuned
 from seatrial.job.tune.study import LOOKS, NOT_ITS_OWN, Stop, Study
+from seatrial.report.chapter import joined
 from seatrial.report.estimates import small_difference, times
 from seatrial.report.text import clean, folded, quantity
 from seatrial.results.statistics import median
@@ -207,7 +208,7 @@ class Answer:
         if d.answer == "no difference":
             assert self.choice
             most = number(100 * d.apart, 2)
-            which = "the candidates" if not d.worse else ", ".join(d.leaders)
+            which = "the candidates" if not d.worse else joined(d.leaders)
             text = f"{which} differ by at most {most} % for {self._what}, with 95 % confidence; "
             why = "the site's default" if self.choice.profile == DEFAULT else "which is no worse"
             if small := small_difference(d):
@@ -232,9 +233,9 @@ class Answer:
                  str(t.ranks_per_node), "--set", f"program={shlex.join(t.program)}"]  # fmt: skip
         for key, value in t.settings.items():
             words += ["--set", f"{key}={value}"]
-        own = f"sbatch --constraint={feature}" if feature else "sbatch without --constraint=nic_..."
-        return [f"  {own} for your own script, with transport {one.transport}; or a script by",
-                f"  {clean(shlex.join(words))}"]  # fmt: skip
+        own = f"sbatch --constraint={feature} --exclusive" if feature else "sbatch, no --constraint"
+        return [f"  your own script: {own}, transport {one.transport}; a new script:",
+                f"  {clean(shlex.join(words))} --output job.sh"]  # fmt: skip
 
     def _table(self) -> list[str]:
         d = self.decision
