@@ -81,6 +81,35 @@ def test_the_slowdown_of_an_application_whose_performance_is_a_time():
     assert share.flagged
 
 
+@pytest.mark.parametrize(
+    ("metrics", "facts", "with_library", "run_s", "part"),
+    [
+        # of the native lab: most of a run of NPB IS and of hpcc is set-up, of HPL and EP is not
+        ({"mops": 314.8, "time_s": 0.02618}, {}, 314.83, 0.0979, 0.267),
+        ({"mops": 174.0, "time_s": 0.3943}, {}, 173.0, 0.3857, 1.0),
+        ({"hpl_GFLOPS": 14.0}, {"N": 1000}, 14.19, 0.0671, 0.702),
+        ({"hpl_GFLOPS": 14.0}, {}, 14.19, 0.0671, None),
+        ({"time_s": 0.00034}, {}, 0.000225, 0.005, 0.045),  # twice as fast with the library
+        ({"mops": 314.8, "time_s": 0.0}, {}, 314.83, 0.0979, None),
+    ],
+)
+def test_the_part_of_a_run_that_the_program_timed(metrics, facts, with_library, run_s, part):
+    check = "npb" if "mops" in metrics else "hpl" if "hpl_GFLOPS" in metrics else "hpcc"
+    run = with_shares("is.W", 0.3, tg3=1.0)[0]
+    run = run.model_copy(update={"case": replace(run.case, check=check)})
+    run.metrics[:] = [
+        Metric(metric=name, value=value, unit="s" if name == "time_s" else "",
+               better="lower" if name == "time_s" else "higher")
+        for name, value in metrics.items()
+    ]  # fmt: skip
+    run.facts.update(facts, mpi=mpi_fact(0.3, with_library, run_s))
+    [share] = shares(_measured([run]))
+    assert share.timed == (pytest.approx(part, rel=0.01) if part else None)
+    assert share.of_setup == (part is not None and part < 0.5)
+    low, high = share.bounds
+    assert 0 <= low <= share.share.value <= high <= 1
+
+
 def test_one_run_has_no_interval_and_a_run_without_the_library_no_share():
     run = app("npb", "is.B", "tg3", 1.0)
     assert shares(_measured([run])) == []

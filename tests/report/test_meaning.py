@@ -23,7 +23,7 @@ from seatrial.analysis.trials import analyse
 from seatrial.report.html import render
 from seatrial.report.meaning import sections
 from seatrial.report.meaning_figures import meaning_figures
-from seatrial.results.record import Case, Cost, Curve, Job, Machine, Power, Run
+from seatrial.results.record import Case, Cost, Curve, Job, Machine, Metric, Power, Run
 
 
 def sentences(results) -> list[str]:
@@ -179,6 +179,21 @@ def communicating(*variants, slower=1.0):
     return trial(runs)
 
 
+def test_thresholds_of_few_repetitions_are_doubtful():
+    def said(**facts):
+        return one_of(trial([measured(MYRINET_SEND, MYRINET_RECV, facts).run]), "MPI_Send")
+
+    few = said(repetitions=10)
+    assert few.startswith("doubtful: ")
+    assert "These times rest on 10 repetitions of each size. Below 200 the thresholds" in few
+    assert "benchmarks.comms.repetitions: 200 in site.yaml" in few
+    assert said(repetitions="many").startswith("doubtful: ")
+    assert "not on record" in said()
+    enough = said(repetitions=200)
+    assert enough.startswith(": ")
+    assert "trusted" not in enough
+
+
 def test_where_two_profiles_part_or_are_apart_at_all_sizes():
     def parted(**slower):
         runs = []
@@ -189,11 +204,16 @@ def test_where_two_profiles_part_or_are_apart_at_all_sizes():
             runs.append(Run(case=own, outcome="ran", curves=[curve]))
         return one_of(trial(runs), "1.5 times as long as")
 
-    assert "at all sizes slow takes at least 1.5 times as long as fast." in parted(
+    slower = "slow takes at least 1.5 times as long as fast"
+    assert f"at all measured sizes (1 B to 4 KiB) {slower}." in parted(
         fast=(1, 1, 1), slow=(2, 2, 2)
     )
     text = parted(fast=(1, 1, 1), slow=(1, 1.2, 2))
-    assert "from 4 KiB on slow takes at least 1.5 times as long as fast; up to 1 B they" in text
+    assert f"at 4 KiB, the largest measured size, {slower}; the largest size at which" in text
+    assert "they are within 10 % is 1 B." in text
+    text = parted(fast=(1, 1, 1), slow=(1.2, 2, 2))
+    assert f"from 64 B to 4 KiB, the largest measured size, {slower}; at no smaller" in text
+    assert "at no smaller measured size (from 1 B) are they within 10 %." in text
 
 
 def test_the_share_of_communication_has_its_calls_and_interval():
@@ -212,6 +232,20 @@ def test_the_share_of_communication_has_its_calls_and_interval():
     assert "(too few samples for an interval) as long, which may be chance" in one_of(
         trial(few), "is in MPI for"
     )
+
+
+def test_a_share_that_is_mostly_set_up_is_said_and_relates_to_nothing():
+    results = communicating(*SHARES)
+    for run in results.runs:  # IS times a quarter of its run of 2 s
+        seconds = 0.5 if run.case.variant == "is.B" else 1.9
+        run.metrics.append(Metric(metric="time_s", value=seconds, unit="s", better="lower"))
+    text = one_of(results, "npb is.B", "is in MPI for")
+    assert text.startswith("mostly set-up: ")
+    assert "own figure times 25 % of it, of which 0 to 100 % can be in MPI" in text
+    assert "set-up" not in one_of(results, "npb cg.B", "is in MPI for")
+    assert "over 4 applications" in one_of(results, "rank correlation")
+    left_out = "left out, as their figures time less than half of the run: npb is.B (25 %)"
+    assert left_out in one_of(results, "rank correlation")
 
 
 def test_the_relation_of_share_and_response_in_words():

@@ -27,12 +27,17 @@ from seatrial.analysis.decision import fault, gain
 from seatrial.analysis.ranks import of_median
 from seatrial.analysis.response import Response, performance
 from seatrial.benchmarks import mpi_time
+from seatrial.benchmarks.hpl_output import flops
 from seatrial.benchmarks.mpi_time import MpiTime
+from seatrial.results.record import Metric
 from seatrial.results.statistics import Better
 
 #: a library that slows a run by more than this changes what it measures
 MOST_OVERHEAD = 0.03
 FEWEST = 5  # applications for a p value
+#: A program's figure must be of at least this part of the run. Below, the share of what it times
+#: can be any: of a run that it times half of, and that is in MPI for half, it is 0 to 100 %
+LEAST_TIMED = 0.5
 _ALL_ORDERS = 8  # applications up to which all orders are counted
 
 
@@ -44,6 +49,8 @@ class Share:
     longest first. ``message_B``: bytes per call, of the calls that move some; None if none does.
     ``calls_per_s``: of one rank. ``computing_s``, ``in_mpi_s``: medians, means over the ranks.
     ``slowdown``: the performance without the library over that with it; None if it is not known.
+    ``timed``: the part of the run that the program's own figure times, a fraction; the rest is its
+    set-up and its checks. None where the program does not say how long it timed.
     """
 
     application: str
@@ -57,6 +64,20 @@ class Share:
     calls_per_s: float
     slowdown: Estimate | None
     inputs: Inputs
+    timed: float | None = None
+
+    @property
+    def of_setup(self) -> bool:
+        """Whether most of the run is set-up and checks: the response is of the rest."""
+        return self.timed is not None and self.timed < LEAST_TIMED
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the largest share of the part that is timed, if the rest is all in MPI, or
+        never."""
+        part = self.timed or 1.0
+        share = min(1.0, self.share.value)
+        return max(0.0, share - (1 - part)) / part, min(1.0, share / part)
 
     @property
     def flagged(self) -> bool:
@@ -80,6 +101,7 @@ class Relation:
     points: Sequence[tuple[str, Estimate, Estimate]]
     correlation: float | None
     p: float | None
+    left_out: Sequence[Share] = ()  # those of which most of the run is set-up
 
 
 @dataclass
@@ -92,6 +114,7 @@ class _Runs:
     plain: list[float] = field(default_factory=list)
     timed: list[float] = field(default_factory=list)
     better: Better = "higher"
+    parts: list[float] = field(default_factory=list)  # of the run, that the program timed
 
 
 def shares(measured: Iterable[Measured]) -> list[Share]:
@@ -110,7 +133,26 @@ def shares(measured: Iterable[Measured]) -> list[Share]:
             group.better = plain[0].better
             group.plain += [m.value for m in plain]
             group.timed.append(fact.performance)
+            if part := _timed(one, plain[0], fact):
+                group.parts.append(part)
     return [_share(*subject, group) for subject, group in groups.items()]
+
+
+def _timed(one: Measured, plain: Metric, fact: MpiTime) -> float | None:
+    """The part of the run with the library that the program timed, at most 1; None: not known.
+
+    The seconds are those of the run without the library, times the slowdown by it.
+    """
+    seconds = [m.value for m in one.run.metrics if m.metric == "time_s"]
+    order = one.run.facts.get("N")
+    if not seconds and plain.metric == "hpl_GFLOPS" and isinstance(order, int):
+        seconds = [flops(order) / plain.value / 1e9] if plain.value > 0 else []
+    if fault(seconds) or fault([plain.value]) or fault([fact.performance or 0.0]):
+        return None
+    assert fact.performance
+    slower = plain.value / fact.performance
+    slower = 1 / slower if plain.better == "lower" else slower
+    return min(1.0, seconds[0] * slower / fact.run_s)
 
 
 def _share(name: str, route: str, profile: str, nodes: int, hardware: str, group: _Runs) -> Share:
@@ -134,7 +176,7 @@ def _share(name: str, route: str, profile: str, nodes: int, hardware: str, group
         middle([fact.mpi_s / fact.run_s for fact in facts]), by_call,
         moved / moving if moving else None,
         median(fact.calls / fact.ranks / fact.run_s for fact in facts),
-        slowdown, inputs_of(group.runs, len(facts)),
+        slowdown, inputs_of(group.runs, len(facts)), median(group.parts) if group.parts else None,
     )  # fmt: skip
 
 
@@ -150,22 +192,27 @@ def relations(known: Sequence[Share], responses: Sequence[Response]) -> list[Rel
     """For each profile: the responses of the applications whose share under the base is known.
 
     Of at least three applications on the same route, hardware and number of nodes. Two always lie
-    on a line.
+    on a line. An application of which most of the run is set-up is left out: its share is not that
+    of what responds.
     """
     of_base = {(s.application, s.route, s.profile, s.nodes, s.hardware): s for s in known}
     groups: dict[tuple[str, str, str, int, str], list[tuple[str, Estimate, Estimate]]]
     groups = defaultdict(list)
+    left_out: dict[tuple[str, str, str, int, str], list[Share]] = defaultdict(list)
     for one in responses:
         share = of_base.get((one.application, one.route, one.base, one.nodes, one.hardware))
         for profile, response in one.ratios.items() if share else ():
             assert share is not None
             key = (profile, one.base, one.route, one.nodes, one.hardware)
-            groups[key].append((one.application, share.share, response))
+            if share.of_setup:
+                left_out[key].append(share)
+            else:
+                groups[key].append((one.application, share.share, response))
     made = []
-    for (profile, base, route, nodes, hardware), points in groups.items():
+    for key, points in groups.items():
         if len(points) >= 3:
             r, p = rank_correlation([f.value for _, f, _ in points], [x.value for *_, x in points])
-            made.append(Relation(profile, base, route, nodes, hardware, points, r, p))
+            made.append(Relation(*key, points, r, p, left_out[key]))
     return made
 
 

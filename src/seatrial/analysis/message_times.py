@@ -46,6 +46,8 @@ _EXACT = 1e-6
 #: A model that misses a measured time by more than this, relative, describes no times.
 POOR = 0.25
 CALLS = ("send", "recv")
+#: of each size: thresholds of fewer are not to be trusted (of the seed's measurements)
+FEWEST_CALLS = 200
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,8 @@ class CallTimes:
     """The models of the blocking calls of one case, and their ``points``, (size in B, us) by call.
 
     ``eager``: None where the configured limit is not on record. ``synchronised``: whether a send
-    takes as long as a receive above the last threshold; None without a threshold.
+    takes as long as a receive above the last threshold; None without a threshold. ``calls``: how
+    often each size was timed in a run, the fewest of the runs; None where it is not on record.
     """
 
     case: Case
@@ -198,6 +201,12 @@ class CallTimes:
     eager: EagerLimit | None
     synchronised: bool | None
     inputs: Inputs
+    calls: int | None = None
+
+    @property
+    def few(self) -> bool:
+        """Whether the thresholds rest on too few calls, or it is not known on how many."""
+        return self.calls is None or self.calls < FEWEST_CALLS
 
 
 def half_round_trip(send: Model, recv: Model, size: float) -> Time:
@@ -230,7 +239,9 @@ def models(measured: Iterable[Measured]) -> tuple[list[CallTimes], list[Missing]
         count = sum(len(points[call]) for call in CALLS) * len(runs)
         inputs = inputs_of(runs, count)
         eager, same = _eager(runs, points["send"], send), _synchronised(points, send)
-        good.append(CallTimes(case, send, recv, points, eager, same, inputs))
+        known = [one.run.facts.get("repetitions") for one in runs]
+        calls = min((n for n in known if isinstance(n, int)), default=None)
+        good.append(CallTimes(case, send, recv, points, eager, same, inputs, calls))
     return good, missing
 
 

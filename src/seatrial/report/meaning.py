@@ -14,7 +14,7 @@ from seatrial.analysis.conclusion import CONFIDENCE, Estimate, scaled
 from seatrial.analysis.crossover import TOGETHER, Comparison, Fastest
 from seatrial.analysis.decision import Decision, least_repeats
 from seatrial.analysis.groups import FEATURES, Groups
-from seatrial.analysis.message_times import CallTimes, Line, half_round_trip
+from seatrial.analysis.message_times import FEWEST_CALLS, CallTimes, Line, half_round_trip
 from seatrial.analysis.profile_cost import CPU, METRICS, ProfileCosts
 from seatrial.analysis.response import BASE, Response
 from seatrial.analysis.scaling import Scaling
@@ -353,14 +353,22 @@ def _partings(one: Comparison, where: str, basis: str) -> list[Sentence]:
             continue
         other = profile if at.faster == one.reference else one.reference
         slower = f"{other} takes at least 1.5 times as long as {at.faster}"
+        first, last = bytes_text(one.fastest[0].first), bytes_text(one.fastest[-1].last)
+        # what is larger than the last size was not measured
+        from_it = f"from {bytes_text(at.apart)} to {last}, the largest measured size, {slower}"
+        if at.apart == one.fastest[-1].last:
+            from_it = f"at {last}, the largest measured size, {slower}"
         if at.apart == one.fastest[0].first:
-            text = f"{where}: at all sizes {slower}."
+            text = f"{where}: at all measured sizes ({first} to {last}) {slower}."
         elif at.together is None:
-            text = f"{where}: from {bytes_text(at.apart)} on {slower}; "
-            text += "it is slower at all smaller sizes, too."
+            text = (
+                f"{where}: {from_it}; at no smaller measured size (from {first}) are they within "
+            )
+            text += f"{percent(TOGETHER - 1)}."
         else:
-            text = f"{where}: from {bytes_text(at.apart)} on {slower}; "
-            text += f"up to {bytes_text(at.together)} they are within {percent(TOGETHER - 1)}."
+            text = f"{where}: {from_it}; "
+            text += f"the largest size at which they are within {percent(TOGETHER - 1)} is "
+            text += f"{bytes_text(at.together)}."
         if at.reversed_at is not None:
             text += f" At {bytes_text(at.reversed_at)} {other} is the faster one."
         text += f" But {one.nodes_differ}." if one.nodes_differ else ""
@@ -403,10 +411,20 @@ def _call_times(one: CallTimes) -> list[Sentence]:
         if one.synchronised:
             text += " Above the last a send waits for its receive: both take the same time."
     else:
-        text += f"No threshold shows up to {bytes_text(one.send.measured[1])}."
+        text += "No threshold shows at the measured sizes, "
+        text += f"{' to '.join(map(bytes_text, one.send.measured))}."
+    key = word = ""
+    change = "sizes outside the measured range, more sizes per decade"
+    if one.few:
+        known = "a number of repetitions that is not on record" if one.calls is None else \
+            f"{plural(one.calls, 'repetition')} of each size"  # fmt: skip
+        text += f" These times rest on {known}. Below {FEWEST_CALLS} the thresholds, and that "
+        text += "there are none, are not to be trusted."
+        change = f"benchmarks.comms.repetitions: {FEWEST_CALLS} in site.yaml; {change}"
+        key, word = "inconclusive", "doubtful"
     error = max(one.send.largest_error, one.recv.largest_error)
     basis = f"{made_from(one.inputs)}; the lines miss a measured time by {percent(error)} at most"
-    return [Sentence(text, basis, "sizes outside the measured range, more sizes per decade")]
+    return [Sentence(text, basis, change, key, word)]
 
 
 def _models(models: Sequence[CallTimes]) -> Grid:
@@ -520,6 +538,14 @@ def _share(one: Share) -> Sentence:
         key, word = "inconclusive", "doubtful"
     elif one.slowdown is None:
         text += " Whether the library slows the run is not known."
+    if one.of_setup and one.timed is not None:
+        low, high = one.bounds
+        text += (
+            " Most of this run is set-up and checks: the program's own figure times "
+            f"{percent(one.timed)} of it, of which {number(100 * low, 2)} to {percent(high)} can "
+            "be in MPI. So the share counts for no relation to the responses."
+        )
+        key, word = "inconclusive", "mostly set-up"
     how = "median over runs; time in MPI over run time, summed over the ranks, waiting included"
     change = "another class or number of nodes; waiting for a processor counts as communication"
     return Sentence(text, f"{made_from(one.inputs)}; {how}", change, key, word)
@@ -538,6 +564,10 @@ def _relation(one: Relation) -> Sentence:
         for app, share, ratio in one.points
     )
     change = "more applications; each with several repeats"
+    if one.left_out:
+        listed = [f"{s.application} ({percent(s.timed or 0)})" for s in one.left_out]
+        basis += f"; left out, as their figures time less than half of the run: {some(listed)}"
+        change += "; larger problems, of which the set-up is a smaller part"
     if one.correlation is None:
         text = f"{name}: all {count} applications communicate, or respond, alike."
         return Sentence(text, basis, change)
