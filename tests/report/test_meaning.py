@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import plotly.graph_objects as go
@@ -67,6 +68,21 @@ def test_the_costs_are_in_the_order_of_the_plan_and_not_of_the_job_numbers():
     ]
     [costs] = analyse([trial(runs)]).costs
     assert (tuple(costs.costs), costs.base) == (profiles, "first")
+
+
+def test_of_many_profiles_the_costs_are_a_range_and_a_table():
+    rates = {f"mtu-{i}": 100.0 + i for i in range(8)}
+    runs = [stream(p, rate * (1 + j / 1e4), 50.0, 50.0, j) for p, rate in rates.items()
+            for j in range(8)]  # fmt: skip
+    text = one_of(trial(runs), "profiles against mtu-0")
+    assert text.startswith(": 7 profiles against mtu-0, on ")
+    assert re.search(
+        r"bandwidth of a TCP stream from 101 MB/s under mtu-1, 1.01 times \(.*?\), "
+        r"to 107 MB/s under mtu-7, 1.07 times",
+        text,
+    )
+    few = [run for run in runs if run.case.profile < "mtu-3"]
+    assert "mtu-2 against mtu-0, on " in one_of(trial(few), "mtu-2 against")
 
 
 def test_too_few_repeats_say_how_many_it_takes():
@@ -185,7 +201,7 @@ def test_thresholds_of_few_repetitions_are_doubtful():
 
     few = said(repetitions=10)
     assert few.startswith("doubtful: ")
-    assert "These times rest on 10 repetitions of each size. Below 200 the thresholds" in few
+    assert "These times rest on 10 repetitions of each size: below 200 thresholds are not" in few
     assert "benchmarks.comms.repetitions: 200 in site.yaml" in few
     assert said(repetitions="many").startswith("doubtful: ")
     assert "not on record" in said()

@@ -35,7 +35,7 @@ from seatrial.report.chapter import (
 )
 from seatrial.report.estimates import bounded, small_difference, times, with_interval
 from seatrial.report.text import quantity
-from seatrial.results.wording import number, plural, some
+from seatrial.results.wording import MAX_NAMED, number, plural, some
 
 COSTS = {
     "latency_us": "latency",
@@ -131,7 +131,7 @@ def _response(one: Response, costs: ProfileCosts | None, features: Mapping[str, 
             f"Use {top}{how} for {name}: {value}, {times(d.ahead[near])} the performance of the "
             f"next profile, {near}."
         )
-        change = f"a change of the software or of {one.hardware}; a profile that was not measured"
+        change = "other software, nodes or network; a profile that was not measured"
         return Sentence(text, basis, change, "pass", "best")
     if d.answer == "no difference":
         equal = f"{joined(d.leaders)} do equally well" if d.worse else "The profile does not matter"
@@ -249,22 +249,27 @@ def _costs(one: ProfileCosts) -> list[Sentence]:
     unsure = []
     for profile, row in one.costs.items():
         known = {
-            name: cost.ratio
-            for name, cost in row.items()
-            if cost.ratio and math.isfinite(cost.ratio.high)
+            name: row[name].ratio
+            for name in METRICS
+            if name in row and (ratio := row[name].ratio) and math.isfinite(ratio.high)
         }
         if profile == one.base:
             continue
-        changed = {n: r for n, r in known.items() if r.low > 1 or r.high < 1}
+        changed = {n: r for n, r in known.items() if r and (r.low > 1 or r.high < 1)}
         if not known:
             unsure.append(profile)
             continue
-        listed = ", ".join(f"{COSTS[name]} {times(r)}" for name, r in changed.items())
+        listed = "; ".join(
+            f"{COSTS[name]} {quantity(row[name].value, row[name].unit)}, {times(r)}"
+            for name, r in changed.items()
+        )
         same = [COSTS[name] for name in known if name not in changed]
         text = f"{profile} against {one.base}, on {one.hardware}: {listed or 'no certain change'}"
         text += f"; no certain change of {joined(same)}." if same and listed else "."
         text += f" But {one.nodes_differ}." if one.nodes_differ else ""
         sentences.append(Sentence(text, basis, "more repeats, which narrow the intervals"))
+    if len(sentences) > MAX_NAMED:
+        sentences = [_cost_range(one, len(sentences), basis)]
     if unsure:
         need = least_repeats(len(one.costs))
         text = (
@@ -274,6 +279,29 @@ def _costs(one: ProfileCosts) -> list[Sentence]:
         change = repeats_text(need)
         sentences.append(Sentence(text, basis, change, "inconclusive", "measure more"))
     return sentences
+
+
+def _cost_range(one: ProfileCosts, count: int, basis: str) -> Sentence:
+    """Of many profiles: for each metric the lowest and the highest. The table has all of them."""
+    parts = []
+    for name in METRICS:
+        known = {
+            profile: (row[name], ratio)
+            for profile, row in one.costs.items()
+            if name in row and (ratio := row[name].ratio) and math.isfinite(ratio.high)
+        }
+        if not known:
+            continue
+        low, high = (f(known, key=lambda p: known[p][0].value) for f in (min, max))
+        ends = [
+            f"{quantity(known[p][0].value, known[p][0].unit)} under {p}, {times(known[p][1])}"
+            for p in (low, high)
+        ]
+        parts.append(f"{COSTS[name]} from {ends[0]}, to {ends[1]}")
+    text = f"{count} profiles against {one.base}, on {one.hardware}: {'; '.join(parts)}."
+    text += " The table has each of them."
+    text += f" But {one.nodes_differ}." if one.nodes_differ else ""
+    return Sentence(text, basis, "more repeats, which narrow the intervals")
 
 
 def _cost_grid(one: ProfileCosts) -> Grid:
@@ -418,8 +446,8 @@ def _call_times(one: CallTimes) -> list[Sentence]:
     if one.few:
         known = "a number of repetitions that is not on record" if one.calls is None else \
             f"{plural(one.calls, 'repetition')} of each size"  # fmt: skip
-        text += f" These times rest on {known}. Below {FEWEST_CALLS} the thresholds, and that "
-        text += "there are none, are not to be trusted."
+        what = "thresholds are" if one.send.thresholds else "the absence of a threshold is"
+        text += f" These times rest on {known}: below {FEWEST_CALLS} {what} not to be trusted."
         change = f"benchmarks.comms.repetitions: {FEWEST_CALLS} in site.yaml; {change}"
         key, word = "inconclusive", "doubtful"
     error = max(one.send.largest_error, one.recv.largest_error)
@@ -509,16 +537,19 @@ def _apart(one: Scaling) -> str:
 
 
 def _shares(shares: Sequence[Share]) -> list[Sentence]:
-    """Of each application under the base, or the first profile."""
-    first: dict[tuple[str, str, int, str], Share] = {}
+    """Of each application under the base, or the first profile, on the most nodes."""
+    first: dict[tuple[str, str, str], dict[int, Share]] = {}
     for one in shares:
-        subject = (one.application, one.route, one.nodes, one.hardware)
-        if subject not in first or one.profile == BASE:
-            first[subject] = one
-    return [_share(one) for one in sorted(first.values(), key=lambda one: -one.share.value)]
+        own = first.setdefault((one.application, one.route, one.hardware), {})
+        if one.nodes not in own or one.profile == BASE:
+            own[one.nodes] = one
+    most = [own.pop(max(own)) for own in first.values()]
+    pairs = sorted(zip(most, first.values(), strict=True), key=lambda pair: -pair[0].share.value)
+    return [_share(one, [own[n] for n in sorted(own, reverse=True)]) for one, own in pairs]
 
 
-def _share(one: Share) -> Sentence:
+def _share(one: Share, on_fewer: Sequence[Share]) -> Sentence:
+    """``on_fewer``: the same application on fewer nodes."""
     text = (
         f"{one.application} (over {one.route}, {one.nodes} nodes, {one.profile}) is in MPI for "
         f"{_share_text(one.share)} of its run time"
@@ -527,8 +558,11 @@ def _share(one: Share) -> Sentence:
     text += f", most of it in {joined(top)}." if top else "."
     text += f" A rank makes {number(one.calls_per_s, 3)} calls per second"
     if one.message_B is not None:
-        text += f"; those that move data move {bytes_text(round(one.message_B))} on average"
+        text += f"; those that move data move {_volume(one.message_B)} on average"
     text += "."
+    if on_fewer:
+        listed = [f"{percent(s.share.value)} on {s.nodes}" for s in on_fewer]
+        text += f" On fewer nodes: {', '.join(listed)}."
     key = word = ""
     if one.flagged and one.slowdown:
         slower = (
@@ -549,6 +583,14 @@ def _share(one: Share) -> Sentence:
     how = "median over runs; time in MPI over run time, summed over the ranks, waiting included"
     change = "another class or number of nodes; waiting for a processor counts as communication"
     return Sentence(text, f"{made_from(one.inputs)}; {how}", change, key, word)
+
+
+def _volume(count: float) -> str:
+    """Bytes on average, which are no exact number: ``100 B``, ``1.5 MB``."""
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count >= unit:
+            return f"{number(count / unit, 3)} {name}"
+    return f"{number(count, 3)} B"
 
 
 def _share_text(share: Estimate) -> str:
@@ -588,13 +630,14 @@ def _relation(one: Relation) -> Sentence:
 
 
 def _share_grid(shares: Sequence[Share]) -> Grid | None:
-    """Applications by profiles; None if there is one profile."""
+    """Applications by profiles, of those with several; None if there is none."""
     profiles = list(dict.fromkeys(one.profile for one in shares))
-    if len(profiles) < 2:
-        return None
     rows: dict[str, dict[str, Share]] = {}
     for one in shares:
         rows.setdefault(f"{one.application}, {one.route}, {one.nodes} nodes", {})[one.profile] = one
+    rows = {name: own for name, own in rows.items() if len(own) > 1}
+    if not rows:
+        return None
     made = [
         [
             Cell(name),
@@ -668,7 +711,7 @@ def _gain(one: Gain) -> Sentence:
         text = f"{name}: no gain beyond the spread ({ratio}), so it is worth no node."
         return Sentence(text, basis, change, "unjudged", "no gain")
     nodes = with_interval(one.equivalent_nodes, " nodes")
-    text = f"{name}: {ratio} the performance, which is worth {nodes} of {response.nodes}."
+    text = f"{name}: {ratio} the performance, which is worth {nodes} more than {response.nodes}."
     if one.usd_per_GFLOPS is not None:
         text += (
             f" Each GFLOPS more costs {number(one.usd_per_GFLOPS, 3)} USD."

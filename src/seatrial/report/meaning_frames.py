@@ -35,9 +35,22 @@ def section(sweeps: Sequence[Sweep]) -> Section:
     )
 
 
+#: metric -> its words, for those that sweeps have
+_WORDS = {
+    CPU: "processor time per MB",
+    "bandwidth_MB_s": "bandwidth",
+    "hpl_GFLOPS": "performance",
+    "mops": "performance",
+    "time_s": "run time",
+}
+
+
+def _metric(one: Sweep) -> str:
+    return _WORDS.get(one.metric, one.metric)
+
+
 def _name(one: Sweep) -> str:
-    metric = "processor time per MB" if one.metric == CPU else one.metric
-    return f"{one.name} ({metric}), {one.route} on {one.hardware}, {one.nodes} nodes"
+    return f"{one.name} ({_metric(one)}), {one.route} on {one.hardware}, {one.nodes} nodes"
 
 
 def _sentences(one: Sweep) -> list[Sentence]:
@@ -86,9 +99,13 @@ def _interactions(one: Sweep) -> Sentence:
     for part in one.interactions:
         by_level.setdefault(part.throttled, []).append(f"{part.mtu} B {times(part.ratio)}")
     listed = "; ".join(f"under {level}: {', '.join(own)}" for level, own in by_level.items())
-    text = f"{_name(one)}: the gain of an MTU over {one.interactions[0].base} B, beside the same "
-    text += f"gain under {plain}, is {listed}."
+    figures = (
+        f"Gain of an MTU over {one.interactions[0].base} B, compared with the same gain under "
+    )
+    figures += f"{plain}: {listed}."
+    text = f"{_name(one)}: "
     if not all(bounded(part.ratio) for part in one.interactions):
+        text += f"it is not known whether throttling changes what an MTU gains. {figures}"
         change = repeats_text(least_repeats(len(one.interactions) + 1))
         return Sentence(text, basis, change, "inconclusive", "measure more")
     certain = [part for part in one.interactions if part.ratio.low > 1 or part.ratio.high < 1]
@@ -96,13 +113,15 @@ def _interactions(one: Sweep) -> Sentence:
     if certain:
         most = max(certain, key=lambda part: abs(part.ratio.value - 1))
         less = "less" if most.ratio.value < 1 else "more"
-        text += f" Throttling and MTU depend on each other: {most.mtu} B gains {less} under "
-        text += f"{most.throttled}. Choose them together."
+        text += f"choose MTU and throttling together: {most.mtu} B gains {less} under "
+        text += f"{most.throttled} than under {plain}. {figures}"
         return Sentence(text, basis, change, "pass", "together")
     if all(_narrow(part) for part in one.interactions):
-        text += " Throttling does not change what an MTU gains: choose each by itself."
+        text += "choose MTU and throttling each by itself: throttling does not change what an MTU "
+        text += f"gains. {figures}"
         return Sentence(text, basis, change, "unjudged", "no interaction")
-    text += " The intervals are too wide to tell."
+    text += "the intervals are too wide to tell whether throttling changes what an MTU gains. "
+    text += figures
     return Sentence(text, basis, change, "inconclusive", "measure more")
 
 
@@ -152,13 +171,13 @@ def _figure(index: int, one: Sweep) -> Figure:
     sizes = sorted({mtu for best in one.optima for mtu in best.medians})
     return Figure(
         f"frames-{index}",
-        f"{one.name} over the MTU, {one.metric}",
+        f"{one.name} over the MTU: {_metric(one)}",
         f"Median over {one.repeats} repeats or more, {one.route} on {one.hardware}. "
         f"{one.better.capitalize()} is better.",
         data,
         axes(
             {"tickvals": sizes, "ticktext": [str(mtu) for mtu in sizes], **titled("MTU (B)")},
-            {**titled(f"{one.metric} ({one.unit})")},
+            {**titled(f"{_metric(one)} ({one.unit})")},
         ),
         Table(["throttling", "MTU (B)", one.unit], rows),
     )  # fmt: skip

@@ -171,9 +171,9 @@ def _grids(one: SeveralPairs) -> list[Grid]:
 def _cell(point: Point, unit: str) -> Cell:
     notes = [_layout(point)]
     if point.efficiency is not None:
-        notes.append(f"{number(point.efficiency.value, 3)} of {point.pairs} single pairs")
+        notes.append(f"{percent(point.efficiency.value)} of {plural(point.pairs, 'single pair')}")
     if point.balance is not None and point.pairs > 1:
-        notes.append(f"slowest/fastest {number(point.balance, 2)}")
+        notes.append(f"the slowest has {percent(point.balance)} of the fastest")
     if point.scatter is not None:
         notes.append(f"varies by {number(point.scatter, 2)} % over {point.repetitions} repetitions")
     value = point.total
