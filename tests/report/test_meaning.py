@@ -88,9 +88,9 @@ def test_of_many_profiles_the_costs_are_a_range_and_a_table():
 def test_too_few_repeats_say_how_many_it_takes():
     text = one_of(trial(repeated("npb", "is.S", 2, default=1.0, jumbo=9.0)), "measure more")
     assert "needs" not in text.partition(":")[0]
-    assert "2 profiles need 4 repeats each" in text
+    assert "a profile has 2 rounds, and 2 profiles need 4 rounds each" in text
     assert "which may be chance" in text
-    assert "seatrial trial --repeats 4" in text
+    assert "seatrial trial --rounds 4" in text
 
 
 def test_applications_that_prefer_differently():

@@ -5,7 +5,7 @@ faults, or with a wrong clock, advises nothing. A trial in which other programs 
 gives no answer; an older one that they did not disturb does. Options are compared only within one
 trial, one variant and one number of nodes, by ``seatrial.analysis.decision``.
 
-Which trial: of those that measured enough repeats for an answer, one of the job's own class of
+Which trial: of those that measured enough rounds for an answer, one of the job's own class of
 problem, else of the nearest class; of these the newest, whatever the answer is. To look for an
 older one until the answer pleases would make chance a reason. Where the size of what was measured
 is not that of the job, the advice says so.
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-from seatrial.analysis.conclusion import SAME_NODES
+from seatrial.analysis.conclusion import SAME_NODES, Unit
 from seatrial.analysis.decision import Decision, decide, failing, least_repeats, withheld
 from seatrial.base import globs
 from seatrial.base.errors import InputError, LabError
@@ -75,7 +75,11 @@ class Option:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The samples of an application in one trial on one number of nodes, by option."""
+    """The samples of an application in one trial on one number of nodes, by option.
+
+    A sample is the median of a block of runs (``seatrial.analysis.conclusion``), ``per`` what a
+    block is. ``runs``: option -> number of valid runs.
+    """
 
     trial: str
     started: datetime
@@ -87,6 +91,8 @@ class Comparison:
     samples: Mapping[Option, Sequence[float]]
     disturbed: Set[Option] = frozenset()  # those that waited for a processor, over all repeats
     nodes_of: Mapping[Option, str] = field(default_factory=dict)
+    per: Unit = "round"
+    runs: Mapping[Option, int] = field(default_factory=dict)
 
     @property
     def application(self) -> str:
@@ -153,7 +159,7 @@ class Advice:
         else:
             text = f"not enough is known of {what}: {d.reason}"
             if d.needs:
-                text += f"; it takes {d.needs} repeats (seatrial trial --repeats {d.needs})"
+                text += f"; it takes {d.needs} {d.unit}s (seatrial trial --{d.unit}s {d.needs})"
         return clean(f"{text}. {where[0].upper()}{where[1:]}; intervals of 95 %.")
 
     def unlike(self, job: Size, trials: SiteTrials) -> str:
@@ -199,6 +205,7 @@ class SiteTrials:
         facts = {}
         disturbed: dict[tuple[int, str, int], set[Option]] = defaultdict(set)
         nodes_of: dict[tuple[int, str, int], dict[Option, str]] = defaultdict(dict)
+        runs: dict[tuple[int, str, int], dict[Option, int]] = defaultdict(dict)
         waits = index.waits()
         for series in index.series(check=[wanted.check], metric=[wanted.metric], site=[self.site]):
             case = series.case
@@ -210,7 +217,8 @@ class SiteTrials:
                 key = (point.trial.id, case.variant, case.nodes)
                 facts[key] = (point.trial, series)
                 option = Option(case.profile, case.transport, case.network)
-                samples[key][option] = point.samples
+                samples[key][option] = point.blocks
+                runs[key][option] = len(point.samples)
                 nodes_of[key][option] = point.conditions.get(NODES, "")
                 if waits.get((point.trial.id, case.id), 0.0) > DISTURBED_PERCENT:
                     disturbed[key].add(option)
@@ -218,9 +226,10 @@ class SiteTrials:
         for key, own in samples.items():
             trial, series = facts[key]
             better: Better = "lower" if series.better == "lower" else "higher"
+            per: Unit = "round" if trial.block_runs else "repeat"
             made.append(Comparison(trial.folder.name, trial.started, series.case.check, key[1],
                                    key[2], series.unit, better, own, disturbed[key],
-                                   nodes_of[key]))  # fmt: skip
+                                   nodes_of[key], per, runs[key]))  # fmt: skip
         return sorted(made, key=lambda one: one.started, reverse=True)
 
     def size(self, one: Comparison, problem_class: str) -> Size:
@@ -261,7 +270,10 @@ def advise(
     for one in comparisons:
         samples = {option: values for option, values in one.samples.items() if allowed(option)}
         if len(samples) > 1:
-            usable.append(replace(one, samples=samples, disturbed=one.disturbed & samples.keys()))
+            usable.append(
+                replace(one, samples=samples, disturbed=one.disturbed & samples.keys(),
+                        runs={option: one.runs[option] for option in samples})
+            )  # fmt: skip
     usable.sort(key=lambda one: (abs(one.nodes - nodes), -len(one.samples)))
     usable.sort(key=lambda one: one.started, reverse=True)
     usable.sort(key=wanted.apart)
@@ -275,9 +287,9 @@ def advise(
         return None
     chosen = (enough or usable)[0]
     named = {option.name: values for option, values in chosen.samples.items()}
-    decision = decide(named, chosen.better)
-    most = max(map(len, named.values()))  # each option has the same number of planned repeats
-    lost = {name: (most - len(values), most) for name, values in named.items()}
+    decision = decide(named, chosen.better, unit=chosen.per)
+    most = max(chosen.runs.values())  # each option has the same number of planned runs
+    lost = {option.name: (most - count, most) for option, count in chosen.runs.items()}
     why = failing(decision, lost, "failed or did not count")
     decision = withheld(decision, why, "runs that do not fail")
     if len({chosen.nodes_of.get(option) for option in chosen.samples}) > 1:
