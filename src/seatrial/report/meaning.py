@@ -448,7 +448,7 @@ _EFFECTS = {
 
 def _scaling(one: Scaling) -> Sentence:
     counts = sorted(one.times)
-    efficiency = ", ".join(f"{p}: {percent(one.efficiency[p])}" for p in counts[1:])
+    efficiency = ", ".join(f"{p}: {_share_text(one.efficiency[p])}" for p in counts[1:])
     text = f"{one.name}: efficiency relative to {counts[0]} processes is {efficiency}."
     for effect, words in _EFFECTS.items():
         own = [step for step in one.steps if step.effect == effect]
@@ -462,12 +462,12 @@ def _scaling(one: Scaling) -> Sentence:
     elif one.model.flaw:
         text += f" The model a0 + a1/p says nothing about a serial part: {one.model.flaw}."
     else:
-        share = one.model.serial_share
-        assert share is not None
         text += (
-            f" {percent(share)} of the time of {what} with one process does not shrink with more: "
-            f"{with_interval(one.model.a0, ' s')}."
+            f" {_share_text(one.model.share)} of the time of {what} with one process does not "
+            f"shrink with more: {with_interval(one.model.a0, ' s')}, by the model a0 + a1/p."
         )
+        if not one.model.tested:
+            text += " Whether the model fits takes repeats."
     change = "more repeats of each number of nodes, and more numbers"
     return Sentence(text, made_from(one.inputs), change)
 
@@ -484,6 +484,9 @@ def _apart(one: Scaling) -> str:
     text = f" From {first} to {last} processes {joined(parts)} a process."
     if one.overtaken is not None:
         text += f" From {one.overtaken} processes on MPI takes longer than computing."
+    elif one.seems_overtaken is not None:
+        text += f" In the medians MPI takes longer than computing from {one.seems_overtaken} "
+        text += "processes on, which may be chance."
     return text
 
 
