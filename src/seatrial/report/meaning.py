@@ -306,6 +306,11 @@ def _messages(comparisons: Iterable[Comparison]) -> list[Sentence]:
         name = f"{one.check} {one.curve}" if one.curve != one.check else one.check
         where = f"{name} over {one.route} on {one.hardware}, {one.nodes} nodes"
         basis = made_from(one.inputs)
+        if one.fault:
+            text = f"Of {where} it is not known which profile is the fastest: {one.fault}."
+            change = "records of the same sizes and one unit"
+            sentences.append(Sentence(text, basis, change, "inconclusive", "not known"))
+            continue
         for part in one.fastest:
             if part.decision.answer == "measure more":
                 unsure.append((where, part.decision))
@@ -339,32 +344,38 @@ def _fastest(part: Fastest, where: str, basis: str) -> Sentence:
 
 
 def _partings(one: Comparison, where: str, basis: str) -> list[Sentence]:
-    if one.noisy:
-        text = (
-            f"{where}: the repeats of a size differ by {percent(one.scatter or 0)} in the median, "
-            "which hides where profiles part."
-        )
-        return [Sentence(text, basis, "a quieter machine", "inconclusive", "measure more")]
     how = "each was measured once" if one.scatter is None else \
         f"repeats differ by {percent(one.scatter)} in the median"  # fmt: skip
+    how += "; all partings of a curve hold together with 95 %"
     sentences = []
+    open_ = []
     for profile, at in one.partings.items():
-        if at.apart is None:
-            continue
-        other = profile if at.faster == one.reference else one.reference
-        slower = f"{other} takes at least 1.5 times as long as {at.faster}"
+        slower = f"{profile} takes at least 1.5 times as long as {one.reference}"
+        parts = []
         if at.apart == one.fastest[0].first:
-            text = f"{where}: at all sizes {slower}."
-        elif at.together is None:
-            text = f"{where}: from {bytes_text(at.apart)} on {slower}; "
-            text += "it is slower at all smaller sizes, too."
-        else:
-            text = f"{where}: from {bytes_text(at.apart)} on {slower}; "
-            text += f"up to {bytes_text(at.together)} they are within {percent(TOGETHER - 1)}."
+            parts.append(f"at all sizes {slower}")
+        elif at.apart is not None:
+            parts.append(f"from {bytes_text(at.apart)} on {slower}")
+        if at.together is not None:
+            limit = f"up to {bytes_text(at.together)}"
+            parts.append(
+                f"{limit} {profile} and {one.reference} are within {percent(TOGETHER - 1)}"
+            )
         if at.reversed_at is not None:
-            text += f" At {bytes_text(at.reversed_at)} {other} is the faster one."
+            parts.append(f"up to {bytes_text(at.reversed_at)} {profile} is the faster one")
+        seem = one.seem[profile]
+        if at.apart is None and seem.apart is not None:
+            open_.append(f"{profile} from {bytes_text(seem.apart)} on")
+        if at.apart is None and at.reversed_at is None:
+            continue
+        text = f"{where}: {'; '.join(parts)}."
         text += f" But {one.nodes_differ}." if one.nodes_differ else ""
         sentences.append(Sentence(text, f"{basis}; {how}", "more sizes near the interval"))
+    if open_:
+        text = f"{where}: in the medians 1.5 times as long as {one.reference} takes {some(open_)}, "
+        text += "which may be chance."
+        change = "more repeats, which narrow the intervals"
+        sentences.append(Sentence(text, f"{basis}; {how}", change, "inconclusive", "measure more"))
     return sentences
 
 
