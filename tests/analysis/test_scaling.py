@@ -153,7 +153,7 @@ def test_ft_needs_the_further_term_and_others_do_not():
 
 
 def test_a_negative_serial_part_is_flagged():
-    made = fit({2: [10.0], 4: [4.5], 8: [1.8]})
+    made = fit({2: [10.0], 4: [5.0], 8: [2.4]})
     assert "negative, and may be zero or up to" in made.flaw
     sure = fit({2: [10.0, 10.01, 9.99], 4: [4.0, 4.01, 3.99], 8: [1.0, 1.001, 0.999]})
     assert sure.flaw == "the part that does not shrink is negative"

@@ -90,7 +90,7 @@ def sections(analysis: Analysis) -> list[Section]:
         Section("More nodes", [_scaling(one) for one in analysis.scalings], figures="scaling"),
         meaning_frames.section(analysis.sweeps),
         meaning_pairs.section(analysis.pairs),
-        Section("Runs that communicate alike", _groups(analysis.groups)),
+        Section("Cases that communicate alike", _groups(analysis.groups)),
         Section(
             "Share of the peak, and what a GFLOPS costs",
             [*(s for one in analysis.values for s in _value(one)), *map(_gain, analysis.gains)],
@@ -266,7 +266,7 @@ def _costs(one: ProfileCosts) -> list[Sentence]:
         text += f" But {one.nodes_differ}." if one.nodes_differ else ""
         sentences.append(Sentence(text, basis, "more repeats, which narrow the intervals"))
     if unsure:
-        need = least_repeats(len(one.costs))
+        need = least_repeats(one.options)
         text = (
             f"On {one.hardware} the costs of {joined(unsure)} against {one.base} have no interval: "
             "each figure was measured too few times. The table has the medians."
@@ -556,13 +556,16 @@ def _relation(one: Relation) -> Sentence:
         text = f"{name}: all {count} applications communicate, or respond, alike."
         return Sentence(text, basis, change)
     r = number(one.correlation, 2)
+    of = f"{count} applications"
+    if one.programs < count:
+        of = f"{plural(one.programs, 'program')} in {of}; the classes of one count once"
     if one.p is None:
         text = (
             f"{name}: share of communication and response have the rank correlation {r} over "
-            f"{count} applications. Fewer than five can show no relation."
+            f"{of}. Fewer than five programs can show no relation."
         )
         return Sentence(text, basis, change, "inconclusive", "measure more")
-    sure = f"rank correlation {r} over {count} applications, p = {number(one.p, 2)}"
+    sure = f"rank correlation {r} over {of}, p = {number(one.p, 2)}"
     if one.p > 1 - CONFIDENCE:
         text = f"{name}: no relation of the share of communication to the response shows ({sure})."
         return Sentence(text, basis, change, "unjudged", "no relation")
@@ -599,18 +602,18 @@ def _groups(made: Groups | None) -> list[Sentence]:
         return []
     basis = (
         f"{made_from(made.inputs)}; k-means of MB/s while in MPI, volume and number of calls; "
-        f"mean silhouette {number(made.silhouette, 2)}"
+        f"mean silhouette {number(made.silhouette, 2)}, and wider gaps between groups than in them"
     )
     if made.constant:
-        basis += f"; the same in all runs, and left out: {joined(list(made.constant))}"
+        basis += f"; the same in all cases, and left out: {joined(list(made.constant))}"
     if made.excluded:
         basis += f"; without time in MPI: {some(list(made.excluded), '; ')}"
     sentences, change = [], "runs of other programs, classes or nodes"
     for index, group in enumerate(made.groups, 1):
         rate, volume, calls = (number(group.centre[name], 3) for name in FEATURES)
-        members = [f"{name} ({count})" for name, count in group.members.items()]
+        members = [f"{n} ({count})" if count > 1 else n for n, count in group.members.items()]
         text = (
-            f"Group {index}, {plural(group.runs, 'run')}: in the mean {rate} MB/s while in MPI, "
+            f"Group {index}, {plural(group.cases, 'case')}: in the mean {rate} MB/s while in MPI, "
             f"{volume} MB and {calls} calls: {some(members, '; ')}."
         )
         sentences.append(Sentence(text, basis, change))
@@ -648,6 +651,9 @@ def _gain(one: Gain) -> Sentence:
     ratio = times(response.ratios[one.profile])
     change = "more repeats, which narrow the interval"
     basis = made_from(response.inputs)
+    if one.equivalent_nodes is None and not one.none:
+        text = f"{name}: it is not certain whether it gains ({ratio}), so it has no worth in nodes."
+        return Sentence(text, basis, change, "inconclusive", "measure more")
     if one.equivalent_nodes is None:
         text = f"{name}: no gain beyond the spread ({ratio}), so it is worth no node."
         return Sentence(text, basis, change, "unjudged", "no gain")
@@ -655,8 +661,8 @@ def _gain(one: Gain) -> Sentence:
     text = f"{name}: {ratio} the performance, which is worth {nodes} of {response.nodes}."
     if one.usd_per_GFLOPS is not None:
         text += (
-            f" Each GFLOPS more costs {number(one.usd_per_GFLOPS, 3)} USD."
-            if one.usd_per_GFLOPS > 0
+            f" Each GFLOPS more costs {with_interval(one.usd_per_GFLOPS, ' USD')}."
+            if one.usd_per_GFLOPS.value > 0
             else f" {one.profile} costs no more than {response.base}."
         )
     return Sentence(text, basis, change)
