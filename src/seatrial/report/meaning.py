@@ -383,7 +383,7 @@ def _partings(one: Comparison, where: str, basis: str) -> list[Sentence]:
 
 
 def _call_times(one: CallTimes) -> list[Sentence]:
-    name = f"{one.case.route} under {one.case.profile}"
+    name = f"{one.case.route} under {one.case.profile} on {one.hardware}"
     poor = [
         f"{call} (a measured time is missed by {percent(model.largest_error)})"
         for call, model in (("MPI_Send", one.send), ("MPI_Recv", one.recv))
@@ -399,9 +399,13 @@ def _call_times(one: CallTimes) -> list[Sentence]:
         text += f"{bytes_text(one.send.measured[0])}{f' ({half.flaw})' if half.flaw else ''}. "
     else:
         text += f"No lines describe {joined(poor)}. "
-    if one.send.thresholds:
-        at = [bytes_text(x) for x in one.send.thresholds]
-        text += f"The time of a send changes its course above {joined(at)}."
+    if one.send.curved:
+        text += (
+            "No threshold shows: a smooth curve describes the times of a send better than lines."
+        )
+    elif one.send.thresholds:
+        at = [f"{bytes_text(a)} and {bytes_text(b)}" for a, b in one.send.between]
+        text += f"The time of a send changes its course between {'; between '.join(at)}."
         if one.eager is None:
             text += " The eager limit of the MPI is not on record."
         elif one.eager.between:
