@@ -13,7 +13,7 @@ and the three questions.
 
 The fastest profile is decided for small, medium and large messages, which share the error of 5 %.
 The sample of a run is the geometric mean of its times in that range of sizes: the sizes of one run
-are not independent.
+are not independent. Nor are the runs of a block, of which the median is compared.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ from seatrial.analysis.conclusion import (
     SAME_NODES,
     Inputs,
     Measured,
+    blocks_of,
     comparable,
     inputs_of,
     other_nodes,
+    unit_of,
 )
 from seatrial.analysis.decision import Decision, decide, withheld
 from seatrial.analysis.ranks import hodges_lehmann
@@ -139,7 +141,9 @@ def certainly(
     sizes: Sequence[float],
     tail: float,
 ) -> Parting:
-    """Where the runs of a profile part from those of another, ``name``, the faster one in the end.
+    """Where the curves of a profile, one of each block of runs, part from those of another one.
+
+    ``name``: of the other profile, the faster one in the end.
 
     ``tail``: the probability of a wrong ``together``, ``apart`` or ``reversed_at``, of each.
     """
@@ -215,12 +219,13 @@ def _compared(
     ]
     nodes_differ = other_nodes(runs)
     tail = (1 - CONFIDENCE) / _QUESTIONS / len(others)
+    blocks = {profile: _of_blocks(own, curves[profile], sizes) for profile, own in profiles.items()}
     return Comparison(
         *key,
-        _fastest(curves, sizes, nodes_differ),
+        _fastest(curves, profiles, sizes, nodes_differ),
         reference,
         {
-            profile: certainly(curves[profile], curves[reference], reference, sizes, tail)
+            profile: certainly(blocks[profile], blocks[reference], reference, sizes, tail)
             for profile in others
         },
         {profile: parting((profile, points), end) for profile, points in others.items()},
@@ -231,6 +236,18 @@ def _compared(
     )
 
 
+def _of_blocks(
+    runs: Sequence[Measured], curves: Sequence[Points], sizes: Sequence[float]
+) -> list[Points]:
+    """The median of each block of runs at each size."""
+    by_size = {
+        n: blocks_of((one, p[n]) for one, p in zip(runs, curves, strict=True)) for n in sizes
+    }
+    return [
+        dict(zip(sizes, of_block, strict=True)) for of_block in zip(*by_size.values(), strict=True)
+    ]
+
+
 def _points(one: Measured, name: str) -> Points:
     """The points that are times: others, such as zero, were not measured."""
     curves = [c for c in one.run.curves if c.name == name and c.y_name in TIMES]
@@ -238,22 +255,26 @@ def _points(one: Measured, name: str) -> Points:
 
 
 def _fastest(
-    curves: Mapping[str, Sequence[Points]], sizes: Sequence[float], nodes_differ: str
+    curves: Mapping[str, Sequence[Points]],
+    profiles: Mapping[str, Sequence[Measured]],
+    sizes: Sequence[float],
+    nodes_differ: str,
 ) -> tuple[Fastest, ...]:
-    """``nodes_differ``: as ``other_nodes``."""
+    """``curves``: of the runs of ``profiles``; ``nodes_differ``: as ``other_nodes``."""
     ranges = {
         word: own
         for word, (above, up_to) in RANGES.items()
         if (own := [n for n in sizes if above < n <= up_to])
     }
     result = []
+    unit = unit_of(one for runs in profiles.values() for one in runs)
     for word, own in ranges.items():
-        samples = {
-            profile: [geometric_mean(p[n] for n in own) for p in of_runs]
-            for profile, of_runs in curves.items()
-        }
+        samples: dict[str, list[float]] = {}
+        for profile, of_runs in curves.items():
+            means = [geometric_mean(p[n] for n in own) for p in of_runs]
+            samples[profile] = blocks_of(zip(profiles[profile], means, strict=True))
         # each range has its part of the error of 5 %, as each look has where samples grow
-        decision = decide(samples, "lower", looks=len(ranges))
+        decision = decide(samples, "lower", looks=len(ranges), unit=unit)
         decision = withheld(decision, nodes_differ, SAME_NODES)
         result.append(Fastest(word, own[0], own[-1], decision))
     return tuple(result)

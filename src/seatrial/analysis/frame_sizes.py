@@ -27,9 +27,12 @@ from seatrial.analysis.conclusion import (
     Estimate,
     Inputs,
     Measured,
+    Unit,
+    blocks_of,
     comparable,
     inputs_of,
     other_nodes,
+    unit_of,
 )
 from seatrial.analysis.decision import SMALLEST, fault, gain, least_repeats, ratio
 from seatrial.analysis.profile_cost import CPU, cpu_time
@@ -122,8 +125,9 @@ class Sweep:
     optima: tuple[Optimum, ...]
     interactions: tuple[Interaction, ...]
     proven: Mapping[tuple[str, int], float | None]
-    repeats: int
+    repeats: int  # samples of each; ``sample``: what one is
     inputs: Inputs
+    sample: Unit = "repeat"
     nodes_differ: str = ""  # why the effect may be that of the nodes
 
 
@@ -225,7 +229,7 @@ def _sweep(
         return None
     grid: dict[str, dict[int, list[float]]] = defaultdict(dict)
     for setting, samples in complete.items():
-        grid[throttling_name(setting.coalescing)][setting.mtu] = [value for _, value in samples]
+        grid[throttling_name(setting.coalescing)][setting.mtu] = blocks_of(samples)
     sizes = sorted({setting.mtu for setting in complete})
     proven = {
         (throttling_name(setting.coalescing), setting.mtu): _proof(sizes, setting.mtu, seen)
@@ -233,12 +237,13 @@ def _sweep(
         if setting.rest == rest and setting in complete
     }
     runs = [one for samples in complete.values() for one, _ in samples]
+    sample = unit_of(runs)
     repeats = min(len(values) for by_mtu in grid.values() for values in by_mtu.values())
     return Sweep(
         name, metric, unit, better, route, nodes, hardware,
-        tuple(optimum(level, by_mtu, better) for level, by_mtu in grid.items()),
+        tuple(optimum(level, by_mtu, better, sample) for level, by_mtu in grid.items()),
         tuple(interactions(grid, better)), proven, repeats, inputs_of(runs, len(runs)),
-        other_nodes(runs),
+        sample, other_nodes(runs),
     )  # fmt: skip
 
 
@@ -269,8 +274,13 @@ def _proof(sizes: Sequence[int], mtu: int, seen: float) -> float | None:
     return seen if smaller + ETHERNET_B < seen else None
 
 
-def optimum(throttling: str, by_mtu: Mapping[int, Sequence[float]], better: Better) -> Optimum:
-    """The best MTU or the plateau around it, of samples of at least two MTUs above zero."""
+def optimum(
+    throttling: str, by_mtu: Mapping[int, Sequence[float]], better: Better, unit: Unit = "repeat"
+) -> Optimum:
+    """The best MTU or the plateau around it, of samples of at least two MTUs above zero.
+
+    ``unit``: what a sample is.
+    """
     sign = 1 if better == "higher" else -1
     sizes = sorted(by_mtu)
     medians = {mtu: statistics.median(by_mtu[mtu]) for mtu in sizes}
@@ -293,11 +303,12 @@ def optimum(throttling: str, by_mtu: Mapping[int, Sequence[float]], better: Bett
     apart = max((max(e.high, 1 / e.low if e.low > 0 else math.inf) - 1 for e in others), default=0)
     why = ""
     if spread is None:
-        why = "each was measured once, so the spread is not known"
+        once = "once" if unit == "repeat" else "in one round"
+        why = f"each was measured {once}, so the spread is not known"
     elif repeats < need:
-        why = f"{len(sizes)} MTUs need {need} repeats each, and there are {repeats}"
+        why = f"{len(sizes)} MTUs need {need} {unit}s each, and there are {repeats}"
     elif apart > 2 * max(SMALLEST, spread):
-        why = "the repeats scatter too much to see a difference that counts"
+        why = f"the {unit}s scatter too much to see a difference that counts"
     return Optimum(throttling, medians, top, as_good, over_least, spread, apart, not why, why)
 
 

@@ -39,6 +39,7 @@ from seatrial.analysis.conclusion import (
     Inputs,
     Measured,
     Missing,
+    blocks_of,
     inputs_of,
 )
 from seatrial.results.record import Case
@@ -279,7 +280,7 @@ def _points(
     runs: Sequence[Measured],
 ) -> tuple[dict[str, list[tuple[float, float]]], dict[str, float]]:
     """By call: the median times of the sizes that all runs have, and by how much, relative, the
-    level of all runs is uncertain; 0 of one run.
+    level of all runs is uncertain; 0 of one block of runs.
 
     Raises ValueError if a time is not in us, or the sizes not in bytes.
     """
@@ -304,9 +305,11 @@ def _points(
         level[call] = 0.0
         if len(runs) > 1 and all(us > 0 for _, us in points[call]):
             middle = dict(points[call])
-            off = [median(own[n][i] / middle[n] for n in sizes) for i in range(len(runs))]
-            factor = float(stdtrit(len(runs) - 1, (1 + CONFIDENCE) / 2))
-            level[call] = factor * stdev(off) / math.sqrt(len(runs))
+            levels = (median(own[n][i] / middle[n] for n in sizes) for i in range(len(runs)))
+            off = blocks_of(zip(runs, levels, strict=True))
+            if len(off) > 1:
+                factor = float(stdtrit(len(off) - 1, (1 + CONFIDENCE) / 2))
+                level[call] = factor * stdev(off) / math.sqrt(len(off))
     return points, level
 
 

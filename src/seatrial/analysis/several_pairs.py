@@ -30,10 +30,12 @@ from seatrial.analysis.conclusion import (
     Estimate,
     Inputs,
     Measured,
+    blocks_of,
     comparable,
     inputs_of,
     other_nodes,
     scaled,
+    unit_of,
 )
 from seatrial.analysis.decision import Decision, decide, fault, ratio, withheld
 from seatrial.analysis.response import BASE
@@ -147,6 +149,11 @@ class _Runs:
 
     facts: list[_Facts] = field(default_factory=list)
     samples: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    measured: dict[str, list[Measured]] = field(default_factory=lambda: defaultdict(list))
+
+    def blocks(self, pattern: str) -> list[float]:
+        """The sample of each block, for a comparison with another profile."""
+        return blocks_of(zip(self.measured[pattern], self.samples[pattern], strict=True))
 
     @property
     def layout(self) -> Layout:
@@ -228,6 +235,7 @@ def _of_group(
             values = [m.value for m in one.run.metrics if m.metric == name]
             if values and not fault(values):
                 runs.samples[pattern].append(values[0])
+                runs.measured[pattern].append(one)
         used.append(one)
     return SeveralPairs(
         route, hardware, nodes, size,
@@ -260,13 +268,16 @@ def _points(
     independent = _first_independent(between, 1)
     for (profile, pairs), runs in sorted(between.items(), key=lambda item: item[0][1]):
         single = between.get((profile, 1))
-        if single is None or single.layout.bonded:
+        elsewhere = single is None or single.layout.bonded
+        if elsewhere:
             single = between.get((independent, 1))
         for pattern, samples in runs.samples.items():
             efficiency = None
             if single and pairs > 1 and UNITS[pattern] == "MB/s" and single.samples[pattern]:
-                estimate = ratio(samples, single.samples[pattern], _RATES + 1)
-                efficiency = scaled(estimate, 1 / pairs)
+                both = samples, single.samples[pattern]
+                if elsewhere:  # in other jobs
+                    both = runs.blocks(pattern), single.blocks(pattern)
+                efficiency = scaled(ratio(*both, _RATES + 1), 1 / pairs)
             balances = [
                 min(rates) / max(rates)
                 for facts in runs.facts
@@ -311,12 +322,14 @@ def _bonds(between: Mapping[tuple[str, int], _Runs], nodes_differ: str) -> Itera
         if not independent:
             continue
         others = between[independent, pairs]
-        for pattern, samples in runs.samples.items():
+        for pattern in runs.samples:
             if others.samples[pattern]:
-                both = {profile: samples, independent: others.samples[pattern]}
-                decision = decide(both, BETTER[pattern], looks=_RATES)
+                own, other = runs.blocks(pattern), others.blocks(pattern)
+                unit = unit_of([*runs.measured[pattern], *others.measured[pattern]])
+                decision = decide(
+                    {profile: own, independent: other}, BETTER[pattern], looks=_RATES, unit=unit
+                )
                 yield BondAgainst(
-                    pattern, pairs, profile, independent,
-                    ratio(samples, others.samples[pattern], looks=_RATES),
+                    pattern, pairs, profile, independent, ratio(own, other, looks=_RATES),
                     withheld(decision, nodes_differ, SAME_NODES),
                 )  # fmt: skip

@@ -113,8 +113,9 @@ def _bond(
         return Sentence(text, basis, "other sizes, more pairs than members", "pass", "best")
     if "measure more" in answers:
         needs = max((part.decision.needs or 0 for part in rates), default=0)
+        unit = rates[0].decision.unit
         takes = "; ".join(dict.fromkeys(p.decision.takes for p in rates if p.decision.takes))
-        change = repeats_text(needs) if needs else takes or "more repeats"
+        change = repeats_text(needs, unit) if needs else takes or f"more {unit}s"
         return Sentence(text, basis, change, "inconclusive", "measure more")
     if answers == {"no difference"}:
         return Sentence(text, basis, "other sizes", "unjudged", "no difference")
