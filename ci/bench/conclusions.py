@@ -105,7 +105,7 @@ def partings(laws: Mapping[str, Law], kind: str, width: float, repeats: int) -> 
                 times = zip(SIZES, noise(rng, kind, width, len(SIZES)), strict=True)
                 points = [(float(n), law(n) * level * x) for n, x in times]
                 curve = Curve(name="netpipe", y_name="latency", y_unit="us", points=points)
-                yield Measured("t", Run(case=case, repeat=repeat, outcome="ran", curves=[curve]))
+                yield Measured("t", Run(case=case, round=repeat, outcome="ran", curves=[curve]))
 
     return trial
 
