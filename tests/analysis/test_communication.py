@@ -53,6 +53,38 @@ def test_five_applications_have_an_exact_p_value():
     assert relation.p == pytest.approx(2 / math.factorial(5))
 
 
+def test_classes_of_a_kernel_are_one_program():
+    """Nine applications of three kernels show no more of a relation than three."""
+    rng = np.random.default_rng(2)
+    runs = [
+        run
+        for kernel, share, response in (("is", 0.4, 0.7), ("cg", 0.2, 1.0), ("lu", 0.04, 1.1))
+        for name in "ABC"
+        for run in with_shares(
+            f"{kernel}.{name}", share * rng.normal(1, 0.02), tg3=100.0,
+            bcm5700=100 * response * rng.normal(1, 0.02),
+        )
+    ]  # fmt: skip
+    [relation] = analyse([trial(runs)]).relations
+    assert (len(relation.points), relation.programs, relation.p) == (9, 3, None)
+
+
+def test_the_p_values_of_several_profiles_are_corrected():
+    more = {**PUBLISHED, "ft.B": (0.2, 1.02), "ep.B": (0.001, 1.2)}
+    runs = [
+        run
+        for variant, (share, response) in more.items()
+        for run in with_shares(
+            variant, share, tg3=100.0, bcm5700=100 * response, other=100 * response**2,
+            third=100 * (1 + (ord(variant[0]) % 7) / 100),
+        )
+    ]  # fmt: skip
+    made = {one.profile: one.p for one in analyse([trial(runs)]).relations}
+    alone = 2 / math.factorial(5)
+    assert made["bcm5700"] == made["other"] == pytest.approx(3 * alone)
+    assert made["third"] > 3 * alone
+
+
 def test_the_share_of_calls_messages_and_the_rate_of_calls():
     [share] = shares(_measured(with_shares("is.B", 0.5, tg3=1.0)))
     assert list(share.by_call) == ["MPI_Send", "MPI_Wait"]  # the longest first

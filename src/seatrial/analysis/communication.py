@@ -3,7 +3,9 @@
 The share is that of seed 000, section 4: the sum of the time in MPI over that of the run time, over
 all ranks, from runs with the library ``mpi_time``. Its relation to the response of applications to
 a NIC profile is Spearman's rank correlation. The p value is exact: the share of all orders of the
-responses that are correlated at least as much. The performance of a run with the library is not
+responses that are correlated at least as much. Classes of one kernel are alike, so they count as
+one program, with the means of their shares and of the logarithms of their responses. The p values
+of several profiles are corrected (Holm 1979). The performance of a run with the library is not
 that of the application; where the library slows it, the share is of a slower run, and flagged.
 
 Not here: the share of one call in another program, or of a mix of programs. Nothing extrapolates.
@@ -12,11 +14,12 @@ Not here: the share of one call in another program, or of a mix of programs. Not
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import permutations
-from statistics import median
+from statistics import fmean, geometric_mean, median
 from typing import Any
 
 import numpy as np
@@ -38,6 +41,7 @@ FEWEST = 5  # applications for a p value
 #: A program's figure must be of at least this part of the run. Below, the share of what it times
 #: can be any: of a run that it times half of, and that is in MPI for half, it is 0 to 100 %
 LEAST_TIMED = 0.5
+_CLASS = re.compile(r"\.[A-Z]$")  # of a kernel of NPB
 _ALL_ORDERS = 8  # applications up to which all orders are counted
 
 
@@ -89,8 +93,9 @@ class Share:
 class Relation:
     """Between the share of communication under the base and the response to a profile.
 
-    ``points``: application, share, response. ``correlation``: Spearman's, None where all shares or
-    all responses are equal; ``p``: two-sided, None of fewer than five applications.
+    ``points``: application, share, response. ``correlation``: Spearman's over the ``programs``,
+    None where all shares or all responses are equal; ``p``: two-sided, corrected for the number of
+    profiles; None of fewer than five programs.
     """
 
     profile: str
@@ -101,6 +106,7 @@ class Relation:
     points: Sequence[tuple[str, Estimate, Estimate]]
     correlation: float | None
     p: float | None
+    programs: int
     left_out: Sequence[Share] = ()  # those of which most of the run is set-up
 
 
@@ -191,7 +197,7 @@ def middle(values: Sequence[float]) -> Estimate:
 def relations(known: Sequence[Share], responses: Sequence[Response]) -> list[Relation]:
     """For each profile: the responses of the applications whose share under the base is known.
 
-    Of at least three applications on the same route, hardware and number of nodes. Two always lie
+    Of at least three programs on the same route, hardware and number of nodes. Two always lie
     on a line. An application of which most of the run is set-up is left out: its share is not that
     of what responds.
     """
@@ -210,9 +216,37 @@ def relations(known: Sequence[Share], responses: Sequence[Response]) -> list[Rel
                 groups[key].append((one.application, share.share, response))
     made = []
     for key, points in groups.items():
-        if len(points) >= 3:
-            r, p = rank_correlation([f.value for _, f, _ in points], [x.value for *_, x in points])
-            made.append(Relation(*key, points, r, p, left_out[key]))
+        programs = _programs(points)
+        if len(programs) >= 3:
+            r, p = rank_correlation(*zip(*programs, strict=True))
+            made.append(Relation(*key, points, r, p, len(programs), left_out[key]))
+    return _corrected(made)
+
+
+def _programs(points: Sequence[tuple[str, Estimate, Estimate]]) -> list[tuple[float, float]]:
+    """Share and response of each program: classes, as in ``npb ft.A``, are of one."""
+    own: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for name, share, response in points:
+        own[_CLASS.sub("", name)].append((share.value, response.value))
+    return [
+        (fmean(share for share, _ in of), geometric_mean(response for _, response in of))
+        for of in own.values()
+    ]
+
+
+def _corrected(relations: Sequence[Relation]) -> list[Relation]:
+    """With the p values of Holm, over the profiles that are compared with one base."""
+    families: dict[tuple[str, str, int, str], list[int]] = defaultdict(list)
+    for i, one in enumerate(relations):
+        if one.p is not None:
+            families[one.base, one.route, one.nodes, one.hardware].append(i)
+    made = list(relations)
+    for own in families.values():
+        largest = 0.0
+        for rank, i in enumerate(sorted(own, key=lambda i: relations[i].p or 0.0)):
+            p = (relations[i].p or 0.0) * (len(own) - rank)
+            largest = max(largest, min(1.0, p))
+            made[i] = replace(relations[i], p=largest)
     return made
 
 

@@ -90,7 +90,7 @@ def sections(analysis: Analysis) -> list[Section]:
         Section("More nodes", [_scaling(one) for one in analysis.scalings], figures="scaling"),
         meaning_frames.section(analysis.sweeps),
         meaning_pairs.section(analysis.pairs),
-        Section("Runs that communicate alike", _groups(analysis.groups)),
+        Section("Cases that communicate alike", _groups(analysis.groups)),
         Section(
             "Share of the peak, and what a GFLOPS costs",
             [*(s for one in analysis.values for s in _value(one)), *map(_gain, analysis.gains)],
@@ -271,7 +271,7 @@ def _costs(one: ProfileCosts) -> list[Sentence]:
     if len(sentences) > MAX_NAMED:
         sentences = [_cost_range(one, len(sentences), basis)]
     if unsure:
-        need = least_repeats(len(one.costs))
+        need = least_repeats(one.options)
         text = (
             f"On {one.hardware} the costs of {joined(unsure)} against {one.base} have no interval: "
             "each figure was measured in too few {one.unit}s. The table has the medians."
@@ -334,6 +334,11 @@ def _messages(comparisons: Iterable[Comparison]) -> list[Sentence]:
         name = f"{one.check} {one.curve}" if one.curve != one.check else one.check
         where = f"{name} over {one.route} on {one.hardware}, {one.nodes} nodes"
         basis = made_from(one.inputs)
+        if one.fault:
+            text = f"Of {where} it is not known which profile is the fastest: {one.fault}."
+            change = "records of the same sizes and one unit"
+            sentences.append(Sentence(text, basis, change, "inconclusive", "not known"))
+            continue
         for part in one.fastest:
             if part.decision.answer == "measure more":
                 unsure.append((where, part.decision))
@@ -368,40 +373,44 @@ def _fastest(part: Fastest, where: str, basis: str) -> Sentence:
 
 
 def _partings(one: Comparison, where: str, basis: str) -> list[Sentence]:
-    if one.noisy:
-        text = (
-            f"{where}: the repeats of a size differ by {percent(one.scatter or 0)} in the median, "
-            "which hides where profiles part."
-        )
-        return [Sentence(text, basis, "a quieter machine", "inconclusive", "measure more")]
     how = "each was measured once" if one.scatter is None else \
         f"repeats differ by {percent(one.scatter)} in the median"  # fmt: skip
+    how += "; all partings of a curve hold together with 95 %"
     sentences = []
+    open_ = []
     for profile, at in one.partings.items():
-        if at.apart is None:
-            continue
-        other = profile if at.faster == one.reference else one.reference
-        slower = f"{other} takes at least 1.5 times as long as {at.faster}"
+        slower = f"{profile} takes at least 1.5 times as long as {one.reference}"
         first, last = bytes_text(one.fastest[0].first), bytes_text(one.fastest[-1].last)
-        # what is larger than the last size was not measured
-        from_it = f"from {bytes_text(at.apart)} to {last}, the largest measured size, {slower}"
-        if at.apart == one.fastest[-1].last:
-            from_it = f"at {last}, the largest measured size, {slower}"
+        parts = []
         if at.apart == one.fastest[0].first:
-            text = f"{where}: at all measured sizes ({first} to {last}) {slower}."
-        elif at.together is None:
-            text = (
-                f"{where}: {from_it}; at no smaller measured size (from {first}) are they within "
+            parts.append(f"at all measured sizes ({first} to {last}) {slower}")
+        elif at.apart == one.fastest[-1].last:
+            parts.append(f"at {last}, the largest measured size, {slower}")
+        elif at.apart is not None:  # what is larger than the last size was not measured
+            from_it = f"from {bytes_text(at.apart)} to {last}, the largest measured size,"
+            parts.append(f"{from_it} {slower}")
+        if at.together is not None:
+            limit = f"from {first} to {bytes_text(at.together)}"
+            if bytes_text(at.together) == first:
+                limit = f"at {first}, the smallest measured size,"
+            parts.append(
+                f"{limit} {profile} and {one.reference} are within {percent(TOGETHER - 1)}"
             )
-            text += f"{percent(TOGETHER - 1)}."
-        else:
-            text = f"{where}: {from_it}; "
-            text += f"the largest size at which they are within {percent(TOGETHER - 1)} is "
-            text += f"{bytes_text(at.together)}."
         if at.reversed_at is not None:
-            text += f" At {bytes_text(at.reversed_at)} {other} is the faster one."
+            parts.append(f"up to {bytes_text(at.reversed_at)} {profile} is the faster one")
+        seem = one.seem[profile]
+        if at.apart is None and seem.apart is not None:
+            open_.append(f"{profile} from {bytes_text(seem.apart)} on")
+        if at.apart is None and at.reversed_at is None:
+            continue
+        text = f"{where}: {'; '.join(parts)}."
         text += f" But {one.nodes_differ}." if one.nodes_differ else ""
         sentences.append(Sentence(text, f"{basis}; {how}", "more sizes near the interval"))
+    if open_:
+        text = f"{where}: in the medians 1.5 times as long as {one.reference} takes {some(open_)}, "
+        text += "which may be chance."
+        change = "more repeats, which narrow the intervals"
+        sentences.append(Sentence(text, f"{basis}; {how}", change, "inconclusive", "measure more"))
     return sentences
 
 
@@ -409,7 +418,7 @@ def _partings(one: Comparison, where: str, basis: str) -> list[Sentence]:
 
 
 def _call_times(one: CallTimes) -> list[Sentence]:
-    name = f"{one.case.route} under {one.case.profile}"
+    name = f"{one.case.route} under {one.case.profile} on {one.hardware}"
     poor = [
         f"{call} (a measured time is missed by {percent(model.largest_error)})"
         for call, model in (("MPI_Send", one.send), ("MPI_Recv", one.recv))
@@ -425,9 +434,13 @@ def _call_times(one: CallTimes) -> list[Sentence]:
         text += f"{bytes_text(one.send.measured[0])}{f' ({half.flaw})' if half.flaw else ''}. "
     else:
         text += f"No lines describe {joined(poor)}. "
-    if one.send.thresholds:
-        at = [bytes_text(x) for x in one.send.thresholds]
-        text += f"The time of a send changes its course above {joined(at)}."
+    if one.send.curved:
+        text += (
+            "No threshold shows: a smooth curve describes the times of a send better than lines."
+        )
+    elif one.send.thresholds:
+        at = [f"{bytes_text(a)} and {bytes_text(b)}" for a, b in one.send.between]
+        text += f"The time of a send changes its course between {'; between '.join(at)}."
         if one.eager is None:
             text += " The eager limit of the MPI is not on record."
         elif one.eager.between:
@@ -447,7 +460,8 @@ def _call_times(one: CallTimes) -> list[Sentence]:
     if one.few:
         known = "a number of repetitions that is not on record" if one.calls is None else \
             f"{plural(one.calls, 'repetition')} of each size"  # fmt: skip
-        what = "thresholds are" if one.send.thresholds else "the absence of a threshold is"
+        said = one.send.thresholds and not one.send.curved
+        what = "thresholds are" if said else "the absence of a threshold is"
         text += f" These times rest on {known}: below {FEWEST_CALLS} {what} not to be trusted."
         change = f"benchmarks.comms.repetitions: {FEWEST_CALLS} in site.yaml; {change}"
         key, word = "inconclusive", "doubtful"
@@ -495,8 +509,8 @@ _EFFECTS = {
 
 def _scaling(one: Scaling) -> Sentence:
     counts = sorted(one.times)
-    efficiency = ", ".join(f"{p}: {percent(one.efficiency[p])}" for p in counts[1:])
-    text = f"{one.name}: efficiency relative to {counts[0]} processes is {efficiency}."
+    efficiency = ", ".join(f"{_share_text(one.efficiency[p])} with {p}" for p in counts[1:])
+    text = f"{one.name}: efficiency relative to {counts[0]} processes is {efficiency} processes."
     for effect, words in _EFFECTS.items():
         own = [step for step in one.steps if step.effect == effect]
         if own:
@@ -509,12 +523,12 @@ def _scaling(one: Scaling) -> Sentence:
     elif one.model.flaw:
         text += f" The model a0 + a1/p says nothing about a serial part: {one.model.flaw}."
     else:
-        share = one.model.serial_share
-        assert share is not None
         text += (
-            f" {percent(share)} of the time of {what} with one process does not shrink with more: "
-            f"{with_interval(one.model.a0, ' s')}."
+            f" {_share_text(one.model.share)} of the time of {what} with one process does not "
+            f"shrink with more: {with_interval(one.model.a0, ' s')}, by the model a0 + a1/p."
         )
+        if not one.model.tested:
+            text += " Whether the model fits takes repeats."
     change = "more repeats of each number of nodes, and more numbers"
     return Sentence(text, made_from(one.inputs), change)
 
@@ -531,6 +545,9 @@ def _apart(one: Scaling) -> str:
     text = f" From {first} to {last} processes {joined(parts)} a process."
     if one.overtaken is not None:
         text += f" From {one.overtaken} processes on MPI takes longer than computing."
+    elif one.seems_overtaken is not None:
+        text += f" In the medians MPI takes longer than computing from {one.seems_overtaken} "
+        text += "processes on, which may be chance."
     return text
 
 
@@ -615,13 +632,16 @@ def _relation(one: Relation) -> Sentence:
         text = f"{name}: all {count} applications communicate, or respond, alike."
         return Sentence(text, basis, change)
     r = number(one.correlation, 2)
+    of = f"{count} applications"
+    if one.programs < count:
+        of = f"{plural(one.programs, 'program')} in {of}; the classes of one count once"
     if one.p is None:
         text = (
             f"{name}: share of communication and response have the rank correlation {r} over "
-            f"{count} applications. Fewer than five can show no relation."
+            f"{of}. Fewer than five programs can show no relation."
         )
         return Sentence(text, basis, change, "inconclusive", "measure more")
-    sure = f"rank correlation {r} over {count} applications, p = {number(one.p, 2)}"
+    sure = f"rank correlation {r} over {of}, p = {number(one.p, 2)}"
     if one.p > 1 - CONFIDENCE:
         text = f"{name}: no relation of the share of communication to the response shows ({sure})."
         return Sentence(text, basis, change, "unjudged", "no relation")
@@ -659,18 +679,18 @@ def _groups(made: Groups | None) -> list[Sentence]:
         return []
     basis = (
         f"{made_from(made.inputs)}; k-means of MB/s while in MPI, volume and number of calls; "
-        f"mean silhouette {number(made.silhouette, 2)}"
+        f"mean silhouette {number(made.silhouette, 2)}, and wider gaps between groups than in them"
     )
     if made.constant:
-        basis += f"; the same in all runs, and left out: {joined(list(made.constant))}"
+        basis += f"; the same in all cases, and left out: {joined(list(made.constant))}"
     if made.excluded:
         basis += f"; without time in MPI: {some(list(made.excluded), '; ')}"
     sentences, change = [], "runs of other programs, classes or nodes"
     for index, group in enumerate(made.groups, 1):
         rate, volume, calls = (number(group.centre[name], 3) for name in FEATURES)
-        members = [f"{name} ({count})" for name, count in group.members.items()]
+        members = [f"{n} ({count})" if count > 1 else n for n, count in group.members.items()]
         text = (
-            f"Group {index}, {plural(group.runs, 'run')}: in the mean {rate} MB/s while in MPI, "
+            f"Group {index}, {plural(group.cases, 'case')}: in the mean {rate} MB/s while in MPI, "
             f"{volume} MB and {calls} calls: {some(members, '; ')}."
         )
         sentences.append(Sentence(text, basis, change))
@@ -708,6 +728,9 @@ def _gain(one: Gain) -> Sentence:
     ratio = times(response.ratios[one.profile])
     change = "more repeats, which narrow the interval"
     basis = made_from(response.inputs)
+    if one.equivalent_nodes is None and not one.none:
+        text = f"{name}: it is not certain whether it gains ({ratio}), so it has no worth in nodes."
+        return Sentence(text, basis, change, "inconclusive", "measure more")
     if one.equivalent_nodes is None:
         text = f"{name}: no gain beyond the spread ({ratio}), so it is worth no node."
         return Sentence(text, basis, change, "unjudged", "no gain")
@@ -715,8 +738,8 @@ def _gain(one: Gain) -> Sentence:
     text = f"{name}: {ratio} the performance, which is worth {nodes} more than {response.nodes}."
     if one.usd_per_GFLOPS is not None:
         text += (
-            f" Each GFLOPS more costs {number(one.usd_per_GFLOPS, 3)} USD."
-            if one.usd_per_GFLOPS > 0
+            f" Each GFLOPS more costs {with_interval(one.usd_per_GFLOPS, ' USD')}."
+            if one.usd_per_GFLOPS.value > 0
             else f" {one.profile} costs no more than {response.base}."
         )
     return Sentence(text, basis, change)

@@ -229,7 +229,7 @@ def _scaling(scalings: Sequence[Scaling]) -> Figure:
     ]  # fmt: skip
     counts = sorted({p for one in scalings for p in one.times})
     rows = [
-        [one.name, str(p), number(one.times[p]), number(100 * one.efficiency[p], 3)]
+        [one.name, str(p), number(one.times[p]), number(100 * _efficiency(one, p), 3)]
         for one in scalings
         for p in one.times
     ]
@@ -247,3 +247,7 @@ def _scaling(scalings: Sequence[Scaling]) -> Figure:
         Table(["program", "processes", "time (s)", "efficiency (%)"], rows),
         wide=True,
     )  # fmt: skip
+
+
+def _efficiency(one: Scaling, p: int) -> float:
+    return one.efficiency[p].value if p in one.efficiency else 1.0  # of the smallest p

@@ -73,24 +73,32 @@ def _optimum(one: Sweep, best: Optimum) -> Sentence:
     change = "MTUs between those that were measured" if best.widest_step > STEP else \
         "another size of problem or message"  # fmt: skip
     top = quantity(best.medians[best.top], one.unit)
+    but = f" But {one.nodes_differ}." if one.nodes_differ else ""
     if not best.known:
         text = f"Which MTU suits {where} is not known: {best.reason}. {best.top} B has the best "
         text += f"median, {top}."
-        change = repeats_text(least_repeats(len(sizes)), one.sample)
-        return Sentence(text, basis, change, "inconclusive", "measure more")
+        worse = [mtu for mtu in sizes if mtu not in best.as_good]
+        text += f" Worse: {joined([f'{mtu} B' for mtu in worse])}." if worse else ""
+        need = least_repeats(len(sizes))
+        change = repeats_text(need, one.sample) if one.repeats < need else f"more {one.sample}s"
+        return Sentence(text + but, basis, change, "inconclusive", "measure more")
     gained = f"{times(best.gain)} as good as {sizes[0]} B"
-    if best.first == best.last:
-        text = f"{where}: an MTU of {best.first} B is the best: {top}"
-        text += f", {gained}" if best.first != sizes[0] else ""
-        text += f". It leads its neighbours by more than the spread, {percent(best.spread or 0)}."
+    if best.best:
+        text = f"{where}: an MTU of {best.top} B is the best: {top}"
+        text += f", {gained}" if best.top != sizes[0] else ""
+        text += f". It leads all others by more than the spread, {percent(best.spread or 0)}."
         if not best.inside:
             text += " It is at the end of what was measured."
-        return Sentence(text, basis, change, "pass", "best")
-    text = f"{where}: plateau of {best.first} to {best.last} B: these MTUs are within the spread"
-    text += f", {percent(best.spread or 0)}, or not told apart. The best of them is {gained}."
-    whole = (best.first, best.last) == (sizes[0], sizes[-1])
-    word = "no difference" if whole else "plateau"
-    return Sentence(text, basis, change, "unjudged", word)
+        return Sentence(text + but, basis, change, "pass", "best")
+    which = f"plateau of {best.first} to {best.last} B"
+    if not best.whole:
+        listed = joined([f"{mtu} B" for mtu in best.as_good])
+        which = f"{listed} are as good, and what is between them is worse"
+    text = f"{where}: {which}. {best.top} B and each of the others differ by at most "
+    text += f"{percent(best.apart)}, with 95 % confidence."
+    text += f" {best.top} B is {gained}." if best.top != sizes[0] else ""
+    word = "no difference" if len(best.as_good) == len(sizes) else "plateau"
+    return Sentence(text + but, basis, change, "unjudged", word)
 
 
 def _interactions(one: Sweep) -> Sentence:
@@ -141,7 +149,7 @@ def _grid(one: Sweep) -> Grid:
             seen = one.proven.get((best.throttling, mtu))
             note = f"up to {number(seen, 4)} B per frame" if seen else \
                 "its frames are not in the counters"  # fmt: skip
-            mark = "pass" if best.known and best.first <= mtu <= best.last else ""
+            mark = "pass" if best.known and mtu in best.as_good else ""
             row.append(Cell(quantity(best.medians[mtu], one.unit), mark, note))
         rows.append(row)
     title = f"Median by MTU and throttling: {_name(one)}"
