@@ -53,6 +53,38 @@ def test_five_applications_have_an_exact_p_value():
     assert relation.p == pytest.approx(2 / math.factorial(5))
 
 
+def test_classes_of_a_kernel_are_one_program():
+    """Nine applications of three kernels show no more of a relation than three."""
+    rng = np.random.default_rng(2)
+    runs = [
+        run
+        for kernel, share, response in (("is", 0.4, 0.7), ("cg", 0.2, 1.0), ("lu", 0.04, 1.1))
+        for name in "ABC"
+        for run in with_shares(
+            f"{kernel}.{name}", share * rng.normal(1, 0.02), tg3=100.0,
+            bcm5700=100 * response * rng.normal(1, 0.02),
+        )
+    ]  # fmt: skip
+    [relation] = analyse([trial(runs)]).relations
+    assert (len(relation.points), relation.programs, relation.p) == (9, 3, None)
+
+
+def test_the_p_values_of_several_profiles_are_corrected():
+    more = {**PUBLISHED, "ft.B": (0.2, 1.02), "ep.B": (0.001, 1.2)}
+    runs = [
+        run
+        for variant, (share, response) in more.items()
+        for run in with_shares(
+            variant, share, tg3=100.0, bcm5700=100 * response, other=100 * response**2,
+            third=100 * (1 + (ord(variant[0]) % 7) / 100),
+        )
+    ]  # fmt: skip
+    made = {one.profile: one.p for one in analyse([trial(runs)]).relations}
+    alone = 2 / math.factorial(5)
+    assert made["bcm5700"] == made["other"] == pytest.approx(3 * alone)
+    assert made["third"] > 3 * alone
+
+
 def test_the_share_of_calls_messages_and_the_rate_of_calls():
     [share] = shares(_measured(with_shares("is.B", 0.5, tg3=1.0)))
     assert list(share.by_call) == ["MPI_Send", "MPI_Wait"]  # the longest first
@@ -79,6 +111,35 @@ def test_the_slowdown_of_an_application_whose_performance_is_a_time():
     [share] = shares(_measured(runs))
     assert share.slowdown.value == pytest.approx(1.1, rel=0.005)
     assert share.flagged
+
+
+@pytest.mark.parametrize(
+    ("metrics", "facts", "with_library", "run_s", "part"),
+    [
+        # of the native lab: most of a run of NPB IS and of hpcc is set-up, of HPL and EP is not
+        ({"mops": 314.8, "time_s": 0.02618}, {}, 314.83, 0.0979, 0.267),
+        ({"mops": 174.0, "time_s": 0.3943}, {}, 173.0, 0.3857, 1.0),
+        ({"hpl_GFLOPS": 14.0}, {"N": 1000}, 14.19, 0.0671, 0.702),
+        ({"hpl_GFLOPS": 14.0}, {}, 14.19, 0.0671, None),
+        ({"time_s": 0.00034}, {}, 0.000225, 0.005, 0.045),  # twice as fast with the library
+        ({"mops": 314.8, "time_s": 0.0}, {}, 314.83, 0.0979, None),
+    ],
+)
+def test_the_part_of_a_run_that_the_program_timed(metrics, facts, with_library, run_s, part):
+    check = "npb" if "mops" in metrics else "hpl" if "hpl_GFLOPS" in metrics else "hpcc"
+    run = with_shares("is.W", 0.3, tg3=1.0)[0]
+    run = run.model_copy(update={"case": replace(run.case, check=check)})
+    run.metrics[:] = [
+        Metric(metric=name, value=value, unit="s" if name == "time_s" else "",
+               better="lower" if name == "time_s" else "higher")
+        for name, value in metrics.items()
+    ]  # fmt: skip
+    run.facts.update(facts, mpi=mpi_fact(0.3, with_library, run_s))
+    [share] = shares(_measured([run]))
+    assert share.timed == (pytest.approx(part, rel=0.01) if part else None)
+    assert share.of_setup == (part is not None and part < 0.5)
+    low, high = share.bounds
+    assert 0 <= low <= share.share.value <= high <= 1
 
 
 def test_one_run_has_no_interval_and_a_run_without_the_library_no_share():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -67,12 +69,12 @@ def test_curves_that_cannot_be_compared(bad):
         parting(("a", {4: 1.0}), ("b", bad))
 
 
-def runs(repeats, noise, **profiles):
-    rng = np.random.default_rng(1)
+def runs(repeats, noise, seed=1, sizes=SIZES, **profiles):
+    rng = np.random.default_rng(seed)
     for name, time in profiles.items():
         case = Case(check="netpipe", transport="tcp", profile=name, nodes=2)
         for repeat in range(repeats):
-            points = [(n, time(n) * float(np.exp(rng.normal(0, noise)))) for n in SIZES]
+            points = [(n, time(n) * float(np.exp(rng.normal(0, noise)))) for n in sizes]
             curve = Curve(name="netpipe", y_name="latency", y_unit="us", points=points)
             yield Measured(
                 "t1",
@@ -94,9 +96,8 @@ def test_the_fastest_profile_of_each_range_of_sizes():
         ("large", "best", ("wide",)),
     ]
     assert made.reference == "wide"
-    assert made.partings["quick"].reversed_at
+    assert made.partings["quick"].reversed_at == 1024
     assert made.scatter < 0.05
-    assert not made.noisy
     assert made.inputs.samples == 18 * len(SIZES)
 
 
@@ -104,7 +105,53 @@ def test_two_repeats_decide_nothing_and_noise_hides_where_curves_part():
     profiles = {"a": lambda n: 10 + n / 100, "b": lambda n: 10 + n / 1000}
     [made] = comparisons(runs(2, 0.3, **profiles))
     assert {f.decision.answer for f in made.fastest} == {"measure more"}
-    assert made.noisy
+    assert made.partings["a"].apart is None
+    assert made.seem["a"].apart
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.1])
+@pytest.mark.parametrize(
+    "profiles",
+    [
+        {"a": lambda n: 10 + n / 100, "b": lambda n: 10 + n / 250},
+        {"a": lambda n: 10 + n / 100, "b": lambda n: 30 + n / 1000},
+        {"a": lambda n: 14.8 + n / 67.5, "b": lambda n: 10 + n / 100},
+    ],
+)
+def test_where_curves_part_is_right_when_it_is_said(profiles, noise):
+    trials, wrong = 60, 0
+    for seed in range(trials):
+        [made] = comparisons(runs(5, noise, seed=seed, sizes=SIZES[::2], **profiles))
+        for name, at in made.partings.items():
+            ratio = {n: profiles[name](n) / profiles[made.reference](n) for n in SIZES[::2]}
+            wrong += (
+                (at.apart is not None and any(ratio[n] < 1.5 for n in ratio if n >= at.apart))
+                or (at.together is not None
+                    and any(not 1 / 1.1 < ratio[n] < 1.1 for n in ratio if n <= at.together))
+                or (at.reversed_at is not None and ratio[at.reversed_at] >= 1)
+            )  # fmt: skip
+    assert wrong <= 0.05 * trials + 3 * math.sqrt(0.05 * 0.95 * trials)
+
+
+def test_profiles_within_ten_per_cent_up_to_a_size_are_so_at_all_smaller_ones():
+    """Curves that cross are within 10 % at one size, and not below it."""
+    crossing = {"a": lambda n: 10 + n / 100, "b": lambda n: 30 + n / 1000}
+    [made] = comparisons(runs(6, 0.001, **crossing))
+    assert made.seem["a"].together is not None
+    assert made.partings["a"].together is None
+    assert (made.partings["a"].reversed_at, made.partings["a"].apart) == (2048, 8192)
+
+
+def test_units_that_differ_and_sizes_that_none_has_in_common_are_refused():
+    own = list(runs(3, 0.01, a=lambda n: 10 + n / 100, b=lambda n: 50 + n / 50))
+    own[0].run.curves[0].y_unit = "ms"
+    [made] = comparisons(own)
+    assert made.fault == "its runs have latency in ms and latency in us"
+    assert (made.fastest, made.partings) == ((), {})
+    own[0].run.curves[0].y_unit = "us"
+    own[0].run.curves[0].points[:] = [(5, 10.0)]
+    [made] = comparisons(own)
+    assert "no size with a time in common" in made.fault
 
 
 def test_a_time_of_zero_was_not_measured():
@@ -124,7 +171,8 @@ def test_a_time_of_zero_was_not_measured():
     (plain,) = comparisons([*of("a", FAST), *of("b", GIGABIT)])
     (made,) = comparisons([*of("a", FAST | odd), *of("b", GIGABIT | odd)])
     assert made.partings == plain.partings
-    assert comparisons([*of("a", odd), *of("b", odd)]) == []
+    (none,) = comparisons([*of("a", odd), *of("b", odd)])
+    assert "no size with a time in common" in none.fault
 
 
 def test_one_profile_is_not_compared():

@@ -72,6 +72,32 @@ def test_the_largest_may_be_the_best_and_is_not_inside():
     assert (less.first, less.last, less.inside) == (1500, 1500, False)
 
 
+def test_two_maxima_are_no_best():
+    """Each leads its neighbours, and neither the other one."""
+    noise = random.Random(6)
+    truth = {1500: 1.1, 3000: 1.0, 4500: 0.9, 6000: 0.9, 7500: 1.0, 9000: 1.1}
+    made = optimum("off", {mtu: noisy(y, noise, 0.01) for mtu, y in truth.items()}, "higher")
+    assert (made.best, made.as_good, made.whole) == (False, (1500, 9000), False)
+
+
+def test_what_the_repeats_cannot_tell_apart_is_no_plateau():
+    noise = random.Random(7)
+    made = optimum("off", {mtu: noisy(1.0, noise, 0.08, 5) for mtu in SIZES}, "higher")
+    assert not made.known
+    assert "scatter too much" in made.reason
+
+
+def test_intervals_of_all_interactions_hold_together():
+    trials, wrong = 300, 0
+    for seed in range(trials):
+        noise = random.Random(seed)
+        grid = {f"usecs {i}": {m: noisy(1.0, noise, 0.02, 6) for m in SIZES} for i in range(4)}
+        wrong += any(
+            one.ratio.low > 1 or one.ratio.high < 1 for one in interactions(grid, "higher")
+        )
+    assert wrong <= 0.05 * trials + 3 * (0.05 * 0.95 * trials) ** 0.5
+
+
 def test_few_repeats_decide_nothing():
     once = optimum("off", {mtu: [y] for mtu, y in PUBLISHED.items()}, "higher")
     assert (once.known, once.spread, once.top) == (False, None, 6000)

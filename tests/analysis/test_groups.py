@@ -31,7 +31,7 @@ def around(scatter, seed):
 @pytest.mark.parametrize("seed", range(3))
 def test_the_published_centres_are_the_groups_of_runs_around_them(seed):
     made = groups(*around(0.08, seed))
-    assert [(g.runs, list(g.members)) for g in made.groups] == [
+    assert [(g.cases, list(g.members)) for g in made.groups] == [
         (count, [name]) for (count, _), name in zip(PUBLISHED, NAMES, strict=True)
     ]
     for group, (_, centre) in zip(made.groups, PUBLISHED, strict=True):
@@ -42,17 +42,34 @@ def test_the_published_centres_are_the_groups_of_runs_around_them(seed):
 
 
 def test_what_is_refused():
-    with pytest.raises(ValueError, match="5 runs are too few, 6 are needed"):
+    with pytest.raises(ValueError, match="5 cases are too few, 6 are needed"):
         groups(["x"] * 5, [(1.0, 2.0, 3.0)] * 5)
-    with pytest.raises(ValueError, match="all runs communicate alike"):
+    with pytest.raises(ValueError, match="all cases communicate alike"):
         groups(["x"] * 9, [(1.0, 2.0, 3.0)] * 9)
 
 
-def test_runs_of_one_cloud_are_no_groups():
-    for seed in range(20):
-        rows = [tuple(row) for row in np.random.default_rng(seed).normal(10, 1, (30, 3))]
-        with pytest.raises(ValueError, match="no groups are apart"):
-            groups(["x"] * 30, rows)
+CLOUDS = {
+    "normal": lambda r, n: r.normal(10, 1, (n, 3)),
+    "lognormal": lambda r, n: np.exp(r.normal(0, 1, (n, 3))),
+    "long": lambda r, n: 10 + r.normal(0, 1, (n, 1)) + r.normal(0, 0.2, (n, 3)),
+    "long, skewed": lambda r, n: np.exp(r.normal(0, 1, (n, 1)) + r.normal(0, 0.2, (n, 3))),
+    "heavy tails": lambda r, n: 30 + r.standard_t(3, (n, 1)) + r.normal(0, 0.2, (n, 3)),
+}
+
+
+@pytest.mark.parametrize("cases", [6, 12])
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_cases_of_one_cloud_are_no_groups(cloud, cases, monkeypatch):
+    monkeypatch.setattr("seatrial.analysis.groups.RESTARTS", 5)  # for speed
+    said, trials = 0, 30
+    for seed in range(trials):
+        rows = CLOUDS[cloud](np.random.default_rng(seed), cases)
+        try:
+            groups(["x"] * cases, [tuple(map(float, row)) for row in rows])
+            said += 1
+        except ValueError as error:
+            assert "no groups are apart" in str(error)  # noqa: PT017
+    assert said <= 0.05 * trials + 3 * (0.05 * 0.95 * trials) ** 0.5
 
 
 def test_a_constant_feature_is_dropped():
@@ -65,9 +82,9 @@ def test_a_constant_feature_is_dropped():
     )
 
 
-def test_runs_without_time_in_mpi_are_listed_and_those_without_the_library_do_not_count():
+def test_a_case_counts_once_and_runs_without_time_in_mpi_are_listed():
     def run(i, mpi_s):
-        one = app("npb", f"k{i % 2}.S", "default", 1.0, i)
+        one = app("npb", f"k{i % 8}.S", "default", 1.0, i)
         one.facts["mpi"] = {
             **mpi_fact(mpi_s / 2), "bytes": 1000 * (1 + 99 * (i % 2)) + i, "calls": 10 * (1 + i % 2)
         }  # fmt: skip
@@ -76,10 +93,10 @@ def test_runs_without_time_in_mpi_are_listed_and_those_without_the_library_do_no
     none, missing = grouped([Measured("t1", app("npb", "is.S", "default", 1.0))])
     assert none is None
     assert missing == []
-    made, missing = grouped([*(run(i, 0.1) for i in range(8)), run(9, 0.0)])
+    made, missing = grouped([*(run(i, 0.1) for i in range(16)), run(17, 0.0)])
     assert missing == []
     assert made.excluded == ["npb k1.S, openmpi-tcp, default, 2 nodes"]
-    assert sorted(g.runs for g in made.groups) == [4, 4]
+    assert sorted(g.cases for g in made.groups) == [4, 4]
     none, [lost] = grouped([run(i, 0.1) for i in range(3)])
     assert none is None
-    assert "3 runs are too few" in lost.reason
+    assert "3 cases are too few" in lost.reason

@@ -20,6 +20,7 @@ from analysis_maker import (
 )
 from seatrial.analysis.message_times import fit, half_round_trip, models
 from seatrial.benchmarks.comms import eager_limit
+from seatrial.results.record import PathProof
 
 
 @pytest.mark.parametrize(
@@ -101,6 +102,57 @@ def test_intervals_hold_the_truth():
             held[i, 0] += line.intercept.low <= true.intercept.value <= line.intercept.high
             held[i, 1] += line.slope.low <= true.slope.value <= line.slope.high
     assert np.all(held / 200 > 0.95 - 3 * math.sqrt(0.05 * 0.95 / 200))
+
+
+def test_a_threshold_is_between_the_sizes_that_are_said_and_a_smooth_curve_has_none():
+    rng = np.random.default_rng(3)
+    sizes = SIZES[::2]
+    trials, held, curved = 40, 0, 0
+    for _ in range(trials):
+        noise = np.exp(rng.normal(0, 0.05, len(sizes)))
+        step = [(n, (5 + 0.002 * n) * (1.4 if n > 10000 else 1) * e)
+                for n, e in zip(sizes, noise, strict=True)]  # fmt: skip
+        made = fit(step)
+        held += made.curved or all(low <= 10000 < high for low, high in made.between)
+        smooth = fit([(n, (5 + 0.01 * n**0.9) * e) for n, e in zip(sizes, noise, strict=True)])
+        curved += smooth.curved or not smooth.thresholds
+    assert held >= 0.95 * trials - 3 * math.sqrt(0.05 * 0.95 * trials)
+    assert curved >= 0.95 * trials - 3 * math.sqrt(0.05 * 0.95 * trials)
+
+
+def test_runs_of_other_hardware_or_another_eager_limit_have_models_of_their_own():
+    facts = {"eager_limit_B": 10 * K, "eager_limit_source": "X=10k"}
+    own = [measured(MYRINET_SEND, MYRINET_RECV, dict(facts)) for _ in range(3)]
+    own[1].run.facts["eager_limit_B"] = 64 * K
+    own[2].run.path = PathProof(network="other", required_bytes=1, counters=[], crossed=True)
+    made, missing = models(own)
+    assert missing == []
+    assert [(one.eager.bytes, one.hardware) for one in made] == [
+        (10 * K, "?"), (64 * K, "?"), (10 * K, "other"),
+    ]  # fmt: skip
+
+
+def test_sizes_that_a_run_lacks_and_units_that_are_no_times():
+    own = [measured(MYRINET_SEND, MYRINET_RECV) for _ in range(2)]
+    lost = own[1].run.curves[2].points.pop(3)[0]  # of one rank's receives
+    own[1].run.curves[3].points.pop(3)
+    [made], _ = models(own)
+    assert lost not in dict(made.points["send"])
+    assert len(made.points["recv"]) == len(SIZES) - 1
+    own[0].run.curves[0].y_unit = "ms"
+    none, [missing] = models(own)
+    assert none == []
+    assert missing.reason == "its times are in ms by B, and must be in us by B"
+
+
+def test_the_levels_of_runs_widen_the_intervals():
+    one, other = (measured(MYRINET_SEND, MYRINET_RECV) for _ in range(2))
+    for curve in other.run.curves:
+        curve.points[:] = [(n, 1.1 * us) for n, us in curve.points]
+    [alone], _ = models([one])
+    [both], _ = models([one, other])
+    width = [m.send.lines[0].intercept.high - m.send.lines[0].intercept.low for m in (alone, both)]
+    assert width[1] > 100 * width[0]
 
 
 @pytest.mark.parametrize(

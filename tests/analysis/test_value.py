@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from analysis_maker import JITTER, app, trial
@@ -73,14 +74,40 @@ def test_a_price_of_each_profile_gives_the_price_of_the_gain():
     ]
     own = [*runs(GFLOPS=10.6), *runs("tuned", 14.53)]
     analysis = analysed(own, MACHINE.model_copy(update={"costs": costs}))
-    assert analysis.gains[0].usd_per_GFLOPS == pytest.approx(393 / 3.93, rel=0.005)
+    price = analysis.gains[0].usd_per_GFLOPS
+    assert price.value == pytest.approx(393 / 3.93, rel=0.005)
+    assert price.low < price.value < price.high
     names = {v.case.profile: [p.cost.usd for p in v.prices] for v in analysis.values}
     assert names == {"default": [2000], "tuned": [2393]}
 
 
 def test_a_difference_within_the_spread_is_no_gain():
     [gain] = analysed([*runs(GFLOPS=10.6), *runs("tuned", 10.65)]).gains
-    assert gain.equivalent_nodes is None
+    assert (gain.equivalent_nodes, gain.none) == (None, True)
+
+
+def test_a_gain_that_is_not_certain_is_not_excluded():
+    [gain] = analysed([*runs(GFLOPS=10.6)[:2], *runs("tuned", 12.0)[:2]]).gains
+    assert (gain.equivalent_nodes, gain.none) == (None, False)
+
+
+def test_the_price_of_a_gain_holds_the_truth():
+    rng = np.random.default_rng(1)
+    costs = [
+        Cost(name="x", usd=usd, date="2004-03-01", includes="all", profile=profile)
+        for profile, usd in (("default", 2000), ("tuned", 2400))
+    ]
+    said = held = 0
+    for _ in range(100):
+        own = [*runs(GFLOPS=10.0), *runs("tuned", 12.0)]
+        for run in own:
+            run.metrics[0].value *= float(np.exp(rng.normal(0, 0.03)))
+        [gain] = analysed(own, MACHINE.model_copy(update={"costs": costs})).gains
+        if price := gain.usd_per_GFLOPS:
+            said += 1
+            held += price.low <= 200 <= price.high
+    assert said >= 90
+    assert held / said >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / said)
 
 
 def test_what_the_site_file_does_not_say_has_no_figure():

@@ -32,6 +32,7 @@ def night(
     waited=None,
     lost=None,
     nodes=None,
+    facts=None,
     trial_repeats=1,
     **fields,
 ) -> str:
@@ -47,7 +48,7 @@ def night(
             used = (nodes or {}).get(profile, ["n1", "n2"])
             runs += [
                 Run(case=case, repeat=i, round=i // trial_repeats, outcome="ran",
-                    job=Job(nodes=used), activity=[
+                    job=Job(nodes=used), facts=facts or {}, activity=[
                     Activity(step="run", node="n1", seconds=9,
                              waited_percent=(waited or {}).get(profile, 0.0))], metrics=[
                     Metric(metric=metric, value=value * JITTER[(i + shift) % 6], unit="u",
@@ -197,6 +198,55 @@ def test_an_own_program_is_advised_by_what_stands_for_its_kind(around):
     assert hpl_job.profile == "default"
     atlas = planned("hpl", around, {"blas": "atlas"})
     assert "hpl openblas on 2 nodes, which stands for compute-bound" in atlas.basis
+
+
+def words_of(text: str) -> str:
+    """A script's remarks as one line."""
+    return " ".join(text.replace("\n#  ", "").split())
+
+
+def of_class(letter: str, **profiles):
+    """NPB IS of a class under profiles, over openmpi-tcp on rail1."""
+    check, _, *rest = is_of(**profiles)
+    return check, f"is.{letter}", *rest
+
+
+def test_the_class_of_the_job_decides_before_the_newest_trial(around):
+    trials = around.trials.folder
+    night(trials, 1, of_class("B", default=100.0, low_latency=150.0))
+    night(trials, 2, of_class("S", default=150.0, low_latency=100.0))
+    own = planned("npb", around, {"problem_class": "B"}, transport="openmpi-tcp")
+    assert own.profile == "low-latency"
+    assert "for npb is.B on 2 nodes" in own.basis
+    assert "It measured another size" not in own.basis
+    near = planned("npb", around, {"problem_class": "W"}, transport="openmpi-tcp")
+    assert near.profile == "default"  # S is nearer to W than B is
+    assert "class S (the job: W)" in near.basis
+
+
+def test_a_job_of_another_size_is_told_so(around):
+    values = of_class("S", default=100.0, low_latency=150.0)
+    name = night(around.trials.folder, 1, values, facts={"processes": 2})
+    text = words_of(rendered("npb", around, {"problem_class": "B"}, nodes=4))
+    said = (
+        f"Trial {name} of 2026-08-02; intervals of 95 %. It measured another size: class S (the "
+        "job: B), 2 nodes (the job: 4), 2 ranks (the job: 8). The answer for the job may differ."
+    )
+    assert said in text
+    hpl = (*HPL, {("default", "openmpi-tcp", ""): 30.0, ("low-latency", "openmpi-tcp", ""): 20.0})
+    night(around.trials.folder, 2, hpl, facts={"N": 1000, "NB": 64, "P": 1, "Q": 2})
+    script = rendered("hpl", around, {"blas": "openblas"}, ranks_per_node=1)
+    order = re.search(r"N = (\d+) \(the job: (\d+)\)", words_of(script))
+    assert order[1] == "1000"
+    assert f"\n{order[2]} " in script  # the line of Ns in HPL's input
+    assert "ranks (the job" not in words_of(script)
+
+
+@pytest.mark.parametrize("facts", [{"N": True}, {"N": "7", "P": None, "processes": [2]}])
+def test_a_size_that_is_not_on_record_is_no_difference(around, facts):
+    hpl = (*HPL, {("default", "openmpi-tcp", ""): 30.0, ("low-latency", "openmpi-tcp", ""): 20.0})
+    night(around.trials.folder, 1, hpl, facts=facts)
+    assert "another size" not in planned("hpl", around, {"blas": "openblas"}, nodes=2).basis
 
 
 def test_the_command_takes_a_folder_of_trials(tmp_path):

@@ -101,6 +101,8 @@ def test_another_request_does_not_continue_a_tune(slurm, words, text):
         (("--figure", "x", "--", "sleep"), "--figure needs --better"),
         (("--better", "lower", "--", "sleep"), "--better is of a --figure"),
         (("--figure", "x", "--better", "more", "--", "sleep"), "neither higher nor lower"),
+        (("--unit", "s", "--", "sleep"), "--unit is of a --figure"),
+        (("--figure", "x", "--better", "lower", "--unit", "a\nb", "--", "sleep"), "--unit: 'a"),
         (("--set", "time=3", "--", "sleep"), "--set time: not a value of job tune"),
     ],
 )

@@ -54,7 +54,7 @@ def test_the_fastest_profile_is_the_answer(tmp_path):
         in flat
     )
     assert re.search(r"wall time 1\.\d+ s, [12]\.\d+ times \(.* to .*\) as good as the next", flat)
-    assert "sbatch --constraint=nic_low_latency" in flat
+    assert "sbatch --constraint=nic_low_latency --exclusive, transport tcp" in flat
     assert "--profile low-latency --transport tcp" in flat
     assert "Left out: old-only over tcp: --nodes: 2, but" in flat
     counts = {len(one["samples"]) for one in data["candidates"]}
@@ -205,7 +205,7 @@ def test_runs_that_fail_are_said_and_not_counted(tmp_path):
     answer = session(tmp_path, FakeSlurm(tmp_path, broken)).work()
     assert answer.decision.answer == "best"
     text = " ".join(answer.text().split())
-    assert text.count("Not counted: run") == 2
+    assert re.search(r"Not counted: 2 runs \(\d+, \d+\), cpu-saving over tcp: it exited", text)
     assert "\x1b" not in text
     assert "out of tea" in text
     row = next(one for one in answer.data()["candidates"] if one["profile"] == "cpu-saving")
@@ -230,6 +230,26 @@ def test_a_candidate_that_fails_more_often_is_not_called_the_best_without_a_word
         r"But 1 of \d+ runs under low-latency over tcp failed, of \S+ over tcp 0 of", text
     )
     assert answer.data()["doubt"].startswith("1 of ")
+
+
+def test_a_figure_is_printed_with_the_unit_that_the_user_gives(tmp_path):
+    def rates(profile, number):
+        return Job(output=f"rate {10 / by_profile(profile, number).seconds:.4f}\n".encode())
+
+    options = {"figure": "rate ([0-9.]+)", "better": "higher", "unit": "ns/day"}
+    answer = session(tmp_path, FakeSlurm(tmp_path, rates), **options).work()
+    assert answer.decision.answer == "best"
+    assert re.search(r": figure \d\.\d+ ns/day, ", " ".join(answer.text().split()))
+    assert answer.data()["unit"] == "ns/day"
+
+
+def test_candidates_that_are_left_out_alike_are_one_line(tmp_path):
+    left_out = {f"{name} over {transport}": "not allowed" for name in "ab" for transport in "st"}
+    tuned = tuned_of(wish(tmp_path), AROUND)
+    tuned = tuned.model_copy(update={"left_out": {**left_out, "c over s": "no effect"}})
+    assert tuned.left_out_lines() == [
+        "a, b over s: not allowed", "a, b over t: not allowed", "c over s: no effect",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("state", ["PENDING", "CANCELLED"])
@@ -261,7 +281,10 @@ def test_nothing_runs_at_all(tmp_path):
     answer = session(tmp_path, FakeSlurm(tmp_path, lambda *_: Job(code=127))).work()
     assert answer.decision.answer == "measure more"
     assert len(answer.study.runs) == 3
-    assert "no run succeeded" in " ".join(answer.text().split())
+    text = " ".join(answer.text().split())
+    assert "no run succeeded" in text
+    assert "no run counts: the last one exited with code 127" in text
+    assert text.count("exited with code 127") == 2  # once for the three runs
     assert "Proven" not in answer.text()
 
 

@@ -142,6 +142,27 @@ def test_it_stops_if_nothing_runs():
     assert "Slurm ended 3 runs" in Study(what, lost, []).next(PLENTY, 0.1, 1e9).why
 
 
+def over(one, transport):
+    return one.model_copy(update={"candidate": Candidate(one.candidate.profile, transport)})
+
+
+@pytest.mark.parametrize("fault", ["program", "timeout", "figure"])
+def test_a_program_that_fails_from_the_first_run_on_does_not_run_under_each_candidate(fault):
+    few = tuned(5).candidates
+    candidates = [*(over(one, "openmpi-tcp") for one in few), over(few[0], "openmpi-ucx")]
+    what = tuned(2).model_copy(update={"candidates": candidates})
+    runs, stop = [], None
+    while not isinstance(stop := Study(what, runs, []).next(PLENTY, 0.1, 1e9), Stop):
+        runs.append(ran(len(runs) + 1, stop, fault=fault))
+    assert stop.final
+    assert len(runs) < len(candidates)
+    # a transport may be broken: each was tried
+    assert {run.candidate.transport for run in runs} == {"openmpi-tcp", "openmpi-ucx"}
+    assert f"the first {len(runs)} runs failed, over each transport" in stop.why
+    good = [*runs[:-1], ran(len(runs), runs[-1].candidate)]
+    assert isinstance(Study(what, good, []).next(PLENTY, 0.1, 1e9), Candidate)
+
+
 def test_no_run_begins_that_the_limit_of_time_would_cut_off():
     what = tuned(2)
     runs = [ran(1, what.candidates[0].candidate)]

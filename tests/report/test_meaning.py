@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import plotly.graph_objects as go
@@ -23,7 +24,7 @@ from seatrial.analysis.trials import analyse
 from seatrial.report.html import render
 from seatrial.report.meaning import sections
 from seatrial.report.meaning_figures import meaning_figures
-from seatrial.results.record import Case, Cost, Curve, Job, Machine, Power, Run
+from seatrial.results.record import Case, Cost, Curve, Job, Machine, Metric, Power, Run
 
 
 def sentences(results) -> list[str]:
@@ -67,6 +68,21 @@ def test_the_costs_are_in_the_order_of_the_plan_and_not_of_the_job_numbers():
     ]
     [costs] = analyse([trial(runs)]).costs
     assert (tuple(costs.costs), costs.base) == (profiles, "first")
+
+
+def test_of_many_profiles_the_costs_are_a_range_and_a_table():
+    rates = {f"mtu-{i}": 100.0 + i for i in range(8)}
+    runs = [stream(p, rate * (1 + j / 1e4), 50.0, 50.0, j) for p, rate in rates.items()
+            for j in range(8)]  # fmt: skip
+    text = one_of(trial(runs), "profiles against mtu-0")
+    assert text.startswith(": 7 profiles against mtu-0, on ")
+    assert re.search(
+        r"bandwidth of a TCP stream from 101 MB/s under mtu-1, 1.01 times \(.*?\), "
+        r"to 107 MB/s under mtu-7, 1.07 times",
+        text,
+    )
+    few = [run for run in runs if run.case.profile < "mtu-3"]
+    assert "mtu-2 against mtu-0, on " in one_of(trial(few), "mtu-2 against")
 
 
 def test_too_few_repeats_say_how_many_it_takes():
@@ -179,21 +195,42 @@ def communicating(*variants, slower=1.0):
     return trial(runs)
 
 
+def test_thresholds_of_few_repetitions_are_doubtful():
+    def said(**facts):
+        return one_of(trial([measured(MYRINET_SEND, MYRINET_RECV, facts).run]), "MPI_Send")
+
+    few = said(repetitions=10)
+    assert few.startswith("doubtful: ")
+    assert "These times rest on 10 repetitions of each size: below 200 thresholds are not" in few
+    assert "benchmarks.comms.repetitions: 200 in site.yaml" in few
+    assert said(repetitions="many").startswith("doubtful: ")
+    assert "not on record" in said()
+    enough = said(repetitions=200)
+    assert enough.startswith(": ")
+    assert "trusted" not in enough
+
+
 def test_where_two_profiles_part_or_are_apart_at_all_sizes():
-    def parted(**slower):
+    def parted(repeats=5, **slower):
         runs = []
-        for profile, factors in slower.items():
+        for profile, factors in list(slower.items()) * repeats:
             points = [(float(n), 10.0 * f) for n, f in zip((1, 64, 4096), factors, strict=True)]
             curve = Curve(name="netpipe", y_name="latency", y_unit="us", points=points)
             own = Case(check="netpipe", transport="tcp", nodes=2, profile=profile)
             runs.append(Run(case=own, outcome="ran", curves=[curve]))
         return one_of(trial(runs), "1.5 times as long as")
 
-    assert "at all sizes slow takes at least 1.5 times as long as fast." in parted(
+    slower = "slow takes at least 1.5 times as long as fast"
+    assert f"at all measured sizes (1 B to 4 KiB) {slower}." in parted(
         fast=(1, 1, 1), slow=(2, 2, 2)
     )
     text = parted(fast=(1, 1, 1), slow=(1, 1.2, 2))
-    assert "from 4 KiB on slow takes at least 1.5 times as long as fast; up to 1 B they" in text
+    assert f"at 4 KiB, the largest measured size, {slower}; at 1 B, the smallest measured" in text
+    assert "size, slow and fast are within 10 %" in text
+    text = parted(fast=(1, 1, 1), slow=(1.2, 2, 2))
+    assert f"from 64 B to 4 KiB, the largest measured size, {slower}." in text
+    once = parted(1, fast=(1, 1, 1), slow=(1, 1.2, 2))
+    assert "in the medians 1.5 times as long as fast takes slow from 4 KiB on, which may" in once
 
 
 def test_the_share_of_communication_has_its_calls_and_interval():
@@ -214,6 +251,20 @@ def test_the_share_of_communication_has_its_calls_and_interval():
     )
 
 
+def test_a_share_that_is_mostly_set_up_is_said_and_relates_to_nothing():
+    results = communicating(*SHARES)
+    for run in results.runs:  # IS times a quarter of its run of 2 s
+        seconds = 0.5 if run.case.variant == "is.B" else 1.9
+        run.metrics.append(Metric(metric="time_s", value=seconds, unit="s", better="lower"))
+    text = one_of(results, "npb is.B", "is in MPI for")
+    assert text.startswith("mostly set-up: ")
+    assert "own figure times 25 % of it, of which 0 to 100 % can be in MPI" in text
+    assert "set-up" not in one_of(results, "npb cg.B", "is in MPI for")
+    assert "over 4 applications" in one_of(results, "rank correlation")
+    left_out = "left out, as their figures time less than half of the run: npb is.B (25 %)"
+    assert left_out in one_of(results, "rank correlation")
+
+
 def test_the_relation_of_share_and_response_in_words():
     text = one_of(communicating(*SHARES), "rank correlation")
     assert "relation: jumbo against default" in text
@@ -221,7 +272,7 @@ def test_the_relation_of_share_and_response_in_words():
     assert "rank correlation -1 over 5 applications, p = 0.017" in text
     few = one_of(communicating("is.B", "cg.B", "lu.B"), "rank correlation")
     assert few.startswith("measure more: ")
-    assert "Fewer than five can show no relation" in few
+    assert "Fewer than five programs can show no relation" in few
 
 
 def test_computing_and_communication_apart_over_the_processes():
@@ -233,6 +284,8 @@ def test_computing_and_communication_apart_over_the_processes():
         }  # fmt: skip
     text = one_of(trial(runs), "efficiency")
     assert "computing from 1.72 to 0.9 s and MPI from 7.19 to 10.3 s a process" in text
+    assert "In the medians MPI takes longer than computing from 32 processes on, which may" in text
+    text = one_of(trial(runs * 5), "efficiency")
     assert "From 32 processes on MPI takes longer than computing" in text
 
 
@@ -268,7 +321,7 @@ def test_a_profile_that_is_cheaper_and_faster_has_no_price_for_a_GFLOPS():
     assert "tuned costs no more than default." in cheap
     assert "Each GFLOPS more" not in cheap
     dear = one_of(trial(runs, machine=machine(2890)), "tuned against default")
-    assert "Each GFLOPS more costs 100 USD." in dear
+    assert "Each GFLOPS more costs 100 USD (99.3 to 101)." in dear
 
 
 def test_prices_are_those_of_the_newest_trial_in_any_order():
@@ -282,20 +335,20 @@ def test_prices_are_those_of_the_newest_trial_in_any_order():
 
     old, new = on("old", 2400, 0), on("new", 2800, 1)
     for order in ([old, new], [new, old]):
-        assert [one.usd_per_GFLOPS for one in analyse(order).gains] == [
+        assert [one.usd_per_GFLOPS.value for one in analyse(order).gains] == [
             pytest.approx(200, rel=0.01)
         ]
 
 
-def test_groups_name_their_runs():
-    runs = [app("npb", f"k{i % 2}.S", "default", 1.0 + i / 100, i) for i in range(8)]
+def test_groups_name_their_cases():
+    runs = [app("npb", f"k{i}.S", "default", 1.0 + i / 100) for i in range(8)]
     for i, run in enumerate(runs):
         run.facts["mpi"] = {
             "run_s": 1.0, "mpi_s": 0.1, "bytes": 10**6 * (1 + 99 * (i % 2)), "ranks": 2,
             "calls": 10 + 90 * (i % 2), "by_call": {},
         }  # fmt: skip
-    text = one_of(trial(runs), "Group 1, 4 runs")
-    assert "npb k0.S, openmpi-tcp, default, 2 nodes (4)" in text
+    text = one_of(trial(runs), "Group 1, 4 cases")
+    assert "npb k0.S, openmpi-tcp, default, 2 nodes; npb k2.S" in text
     assert "10 MB/s while in MPI, 1 MB and 10 calls" in text
 
 

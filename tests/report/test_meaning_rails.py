@@ -137,14 +137,14 @@ def test_the_best_mtu_and_an_interaction():
     truth = {(0, mtu): rate for mtu, rate in PEAK.items()}
     truth |= {(125, mtu): 90.0 for mtu in PEAK}
     off, on, both = texts(mtus(truth), MTU)
-    assert off.startswith("best: tcp_stream (bandwidth_MB_s), tcp on test (driver igb), 2 nodes, ")
+    assert off.startswith("best: tcp_stream (bandwidth), tcp on test (driver igb), 2 nodes, ")
     assert "rx-usecs 0: an MTU of 6000 B is the best: 112 MB/s, 1.12 times" in off
     assert "as good as 1500 B. It leads its neighbours by more than the spread" in off
     assert "MTUs of 1500, 3000, 4500, 6000, 7500 and 9000 B" in off
     assert on.startswith("no difference: ")
     assert "plateau of 1500 to 9000 B" in on
     assert both.startswith("together: ")
-    assert "6000 B gains less under rx-usecs 125. Choose them together." in both
+    assert "choose MTU and throttling together: 6000 B gains less under rx-usecs 125 than" in both
 
 
 def test_without_an_interaction_each_is_chosen_by_itself():

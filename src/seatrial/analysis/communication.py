@@ -3,7 +3,9 @@
 The share is that of seed 000, section 4: the sum of the time in MPI over that of the run time, over
 all ranks, from runs with the library ``mpi_time``. Its relation to the response of applications to
 a NIC profile is Spearman's rank correlation. The p value is exact: the share of all orders of the
-responses that are correlated at least as much. The performance of a run with the library is not
+responses that are correlated at least as much. Classes of one kernel are alike, so they count as
+one program, with the means of their shares and of the logarithms of their responses. The p values
+of several profiles are corrected (Holm 1979). The performance of a run with the library is not
 that of the application; where the library slows it, the share is of a slower run, and flagged.
 
 Not here: the share of one call in another program, or of a mix of programs. Nothing extrapolates.
@@ -12,11 +14,12 @@ Not here: the share of one call in another program, or of a mix of programs. Not
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import permutations
-from statistics import median
+from statistics import fmean, geometric_mean, median
 from typing import Any
 
 import numpy as np
@@ -27,12 +30,18 @@ from seatrial.analysis.decision import fault, gain
 from seatrial.analysis.ranks import of_median
 from seatrial.analysis.response import Response, performance
 from seatrial.benchmarks import mpi_time
+from seatrial.benchmarks.hpl_output import flops
 from seatrial.benchmarks.mpi_time import MpiTime
+from seatrial.results.record import Metric
 from seatrial.results.statistics import Better
 
 #: a library that slows a run by more than this changes what it measures
 MOST_OVERHEAD = 0.03
 FEWEST = 5  # applications for a p value
+#: A program's figure must be of at least this part of the run. Below, the share of what it times
+#: can be any: of a run that it times half of, and that is in MPI for half, it is 0 to 100 %
+LEAST_TIMED = 0.5
+_CLASS = re.compile(r"\.[A-Z]$")  # of a kernel of NPB
 _ALL_ORDERS = 8  # applications up to which all orders are counted
 
 
@@ -44,6 +53,8 @@ class Share:
     longest first. ``message_B``: bytes per call, of the calls that move some; None if none does.
     ``calls_per_s``: of one rank. ``computing_s``, ``in_mpi_s``: medians, means over the ranks.
     ``slowdown``: the performance without the library over that with it; None if it is not known.
+    ``timed``: the part of the run that the program's own figure times, a fraction; the rest is its
+    set-up and its checks. None where the program does not say how long it timed.
     """
 
     application: str
@@ -57,6 +68,20 @@ class Share:
     calls_per_s: float
     slowdown: Estimate | None
     inputs: Inputs
+    timed: float | None = None
+
+    @property
+    def of_setup(self) -> bool:
+        """Whether most of the run is set-up and checks: the response is of the rest."""
+        return self.timed is not None and self.timed < LEAST_TIMED
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the largest share of the part that is timed, if the rest is all in MPI, or
+        never."""
+        part = self.timed or 1.0
+        share = min(1.0, self.share.value)
+        return max(0.0, share - (1 - part)) / part, min(1.0, share / part)
 
     @property
     def flagged(self) -> bool:
@@ -68,8 +93,9 @@ class Share:
 class Relation:
     """Between the share of communication under the base and the response to a profile.
 
-    ``points``: application, share, response. ``correlation``: Spearman's, None where all shares or
-    all responses are equal; ``p``: two-sided, None of fewer than five applications.
+    ``points``: application, share, response. ``correlation``: Spearman's over the ``programs``,
+    None where all shares or all responses are equal; ``p``: two-sided, corrected for the number of
+    profiles; None of fewer than five programs.
     """
 
     profile: str
@@ -80,6 +106,8 @@ class Relation:
     points: Sequence[tuple[str, Estimate, Estimate]]
     correlation: float | None
     p: float | None
+    programs: int
+    left_out: Sequence[Share] = ()  # those of which most of the run is set-up
 
 
 @dataclass
@@ -92,6 +120,7 @@ class _Runs:
     plain: list[float] = field(default_factory=list)
     timed: list[float] = field(default_factory=list)
     better: Better = "higher"
+    parts: list[float] = field(default_factory=list)  # of the run, that the program timed
 
 
 def shares(measured: Iterable[Measured]) -> list[Share]:
@@ -110,7 +139,26 @@ def shares(measured: Iterable[Measured]) -> list[Share]:
             group.better = plain[0].better
             group.plain += [m.value for m in plain]
             group.timed.append(fact.performance)
+            if part := _timed(one, plain[0], fact):
+                group.parts.append(part)
     return [_share(*subject, group) for subject, group in groups.items()]
+
+
+def _timed(one: Measured, plain: Metric, fact: MpiTime) -> float | None:
+    """The part of the run with the library that the program timed, at most 1; None: not known.
+
+    The seconds are those of the run without the library, times the slowdown by it.
+    """
+    seconds = [m.value for m in one.run.metrics if m.metric == "time_s"]
+    order = one.run.facts.get("N")
+    if not seconds and plain.metric == "hpl_GFLOPS" and isinstance(order, int):
+        seconds = [flops(order) / plain.value / 1e9] if plain.value > 0 else []
+    if fault(seconds) or fault([plain.value]) or fault([fact.performance or 0.0]):
+        return None
+    assert fact.performance
+    slower = plain.value / fact.performance
+    slower = 1 / slower if plain.better == "lower" else slower
+    return min(1.0, seconds[0] * slower / fact.run_s)
 
 
 def _share(name: str, route: str, profile: str, nodes: int, hardware: str, group: _Runs) -> Share:
@@ -134,7 +182,7 @@ def _share(name: str, route: str, profile: str, nodes: int, hardware: str, group
         middle([fact.mpi_s / fact.run_s for fact in facts]), by_call,
         moved / moving if moving else None,
         median(fact.calls / fact.ranks / fact.run_s for fact in facts),
-        slowdown, inputs_of(group.runs, len(facts)),
+        slowdown, inputs_of(group.runs, len(facts)), median(group.parts) if group.parts else None,
     )  # fmt: skip
 
 
@@ -149,23 +197,56 @@ def middle(values: Sequence[float]) -> Estimate:
 def relations(known: Sequence[Share], responses: Sequence[Response]) -> list[Relation]:
     """For each profile: the responses of the applications whose share under the base is known.
 
-    Of at least three applications on the same route, hardware and number of nodes. Two always lie
-    on a line.
+    Of at least three programs on the same route, hardware and number of nodes. Two always lie
+    on a line. An application of which most of the run is set-up is left out: its share is not that
+    of what responds.
     """
     of_base = {(s.application, s.route, s.profile, s.nodes, s.hardware): s for s in known}
     groups: dict[tuple[str, str, str, int, str], list[tuple[str, Estimate, Estimate]]]
     groups = defaultdict(list)
+    left_out: dict[tuple[str, str, str, int, str], list[Share]] = defaultdict(list)
     for one in responses:
         share = of_base.get((one.application, one.route, one.base, one.nodes, one.hardware))
         for profile, response in one.ratios.items() if share else ():
             assert share is not None
             key = (profile, one.base, one.route, one.nodes, one.hardware)
-            groups[key].append((one.application, share.share, response))
+            if share.of_setup:
+                left_out[key].append(share)
+            else:
+                groups[key].append((one.application, share.share, response))
     made = []
-    for (profile, base, route, nodes, hardware), points in groups.items():
-        if len(points) >= 3:
-            r, p = rank_correlation([f.value for _, f, _ in points], [x.value for *_, x in points])
-            made.append(Relation(profile, base, route, nodes, hardware, points, r, p))
+    for key, points in groups.items():
+        programs = _programs(points)
+        if len(programs) >= 3:
+            r, p = rank_correlation(*zip(*programs, strict=True))
+            made.append(Relation(*key, points, r, p, len(programs), left_out[key]))
+    return _corrected(made)
+
+
+def _programs(points: Sequence[tuple[str, Estimate, Estimate]]) -> list[tuple[float, float]]:
+    """Share and response of each program: classes, as in ``npb ft.A``, are of one."""
+    own: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for name, share, response in points:
+        own[_CLASS.sub("", name)].append((share.value, response.value))
+    return [
+        (fmean(share for share, _ in of), geometric_mean(response for _, response in of))
+        for of in own.values()
+    ]
+
+
+def _corrected(relations: Sequence[Relation]) -> list[Relation]:
+    """With the p values of Holm, over the profiles that are compared with one base."""
+    families: dict[tuple[str, str, int, str], list[int]] = defaultdict(list)
+    for i, one in enumerate(relations):
+        if one.p is not None:
+            families[one.base, one.route, one.nodes, one.hardware].append(i)
+    made = list(relations)
+    for own in families.values():
+        largest = 0.0
+        for rank, i in enumerate(sorted(own, key=lambda i: relations[i].p or 0.0)):
+            p = (relations[i].p or 0.0) * (len(own) - rank)
+            largest = max(largest, min(1.0, p))
+            made[i] = replace(relations[i], p=largest)
     return made
 
 

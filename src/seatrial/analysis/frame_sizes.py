@@ -3,8 +3,9 @@
 The profiles of one sweep differ in MTU and coalescing alone, as the trial has their settings. The
 question is that of seed 003, whose best MTU was 6000, inside the range, without throttling.
 
-An MTU is the best where it leads its neighbours by more than the repeats spread; else there is a
-plateau: the neighbours that are as good. The interaction is a ratio of ratios, the gain of an MTU
+An MTU is the best where it leads all others by more than the repeats spread; else there is a
+plateau of those that are as good, if the intervals allow no difference that counts. What leads its
+neighbours alone may be one of two maxima. The interaction is a ratio of ratios, the gain of an MTU
 under one throttling over its gain under the other: 1 means that each can be chosen by itself. Its
 samples are the gains of single repeats, which a trial interleaves; the interval is by ranks
 (``seatrial.analysis.decision.ratio``).
@@ -30,9 +31,10 @@ from seatrial.analysis.conclusion import (
     blocks_of,
     comparable,
     inputs_of,
+    other_nodes,
     unit_of,
 )
-from seatrial.analysis.decision import fault, gain, least_repeats, ratio
+from seatrial.analysis.decision import SMALLEST, fault, gain, least_repeats, ratio
 from seatrial.analysis.profile_cost import CPU, cpu_time
 from seatrial.analysis.response import performance
 from seatrial.benchmarks.tcp_stream import TCPStream
@@ -50,27 +52,47 @@ Settings = tuple[tuple[str, Any], ...]
 
 @dataclass(frozen=True)
 class Optimum:
-    """The best MTUs under one throttling, from ``first`` to ``last``; equal where one leads.
+    """The MTUs of which none is worse than the best, under one throttling.
 
-    ``top``: the one with the best median. ``known``: whether the repeats allow to tell; else
-    ``reason``. ``gain``: performance of the best over that of the smallest MTU. ``spread``: the
-    fraction that a lead must exceed.
+    ``top``: the one with the best median. ``as_good``: with ``top`` all that it does not lead,
+    ascending. ``apart``: the largest difference of ``top`` and one of these that the intervals
+    allow, a fraction. ``known``: whether ``top`` is alone, or no difference that counts is
+    possible; else ``reason``. ``gain``: performance of the best over that of the smallest MTU.
+    ``spread``: the fraction that a lead must exceed.
     """
 
     throttling: str
     medians: Mapping[int, float]
     top: int
-    first: int
-    last: int
+    as_good: tuple[int, ...]
     gain: Estimate
     spread: float | None
+    apart: float
     known: bool
     reason: str = ""
+
+    @property
+    def best(self) -> bool:
+        return self.known and len(self.as_good) == 1
+
+    @property
+    def first(self) -> int:
+        return self.as_good[0]
+
+    @property
+    def last(self) -> int:
+        return self.as_good[-1]
 
     @property
     def inside(self) -> bool:
         """Whether both larger and smaller MTUs were measured, and are worse."""
         return min(self.medians) < self.first and self.last < max(self.medians)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all between the first and the last are as good."""
+        between = [mtu for mtu in self.medians if self.first <= mtu <= self.last]
+        return len(between) == len(self.as_good)
 
     @property
     def widest_step(self) -> int:
@@ -106,6 +128,7 @@ class Sweep:
     repeats: int  # samples of each; ``sample``: what one is
     inputs: Inputs
     sample: Unit = "repeat"
+    nodes_differ: str = ""  # why the effect may be that of the nodes
 
 
 @dataclass(frozen=True)
@@ -220,7 +243,7 @@ def _sweep(
         name, metric, unit, better, route, nodes, hardware,
         tuple(optimum(level, by_mtu, better, sample) for level, by_mtu in grid.items()),
         tuple(interactions(grid, better)), proven, repeats, inputs_of(runs, len(runs)),
-        sample,
+        sample, other_nodes(runs),
     )  # fmt: skip
 
 
@@ -265,37 +288,37 @@ def optimum(
     spreads = [statistics.spread([math.log(value) for value in by_mtu[mtu]]) for mtu in sizes]
     known = [one for one in spreads if one is not None]
     spread = max(known) if len(known) == len(spreads) else None
-    over_least = gain(by_mtu[top], by_mtu[sizes[0]], better)
-    repeats = min(map(len, by_mtu.values()))
+    ahead = {m: gain(by_mtu[top], by_mtu[m], better, len(sizes)) for m in sizes if m != top}
+    over_least = ahead.get(sizes[0], Estimate(1.0, 1.0, 1.0))
+    repeats, need = min(map(len, by_mtu.values())), least_repeats(len(sizes))
+    as_good = tuple(
+        mtu
+        for mtu in sizes
+        if mtu == top
+        or spread is None
+        or ahead[mtu].low <= 1
+        or (medians[top] / medians[mtu]) ** sign - 1 <= spread
+    )
+    others = [ahead[mtu] for mtu in as_good if mtu != top]
+    apart = max((max(e.high, 1 / e.low if e.low > 0 else math.inf) - 1 for e in others), default=0)
+    why = ""
     if spread is None:
         once = "once" if unit == "repeat" else "in one round"
         why = f"each was measured {once}, so the spread is not known"
-        return Optimum(throttling, medians, top, top, top, over_least, None, False, why)
-
-    def leads(mtu: int) -> bool:
-        lead = (medians[top] / medians[mtu]) ** sign - 1
-        certain = gain(by_mtu[top], by_mtu[mtu], better, len(sizes))
-        return lead > spread and certain.low > 1
-
-    at = sizes.index(top)
-    first = last = at
-    while first > 0 and not leads(sizes[first - 1]):
-        first -= 1
-    while last + 1 < len(sizes) and not leads(sizes[last + 1]):
-        last += 1
-    need = least_repeats(len(sizes))
-    why = ""
-    if repeats < need:
+    elif repeats < need:
         why = f"{len(sizes)} MTUs need {need} {unit}s each, and there are {repeats}"
-    return Optimum(
-        throttling, medians, top, sizes[first], sizes[last], over_least, spread, not why, why
-    )
+    elif apart > 2 * max(SMALLEST, spread):
+        why = f"the {unit}s scatter too much to see a difference that counts"
+    return Optimum(throttling, medians, top, as_good, over_least, spread, apart, not why, why)
 
 
 def interactions(
     grid: Mapping[str, Mapping[int, Sequence[float]]], better: Better
 ) -> Iterable[Interaction]:
-    """Of the first throttling and each other one, for each MTU that both have, over the least."""
+    """Of the first throttling and each other one, for each MTU that both have, over the least.
+
+    The intervals hold together.
+    """
     levels = list(grid)
     if len(levels) < 2:
         return
@@ -310,5 +333,7 @@ def interactions(
                 ]
                 for level in (plain, throttled)
             }
-            estimate = ratio(gains[throttled], gains[plain], len(sizes))
+            # all MTUs but the least, of all levels but the first
+            compared = (len(sizes) - 1) * (len(levels) - 1)
+            estimate = ratio(gains[throttled], gains[plain], compared + 1)
             yield Interaction(mtu, sizes[0], throttled, plain, estimate)

@@ -10,7 +10,14 @@ since it is the best of many (Hall, Osborn and Sakkas, The Manchester School 81 
 positive, since the intercept of an upper line is no latency, and a receive may become shorter at
 a threshold. (pwlf, the usual library, fits lines that meet; these do not.)
 
-The points are the medians of a run, so there are no outliers to drop. Not here: prediction.
+A threshold has an interval: of all places that the likelihood ratio does not reject, beside the
+other thresholds (Hansen, Econometrica 68 (2000), 575-603, equation 14 and theorem 3). Where a
+smooth curve, a + b x size^c, describes the times better than lines that part, there is no
+threshold.
+
+The points are the medians of a run, so there are no outliers to drop. A run is as a whole faster or
+slower than another one, which its sizes do not show: with several runs the intervals are wider by
+the scatter of their levels. Not here: prediction.
 """
 
 from __future__ import annotations
@@ -18,9 +25,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
-from statistics import median
+from statistics import median, stdev
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +39,7 @@ from seatrial.analysis.conclusion import (
     Inputs,
     Measured,
     Missing,
+    blocks_of,
     inputs_of,
 )
 from seatrial.results.record import Case
@@ -46,6 +54,8 @@ _EXACT = 1e-6
 #: A model that misses a measured time by more than this, relative, describes no times.
 POOR = 0.25
 CALLS = ("send", "recv")
+#: of each size: thresholds of fewer are not to be trusted (of the seed's measurements)
+FEWEST_CALLS = 200
 
 
 @dataclass(frozen=True)
@@ -67,11 +77,17 @@ class Time:
 
 @dataclass(frozen=True)
 class Model:
-    """``largest_error``: relative to a measured time. ``measured``: first and last size in B."""
+    """``largest_error``: relative to a measured time. ``measured``: first and last size in B.
+
+    ``between``: for each threshold the two measured sizes around it, together with 95 %.
+    ``curved``: whether a smooth curve describes the times better, so that there is no threshold.
+    """
 
     lines: tuple[Line, ...]
     measured: tuple[float, float]
     largest_error: float = 0.0
+    between: tuple[tuple[float, float], ...] = ()
+    curved: bool = False
 
     @property
     def thresholds(self) -> tuple[float, ...]:
@@ -128,7 +144,35 @@ def fit(points: Sequence[tuple[float, float]]) -> Model:
             if best is None or criterion < best[0]:
                 best = criterion, cuts
     assert best is not None
-    return _model(sizes, times, best[1])
+    criterion, cuts = best
+    curved = len(cuts) > 2 and _curve(sizes, times) < criterion
+    return replace(_model(sizes, times, cuts), between=_places(sizes, squares, cuts), curved=curved)
+
+
+def _curve(sizes: Array, times: Array) -> float:
+    """The criterion of the best curve a + b x size^c; of c are searched 0.1 to 2."""
+    count = len(sizes)
+    least = min(_squares(sizes**c, times) for c in np.arange(0.1, 2.0, 0.05))
+    return count * math.log(max(least / count, _EXACT**2)) + 3 * math.log(count)
+
+
+def _places(
+    sizes: Array, squares: Mapping[tuple[int, int], float], cuts: tuple[int, ...]
+) -> tuple[tuple[float, float], ...]:
+    """The sizes around each threshold, of all its places that the likelihood ratio allows."""
+    inner, count = cuts[1:-1], len(sizes)
+    total = max(sum(squares[part] for part in pairwise(cuts)), count * _EXACT**2)
+    made = []
+    for before, at, after in zip(cuts, inner, cuts[2:], strict=False):
+        own = squares[before, at] + squares[at, after]
+        most = -2 * math.log(1 - math.sqrt(1 - (1 - CONFIDENCE) / len(inner)))
+        places = [
+            k
+            for k in range(before + SIZES_OF_LINE, after - SIZES_OF_LINE + 1)
+            if count * (squares[before, k] + squares[k, after] - own) <= most * total
+        ]
+        made.append((float(sizes[places[0] - 1]), float(sizes[places[-1]])))
+    return tuple(made)
 
 
 def _solve(sizes: Array, times: Array) -> tuple[Array, Array, Array]:
@@ -172,7 +216,7 @@ def _model(sizes: Array, times: Array, cuts: tuple[int, ...]) -> Model:
 class EagerLimit:
     """Up to which size the MPI sends at once, in B, and who says so.
 
-    ``between``: the two measured sizes around the threshold of the model that is next to it."""
+    ``between``: the measured sizes around the threshold of the model that is next to it."""
 
     bytes: float
     source: str
@@ -185,10 +229,12 @@ class EagerLimit:
 
 @dataclass(frozen=True)
 class CallTimes:
-    """The models of the blocking calls of one case, and their ``points``, (size in B, us) by call.
+    """The models of the blocking calls of one case on one hardware, and their ``points``, (size in
+    B, us) by call.
 
     ``eager``: None where the configured limit is not on record. ``synchronised``: whether a send
-    takes as long as a receive above the last threshold; None without a threshold.
+    takes as long as a receive above the last threshold; None without a threshold. ``calls``: how
+    often each size was timed in a run, the fewest of the runs; None where it is not on record.
     """
 
     case: Case
@@ -198,6 +244,13 @@ class CallTimes:
     eager: EagerLimit | None
     synchronised: bool | None
     inputs: Inputs
+    hardware: str = ""
+    calls: int | None = None
+
+    @property
+    def few(self) -> bool:
+        """Whether the thresholds rest on too few calls, or it is not known on how many."""
+        return self.calls is None or self.calls < FEWEST_CALLS
 
 
 def half_round_trip(send: Model, recv: Model, size: float) -> Time:
@@ -207,46 +260,82 @@ def half_round_trip(send: Model, recv: Model, size: float) -> Time:
 
 
 def models(measured: Iterable[Measured]) -> tuple[list[CallTimes], list[Missing]]:
-    """The models of each case of ``comms``: of the median over its runs and both ranks."""
-    by_case: dict[Case, list[Measured]] = defaultdict(list)
+    """The models of each case of ``comms``: of the median over its runs and both ranks.
+
+    Runs on other hardware, or with another eager limit, are others.
+    """
+    groups: dict[tuple[Case, str, str], list[Measured]] = defaultdict(list)
     for one in measured:
         if one.run.case.check == "comms":
-            by_case[one.run.case].append(one)
+            limit = repr(one.run.facts.get("eager_limit_B"))
+            groups[one.run.case, one.run.hardware, limit].append(one)
     good, missing = [], []
-    for case, runs in by_case.items():
-        points = {call: _points(runs, call) for call in CALLS}
+    for (case, hardware, _), runs in groups.items():
         try:
-            send, recv = (fit(points[call]) for call in CALLS)
+            points, level = _points(runs)
+            send, recv = (_widened(fit(points[call]), level[call]) for call in CALLS)
         except ValueError as error:
-            missing.append(
-                Missing(
-                    "model of message times",
-                    case.id,
-                    str(error),
-                    "more sizes (benchmarks.comms.sizes_per_decade) and repeats",
-                )
-            )
+            takes = "more sizes (benchmarks.comms.sizes_per_decade) and repeats"
+            missing.append(Missing("model of message times", case.id, str(error), takes))
             continue
         count = sum(len(points[call]) for call in CALLS) * len(runs)
         inputs = inputs_of(runs, count)
-        eager, same = _eager(runs, points["send"], send), _synchronised(points, send)
-        good.append(CallTimes(case, send, recv, points, eager, same, inputs))
+        eager, same = _eager(runs, send), _synchronised(points, send)
+        known = [one.run.facts.get("repetitions") for one in runs]
+        calls = min((n for n in known if isinstance(n, int)), default=None)
+        good.append(CallTimes(case, send, recv, points, eager, same, inputs, hardware, calls))
     return good, missing
 
 
-def _points(runs: Sequence[Measured], call: str) -> list[tuple[float, float]]:
-    times: dict[float, list[float]] = defaultdict(list)
-    for one in runs:
+def _points(
+    runs: Sequence[Measured],
+) -> tuple[dict[str, list[tuple[float, float]]], dict[str, float]]:
+    """By call: the median times of the sizes that all runs have, and by how much, relative, the
+    level of all runs is uncertain; 0 of one block of runs.
+
+    Raises ValueError if a time is not in us, or the sizes not in bytes.
+    """
+    times: dict[tuple[str, float], list[list[float]]] = defaultdict(lambda: [[] for _ in runs])
+    for i, one in enumerate(runs):
         for curve in one.run.curves:
-            if curve.name.startswith(f"comms {call}_us rank "):
-                for size, us in curve.points:
-                    times[size].append(us)
-    return [(size, median(times[size])) for size in sorted(times)]
+            for call in CALLS:
+                if curve.name.startswith(f"comms {call}_us rank "):
+                    if (curve.x_unit, curve.y_unit) != ("B", "us"):
+                        units = f"{curve.y_unit or 'no unit'} by {curve.x_unit or 'no unit'}"
+                        raise ValueError(f"its times are in {units}, and must be in us by B")
+                    for size, us in curve.points:
+                        times[call, size][i].append(us)
+    whole = {
+        n for _, n in times if all(all(times[call, n]) for call in CALLS if (call, n) in times)
+    }
+    sizes = sorted(n for n in whole if all((call, n) in times for call in CALLS))
+    points, level = {}, {}
+    for call in CALLS:
+        own = {n: [median(of_run) for of_run in times[call, n]] for n in sizes}
+        points[call] = [(n, median(x for of_run in times[call, n] for x in of_run)) for n in sizes]
+        level[call] = 0.0
+        if len(runs) > 1 and all(us > 0 for _, us in points[call]):
+            middle = dict(points[call])
+            levels = (median(own[n][i] / middle[n] for n in sizes) for i in range(len(runs)))
+            off = blocks_of(zip(runs, levels, strict=True))
+            if len(off) > 1:
+                factor = float(stdtrit(len(off) - 1, (1 + CONFIDENCE) / 2))
+                level[call] = factor * stdev(off) / math.sqrt(len(off))
+    return points, level
 
 
-def _eager(
-    runs: Sequence[Measured], points: Sequence[tuple[float, float]], send: Model
-) -> EagerLimit | None:
+def _widened(model: Model, level: float) -> Model:
+    """With the intervals of the coefficients wider by a relative uncertainty of all times."""
+
+    def wider(one: Estimate) -> Estimate:
+        half = math.hypot(one.high - one.value, level * one.value)
+        return Estimate(one.value, one.value - half, one.value + half)
+
+    lines = (Line(wider(one.intercept), wider(one.slope), one.last) for one in model.lines)
+    return replace(model, lines=tuple(lines))
+
+
+def _eager(runs: Sequence[Measured], send: Model) -> EagerLimit | None:
     facts = runs[0].run.facts
     limit, source = facts.get("eager_limit_B"), facts.get("eager_limit_source")
     if not isinstance(limit, int | float) or not isinstance(source, str):
@@ -254,16 +343,18 @@ def _eager(
     if not 0 <= limit < math.inf:
         return None
     between = None
-    if send.thresholds:
-        sizes = [size for size, _ in points]
-        near = min(send.thresholds, key=lambda threshold: abs(math.log(threshold / max(1, limit))))
-        at = sizes.index(near)
-        between = (sizes[at], sizes[at + 1])
+    if send.thresholds and not send.curved:
+        between = min(send.between, key=lambda ends: _distance(ends, max(1, limit)))
     return EagerLimit(float(limit), source, between)
 
 
+def _distance(ends: tuple[float, float], size: float) -> float:
+    """Of a size from an interval, on the scale of logarithms; 0 within it."""
+    return max(math.log(ends[0] / size), math.log(size / ends[1]), 0.0)
+
+
 def _synchronised(points: dict[str, list[tuple[float, float]]], send: Model) -> bool | None:
-    if not send.thresholds:
+    if not send.thresholds or send.curved:
         return None
     recv = dict(points["recv"])
     above = [(us, recv[size]) for size, us in points["send"] if size > send.thresholds[-1]]

@@ -6,21 +6,27 @@ computation: the run time less the time in MPI, where the library ``mpi_time`` r
 number of processes. Without it the model is of the time of the whole run, and a0 is not a serial
 part alone. The time in MPI has no model. Weights are 1 / t^2. A slowdown is what the times show,
 not the model.
+
+The lines go through the medians of the numbers of processes, so that an outlier moves nothing. What
+they miss beyond the scatter of the repeats is tested (lack of fit; Draper and Smith, Applied
+Regression Analysis, 3rd edition, 2.2). A model that fails the test has no coefficients that mean
+anything. An interval is the wider one of two: by the scatter of the repeats, and by what the model
+misses. It holds both models where AICc does not tell them apart.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit  # quantiles of Student's t; scipy.stats takes long to import
+from scipy.special import fdtrc, stdtrit  # of F and Student's t; scipy.stats takes long to import
 
 from seatrial.analysis import decision
 from seatrial.analysis.conclusion import (
@@ -31,28 +37,37 @@ from seatrial.analysis.conclusion import (
     Missing,
     comparable,
     inputs_of,
+    scaled,
 )
 from seatrial.analysis.decision import SMALLEST
+from seatrial.analysis.ranks import of_median
 from seatrial.benchmarks import mpi_time
+from seatrial.results import statistics
 
 POINTS = 3  # least number of values of p for the model
 POINTS_OF_SQUARE = 4
+#: models whose AICc differ by less than this are both plausible (Burnham and Anderson, Model
+#: Selection and Multimodel Inference, 2nd edition, 2.6)
+ALIKE = 4.0
+#: relative error below which what a model misses is rounding
+_EXACT = 1e-9
 
 
 @dataclass(frozen=True)
 class Model:
-    """Coefficients in seconds. ``flaw``: why they mean nothing, such as a negative serial part."""
+    """Coefficients in seconds. ``flaw``: why they mean nothing, such as a negative serial part.
+
+    ``share``: a0 / (a0 + a1), the part of the time of one process that does not shrink. ``tested``:
+    whether there are repeats that could show that the model does not fit.
+    """
 
     a0: Estimate
     a1: Estimate
+    share: Estimate
     a2: Estimate | None = None
     largest_error: float = 0.0
     flaw: str = ""
-
-    @property
-    def serial_share(self) -> float | None:
-        """a0 / (a0 + a1); None where the model is flawed."""
-        return None if self.flaw else self.a0.value / (self.a0.value + self.a1.value)
+    tested: bool = True
 
 
 #: what more processes do to the time
@@ -82,26 +97,25 @@ class Step:
 
 @dataclass(frozen=True)
 class Scaling:
-    """``times``: p -> median in s. ``efficiency``: relative to the smallest p; above 1 is possible.
+    """``times``: p -> median in s. ``efficiency``: relative to the smallest p; above 1 is possible,
+    and the intervals hold together.
 
     ``apart``: p -> medians in s of computing and of MPI, means over the processes; empty where they
-    are not known.
+    are not known. ``overtaken``: from this p on the time in MPI exceeds that of computing for
+    certain; ``seems_overtaken``: in the medians. None if there is none.
     ``model`` is that of the computation if it is there.
     """
 
     name: str
     times: Mapping[int, float]
-    efficiency: Mapping[int, float]
+    efficiency: Mapping[int, Estimate]
     steps: tuple[Step, ...]
     model: Model | None
     no_model: str  # why there is no model
     inputs: Inputs
     apart: Mapping[int, tuple[float, float]] = field(default_factory=dict)
-
-    @property
-    def overtaken(self) -> int | None:
-        """The first p at which the time in MPI exceeds that of computing; None if there is none."""
-        return next((p for p in sorted(self.apart) if self.apart[p][1] > self.apart[p][0]), None)
+    overtaken: int | None = None
+    seems_overtaken: int | None = None
 
 
 def scaling(
@@ -124,7 +138,10 @@ def scaling(
         raise ValueError("it was measured with one number of processes, two are needed")
     times = {p: median(samples[p]) for p in counts}
     first = counts[0]
-    efficiency = {p: times[first] * first / (times[p] * p) for p in counts}
+    efficiency = {
+        p: scaled(decision.ratio(samples[first], samples[p], len(counts)), first / p)
+        for p in counts[1:]
+    }
     steps = tuple(
         Step(a, b, decision.ratio(samples[b], samples[a], len(counts))) for a, b in pairwise(counts)
     )
@@ -137,48 +154,121 @@ def scaling(
         p: (median(own for own, _ in values), median(mpi for _, mpi in values))
         for p, values in apart.items()
     }
-    return Scaling(name, times, efficiency, steps, model, why, inputs, middles)
+    logs = {
+        p: [math.log(mpi / own) if mpi > 0 else -math.inf for own, mpi in values]
+        for p, values in apart.items()
+    }
+    # The largest p is tested first, and each other one after all above it: no correction is due.
+    certain = _from_here_on(
+        counts, {p for p, x in logs.items() if (of_median(x, 1 - CONFIDENCE)[1] or 0) > 0}
+    )
+    seems = _from_here_on(counts, {p for p, x in logs.items() if median(x) > 0})
+    return Scaling(
+        name, times, efficiency, steps, model, why, inputs, middles, certain, seems
+    )  # fmt: skip
+
+
+def _from_here_on(counts: Sequence[int], chosen: Set[int]) -> int | None:
+    """The smallest of ``counts`` from which on all are chosen; None if the largest is not."""
+    first = None
+    for p in reversed(counts):
+        if p not in chosen:
+            break
+        first = p
+    return first
 
 
 def fit(samples: Mapping[int, Sequence[float]]) -> Model:
     """The model of times in s, of at least three values of p."""
-    p = np.array([p for p, values in samples.items() for _ in values], dtype=float)
-    times = np.array([x for values in samples.values() for x in values], dtype=float)
-    model, criterion = _solve(p, times, 2)
-    if len(samples) >= POINTS_OF_SQUARE:
-        longer, other = _solve(p, times, 3)
-        if other < criterion:
-            return longer
-    return model
+    made, criterion = _solve(samples, 2)
+    if len(samples) < POINTS_OF_SQUARE:
+        return made
+    longer, other = _solve(samples, 3)
+    short, chosen = (made, longer) if other < criterion else (longer, made)
+    if abs(other - criterion) >= ALIKE or short.flaw:
+        return chosen
+    a0, a1, share = (
+        _around(own, other)
+        for own, other in (
+            (chosen.a0, short.a0), (chosen.a1, short.a1), (chosen.share, short.share),
+        )
+    )  # fmt: skip
+    return replace(chosen, a0=a0, a1=a1, share=share)
 
 
-def _solve(p: NDArray[np.float64], times: NDArray[np.float64], terms: int) -> tuple[Model, float]:
-    """The model of two or three terms, and its AICc."""
-    count = len(times)
-    rows = np.column_stack([np.ones(count), 1 / p, -1 / p**2][:terms]) / times[:, None]
+def _around(one: Estimate, other: Estimate) -> Estimate:
+    """An estimate with an interval that holds that of another one, too."""
+    return Estimate(one.value, min(one.low, other.low), max(one.high, other.high))
+
+
+def _solve(samples: Mapping[int, Sequence[float]], terms: int) -> tuple[Model, float]:
+    """The model of two or three terms, and the AICc of all samples."""
+    points = {p: median(values) for p, values in samples.items()}
+    p, times = (np.array(list(column), dtype=float) for column in (points, points.values()))
+    rows = np.column_stack([np.ones(len(p)), 1 / p, -1 / p**2][:terms]) / times[:, None]
     inverse = np.linalg.pinv(rows)
-    coefficients = inverse @ np.ones(count)
-    residuals = rows @ coefficients - 1
-    squares = max(float(np.sum(residuals**2)), 1e-18 * count)
-    freedom = count - terms
-    halves = np.full(terms, math.inf)
-    if freedom:
-        factor = stdtrit(freedom, (1 + CONFIDENCE) / 2)
-        halves = factor * np.sqrt(squares / freedom * np.diag(inverse @ inverse.T))
+    coefficients = inverse @ np.ones(len(p))
+    missed = rows @ coefficients - 1
+    normal = inverse @ inverse.T
+    # squares of the standard error of a median by what the model misses and by the repeats
+    freedom = len(p) - terms
+    by_model = float(np.sum(missed**2)) / freedom
+    off = [[x / points[p] - 1 for x in values] for p, values in samples.items()]
+    repeated = sum(len(values) - 1 for values in off)
+    half, flaw = stdtrit(freedom, (1 + CONFIDENCE) / 2) * math.sqrt(by_model), ""
+    if repeated:
+        within = sum(float(np.var(values)) * len(values) for values in off) / repeated
+        by_repeats = float(np.mean([_of_median(within, len(values)) for values in off]))
+        half = max(half, stdtrit(repeated, (1 + CONFIDENCE) / 2) * math.sqrt(by_repeats))
+        if fdtrc(freedom, repeated, by_model / max(by_repeats, _EXACT**2)) < 1 - CONFIDENCE:
+            flaw = "the times miss it by more than the repeats scatter"
+    a0, a1, *a2 = (
+        Estimate(float(x), float(x - width), float(x + width))
+        for x, width in zip(coefficients, half * np.sqrt(np.diag(normal)), strict=True)
+    )
+    share = _share(coefficients, normal * half**2)
+    if a1.value < 0:
+        flaw = "the part that shrinks is negative: the time grows with the processes"
+    elif not flaw and a0.value < 0:
+        flaw = "the part that does not shrink is negative"
+        if a0.high >= 0:
+            flaw += f", and may be zero or up to {100 * share.high:.2g} % of the time"
+    model = Model(a0, a1, share, a2[0] if a2 else None, float(np.max(np.abs(missed))), flaw,
+                  repeated > 0)  # fmt: skip
+    return model, _criterion(samples, coefficients)
+
+
+def _of_median(variance: float, n: int) -> float:
+    """Square of the standard error of the median of n samples of this variance."""
+    return statistics.median_error(math.sqrt(variance), n) ** 2
+
+
+def _share(coefficients: NDArray[np.float64], covariance: NDArray[np.float64]) -> Estimate:
+    """a0 / (a0 + a1) with the interval of Fieller (1954): of all s with |a0 - s (a0 + a1)| within
+    its own half width. ``covariance``: times the square of the quantile."""
+    u, v = coefficients[0], coefficients[0] + coefficients[1]
+    uu, vv = covariance[0, 0], float(np.sum(covariance[:2, :2]))
+    uv = covariance[0, 0] + covariance[0, 1]
+    a, b, c = v**2 - vv, u * v - uv, u**2 - uu
+    if a <= 0:
+        return Estimate(float(u / v), -math.inf, math.inf)
+    root = math.sqrt(max(0.0, b**2 - a * c))
+    return Estimate(float(u / v), float((b - root) / a), float((b + root) / a))
+
+
+def _criterion(samples: Mapping[int, Sequence[float]], coefficients: NDArray[np.float64]) -> float:
+    """AICc of the relative errors of all samples."""
+    terms = len(coefficients)
+    errors = [
+        (coefficients @ [1, 1 / p, -1 / p**2][:terms]) / x - 1
+        for p, values in samples.items()
+        for x in values
+    ]
+    count = len(errors)
     known = terms + 1  # with the variance
     penalty = 2 * known * (known + 1) / (count - known - 1) if count > known + 1 else math.inf
-    pairs = [
-        Estimate(float(x), float(x - half), float(x + half))
-        for x, half in zip(coefficients, halves, strict=True)
-    ]
-    flaw = "the part that does not shrink is negative" if coefficients[0] < 0 else ""
-    if coefficients[1] < 0:
-        flaw = "the part that shrinks is negative: the time grows with the processes"
-    model = Model(
-        pairs[0], pairs[1], pairs[2] if terms > 2 else None,
-        float(np.max(np.abs(residuals))), flaw,
-    )  # fmt: skip
-    return model, count * math.log(squares / count) + 2 * known + penalty
+    squares = max(sum(float(x) ** 2 for x in errors) / count, _EXACT**2)
+    return count * math.log(squares) + 2 * known + penalty
 
 
 def series(measured: Iterable[Measured]) -> tuple[list[Scaling], list[Missing]]:
@@ -197,9 +287,8 @@ def series(measured: Iterable[Measured]) -> tuple[list[Scaling], list[Missing]]:
         name = f"npb {variant}, {route}, {profile}"
         by_count: dict[int, list[Measured]] = defaultdict(list)
         for one in of_case:
-            processes = one.run.facts.get("processes")
-            if isinstance(processes, int):
-                by_count[processes].append(one)
+            if count := _processes(one):
+                by_count[count].append(one)
         kept = comparable(by_count)
         runs = [one for own in kept.values() for one in own]
         if lost := sorted(by_count.keys() - kept.keys()):
@@ -208,14 +297,18 @@ def series(measured: Iterable[Measured]) -> tuple[list[Scaling], list[Missing]]:
             missing.append(Missing("scaling", subject, why, "a trial with all of them"))
         samples: dict[int, list[float]] = defaultdict(list)
         apart: dict[int, list[tuple[float, float]]] = defaultdict(list)
+        units: set[str] = set()
         for one in runs:
-            processes = one.run.facts.get("processes")
-            times = [m.value for m in one.run.metrics if m.metric == "time_s"]
-            if isinstance(processes, int):
-                samples[processes] += times
-                fact = mpi_time.measured(one.run.facts)
-                if fact is not None and fact.run_s > fact.mpi_s:
-                    apart[processes].append((fact.run_s - fact.mpi_s, fact.mpi_s))
+            times = [m for m in one.run.metrics if m.metric == "time_s"]
+            units.update(m.unit for m in times)
+            samples[_processes(one)] += [m.value for m in times]
+            fact = mpi_time.measured(one.run.facts)
+            if fact is not None and fact.run_s > fact.mpi_s:
+                apart[_processes(one)].append((fact.run_s - fact.mpi_s, fact.mpi_s))
+        if units - {"s"}:
+            why = f"its times are in {' and '.join(sorted(units))}, and must be in s"
+            missing.append(Missing("scaling", name, why, "records in s"))
+            continue
         try:
             count = sum(map(len, samples.values()))
             good.append(scaling(name, samples, inputs_of(runs, count), apart))
@@ -223,3 +316,9 @@ def series(measured: Iterable[Measured]) -> tuple[list[Scaling], list[Missing]]:
             takes = "runs of npb with more numbers of nodes (benchmarks.npb.nodes in site.yaml)"
             missing.append(Missing("scaling", name, str(error), takes))
     return good, missing
+
+
+def _processes(one: Measured) -> int:
+    """The number of processes of a run; 0 if it is not known."""
+    count = one.run.facts.get("processes")
+    return count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else 0

@@ -8,6 +8,9 @@ A bond of m members is compared at m pairs with m pairs on as many independent i
 fewer pairs has more wires than they. The efficiency of k pairs is B_k / (k B_1), of B_1 the rate of
 one pair on one interface: what a bond gives a single pair is no B_1.
 
+The intervals of all patterns of a sentence hold together with 95 %. Runs of one profile over other
+interfaces than its first run are left out: a member of a bond may have been lost.
+
 Not here: streams without MPI (``tcp_streams``), whose members of a bond are not on record.
 """
 
@@ -23,16 +26,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from seatrial.analysis.communication import middle
 from seatrial.analysis.conclusion import (
+    SAME_NODES,
     Estimate,
     Inputs,
     Measured,
     blocks_of,
     comparable,
     inputs_of,
+    other_nodes,
     scaled,
     unit_of,
 )
-from seatrial.analysis.decision import Decision, decide, fault, ratio
+from seatrial.analysis.decision import Decision, decide, fault, ratio, withheld
 from seatrial.analysis.response import BASE
 from seatrial.benchmarks.mpi_pairs import PATTERNS, WITHIN, MPIPairs
 from seatrial.results.record import Run
@@ -42,6 +47,8 @@ UNITS = {name: "us" if name == "latency" else "MB/s" for name in PATTERNS}
 BETTER: dict[str, Better] = {
     name: "lower" if unit == "us" else "higher" for name, unit in UNITS.items()
 }
+
+_RATES = sum(unit == "MB/s" for unit in UNITS.values())  # a sentence has one of each
 
 _Finite = Annotated[float, Field(allow_inf_nan=False, ge=0)]
 
@@ -107,12 +114,16 @@ class BondAgainst:
 
 @dataclass(frozen=True)
 class Within:
-    """Pairs inside one node: pattern -> MB/s, and us of ``latency``. ``how`` their messages go."""
+    """Pairs inside one node: pattern -> MB/s, and us of ``latency``. ``how`` their messages go.
+
+    ``over_best``: in one direction over the best of as many pairs between nodes, if there are any.
+    """
 
     pairs: int
     how: str
     figures: Mapping[str, Estimate]
     own_core: bool
+    over_best: Estimate | None = None
 
 
 @dataclass(frozen=True)
@@ -146,15 +157,18 @@ class _Runs:
 
     @property
     def layout(self) -> Layout:
-        through = set(self.facts[0].through)
-        members = (self.facts[0].members.get(name, 1) for name in through)
-        return Layout(len(through), max(members, default=1))
+        return _layout(self.facts[0])
 
     @property
     def own_core(self) -> bool:
         """Whether no two ranks of a node share a core, as far as it is on record."""
         ends = list(zip(*self.facts[0].cores, strict=False))
         return all(-1 not in end and len(set(end)) == len(end) for end in ends)
+
+
+def _layout(facts: _Facts) -> Layout:
+    through = set(facts.through)
+    return Layout(len(through), max((facts.members.get(name, 1) for name in through), default=1))
 
 
 def several_pairs(measured: Iterable[Measured]) -> list[SeveralPairs]:
@@ -212,6 +226,8 @@ def _of_group(
         case = one.run.case
         within = case.variant.endswith(WITHIN)
         runs = inside[facts.pairs] if within else between[case.profile, facts.pairs]
+        if runs.facts and not within and _layout(facts) != runs.layout:
+            continue
         runs.facts.append(facts)
         for pattern in PATTERNS:
             unit = UNITS[pattern].replace("/", "_")
@@ -224,10 +240,11 @@ def _of_group(
     return SeveralPairs(
         route, hardware, nodes, size,
         _points(between),
-        tuple(_bonds(between)),
+        tuple(_bonds(between, other_nodes(used))),
         tuple(
             Within(pairs, runs.facts[0].within_node,
-                   {p: middle(values) for p, values in runs.samples.items()}, runs.own_core)
+                   {p: middle(values) for p, values in runs.samples.items()}, runs.own_core,
+                   _over_best(between, pairs, runs.samples["uni"]))
             for pairs, runs in sorted(inside.items())
         ),
         inputs_of(used, len(used)),
@@ -260,7 +277,7 @@ def _points(
                 both = samples, single.samples[pattern]
                 if elsewhere:  # in other jobs
                     both = runs.blocks(pattern), single.blocks(pattern)
-                efficiency = scaled(ratio(*both), 1 / pairs)
+                efficiency = scaled(ratio(*both, _RATES + 1), 1 / pairs)
             balances = [
                 min(rates) / max(rates)
                 for facts in runs.facts
@@ -284,7 +301,18 @@ def _points(
     return {key: tuple(made[key]) for key in ordered}
 
 
-def _bonds(between: Mapping[tuple[str, int], _Runs]) -> Iterable[BondAgainst]:
+def _over_best(
+    between: Mapping[tuple[str, int], _Runs], pairs: int, inside: Sequence[float]
+) -> Estimate | None:
+    """How many times faster pairs inside a node are than the best of as many between nodes."""
+    rates = [runs.samples["uni"] for (_, k), runs in between.items() if k == pairs]
+    rates = [samples for samples in rates if samples]
+    if not rates or not inside:
+        return None
+    return ratio(inside, max(rates, key=median), len(rates) + 1)
+
+
+def _bonds(between: Mapping[tuple[str, int], _Runs], nodes_differ: str) -> Iterable[BondAgainst]:
     """Each bond of as many members as pairs, beside the same number of independent interfaces."""
     for (profile, pairs), runs in between.items():
         layout = runs.layout
@@ -298,7 +326,10 @@ def _bonds(between: Mapping[tuple[str, int], _Runs]) -> Iterable[BondAgainst]:
             if others.samples[pattern]:
                 own, other = runs.blocks(pattern), others.blocks(pattern)
                 unit = unit_of([*runs.measured[pattern], *others.measured[pattern]])
+                decision = decide(
+                    {profile: own, independent: other}, BETTER[pattern], looks=_RATES, unit=unit
+                )
                 yield BondAgainst(
-                    pattern, pairs, profile, independent, ratio(own, other),
-                    decide({profile: own, independent: other}, BETTER[pattern], unit=unit),
+                    pattern, pairs, profile, independent, ratio(own, other, looks=_RATES),
+                    withheld(decision, nodes_differ, SAME_NODES),
                 )  # fmt: skip

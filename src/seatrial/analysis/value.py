@@ -57,15 +57,18 @@ class Value:
 class Gain:
     """What a profile gains over the base with HPL.
 
-    ``equivalent_nodes``: as many more of the base's nodes have the same gain; None if there is no
-    gain beyond the spread. ``usd_per_GFLOPS``: price difference over difference of performance;
-    None where the site file has not a price of each, or there is no gain.
+    ``none``: whether a gain that counts is excluded; neither known nor excluded, more repeats can
+    tell. ``equivalent_nodes``: as many more of the base's nodes have the same gain; None if no gain
+    beyond the spread is certain. ``usd_per_GFLOPS``: price difference over difference of
+    performance, with the interval of the response; None where the site file has not a price of
+    each, or no gain is certain.
     """
 
     response: Response
     profile: str
+    none: bool
     equivalent_nodes: Estimate | None
-    usd_per_GFLOPS: float | None
+    usd_per_GFLOPS: Estimate | None
 
 
 def per(numerator: float, one: Estimate) -> Estimate:
@@ -203,15 +206,18 @@ def gains(responses: Sequence[Response], machines: Sequence[tuple[str, Machine]]
             if better and one.nodes == machine.nodes:
                 price = _marginal(one, profile, machine.costs)
             nodes = equivalent_nodes(ratio, one.nodes) if better else None
-            made.append(Gain(one, profile, nodes, price))
+            none = ratio.high < 1 + one.decision.margin and not better
+            made.append(Gain(one, profile, none, nodes, price))
     return made
 
 
-def _marginal(one: Response, profile: str, costs: Sequence[Cost]) -> float | None:
+def _marginal(one: Response, profile: str, costs: Sequence[Cost]) -> Estimate | None:
     """USD per GFLOPS more than under the base, of costs of the same name for each profile."""
     of_base = {c.name: c.usd for c in costs if c.profile == one.base}
-    difference = one.medians[profile] - one.medians[one.base]
+    ratio, base = one.ratios[profile], one.medians[one.base]
     for cost in costs:
-        if cost.profile == profile and cost.name in of_base and difference > 0:
-            return (cost.usd - of_base[cost.name]) / difference
+        if cost.profile == profile and cost.name in of_base and ratio.low > 1:
+            usd = cost.usd - of_base[cost.name]
+            value, *ends = (usd / (base * (x - 1)) for x in (ratio.value, ratio.low, ratio.high))
+            return Estimate(value, min(ends), max(ends))
     return None

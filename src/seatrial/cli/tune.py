@@ -26,6 +26,7 @@ from seatrial.job.tune.record import Candidate, Tuned
 from seatrial.job.tune.request import Wish, limit_h, script, tuned_of
 from seatrial.job.tune.session import RUNS_FOLDER, Session, opened
 from seatrial.job.tune.study import LOOKS, Limits, Study
+from seatrial.report.text import clean
 from seatrial.results.statistics import Better
 from seatrial.results.wording import number, plural
 from seatrial.trial.machine import ThisMachine
@@ -49,6 +50,7 @@ def tune(
     better: Annotated[
         str | None, typer.Option(metavar="WAY", help="Of the figure: higher or lower.")
     ] = None,
+    unit: Annotated[str, typer.Option(metavar="UNIT", help="Of the figure, such as s.")] = "",
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="As account, partition, mem, module."),
@@ -80,8 +82,8 @@ def tune(
     limits = Limits(
         _above_zero("--node-hours", node_hours), _above_zero("--time-limit", time_limit) * 60
     )
-    way = _way(figure, better)
-    asked = (figure, better, settings, run_limit, profile, transport, ranks_per_node)
+    way = _way(figure, better, unit)
+    asked = (figure, better, unit, settings, run_limit, profile, transport, ranks_per_node)
     if not program and output and (output / "record.jsonl").exists():
         if any(one for one in asked):
             raise InputError(
@@ -94,7 +96,7 @@ def tune(
             str(Path(site).resolve()) if "/" in site else site, list(program or []), Path.cwd(),
             2 if nodes is None else nodes, ranks_per_node,
             profile or [], transport or [], values_of(settings), figure, way,
-            run_limit or RUN_LIMIT_S,
+            run_limit or RUN_LIMIT_S, unit,
         )  # fmt: skip
     if dry_run:
         if wish is None:
@@ -143,13 +145,17 @@ def _above_zero(option: str, value: float) -> float:
     return value
 
 
-def _way(figure: str, better: str | None) -> Better:
+def _way(figure: str, better: str | None, unit: str) -> Better:
     if better not in (None, "higher", "lower"):
         raise InputError(f"--better: {better!r} is neither higher nor lower")
     if figure and better is None:
         raise InputError("--figure needs --better higher or --better lower")
     if better and not figure:
         raise InputError("--better is of a --figure: of the wall time, lower is better")
+    if unit and not figure:
+        raise InputError("--unit is of a --figure: the wall time is in s")
+    if clean(unit) != unit or len(unit) > 20 or "\n" in unit:
+        raise InputError(f"--unit: {clean(unit)!r}; give up to 20 letters, such as s or ns/day")
     return "higher" if better == "higher" else "lower"
 
 
@@ -162,7 +168,7 @@ def _new_folder(wish: Wish | None) -> Path:
 def _check_same(before: Tuned, now: Tuned, folder: Path) -> None:
     """Refuse to continue a tune of another request. Raises InputError, which names the field."""
     for name in ("site_name", "program", "cwd", "nodes", "ranks_per_node", "settings", "figure",
-                 "better", "run_limit_s"):  # fmt: skip
+                 "figure_unit", "better", "run_limit_s"):  # fmt: skip
         old, new = getattr(before, name), getattr(now, name)
         if old != new:
             raise InputError(
@@ -235,7 +241,10 @@ def _print_plan(
     """What will run. ``refused`` None: there is no Slurm here that could be asked."""
     study = study or Study(tuned, [], [])
     ranks = tuned.nodes * tuned.ranks_per_node
-    figure = f"figure {tuned.figure}, {tuned.better} is better" if tuned.figure else "wall time"
+    unit = f" ({tuned.unit})" if tuned.unit else ""
+    figure = (
+        f"figure {tuned.figure}{unit}, {tuned.better} is better" if tuned.figure else "wall time"
+    )
     say(f"{shlex.join(tuned.program)}: {plural(tuned.nodes, 'node')}, {plural(ranks, 'rank')}, "
         f"{figure}")  # fmt: skip
     for chosen in tuned.candidates:
@@ -246,8 +255,8 @@ def _print_plan(
         notes += [f"{plural(done, 'run')} so far"] if done else []
         notes += [refused[one]] if refused and one in refused else []
         say(f"  {one.name}: {', '.join(notes)}")
-    for name, why in tuned.left_out.items():
-        say(f"  left out: {name}: {why}")
+    for text in tuned.left_out_lines():
+        say(f"  left out: {text}")
     count = len(tuned.candidates) - len(refused or {})
     if count < 2:
         raise InputError("there is nothing to compare: Slurm takes too few of these jobs")

@@ -75,14 +75,14 @@ MEASURED = "measured by the site's own trial, see below."
 class Chosen:
     """``feature`` requests the profile ("": default). ``network``: "" for that of the transport.
 
-    ``basis``: what the site's trials say, also if they do not decide.
+    ``advice``: what the site's trials say, also if they do not decide.
     """
 
     transport: Choice
     profile: Choice
     feature: str
     network: str = ""
-    basis: str = ""
+    advice: Advice | None = None
 
 
 def mpi_of(transport: str) -> str:
@@ -267,7 +267,8 @@ def applications(request: Request, kind: str, values: dict[str, Any]) -> list[Ap
     check, variant, metric, _ = FIGURES[kind]
     own = []
     if request.template.header.by == "kernel":
-        own.append(Application("npb", f"{values['kernel']}.*", "mops"))
+        kernel, size = values["kernel"], values["problem_class"]
+        own.append(Application("npb", f"{kernel}.*", "mops", problem_class=size))
     elif request.template.name == "hpl":
         own.append(Application("hpl", values["blas"] or "*", "hpl_GFLOPS"))
     return [*own, Application(check, variant, metric, kind)]
@@ -302,7 +303,7 @@ def choose(
         said = "show no difference" if advice.decision.answer == NO_DIFFERENCE else "do not decide"
         profile, feature = Choice(DEFAULT, f"the site's default: its trials {said}, see below."), ""
     network = option.network if option else ""
-    return Chosen(transport, profile, feature, network, advice.sentence() if advice else "")
+    return Chosen(transport, profile, feature, network, advice)
 
 
 def _advice(
@@ -330,7 +331,7 @@ def _advice(
         return len(able) >= nodes and (not option.network or option.network in rails)
 
     for one in applications(request, kind, values):
-        if advice := advise(around.trials.comparisons(one), allowed, nodes, one.stands_for):
+        if advice := advise(around.trials.comparisons(one), allowed, nodes, one):
             return advice
     return None
 

@@ -6,6 +6,8 @@ The grid of ranks and the input file are those of ``stack.hpccinf``.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from seatrial.base.errors import InputError
 
@@ -36,3 +38,13 @@ def order(memory_MiB: int, nodes: int, fraction: float, nb: int) -> int:
             "(raise memory_fraction or lower nb)"
         )
     return n
+
+
+def problem(values: Mapping[str, Any], memory_MiB: int, nodes: int) -> tuple[int, int]:
+    """N and NB by the values of the template; ``memory_MiB`` is that of a node in site.yaml.
+
+    Raises InputError as :func:`order`.
+    """
+    nb = values["nb"] or block(values["blas"])
+    memory = values["node_memory_MiB"] or memory_MiB
+    return order(memory, nodes, values["memory_fraction"], nb), nb

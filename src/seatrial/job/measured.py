@@ -5,8 +5,10 @@ faults, or with a wrong clock, advises nothing. A trial in which other programs 
 gives no answer; an older one that they did not disturb does. Options are compared only within one
 trial, one variant and one number of nodes, by ``seatrial.analysis.decision``.
 
-Which trial: the newest that measured enough rounds for an answer, whatever the answer is. To look
-for an older one until the answer pleases would make chance a reason.
+Which trial: of those that measured enough rounds for an answer, one of the job's own class of
+problem, else of the nearest class; of these the newest, whatever the answer is. To look for an
+older one until the answer pleases would make chance a reason. Where the size of what was measured
+is not that of the job, the advice says so.
 """
 
 from __future__ import annotations
@@ -20,24 +22,41 @@ from pathlib import Path
 from seatrial.analysis.conclusion import SAME_NODES, Unit
 from seatrial.analysis.decision import Decision, decide, failing, least_repeats, withheld
 from seatrial.base import globs
-from seatrial.base.errors import LabError
+from seatrial.base.errors import InputError, LabError
 from seatrial.history.entry import NODES
 from seatrial.history.index import Index, opened
 from seatrial.report.estimates import small_difference, times
 from seatrial.report.text import clean, quantity
-from seatrial.results.figures import DISTURBED_PERCENT
+from seatrial.results.figures import DISTURBED_PERCENT, is_valid
+from seatrial.results.record import read_results
 from seatrial.results.statistics import Better, median
 from seatrial.results.wording import number, some
+
+#: of NPB, from the smallest problem to the largest
+CLASSES = "SWABCDEF"
 
 
 @dataclass(frozen=True)
 class Application:
-    """What stands for a job: a check with a glob of its variants, and the metric that compares."""
+    """What stands for a job: a check with a glob of its variants, and the metric that compares.
+
+    ``problem_class``: of NPB, what the job runs; "": the variants have no class that matters to it.
+    """
 
     check: str
     variant: str
     metric: str
     stands_for: str = ""  # a kind of applications; "": it is the job's own program
+    problem_class: str = ""
+
+    def class_of(self, comparison: Comparison) -> str:
+        """The class of what a comparison measured; "" if that does not matter."""
+        return comparison.variant.rpartition(".")[2] if self.problem_class else ""
+
+    def apart(self, comparison: Comparison) -> int:
+        """How many classes a comparison is from the job's own."""
+        own, other = (CLASSES.find(one) for one in (self.problem_class, self.class_of(comparison)))
+        return len(CLASSES) if other < 0 else abs(own - other)
 
 
 @dataclass(frozen=True)
@@ -64,7 +83,8 @@ class Comparison:
 
     trial: str
     started: datetime
-    application: str
+    check: str
+    variant: str
     nodes: int
     unit: str
     better: Better
@@ -74,6 +94,20 @@ class Comparison:
     per: Unit = "round"
     runs: Mapping[Option, int] = field(default_factory=dict)
 
+    @property
+    def application(self) -> str:
+        return f"{self.check} {self.variant}".rstrip()
+
+
+@dataclass(frozen=True)
+class Size:
+    """Of a problem: what a job runs, or what a trial ran. None or "": it is not known."""
+
+    nodes: int
+    ranks: int | None = None
+    problem_class: str = ""  # of NPB
+    order: int | None = None  # N of HPL
+
 
 @dataclass(frozen=True)
 class Advice:
@@ -81,7 +115,7 @@ class Advice:
 
     comparison: Comparison
     decision: Decision
-    stands_for: str
+    wanted: Application
 
     @property
     def options(self) -> dict[str, Option]:
@@ -108,8 +142,8 @@ class Advice:
         one, d = self.comparison, self.decision
         where = f"trial {one.trial} of {one.started:%Y-%m-%d}"
         what = f"{one.application} on {one.nodes} nodes"
-        if self.stands_for:
-            what += f", which stands for {self.stands_for} applications"
+        if self.wanted.stands_for:
+            what += f", which stands for {self.wanted.stands_for} applications"
         if d.answer == "best":
             first = self.options[d.leaders[0]]
             near = min(d.ahead, key=lambda name: d.ahead[name].value)
@@ -127,6 +161,25 @@ class Advice:
             if d.needs:
                 text += f"; it takes {d.needs} {d.unit}s (seatrial trial --{d.unit}s {d.needs})"
         return clean(f"{text}. {where[0].upper()}{where[1:]}; intervals of 95 %.")
+
+    def unlike(self, job: Size, trials: SiteTrials) -> str:
+        """A sentence on what of the job's size differs from what was measured, or ""."""
+        one = self.comparison
+        ran = trials.size(one, self.wanted.class_of(one))
+        pairs = [
+            ("class {}", ran.problem_class, job.problem_class),
+            ("order N = {}", ran.order, job.order),
+            ("{} nodes", ran.nodes, job.nodes),
+            ("{} ranks", ran.ranks, job.ranks),
+        ]
+        differ = [
+            f"{text.format(theirs)} (the job: {own})"
+            for text, theirs, own in pairs
+            if theirs and own and theirs != own
+        ]
+        if not differ:
+            return ""
+        return f"It measured another size: {', '.join(differ)}. The answer for the job may differ."
 
 
 class SiteTrials:
@@ -173,22 +226,42 @@ class SiteTrials:
         for key, own in samples.items():
             trial, series = facts[key]
             better: Better = "lower" if series.better == "lower" else "higher"
-            name = f"{series.case.check} {series.case.variant}".rstrip()
             per: Unit = "round" if trial.block_runs else "repeat"
-            made.append(Comparison(trial.folder.name, trial.started, name, key[2], series.unit,
-                                   better, own, disturbed[key], nodes_of[key],
-                                   per, runs[key]))  # fmt: skip
+            made.append(Comparison(trial.folder.name, trial.started, series.case.check, key[1],
+                                   key[2], series.unit, better, own, disturbed[key],
+                                   nodes_of[key], per, runs[key]))  # fmt: skip
         return sorted(made, key=lambda one: one.started, reverse=True)
+
+    def size(self, one: Comparison, problem_class: str) -> Size:
+        """The size of what a comparison measured, as its runs recorded it."""
+        try:
+            runs = read_results(self.folder / one.trial).runs
+        except (InputError, OSError) as error:
+            self.say(f"warning: trial {one.trial}: the size that it measured is not known: {error}")
+            runs = []
+        facts = next(
+            (run.facts for run in runs if is_valid(run) and run.case.check == one.check
+             and run.case.variant == one.variant and run.case.nodes == one.nodes),
+            {},
+        )  # fmt: skip
+        p, q = (_whole(facts.get(name)) for name in "PQ")  # HPL's grid
+        ranks = p * q if p and q else _whole(facts.get("processes"))
+        return Size(one.nodes, ranks, problem_class, _whole(facts.get("N")))
+
+
+def _whole(fact: object) -> int | None:
+    """A fact that a job user may have written."""
+    return fact if isinstance(fact, int) and not isinstance(fact, bool) else None
 
 
 def advise(
     comparisons: Iterable[Comparison],
     allowed: Callable[[Option], bool],
     nodes: int,
-    stands_for: str = "",
+    wanted: Application,
 ) -> Advice | None:
     """The advice of the newest trial that compared at least two allowed options often enough, and
-    undisturbed.
+    undisturbed, with the nearest class of problem.
 
     Of several comparisons of that trial: the nearest number of nodes, then the most options. If no
     trial has enough repeats, the newest one's, which says so. None if none compared two.
@@ -203,6 +276,7 @@ def advise(
             )  # fmt: skip
     usable.sort(key=lambda one: (abs(one.nodes - nodes), -len(one.samples)))
     usable.sort(key=lambda one: one.started, reverse=True)
+    usable.sort(key=wanted.apart)
     enough = [
         one
         for one in usable
@@ -225,4 +299,4 @@ def advise(
         names = some(sorted(option.name for option in chosen.disturbed))
         why = f"other programs used the processors while {names} was measured"
         decision = withheld(decision, why, "a trial without other programs on the nodes")
-    return Advice(chosen, decision, stands_for)
+    return Advice(chosen, decision, wanted)

@@ -14,7 +14,9 @@ from ClusterShell.NodeSet import NodeSet
 
 from seatrial.base.errors import InputError
 from seatrial.base.suggest import suggest
-from seatrial.job.choose import choose, choose_kind, choose_launcher, mpi_of
+from seatrial.job import hpl
+from seatrial.job.choose import Chosen, choose, choose_kind, choose_launcher, mpi_of
+from seatrial.job.measured import Size
 from seatrial.job.request import Request, Surroundings
 from seatrial.job.template import Parameter, Template
 from seatrial.site.model import Nodes, Site
@@ -86,6 +88,7 @@ def plan(request: Request, around: Surroundings) -> Plan:
     nodes = request.nodes if request.nodes is not None else min(template.header.nodes, offered)
     ranks, cpus = _layout(request, values, groups)
     _check_nodes(nodes, offered, site, partition, profile.name)
+    memory_MiB = min(group.memory_MiB for group in groups)
     own = site.transports.get(transport.name)
     network_name = chosen.network or measured_on(site, transport.name, profile.name)
     carriers = carrier_interfaces(site, profile.name)
@@ -111,7 +114,7 @@ def plan(request: Request, around: Surroundings) -> Plan:
         ranks_per_node=ranks,
         cpus_per_rank=cpus,
         partition=partition,
-        memory_MiB=min(group.memory_MiB for group in groups),
+        memory_MiB=memory_MiB,
         options=[*site.partitions[partition].options, *site.slurm.options],
         transport=transport.name,
         transport_why=transport.why,
@@ -131,7 +134,7 @@ def plan(request: Request, around: Surroundings) -> Plan:
         ],
         profile=profile.name,
         profile_why=profile.why,
-        basis=chosen.basis,
+        basis=_basis(chosen, request, around, values, nodes, ranks, memory_MiB),
         constraint=constraint,
         exclusive=template.header.exclusive or bool(constraint),
         module=module,
@@ -155,6 +158,22 @@ def plan(request: Request, around: Surroundings) -> Plan:
         )
     _programs(result, request, around)
     return result
+
+
+def _basis(
+    chosen: Chosen, request: Request, around: Surroundings, values: dict[str, Any], nodes: int,
+    ranks_per_node: int, memory_MiB: int,
+) -> str:  # fmt: skip
+    """What the site's trials say, and how the size that they measured differs from the job's."""
+    if chosen.advice is None or around.trials is None:
+        return ""
+    ranks = nodes * ranks_per_node
+    if request.template.name == "hpl":
+        size = Size(nodes, ranks, order=hpl.problem(values, memory_MiB, nodes)[0])
+    else:
+        size = Size(nodes, ranks, str(values.get("problem_class") or ""))
+    unlike = chosen.advice.unlike(size, around.trials)
+    return f"{chosen.advice.sentence()} {unlike}".rstrip()
 
 
 # -- the values of the parameters

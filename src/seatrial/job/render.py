@@ -28,6 +28,7 @@ def render(plan: Plan, command: list[str], folder: Path = FOLDER) -> str:
     context: dict[str, Any] = {
         **plan.values,
         **{name: getattr(plan, name) for name in plan.__dataclass_fields__ if name != "values"},
+        "values": plan.values,
         "description": plan.template.header.description,
         "ranks": plan.ranks,
         "job_name": plan.values["job_name"] or plan.template.name,
@@ -47,8 +48,7 @@ def _environment(folder: Path) -> Environment:
         "refuse": refuse,
         "hpl_grid": grid,
         "hpl_input": hpl_input,
-        "hpl_order": hpl.order,
-        "hpl_block": hpl.block,
+        "hpl_problem": hpl.problem,
         "multirail_support": multirail.support,
         "stripe_variables": multirail.stripe_variables,
         "is_square": is_square,

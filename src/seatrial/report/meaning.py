@@ -14,7 +14,7 @@ from seatrial.analysis.conclusion import CONFIDENCE, Estimate, scaled
 from seatrial.analysis.crossover import TOGETHER, Comparison, Fastest
 from seatrial.analysis.decision import Decision, least_repeats
 from seatrial.analysis.groups import FEATURES, Groups
-from seatrial.analysis.message_times import CallTimes, Line, half_round_trip
+from seatrial.analysis.message_times import FEWEST_CALLS, CallTimes, Line, half_round_trip
 from seatrial.analysis.profile_cost import CPU, METRICS, ProfileCosts
 from seatrial.analysis.response import BASE, Response
 from seatrial.analysis.scaling import Scaling
@@ -35,7 +35,7 @@ from seatrial.report.chapter import (
 )
 from seatrial.report.estimates import bounded, small_difference, times, with_interval
 from seatrial.report.text import quantity
-from seatrial.results.wording import number, plural, some
+from seatrial.results.wording import MAX_NAMED, number, plural, some
 
 COSTS = {
     "latency_us": "latency",
@@ -90,7 +90,7 @@ def sections(analysis: Analysis) -> list[Section]:
         Section("More nodes", [_scaling(one) for one in analysis.scalings], figures="scaling"),
         meaning_frames.section(analysis.sweeps),
         meaning_pairs.section(analysis.pairs),
-        Section("Runs that communicate alike", _groups(analysis.groups)),
+        Section("Cases that communicate alike", _groups(analysis.groups)),
         Section(
             "Share of the peak, and what a GFLOPS costs",
             [*(s for one in analysis.values for s in _value(one)), *map(_gain, analysis.gains)],
@@ -131,7 +131,7 @@ def _response(one: Response, costs: ProfileCosts | None, features: Mapping[str, 
             f"Use {top}{how} for {name}: {value}, {times(d.ahead[near])} the performance of the "
             f"next profile, {near}."
         )
-        change = f"a change of the software or of {one.hardware}; a profile that was not measured"
+        change = "other software, nodes or network; a profile that was not measured"
         return Sentence(text, basis, change, "pass", "best")
     if d.answer == "no difference":
         equal = f"{joined(d.leaders)} do equally well" if d.worse else "The profile does not matter"
@@ -249,24 +249,29 @@ def _costs(one: ProfileCosts) -> list[Sentence]:
     unsure = []
     for profile, row in one.costs.items():
         known = {
-            name: cost.ratio
-            for name, cost in row.items()
-            if cost.ratio and math.isfinite(cost.ratio.high)
+            name: row[name].ratio
+            for name in METRICS
+            if name in row and (ratio := row[name].ratio) and math.isfinite(ratio.high)
         }
         if profile == one.base:
             continue
-        changed = {n: r for n, r in known.items() if r.low > 1 or r.high < 1}
+        changed = {n: r for n, r in known.items() if r and (r.low > 1 or r.high < 1)}
         if not known:
             unsure.append(profile)
             continue
-        listed = ", ".join(f"{COSTS[name]} {times(r)}" for name, r in changed.items())
+        listed = "; ".join(
+            f"{COSTS[name]} {quantity(row[name].value, row[name].unit)}, {times(r)}"
+            for name, r in changed.items()
+        )
         same = [COSTS[name] for name in known if name not in changed]
         text = f"{profile} against {one.base}, on {one.hardware}: {listed or 'no certain change'}"
         text += f"; no certain change of {joined(same)}." if same and listed else "."
         text += f" But {one.nodes_differ}." if one.nodes_differ else ""
         sentences.append(Sentence(text, basis, f"more {one.unit}s, which narrow the intervals"))
+    if len(sentences) > MAX_NAMED:
+        sentences = [_cost_range(one, len(sentences), basis)]
     if unsure:
-        need = least_repeats(len(one.costs))
+        need = least_repeats(one.options)
         text = (
             f"On {one.hardware} the costs of {joined(unsure)} against {one.base} have no interval: "
             "each figure was measured in too few {one.unit}s. The table has the medians."
@@ -274,6 +279,29 @@ def _costs(one: ProfileCosts) -> list[Sentence]:
         change = repeats_text(need, one.unit)
         sentences.append(Sentence(text, basis, change, "inconclusive", "measure more"))
     return sentences
+
+
+def _cost_range(one: ProfileCosts, count: int, basis: str) -> Sentence:
+    """Of many profiles: for each metric the lowest and the highest. The table has all of them."""
+    parts = []
+    for name in METRICS:
+        known = {
+            profile: (row[name], ratio)
+            for profile, row in one.costs.items()
+            if name in row and (ratio := row[name].ratio) and math.isfinite(ratio.high)
+        }
+        if not known:
+            continue
+        low, high = (f(known, key=lambda p: known[p][0].value) for f in (min, max))
+        ends = [
+            f"{quantity(known[p][0].value, known[p][0].unit)} under {p}, {times(known[p][1])}"
+            for p in (low, high)
+        ]
+        parts.append(f"{COSTS[name]} from {ends[0]}, to {ends[1]}")
+    text = f"{count} profiles against {one.base}, on {one.hardware}: {'; '.join(parts)}."
+    text += " The table has each of them."
+    text += f" But {one.nodes_differ}." if one.nodes_differ else ""
+    return Sentence(text, basis, f"more {one.unit}s, which narrow the intervals")
 
 
 def _cost_grid(one: ProfileCosts) -> Grid:
@@ -306,6 +334,11 @@ def _messages(comparisons: Iterable[Comparison]) -> list[Sentence]:
         name = f"{one.check} {one.curve}" if one.curve != one.check else one.check
         where = f"{name} over {one.route} on {one.hardware}, {one.nodes} nodes"
         basis = made_from(one.inputs)
+        if one.fault:
+            text = f"Of {where} it is not known which profile is the fastest: {one.fault}."
+            change = "records of the same sizes and one unit"
+            sentences.append(Sentence(text, basis, change, "inconclusive", "not known"))
+            continue
         for part in one.fastest:
             if part.decision.answer == "measure more":
                 unsure.append((where, part.decision))
@@ -340,32 +373,44 @@ def _fastest(part: Fastest, where: str, basis: str) -> Sentence:
 
 
 def _partings(one: Comparison, where: str, basis: str) -> list[Sentence]:
-    if one.noisy:
-        text = (
-            f"{where}: the repeats of a size differ by {percent(one.scatter or 0)} in the median, "
-            "which hides where profiles part."
-        )
-        return [Sentence(text, basis, "a quieter machine", "inconclusive", "measure more")]
     how = "each was measured once" if one.scatter is None else \
         f"repeats differ by {percent(one.scatter)} in the median"  # fmt: skip
+    how += "; all partings of a curve hold together with 95 %"
     sentences = []
+    open_ = []
     for profile, at in one.partings.items():
-        if at.apart is None:
-            continue
-        other = profile if at.faster == one.reference else one.reference
-        slower = f"{other} takes at least 1.5 times as long as {at.faster}"
+        slower = f"{profile} takes at least 1.5 times as long as {one.reference}"
+        first, last = bytes_text(one.fastest[0].first), bytes_text(one.fastest[-1].last)
+        parts = []
         if at.apart == one.fastest[0].first:
-            text = f"{where}: at all sizes {slower}."
-        elif at.together is None:
-            text = f"{where}: from {bytes_text(at.apart)} on {slower}; "
-            text += "it is slower at all smaller sizes, too."
-        else:
-            text = f"{where}: from {bytes_text(at.apart)} on {slower}; "
-            text += f"up to {bytes_text(at.together)} they are within {percent(TOGETHER - 1)}."
+            parts.append(f"at all measured sizes ({first} to {last}) {slower}")
+        elif at.apart == one.fastest[-1].last:
+            parts.append(f"at {last}, the largest measured size, {slower}")
+        elif at.apart is not None:  # what is larger than the last size was not measured
+            from_it = f"from {bytes_text(at.apart)} to {last}, the largest measured size,"
+            parts.append(f"{from_it} {slower}")
+        if at.together is not None:
+            limit = f"from {first} to {bytes_text(at.together)}"
+            if bytes_text(at.together) == first:
+                limit = f"at {first}, the smallest measured size,"
+            parts.append(
+                f"{limit} {profile} and {one.reference} are within {percent(TOGETHER - 1)}"
+            )
         if at.reversed_at is not None:
-            text += f" At {bytes_text(at.reversed_at)} {other} is the faster one."
+            parts.append(f"up to {bytes_text(at.reversed_at)} {profile} is the faster one")
+        seem = one.seem[profile]
+        if at.apart is None and seem.apart is not None:
+            open_.append(f"{profile} from {bytes_text(seem.apart)} on")
+        if at.apart is None and at.reversed_at is None:
+            continue
+        text = f"{where}: {'; '.join(parts)}."
         text += f" But {one.nodes_differ}." if one.nodes_differ else ""
         sentences.append(Sentence(text, f"{basis}; {how}", "more sizes near the interval"))
+    if open_:
+        text = f"{where}: in the medians 1.5 times as long as {one.reference} takes {some(open_)}, "
+        text += "which may be chance."
+        change = "more repeats, which narrow the intervals"
+        sentences.append(Sentence(text, f"{basis}; {how}", change, "inconclusive", "measure more"))
     return sentences
 
 
@@ -373,7 +418,7 @@ def _partings(one: Comparison, where: str, basis: str) -> list[Sentence]:
 
 
 def _call_times(one: CallTimes) -> list[Sentence]:
-    name = f"{one.case.route} under {one.case.profile}"
+    name = f"{one.case.route} under {one.case.profile} on {one.hardware}"
     poor = [
         f"{call} (a measured time is missed by {percent(model.largest_error)})"
         for call, model in (("MPI_Send", one.send), ("MPI_Recv", one.recv))
@@ -389,9 +434,13 @@ def _call_times(one: CallTimes) -> list[Sentence]:
         text += f"{bytes_text(one.send.measured[0])}{f' ({half.flaw})' if half.flaw else ''}. "
     else:
         text += f"No lines describe {joined(poor)}. "
-    if one.send.thresholds:
-        at = [bytes_text(x) for x in one.send.thresholds]
-        text += f"The time of a send changes its course above {joined(at)}."
+    if one.send.curved:
+        text += (
+            "No threshold shows: a smooth curve describes the times of a send better than lines."
+        )
+    elif one.send.thresholds:
+        at = [f"{bytes_text(a)} and {bytes_text(b)}" for a, b in one.send.between]
+        text += f"The time of a send changes its course between {'; between '.join(at)}."
         if one.eager is None:
             text += " The eager limit of the MPI is not on record."
         elif one.eager.between:
@@ -404,10 +453,21 @@ def _call_times(one: CallTimes) -> list[Sentence]:
         if one.synchronised:
             text += " Above the last a send waits for its receive: both take the same time."
     else:
-        text += f"No threshold shows up to {bytes_text(one.send.measured[1])}."
+        text += "No threshold shows at the measured sizes, "
+        text += f"{' to '.join(map(bytes_text, one.send.measured))}."
+    key = word = ""
+    change = "sizes outside the measured range, more sizes per decade"
+    if one.few:
+        known = "a number of repetitions that is not on record" if one.calls is None else \
+            f"{plural(one.calls, 'repetition')} of each size"  # fmt: skip
+        said = one.send.thresholds and not one.send.curved
+        what = "thresholds are" if said else "the absence of a threshold is"
+        text += f" These times rest on {known}: below {FEWEST_CALLS} {what} not to be trusted."
+        change = f"benchmarks.comms.repetitions: {FEWEST_CALLS} in site.yaml; {change}"
+        key, word = "inconclusive", "doubtful"
     error = max(one.send.largest_error, one.recv.largest_error)
     basis = f"{made_from(one.inputs)}; the lines miss a measured time by {percent(error)} at most"
-    return [Sentence(text, basis, "sizes outside the measured range, more sizes per decade")]
+    return [Sentence(text, basis, change, key, word)]
 
 
 def _models(models: Sequence[CallTimes]) -> Grid:
@@ -449,8 +509,8 @@ _EFFECTS = {
 
 def _scaling(one: Scaling) -> Sentence:
     counts = sorted(one.times)
-    efficiency = ", ".join(f"{p}: {percent(one.efficiency[p])}" for p in counts[1:])
-    text = f"{one.name}: efficiency relative to {counts[0]} processes is {efficiency}."
+    efficiency = ", ".join(f"{_share_text(one.efficiency[p])} with {p}" for p in counts[1:])
+    text = f"{one.name}: efficiency relative to {counts[0]} processes is {efficiency} processes."
     for effect, words in _EFFECTS.items():
         own = [step for step in one.steps if step.effect == effect]
         if own:
@@ -463,12 +523,12 @@ def _scaling(one: Scaling) -> Sentence:
     elif one.model.flaw:
         text += f" The model a0 + a1/p says nothing about a serial part: {one.model.flaw}."
     else:
-        share = one.model.serial_share
-        assert share is not None
         text += (
-            f" {percent(share)} of the time of {what} with one process does not shrink with more: "
-            f"{with_interval(one.model.a0, ' s')}."
+            f" {_share_text(one.model.share)} of the time of {what} with one process does not "
+            f"shrink with more: {with_interval(one.model.a0, ' s')}, by the model a0 + a1/p."
         )
+        if not one.model.tested:
+            text += " Whether the model fits takes repeats."
     change = "more repeats of each number of nodes, and more numbers"
     return Sentence(text, made_from(one.inputs), change)
 
@@ -485,6 +545,9 @@ def _apart(one: Scaling) -> str:
     text = f" From {first} to {last} processes {joined(parts)} a process."
     if one.overtaken is not None:
         text += f" From {one.overtaken} processes on MPI takes longer than computing."
+    elif one.seems_overtaken is not None:
+        text += f" In the medians MPI takes longer than computing from {one.seems_overtaken} "
+        text += "processes on, which may be chance."
     return text
 
 
@@ -492,16 +555,19 @@ def _apart(one: Scaling) -> str:
 
 
 def _shares(shares: Sequence[Share]) -> list[Sentence]:
-    """Of each application under the base, or the first profile."""
-    first: dict[tuple[str, str, int, str], Share] = {}
+    """Of each application under the base, or the first profile, on the most nodes."""
+    first: dict[tuple[str, str, str], dict[int, Share]] = {}
     for one in shares:
-        subject = (one.application, one.route, one.nodes, one.hardware)
-        if subject not in first or one.profile == BASE:
-            first[subject] = one
-    return [_share(one) for one in sorted(first.values(), key=lambda one: -one.share.value)]
+        own = first.setdefault((one.application, one.route, one.hardware), {})
+        if one.nodes not in own or one.profile == BASE:
+            own[one.nodes] = one
+    most = [own.pop(max(own)) for own in first.values()]
+    pairs = sorted(zip(most, first.values(), strict=True), key=lambda pair: -pair[0].share.value)
+    return [_share(one, [own[n] for n in sorted(own, reverse=True)]) for one, own in pairs]
 
 
-def _share(one: Share) -> Sentence:
+def _share(one: Share, on_fewer: Sequence[Share]) -> Sentence:
+    """``on_fewer``: the same application on fewer nodes."""
     text = (
         f"{one.application} (over {one.route}, {one.nodes} nodes, {one.profile}) is in MPI for "
         f"{_share_text(one.share)} of its run time"
@@ -510,8 +576,11 @@ def _share(one: Share) -> Sentence:
     text += f", most of it in {joined(top)}." if top else "."
     text += f" A rank makes {number(one.calls_per_s, 3)} calls per second"
     if one.message_B is not None:
-        text += f"; those that move data move {bytes_text(round(one.message_B))} on average"
+        text += f"; those that move data move {_volume(one.message_B)} on average"
     text += "."
+    if on_fewer:
+        listed = [f"{percent(s.share.value)} on {s.nodes}" for s in on_fewer]
+        text += f" On fewer nodes: {', '.join(listed)}."
     key = word = ""
     if one.flagged and one.slowdown:
         slower = (
@@ -521,9 +590,25 @@ def _share(one: Share) -> Sentence:
         key, word = "inconclusive", "doubtful"
     elif one.slowdown is None:
         text += " Whether the library slows the run is not known."
+    if one.of_setup and one.timed is not None:
+        low, high = one.bounds
+        text += (
+            " Most of this run is set-up and checks: the program's own figure times "
+            f"{percent(one.timed)} of it, of which {number(100 * low, 2)} to {percent(high)} can "
+            "be in MPI. So the share counts for no relation to the responses."
+        )
+        key, word = "inconclusive", "mostly set-up"
     how = "median over runs; time in MPI over run time, summed over the ranks, waiting included"
     change = "another class or number of nodes; waiting for a processor counts as communication"
     return Sentence(text, f"{made_from(one.inputs)}; {how}", change, key, word)
+
+
+def _volume(count: float) -> str:
+    """Bytes on average, which are no exact number: ``100 B``, ``1.5 MB``."""
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count >= unit:
+            return f"{number(count / unit, 3)} {name}"
+    return f"{number(count, 3)} B"
 
 
 def _share_text(share: Estimate) -> str:
@@ -539,17 +624,24 @@ def _relation(one: Relation) -> Sentence:
         for app, share, ratio in one.points
     )
     change = "more applications; each with several repeats"
+    if one.left_out:
+        listed = [f"{s.application} ({percent(s.timed or 0)})" for s in one.left_out]
+        basis += f"; left out, as their figures time less than half of the run: {some(listed)}"
+        change += "; larger problems, of which the set-up is a smaller part"
     if one.correlation is None:
         text = f"{name}: all {count} applications communicate, or respond, alike."
         return Sentence(text, basis, change)
     r = number(one.correlation, 2)
+    of = f"{count} applications"
+    if one.programs < count:
+        of = f"{plural(one.programs, 'program')} in {of}; the classes of one count once"
     if one.p is None:
         text = (
             f"{name}: share of communication and response have the rank correlation {r} over "
-            f"{count} applications. Fewer than five can show no relation."
+            f"{of}. Fewer than five programs can show no relation."
         )
         return Sentence(text, basis, change, "inconclusive", "measure more")
-    sure = f"rank correlation {r} over {count} applications, p = {number(one.p, 2)}"
+    sure = f"rank correlation {r} over {of}, p = {number(one.p, 2)}"
     if one.p > 1 - CONFIDENCE:
         text = f"{name}: no relation of the share of communication to the response shows ({sure})."
         return Sentence(text, basis, change, "unjudged", "no relation")
@@ -559,13 +651,14 @@ def _relation(one: Relation) -> Sentence:
 
 
 def _share_grid(shares: Sequence[Share]) -> Grid | None:
-    """Applications by profiles; None if there is one profile."""
+    """Applications by profiles, of those with several; None if there is none."""
     profiles = list(dict.fromkeys(one.profile for one in shares))
-    if len(profiles) < 2:
-        return None
     rows: dict[str, dict[str, Share]] = {}
     for one in shares:
         rows.setdefault(f"{one.application}, {one.route}, {one.nodes} nodes", {})[one.profile] = one
+    rows = {name: own for name, own in rows.items() if len(own) > 1}
+    if not rows:
+        return None
     made = [
         [
             Cell(name),
@@ -586,18 +679,18 @@ def _groups(made: Groups | None) -> list[Sentence]:
         return []
     basis = (
         f"{made_from(made.inputs)}; k-means of MB/s while in MPI, volume and number of calls; "
-        f"mean silhouette {number(made.silhouette, 2)}"
+        f"mean silhouette {number(made.silhouette, 2)}, and wider gaps between groups than in them"
     )
     if made.constant:
-        basis += f"; the same in all runs, and left out: {joined(list(made.constant))}"
+        basis += f"; the same in all cases, and left out: {joined(list(made.constant))}"
     if made.excluded:
         basis += f"; without time in MPI: {some(list(made.excluded), '; ')}"
     sentences, change = [], "runs of other programs, classes or nodes"
     for index, group in enumerate(made.groups, 1):
         rate, volume, calls = (number(group.centre[name], 3) for name in FEATURES)
-        members = [f"{name} ({count})" for name, count in group.members.items()]
+        members = [f"{n} ({count})" if count > 1 else n for n, count in group.members.items()]
         text = (
-            f"Group {index}, {plural(group.runs, 'run')}: in the mean {rate} MB/s while in MPI, "
+            f"Group {index}, {plural(group.cases, 'case')}: in the mean {rate} MB/s while in MPI, "
             f"{volume} MB and {calls} calls: {some(members, '; ')}."
         )
         sentences.append(Sentence(text, basis, change))
@@ -635,15 +728,18 @@ def _gain(one: Gain) -> Sentence:
     ratio = times(response.ratios[one.profile])
     change = "more repeats, which narrow the interval"
     basis = made_from(response.inputs)
+    if one.equivalent_nodes is None and not one.none:
+        text = f"{name}: it is not certain whether it gains ({ratio}), so it has no worth in nodes."
+        return Sentence(text, basis, change, "inconclusive", "measure more")
     if one.equivalent_nodes is None:
         text = f"{name}: no gain beyond the spread ({ratio}), so it is worth no node."
         return Sentence(text, basis, change, "unjudged", "no gain")
     nodes = with_interval(one.equivalent_nodes, " nodes")
-    text = f"{name}: {ratio} the performance, which is worth {nodes} of {response.nodes}."
+    text = f"{name}: {ratio} the performance, which is worth {nodes} more than {response.nodes}."
     if one.usd_per_GFLOPS is not None:
         text += (
-            f" Each GFLOPS more costs {number(one.usd_per_GFLOPS, 3)} USD."
-            if one.usd_per_GFLOPS > 0
+            f" Each GFLOPS more costs {with_interval(one.usd_per_GFLOPS, ' USD')}."
+            if one.usd_per_GFLOPS.value > 0
             else f" {one.profile} costs no more than {response.base}."
         )
     return Sentence(text, basis, change)

@@ -51,25 +51,29 @@ def _responses(responses: Sequence[Response]) -> list[Figure]:
     for index, ((hardware, base), own) in enumerate(groups.items()):
         profiles = list(dict.fromkeys(p for one in own for p in one.ratios))
         names = {id(one): f"{one.application}, {one.route}, {one.nodes} nodes" for one in own}
+        lines = {id(one): line for line, one in enumerate(own)}
         data: list[dict[str, Any]] = []
         rows = []
         for i, profile in enumerate(profiles):
             with_it = [one for one in own if profile in one.ratios]
             estimates = [one.ratios[profile] for one in with_it]
+            # beside each other: intervals that are alike would hide one another
+            beside = min(0.16, 0.6 / len(profiles)) * (i - (len(profiles) - 1) / 2)
             data.append(
                 {
                     "type": "scatter",
                     "mode": "markers",
                     "name": label(profile),
                     "x": [one.value for one in estimates],
-                    "y": [label(names[id(one)]) for one in with_it],
+                    "y": [lines[id(one)] + beside for one in with_it],
+                    "text": [label(names[id(one)]) for one in with_it],
                     "error_x": interval_bars(estimates, PALETTE[i % len(PALETTE)]),
                     "marker": {
                         "color": PALETTE[i % len(PALETTE)],
                         "symbol": MARKERS[i % len(MARKERS)],
                         "size": 11,
                     },
-                    "hovertemplate": "%{y}: %{x:.4g}<extra>%{fullData.name}</extra>",
+                    "hovertemplate": "%{text}: %{x:.4g}<extra>%{fullData.name}</extra>",
                 }
             )
             rows += [
@@ -86,8 +90,9 @@ def _responses(responses: Sequence[Response]) -> list[Figure]:
                 data,
                 axes(
                     {"type": "log", **log_ticks([min(ends) / 1.3, max(ends) * 1.3]),
-                     **titled(f"ratio to {base}")},
-                    {"type": "category", "autorange": "reversed"},
+                     **titled(f"performance over that under {base} (ratio)")},
+                    {"range": [len(own) - 0.5, -0.5], "tickvals": list(lines.values()),
+                     "ticktext": [label(names[id(one)]) for one in own]},
                     shapes=[{
                         "type": "line", "x0": 1, "x1": 1, "yref": "paper", "y0": 0, "y1": 1,
                         "line": {"color": "#5b6673", "dash": "dash"},
@@ -122,7 +127,7 @@ def _relation(index: int, one: Relation) -> Figure:
                 "x": [share.value for share in shares],
                 "y": [ratio.value for ratio in ratios],
                 "text": [label(name) for name in names],
-                "textposition": "top center",
+                "textposition": "top right",  # not on the bars
                 "error_x": interval_bars(shares, PALETTE[0]),
                 "error_y": interval_bars(ratios, PALETTE[0]),
                 "marker": {"color": PALETTE[0], "symbol": MARKERS[0], "size": 11},
@@ -133,7 +138,7 @@ def _relation(index: int, one: Relation) -> Figure:
             {"range": [-0.08 * most, 1.15 * most],
              **titled(f"run time in MPI under {one.base} (%)")},
             {"type": "log", **log_ticks([min(ends) / 1.3, max(ends) * 1.3]),
-             **titled(f"performance over that under {one.base}")},
+             **titled(f"performance over that under {one.base} (ratio)")},
             shapes=[{
                 "type": "line", "y0": 1, "y1": 1, "xref": "paper", "x0": 0, "x1": 1,
                 "line": {"color": "#5b6673", "dash": "dash"},
@@ -224,7 +229,7 @@ def _scaling(scalings: Sequence[Scaling]) -> Figure:
     ]  # fmt: skip
     counts = sorted({p for one in scalings for p in one.times})
     rows = [
-        [one.name, str(p), number(one.times[p]), number(100 * one.efficiency[p], 3)]
+        [one.name, str(p), number(one.times[p]), number(100 * _efficiency(one, p), 3)]
         for one in scalings
         for p in one.times
     ]
@@ -236,8 +241,13 @@ def _scaling(scalings: Sequence[Scaling]) -> Figure:
         axes(
             {"type": "log", "tickvals": counts, "ticktext": [str(p) for p in counts],
              **titled("processes")},
-            {"type": "log", **titled("run time (s)")},
+            {"type": "log", **log_ticks([t for one in scalings for t in one.times.values()]),
+             **titled("run time (s)")},
         ),
         Table(["program", "processes", "time (s)", "efficiency (%)"], rows),
         wide=True,
     )  # fmt: skip
+
+
+def _efficiency(one: Scaling, p: int) -> float:
+    return one.efficiency[p].value if p in one.efficiency else 1.0  # of the smallest p

@@ -35,9 +35,22 @@ def section(sweeps: Sequence[Sweep]) -> Section:
     )
 
 
+#: metric -> its words, for those that sweeps have
+_WORDS = {
+    CPU: "processor time per MB",
+    "bandwidth_MB_s": "bandwidth",
+    "hpl_GFLOPS": "performance",
+    "mops": "performance",
+    "time_s": "run time",
+}
+
+
+def _metric(one: Sweep) -> str:
+    return _WORDS.get(one.metric, one.metric)
+
+
 def _name(one: Sweep) -> str:
-    metric = "processor time per MB" if one.metric == CPU else one.metric
-    return f"{one.name} ({metric}), {one.route} on {one.hardware}, {one.nodes} nodes"
+    return f"{one.name} ({_metric(one)}), {one.route} on {one.hardware}, {one.nodes} nodes"
 
 
 def _sentences(one: Sweep) -> list[Sentence]:
@@ -60,24 +73,32 @@ def _optimum(one: Sweep, best: Optimum) -> Sentence:
     change = "MTUs between those that were measured" if best.widest_step > STEP else \
         "another size of problem or message"  # fmt: skip
     top = quantity(best.medians[best.top], one.unit)
+    but = f" But {one.nodes_differ}." if one.nodes_differ else ""
     if not best.known:
         text = f"Which MTU suits {where} is not known: {best.reason}. {best.top} B has the best "
         text += f"median, {top}."
-        change = repeats_text(least_repeats(len(sizes)), one.sample)
-        return Sentence(text, basis, change, "inconclusive", "measure more")
+        worse = [mtu for mtu in sizes if mtu not in best.as_good]
+        text += f" Worse: {joined([f'{mtu} B' for mtu in worse])}." if worse else ""
+        need = least_repeats(len(sizes))
+        change = repeats_text(need, one.sample) if one.repeats < need else f"more {one.sample}s"
+        return Sentence(text + but, basis, change, "inconclusive", "measure more")
     gained = f"{times(best.gain)} as good as {sizes[0]} B"
-    if best.first == best.last:
-        text = f"{where}: an MTU of {best.first} B is the best: {top}"
-        text += f", {gained}" if best.first != sizes[0] else ""
-        text += f". It leads its neighbours by more than the spread, {percent(best.spread or 0)}."
+    if best.best:
+        text = f"{where}: an MTU of {best.top} B is the best: {top}"
+        text += f", {gained}" if best.top != sizes[0] else ""
+        text += f". It leads all others by more than the spread, {percent(best.spread or 0)}."
         if not best.inside:
             text += " It is at the end of what was measured."
-        return Sentence(text, basis, change, "pass", "best")
-    text = f"{where}: plateau of {best.first} to {best.last} B: these MTUs are within the spread"
-    text += f", {percent(best.spread or 0)}, or not told apart. The best of them is {gained}."
-    whole = (best.first, best.last) == (sizes[0], sizes[-1])
-    word = "no difference" if whole else "plateau"
-    return Sentence(text, basis, change, "unjudged", word)
+        return Sentence(text + but, basis, change, "pass", "best")
+    which = f"plateau of {best.first} to {best.last} B"
+    if not best.whole:
+        listed = joined([f"{mtu} B" for mtu in best.as_good])
+        which = f"{listed} are as good, and what is between them is worse"
+    text = f"{where}: {which}. {best.top} B and each of the others differ by at most "
+    text += f"{percent(best.apart)}, with 95 % confidence."
+    text += f" {best.top} B is {gained}." if best.top != sizes[0] else ""
+    word = "no difference" if len(best.as_good) == len(sizes) else "plateau"
+    return Sentence(text + but, basis, change, "unjudged", word)
 
 
 def _interactions(one: Sweep) -> Sentence:
@@ -86,9 +107,13 @@ def _interactions(one: Sweep) -> Sentence:
     for part in one.interactions:
         by_level.setdefault(part.throttled, []).append(f"{part.mtu} B {times(part.ratio)}")
     listed = "; ".join(f"under {level}: {', '.join(own)}" for level, own in by_level.items())
-    text = f"{_name(one)}: the gain of an MTU over {one.interactions[0].base} B, beside the same "
-    text += f"gain under {plain}, is {listed}."
+    figures = (
+        f"Gain of an MTU over {one.interactions[0].base} B, compared with the same gain under "
+    )
+    figures += f"{plain}: {listed}."
+    text = f"{_name(one)}: "
     if not all(bounded(part.ratio) for part in one.interactions):
+        text += f"it is not known whether throttling changes what an MTU gains. {figures}"
         change = repeats_text(least_repeats(len(one.interactions) + 1), one.sample)
         return Sentence(text, basis, change, "inconclusive", "measure more")
     certain = [part for part in one.interactions if part.ratio.low > 1 or part.ratio.high < 1]
@@ -96,13 +121,15 @@ def _interactions(one: Sweep) -> Sentence:
     if certain:
         most = max(certain, key=lambda part: abs(part.ratio.value - 1))
         less = "less" if most.ratio.value < 1 else "more"
-        text += f" Throttling and MTU depend on each other: {most.mtu} B gains {less} under "
-        text += f"{most.throttled}. Choose them together."
+        text += f"choose MTU and throttling together: {most.mtu} B gains {less} under "
+        text += f"{most.throttled} than under {plain}. {figures}"
         return Sentence(text, basis, change, "pass", "together")
     if all(_narrow(part) for part in one.interactions):
-        text += " Throttling does not change what an MTU gains: choose each by itself."
+        text += "choose MTU and throttling each by itself: throttling does not change what an MTU "
+        text += f"gains. {figures}"
         return Sentence(text, basis, change, "unjudged", "no interaction")
-    text += " The intervals are too wide to tell."
+    text += "the intervals are too wide to tell whether throttling changes what an MTU gains. "
+    text += figures
     return Sentence(text, basis, change, "inconclusive", "measure more")
 
 
@@ -122,7 +149,7 @@ def _grid(one: Sweep) -> Grid:
             seen = one.proven.get((best.throttling, mtu))
             note = f"up to {number(seen, 4)} B per frame" if seen else \
                 "its frames are not in the counters"  # fmt: skip
-            mark = "pass" if best.known and best.first <= mtu <= best.last else ""
+            mark = "pass" if best.known and mtu in best.as_good else ""
             row.append(Cell(quantity(best.medians[mtu], one.unit), mark, note))
         rows.append(row)
     title = f"Median by MTU and throttling: {_name(one)}"
@@ -152,13 +179,13 @@ def _figure(index: int, one: Sweep) -> Figure:
     sizes = sorted({mtu for best in one.optima for mtu in best.medians})
     return Figure(
         f"frames-{index}",
-        f"{one.name} over the MTU, {one.metric}",
+        f"{one.name} over the MTU: {_metric(one)}",
         f"Median over {one.repeats} {one.sample}s or more, {one.route} on {one.hardware}. "
         f"{one.better.capitalize()} is better.",
         data,
         axes(
             {"tickvals": sizes, "ticktext": [str(mtu) for mtu in sizes], **titled("MTU (B)")},
-            {**titled(f"{one.metric} ({one.unit})")},
+            {**titled(f"{_metric(one)} ({one.unit})")},
         ),
         Table(["throttling", "MTU (B)", one.unit], rows),
     )  # fmt: skip

@@ -114,7 +114,8 @@ def _bond(
     if "measure more" in answers:
         needs = max((part.decision.needs or 0 for part in rates), default=0)
         unit = rates[0].decision.unit
-        change = repeats_text(needs, unit) if needs else f"more {unit}s"
+        takes = "; ".join(dict.fromkeys(p.decision.takes for p in rates if p.decision.takes))
+        change = repeats_text(needs, unit) if needs else takes or f"more {unit}s"
         return Sentence(text, basis, change, "inconclusive", "measure more")
     if answers == {"no difference"}:
         return Sentence(text, basis, "other sizes", "unjudged", "no difference")
@@ -130,17 +131,10 @@ def _within(one: SeveralPairs, part: Within) -> Sentence:
     count = "one pair" if part.pairs == 1 else plural(part.pairs, "pair")
     text = f"Inside one node, {one.route}, {count}, by {part.how}: {'; '.join(figures)}."
     text += _few(list(part.figures.values()))
-    between = [
-        point.total.value
-        for (_, pattern), points in one.points.items()
-        for point in points
-        if pattern == "uni" and point.pairs == part.pairs
-    ]
-    if between and "uni" in part.figures:
-        times_more = part.figures["uni"].value / max(between)
-        text += f" In one direction that is {number(times_more, 3)} times the best between nodes"
+    if more := part.over_best:
+        text += f" In one direction that is {_short(more, ' times')} the best between nodes"
         text += (
-            ": the memory is not what limits them." if times_more > 2
+            ": the memory is not what limits them." if bounded(more) and more.low > 2
             else ": what limits them may be the memory or the processor, and not the network."
         )  # fmt: skip
     return Sentence(text, made_from(one.inputs), "pairs on other cores")
@@ -172,9 +166,9 @@ def _grids(one: SeveralPairs) -> list[Grid]:
 def _cell(point: Point, unit: str) -> Cell:
     notes = [_layout(point)]
     if point.efficiency is not None:
-        notes.append(f"{number(point.efficiency.value, 3)} of {point.pairs} single pairs")
+        notes.append(f"{percent(point.efficiency.value)} of {plural(point.pairs, 'single pair')}")
     if point.balance is not None and point.pairs > 1:
-        notes.append(f"slowest/fastest {number(point.balance, 2)}")
+        notes.append(f"the slowest has {percent(point.balance)} of the fastest")
     if point.scatter is not None:
         notes.append(f"varies by {number(point.scatter, 2)} % over {point.repetitions} repetitions")
     value = point.total

@@ -17,14 +17,15 @@ from seatrial.base.files import write_whole
 from seatrial.job.choose import DEFAULT
 from seatrial.job.tune.record import Book, Candidate, Ran, Tuned
 from seatrial.job.tune.study import LOOKS, NOT_ITS_OWN, Stop, Study
+from seatrial.report.chapter import joined
 from seatrial.report.estimates import small_difference, times
 from seatrial.report.text import clean, folded, quantity
 from seatrial.results.statistics import median
-from seatrial.results.wording import number, plural
+from seatrial.results.wording import number, plural, some
 
 DATA_FILE, TEXT_FILE = "answer.json", "answer.txt"
 WIDTH = 96
-MOST_SHOWN = 8  # runs that do not count, one by one
+MOST_SHOWN = 8  # reasons why runs do not count
 SHORT_S = 1.0  # below this, the start of the ranks is a large part of the wall time
 
 
@@ -46,7 +47,8 @@ class Answer:
         if not book.looks:
             made = self.study.decision()
             if not self.counted:
-                return Decision("measure more", reason="no run counts")
+                why = f": the last one {said}" if (said := self._last_failure()) else ""
+                return Decision("measure more", reason=f"no run counts{why}")
             if len(self.study.compared) < 2:
                 why = "fewer than two candidates have runs that count"
                 return Decision("measure more", made.leaders, reason=why)
@@ -55,6 +57,11 @@ class Answer:
             return Decision("measure more", made.leaders, (), made.ahead, needs=least, reason=why)
         last = book.looks[-1]
         return Study(self.tuned, book.runs[: last.runs], book.looks[:-1]).decision()
+
+    def _last_failure(self) -> str:
+        """How the last run of the program failed, if it did, as a clause without a subject."""
+        own = [run.reason for run in self.failed if run.fault in ("program", "timeout")]
+        return own[-1].removeprefix("it ") if own else ""
 
     @property
     def doubt(self) -> str:
@@ -137,12 +144,8 @@ class Answer:
         if self.choice:
             lines += ["Use it:", *self._how(self.choice), ""]
         lines += [*self._table(), ""]
-        for run in self.failed[:MOST_SHOWN]:
-            lines.append(f"Not counted: run {run.number} (job {run.job or 'none'}), "
-                         f"{run.candidate.name}: {run.reason}.")  # fmt: skip
-        if len(self.failed) > MOST_SHOWN:
-            lines.append(f"Not counted: {plural(len(self.failed) - MOST_SHOWN, 'other run')}.")
-        lines += [f"Left out: {name}: {why}" for name, why in self.tuned.left_out.items()]
+        lines += self._not_counted()
+        lines += [f"Left out: {text}" for text in self.tuned.left_out_lines()]
         lines += [f"Proven: {one}" for one in self.proven()]
         lines += [f"Not proven: {one}" for one in self.not_proven()]
         lines += [f"Note: {one}" for one in self.notes()]
@@ -154,6 +157,25 @@ class Answer:
         if self.decision.answer == "measure more":
             lines.append(self._more())
         return "\n".join(_wrapped(clean(one)) for one in lines) + "\n"
+
+    def _not_counted(self) -> list[str]:
+        """The runs that do not count, those with the same reason together."""
+        alike: dict[str, list[Ran]] = {}
+        for run in self.failed:
+            alike.setdefault(run.reason, []).append(run)
+        lines = []
+        for why, runs in list(alike.items())[:MOST_SHOWN]:
+            first = runs[0]
+            names = list(dict.fromkeys(run.candidate.name for run in runs))
+            which = f"run {first.number} (job {first.job or 'none'}), {names[0]}"
+            if len(runs) > 1:
+                numbers = some([str(run.number) for run in runs])
+                which = f"{plural(len(runs), 'run')} ({numbers}), {some(names)}"
+            lines.append(f"Not counted: {which}: {why}.")
+        shown = sum(len(runs) for runs in list(alike.values())[:MOST_SHOWN])
+        if len(self.failed) > shown:
+            lines.append(f"Not counted: {plural(len(self.failed) - shown, 'other run')}.")
+        return lines
 
     @property
     def _what(self) -> str:
@@ -186,7 +208,7 @@ class Answer:
         if d.answer == "no difference":
             assert self.choice
             most = number(100 * d.apart, 2)
-            which = "the candidates" if not d.worse else ", ".join(d.leaders)
+            which = "the candidates" if not d.worse else joined(d.leaders)
             text = f"{which} differ by at most {most} % for {self._what}, with 95 % confidence; "
             why = "the site's default" if self.choice.profile == DEFAULT else "which is no worse"
             if small := small_difference(d):
@@ -211,9 +233,9 @@ class Answer:
                  str(t.ranks_per_node), "--set", f"program={shlex.join(t.program)}"]  # fmt: skip
         for key, value in t.settings.items():
             words += ["--set", f"{key}={value}"]
-        own = f"sbatch --constraint={feature}" if feature else "sbatch without --constraint=nic_..."
-        return [f"  {own} for your own script, with transport {one.transport}; or a script by",
-                f"  {clean(shlex.join(words))}"]  # fmt: skip
+        own = f"sbatch --constraint={feature} --exclusive" if feature else "sbatch, no --constraint"
+        return [f"  your own script: {own}, transport {one.transport}; a new script:",
+                f"  {clean(shlex.join(words))} --output job.sh"]  # fmt: skip
 
     def _table(self) -> list[str]:
         d = self.decision

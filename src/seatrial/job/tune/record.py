@@ -74,6 +74,7 @@ class Tuned(Line):
     ranks_per_node: int
     settings: dict[str, str] = {}  # values of the job template
     figure: str = ""  # regular expression; "": the wall time
+    figure_unit: str = ""  # "": the user did not say it
     better: Better = "lower"
     run_limit_s: int
     candidates: list[Chosen]
@@ -85,7 +86,17 @@ class Tuned(Line):
 
     @property
     def unit(self) -> str:
-        return "" if self.figure else "s"
+        return self.figure_unit if self.figure else "s"
+
+    def left_out_lines(self) -> list[str]:
+        """What is left out and why, such as ``a, b over tcp: the reason``: a line for each reason
+        of a transport."""
+        alike: dict[tuple[str, str], list[str]] = {}
+        for name, why in self.left_out.items():
+            profile, _, transport = name.partition(" over ")
+            alike.setdefault((transport, why), []).append(profile)
+        return [f"{', '.join(own)} over {transport}: {why}"
+                for (transport, why), own in alike.items()]  # fmt: skip
 
     def chosen(self, candidate: Candidate) -> Chosen:
         return next(one for one in self.candidates if one.candidate == candidate)

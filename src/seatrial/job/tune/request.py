@@ -58,6 +58,7 @@ class Wish:
     figure: str = ""
     better: Better = "lower"
     run_limit_s: int = 600
+    unit: str = ""  # of the figure
 
 
 def mpi_family(library: str) -> str:
@@ -100,7 +101,7 @@ def tuned_of(wish: Wish, around: Surroundings) -> Tuned:
             path = site.data_path(transport)
             whole = resolved(site, profile)
             if not is_tested(site, profile, transport):
-                left_out[one.name] = f"the site does not have {profile} for {transport}"
+                left_out[one.name] = "the site does not allow it (transports in nic_profiles)"
             elif path in whole.ignored_by and not wish.profiles:
                 left_out[one.name] = f"it has no effect: {whole.ignored_by[path]}"
             else:
@@ -123,7 +124,8 @@ def tuned_of(wish: Wish, around: Surroundings) -> Tuned:
         id=os.urandom(4).hex(), started=datetime.now().astimezone(), seatrial=seatrial.__version__,
         site=wish.site, site_name=site.name, program=wish.program, cwd=str(wish.cwd),
         nodes=wish.nodes, ranks_per_node=ranks or 1, settings=wish.settings, figure=wish.figure,
-        better=wish.better, run_limit_s=wish.run_limit_s, candidates=chosen, left_out=left_out,
+        figure_unit=wish.unit, better=wish.better, run_limit_s=wish.run_limit_s,
+        candidates=chosen, left_out=left_out,
     )  # fmt: skip
 
 

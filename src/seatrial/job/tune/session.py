@@ -27,6 +27,7 @@ from seatrial.job.tune.record import (
 )
 from seatrial.job.tune.request import limit_h, script, write_declared
 from seatrial.job.tune.study import LOOKS, Limits, Stop, Study
+from seatrial.report.chapter import joined
 from seatrial.report.text import quantity
 from seatrial.results.wording import plural
 from seatrial.trial.machine import Machine
@@ -122,9 +123,10 @@ class Session:
         if more:
             study = self.study
             left = sum(study.target - len(study.samples(one)) for one in study.running)
-            text += (
-                f"; {plural(len(study.running), 'candidate')} at the top run on, to the next look "
-            )
+            names = f"all {len(self.tuned.candidates)} candidates"
+            if len(study.running) < len(self.tuned.candidates):
+                names = joined([one.name for one in study.running])
+            text += f", as {study.decision().reason}; {names} run on, to the next look "
             text += f"after {plural(look.runs + left, 'run')}"
         self.say(text)
 

@@ -29,8 +29,12 @@ LOOKS = 4
 #: count, as some programs fail now and then
 MOST_FAILURES = 2
 MOST_LOST = 3  # runs in succession that Slurm ended, after which there is no other
+#: as many first runs, over each transport, that fail by themselves: it is not the candidate
+FIRST_FAILURES = 3
 #: faults that are no fault of the candidate
 NOT_ITS_OWN = ("limit", "interrupted", "slurm")
+#: faults that the program or the options of the tune most likely have, whatever the candidate
+BY_ITSELF = ("program", "timeout", "figure")
 
 
 @dataclass(frozen=True)
@@ -165,6 +169,11 @@ class Study:
         tried = {run.candidate for run in self.runs if run.fault not in NOT_ITS_OWN}
         if tried >= set(self.compared) and all(run.fault for run in self.runs):
             return "each candidate was tried, and no run succeeded"
+        own = [run for run in self.runs if run.fault not in NOT_ITS_OWN]
+        if len(own) >= FIRST_FAILURES and all(run.fault in BY_ITSELF for run in own):
+            over = {run.candidate.transport for run in own}
+            if over >= {one.transport for one in self.compared}:
+                return f"the first {len(own)} runs failed, over each transport"
         last = self.runs[-MOST_LOST:]
         if len(last) == MOST_LOST and all(run.fault == "slurm" for run in last):
             return f"Slurm ended {MOST_LOST} runs in succession: {last[-1].reason}"
