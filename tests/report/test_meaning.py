@@ -182,11 +182,11 @@ def communicating(*variants, slower=1.0):
 def test_where_two_profiles_part_or_are_apart_at_all_sizes():
     def parted(repeats=5, **slower):
         runs = []
-        for profile, factors in list(slower.items()) * repeats:
+        for i, (profile, factors) in enumerate(list(slower.items()) * repeats):
             points = [(float(n), 10.0 * f) for n, f in zip((1, 64, 4096), factors, strict=True)]
             curve = Curve(name="netpipe", y_name="latency", y_unit="us", points=points)
             own = Case(check="netpipe", transport="tcp", nodes=2, profile=profile)
-            runs.append(Run(case=own, outcome="ran", curves=[curve]))
+            runs.append(Run(case=own, round=i // len(slower), outcome="ran", curves=[curve]))
         return one_of(trial(runs), "1.5 times as long as")
 
     assert "at all sizes slow takes at least 1.5 times as long as fast." in parted(
