@@ -150,7 +150,7 @@ def interaction(rng: Generator) -> Said:
 
 def cloud(shape: Callable[[Generator, int], np.ndarray], count: int) -> Trial:
     def trial(rng: Generator) -> Said:
-        rows = [tuple(map(float, row)) for row in shape(rng, count)]
+        rows = [(float(a), float(b), float(c)) for a, b, c in shape(rng, count)]
         try:
             groups.groups(["x"] * count, rows)
         except ValueError:
@@ -169,7 +169,8 @@ def three_groups(rng: Generator) -> Said:
     )
     rows, names = [], []
     for i, (count, centre) in enumerate(centres):
-        rows += [tuple(centre * np.exp(rng.normal(0, 0.08, 3))) for _ in range(count)]
+        made_up = np.array(centre) * np.exp(rng.normal(0, 0.08, (count, 3)))
+        rows += [(float(a), float(b), float(c)) for a, b, c in made_up]
         names += [str(i)] * count
     try:
         made = groups.groups(names, rows)

@@ -114,7 +114,8 @@ def test_independent_interfaces_have_their_efficiency():
     assert "one direction 0.84" in bond
     assert "Use independent for programs that send on all interfaces at once." in bond
     assert "Inside one node, mpich-ofi, one pair, by shared memory: " in within
-    assert "9 times the best between nodes: the memory is not what limits them" in within
+    assert "9 times (8.9" in within
+    assert "the best between nodes: the memory is not what limits them" in within
 
 
 def test_a_bond_that_is_as_good_is_no_difference():
@@ -127,7 +128,7 @@ def test_one_repeat_is_too_few():
         assert text.count("too few repeats for an interval") == 1
     assert "efficiency 95 %, the slowest" in growth
     assert bond.startswith("measure more: ")
-    assert "--rounds 4" in bond
+    assert "--rounds 5" in bond  # three patterns share the error
 
 
 PEAK = {1500: 100.0, 3000: 105.0, 4500: 108.0, 6000: 112.0, 7500: 109.0, 9000: 108.0}
@@ -139,7 +140,7 @@ def test_the_best_mtu_and_an_interaction():
     off, on, both = texts(mtus(truth), MTU)
     assert off.startswith("best: tcp_stream (bandwidth), tcp on test (driver igb), 2 nodes, ")
     assert "rx-usecs 0: an MTU of 6000 B is the best: 112 MB/s, 1.12 times" in off
-    assert "as good as 1500 B. It leads its neighbours by more than the spread" in off
+    assert "as good as 1500 B. It leads all others by more than the spread" in off
     assert "MTUs of 1500, 3000, 4500, 6000, 7500 and 9000 B" in off
     assert on.startswith("no difference: ")
     assert "plateau of 1500 to 9000 B" in on

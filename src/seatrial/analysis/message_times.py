@@ -26,7 +26,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
+from itertools import pairwise
 from statistics import median, stdev
 
 import numpy as np
@@ -48,6 +48,9 @@ Array = NDArray[np.float64]
 
 SIZES_OF_LINE = 3  # least number of sizes
 MOST_LINES = 4
+#: The criterion's penalty over that of Schwarz. With 15 to 43 sizes, normal noise or outliers, a
+#: straight line then has a threshold in at most 4 % of simulations, and with 1 in up to 12 %.
+PENALTY = 1.5
 SYNCHRONISED = 0.05  # relative difference of send and receive times that are the same
 #: Relative error below which residuals are rounding; the criterion has a logarithm of their square.
 _EXACT = 1e-6
@@ -131,18 +134,23 @@ def fit(points: Sequence[tuple[float, float]]) -> Model:
         for i in range(count)
         for j in range(i + SIZES_OF_LINE, count + 1)
     }
+    # for each end of the last line the least squares of so many lines, and where these end
+    paths: dict[int, tuple[float, tuple[int, ...]]]
+    paths = {j: (one, (0, j)) for (i, j), one in squares.items() if i == 0}
     for lines in range(1, MOST_LINES + 1):
         if 3 * lines > count:  # more coefficients and thresholds than times would fit anything
             break
-        for inner in combinations(range(SIZES_OF_LINE, count - SIZES_OF_LINE + 1), lines - 1):
-            cuts = (0, *inner, count)
-            parts = list(pairwise(cuts))
-            if any(part not in squares for part in parts):
-                continue
-            error = max(sum(squares[part] for part in parts) / count, _EXACT**2)
-            criterion = count * math.log(error) + (5 * lines - 3) * math.log(count)
+        if count in paths:
+            total, cuts = paths[count]
+            error = max(total / count, _EXACT**2)
+            criterion = count * math.log(error) + PENALTY * (5 * lines - 3) * math.log(count)
             if best is None or criterion < best[0]:
                 best = criterion, cuts
+        longer: dict[int, tuple[float, tuple[int, ...]]] = {}
+        for (i, j), one in squares.items():
+            if i in paths and (j not in longer or paths[i][0] + one < longer[j][0]):
+                longer[j] = paths[i][0] + one, (*paths[i][1], j)
+        paths = longer
     assert best is not None
     criterion, cuts = best
     curved = len(cuts) > 2 and _curve(sizes, times) < criterion
@@ -153,7 +161,7 @@ def _curve(sizes: Array, times: Array) -> float:
     """The criterion of the best curve a + b x size^c; of c are searched 0.1 to 2."""
     count = len(sizes)
     least = min(_squares(sizes**c, times) for c in np.arange(0.1, 2.0, 0.05))
-    return count * math.log(max(least / count, _EXACT**2)) + 3 * math.log(count)
+    return count * math.log(max(least / count, _EXACT**2)) + PENALTY * 3 * math.log(count)
 
 
 def _places(
@@ -161,6 +169,7 @@ def _places(
 ) -> tuple[tuple[float, float], ...]:
     """The sizes around each threshold, of all its places that the likelihood ratio allows."""
     inner, count = cuts[1:-1], len(sizes)
+    free = max(1, count - 3 * len(inner) - 2)  # without coefficients and thresholds
     total = max(sum(squares[part] for part in pairwise(cuts)), count * _EXACT**2)
     made = []
     for before, at, after in zip(cuts, inner, cuts[2:], strict=False):
@@ -169,7 +178,7 @@ def _places(
         places = [
             k
             for k in range(before + SIZES_OF_LINE, after - SIZES_OF_LINE + 1)
-            if count * (squares[before, k] + squares[k, after] - own) <= most * total
+            if free * (squares[before, k] + squares[k, after] - own) <= most * total
         ]
         made.append((float(sizes[places[0] - 1]), float(sizes[places[-1]])))
     return tuple(made)

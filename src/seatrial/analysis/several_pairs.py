@@ -244,7 +244,7 @@ def _of_group(
         tuple(
             Within(pairs, runs.facts[0].within_node,
                    {p: middle(values) for p, values in runs.samples.items()}, runs.own_core,
-                   _over_best(between, pairs, runs.samples["uni"]))
+                   _over_best(between, pairs, runs.blocks("uni")))
             for pairs, runs in sorted(inside.items())
         ),
         inputs_of(used, len(used)),
@@ -305,7 +305,7 @@ def _over_best(
     between: Mapping[tuple[str, int], _Runs], pairs: int, inside: Sequence[float]
 ) -> Estimate | None:
     """How many times faster pairs inside a node are than the best of as many between nodes."""
-    rates = [runs.samples["uni"] for (_, k), runs in between.items() if k == pairs]
+    rates = [runs.blocks("uni") for (_, k), runs in between.items() if k == pairs]
     rates = [samples for samples in rates if samples]
     if not rates or not inside:
         return None

@@ -407,8 +407,8 @@ def _partings(one: Comparison, where: str, basis: str) -> list[Sentence]:
         text += f" But {one.nodes_differ}." if one.nodes_differ else ""
         sentences.append(Sentence(text, f"{basis}; {how}", "more sizes near the interval"))
     if open_:
-        text = f"{where}: in the medians 1.5 times as long as {one.reference} takes {some(open_)}, "
-        text += "which may be chance."
+        text = f"{where}: in the medians at least 1.5 times as long as {one.reference}: "
+        text += f"{some(open_)}. This may be chance."
         change = "more repeats, which narrow the intervals"
         sentences.append(Sentence(text, f"{basis}; {how}", change, "inconclusive", "measure more"))
     return sentences
