@@ -16,8 +16,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from figures import from_trials, read_measured, write_measured
-from published import compare, load_published
+from figures import read_measured, write_measured
+from published import compare, load_published, measured_in
 from side_by_side import markdown, picture
 
 from seatrial.base.paths import CHECKOUT
@@ -41,10 +41,10 @@ def main() -> int:
         print("\n".join(published.trials))
         return 0
     trials = [read_results(folder) for folder in given.trials]
-    figures = dict.fromkeys(published.figures())
-    new = {one: found for one in figures if (found := from_trials(one, trials))}
     kept = {} if given.check else read_measured(MEASURED)
-    measured = {one: own for one, own in (kept | new).items() if one in figures}
+    needed = set(published.figures())
+    found = kept | measured_in(published, trials)
+    measured = {figure: one for figure, one in found.items() if figure in needed}
     outcomes = compare(published, measured)
     for one in outcomes:
         word = "as held" if one.as_held else f"LESS than {one.comparison.agrees}"

@@ -10,17 +10,18 @@ This module reads and compares; ``figures`` has the lab's figures, ``side_by_sid
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from figures import Entry, Figure, Finite, Measured
+from figures import Entry, Figure, Finite, Measured, from_trials
 from pydantic import Field, model_validator
 
 from seatrial.analysis.crossover import knee, parting
 from seatrial.base import yamlfile
 from seatrial.base.yamlfile import InvalidValue
+from seatrial.results.record import Results
 
 Measure = Literal["size", "direction", "no"]
 Agreement = Literal["size", "direction", "no", "not comparable", "unmeasured"]
@@ -193,6 +194,12 @@ class Outcome:
 def load_published(path: Path | str) -> Published:
     """Raises InputError where the file is wrong, with file, line and field."""
     return yamlfile.load(path, Published)[0]
+
+
+def measured_in(published: Published, trials: Sequence[Results]) -> dict[Figure, Measured]:
+    """The figures that the page needs, as far as the trials have them: of the last that does."""
+    found = {one: from_trials(one, trials) for one in published.figures()}
+    return {figure: one for figure, one in found.items() if one}
 
 
 def compare(published: Published, measured: Mapping[Figure, Measured]) -> list[Outcome]:

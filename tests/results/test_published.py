@@ -8,7 +8,7 @@ import pytest
 from figures import from_trials, read_measured, write_measured
 from hypothesis import given
 from hypothesis import strategies as st
-from published import agreement, compare, load_published
+from published import agreement, compare, load_published, measured_in
 from side_by_side import markdown, picture
 
 from seatrial.base.errors import InputError
@@ -51,11 +51,6 @@ def trial(*runs: Run, site: str = "lab-virtual", name: str = "one") -> Results:
     return Results(trial=head, runs=list(runs))
 
 
-def measured(published, *trials: Results):
-    found = {figure: from_trials(figure, trials) for figure in published.figures()}
-    return {figure: one for figure, one in found.items() if one}
-
-
 def loaded(tmp_path, text):
     file = tmp_path / "published.yaml"
     file.write_text(text)
@@ -79,7 +74,7 @@ def runs():
 
 
 def test_effects_are_compared_as_ratios(published, runs):
-    throttling, integer_sort = compare(published, measured(published, trial(*runs)))
+    throttling, integer_sort = compare(published, measured_in(published, [trial(*runs)]))
     assert [one.median for one in throttling.measured] == [142.0, 22.0]
     assert throttling.agrees == "size"
     assert integer_sort.agrees == "direction"  # 5 per cent is no 34
@@ -101,7 +96,7 @@ def test_effects_are_compared_as_ratios(published, runs):
 
 def test_what_agrees_in_some_runs_only_counts_as_the_worst_of_them(published, runs):
     runs.append(run("netpipe", "quick", "latency_us", 100.0, repeat=1))
-    throttling, _ = compare(published, measured(published, trial(*runs)))
+    throttling, _ = compare(published, measured_in(published, [trial(*runs)]))
     assert throttling.ratio == pytest.approx(61 / 142)  # the median agrees in size
     assert (throttling.low, throttling.high) == pytest.approx((22 / 144, 100 / 140))
     assert throttling.agrees == "direction"
@@ -109,7 +104,7 @@ def test_what_agrees_in_some_runs_only_counts_as_the_worst_of_them(published, ru
 
 def test_what_was_not_measured_is_named_and_not_as_held(published, runs):
     runs = [one for one in runs if one.case.profile != "quick"]
-    throttling, integer_sort = compare(published, measured(published, trial(*runs)))
+    throttling, integer_sort = compare(published, measured_in(published, [trial(*runs)]))
     assert throttling.agrees == "unmeasured"
     assert throttling.missing == "latency_us of netpipe.tcp.quick.2n of lab-virtual"
     assert not throttling.as_held
@@ -127,7 +122,7 @@ def test_a_figure_is_of_its_site_and_of_the_last_trial_that_has_it(published, ru
 
 
 def test_figures_are_kept_when_their_trial_is_gone(tmp_path, published, runs):
-    found = measured(published, trial(*runs))
+    found = measured_in(published, [trial(*runs)])
     write_measured(tmp_path / "measured.jsonl", found.values())
     assert read_measured(tmp_path / "measured.jsonl") == found
     assert read_measured(tmp_path / "no file") == {}
@@ -182,7 +177,7 @@ def gaps(profile: str, limit: int, rate_MB_s: float, unit: str = "us") -> Run:
 def test_sizes_are_compared_with_sizes(tmp_path, limit, agrees, text, unit):
     published = loaded(tmp_path, SIZES)
     own = trial(gaps("fast", limit, 12.5, unit), gaps("gigabit", limit, 125, unit))
-    part, knee, large = compare(published, measured(published, own))
+    part, knee, large = compare(published, measured_in(published, [own]))
     assert (part.agrees, knee.agrees) == (agrees, agrees)
     assert large.ratio == pytest.approx((10 + 65536 / 125) / (10 + 65536 / 12.5))
     page = markdown(published, [part, knee, large], "#")
@@ -193,7 +188,7 @@ def test_sizes_are_compared_with_sizes(tmp_path, limit, agrees, text, unit):
 def test_the_other_network_faster_is_no_agreement(tmp_path):
     published = loaded(tmp_path, SIZES)
     own = trial(gaps("fast", 8192, 125), gaps("gigabit", 8192, 12.5))
-    assert compare(published, measured(published, own))[0].agrees == "no"
+    assert compare(published, measured_in(published, [own]))[0].agrees == "no"
 
 
 @pytest.mark.parametrize(
@@ -244,7 +239,7 @@ SPECIAL = """\
 
 def test_the_honest_count(tmp_path, runs):
     published = loaded(tmp_path, FILE + SPECIAL)
-    outcomes = compare(published, measured(published, trial(*runs)))
+    outcomes = compare(published, measured_in(published, [trial(*runs)]))
     assert [one.word for one in outcomes] == [
         "size", "direction", "by construction", "direction", "not comparable", "not comparable",
     ]  # fmt: skip
@@ -264,7 +259,7 @@ def test_the_honest_count(tmp_path, runs):
 
 def test_an_effect_the_other_way_is_not_the_published_direction(tmp_path, runs):
     published = loaded(tmp_path, FILE + SPECIAL.replace("direction: down", "direction: up"))
-    assert compare(published, measured(published, trial(*runs)))[3].agrees == "no"
+    assert compare(published, measured_in(published, [trial(*runs)]))[3].agrees == "no"
 
 
 @given(st.floats(0.05, 20), st.floats(0.05, 20))
