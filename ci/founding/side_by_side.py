@@ -31,11 +31,11 @@ COLOURS = {
 }
 RULES = (
     "An effect is the ratio of two figures, each the median of its runs. An effect below "
-    f"{NO_EFFECT:.0%}, either way, counts as none, because figures of the lab repeat within that. "
-    "No effect agrees with no effect alone. Two effects agree in size if the logarithm of one is "
-    f"at most {WITHIN:.0f} times that of the other. Message sizes agree in size if they are at "
-    f"most a factor of {WITHIN:.0f} apart. Where a figure was measured several times, the range is "
-    "that of all pairs of runs, and the finding counts as what the worst pair gives."
+    f"{100 * NO_EFFECT:.0f} %, either way, counts as none: figures of the lab repeat within that. "
+    "No effect agrees with no effect alone. Two effects agree in size if the logarithm of "
+    f"one is at most {WITHIN:.0f} times that of the other. Message sizes agree in size if they are "
+    f"at most a factor of {WITHIN:.0f} apart. Where a figure was measured several times, the range "
+    "is that of all pairs of runs, and the finding counts as what the worst pair gives."
 )
 
 
@@ -90,6 +90,8 @@ def count(outcomes: Sequence[Outcome]) -> str:
         if number_of[word]
     ]
     more = f" Not counted: {', '.join(others)}." if others else ""
+    if not counted:
+        return f"No comparable finding was measured.{more}"
     return (
         f"Comparable findings: {counted}. They agree in size: {number_of['size']}; in direction "
         f"only: {number_of['direction']}; not: {number_of['no']}.{more}"
@@ -99,6 +101,8 @@ def count(outcomes: Sequence[Outcome]) -> str:
 def _reason(one: Outcome) -> str:
     """Why it does not agree, agrees by construction or is not comparable."""
     comparison = one.comparison
+    if one.agrees == "unmeasured" and not comparison.not_comparable:
+        return ""
     if one.word == "by construction":
         return comparison.by_construction.strip()
     reason = comparison.not_comparable or (comparison.why if one.agrees != "size" else "")
@@ -107,11 +111,9 @@ def _reason(one: Outcome) -> str:
 
 def _row(one: Outcome) -> str:
     comparison = one.comparison
-    agrees = WORDS[one.word]
-    if one.agrees == "unmeasured":
-        agrees += f" ({one.missing})"
     sites = ", ".join(dict.fromkeys(side.measured.site for side in comparison.sides)) or "–"
-    return f"| {comparison.finding} | {_there(comparison)} | {_here(one)} | {sites} | {agrees} |"
+    cells = [comparison.finding, _there(comparison), _here(one), sites, WORDS[one.word]]
+    return f"| {' | '.join(cells)} |"
 
 
 def _there(comparison: Comparison) -> str:
@@ -143,6 +145,9 @@ def _here(one: Outcome) -> str:
 
 
 def _between(low: float, high: float) -> str:
+    """Message sizes; ``low`` is 0 where there is none before."""
+    if low == high or not low:
+        return f"{high:.0f} B"
     return f"between {low:.0f} and {high:.0f} B"
 
 

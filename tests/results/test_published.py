@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from compare import MARK, MEASURED, PAGE, PICTURE, PUBLISHED
 from figures import from_trials, read_measured, write_measured
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,7 +88,7 @@ def test_effects_are_compared_as_ratios(published, runs):
     assert row in text
     assert "bcm5700 is 0.66 x tg3" in text
     assert "- **IS under a frugal driver**: a small class" in text
-    assert "below 3%" in text
+    assert "below 3 %" in text
     assert "2026-11-23 lab-virtual, one: 2 findings" in text
     drawn = picture([throttling, integer_sort])
     assert drawn.count("<circle") == 4
@@ -129,6 +130,14 @@ def test_figures_are_kept_when_their_trial_is_gone(tmp_path, published, runs):
     (tmp_path / "measured.jsonl").write_text('{"figure": 1}\n')
     with pytest.raises(InputError, match=r"measured.jsonl:1"):
         read_measured(tmp_path / "measured.jsonl")
+
+
+def test_the_page_and_its_picture_are_those_of_the_kept_figures():
+    published = load_published(PUBLISHED)
+    outcomes = compare(published, read_measured(MEASURED))
+    above, mark, below = PAGE.read_text().partition(MARK)
+    assert markdown(published, outcomes, above + mark) == above + mark + below, "run compare.py"
+    assert picture(outcomes) == PICTURE.read_text()
 
 
 SIZES = """\
