@@ -18,7 +18,7 @@ from typing import Literal
 from figures import Entry, Figure, Finite, Measured, from_trials
 from pydantic import Field, model_validator
 
-from seatrial.analysis.crossover import knee, parting
+from seatrial.analysis.crossover import TOGETHER, knee, parting
 from seatrial.base import yamlfile
 from seatrial.base.yamlfile import InvalidValue
 from seatrial.results.record import Results
@@ -252,12 +252,26 @@ def _sizes(one: Comparison, said: Sizes, measured: tuple[Measured, ...]) -> Outc
         rise = knee(curves[0])
         at = (rise[0], 2 * rise[0]) if rise else None
     else:
-        part = parting(("first", curves[0]), ("second", curves[1]))
-        at = (part.together or 0.0, part.apart) if part.apart and part.faster == "second" else None
+        at = _parting(*curves)
     if at is None:
         return Outcome(one, "no", measured)
     near = at[1] * WITHIN >= said.from_B and max(at[0], 1) <= said.to_B * WITHIN
     return Outcome(one, "size" if near else "direction", measured, sizes=at)
+
+
+def _parting(
+    slow: Mapping[float, float], fast: Mapping[float, float]
+) -> tuple[float, float] | None:
+    """The last size at which ``fast`` is not faster (0: none), the first from which it stays so.
+
+    None if it does not stay so.
+    """
+    part = parting(("slow", slow), ("fast", fast))
+    if part.apart is None or part.faster != "fast":
+        return None
+    # Not ``part.together``: curves that cross before they part are together at their crossing only.
+    before = [n for n in slow if n in fast and n < part.apart and slow[n] / fast[n] < TOGETHER]
+    return max(before, default=0.0), part.apart
 
 
 def agreement(published: float, measured: float) -> Measure:

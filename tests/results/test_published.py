@@ -194,6 +194,16 @@ def test_sizes_are_compared_with_sizes(tmp_path, limit, agrees, text, unit):
     assert picture([part, knee, large]).count("<circle") == 2
 
 
+def test_curves_that_cross_before_they_part_part_where_they_do(tmp_path):
+    published = loaded(tmp_path, SIZES)
+    fast, gigabit = gaps("fast", 16384, 12.5), gaps("gigabit", 16384, 125)
+    fast.curves[0].points = [
+        (n, t * (0.7 if 64 < n < 16384 else 1)) for n, t in fast.curves[0].points
+    ]
+    part = compare(published, measured_in(published, [trial(fast, gigabit)]))[0]
+    assert part.sizes == (16384, 32768)
+
+
 def test_the_other_network_faster_is_no_agreement(tmp_path):
     published = loaded(tmp_path, SIZES)
     own = trial(gaps("fast", 8192, 125), gaps("gigabit", 8192, 12.5))
