@@ -59,7 +59,7 @@ class Comparison(Entry):
     """
 
     id: str
-    finding: str
+    finding: str = Field(max_length=75, description="fits beside the picture")
     source: str
     unit: str = ""
     first: Side | None = None
@@ -255,7 +255,7 @@ def _sizes(one: Comparison, said: Sizes, measured: tuple[Measured, ...]) -> Outc
         at = _parting(*curves)
     if at is None:
         return Outcome(one, "no", measured)
-    near = at[1] * WITHIN >= said.from_B and max(at[0], 1) <= said.to_B * WITHIN
+    near = 1 / WITHIN <= at[1] / said.to_B <= WITHIN
     return Outcome(one, "size" if near else "direction", measured, sizes=at)
 
 

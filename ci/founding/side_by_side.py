@@ -29,13 +29,20 @@ COLOURS = {
     "by construction": "#7f7f7f",
     "unmeasured": "#7f7f7f",
 }
+LEGEND = {
+    "size": "agrees in size",
+    "direction": "in direction only",
+    "no": "does not agree",
+    "by construction": "by construction, not counted",
+}
 RULES = (
     "An effect is the ratio of two figures, each the median of its runs. An effect below "
     f"{100 * NO_EFFECT:.0f} %, either way, counts as none: figures of the lab repeat within that. "
-    "No effect agrees with no effect alone. Two effects agree in size if the logarithm of "
-    f"one is at most {WITHIN:.0f} times that of the other. Message sizes agree in size if they are "
-    f"at most a factor of {WITHIN:.0f} apart. Where a figure was measured several times, the range "
-    "is that of all pairs of runs, and the finding counts as what the worst pair gives."
+    "No effect agrees with no effect alone. Two effects agree in size if the logarithm of one is "
+    f"at most {WITHIN:.0f} times that of the other. Message sizes between which something happens "
+    f"agree in size if their upper ends are at most a factor of {WITHIN:.0f} apart, and in "
+    "direction if it happens elsewhere. Where a figure was measured several times, the range is "
+    "that of all pairs of runs, and the finding counts as what the worst pair gives."
 )
 
 
@@ -160,7 +167,7 @@ def _times(ratio: float) -> str:
     return f"{ratio:.2f} x"
 
 
-LEFT, WIDTH, ROW, TOP = 470, 430, 44, 54  # pixels: room for names, the scale, a row, the heading
+LEFT, WIDTH, ROW, TOP = 510, 430, 44, 74  # pixels: room for names, the scale, a row, the heading
 GREY = "#5b6673"
 
 
@@ -187,6 +194,11 @@ def picture(outcomes: Sequence[Outcome]) -> str:
         _tag("rect", width=LEFT + WIDTH + 30, height=height, fill="#ffffff"),
         _tag("text", heading, x=12, y=22, font_weight=600),
     ]
+    at = 12.0
+    for word, text in LEGEND.items():
+        parts.append(_tag("circle", cx=at + 5, cy=40, r=5, fill=COLOURS[word]))
+        parts.append(_tag("text", text, x=at + 15, y=44.5, fill=GREY))
+        at += 40 + 7 * len(text)
     for step in range(-math.floor(reach), math.floor(reach) + 1):
         at = x(2.0**step)
         stroke = "#e3e7ec" if step else GREY

@@ -10,7 +10,7 @@ from figures import from_trials, read_measured, write_measured
 from hypothesis import given
 from hypothesis import strategies as st
 from published import agreement, compare, load_published, measured_in
-from side_by_side import markdown, picture
+from side_by_side import LEGEND, markdown, picture
 
 from seatrial.base.errors import InputError
 from seatrial.results.record import Case, Curve, Metric, Results, Run, Trial
@@ -91,7 +91,7 @@ def test_effects_are_compared_as_ratios(published, runs):
     assert "below 3 %" in text
     assert "2026-11-23 lab-virtual, one: 2 findings" in text
     drawn = picture([throttling, integer_sort])
-    assert drawn.count("<circle") == 4
+    assert drawn.count("<circle") == 4 + len(LEGEND)
     assert "latency with and without throttling" in drawn
 
 
@@ -191,7 +191,7 @@ def test_sizes_are_compared_with_sizes(tmp_path, limit, agrees, text, unit):
     assert large.ratio == pytest.approx((10 + 65536 / 125) / (10 + 65536 / 12.5))
     page = markdown(published, [part, knee, large], "#")
     assert f"| between 8192 and 10240 B | {text} | lab-virtual | " in page
-    assert picture([part, knee, large]).count("<circle") == 2
+    assert picture([part, knee, large]).count("<circle") == 2 + len(LEGEND)
 
 
 def test_curves_that_cross_before_they_part_part_where_they_do(tmp_path):
@@ -201,7 +201,7 @@ def test_curves_that_cross_before_they_part_part_where_they_do(tmp_path):
         (n, t * (0.7 if 64 < n < 16384 else 1)) for n, t in fast.curves[0].points
     ]
     part = compare(published, measured_in(published, [trial(fast, gigabit)]))[0]
-    assert part.sizes == (16384, 32768)
+    assert (part.sizes, part.agrees) == ((16384, 32768), "direction")
 
 
 def test_the_other_network_faster_is_no_agreement(tmp_path):
