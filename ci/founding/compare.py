@@ -1,10 +1,13 @@
-"""Write docs/founding-results.md and its picture: published figures beside a trial's own.
+"""Write docs/founding-results.md and its picture: published figures beside the lab's own.
 
-    .venv/bin/python ci/founding/compare.py TRIAL_FOLDER ... [--check]
+    .venv/bin/python ci/founding/compare.py [TRIAL_FOLDER ...]
+    .venv/bin/python ci/founding/compare.py --check TRIAL_FOLDER ...
+    .venv/bin/python ci/founding/compare.py --trials
 
-Several trials may be given; of a figure that more than one has, the last one's counts. With
---check nothing is written, and the exit code is 1 where a finding does not agree as far as
-``published.yaml`` holds the lab to.
+Of a figure that several trials have, the last one's counts. What no trial has is taken from
+``measured.jsonl`` beside ``published.yaml``, which is written with the page. With --check nothing
+is written, the kept figures do not count, and the exit code is 1 where a finding does not agree as
+far as ``published.yaml`` holds the lab to. --trials prints the options of all trials.
 """
 
 from __future__ import annotations
@@ -13,13 +16,15 @@ import argparse
 import sys
 from pathlib import Path
 
-from published import compare, load_published
+from figures import read_measured, write_measured
+from published import compare, load_published, measured_in
 from side_by_side import markdown, picture
 
 from seatrial.base.paths import CHECKOUT
 from seatrial.results.record import read_results
 
 PUBLISHED = CHECKOUT / "site-configs" / "lab-virtual" / "published.yaml"
+MEASURED = PUBLISHED.with_name("measured.jsonl")
 DOCS = CHECKOUT / "docs"
 PAGE, PICTURE = DOCS / "founding-results.md", DOCS / "images" / "founding-results.svg"
 MARK = "<!-- below: written by ci/founding/compare.py -->"
@@ -27,24 +32,29 @@ MARK = "<!-- below: written by ci/founding/compare.py -->"
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("trials", nargs="+", type=Path, metavar="TRIAL_FOLDER")
-    parser.add_argument("--published", type=Path, default=PUBLISHED)
+    parser.add_argument("trials", nargs="*", type=Path, metavar="TRIAL_FOLDER")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--trials", action="store_true", dest="options")
     given = parser.parse_args()
-    published = load_published(given.published)
+    published = load_published(PUBLISHED)
+    if given.options:
+        print("\n".join(published.trials))
+        return 0
     trials = [read_results(folder) for folder in given.trials]
-    outcomes = compare(published, trials)
+    kept = {} if given.check else read_measured(MEASURED)
+    needed = set(published.figures())
+    found = kept | measured_in(published, trials)
+    measured = {figure: one for figure, one in found.items() if figure in needed}
+    outcomes = compare(published, measured)
     for one in outcomes:
         word = "as held" if one.as_held else f"LESS than {one.comparison.agrees}"
         print(f"{one.comparison.id}: {one.agrees} ({word}) {one.missing}".rstrip())
     if not given.check:
-        above = (
-            PAGE.read_text().partition(MARK)[0] if PAGE.exists() else "# The founding results\n\n"
-        )
+        write_measured(MEASURED, measured.values())
+        above = PAGE.read_text().partition(MARK)[0]
         PAGE.write_text(markdown(published, outcomes, f"{above.rstrip()}\n\n{MARK}"))
-        PICTURE.parent.mkdir(exist_ok=True)
         PICTURE.write_text(picture(outcomes))
-        print(f"written: {PAGE}, {PICTURE}")
+        print(f"written: {PAGE}, {PICTURE}, {MEASURED}")
     return 0 if all(one.as_held for one in outcomes) else 1
 
 

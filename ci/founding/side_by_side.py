@@ -1,4 +1,4 @@
-"""Published figures and a trial's own side by side: a page in Markdown and a picture.
+"""Published figures and the lab's own side by side: a page in Markdown and a picture.
 
 What agrees, how far, and where it does not and why, is said of every finding.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 import html
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from published import Outcome, Published
+from published import NO_EFFECT, WITHIN, Comparison, Outcome, Published
 
 from seatrial.report.text import number
 
@@ -29,29 +29,58 @@ COLOURS = {
     "by construction": "#7f7f7f",
     "unmeasured": "#7f7f7f",
 }
+LEGEND = {
+    "size": "agrees in size",
+    "direction": "in direction only",
+    "no": "does not agree",
+    "by construction": "by construction, not counted",
+}
+RULES = (
+    "An effect is the ratio of two figures, each the median of its runs. An effect below "
+    f"{100 * NO_EFFECT:.0f} %, either way, counts as none: figures of the lab repeat within that. "
+    "No effect agrees with no effect alone. Two effects agree in size if the logarithm of one is "
+    f"at most {WITHIN:.0f} times that of the other. Message sizes between which something happens "
+    f"agree in size if their upper ends are at most a factor of {WITHIN:.0f} apart, and in "
+    "direction if it happens elsewhere. Where a figure was measured several times, the range is "
+    "that of all pairs of runs, and the finding counts as what the worst pair gives."
+)
 
 
 def markdown(published: Published, outcomes: Sequence[Outcome], heading: str) -> str:
-    """The table of all findings, and under it the reasons, one line each."""
-    lines = [
-        heading.rstrip(),
-        "",
-        count(outcomes),
-        "",
-        "| finding | published | here | agrees |",
-        "| --- | --- | --- | --- |",
-    ]
-    lines += [_row(one) for one in outcomes]
-    lines += ["", "Reasons for the differences:", ""]
-    lines += [
-        f"- **{one.comparison.finding}**: {reason.strip()}"
-        for one in outcomes
-        if (reason := _reason(one))
-    ]
-    lines += ["", "Sources:", ""]
-    used = {one.comparison.source for one in outcomes}
-    lines += [f"- {text}" for name, text in published.sources.items() if name in used]
+    """The count and the rules, then for each source a table of its findings and the reasons."""
+    lines = [heading.rstrip(), "", count(outcomes), "", RULES]
+    if published.trials:
+        lines += ["", "The trials that measure the figures:", "", "```"]
+        lines += [f"./seatrial trial {options}" for options in published.trials]
+        lines += ["```"]
+    for name, title in published.sources.items():
+        own = [one for one in outcomes if one.comparison.source == name]
+        lines += _of_source(title, own) if own else []
+    lines += ["", "## Trials of this page", "", *_trials(outcomes)]
     return "\n".join(lines) + "\n"
+
+
+def _of_source(title: str, outcomes: Sequence[Outcome]) -> list[str]:
+    lines = ["", f"## {title}", "", count(outcomes), ""]
+    lines += ["| finding | published | here | site | agrees |", "| --- | --- | --- | --- | --- |"]
+    lines += [_row(one) for one in outcomes]
+    reasons = [
+        f"- **{one.comparison.finding}**: {why}" for one in outcomes if (why := _reason(one))
+    ]
+    return [*lines, "", *reasons] if reasons else lines
+
+
+def _trials(outcomes: Iterable[Outcome]) -> list[str]:
+    """The trials that the figures are of, with the number of findings that need each."""
+    number_of = Counter(
+        trial
+        for one in outcomes
+        for trial in {f"{each.day} {each.figure.site}, {each.trial}" for each in one.measured}
+    )
+    return [
+        f"- {trial}: {findings} finding{'s' if findings > 1 else ''}"
+        for trial, findings in sorted(number_of.items())
+    ]
 
 
 def count(outcomes: Sequence[Outcome]) -> str:
@@ -61,52 +90,72 @@ def count(outcomes: Sequence[Outcome]) -> str:
     others = [
         f"{number_of[word]} {text}"
         for word, text in (
-            ("by construction", "agree by construction"),
-            ("not comparable", "are not comparable"),
-            ("unmeasured", "were not measured"),
+            ("by construction", "by construction"),
+            ("not comparable", "not comparable"),
+            ("unmeasured", "not measured"),
         )
         if number_of[word]
     ]
     more = f" Not counted: {', '.join(others)}." if others else ""
+    if not counted:
+        return f"No comparable finding was measured.{more}"
     return (
-        f"Of {counted} comparable findings {number_of['size']} agree in size, "
-        f"{number_of['direction']} in direction only, and {number_of['no']} do not agree.{more}"
+        f"Comparable findings: {counted}. They agree in size: {number_of['size']}; in direction "
+        f"only: {number_of['direction']}; not: {number_of['no']}.{more}"
     )
 
 
 def _reason(one: Outcome) -> str:
+    """Why it does not agree, agrees by construction or is not comparable."""
     comparison = one.comparison
+    if one.agrees == "unmeasured" and not comparison.not_comparable:
+        return ""
     if one.word == "by construction":
-        return comparison.by_construction
-    return comparison.not_comparable or (comparison.why if one.agrees != "size" else "")
+        return comparison.by_construction.strip()
+    reason = comparison.not_comparable or (comparison.why if one.agrees != "size" else "")
+    return reason.strip()
 
 
 def _row(one: Outcome) -> str:
     comparison = one.comparison
-    agrees = WORDS[one.word]
-    if one.agrees == "unmeasured":
-        agrees += f" ({one.missing})"
-    return f"| {comparison.finding} | {_there(one)} | {_here(one)} | {agrees} |"
+    sites = ", ".join(dict.fromkeys(side.measured.site for side in comparison.sides)) or "–"
+    cells = [comparison.finding, _there(comparison), _here(one), sites, WORDS[one.word]]
+    return f"| {' | '.join(cells)} |"
 
 
-def _there(one: Outcome) -> str:
-    comparison = one.comparison
+def _there(comparison: Comparison) -> str:
     if comparison.not_comparable:
         return comparison.published
+    if comparison.sizes:
+        return _between(comparison.sizes.from_B, comparison.sizes.to_B)
     first, second = comparison.sides
     if comparison.direction:
-        return f"{second.name} is {'higher' if comparison.direction == 'up' else 'lower'}"
+        way = "higher" if comparison.direction == "up" else "lower"
+        return f"{second.name} is {way} than {first.name}"
     if first.published is None or second.published is None:
         return f"{second.name} is {_times(comparison.published_ratio)} {first.name}"
     return _pair((first.name, first.published), (second.name, second.published), comparison.unit)
 
 
 def _here(one: Outcome) -> str:
-    comparison = one.comparison
-    if one.first is None or one.second is None:
+    if one.sizes:
+        return _between(*one.sizes)
+    if one.ratio is None:
         return "–"
-    first, second = comparison.sides
-    return _pair((first.name, one.first), (second.name, one.second), comparison.unit)
+    values = [
+        (side.name, own.median)
+        for side, own in zip(one.comparison.sides, one.measured, strict=True)
+    ]
+    runs = max(len(own.values) for own in one.measured)
+    several = f"; {runs} runs: {one.low:.2f} to {one.high:.2f} x" if runs > 1 else ""
+    return _pair(values[0], values[1], one.comparison.unit) + several
+
+
+def _between(low: float, high: float) -> str:
+    """Message sizes; ``low`` is 0 where there is none before."""
+    if low == high or not low:
+        return f"{high:.0f} B"
+    return f"between {low:.0f} and {high:.0f} B"
 
 
 def _pair(first: tuple[str, float], second: tuple[str, float], unit: str) -> str:
@@ -118,7 +167,7 @@ def _times(ratio: float) -> str:
     return f"{ratio:.2f} x"
 
 
-LEFT, WIDTH, ROW, TOP = 430, 430, 44, 54  # pixels: room for names, the scale, a row, the heading
+LEFT, WIDTH, ROW, TOP = 510, 430, 44, 74  # pixels: room for names, the scale, a row, the heading
 GREY = "#5b6673"
 
 
@@ -130,7 +179,9 @@ def picture(outcomes: Sequence[Outcome]) -> str:
     shown = [
         (one, one.comparison.published_ratio, one.ratio)
         for one in outcomes
-        if one.ratio is not None and not one.comparison.direction
+        if one.ratio is not None
+        and one.word in COLOURS
+        and not math.isnan(one.comparison.published_ratio)
     ]
     reach = max([abs(math.log2(ratio)) for _, *two in shown for ratio in two] + [1.0]) * 1.08
     height = TOP + ROW * len(shown) + 34
@@ -143,6 +194,11 @@ def picture(outcomes: Sequence[Outcome]) -> str:
         _tag("rect", width=LEFT + WIDTH + 30, height=height, fill="#ffffff"),
         _tag("text", heading, x=12, y=22, font_weight=600),
     ]
+    at = 12.0
+    for word, text in LEGEND.items():
+        parts.append(_tag("circle", cx=at + 5, cy=40, r=5, fill=COLOURS[word]))
+        parts.append(_tag("text", text, x=at + 15, y=44.5, fill=GREY))
+        at += 40 + 7 * len(text)
     for step in range(-math.floor(reach), math.floor(reach) + 1):
         at = x(2.0**step)
         stroke = "#e3e7ec" if step else GREY

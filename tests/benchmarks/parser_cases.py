@@ -74,6 +74,9 @@ CASES: dict[str, Callable[[str], Parsed]] = {
         )
         for mode, option in mpbench.OPTIONS.items()
     },
+    "mpbench_l_lab.txt": partial(
+        mpbench.parse, mode="gap", largest=1 << 20, iterations=100, repeats=1, ranks=2
+    ),
     "constructed_xhpl.txt": hpl.parse,
     "constructed_npb_ft_A4.txt": npb.parse,
     "constructed_npb_cg_A4.txt": npb.parse,

@@ -8,6 +8,7 @@ from functools import partial
 import parser_cases as cases
 import pytest
 
+from seatrial.analysis.crossover import knee
 from seatrial.benchmarks import (
     hpcc_output as hpcc,
 )
@@ -490,6 +491,13 @@ def test_mpbench_computes_times_from_rates() -> None:
     # half of each buffer goes to the other rank, and as much comes back
     assert everyone.moved_bytes == 20 * 2 * sizes
     assert everyone.curves[0].points[-1][0] == 4096
+
+
+def test_the_gap_shows_the_eager_limit() -> None:
+    """Open MPI's header belongs to its 64 KiB: a send of 64 KiB waits for its receiver."""
+    times = dict(read("mpbench_l_lab.txt").curves[0].points)
+    assert max(times[size] for size in times if size < 65536) < 25
+    assert knee(times) == (32768, pytest.approx(620.90343 / 22.82653))
 
 
 def test_mpbench_needs_every_row() -> None:

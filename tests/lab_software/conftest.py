@@ -2,10 +2,12 @@
 
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from seatrial.stack import load_stack
+from seatrial_lab.software import build
 
 
 @pytest.fixture(scope="session")
@@ -35,3 +37,14 @@ def start(real_stack, tmp_path):
         )
 
     return started
+
+
+@pytest.fixture(scope="session")
+def preload(real_stack, tmp_path_factory):
+    """The library that notes and damages messages (mpi_calls.c)."""
+    source = Path(__file__).with_name("mpi_calls.c")
+    library = tmp_path_factory.mktemp("preload") / "mpi_calls.so"
+    flags = build.mpi("openmpi", Path(real_stack.prefix))
+    command = ["gcc", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", *flags.compile_flags]
+    subprocess.run([*command, source, "-o", library, *flags.link_flags], check=True)
+    return library

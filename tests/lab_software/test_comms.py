@@ -1,21 +1,18 @@
 """The program ``comms``: the order of its calls, what it verifies, its options, its two outputs."""
 
 import re
-import subprocess
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from seatrial.benchmarks import comms, comms_times
 from seatrial.stack.files import sha256
-from seatrial_lab.software import build, describe
+from seatrial_lab.software import describe
 from seatrial_lab.software.packages import RELEASES
 from seatrial_lab.software.steps import COMMS
 
 GO, DATA, DONE, SENT = 1, 2, 3, 4  # tags
-CALLS = Path(__file__).with_name("mpi_calls.c")
 
 
 def test_the_recipe_has_the_checksum_and_the_version_of_the_source(tmp_path):
@@ -25,16 +22,6 @@ def test_the_recipe_has_the_checksum_and_the_version_of_the_source(tmp_path):
     assert re.search(r'version\(\s*"(\S+)"', recipe)[1] == version
     stack = describe.describe(tmp_path, "12", RELEASES["12"], dict.fromkeys(["libucx0"], "1"))
     assert stack.versions["comms"] == version
-
-
-@pytest.fixture(scope="module")
-def preload(real_stack, tmp_path_factory):
-    """The library that notes and damages messages (mpi_calls.c)."""
-    library = tmp_path_factory.mktemp("preload") / "mpi_calls.so"
-    flags = build.mpi("openmpi", Path(real_stack.prefix))
-    command = ["gcc", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", *flags.compile_flags]
-    subprocess.run([*command, CALLS, "-o", library, *flags.link_flags], check=True)
-    return library
 
 
 @pytest.fixture

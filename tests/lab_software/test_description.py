@@ -23,8 +23,8 @@ def test_all_transports_and_their_programs_are_there(stack):
     assert stack.names() == MPI
     for name in MPI:
         programs = {
-            "netpipe", "comms", "mpi_pairs", "mpi_time", "hpcc", "hpcc_all", "npb_is", "npb_ep",
-            "osu_latency", "osu_bw", "osu_bibw", "osu_multi_lat",
+            "netpipe", "comms", "mpi_pairs", "mpi_time", "mpbench", "hpcc", "hpcc_all", "npb_is",
+            "npb_ep", "osu_latency", "osu_bw", "osu_bibw", "osu_multi_lat",
         }  # fmt: skip
         if stack.transports[name].family == "mpich":
             programs.add("imb")
@@ -69,8 +69,8 @@ def test_every_version_is_known(stack):
         bundled = {"mpich-ucx", "mpich-libfabric"}  # known once MPICH is unpacked
         assert all(value for key, value in involved.items() if key not in bundled)
     assert set(stack.origins) == {
-        "netpipe", "nptcp", "comms", "mpi_pairs", "mpi_time", "imb", "hpcc", "npb", "osu",
-        "iperf3", "perftest",
+        "netpipe", "nptcp", "comms", "mpi_pairs", "mpi_time", "mpbench", "imb", "hpcc", "npb",
+        "osu", "iperf3", "perftest",
     }  # fmt: skip
 
 

@@ -19,6 +19,7 @@ PROGRAMS = {
     "netpipe": ("-p 0 -u 64 -n 20 -o /dev/null", r"64 bytes +20 times --> +[\d.]+ Mbps", 5_000),
     "comms": ("-u 64 -p 1 -r 20 -w 2", r"^# crc32 [0-9a-f]{8}$", 5_000),
     "mpi_pairs": ("-s 1000 -t 5 -r 2", r"^# crc32 [0-9a-f]{8}$", 5_000),
+    "mpbench": ("-l -i 20 -e 2 -m 8 -x 0", r"^256 [\d.]+$", 5_000),
     "imb": ("PingPong -msglog 0:6 -iter 20", r"^ +64 +20 +[\d.]+ +[\d.]+$", 5_000),
     "npb_is": ("2 S", r"Verification +=  +SUCCESSFUL", 1_000_000),
     "npb_ep": ("2 S", r"Verification +=  +SUCCESSFUL", 500),

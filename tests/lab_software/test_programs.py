@@ -43,7 +43,7 @@ def test_a_second_provisioning_does_nothing(real_stack, monkeypatch):
 
 def test_programs_hold_no_search_path(real_stack):
     for family in ("openmpi", "mpich"):
-        for name in ("NPmpi", "comms", "mpi_pairs", "mpi_time.so", "hpcc", "is", "ep"):
+        for name in ("NPmpi", "comms", "mpi_pairs", "mpi_time.so", "mpi_bench", "hpcc", "is", "ep"):
             file = f"{real_stack.prefix}/bench/{family}/{name}"
             dynamic = subprocess.run(["readelf", "-d", file], capture_output=True, text=True)
             assert "PATH" not in dynamic.stdout

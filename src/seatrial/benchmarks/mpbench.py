@@ -1,5 +1,8 @@
 """MPBench (``mpi_bench`` of LLCBench): two columns, size in bytes and figure, without a heading.
 
+The labs have a program of this project with the same options and table (``mpi_bench.c`` in
+``seatrial_lab/software/mpbench``).
+
 The meaning of the columns depends on the option of the program, so the parser needs the mode.
 From ``mpbench.c``: ``-l`` is the time of MPI_Send alone in us (the gap, not half a round trip);
 ``-r`` transactions per second, each a message and its reply; ``-b``, ``-d`` and the collectives are

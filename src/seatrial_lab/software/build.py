@@ -89,6 +89,13 @@ def mpi_pairs(source: Path, target: Mpi, bench: Path, work: Path) -> None:
     _compile([copy], bench / "mpi_pairs", ["-O2"], target)
 
 
+def mpbench(source: Path, target: Mpi, bench: Path, work: Path) -> None:
+    """MPI by the method of MPBench, from the C file beside. Raises LabError."""
+    copy = work / source.name
+    copy.write_bytes(source.read_bytes())
+    _compile([copy], bench / "mpi_bench", ["-O2"], target)
+
+
 def npb(archive: Path, target: Mpi, bench: Path, work: Path) -> None:
     """NPB's IS and EP; each takes ``ranks class`` as arguments. Raises LabError."""
     source = unpack_tar(archive, work, "examples/smpi/NAS") / "examples/smpi/NAS"

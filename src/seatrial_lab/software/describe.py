@@ -17,7 +17,7 @@ from seatrial.stack.model import Blas, Stack, Transport
 from seatrial.stack.transports import SPACK_ONLY, TRANSPORTS, fill, pmi2_library
 from seatrial_lab.software import programs, pypi
 from seatrial_lab.software.packages import SOURCES, Release
-from seatrial_lab.software.steps import COMMS, MPI_PAIRS, MPI_TIME, steps
+from seatrial_lab.software.steps import COMMS, MPI_BENCH, MPI_PAIRS, MPI_TIME, steps
 
 # A program of its own, so that this process loads no foreign library.
 # fi_version(3): major in the upper 16 bits; ucp_get_version_string is of UCX's public API.
@@ -79,6 +79,7 @@ def _versions(prefix: Path, release: Release, installed: dict[str, str]) -> dict
         "comms": _version_of(COMMS),
         "mpi_pairs": _version_of(MPI_PAIRS),
         "mpi_time": _version_of(MPI_TIME),
+        "mpbench": f"mpi_bench {_version_of(MPI_BENCH)}",
         "imb": f"of impi-rt {pins['impi-rt']}",
         "npb": f"3.3 of simgrid {pins['simgrid']}",
         "osu": f"of mpi4py {pins['mpi4py']}",

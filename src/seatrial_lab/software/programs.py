@@ -41,6 +41,7 @@ _MPI = {
     "comms": ["{bench}/comms"],
     "mpi_pairs": ["{bench}/mpi_pairs"],
     "mpi_time": ["{bench}/mpi_time.so"],
+    "mpbench": ["{bench}/mpi_bench"],
     # HPL and DGEMM only: hpcc's other tests take ten times as long
     "hpcc": ["/usr/bin/env", "HPCC_TESTS=SingleDGEMM,StarDGEMM,HPL", "{bench}/hpcc"],
     "hpcc_all": ["{bench}/hpcc"],
@@ -94,6 +95,7 @@ def origins(pins: dict[str, str]) -> dict[str, str]:
         "comms": "comms of this project, built for each MPI ABI",
         "mpi_pairs": "mpi_pairs of this project, built for each MPI ABI",
         "mpi_time": "mpi_time of this project, built for each MPI ABI",
+        "mpbench": "mpi_bench of this project, by the method of MPBench, built for each MPI ABI",
         "imb": f"Intel MPI Benchmarks, IMB-MPI1 of PyPI's impi-rt {pins['impi-rt']} (a binary of "
         "the MPICH ABI)",
         "hpcc": f"HPC Challenge {SOURCES['hpcc'].version}, Debian's source package hpcc, built for "

@@ -29,6 +29,7 @@ _PACKAGES = CHECKOUT / "spack-repo/spack_repo/seatrial/packages"
 COMMS = _PACKAGES / "comms/comms.c"
 MPI_PAIRS = _PACKAGES / "mpi_pairs/mpi_pairs.c"
 MPI_TIME = _PACKAGES / "mpi_time/mpi_time.c"
+MPI_BENCH = HERE / "mpbench/mpi_bench.c"
 NPB_FILES = ("npb/smpi/mpi.h", "npb/simgrid/instr.h")
 HPCC_FILES = (build.SELECT, "hpcc/mpi3.h", "hpcc/Make.seatrial.j2")
 
@@ -139,6 +140,9 @@ def _builds(prefix: Path, family: str, versions: dict[str, str]) -> list[Step]:
     def mpi_time(work: Path) -> None:
         build.mpi_time(MPI_TIME, build.mpi(family, prefix), bench, work)
 
+    def mpbench(work: Path) -> None:
+        build.mpbench(MPI_BENCH, build.mpi(family, prefix), bench, work)
+
     def npb(work: Path) -> None:
         build.npb(cache / "simgrid.tar.gz", build.mpi(family, prefix), bench, work)
 
@@ -161,6 +165,10 @@ def _builds(prefix: Path, family: str, versions: dict[str, str]) -> list[Step]:
         Step(
             f"mpi_time-{family}", f"the library mpi_time with {family}",
             key(build.mpi_time, MPI_TIME.read_bytes()), (bench / "mpi_time.so",), mpi_time,
+        ),
+        Step(
+            f"mpbench-{family}", f"mpi_bench with {family}",
+            key(build.mpbench, MPI_BENCH.read_bytes()), (bench / "mpi_bench",), mpbench,
         ),
         Step(
             f"npb-{family}", f"NPB IS and EP with {family}",
