@@ -62,8 +62,8 @@ CASES = (
 )  # fmt: skip
 #: the kernel's larger class, on the most nodes: class A was predicted before
 IS_CLASS = "B"
-#: of a run that fails, and how long Slurm waits for its ranks
-STARTS, START_S = 4, 120
+#: of a run that fails; how long Slurm waits for its ranks, and for its end
+STARTS, START_S, LONGEST_MIN = 6, 120, 4
 NOTES = "frozen.jsonl"
 Case = tuple[tuple[str, ...], int]  # words of the program, nodes
 
@@ -280,7 +280,7 @@ def run(place: Place, given: argparse.Namespace, case: Case, notes: Notes) -> fl
     exports = ",".join(f"{name}={value}" for name, value in env(given).items())
     script = (
         f"module load {TRANSPORT} && srun --nodes={nodes} --ntasks={nodes} --kill-on-bad-exit=1 "
-        f"--export=ALL,{exports} --time=30 {program} {arguments}"
+        f"--export=ALL,{exports} --time={LONGEST_MIN} {program} {arguments}"
     )
     for _ in range(STARTS):
         before = carried(place)
@@ -289,8 +289,8 @@ def run(place: Place, given: argparse.Namespace, case: Case, notes: Notes) -> fl
         if not done.returncode:
             break
         said = done.stdout + done.stderr
-        # On a busy machine Slurm's PMIx does not connect all ranks now and then, or a rank of
-        # Open MPI crashes (docs/dev/stack.md).
+        # On a busy machine Slurm's PMIx does not connect all ranks now and then, or Open MPI's
+        # ranks crash or wait for ever for one another's connections.
         notes.add("failed", case, 0.0, said[-3000:])
     else:
         raise SystemExit(f"{arguments} on {nodes} nodes failed {STARTS} times: {said[-3000:]}")
