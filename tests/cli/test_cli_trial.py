@@ -275,7 +275,7 @@ class TestRealTrials:
         assert lines[-1]["record"] == "verdict"
         assert lines[-1]["verdict"] == "incomplete"
         runs = {line["case"]["transport"]: line for line in lines if line["record"] == "run"}
-        assert runs["mpich-ofi"]["outcome"] == "ran"
+        assert runs["mpich-ofi"]["outcome"] == "ran", runs["mpich-ofi"]["reason"]
         assert runs["mpich-ofi"]["metrics"]
         assert runs["tcp"]["outcome"] == "error"
         assert runs["tcp"]["job"]["state"] == "CANCELLED"

@@ -248,7 +248,15 @@ def test_one_variant_fails_and_the_other_is_kept(left, tmp_path):
     assert good.evidence == bad.evidence == "cases/npb.mpich-ofi.default.2n/r0"
 
 
-def test_cleanup_that_failed_is_not_hidden(left, tmp_path):
+@pytest.mark.parametrize("phase", ["sanity", "performance", "finalize", "cleanup"])
+def test_an_interruption_after_the_evidence_was_written(left, tmp_path, phase):
+    left("netpipe", [Run(case=NETPIPE, outcome="ran", metrics=[metric()])], result="abort",
+         fail_phase=phase, fail_reason="aborted due to KeyboardInterrupt")  # fmt: skip
+    (run,) = gather(tmp_path, [NETPIPE], why="interrupted by Ctrl-C")
+    assert (run.outcome, len(run.metrics)) == ("ran", 1)
+
+
+def test_a_phase_that_failed_is_not_hidden(left, tmp_path):
     """A phase that a check must pass and did not, although its evidence says that it ran."""
     left("netpipe", [Run(case=NETPIPE, outcome="ran")], result="fail", fail_phase="run",
          fail_reason="timed out")  # fmt: skip

@@ -33,6 +33,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -51,7 +52,7 @@ from seatrial.results.wording import plural
 
 INDEX_FILE = "history.sqlite"
 LOCK_FILE = ".history.lock"
-VERSION = 7  # of the tables and of what is read from a trial
+VERSION = 8  # of the tables and of what is read from a trial
 UNPROVEN = f"no {manifest.MANIFEST}"
 _MOST = 2**63 - 1  # of SQLite
 _SAMPLED = 5  # trials of a column with their samples
@@ -67,6 +68,7 @@ CREATE TABLE trial (
     figures INTEGER NOT NULL,  -- number of its points
     cases INTEGER NOT NULL,    -- number of its rows of "under"
     proven INTEGER,
+    block_runs INTEGER, planned_runs INTEGER,
     fault TEXT NOT NULL,     -- why it cannot be read
     mark INTEGER,            -- of what is above
     copy_of INTEGER          -- the trial whose copy this folder is: its figures count once
@@ -123,6 +125,8 @@ class KnownTrial:
     notes: list[str]  # planted faults, a wrong clock: its figures mean something else
     figures: int
     proven: bool = True  # its results are as in its SHA256SUMS; False: it has none
+    block_runs: int = 1  # as in the entry
+    planned_runs: int = 1
 
     @property
     def wrong_clock(self) -> str:
@@ -164,6 +168,15 @@ class Point:
     value: float  # median of the samples
     samples: list[float]
     conditions: dict[str, str]  # versions, nodes, settings: name -> value
+
+    @property
+    def blocks(self) -> list[float]:
+        """The median of each block of runs. All are one block if some are missing: which block
+        these were of is not known."""
+        size, count = self.trial.block_runs or 1, len(self.samples)
+        if size > 1 and count != self.trial.planned_runs:
+            size = count
+        return [median(self.samples[at : at + size]) for at in range(0, count, size)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -653,8 +666,8 @@ class Index:
 
 
 _OF_TRIAL = (
-    "id, folder, name, site, started, verdict, notes, figures, proven, cases, judged, "
-    "fingerprint, fault"
+    "id, folder, name, site, started, verdict, notes, figures, proven, block_runs, planned_runs, "
+    "cases, judged, fingerprint, fault"
 )
 _FAULT, _JUDGED = map(_OF_TRIAL.split(", ").index, ("fault", "judged"))  # places in a row
 _OF_SERIES = 'id, site, facts, metric, location, unit, better, "case"'
@@ -851,7 +864,8 @@ def _add(
             "started": (entry.started - _EPOCH) // timedelta(microseconds=1),
             "verdict": entry.verdict, "judged": min(entry.judged, _MOST),
             "notes": json.dumps(entry.notes), "figures": len(entry.figures),
-            "proven": entry.proven,
+            "proven": entry.proven, "block_runs": entry.block_runs,
+            "planned_runs": entry.planned_runs,
         }  # fmt: skip
     number = connection.execute(
         f"INSERT INTO trial ({', '.join(fields)}) VALUES ({', '.join('?' * len(fields))})",
@@ -953,11 +967,11 @@ def _copies(rows: Sequence[tuple[Any, ...]]) -> dict[int, int]:
 
 
 def _trial(row: Sequence[Any], trials: Path) -> KnownTrial:
-    number, folder, name, site, started, verdict, notes, figures, proven = row[:9]
+    number, folder, name, site, started, verdict, notes, figures, proven, block, planned = row[:11]
     begin = _EPOCH + timedelta(microseconds=started)
     return KnownTrial(
         number, trials / os.fsdecode(folder), name, site, begin, verdict, json.loads(notes),
-        figures, bool(proven),
+        figures, bool(proven), block, planned,
     )  # fmt: skip
 
 

@@ -385,6 +385,10 @@ BAD_STATES = {
     "DEADLINE": "the job missed its deadline",
 }
 
+#: ReFrame's phases in which a check has its figures. An error in one belongs to another variant of
+#: the same job, or is an interruption.
+AFTER_EVIDENCE = ("sanity", "performance", "finalize", "cleanup")
+
 #: accounting has whole seconds, and the clocks of two machines differ
 CLOCK_TOLERANCE = timedelta(seconds=3)
 
@@ -528,8 +532,7 @@ def name_job_state(run: Run, test: TestCase) -> None:
     elif state:
         run.outcome, run.phase = "error", "run"
         run.reason = f"{state} (job {run.job.id})"
-    elif run.outcome == "ran" and test.phase not in ("", "sanity", "performance", "cleanup"):
-        # A sanity error belongs to another variant of the same job: this one has figures.
+    elif run.outcome == "ran" and test.phase and test.phase not in AFTER_EVIDENCE:
         run.outcome, run.phase, run.reason = "error", test.phase, _cut(test.reason, 500)
 
 
