@@ -3,11 +3,11 @@
     .venv/bin/python ci/bench/virtual.py [--site lab-virtual] [--times 3] [--profile 'igb-*'] ...
 
 Starts the lab as often as asked, measuring the boot, and runs the selected cases that often.
-Prints of each run the wall time, QEMU's processor time and how many of the guest's instructions it
-executed per second of that; wall and processor time of each job of a case (its share of switching
-the NIC profile is not in it); and per case and metric the spread between the runs, (highest -
-lowest) / mean. ``--load N`` runs N busy processes beside it. Needs root, like the lab. It judges
-nothing: requirements do that.
+Prints of each run the wall time, QEMU's processor time and how much of that it took for a second in
+which one of the guest's processors was busy (10^9 instructions); wall and processor time of each
+job of a case (its share of switching the NIC profile is not in it); and per case and metric the
+spread between the runs, (highest - lowest) / mean. ``--load N`` runs N busy processes beside it.
+Needs root, like the lab. It judges nothing: requirements do that.
 """
 
 from __future__ import annotations
@@ -76,10 +76,11 @@ def cpu_s(lab: VirtualLab) -> float:
 
 
 def clock_s(lab: VirtualLab) -> tuple[float, float]:
-    """Seconds of the guest's clock since it was booted, and those in which it was not idle: an
-    instruction takes a nanosecond of them, and nothing else takes any."""
-    up, idle = map(float, lab.run(["cat", "/proc/uptime"], timeout=60).stdout.split())
-    return up, up - idle
+    """Seconds of the guest's clock since it was booted, and those in which its processors were not
+    idle, in sum: an instruction takes a nanosecond of them, and nothing else takes any."""
+    text = lab.run(["cat", "/proc/uptime", "/proc/stat"], timeout=600).stdout
+    up, idle = map(float, text.split()[:2])
+    return up, up * len(re.findall(r"^cpu\d", text, re.MULTILINE)) - idle
 
 
 def spread(values: list[float]) -> float:
@@ -90,8 +91,9 @@ def spread(values: list[float]) -> float:
 
 def measure(arguments: argparse.Namespace, output: Path) -> None:
     selection = Selection(
-        tuple(arguments.check), tuple(arguments.transport), tuple(arguments.profile), 1, 0
-    )
+        tuple(arguments.check), tuple(arguments.transport), tuple(arguments.profile), repeats=1,
+        reruns=0, networks=tuple(arguments.network),
+    )  # fmt: skip
     found: dict[tuple[str, str], list[float]] = defaultdict(list)
     costs: dict[str, list[Cost]] = defaultdict(list)
     for number in range(arguments.times):
@@ -118,8 +120,9 @@ def measure(arguments: argparse.Namespace, output: Path) -> None:
         print(
             f"run {number + 1}: boot {up_s:.1f} s wall, {boot_cpu:.1f} s CPU; "
             f"{len(results.runs)} cases {wall:.1f} s wall, {own:.1f} s CPU, "
-            f"{after - before:.1f} s of the guest's clock; "
-            f"{(busy_after - busy_before) / own * 1000:.0f} million instructions per s of CPU; "
+            f"{after - before:.1f} s of the guest's clock, "
+            f"{busy_after - busy_before:.1f} s of busy processors at "
+            f"{own / (busy_after - busy_before):.2f} s of CPU each; "
             f"load {os.getloadavg()[0]:.1f}"
         )
         for job, cost in watch.costs.items():
@@ -145,7 +148,7 @@ def main() -> None:
     parser.add_argument("--instance", default="bench_virtual")
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--load", type=int, default=0, help="busy processes beside it")
-    for name in ("check", "transport", "profile"):
+    for name in ("check", "transport", "profile", "network"):
         parser.add_argument(f"--{name}", action="append", default=[])
     arguments = parser.parse_args()
     busy = [

@@ -21,7 +21,7 @@ from virtual_support import BASE, SMALL, write_site
 from seatrial.base.errors import InputError, LabError
 from seatrial.site.load import load_site
 from seatrial_lab.common.spec import LabSpec
-from seatrial_lab.virtual import client, cpio, faults, image, packages, qemu, snapshot
+from seatrial_lab.virtual import client, cpio, faults, image, kernels, qemu, snapshot
 from seatrial_lab.virtual.client import kind_of
 from seatrial_lab.virtual.frames import Reader, frame
 from seatrial_lab.virtual.guest import agent
@@ -88,9 +88,9 @@ def test_a_kernel_is_unpacked(compress: Callable[[bytes], bytes]) -> None:
     head = bytearray(2 * 512)
     head[0x1F1] = 1
     struct.pack_into("<II", head, 0x248, 16, len(payload))
-    assert packages.uncompressed(bytes(head) + bytes(16) + payload) == kernel
+    assert kernels.uncompressed(bytes(head) + bytes(16) + payload) == kernel
     with pytest.raises(LabError, match="cannot be unpacked"):
-        packages.uncompressed(bytes(head) + bytes(16) + b"gzip?" * 40)
+        kernels.uncompressed(bytes(head) + bytes(16) + b"gzip?" * 40)
 
 
 def spec(tmp_path: Path, text: str = SMALL) -> VirtualSpec:
@@ -124,6 +124,7 @@ def test_nodes_of_two_classes_are_on_two_wires(tmp_path: Path) -> None:
         ("class: igb, cores: 1", "class: igb, cores: 2", "2 with lab.processors: own"),
         ("{igb: [igb]}", "{igb: [ixgbe]}", "nics"),
         ("engine: virtual", "engine: native", "a native lab has no NIC models"),
+        ('n[1-2]"', 'n[1-15]"', "15 NICs of igb and igb-vf are more than 14"),
     ],
 )
 def test_what_cannot_be_a_virtual_lab_is_said(

@@ -39,8 +39,17 @@ RdmaPort = Annotated[
     str,
     *text_of(r"[A-Za-z0-9_.%-]+:[1-9][0-9]*", "an RDMA device and its port", "as mlx5_0:1"),
 ]
-DebianSuite = Annotated[
-    str, *text_of(r"[a-z]+(-[a-z]+)*", "a Debian suite", "write for example trixie-backports")
+GuestKernel = Annotated[
+    str,
+    *text_of(
+        r"[a-z]+(-[a-z]+)*|/[^\0\n]*",
+        "a Debian suite or an absolute path",
+        "write for example trixie-backports or /root/linux-7.3",
+    ),
+]
+DriverFile = Annotated[
+    str,
+    *text_of(r"/[^\0\n]*\.ko", "the absolute path of a module", "write for example /root/igb.ko"),
 ]
 DebianPackage = Annotated[
     str, *text_of(r"[a-z0-9][a-z0-9.+-]+", "a Debian package", "write for example mpich")
@@ -354,10 +363,17 @@ class Lab(Model):
         description="virtual: class of nodes -> NIC model on each test network, in their order",
     )
     memory_MiB: int = Field(default=4096, ge=1024, description="virtual: memory of the guest")
-    kernel: DebianSuite | None = Field(
+    kernel: GuestKernel | None = Field(
         default=None,
-        description="virtual: Debian suite of the guest's kernel; default: the machine's release",
+        description="virtual: the guest's kernel: a Debian suite, or a folder with "
+        "boot/vmlinuz-RELEASE and lib/modules/RELEASE; default: the machine's release",
         examples=["trixie-backports"],
+    )
+    drivers: list[DriverFile] = Field(
+        default=[],
+        description="virtual: modules built for the guest's kernel, each in the place of the "
+        "kernel's own of that name",
+        examples=["[/root/igb.ko]"],
     )
     processors: Literal["shared", "own"] = Field(
         default="shared",
@@ -387,10 +403,11 @@ class Lab(Model):
     def _nics_need_virtual_engine(self) -> Lab:
         if self.engine == "native" and self.nics:
             raise InvalidValue("a native lab has no NIC models", "engine: virtual", "nics")
-        if self.engine == "native" and self.kernel:
-            raise InvalidValue(
-                "a native lab has this machine's kernel", "engine: virtual", "kernel"
-            )
+        for name, own in (("kernel", self.kernel), ("drivers", self.drivers)):
+            if self.engine == "native" and own:
+                raise InvalidValue(
+                    "a native lab has this machine's kernel", "engine: virtual", name
+                )
         if self.engine == "native" and self.processors == "own":
             raise InvalidValue(
                 "a native lab has this machine's processors", "engine: virtual", "processors"

@@ -104,7 +104,9 @@ class VirtualLab:
     def _start(self, progress: Progress) -> None:
         CACHE.mkdir(parents=True, exist_ok=True)
         with locked(CACHE / LOCK_FILE, progress):
-            base = packages.provide(CACHE, self.virtual_spec.kernel, progress)
+            base = packages.provide(
+                CACHE, self.virtual_spec.kernel, self.virtual_spec.drivers, progress
+            )
             initramfs = image.initramfs(base, CACHE)
             emulator, no_emulator = self._emulator(progress)
         progress("files")

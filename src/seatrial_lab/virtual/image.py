@@ -7,6 +7,7 @@ from pathlib import Path
 
 from seatrial.base.errors import LabError
 from seatrial_lab.virtual.cpio import Archive
+from seatrial_lab.virtual.kernels import check_driver, module_name
 from seatrial_lab.virtual.packages import Base
 
 INIT = Path(__file__).parent / "guest" / "init.sh"
@@ -28,15 +29,11 @@ def dependencies(modules: Path) -> dict[str, list[str]]:
     A module that is part of the kernel (``modules.builtin``) has none.
     """
     builtin = (modules / "modules.builtin").read_text().splitlines()
-    files_of: dict[str, list[str]] = {_name(file): [] for file in builtin}
+    files_of: dict[str, list[str]] = {module_name(file): [] for file in builtin}
     for line in (modules / "modules.dep").read_text().splitlines():
         file, _, needs = line.partition(":")
-        files_of[_name(file)] = [*reversed(needs.split()), file]
+        files_of[module_name(file)] = [*reversed(needs.split()), file]
     return files_of
-
-
-def _name(file: str) -> str:
-    return Path(file).name.partition(".")[0].replace("-", "_")
 
 
 def load_order(needs: dict[str, list[str]], names: tuple[str, ...]) -> list[str]:
@@ -62,8 +59,13 @@ def archive(base: Base) -> Archive:
         made.link(f"bin/{applet}", "busybox")
     made.file("init", INIT.read_bytes(), 0o755)
     made.file("modules.list", "".join(f"{file}\n" for file in loaded).encode())
-    for file in load_order(needs, (*BOOT_MODULES, *NIC_MODULES, *PROFILE_MODULES, *RDMA_MODULES)):
-        made.file(f"{place}/{file}", (base.modules / file).read_bytes())
+    all_files = load_order(needs, (*BOOT_MODULES, *NIC_MODULES, *PROFILE_MODULES, *RDMA_MODULES))
+    own = {check_driver(file, base.kernel_release, needs): file for file in base.drivers}
+    if unused := own.keys() - set(map(module_name, all_files)):
+        raise LabError(f"no card of a virtual lab has the driver {', '.join(sorted(unused))}")
+    for file in all_files:
+        source = own.get(module_name(file), base.modules / file)
+        made.file(f"{place}/{file}", source.read_bytes())
     for listing in sorted(base.modules.glob("modules.*")):
         made.file(f"{place}/{listing.name}", listing.read_bytes())
     return made

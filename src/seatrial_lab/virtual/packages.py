@@ -8,11 +8,9 @@ the same mirror.
 
 from __future__ import annotations
 
-import lzma
 import os
 import re
 import shutil
-import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,10 +25,10 @@ from seatrial_lab.software.debian_sources import (
     required_stanzas,
     source_stanzas,
 )
+from seatrial_lab.virtual import kernels
 
 KERNEL = "linux-image-amd64"
 QEMU = "qemu-system-x86"
-ZSTD = b"\x28\xb5\x2f\xfd"  # first bytes of a frame (RFC 8878)
 IGB_VERSION = (8, 0)  # the first QEMU with a model of the igb card
 RUN_WITH_USER_VERSION = (9, 1)
 Progress = Callable[[str], None]
@@ -38,7 +36,10 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Base:
-    """The files that start a guest. The versions are versions of Debian packages."""
+    """The files that start a guest. The versions are versions of Debian packages, or name files.
+
+    ``drivers`` are modules that replace the kernel's own.
+    """
 
     qemu: Path
     qemu_version: str
@@ -47,6 +48,7 @@ class Base:
     kernel_version: str
     modules: Path
     busybox: Path
+    drivers: tuple[Path, ...] = ()
 
     @property
     def runs_with_user(self) -> bool:
@@ -60,43 +62,43 @@ class Base:
         return self.qemu.parents[2]
 
 
-def provide(folder: Path, suite: str = "", progress: Progress = lambda _: None) -> Base:
+def provide(
+    folder: Path,
+    kernel: str = "",
+    drivers: tuple[str, ...] = (),
+    progress: Progress = lambda _: None,
+) -> Base:
     """Return QEMU, kernel and busybox below ``folder``; fetch missing ones. Raises LabError.
 
-    ``suite`` is the Debian suite of the kernel; empty: the machine's release.
+    ``kernel`` is a Debian suite, the folder of a kernel (``kernels.provide_own``), or empty: of the
+    machine's release. ``drivers`` are files of modules that replace the kernel's.
     """
     folder = folder.resolve()
+    suite = "" if kernel.startswith("/") else kernel
     parts = {name: folder / name for name in ("qemu", "kernel", "busybox")}
-    if suite:
-        parts["kernel"] = folder / f"kernel-{suite}"
-    missing = [name for name, part in parts.items() if not (part / "version").is_file()]
+    if kernel:
+        parts["kernel"] = (
+            folder / f"kernel-{suite}" if suite else kernels.provide_own(Path(kernel), folder)
+        )
+    missing = [name for name, part in parts.items() if not (part / kernels.VERSION).is_file()]
     if missing:
         with apt(folder, suite if "kernel" in missing else "") as packages:
             for name in missing:
                 progress(f"fetching {name}")
                 packages.unpack(name, parts[name])
-    modules = _single_entry(_folder(parts["kernel"], "lib/modules"))
+    modules = kernels.only_entry(kernels.unpacked_folder(parts["kernel"], "lib/modules"))
+    own = tuple(map(Path, drivers))
     return Base(
         qemu=parts["qemu"] / "usr/bin/qemu-system-x86_64",
         qemu_version=(parts["qemu"] / "version").read_text().strip(),
         kernel=parts["kernel"] / "boot/vmlinux",
         kernel_release=modules.name,
-        kernel_version=(parts["kernel"] / "version").read_text().strip(),
+        kernel_version=(parts["kernel"] / kernels.VERSION).read_text().strip()
+        + kernels.drivers_version(own),
         modules=modules,
-        busybox=_single_entry(_folder(parts["busybox"], "bin")),
+        busybox=kernels.only_entry(kernels.unpacked_folder(parts["busybox"], "bin")),
+        drivers=own,
     )
-
-
-def _folder(package: Path, name: str) -> Path:
-    """A folder of an unpacked package: below / in Debian 12, below /usr in Debian 13."""
-    return package / name if (package / name).exists() else package / "usr" / name
-
-
-def _single_entry(folder: Path) -> Path:
-    entries = sorted(folder.iterdir())
-    if len(entries) != 1:
-        raise LabError(f"{folder} has {len(entries)} entries, not one: remove {folder.parent}")
-    return entries[0]
 
 
 @dataclass(frozen=True)
@@ -124,23 +126,8 @@ class Apt:
             run(["dpkg-deb", "-x", deb, into], f"unpacking {deb.name}")
         shutil.rmtree(debs)
         if name == "kernel":
-            if not (into / "lib").exists():  # depmod looks there
-                (into / "lib").symlink_to("usr/lib")
-            release = _single_entry(into / "lib/modules").name
-            # Debian 13 compresses the modules; busybox loads only plain ones.
-            for module in (into / "lib/modules" / release).rglob("*.ko.xz"):
-                module.with_suffix("").write_bytes(lzma.decompress(module.read_bytes()))
-                module.unlink()
-            depmod = shutil.which("depmod", path="/usr/sbin:/sbin")
-            if not depmod:
-                raise LabError("depmod is missing: apt-get install kmod")
-            run([depmod, "-b", into, release], "listing the kernel's modules")
-            image = into / f"boot/vmlinuz-{release}"
-            if not image.exists():  # since 7.0 the image is beside the modules
-                image = into / f"lib/modules/{release}/vmlinuz"
-            (into / "boot").mkdir(exist_ok=True)
-            (into / "boot/vmlinux").write_bytes(uncompressed(image.read_bytes()))
-        (into / "version").write_text(next(iter(wanted.values())) + "\n")
+            kernels.prepare(into)
+        (into / kernels.VERSION).write_text(next(iter(wanted.values())) + "\n")
 
     def _qemu(self) -> dict[str, str]:
         """Return name -> version of QEMU's package and its missing dependencies."""
@@ -202,28 +189,6 @@ class Apt:
         if not version:
             raise LabError("apt knows no busybox-static")
         return {"busybox-static": version[1]}
-
-
-def uncompressed(image: bytes) -> bytes:
-    """Return the kernel in a compressed image; an emulated machine takes 10 s to unpack it.
-
-    The format is in Documentation/arch/x86/boot.rst. Raises LabError if it is neither xz (Debian
-    12) nor zstd (Debian 13).
-    """
-    (sectors,) = struct.unpack_from("<B", image, 0x1F1)
-    offset, size = struct.unpack_from("<II", image, 0x248)
-    start = (sectors + 1) * 512 + offset
-    # The payload ends with the unpacked size, 4 bytes that are not part of the stream.
-    payload = image[start : start + size - 4]
-    try:
-        if payload.startswith(ZSTD):
-            done = subprocess.run(["zstd", "-dcq"], input=payload, capture_output=True, check=True)
-            return done.stdout
-        return lzma.decompress(payload)
-    except FileNotFoundError:
-        raise LabError("zstd is missing: apt-get install zstd") from None
-    except (lzma.LZMAError, subprocess.CalledProcessError) as error:
-        raise LabError(f"the kernel's image cannot be unpacked: {error}") from None
 
 
 @contextmanager

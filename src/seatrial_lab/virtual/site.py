@@ -75,6 +75,7 @@ def virtual_spec(site: Site, instance: str) -> VirtualSpec:
         tuple(_cards(site)),
         site.lab.memory_MiB,
         site.lab.kernel or "",
+        drivers=tuple(site.lab.drivers),
         own_processors=site.lab.processors == "own",
         bus_B_s=round(site.lab.bus_MB_s * 10**6) if site.lab.bus_MB_s else None,
     )

@@ -22,6 +22,7 @@ from seatrial_lab.virtual import share
 
 BOOT_TIMEOUT_S = 900.0  # for a boot without a saved state, on a busy machine
 SAVE_TIMEOUT_S = 600.0
+KEPT = 6  # saved guests, of 100 to 400 MB: of a few sites, or of a site with a few kernels
 DRIVERS_LOADED = b"warm\n"
 #: control sockets (QMP), which serve one client each: the broker, and who plants faults
 BROKER_SOCKET, FAULTS_SOCKET = "qmp.sock", "faults.sock"
@@ -44,7 +45,7 @@ def provide(folder: Path, argv: list[str], env: Mapping[str, str], run: Path, na
         _save(argv, env, run, draft)
         draft.rename(file)
     file.touch()  # the time of the last use, for the removal below
-    for old in sorted(folder.glob("guest-*.state"), key=lambda path: path.stat().st_mtime)[:-3]:
+    for old in sorted(folder.glob("guest-*.state"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
         old.unlink()
     return file
 
