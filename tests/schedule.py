@@ -16,6 +16,7 @@ GROUPS = {
     "tests/trial/test_trial_faults.py": "trial",
     "tests/trial/test_trial_healthy.py": "trial",
     "tests/trial/test_trial_planted.py": "trial",
+    "tests/trial/test_trial_rounds.py": "trial",
     "tests/lab/": "plain lab",
     "tests/lab_software/": "plain lab",
     "tests/job/test_job_in_lab.py": "plain lab",

@@ -55,7 +55,6 @@ def trial(tmp_path, monkeypatch):
     ``end(session)``: called when a run of ReFrame ends; what it returns is its outcome.
     """
     monkeypatch.setattr(allocation, "POLL_S", (0.001, 0.002))
-    monkeypatch.setattr(allocation, "RELEASE_S", 0.3)
 
     def call(count, end=lambda session: Outcome(code=0), slurm=None, profiles=NAMES):
         site = load_site(
