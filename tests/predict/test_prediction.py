@@ -11,7 +11,7 @@ from seatrial.analysis.conclusion import Inputs
 from seatrial.predict import prediction
 from seatrial.predict.calibration import Network, Part, Range
 from seatrial.predict.prediction import Calibrated, Comparison
-from seatrial.predict.simulation import Simulated
+from seatrial.predict.simulation import Messages, Simulated
 from seatrial.report import prediction as words
 from seatrial.results.record import PathProof
 
@@ -28,7 +28,7 @@ def simulated(runs):
 
     def one(variant, nodes, speed):
         runs.append((variant, nodes, speed))
-        return Simulated(OUTPUT, 1.0)
+        return Simulated(OUTPUT, 1.0, messages=Messages(4, 4 * 65_536, 65_536, 0))
 
     return one
 
@@ -97,11 +97,31 @@ def test_a_prediction_that_nothing_was_compared_with_says_so():
 
 
 def test_messages_beyond_twice_the_measured_sizes():
-    assert prediction.outside(100, (1, 1000)) == []
-    assert prediction.outside(2000, (1, 1000)) == []
-    [flaw] = prediction.outside(2001, (1, 1000))
-    assert "its mean message has 2001 B, measured were 1 to 1000 B" in flaw
-    assert prediction.outside(0.4, (1, 1000))
+    """Ten messages of 10 kB in all."""
+    assert prediction.outside(Messages(10, 10_000, 2001, 1000), (1, 1000)) == []
+    [flaw] = prediction.outside(Messages(10, 10_000, 2001, 4002), (1, 1000))
+    assert "messages of up to 2001 B have 40 % of its bytes, measured were 1 to 1000 B" in flaw
+    assert "beyond twice the calibrated range" in flaw
+    [flaw] = prediction.outside(Messages(10_000, 10_000, 1, 0), (4, 1000))
+    assert "its mean message has 1 B, measured were 4 to 1000 B" in flaw
+    assert prediction.outside(Messages(10_000, 20_000, 2, 0), (4, 1000)) == []
+    [flaw] = prediction.outside(None, (1, 1000))
+    assert "could not be counted" in flaw
+
+
+def test_one_node_has_no_messages():
+    of = Calibrated(NETWORK, {})
+    compared = [Comparison("", 2, 1.0, 1.1, 1)]
+    assert prediction.flaws_of(of, compared, 1, Simulated("", 1.0)) == []
+    assert len(prediction.flaws_of(of, compared, 2, Simulated("", 1.0))) == 1
+
+
+def test_the_measured_times_of_a_program_are_compared_with_what_is_predicted():
+    compared = prediction.compare_program({8: 2.0, 4: 3.0}, {4: 3.3, 8: 1.0}.__getitem__)
+    assert [(one.nodes, round(one.error, 3)) for one in compared] == [(4, 0.1), (8, -0.5)]
+    assert list(words.comparisons(compared))[1] == (
+        "measured on 8 nodes: 2 s (1 sample), predicted 1 s: -50 %"
+    )
 
 
 @pytest.mark.parametrize(
