@@ -35,9 +35,9 @@ def predict(
         list[Path] | None,
         typer.Argument(help="Folders of trials of one site; default: the newest."),
     ] = None,
-    benchmark: Annotated[str, typer.Option(help=f"npb-KERNEL: {', '.join(KERNELS)}.")] = BENCHMARKS[
-        0
-    ],
+    benchmark: Annotated[
+        str, typer.Option(help="npb- and one of NPB's eight kernels.")
+    ] = BENCHMARKS[0],
     problem_class: Annotated[
         str, typer.Option("--class", help=f"Class of the kernel: {', '.join(CLASSES)}.")
     ] = "A",
@@ -64,12 +64,11 @@ def predict(
         str,
         typer.Option(help="linear or pairwise; default: the MPI's choice."),
     ] = "",
-    limit: Annotated[int, typer.Option(min=1, help="Processor seconds of a simulation.")] = 600,
+    limit: Annotated[int, typer.Option(min=1, help="Processor seconds.")] = 600,
 ) -> None:
     """Predict the run time of a program on more nodes.
 
-    SimGrid runs the program over a network that has the message times of the trial, and predicts
-    measured cases, too: their error is that of the prediction.
+    SimGrid simulates the network of the trial. Measured cases give the error.
 
     Example: seatrial predict --benchmark npb-is --class A --nodes 2,4,8,16,32,64
     """
