@@ -131,19 +131,26 @@ def test_the_measured_times_of_a_program_are_compared_with_what_is_predicted():
         (("ompi", "pairwise", False), ["linear"], "another algorithm in all measured cases"),
         (("ompi", "pairwise", False), [], ""),  # then nothing says how good it is
         (("ompi", "pairwise", True), ["pairwise"], "the MPI itself chooses another algorithm"),
-        (("mpich", "linear", False), ["linear"], ""),
-        (("ompi", "linear", False), ["linear"], "rendezvous can take twice"),
     ],
 )
 def test_a_prediction_names_its_algorithm_of_alltoallv_and_what_it_says(run, compared, flaw):
-    """IS of class S on two nodes: messages of 64 KiB, above the eager limit of 10 kB."""
     of = Calibrated(NETWORK, {})
     own = [Comparison("is.W", 2, 1.0, 1.1, 3, name) for name in compared]
     made = prediction.predict(of, own, "is", "S", 2, lambda *_: Simulated(OUTPUT, 1.0, *run))
     text = words.prediction(made, own)
     assert f"MPI_Alltoallv {run[1]}" in text
-    flaws = [x for x in made.flaws if "Alltoallv" in x or "rendezvous" in x]
+    flaws = [x for x in made.flaws if "Alltoallv" in x]
     assert (len(flaws) == 1 and flaw in flaws[0]) if flaw else not flaws
+
+
+@pytest.mark.parametrize(
+    ("selector", "largest", "slow"),
+    [("ompi", 10_001, True), ("ompi", 10_000, False), ("mpich", 10_001, False)],
+)
+def test_messages_above_the_eager_limit_may_be_slower_by_Open_MPI(selector, largest, slow):
+    run = Simulated("", 1.0, selector, messages=Messages(1, largest, largest, 0))
+    flaws = prediction.flaws_of(Calibrated(NETWORK, {}), [], 2, run)
+    assert (prediction.RENDEZVOUS in flaws) == slow
 
 
 def test_runs_of_two_drivers_are_one_too_many():

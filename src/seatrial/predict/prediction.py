@@ -24,11 +24,10 @@ from seatrial.predict.simulation import Messages, Simulated, half_round_trips, s
 FAR = 2
 #: if messages of more than so much of the bytes are beyond it
 FEW = 0.1
-_KEY_B = 4  # of IS
 #: measured: docs/dev/benchmarks.md
 RENDEZVOUS = (
-    "its messages are above the eager limit and all at once: by Open MPI's own TCP (btl tcp) a "
-    "rendezvous can take twice as long"
+    "some of its messages are above the eager limit: by Open MPI's own TCP (btl tcp) they can take "
+    "twice as long where both sides send"
 )
 
 
@@ -175,10 +174,7 @@ def predict(
     done = npb.parse(run.output)
     flaws = flaws_of(of, compared, nodes, run)
     if kernel == "is":
-        size = _KEY_B * int(str(done.facts["size"])) / nodes**2
         flaws += of_alltoallv(run, [one.alltoallv for one in compared])
-        if (run.selector, run.alltoallv) == ("ompi", "linear") and size > of.network.eager_B:
-            flaws.append(RENDEZVOUS)
     return Prediction(
         nodes, done.value("time_s"), done.value("mops"), flaws,
         run.alltoallv if kernel == "is" else "",
@@ -200,7 +196,11 @@ def flaws_of(
 ) -> list[str]:
     """Why a prediction of any program is worth less than its error says."""
     flaws = far(nodes, [one.nodes for one in compared])
-    return flaws + (outside(run.messages, of.network.measured) if nodes > 1 else [])
+    if nodes > 1:
+        flaws += outside(run.messages, of.network.measured)
+        if run.selector == "ompi" and run.messages and run.messages.largest > of.network.eager_B:
+            flaws.append(RENDEZVOUS)
+    return flaws
 
 
 def far(nodes: int, compared: Sequence[int]) -> list[str]:
