@@ -80,7 +80,7 @@ def test_a_changed_prediction_or_model_is_refused(repository):
     model = frozen.CHECKOUT / "model.py"
     model.write_text("a better model")
     with pytest.raises(SystemExit, match=r"was made with another model\.py"):
-        frozen.frozen("a")
+        frozen.measure(argparse.Namespace(name="a"))
     model.write_text("the model")
     file = frozen.FOLDER / "a.json"
     text = file.read_text()
