@@ -123,8 +123,9 @@ def predicted(
     ]
     with tempfile.TemporaryDirectory(prefix="seatrial-bench-") as text:
         folder = Path(text)
-        built = programs.build_npb(stack_folder() / "sources" / "simgrid.tar.gz", folder)
-        run = of.runner(built, "ompi", limit_s)
+        kernels = programs.Kernels(folder, lambda: stack_folder() / "sources" / "simgrid.tar.gz")
+        counter = programs.build_counter(folder)
+        run = of.runner(kernels.command, "ompi", limit_s, counter=counter)
         chosen = of.selected(own, TRANSPORT, "default")
         made = of.calibrated(chosen, programs.build_pingpong(folder), run, limit_s)
         for line in words.calibration(made):

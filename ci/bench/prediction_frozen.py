@@ -186,7 +186,7 @@ def git(*arguments: str) -> str:
 
 def frozen(name: str) -> tuple[Path, dict[str, Any], str]:
     """The file, what it has, and the commit that added it. Ends the program if it is not as it was
-    frozen, not committed, or of another model."""
+    frozen, or not committed."""
     file = FOLDER / f"{name}.json"
     if not file.exists():
         raise SystemExit(f"{file} does not exist: 'freeze {name}' makes it")
@@ -199,10 +199,12 @@ def frozen(name: str) -> tuple[Path, dict[str, Any], str]:
         )
     if "\n" in commit:
         raise SystemExit(f"{file} was changed by a later commit: {commit.splitlines()[0]}")
-    kept = json.loads(file.read_text())
-    if changed := [path for path, made in model().items() if kept["model"].get(path) != made]:
-        raise SystemExit(f"{file} was made with another {', '.join(changed)}: freeze another name")
-    return file, kept, commit
+    return file, json.loads(file.read_text()), commit
+
+
+def changed(kept: Mapping[str, Any]) -> str:
+    """Files of the model that are not those of a frozen prediction."""
+    return ", ".join(path for path, made in model().items() if kept["model"].get(path) != made)
 
 
 def measure(given: argparse.Namespace) -> None:
@@ -210,6 +212,8 @@ def measure(given: argparse.Namespace) -> None:
     target = file.with_suffix(".measured.json")
     if target.exists():
         raise SystemExit(f"{target} exists: what was measured stays; freeze another name")
+    if other := changed(kept):
+        raise SystemExit(f"{file} was made with another {other}: freeze another name")
     chosen = [(tuple(one["program"]), one["nodes"]) for one in kept["cases"]]
     # Every figure counts, also of a `measure` that did not come to its end.
     notes = Notes(given.folder / NOTES, sum_of(file))
@@ -350,6 +354,8 @@ def table(given: argparse.Namespace) -> None:
 
 def again(given: argparse.Namespace) -> None:
     _, kept, _ = frozen(given.name)
+    if other := changed(kept):
+        print(f"changed since: {other}")
     chosen = [(tuple(one["program"]), one["nodes"]) for one in kept["cases"]]
     made = predicted(network_of(kept["network"]), chosen, given.limit)
     for one, time_s in zip(kept["cases"], made, strict=True):

@@ -23,8 +23,10 @@ from seatrial.cli import app
 from seatrial.predict import simulation
 from seatrial.predict.calibration import Network, calibrate
 from seatrial.predict.calibration import network as network_of
-from seatrial.predict.programs import build_pingpong
+from seatrial.predict.programs import build_counter, build_pingpong
+from seatrial.predict.simulation import Messages
 from seatrial.results.record import RESULTS_FILE, Curve, write_results
+from suite_maker import make_suite
 
 needs_simgrid = pytest.mark.simgrid
 EAGER = 10_240
@@ -60,6 +62,18 @@ int main(int argc, char **argv)
         for (int step = 1; step < ranks; step++)
             MPI_Sendrecv(out, 6000 + rand() % 4001, MPI_CHAR, rank ^ step, 0, in, most, MPI_CHAR,
                          rank ^ step, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+PRINTS = """
+#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    puts("Loop time of 12.5 on 2 procs");
     MPI_Finalize();
     return 0;
 }
@@ -123,6 +137,51 @@ def test_messages_at_one_time_share_the_link_of_a_node(network, tmp_path):
     assert done.seconds == pytest.approx(0.07, rel=0.1)
     with pytest.raises(LabError, match="simulating alltoall on 2 nodes failed"):
         simulation.simulate([program, 10, 0], 2, network)
+
+
+#: messages of ten sizes and kinds, 1 kB to 10 kB, and what is no message
+KINDS = """
+#include <mpi.h>
+int main(int argc, char **argv)
+{
+    static char out[40000], in[40000];
+    int rank, counts[] = {4000, 4000, 4000, 4000}, at[] = {0, 10000, 20000, 30000};
+    MPI_Request request;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm world = MPI_COMM_WORLD;
+    int next = (rank + 1) % 4, last = (rank + 3) % 4;
+    MPI_Isend(out, 500, MPI_SHORT, next, 0, world, &request);
+    MPI_Recv(in, 500, MPI_SHORT, last, 0, world, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(out, 2000, MPI_CHAR, next, 0, in, 2000, MPI_CHAR, last, 0, world,
+                 MPI_STATUS_IGNORE);
+    MPI_Send(out, 9999, MPI_CHAR, MPI_PROC_NULL, 0, world);
+    MPI_Bcast(out, 3000, MPI_CHAR, 0, world);
+    MPI_Alltoallv(out, counts, at, MPI_CHAR, in, counts, at, MPI_CHAR, world);
+    MPI_Gather(out, 5000, MPI_CHAR, in, 5000, MPI_CHAR, 0, world);
+    MPI_Allreduce(out, in, 750, MPI_DOUBLE, MPI_SUM, world);
+    MPI_Allgather(out, 7000, MPI_CHAR, in, 7000, MPI_CHAR, world);
+    MPI_Barrier(world);
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+
+@needs_simgrid
+def test_messages_are_counted_by_what_one_partner_gets(network, tmp_path):
+    source = tmp_path / "kinds.c"
+    source.write_text(KINDS)
+    program = simulation.compile_c([source], tmp_path / "kinds")
+    assert simulation.simulate([program], 4, network).messages is None
+    counter = build_counter(tmp_path)
+    done = simulation.simulate([program], 4, network, counter=(counter, 5000))
+    # size -> number: to others, but of Alltoallv to itself, too
+    sizes = {1000: 4, 2000: 4, 3000: 3, 4000: 16, 5000: 3, 6000: 4, 7000: 12}
+    total = sum(size * times for size, times in sizes.items())
+    beyond = 6000 * 4 + 7000 * 12
+    assert done.messages == Messages(sum(sizes.values()), total, 7000, beyond)
 
 
 @needs_simgrid
@@ -256,7 +315,51 @@ def test_a_program_of_ones_own(tmp_path):
     done = predict(folder, "--program", f"{program} 1000000", "--nodes", "4")
     assert done.exit_code == 0, done.output
     assert "4 nodes: 0.03" in done.output
+    assert "error not known" in done.output
     assert "no measured case says how good it is" in done.output
+    words = ("--program", f"{program} 30000000", "--nodes", "4,16", "--measured", "2=0.2, 4=1.8")
+    done = predict(folder, *words)
+    assert "measured on 2 nodes: 0.2 s (1 sample), predicted 0.3" in done.output
+    lines = {line.split(" nodes: ")[0]: line for line in done.output.splitlines()}
+    for count in ("4", "16"):
+        assert "error up to 5" in lines[count]
+        assert "30000000 B have 100 % of its bytes, measured were 10 to 10000000" in lines[count]
+    assert "measured on at most 4 nodes" in lines["16"]
+    assert "measured on" not in lines["4"]
+
+
+@needs_simgrid
+@pytest.mark.stack
+def test_the_time_of_a_program_may_be_what_it_prints(tmp_path):
+    source = tmp_path / "prints.c"
+    source.write_text(PRINTS)
+    program = simulation.compile_c([source], tmp_path / "prints")
+    folder = folder_of(tmp_path, [run_of_comms()])
+    words = (folder, "--program", program, "--nodes", "2")
+    done = predict(*words, "--figure", "Loop time of ([0-9.]+)")
+    assert "2 nodes: 12.5 s" in done.output, done.output
+    done = predict(*words, "--figure", "Loop time: (.*)")
+    assert isinstance(done.exception, LabError)
+    assert "its output does not match --figure" in str(done.exception)
+    done = predict(*words, "--figure", "(")
+    assert isinstance(done.exception, InputError)
+
+
+@needs_simgrid
+@pytest.mark.stack
+def test_a_kernel_of_the_source_of_NPB(tmp_path):
+    make_suite(tmp_path / "NPB3.4.3/NPB3.4-MPI")
+    runs = [run_of_comms(), npb_time("ft.S", 2, 0.2).run, npb_time("ft.W", 4, 0.2).run]
+    folder = folder_of(tmp_path, runs)
+    words = ("--benchmark", "npb-ft", "--class", "S", "--nodes", "4,16", "--source", tmp_path)
+    done = predict(folder, *words)
+    assert done.exit_code == 0, done.output
+    assert "measured npb ft.S on 2 nodes: 0.2 s (1 sample), predicted 0.1" in done.output
+    assert "measured npb ft.W on 4 nodes: 0.2 s (1 sample), predicted 0.3" in done.output
+    lines = {line.split(" nodes: ")[0]: line for line in done.output.splitlines()}
+    assert "error up to " in lines["4"]
+    assert "beyond" not in lines["4"]
+    assert "beyond twice the calibrated range: measured on at most 4 nodes" in lines["16"]
 
 
 def test_without_SimGrid_it_says_how_to_install_it(monkeypatch, tmp_path):
@@ -272,8 +375,18 @@ def test_without_SimGrid_it_says_how_to_install_it(monkeypatch, tmp_path):
     [
         (("--nodes", "2,x"), "'x' is no number of nodes from 1 to 4096"),
         (("--nodes", "0"), "'0' is no number"),
-        (("--nodes", "6"), "npb-is does not run on 6 ranks: write a power of two"),
-        (("--benchmark", "npb-ft"), "'npb-ft' cannot be predicted"),
+        (("--nodes", "6"), "npb-is does not run on 6 ranks: it needs a power of two"),
+        (
+            ("--benchmark", "npb-bt", "--nodes", "8"),
+            "npb-bt does not run on 8 ranks: it needs a sq",
+        ),
+        (("--benchmark", "npb-ft"), "npb-ft is built from the source of NPB 3.4"),
+        (("--benchmark", "npb-dt"), "'npb-dt' cannot be predicted"),
+        (("--measured", "4=1"), "--measured is of a --program"),
+        (("--program", "true", "--measured", "4"), "'4' is not NODES=SECONDS"),
+        (("--program", "true", "--measured", "4=-1"), "'4=-1' is not NODES=SECONDS"),
+        (("--program", "true", "--measured", "x=1"), "--measured: 'x' is no number of nodes"),
+        (("--figure", "x"), "--figure is of a --program"),
         (("--class", "X"), "'X' is no class of NPB"),
         (("--alltoallv", "pair"), "'pair' is no algorithm (did you mean 'pairwise'?"),
     ],

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from made_sources import checksum, mirror
 
+from seatrial.predict import programs
 from spack_support import REFUSED_SPECS
+from suite_maker import FILES
 
 pytestmark = [pytest.mark.spack, pytest.mark.timeout(3600)]
 
@@ -58,6 +60,16 @@ def test_a_kernel_that_does_not_build_fails_the_installation(spack, shared, tmp_
     said = done.stdout + done.stderr
     assert done.returncode != 0
     assert "1 programs were asked for and not built: cg.S.x" in said, said
+
+
+def test_what_spack_stages_is_a_source_for_predictions(spack, shared, tmp_path):
+    tree = {f"NPB3.4.3/{programs.SUITE}/{name}": text for name, text in FILES.items()}
+    options = mirror(tmp_path, checksum("npb", "3.4.3"), "tar.gz", tree)
+    words = programs.STAGE.replace("FOLDER", str(tmp_path / "staged")).split()[1:]
+    done = spack(*shared, *options, *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    suite = programs.suite_in(tmp_path / "staged", tmp_path)
+    assert (suite / "FT/ft.f90").read_text() == FILES["FT/ft.f90"]
 
 
 @REFUSED_SPECS

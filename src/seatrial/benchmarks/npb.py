@@ -81,20 +81,12 @@ class NPB(Benchmark[NPBSettings]):
         return mpi_time.lacking(self.settings.mpi_time, transport, programs)
 
     def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
-        """BT and SP need a square number of ranks, IS, CG, MG and FT a power of two (README of
-        NPB3.4-MPI)."""
         per_node = self.settings.ranks_per_node
         yield from too_many_cores("ranks_per_node", per_node, site)
         for count in self.settings.nodes:
             ranks = count * per_node
             for index, kernel in enumerate(self.settings.kernels):
-                if kernel in ("bt", "sp"):
-                    fits, due = math.isqrt(ranks) ** 2 == ranks, "a square number: 1, 4, 9, 16 ..."
-                elif kernel in ("is", "cg", "mg", "ft"):
-                    fits, due = ranks & (ranks - 1) == 0, "a power of two: 1, 2, 4, 8 ..."
-                else:
-                    continue
-                if not fits:
+                if due := due_ranks(kernel, ranks):
                     yield FieldProblem(
                         f"kernels.{index}",
                         f"{kernel} does not run on {ranks} ranks ({count} nodes x {per_node} per "
@@ -128,6 +120,18 @@ class NPB(Benchmark[NPBSettings]):
 
     def metrics(self) -> dict[str, DeclaredMetric]:
         return {**METRICS, **mpi_time.METRICS} if self.settings.mpi_time else METRICS
+
+
+def due_ranks(kernel: str, ranks: int) -> str:
+    """What number of ranks a kernel needs, if not this one; else "".
+
+    BT and SP need a square number, IS, CG, MG and FT a power of two (README of NPB3.4-MPI).
+    """
+    if kernel in ("bt", "sp"):
+        return "" if math.isqrt(ranks) ** 2 == ranks else "a square number: 1, 4, 9, 16 ..."
+    if kernel in ("is", "cg", "mg", "ft"):
+        return "" if ranks & (ranks - 1) == 0 else "a power of two: 1, 2, 4, 8 ..."
+    return ""
 
 
 def command(programs: Programs, variant: str, ranks: int) -> list[str] | None:

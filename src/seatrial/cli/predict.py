@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import math
+import os
 import re
 import shlex
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seatrial.base.errors import InputError
+from seatrial.base.errors import InputError, LabError
 from seatrial.base.suggest import suggest
+from seatrial.benchmarks.npb import due_ranks
 from seatrial.cli.trial import pooled, say
+from seatrial.job.tune.outcome import figure as figure_in
 from seatrial.results.figures import valid_runs
 
-BENCHMARKS = ("npb-is", "npb-ep")
+if TYPE_CHECKING:
+    from seatrial.predict.simulation import Simulated
+
+KERNELS = ("is", "ep", "cg", "mg", "ft", "lu", "bt", "sp")
+BENCHMARKS = tuple(f"npb-{kernel}" for kernel in KERNELS)
 CLASSES = ("S", "W", "A", "B", "C")
 #: family of a transport -> SMPI's name of its collective algorithms
 SELECTORS = {"openmpi": "ompi", "mpich": "mpich", "intelmpi": "impi"}
@@ -28,7 +36,7 @@ def predict(
         typer.Argument(help="Folders of trials of one site; default: the newest."),
     ] = None,
     benchmark: Annotated[
-        str, typer.Option(help=f"The kernel of NPB: {', '.join(BENCHMARKS)}.")
+        str, typer.Option(help="npb- and one of NPB's eight kernels.")
     ] = BENCHMARKS[0],
     problem_class: Annotated[
         str, typer.Option("--class", help=f"Class of the kernel: {', '.join(CLASSES)}.")
@@ -39,20 +47,28 @@ def predict(
         str | None, typer.Option(help="Default: the first with message times.")
     ] = None,
     network: Annotated[str, typer.Option(help="The rail, where trials have several.")] = "",
+    source: Annotated[
+        Path | None, typer.Option(help="Folder or archive of NPB 3.4; is and ep need none.")
+    ] = None,
     program: Annotated[
         str | None,
         typer.Option(help="A program built by smpicc or smpif90 instead."),
     ] = None,
+    figure: Annotated[
+        str, typer.Option(metavar="REGEX", help="Its time in s in its output; default: all of it.")
+    ] = "",
+    measured: Annotated[
+        str, typer.Option(help="Its measured times, NODES=SECONDS: 4=12.1,8=7.3.")
+    ] = "",
     alltoallv: Annotated[
         str,
         typer.Option(help="linear or pairwise; default: the MPI's choice."),
     ] = "",
-    limit: Annotated[int, typer.Option(min=1, help="Processor seconds of a simulation.")] = 600,
+    limit: Annotated[int, typer.Option(min=1, help="Processor seconds.")] = 600,
 ) -> None:
     """Predict the run time of a program on more nodes.
 
-    SimGrid runs the program over a network that has the message times of the trial, and predicts
-    measured cases, too: their error is that of the prediction.
+    SimGrid simulates the network of the trial. Measured cases give the error.
 
     Example: seatrial predict --benchmark npb-is --class A --nodes 2,4,8,16,32,64
     """
@@ -63,58 +79,88 @@ def predict(
 
     counts = _counts(nodes)
     kernel = "" if program else _kernel(benchmark, problem_class, counts)
+    known_times = _measured(measured, program)
+    if figure and not program:
+        raise InputError("--figure is of a --program: the kernels of NPB print their time")
     if alltoallv and alltoallv not in simulation.ALLTOALLV:
         known_names = suggest(alltoallv, simulation.ALLTOALLV)
         raise InputError(f"--alltoallv: {alltoallv!r} is no algorithm ({known_names})")
+    if kernel and kernel not in programs.OF_SIMGRID and not source:
+        raise InputError(programs.without_source(kernel))
     version = simulation.version()
     results = pooled(trials)
-    measured = [
+    runs = [
         Measured(one.trial.trial, run)
         for one in results
         for run in valid_runs(one.runs)
         if not one.trial.is_rerun(run)
     ]
-    chosen = transport or _with_times(measured, profile)
+    chosen = transport or _with_times(runs, profile)
     with tempfile.TemporaryDirectory(prefix="seatrial-predict-") as text:
         folder = Path(text)
-        built = programs.build_npb(_source(folder), folder)
+        suite = programs.suite_in(source, folder) if source else None
+        # the measured cases are compared with the program that they ran
+        own_suite = any(one.run.case.check == "npb" and "version" in one.run.facts for one in runs)
+        kernels = programs.Kernels(
+            folder, lambda: _source(folder), suite, own_suite=own_suite and suite is not None
+        )
+        counter = programs.build_counter(folder)
         selector = SELECTORS.get(chosen.partition("-")[0], "ompi")
-        run = of.runner(built, selector, limit)
+        run = of.runner(kernels.command, selector, limit)
         try:
-            own = of.selected(measured, chosen, profile, network)
+            own = of.selected(runs, chosen, profile, network)
             known = of.calibrated(own, programs.build_pingpong(folder), run, limit)
         except ValueError as error:
             raise InputError(f"{chosen} under {profile}: {error}") from None
         say(f"{chosen} under {profile}, SimGrid {version}")
         for line in words.calibration(known):
             say(line)
-        simulate_one = run(known.network)
-        compared = of.compare(known, own, kernel, simulate_one) if kernel else []
+        if own_suite and not suite and known.speed_case:
+            say("speed of the nodes: the trial ran EP of NPB itself, and SimGrid's is simulated; "
+                "--source names NPB's")  # fmt: skip
+        if program:
+            command = _command(program)
+            simulate_one = of.runner(
+                lambda *_: command, selector, limit, alltoallv, counter
+            )(known.network)  # fmt: skip
+            made = {
+                count: simulate_one("", count, known.speed)
+                for count in dict.fromkeys([*known_times, *counts])
+            }
+            times = {count: _time(done, figure) for count, done in made.items()}
+            compared = of.compare_program(known_times, times.__getitem__)
+            predictions = [
+                of.Prediction(
+                    count, times[count], None, of.flaws_of(known, compared, count, made[count])
+                )
+                for count in counts
+            ]
+            title = program
+        else:
+            compared = of.compare(known, own, kernel, run(known.network))
+            simulate_one = of.runner(kernels.command, selector, limit, alltoallv, counter)(
+                known.network
+            )
+            title = f"{benchmark}, class {problem_class}:"
         for line in words.comparisons(compared):
             say(line)
-        simulate_one = of.runner(built, selector, limit, alltoallv)(known.network)
-        say(program or f"{benchmark}, class {problem_class}:")
-        for count in counts:
-            if program:
-                command = shlex.split(program)
-                command[0] = str(Path(command[0]).resolve())
-                done = simulation.simulate(
-                    command, count, known.network, speed=known.speed, selector=selector,
-                    alltoallv=alltoallv, limit_s=limit,
-                )  # fmt: skip
-                made = of.Prediction(count, done.seconds, None, of.far(count, []))
-            else:
-                made = of.predict(known, compared, kernel, problem_class, count, simulate_one)
-            say(words.prediction(made, compared))
+        say(title)
+        if program:
+            for one in predictions:
+                say(words.prediction(one, compared))
+        else:
+            for count in counts:
+                one = of.predict(known, compared, kernel, problem_class, count, simulate_one)
+                say(words.prediction(one, compared))
 
 
-def _counts(text: str) -> list[int]:
+def _counts(text: str, option: str = "--nodes") -> list[int]:
     """The numbers of nodes. Raises InputError."""
     counts = []
     for word in text.split(","):
         if not re.fullmatch(r"[0-9]{1,6}", word.strip()) or not 1 <= int(word) <= MOST_NODES:
             raise InputError(
-                f"--nodes: {word.strip()!r} is no number of nodes from 1 to {MOST_NODES}: write "
+                f"{option}: {word.strip()!r} is no number of nodes from 1 to {MOST_NODES}: write "
                 "for example 2,4,8"
             )
         counts.append(int(word))
@@ -133,9 +179,50 @@ def _kernel(benchmark: str, problem_class: str, counts: list[int]) -> str:
         raise InputError(f"--class: {problem_class!r} is no class of NPB ({known})")
     kernel = benchmark.removeprefix("npb-")
     for count in counts:
-        if kernel == "is" and count & (count - 1):
-            raise InputError(f"--nodes: npb-is does not run on {count} ranks: write a power of two")
+        if due := due_ranks(kernel, count):
+            raise InputError(f"--nodes: {benchmark} does not run on {count} ranks: it needs {due}")
     return kernel
+
+
+def _measured(text: str, program: str | None) -> dict[int, float]:
+    """Number of nodes -> measured time in s of a program. Raises InputError."""
+    if text and not program:
+        raise InputError("--measured is of a --program: the times of NPB are those of the trial")
+    times = {}
+    for word in text.split(",") if text else []:
+        nodes, _, seconds = word.strip().partition("=")
+        try:
+            value = float(seconds)
+        except ValueError:
+            value = 0.0
+        if not math.isfinite(value) or value <= 0:
+            raise InputError(
+                f"--measured: {word.strip()!r} is not NODES=SECONDS: write 4=12.1,8=7.3"
+            )
+        times[_counts(nodes, "--measured")[0]] = value
+    return times
+
+
+def _command(program: str) -> list[str]:
+    """The words of a program, which exists. Raises InputError."""
+    command = shlex.split(program)
+    if not command or not os.access(command[0], os.X_OK):
+        raise InputError(f"--program: {program!r} is no program that can be executed")
+    return [str(Path(command[0]).resolve()), *command[1:]]
+
+
+def _time(done: Simulated, pattern: str) -> float:
+    """The time in s of a simulated program: of the whole run, or what it prints. Raises InputError,
+    LabError."""
+    if not pattern:
+        return done.seconds
+    try:
+        value, reason = figure_in(pattern, done.output.encode())
+    except re.error as error:
+        raise InputError(f"--figure {pattern!r} is no regular expression: {error}") from None
+    if value is None:
+        raise LabError(f"the simulated program ended, but {reason}")
+    return value
 
 
 def _with_times(measured: list, profile: str) -> str:

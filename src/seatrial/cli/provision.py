@@ -55,7 +55,8 @@ def provision_lab(required: bool) -> None:
 #: packages of the tests beside those of the lab: a browser for the report, a linter of job scripts,
 #: the simulator of ``seatrial predict``, a Prometheus for exported figures
 TEST_PACKAGES = (
-    "chromium", "cpio", "fonts-dejavu-core", "libsimgrid-dev", "prometheus", "shellcheck",
+    "chromium", "cpio", "fonts-dejavu-core", "gfortran", "libsimgrid-dev", "prometheus",
+    "shellcheck",
 )  # fmt: skip
 
 

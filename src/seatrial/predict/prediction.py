@@ -1,10 +1,10 @@
-"""Predictions of NPB on more nodes, and their error: cases that were measured are predicted too.
+"""Predictions of programs on more nodes, and their error: measured cases are predicted, too.
 
 The network is calibrated by message times, the speed of the nodes by one measured case of EP, which
-hardly communicates. No other measured case is used: each case of the predicted kernel with one rank
-a node, of any class, is predicted and compared. The largest of these errors is that of the
-predictions. Where nothing can be compared, or a prediction is beyond twice the calibrated range of
-nodes or message sizes, it says so.
+hardly communicates. No other measured case is used: each case of the predicted kernel of NPB with
+one rank a node, of any class, is predicted and compared; of another program, the times that its
+user measured. The largest of these errors is that of the predictions. A prediction says so where
+nothing can be compared, or where it is beyond twice the calibrated range of nodes or message sizes.
 """
 
 from __future__ import annotations
@@ -18,22 +18,25 @@ from statistics import median
 from seatrial.analysis.conclusion import Measured
 from seatrial.benchmarks import npb
 from seatrial.predict.calibration import Network, calibrate
-from seatrial.predict.simulation import Simulated, half_round_trips, simulate
+from seatrial.predict.simulation import Messages, Simulated, half_round_trips, simulate
 
 #: beyond this multiple of the calibrated range a prediction says so
 FAR = 2
-_KEY_B = 4  # of IS
+#: if messages of more than so much of the bytes are beyond it
+FEW = 0.1
 #: measured: docs/dev/benchmarks.md
 RENDEZVOUS = (
-    "its messages are above the eager limit and all at once: by Open MPI's own TCP (btl tcp) a "
-    "rendezvous can take twice as long"
+    "some of its messages are above the eager limit: by Open MPI's own TCP (btl tcp) they can take "
+    "twice as long where both sides send"
 )
 
 
 @dataclass(frozen=True)
 class Comparison:
     """A measured case, median over its ``samples``, and what is predicted for it, with the
-    algorithm of MPI_Alltoallv."""
+    algorithm of MPI_Alltoallv. ``variant``: a kernel of NPB, such as ``is.A``; "" of a program of
+    the user.
+    """
 
     variant: str
     nodes: int
@@ -169,17 +172,35 @@ def predict(
     """The time of a kernel of NPB on so many nodes. Raises LabError."""
     run = simulate_one(f"{kernel}.{problem_class}", nodes, of.speed)
     done = npb.parse(run.output)
-    flaws = far(nodes, [one.nodes for one in compared])
+    flaws = flaws_of(of, compared, nodes, run)
     if kernel == "is":
-        size = _KEY_B * int(str(done.facts["size"])) / nodes**2
-        flaws += outside(size, of.network.measured)
         flaws += of_alltoallv(run, [one.alltoallv for one in compared])
-        if (run.selector, run.alltoallv) == ("ompi", "linear") and size > of.network.eager_B:
-            flaws.append(RENDEZVOUS)
     return Prediction(
         nodes, done.value("time_s"), done.value("mops"), flaws,
         run.alltoallv if kernel == "is" else "",
     )  # fmt: skip
+
+
+def compare_program(
+    measured_s: Mapping[int, float], time_of: Callable[[int], float]
+) -> list[Comparison]:
+    """Measured times of a program, number of nodes -> s, beside what ``time_of`` predicts for them.
+    Raises LabError."""
+    return [
+        Comparison("", nodes, own, time_of(nodes), 1) for nodes, own in sorted(measured_s.items())
+    ]
+
+
+def flaws_of(
+    of: Calibrated, compared: Sequence[Comparison], nodes: int, run: Simulated
+) -> list[str]:
+    """Why a prediction of any program is worth less than its error says."""
+    flaws = far(nodes, [one.nodes for one in compared])
+    if nodes > 1:
+        flaws += outside(run.messages, of.network.measured)
+        if run.selector == "ompi" and run.messages and run.messages.largest > of.network.eager_B:
+            flaws.append(RENDEZVOUS)
+    return flaws
 
 
 def far(nodes: int, compared: Sequence[int]) -> list[str]:
@@ -201,29 +222,41 @@ def of_alltoallv(run: Simulated, compared: Sequence[str]) -> list[str]:
     return []
 
 
-def outside(size: float, measured: tuple[float, float]) -> list[str]:
-    """Whether the mean message, in B, is beyond twice the sizes of the calibration."""
+def outside(messages: Messages | None, measured: tuple[float, float]) -> list[str]:
+    """Whether the messages of a program are beyond twice the sizes of the calibration, in B.
+
+    ``messages`` have the bytes beyond ``FAR`` times the largest of these sizes.
+    """
+    if messages is None:
+        return ["its messages could not be counted, so their sizes may be beyond the calibration"]
     low, high = measured
-    if low / FAR <= size <= high * FAR:
+    share, mean = messages.beyond / max(1, messages.bytes), messages.bytes / messages.count
+    if share > FEW:
+        what = f"messages of up to {messages.largest} B have {100 * share:.0f} % of its bytes"
+    elif mean < low / FAR:
+        what = f"its mean message has {mean:.3g} B"
+    else:
         return []
-    what = f"its mean message has {size:.0f} B, measured were {low:.0f} to {high:.0f} B"
-    return [f"beyond twice the calibrated range: {what}"]
+    return [f"beyond twice the calibrated range: {what}, measured were {low:.0f} to {high:.0f} B"]
 
 
 def runner(
-    programs: Mapping[str, Path], selector: str, limit_s: float, alltoallv: str = ""
-) -> Callable[[Network], Simulate]:
-    """How to run the kernels ``programs`` (kernel -> program that takes ranks and class).
+    command: Callable[[str, int], Sequence[str | Path]], selector: str, limit_s: float,
+    alltoallv: str = "", counter: Path | None = None,
+) -> Callable[[Network], Simulate]:  # fmt: skip
+    """How to run what is simulated: ``command`` of a variant, such as ``is.A``, on so many nodes.
 
-    ``alltoallv``: the algorithm of MPI_Alltoallv, if not that of the MPI.
+    ``alltoallv``: the algorithm of MPI_Alltoallv, if not that of the MPI. ``counter``: the library
+    that counts messages; without it ``Simulated.messages`` is None.
     """
 
     def over(network: Network) -> Simulate:
+        beyond = FAR * network.measured[1]
+
         def one(variant: str, nodes: int, speed: float) -> Simulated:
-            kernel, _, problem_class = variant.partition(".")
-            command: list[str | Path] = [programs[kernel], str(nodes), problem_class]
             return simulate(
-                command, nodes, network, speed=speed, selector=selector, alltoallv=alltoallv,
+                command(variant, nodes), nodes, network, speed=speed, selector=selector,
+                alltoallv=alltoallv, counter=(counter, beyond) if counter else None,
                 limit_s=limit_s,
             )  # fmt: skip
 

@@ -1,19 +1,45 @@
-"""The programs that are predicted, built for SMPI: NPB's IS and EP, and the ping-pong.
+"""The programs that are predicted, built for SMPI: the kernels of NPB, and the ping-pong; and what
+counts messages.
 
-The source of IS and EP is that of the labs' stack: the C programs of SimGrid's source distribution.
+IS and EP are by default those of the labs' stack: the C programs of SimGrid's source distribution.
 SimGrid's EP computes a part of its loop only, extrapolates, and has one memory for all ranks; here
-it computes all in memory of its own, so that its verification holds.
+it computes all in memory of its own, so that its verification holds. All kernels come from the
+source of NPB 3.4 itself, where there is one.
 """
 
 from __future__ import annotations
 
+import shutil
+import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
-from seatrial.base.errors import LabError
-from seatrial.predict.simulation import PINGPONG, compile_c
+from seatrial.base.errors import InputError, LabError
+from seatrial.base.run import run
+from seatrial.predict.simulation import COUNTER, PINGPONG, compile_c, require
 from seatrial.stack.files import unpack_tar
 
-KERNELS = ("is", "ep")
+#: in C, in SimGrid's source distribution
+OF_SIMGRID = ("is", "ep")
+SUITE = "NPB3.4-MPI"
+#: what stages the source of the recipe (docs/maintain-the-stack.md)
+STAGE = "spack stage --path FOLDER seatrial.npb@3.4.3"
+#: as the recipe's, but for the compilers; a flag that gfortran has since version 10
+_MAKE_DEF = """\
+MPIFC = smpif90
+FLINK = $(MPIFC)
+FFLAGS = -O3 -fallow-argument-mismatch
+FLINKFLAGS = $(FFLAGS)
+MPICC = smpicc
+CLINK = $(MPICC)
+CFLAGS = -O3
+CLINKFLAGS = $(CFLAGS)
+CC = gcc
+BINDIR = ../bin
+RAND = randi8
+"""
+#: what another compiler may have left in the source
+_MADE = shutil.ignore_patterns("bin", "*.o", "*.mod")
 #: of ep.c: what it has, how often, and what it gets
 _EDITS = (
     ("SMPI_SAMPLE_GLOBAL(k = 1, k <= np, k++, 0.25 * np, 0.03){", 1, "for (k = 1; k <= np; k++) {"),
@@ -22,6 +48,98 @@ _EDITS = (
     # thousands of operations under the heading Mop/s
     ("/tm/1000;", 1, "/tm/1000000.0;"),
 )
+
+
+class Kernels:
+    """The kernels of NPB, each built when it is first needed.
+
+    ``simgrid`` gives SimGrid's archive. ``suite``: the folder of the source of NPB (see
+    ``suite_in``). ``own_suite``: IS and EP come from it as well.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        simgrid: Callable[[], Path],
+        suite: Path | None = None,
+        own_suite: bool = False,
+    ):
+        self._folder, self._simgrid, self._suite = folder, simgrid, suite
+        self._own_suite = own_suite
+        self._copy: Path | None = None
+        self._built: dict[str, Path] = {}
+
+    def command(self, variant: str, ranks: int) -> list[str | Path]:
+        """How to run a kernel such as ``ft.A``. Raises LabError, InputError without a source."""
+        kernel, _, problem_class = variant.partition(".")
+        if kernel in OF_SIMGRID and not self._own_suite:
+            if kernel not in self._built:
+                self._built |= build_npb(self._simgrid(), self._folder)
+            return [self._built[kernel], str(ranks), problem_class]
+        if self._suite is None:
+            raise InputError(without_source(kernel))
+        if variant not in self._built:
+            if self._copy is None:
+                self._copy = shutil.copytree(self._suite, self._folder / SUITE, ignore=_MADE)
+            self._built[variant] = build_suite(self._copy, kernel, problem_class)
+        return [self._built[variant]]
+
+
+def without_source(kernel: str) -> str:
+    """What to do where there is no source of a kernel."""
+    return (
+        f"npb-{kernel} is built from the source of NPB 3.4, which Seatrial does not have: fetch it "
+        f"with '{STAGE}', or from https://www.nas.nasa.gov/software/npb.html, and name the folder "
+        "or the archive by --source"
+    )
+
+
+def suite_in(source: Path, folder: Path) -> Path:
+    """The folder NPB3.4-MPI at or below ``source``, a folder or an archive of NPB 3.4, which is
+    unpacked in ``folder``. Raises InputError.
+    """
+    if source.is_file():
+        try:
+            top = unpack_tar(source, folder / "npb")
+        except (tarfile.TarError, OSError, LabError) as error:
+            raise InputError(f"--source {source}: it is no archive: {error}") from None
+    elif source.is_dir():
+        top = source
+    else:
+        raise InputError(f"--source {source}: there is no such folder or archive")
+    for below in ("", SUITE, f"*/{SUITE}", f"*/*/{SUITE}"):
+        for found in sorted(top.glob(below)) if below else [top]:
+            if (found / "sys/make.common").is_file() and (found / "IS/is.c").is_file():
+                return found
+    raise InputError(
+        f"--source {source}: there is no {SUITE} of NPB 3.4 in it (sys/make.common, IS/is.c); the "
+        "archive NPB3.4.3.tar.gz has one"
+    )
+
+
+def build_suite(suite: Path, kernel: str, problem_class: str) -> Path:
+    """Build a kernel of NPB 3.4 in its folder. Raises LabError."""
+    for program in ("make", "gfortran"):
+        if shutil.which(program) is None:
+            raise LabError(
+                f"npb-{kernel} is built with {program}, which is not in PATH (apt-get install "
+                f"{program})"
+            )
+    for program in ("smpicc", "smpif90"):
+        require(program)
+    (suite / "config/make.def").write_text(_MAKE_DEF)
+    (suite / "bin").mkdir(exist_ok=True)
+    folder = suite / kernel.upper()
+    if not (folder / "Makefile").is_file():
+        raise InputError(f"--source: {SUITE} has no {kernel.upper()}/Makefile")
+    # objects depend on the class, which the makefiles do not see
+    run(["make", "-C", folder, "clean"], f"cleaning npb-{kernel}")
+    # NPB 3.4.3 chooses how Fortran knows MPI; SimGrid's module is of one version of gfortran
+    run(
+        ["make", "-C", folder, f"CLASS={problem_class}", "F08=f"],
+        f"building npb-{kernel} of class {problem_class} with smpif90",
+    )
+    return suite / "bin" / f"{kernel}.{problem_class}.x"
 
 
 def build_npb(archive: Path, folder: Path) -> dict[str, Path]:
@@ -39,10 +157,15 @@ def build_npb(archive: Path, folder: Path) -> dict[str, Path]:
     file.write_text(text)
     return {
         kernel: compile_c([source / f"{kernel}.c", source / "nas_common.c"], folder / kernel)
-        for kernel in KERNELS
+        for kernel in OF_SIMGRID
     }
 
 
 def build_pingpong(folder: Path) -> Path:
     """Raises LabError."""
     return compile_c([PINGPONG], folder / "pingpong")
+
+
+def build_counter(folder: Path) -> Path:
+    """The library that counts messages, for ``simulate``. Raises LabError."""
+    return compile_c([COUNTER], folder / "messages.so", "-shared", "-fPIC")

@@ -28,6 +28,7 @@ from seatrial.predict.calibration import Network
 
 INSTALL = "on Debian install libsimgrid-dev (apt-get install libsimgrid-dev); SimGrid >= 3.32"
 PINGPONG = Path(__file__).with_name("pingpong.c")
+COUNTER = Path(__file__).with_name("messages.c")
 WARNINGS = ["-w", "-std=gnu17"]
 #: algorithm of MPI_Alltoallv -> SMPI's name. ``linear`` starts all messages at once, ``pairwise``
 #: has one partner after the other.
@@ -47,6 +48,7 @@ _OVER_LIMIT = 128 + signal.SIGXCPU  # the exit code of smpirun, a shell script
 _UNIT_FLOPS = 1e9  # of this machine, per s of processor time: any number will do
 _NO_TIME = 1e6  # a speed at which computing takes none
 _TOTAL = re.compile(r"Simulated time: (\S+) seconds")
+_MESSAGES = re.compile(r"^messages (\d+) (\d+) (\d+) (\d+)$", re.M)
 _PLATFORM = """<?xml version='1.0'?>
 <!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">
 <platform version="4.1">
@@ -57,11 +59,23 @@ _PLATFORM = """<?xml version='1.0'?>
 
 
 @dataclass(frozen=True)
+class Messages:
+    """What the program gave to MPI for one partner in one call, by all ranks, as messages.c counts:
+    ``bytes`` of all, ``largest`` in B, and the bytes of messages ``beyond`` a size.
+    """
+
+    count: int
+    bytes: int
+    largest: int
+    beyond: int
+
+
+@dataclass(frozen=True)
 class Simulated:
     """``seconds``: simulated time of the whole run, with the start and the end of the program.
 
     ``selector``: SMPI's name of the MPI. ``alltoallv``: the algorithm of MPI_Alltoallv; "": SMPI's
-    choice. ``asked``: not the MPI's own.
+    choice. ``asked``: not the MPI's own. ``messages``: None if there were none, or nothing counts.
     """
 
     output: str
@@ -69,6 +83,7 @@ class Simulated:
     selector: str = "ompi"
     alltoallv: str = ""
     asked: bool = False
+    messages: Messages | None = None
 
 
 def require(program: str = "smpirun") -> str:
@@ -115,12 +130,14 @@ def simulate(
     speed: float = 1.0,
     selector: str = "ompi",
     alltoallv: str = "",
+    counter: tuple[Path, float] | None = None,
     limit_s: float = 600,
 ) -> Simulated:
     """Run a program of SMPI on so many nodes, one rank each.
 
     ``speed``: of a node's core over that of this machine. ``selector``: the MPI whose algorithms
-    collective operations have; ``alltoallv``: another one of ``ALLTOALLV``. Raises LabError if it
+    collective operations have; ``alltoallv``: another one of ``ALLTOALLV``. ``counter``: the
+    library of ``COUNTER``, and the size in B beyond which bytes are counted. Raises LabError if it
     fails, takes more processor time than ``limit_s``, or has not ended in twenty times as long.
     """
     launcher = require()
@@ -150,9 +167,12 @@ def simulate(
             *(f"--cfg={key}:{value}" for key, value in options.items()),
             *map(str, command),
         ]  # fmt: skip
+        env = {**os.environ, "LC_ALL": "C.UTF-8"}
+        if counter:
+            env |= {"LD_PRELOAD": str(counter[0]), "SEATRIAL_BEYOND_B": f"{counter[1]:.0f}"}
         # A process group of its own: smpirun is a script, and its child must end with it.
         with subprocess.Popen(
-            words, cwd=folder, env={**os.environ, "LC_ALL": "C.UTF-8"}, stdin=subprocess.DEVNULL,
+            words, cwd=folder, env=env, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
             start_new_session=True,
         ) as process:  # fmt: skip
@@ -178,7 +198,9 @@ def simulate(
             f"simulating {name} on {nodes} nodes failed (smpirun ended with "
             f"{process.returncode}):\n{tail}"
         )
-    return Simulated(output, float(total[1]), selector, algorithm, algorithm != default)
+    counted = _MESSAGES.search(errors)
+    messages = Messages(*map(int, counted.groups())) if counted else None
+    return Simulated(output, float(total[1]), selector, algorithm, algorithm != default, messages)
 
 
 def _too_long(name: str, nodes: int, limit_s: float, alltoallv: str) -> str:

@@ -49,8 +49,9 @@ def comparisons(compared: Sequence[Comparison]) -> Iterator[str]:
     if not compared:
         yield "error: not known, as no measured case could be compared"
     for one in compared:
+        name = f"npb {one.variant} " if one.variant else ""
         yield (
-            f"measured npb {one.variant} on {one.nodes} nodes: {number(one.measured_s, 4)} s "
+            f"measured {name}on {one.nodes} nodes: {number(one.measured_s, 4)} s "
             f"({plural(one.samples, 'sample')}), predicted {number(one.predicted_s, 4)} s: "
             f"{100 * one.error:+.0f} %"
         )
