@@ -21,7 +21,7 @@ from rich.table import Table
 from scipy import stats
 
 from seatrial.history.compare import LEVEL, rows_of
-from seatrial.history.index import Series
+from seatrial.history.series import Series
 from seatrial.results.record import Case
 
 CASE = Case(check="links", transport="tcp", nodes=2)

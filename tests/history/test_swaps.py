@@ -10,7 +10,7 @@ import pytest
 
 from history_support import BEGIN
 from seatrial.history.changes import Scope, SiteHistory
-from seatrial.history.index import Column, KnownTrial, Series
+from seatrial.history.series import Column, KnownTrial, Series
 from seatrial.report.changes import effect, subject
 from seatrial.results.record import Case
 

@@ -22,14 +22,13 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import sqlite3
 import stat
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -44,7 +43,8 @@ from seatrial.base.lock import locked
 from seatrial.base.suggest import suggest
 from seatrial.checks.database import is_database
 from seatrial.history import renamed
-from seatrial.history.entry import CLOCK, Entry, Figure, fingerprint, read_entry
+from seatrial.history.entry import Entry, Figure, fingerprint, read_entry
+from seatrial.history.series import Column, KnownTrial, Point, Series, SeriesKey
 from seatrial.results import manifest
 from seatrial.results.record import SCHEMA, Case, trial_of
 from seatrial.results.wording import plural
@@ -52,7 +52,6 @@ from seatrial.results.wording import plural
 INDEX_FILE = "history.sqlite"
 LOCK_FILE = ".history.lock"
 VERSION = 7  # of the tables and of what is read from a trial
-UNPROVEN = f"no {manifest.MANIFEST}"
 _MOST = 2**63 - 1  # of SQLite
 _SAMPLED = 5  # trials of a column with their samples
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -99,7 +98,6 @@ CREATE INDEX point_of_series ON point (series, trial, figures);
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR})
 Say = Callable[[str], None]
 T = TypeVar("T")
-SeriesKey = tuple[str, str, str]  # site, name, unit
 
 
 class _Damaged(Exception):
@@ -108,72 +106,6 @@ class _Damaged(Exception):
 
 class _Full(LabError):
     """The disk of the index is full."""
-
-
-@dataclass(frozen=True)
-class KnownTrial:
-    """One trial's folder, as the index has it."""
-
-    id: int
-    folder: Path
-    name: str
-    site: str
-    started: datetime  # UTC
-    verdict: str  # accept, reject, incomplete; "": interrupted, or it runs
-    notes: list[str]  # planted faults, a wrong clock: its figures mean something else
-    figures: int
-    proven: bool = True  # its results are as in its SHA256SUMS; False: it has none
-
-    @property
-    def wrong_clock(self) -> str:
-        """Why its times cannot be true; "": they can."""
-        return next((note for note in self.notes if note.startswith(CLOCK)), "")
-
-    @property
-    def marks(self) -> list[str]:
-        """What a reader of its figures must know."""
-        return [*self.notes, *([] if self.proven else [UNPROVEN])]
-
-
-@dataclass(frozen=True)
-class Series:
-    """One metric of one case at one location ("": the case as a whole) of one site, in one unit."""
-
-    site: str
-    case: Case
-    metric: str
-    location: str
-    unit: str
-    better: str
-
-    @property
-    def name(self) -> str:
-        at = f" at {self.location}" if self.location else ""
-        return f"{self.case.id}: {self.metric}{at}"
-
-    @property
-    def key(self) -> SeriesKey:
-        return self.site, self.name, self.unit
-
-
-@dataclass(frozen=True)
-class Point:
-    """The figure of one trial in a series."""
-
-    trial: KnownTrial
-    value: float  # median of the samples
-    samples: list[float]
-    conditions: dict[str, str]  # versions, nodes, settings: name -> value
-
-
-@dataclass(frozen=True, eq=False)
-class Column:
-    """The figures of a series as arrays. ``at``: positions in a list of trials, ascending."""
-
-    series: Series
-    at: NDArray[np.int64]
-    values: NDArray[np.float64]
-    samples: list[list[float]]  # of the first trials only
 
 
 class _Points(NamedTuple):
@@ -742,11 +674,6 @@ def _mixed(words: NDArray[np.uint64], place: NDArray[np.int64] | np.int64) -> ND
 
 
 # --- rows ------------------------------------------------------------------------------
-
-
-def literal(name: str) -> str:
-    """A glob of ``Index.series`` that matches this name only."""
-    return re.sub(r"([*?[])", r"[\1]", name)
 
 
 def connect(file: Path | None) -> sqlite3.Connection:
