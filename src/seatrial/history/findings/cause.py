@@ -73,7 +73,7 @@ def _causes(site: SiteChanges, night: int, found: int, changed: set[Column]) -> 
     causes.append(
         Cause(
             "night", common,
-            lambda one: common.kind == "site" or not table.changed_for(one, night),
+            lambda one: common.kind == "site" or not table.possible_causes(one, night),
         )
     )  # fmt: skip
     return causes
