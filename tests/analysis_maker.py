@@ -46,7 +46,9 @@ def app(check, variant, profile, value, repeat=0, nodes=2, **changed) -> Run:
     case = Case(check=check, variant=variant, transport="openmpi-tcp", profile=profile, nodes=nodes)
     metric = Metric(metric=name, value=value, unit=unit, better="higher")
     proof = PathProof(network="test", required_bytes=1, counters=[], crossed=True)
-    run = Run(case=case, repeat=repeat, outcome="ran", metrics=[metric], path=proof)
+    run = Run(
+        case=case, repeat=repeat, round=repeat, outcome="ran", metrics=[metric], path=proof
+    )  # fmt: skip
     return run.model_copy(update=changed)
 
 
@@ -74,7 +76,7 @@ def stream(profile, rate, sender, receiver, repeat=0, interrupts=1000.0) -> Run:
         for n in ("n1", "n2")
     ]
     case = Case(check="tcp_stream", transport="tcp", profile=profile, nodes=2)
-    return Run(case=case, repeat=repeat, outcome="ran", metrics=metrics)
+    return Run(case=case, repeat=repeat, round=repeat, outcome="ran", metrics=metrics)
 
 
 def npb_time(variant, processes, time_s, profile="default"):

@@ -134,7 +134,8 @@ def with_evidence(folder: Path) -> Path:
     (folder / "report.html").write_text("the report")
     names = [
         "cases/a/r0/odd\nname\\", "cases/a/r0/b.out", "cases/empty", "allocations/jumbo",
-        "allocations-rerun1/x/y", "reframe.out", "reframe-report-rerun1-jumbo.json",
+        "allocations-rerun1/x/y", "allocations-round2/x", "reframe.out",
+        "reframe-report-rerun1-jumbo.json",
     ]  # fmt: skip
     for name in names:
         file = folder / name

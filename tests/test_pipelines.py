@@ -238,7 +238,7 @@ def test_two_nights_of_cron_do_not_overlap(ways, tmp_path, way):
     go_on = tmp_path / "go-on"
     os.mkfifo(go_on)
     seatrial = tmp_path / "seatrial" / "seatrial"
-    once = f"if mkdir {tmp_path}/begun; then sleep 60 & echo $! > {tmp_path}/left; cat {go_on}; fi"
+    once = f"if mkdir {tmp_path}/begun; then sleep 600 & echo $! > {tmp_path}/left; cat {go_on}; fi"
     seatrial.write_text(seatrial.read_text().replace("*) ", f"*) {once}; "))
     with begin() as first:
         with go_on.open("w"):  # the first has begun

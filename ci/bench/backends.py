@@ -93,7 +93,7 @@ def probe(bench: ways.Bench, folder: Path) -> list[dict[str, Any]]:
         for word in reframe_command(bench.plan, config, ["x"], folder / REPORT_FILE)
     ]
     node = bench.lab.spec.nodes[-1]
-    ways.write_round(bench.plan, config, folder)
+    ways.write_part(bench.plan, config, folder)
     env = {**variables(bench.plan), "PROBE_NODE": node, "PROBE_FOLDER": str(folder)}
     process = ways.start(bench.lab, command, env, folder)
     try:

@@ -1,17 +1,29 @@
 #!/usr/bin/env python3
-"""What ``seatrial compare`` finds, and how often it is wrong, on simulated nights.
+"""What ``seatrial compare`` and the comparison of NIC profiles find, and how often they are wrong.
 
-    .venv/bin/python ci/bench/comparing.py [--rounds 40]
+    .venv/bin/python ci/bench/comparing.py [--rounds 40] [--trials 500]
+    .venv/bin/python ci/bench/comparing.py --measured trials/NAME
 
-Each round draws figures of some series for two groups of trials; up to five series of the second
-group are slower. Beside the test of Seatrial it runs the usual one, Mann and Whitney's with the
-correction of Benjamini and Hochberg. Exit code 1: Seatrial named a series that had not changed in
-more rounds than its level explains.
+On simulated nights: each round draws figures of some series for two groups of trials; up to five
+series of the second group are slower. Beside the test of Seatrial it runs the usual one, Mann and
+Whitney's with the correction of Benjamini and Hochberg.
+
+On simulated trials of NIC profiles (``--trials``): each job has an effect on all of its runs, such
+as its place and its hour. Profiles are compared by single runs, as if these were independent, and
+by the median of each round, as Seatrial does.
+
+Of a real trial with several rounds of several repeats, ``--measured`` prints the scatter of the
+runs within a round and the effect of a round, by the analysis of variance of one factor.
+
+Exit code 1: Seatrial named a series that had not changed, or a best profile that is none, in more
+rounds or trials than its level explains.
 """
 
 from __future__ import annotations
 
+import math
 import sys
+from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -20,9 +32,13 @@ from rich.console import Console
 from rich.table import Table
 from scipy import stats
 
+from seatrial.analysis.conclusion import CONFIDENCE, by_block
+from seatrial.analysis.decision import decide
+from seatrial.analysis.response import performance
 from seatrial.history.compare import LEVEL, rows_of
 from seatrial.history.series import Series
-from seatrial.results.record import Case
+from seatrial.results.figures import valid_runs
+from seatrial.results.record import Case, read_results
 
 CASE = Case(check="links", transport="tcp", nodes=2)
 NAMES = [Series("s", CASE, f"m{at}_us", "", "us", "lower") for at in range(300)]
@@ -66,6 +82,29 @@ WAYS = (
         for a, b in GROUPS
     ),
 )
+
+
+class Day(NamedTuple):
+    """A trial of NIC profiles, of which the first may be better."""
+
+    profiles: int
+    rounds: int
+    repeats: int
+    gain: float = 0.0  # of the first profile, a fraction
+    of_job: float = 0.04  # standard deviation of the effect of a job, of the logarithm
+    noise: float = 0.01  # of a run
+    drift: float = 0.0  # of all jobs from round to round
+
+
+DAYS = (
+    *(Day(2, rounds, 10 // rounds) for rounds in (1, 5, 10)),
+    *(Day(4, rounds, 10 // rounds) for rounds in (1, 5, 10)),
+    Day(4, 5, 2, of_job=0.0),
+    Day(4, 5, 2, of_job=0.1),
+    Day(4, 6, 2, of_job=0.01, drift=0.02),
+    Day(2, 30, 1),
+    *(Day(4, rounds, 2, gain) for gain in (0.05, 0.15) for rounds in (5, 10, 20)),
+)
 out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
 
 
@@ -90,8 +129,110 @@ def by_ranks(a: np.ndarray, b: np.ndarray) -> set[int]:
     return set(np.flatnonzero(stats.false_discovery_control(p) <= LEVEL).tolist())
 
 
-def main(rounds: Annotated[int, typer.Option(min=1, help="Draws of each way.")] = 40) -> None:
+def compared(draw: np.random.Generator, day: Day) -> tuple[str, str]:
+    """The answers by single runs and by rounds: best, false (a best that is none), no difference or
+    measure more."""
+    runs, blocks = {}, {}
+    for at in range(day.profiles):
+        jobs = draw.normal(0, day.of_job, (day.rounds, 1)) if day.of_job else 0
+        logs = draw.normal(0, day.noise, (day.rounds, day.repeats)) + jobs
+        logs = logs + day.drift * np.arange(day.rounds)[:, None]
+        figures = (1 + day.gain * (at == 0)) * np.exp(logs)
+        runs[f"p{at}"] = figures.ravel().tolist()
+        blocks[f"p{at}"] = by_block((n, x) for n, own in enumerate(figures) for x in own.tolist())
+    answers = []
+    for samples in (runs, blocks):
+        made = decide(samples, "higher")
+        wrong = made.answer == "best" and (day.gain == 0 or made.leaders != ("p0",))
+        answers.append("false" if wrong else made.answer)
+    return answers[0], answers[1]
+
+
+def compare_profiles(trials: int) -> bool:
+    """Print how often each answer comes. Returns whether too many are wrong."""
+    table = Table("profiles", "rounds", "repeats", "gain", "effect of a job", "noise", "by",
+                  "best, and is", "best, and is not", "no difference", "measure more",
+                  title=f"NIC profiles: {trials} trials each")  # fmt: skip
+    missed = False
+    draw = np.random.default_rng(16)
+    for day in DAYS:
+        answers = [compared(draw, day) for _ in range(trials)]
+        for word, own in zip(("runs", "rounds"), zip(*answers, strict=True), strict=True):
+            counts = [own.count(one) for one in ("best", "false", "no difference", "measure more")]
+            job = f"{day.of_job:.0%}" + (f", drift {day.drift:.0%}" if day.drift else "")
+            table.add_row(
+                str(day.profiles), str(day.rounds), str(day.repeats), f"{day.gain:.0%}", job,
+                f"{day.noise:.0%}", word, *(f"{count / trials:.1%}" for count in counts),
+            )  # fmt: skip
+        level = stats.binomtest(counts[1], trials, 1 - CONFIDENCE, "greater").pvalue
+        missed |= level < 0.001 / len(DAYS)
+    out.print(table)
+    out.print(
+        "goal: by rounds a best that is none in at most 5 % of the trials: "
+        f"{'MISSED' if missed else 'kept'}"
+    )
+    return bool(missed)
+
+
+def of_trial(folder: Path) -> None:
+    """Print the scatter within rounds and the effect of a round, of each figure of performance."""
+    results = read_results(folder)
+    table = Table("case", "metric", "rounds", "runs", "scatter in a round", "effect of a round",
+                  "p of no effect", title=f"{results.trial.trial}")  # fmt: skip
+    figures: dict[tuple[str, str], dict[int, list[float]]] = {}
+    for one in valid_runs(results.runs):
+        for m in one.metrics:
+            wanted = m.metric == performance(one.case) or m.metric in (
+                "latency_us",
+                "bandwidth_MB_s",
+            )
+            if wanted and not m.location and m.value > 0 and not results.trial.is_rerun(one):
+                own = figures.setdefault((one.case.id, m.metric), {})
+                own.setdefault(one.round, []).append(math.log(m.value))
+    ratios, chances = [], []
+    for (case, metric), own in figures.items():
+        groups = [np.array(values) for values in own.values()]
+        count = sum(map(len, groups))
+        if len(groups) < 2 or count <= len(groups):
+            continue
+        within = sum(float(np.sum((g - g.mean()) ** 2)) for g in groups) / (count - len(groups))
+        whole = np.concatenate(groups).mean()
+        between = sum(len(g) * (g.mean() - whole) ** 2 for g in groups) / (len(groups) - 1)
+        effect = max(0.0, float(between - within) / (count / len(groups))) ** 0.5
+        chance = (
+            stats.f.sf(between / within, len(groups) - 1, count - len(groups)) if within else 1.0
+        )
+        ratios.append(between / within if within else 1.0)
+        chances.append(chance)
+        table.add_row(case, metric, str(len(groups)), str(count), f"{within**0.5:.2%}",
+                      f"{effect:.2%}", f"{chance:.2f}")  # fmt: skip
+    out.print(table)
+    if ratios:
+        low = sum(one < 0.05 for one in chances)
+        out.print(
+            f"mean square between rounds over that within: median {np.median(ratios):.2f} of "
+            f"{len(ratios)} figures (1: rounds have no effect); {low} with p below 5 %"
+        )
+
+
+def main(
+    rounds: Annotated[int, typer.Option(min=0, help="Draws of each way; 0: none.")] = 40,
+    trials: Annotated[int, typer.Option(min=0, help="Trials of NIC profiles; 0: none.")] = 500,
+    measured: Annotated[
+        Path | None, typer.Option(metavar="TRIAL", help="A trial with rounds; nothing is drawn.")
+    ] = None,
+) -> None:
     """Draw, compare, count."""
+    if measured:
+        of_trial(measured)
+        raise typer.Exit
+    wrong = [compare_nights(rounds)] if rounds else []
+    wrong += [compare_profiles(trials)] if trials else []
+    raise typer.Exit(1 if any(wrong) else 0)
+
+
+def compare_nights(rounds: int) -> bool:
+    """Print what is found, and how often wrongly. Returns whether it is too often."""
     table = Table("A", "B", "series", "step", "noise", "shape", "found", "rounds with a false one",
                   "found by ranks", "false by ranks", title=f"{rounds} rounds each")  # fmt: skip
     missed = False
@@ -120,7 +261,7 @@ def main(rounds: Annotated[int, typer.Option(min=1, help="Draws of each way.")] 
         )  # fmt: skip
     out.print(table)
     out.print(f"goal: false in at most {LEVEL:.0%} of the rounds: {'MISSED' if missed else 'kept'}")
-    raise typer.Exit(1 if missed else 0)
+    return bool(missed)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from pathlib import Path
 import timeline
 
 from seatrial.base.paths import CHECKOUT
-from seatrial.plan.model import ROUND_FILE, Plan, Round, write
+from seatrial.plan.model import PART_FILE, Part, Plan, write
 from seatrial.trial.collect import REPORT_FILE
 from seatrial.trial.reframe_run import reframe_command, variables
 from seatrial.trial.run import write_config
@@ -102,7 +102,7 @@ class Bench:
         command = reframe_command(self.plan, config, checks, folder / REPORT_FILE)
         if way == SERIAL:
             command = [word.replace("policy=async", "policy=serial") for word in command]
-        write_round(self.plan, config, folder)
+        write_part(self.plan, config, folder)
         return command, variables(self.plan)
 
     def _loop(self, folder: Path) -> list[str]:
@@ -119,11 +119,11 @@ class Bench:
         return ["bash", str(folder / "loop.sh"), str(folder)]
 
 
-def write_round(plan: Plan, config: Path, folder: Path) -> None:
+def write_part(plan: Plan, config: Path, folder: Path) -> None:
     """Write what a trial gives ReFrame besides its command line."""
     repeats = list(range(plan.repeats))
-    now = Round(profile="default", folder=str(folder), database=str(folder), repeats=repeats)
-    write(now, config.with_name(ROUND_FILE))
+    now = Part(profile="default", folder=str(folder), database=str(folder), repeats=repeats)
+    write(now, config.with_name(PART_FILE))
 
 
 def start(lab: Lab, command: list[str], env: dict[str, str], folder: Path) -> subprocess.Popen:

@@ -75,7 +75,10 @@ def runs(repeats, noise, **profiles):
             points = [(n, time(n) * float(np.exp(rng.normal(0, noise)))) for n in SIZES]
             curve = Curve(name="netpipe", y_name="latency", y_unit="us", points=points)
             yield Measured(
-                "t1", Run(case=case, repeat=repeat, outcome="ran", curves=[curve], job=Job())
+                "t1",
+                Run(
+                    case=case, repeat=repeat, round=repeat, outcome="ran", curves=[curve], job=Job()
+                ),
             )
 
 
@@ -112,7 +115,9 @@ def test_a_time_of_zero_was_not_measured():
         case = Case(check="netpipe", transport="tcp", profile=profile, nodes=2)
         curve = Curve(name="netpipe", y_name="latency", y_unit="us", points=list(points.items()))
         return [
-            Measured("t", Run(case=case, repeat=repeat, outcome="ran", curves=[curve]))
+            Measured(
+                "t", Run(case=case, repeat=repeat, round=repeat, outcome="ran", curves=[curve])
+            )
             for repeat in range(3)
         ]
 

@@ -192,3 +192,75 @@ def test_leaders_are_no_farther_apart_than_the_intervals_of_any_two_allow():
     assert two.apart == pytest.approx(1 / 0.98 - 1)
     three = Decision("no difference", ("a", "b", "c"), ahead={"b": of_b, "c": of_c})
     assert three.apart == pytest.approx(1.04 / 0.98 - 1)  # of b and c
+
+
+def in_jobs(rng, rounds, repeats, truth=1.0, of_job=0.04, noise=0.01):
+    """Rounds x repeats of one profile: each round is a job with an effect of its own."""
+    effect = rng.normal(0, of_job, (rounds, 1))
+    return truth * np.exp(effect + rng.normal(0, noise, (rounds, repeats)))
+
+
+def medians(samples):
+    return np.median(samples, axis=1)
+
+
+@pytest.mark.parametrize(("options", "false"), [(2, 0.5), (4, 0.3)])
+def test_repeats_in_one_job_are_not_independent_and_their_blocks_are(options, false):
+    """The effect of a job, 4 %, beside noise of 1 %: by single samples, one of profiles that do not
+    differ is called the best in many trials; by one sample for each job, in at most 5 %."""
+    rng = np.random.default_rng(16)
+    by_repeats, by_rounds = Counter(), Counter()
+    for _ in range(MADE):
+        one_job = {f"p{i}": in_jobs(rng, 1, 10) for i in range(options)}
+        by_repeats[decide({p: x[0] for p, x in one_job.items()}, "higher").answer] += 1
+        several = {f"p{i}": in_jobs(rng, 5, 2) for i in range(options)}
+        made = decide({p: medians(x) for p, x in several.items()}, "higher", unit="round")
+        by_rounds[made.answer] += 1
+        once = decide({p: medians(x) for p, x in one_job.items()}, "higher", unit="round")
+        assert (once.answer, once.needs) == ("measure more", least_repeats(options))
+    assert by_repeats["best"] / MADE > false
+    assert by_rounds["best"] / MADE <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / MADE)
+
+
+@pytest.mark.parametrize(
+    ("gain", "rounds", "said"), [(1.05, 8, 0), (1.15, 8, 0.8), (1.15, 20, 0.9)]
+)
+def test_the_best_of_several_jobs_is_right_when_it_is_said(gain, rounds, said):
+    rng = np.random.default_rng(rounds)
+    right = wrong = 0
+    for _ in range(MADE):
+        truths = {"a": 1.0, "b": gain, "c": 1.0}
+        made = decide({p: medians(in_jobs(rng, rounds, 2, t)) for p, t in truths.items()}, "higher")
+        if made.answer == "best":
+            right, wrong = right + (made.leaders == ("b",)), wrong + (made.leaders != ("b",))
+    assert right >= 0.95 * (right + wrong)
+    assert right >= said * MADE
+
+
+def test_enough_jobs_show_that_there_is_no_difference():
+    rng = np.random.default_rng(5)
+    answers = Counter(
+        decide({p: medians(in_jobs(rng, 30, 2)) for p in "ab"}, "higher").answer
+        for _ in range(MADE)
+    )
+    assert answers["no difference"] / MADE >= 0.95
+
+
+def test_a_drift_that_all_profiles_of_a_round_meet_names_no_best():
+    """A day on which all figures rise by 2 % from round to round, and profiles run in turn."""
+    rng = np.random.default_rng(9)
+    best = 0
+    for _ in range(MADE):
+        drift = np.exp(0.02 * np.arange(6))[:, None]
+        samples = {p: medians(in_jobs(rng, 6, 2, of_job=0.01) * drift) for p in "abc"}
+        best += decide(samples, "higher").answer == "best"
+    assert best / MADE <= 0.05
+
+
+def test_one_round_says_what_it_cannot_tell_and_what_it_takes():
+    made = decide({"a": [1.0], "b": [9.0]}, "higher", unit="round")
+    assert made.reason == (
+        "a profile was measured in one round alone: what its job met, such as its place, other "
+        "users or the hour, cannot be told from its effect, and 2 profiles need 4 rounds each"
+    )
+    assert (made.needs, made.unit) == (4, "round")

@@ -124,8 +124,9 @@ def run(profile, mtu, rate, repeat=0, trial="t1", frame=None, check="tcp_stream"
         Metric(metric="cpu_sender_percent", value=5.0, unit="%", better="lower"),
         Metric(metric="cpu_receiver_percent", value=20.0, unit="%", better="lower"),
     ]
-    return Measured(trial, Run(case=case, repeat=repeat, outcome="ran", metrics=metrics, nic=nic,
-                               path=proof, job=Job(nodes=["n1", "n2"])))  # fmt: skip
+    return Measured(trial, Run(case=case, repeat=repeat, round=repeat, outcome="ran",
+                               metrics=metrics, nic=nic, path=proof,
+                               job=Job(nodes=["n1", "n2"])))  # fmt: skip
 
 
 def use(name, usecs, mtu=None, **more) -> ProfileUse:

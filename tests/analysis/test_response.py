@@ -242,3 +242,62 @@ def test_trials_that_contradict_each_other_are_not_pooled_into_no_difference():
     assert made.decision.answer == "best"
     [made], _ = responses([night("monday", 100.5), night("tuesday", 99.5)])  # too little to count
     assert made.decision.answer == "no difference"
+
+
+def in_rounds(rounds, repeats, **profiles):
+    """Runs whose numbers count through the rounds; those of a round are alike."""
+    return [
+        app("npb", "is.S", profile, value * JITTER[number], number * repeats + i).model_copy(
+            update={"round": number}
+        )
+        for profile, value in profiles.items()
+        for number in range(rounds)
+        for i in range(repeats)
+    ]
+
+
+def test_the_repeats_of_one_round_are_one_sample():
+    runs = in_rounds(1, 6, default=1.0, jumbo=9.0)
+    [made], _ = responses([trial(runs, repeats=6)])
+    assert (made.decision.answer, made.decision.needs) == ("measure more", 4)
+    assert "one round alone" in made.decision.reason
+    assert made.inputs.samples == 12
+    runs = in_rounds(4, 3, default=1.0, jumbo=9.0)
+    [made], _ = responses([trial(runs, repeats=3, rounds=4)])
+    assert (made.decision.answer, made.decision.repeats) == ("best", 4)
+    assert made.inputs.samples == 24
+
+
+def test_rounds_of_several_trials_are_pooled():
+    """Four nights of one round each, as four rounds of one night."""
+    nights = [
+        trial([run.model_copy(update={"round": 0}) for run in
+               in_rounds(4, 3, default=1.0, jumbo=9.0) if run.round == night],
+              f"t{night}", repeats=3)
+        for night in range(4)
+    ]  # fmt: skip
+    [made], _ = responses(nights)
+    assert (made.decision.answer, made.decision.repeats) == ("best", 4)
+    assert responses(nights[:3])[0][0].decision.needs == 4
+
+
+def test_in_virtual_time_repeats_are_samples():
+    runs = in_rounds(1, 6, default=1.0, jumbo=9.0)
+    [made], _ = responses([trial(runs, repeats=6, virtual_time=True)])
+    assert (made.decision.answer, made.decision.unit) == ("best", "repeat")
+    few = responses([trial(runs[:3] + runs[6:9], repeats=3, virtual_time=True)])[0][0].decision
+    assert "3 repeats, and 2 profiles need 4 repeats each" in few.reason
+
+
+def test_no_comparison_of_profiles_takes_the_repeats_of_one_round_for_samples():
+    """The costs of profiles, as the response."""
+    runs = [
+        stream(profile, rate * JITTER[i], 50.0, 50.0, i).model_copy(update={"round": 0})
+        for profile, rate in (("default", 100.0), ("jumbo", 120.0))
+        for i in range(6)
+    ]
+    for virtual in (False, True):
+        one = analyse([trial(runs, repeats=6, virtual_time=virtual)]).costs[0]
+        estimate = one.costs["jumbo"]["bandwidth_MB_s"].ratio
+        assert math.isfinite(estimate.high) == virtual
+        assert one.unit == ("repeat" if virtual else "round")

@@ -40,8 +40,9 @@ def run(profile, pairs, rate, through, members, trial="t1", repeat=0, balance=1.
         for node in ("n1", "n2")
     }  # fmt: skip
     proof = PathProof(network="test", required_bytes=1, counters=[], crossed=True)
-    return Measured(trial, Run(case=case, repeat=repeat, outcome="ran", metrics=metrics, nic=nic,
-                               facts=made, path=proof, job=Job(nodes=["n1", "n2"])))  # fmt: skip
+    return Measured(trial, Run(case=case, repeat=repeat, round=repeat, outcome="ran",
+                               metrics=metrics, nic=nic, facts=made, path=proof,
+                               job=Job(nodes=["n1", "n2"])))  # fmt: skip
 
 
 def own_interfaces(pairs, rate, profile="independent", **changed):

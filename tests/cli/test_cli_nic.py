@@ -353,7 +353,7 @@ def test_a_jobs_profile_is_left_to_its_epilog(lab: Lab, nic: Nic, clean: None) -
         return settings(nic, "n2")["eth1"]["mtu"]
 
     words = ["sbatch", "--parsable", "--nodelist=n2", "--constraint=nic_jumbo", "-o", "/dev/null"]
-    number = lab.run([*words, "--wrap", "sleep 60"], check=True).stdout.strip()
+    number = lab.run([*words, "--wrap", "sleep 600"], check=True).stdout.strip()
     until("running", lambda: lab.run(["squeue", "-h", "-j", number, "-o", "%t"]).stdout == "R\n")
     until("applied", lambda: mtu() == 9000)
     assert nic("show", node="n2").out.startswith(

@@ -56,6 +56,17 @@ def test_a_plan_of_a_selection(here, site, tmp_path):
     assert "not tested: the selection leaves out its cases" in text
 
 
+def test_a_plan_of_rounds(here, site, tmp_path):
+    words = ("--rounds", "4", "--output", tmp_path / "none")
+    code, text, _ = here("plan", "--site", site, *words)
+    assert code == 0
+    assert "3 cases, 36 runs with 3 of each in each of 4 rounds" in text
+    assert "trial limit    40 min (trial.time_limit_s for each of 4 rounds)" in text
+    code, _, error = here("plan", "--site", site, "--rounds", "0")
+    assert code == 3
+    assert "--rounds" in error
+
+
 def test_nothing_to_plan(here, site):
     code, _, error = here("plan", "--site", site, "-c", "tcp_stream", "-t", "mpich-ofi")
     assert code == 3

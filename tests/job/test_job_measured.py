@@ -32,11 +32,13 @@ def night(
     waited=None,
     lost=None,
     nodes=None,
+    trial_repeats=1,
     **fields,
 ) -> str:
     """A trial. A group: check, variant, metric, better, {(profile, transport, network): value}.
     ``waited``: profile -> per cent of the time for which its runs waited for a processor.
-    ``lost``: profile -> number of its runs that failed."""
+    ``lost``: profile -> number of its runs that failed.
+    ``repeats``: runs of each case, in rounds of ``trial_repeats``."""
     runs = []
     for check, variant, metric, better, values in groups:
         for shift, ((profile, transport, network), value) in enumerate(values.items()):
@@ -44,7 +46,8 @@ def night(
                         network=network)  # fmt: skip
             used = (nodes or {}).get(profile, ["n1", "n2"])
             runs += [
-                Run(case=case, repeat=i, outcome="ran", job=Job(nodes=used), activity=[
+                Run(case=case, repeat=i, round=i // trial_repeats, outcome="ran",
+                    job=Job(nodes=used), activity=[
                     Activity(step="run", node="n1", seconds=9,
                              waited_percent=(waited or {}).get(profile, 0.0))], metrics=[
                     Metric(metric=metric, value=value * JITTER[(i + shift) % 6], unit="u",
@@ -53,7 +56,8 @@ def night(
             ]  # fmt: skip
     name = f"{site}-{number:03}"
     started = NIGHT + timedelta(days=number)
-    trial = Trial(trial=name, site=site, started=started, seatrial="0", repeats=repeats, **fields)
+    trial = Trial(trial=name, site=site, started=started, seatrial="0", repeats=trial_repeats,
+                  rounds=repeats // trial_repeats, **fields)  # fmt: skip
     verdict = Verdict(verdict="accept", counts={}, findings=[], ended=started)
     (trials / name).mkdir(parents=True)
     write_results(trials / name / "results.jsonl", [trial, *runs, verdict])
@@ -143,7 +147,7 @@ def test_too_few_repeats_are_no_answer_and_give_the_default(around):
     plan = planned("npb", around, transport="openmpi-tcp")
     assert (plan.profile, plan.constraint) == ("default", "")
     assert "its trials do not decide, see below" in plan.profile_why
-    assert "it takes 4 repeats (seatrial trial --repeats 4)" in plan.basis
+    assert "it takes 4 rounds (seatrial trial --rounds 4)" in plan.basis
 
 
 def test_the_default_is_not_advised_where_it_is_certainly_worse(around):
@@ -245,3 +249,19 @@ def test_options_on_different_nodes_are_not_compared(around):
     assert planned("npb", around).profile == "default"
     text = " ".join(rendered("npb", around).replace("\n#  ", "").split())
     assert "the options were measured on different nodes" in text
+
+
+def test_the_repeats_of_a_round_are_one_sample(around):
+    """Of three rounds of two repeats: three samples, and too few. In virtual time six."""
+    trials = around.trials.folder
+    options = is_of(default=100.0, jumbo=150.0)
+    night(trials, 1, options, repeats=6, trial_repeats=2)
+    (one,) = around.trials.comparisons(Application("npb", "is.*", "mops"))
+    assert ({len(values) for values in one.samples.values()}, one.per) == ({3}, "round")
+    assert set(one.runs.values()) == {6}
+    night(trials, 2, options, repeats=6, trial_repeats=2, lost={"jumbo": 1})
+    one = around.trials.comparisons(Application("npb", "is.*", "mops"))[0]
+    assert sorted(len(values) for values in one.samples.values()) == [1, 3]
+    night(trials, 3, options, repeats=6, trial_repeats=6, virtual_time=True)
+    one = around.trials.comparisons(Application("npb", "is.*", "mops"))[0]
+    assert ({len(values) for values in one.samples.values()}, one.per) == ({6}, "repeat")

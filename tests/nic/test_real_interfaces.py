@@ -51,7 +51,8 @@ def place(tmp_path: Path) -> Iterator[Place]:
         "ip link add eth1 numrxqueues 4 numtxqueues 4 type veth"
         " peer name peer1 numrxqueues 4 numtxqueues 4; ip address add 10.77.0.1/24 dev eth1;"
         "ethtool -L eth1 rx 1 tx 1; for i in eth1 tap0 peer1; do ip link set $i up; done;"
-        "ip route add 10.78.0.0/24 via 10.77.0.2; sleep 0.1"
+        "ip route add 10.78.0.0/24 via 10.77.0.2;"
+        "until ip -6 address show dev eth1 | grep -q fe80; do sleep 0.01; done"
     )
     with made_place(tmp_path, PROFILES, setup) as made:
         yield made

@@ -72,9 +72,9 @@ def test_the_costs_are_in_the_order_of_the_plan_and_not_of_the_job_numbers():
 def test_too_few_repeats_say_how_many_it_takes():
     text = one_of(trial(repeated("npb", "is.S", 2, default=1.0, jumbo=9.0)), "measure more")
     assert "needs" not in text.partition(":")[0]
-    assert "2 profiles need 4 repeats each" in text
+    assert "a profile has 2 rounds, and 2 profiles need 4 rounds each" in text
     assert "which may be chance" in text
-    assert "seatrial trial --repeats 4" in text
+    assert "seatrial trial --rounds 4" in text
 
 
 def test_applications_that_prefer_differently():

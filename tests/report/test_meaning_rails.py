@@ -55,8 +55,8 @@ def pairs(profile, count, rate, through, repeat=0, within=False) -> Run:
     }  # fmt: skip
     case = Case(check="mpi_pairs", variant=variant, transport="mpich-ofi", profile=profile,
                 nodes=2)  # fmt: skip
-    return Run(case=case, repeat=repeat, outcome="ran", metrics=metrics, facts=facts, nic=nic,
-               job=Job(nodes=["n1", "n2"]), path=proof())  # fmt: skip
+    return Run(case=case, repeat=repeat, round=repeat, outcome="ran", metrics=metrics,
+               facts=facts, nic=nic, job=Job(nodes=["n1", "n2"]), path=proof())  # fmt: skip
 
 
 def bonds(bonded: float, repeats=6) -> Results:
@@ -89,8 +89,9 @@ def mtus(truth: dict[tuple[int, int], float], repeats=6, sigma=0.002) -> Results
         for repeat in range(repeats):
             value = rate * noise.gauss(1, sigma)
             metric = Metric(metric="bandwidth_MB_s", value=value, unit="MB/s", better="higher")
-            runs.append(Run(case=case, repeat=repeat, outcome="ran", metrics=[metric], nic=nic,
-                            path=proof(mtu + 14), job=Job(nodes=["n1", "n2"])))  # fmt: skip
+            runs.append(Run(case=case, repeat=repeat, round=repeat, outcome="ran",
+                            metrics=[metric], nic=nic, path=proof(mtu + 14),
+                            job=Job(nodes=["n1", "n2"])))  # fmt: skip
     return trial(runs, profiles=uses)
 
 
@@ -126,7 +127,7 @@ def test_one_repeat_is_too_few():
         assert text.count("too few repeats for an interval") == 1
     assert "efficiency 95 %, the slowest" in growth
     assert bond.startswith("measure more: ")
-    assert "--repeats 4" in bond
+    assert "--rounds 4" in bond
 
 
 PEAK = {1500: 100.0, 3000: 105.0, 4500: 108.0, 6000: 112.0, 7500: 109.0, 9000: 108.0}

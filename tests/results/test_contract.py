@@ -227,6 +227,7 @@ def test_fewer_repeats_than_the_site_has_are_a_part():
     assert (result.verdict, result.scope) == ("accept", "1 of 2 repeats")
     both = partial(IMB).model_copy(update={"site_repeats": 3})
     assert concluded(both, runs).scope == "--check netpipe: 1 of 2 cases, 1 of 3 repeats"
+    assert concluded(trial(NETPIPE, site_rounds=5), runs).scope == "1 of 5 rounds"
     for site_repeats in (None, 1):
         assert concluded(trial(NETPIPE, repeats=1, site_repeats=site_repeats), runs).scope == ""
 

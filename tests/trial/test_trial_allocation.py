@@ -11,7 +11,7 @@ import pytest
 from plan_support import bare_stack
 from seatrial.base.errors import LabError
 from seatrial.checks.configuration import configuration
-from seatrial.plan.model import ROUND_FILE, read_round, write
+from seatrial.plan.model import PART_FILE, read_part, write
 from seatrial.plan.resolve import resolve
 from seatrial.results.record import Case, Job, Run
 from seatrial.site.load import load_site
@@ -20,8 +20,8 @@ from seatrial.trial import allocation
 from seatrial.trial.allocation import Allocation, held
 from seatrial.trial.collect import collect
 from seatrial.trial.machine import ThisMachine
-from seatrial.trial.reframe_run import reframe_command, report_file, round_of
-from seatrial.trial.rounds import run_rounds
+from seatrial.trial.reframe_run import part_of, reframe_command, report_file
+from seatrial.trial.rounds import run_round
 from seatrial.trial.session import Session, TimeLimit
 from trial_support import SMALL, Silent, make_site
 
@@ -64,8 +64,6 @@ class Slurm(ThisMachine):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(allocation, "POLL_S", (0.001, 0.002))
-    monkeypatch.setattr(allocation, "RELEASE_S", 0.3)
-    monkeypatch.setattr(allocation, "SETTLE_S", 0.3)
 
 
 @pytest.fixture
@@ -215,7 +213,8 @@ def test_time_in_the_queue_is_not_part_of_the_limit(session, monkeypatch):
         assert "reached its time limit" in trial.why_stop()
 
 
-def test_job_that_does_not_end_is_reported(session):
+def test_job_that_does_not_end_is_reported(session, monkeypatch):
+    monkeypatch.setattr(allocation, "RELEASE_S", 0.3)
     slurm = Slurm("RUNNING|None|n[1-2]\n")
     slurm.run = (lambda run: lambda argv: _stays(run, argv))(slurm.run)
     with held(session(slurm), "jumbo", 2) as own:
@@ -237,7 +236,7 @@ def test_ends_early(session):
         assert own.ended() == "its job 7 on n1,n2 ended early: NODE_FAIL"
 
 
-def test_the_reason_of_the_end_is_awaited(session):
+def test_the_reason_of_the_end_is_awaited(session, monkeypatch):
     """While its nodes complete, Slurm does not say that one of them failed."""
     slurm = Slurm("RUNNING|None|n[1-2]\n")
     with held(session(slurm), "jumbo", 2) as own:
@@ -245,14 +244,15 @@ def test_the_reason_of_the_end_is_awaited(session):
         assert own.ended() == (
             "its job 7 on n1,n2 ended early: a node failed, and Slurm requeued it (NodeDown)"
         )
-        slurm.states = ["COMPLETING|None|n2\n"]  # not for ever
+        monkeypatch.setattr(allocation, "SETTLE_S", 0.3)  # not for ever
+        slurm.states = ["COMPLETING|None|n2\n"]
         assert own.ended() == "its job 7 on n1,n2 ended early: COMPLETING"
 
 
 def test_cases_of_a_profile_that_cannot_be_allocated(session):
     """They are errors with the phase "profile"; ReFrame is not started for them."""
     trial = session(Slurm("PENDING|BadConstraints|\n"))
-    (one,) = run_rounds(trial)
+    (one,) = run_round(trial)
     assert (one.phase, one.outcome.broken) == ("profile", False)
     assert one.why_not.startswith("NIC profile jumbo was not in force: its job 7 did not start")
     (run,) = collect(
@@ -264,15 +264,15 @@ def test_cases_of_a_profile_that_cannot_be_allocated(session):
 # -- the configuration of ReFrame
 
 
-def partitions(plan, round, file):
-    (system,) = configuration(plan, round, file)["systems"]
+def partitions(plan, part, file):
+    (system,) = configuration(plan, part, file)["systems"]
     return {partition["name"]: partition for partition in system["partitions"]}
 
 
 def test_partition_of_a_held_profile_is_local(plan, tmp_path):
     job = Job(id="7", nodes=["n1", "n2", "n3", "n4"])
     trial = Session(plan, tmp_path, tmp_path, ThisMachine(), Silent(), [CASE])
-    current = round_of(trial, "jumbo", job)
+    current = part_of(trial, "jumbo", job)
     made = partitions(plan, current, tmp_path / "plan.json")
     jumbo = made["compute_jumbo"]
     assert (jumbo["scheduler"], jumbo["max_jobs"], jumbo["access"]) == ("local", 1, [])
@@ -316,7 +316,7 @@ def test_reframe_runs_a_case_again_that_broke_a_bound(plan, tmp_path):
     names += [report_file(again, "jumbo"), report_file(again)]
     assert len(set(names)) == 4
     assert (list(trial.repeats), list(again.repeats), again.jobs) == ([0], [2], 1)
-    current = round_of(again, "jumbo")
+    current = part_of(again, "jumbo")
     made = configuration(plan, current, tmp_path / "plan.json")
     features = {env["name"]: env["features"] for env in made["environments"]}
     assert features["tcp"] == ["tcp_stream"]
@@ -326,15 +326,15 @@ def test_reframe_runs_a_case_again_that_broke_a_bound(plan, tmp_path):
     assert current.node_counts("links", [4]) == []
 
 
-def test_a_round_reaches_reframe_by_its_file(plan, tmp_path):
+def test_a_part_reaches_reframe_by_its_file(plan, tmp_path):
     trial = Session(plan, tmp_path, tmp_path, ThisMachine(), Silent(), [CASE])
-    current = round_of(trial, "jumbo", Job(id="7", nodes=["n1"]))
-    write(current, tmp_path / ROUND_FILE)
-    assert read_round(tmp_path) == current
-    (tmp_path / ROUND_FILE).write_text("{")
-    with pytest.raises(LabError, match=r"round\.json: not a round of this version"):
-        read_round(tmp_path)
-    assert read_round(tmp_path / "elsewhere") is None
+    current = part_of(trial, "jumbo", Job(id="7", nodes=["n1"]))
+    write(current, tmp_path / PART_FILE)
+    assert read_part(tmp_path) == current
+    (tmp_path / PART_FILE).write_text("{")
+    with pytest.raises(LabError, match=r"part\.json: not a part of this version"):
+        read_part(tmp_path)
+    assert read_part(tmp_path / "elsewhere") is None
 
 
 def test_progress_counts_over_all_rounds(plan, tmp_path):

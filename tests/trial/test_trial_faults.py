@@ -70,10 +70,10 @@ def test_programs_that_misbehave(place, try_site, trial_lab, monkeypatch):
 
 def test_cancelled_job_and_dead_node(place, try_site, trial_lab, monkeypatch):
     """The first job is cancelled, the second loses a node, the third is measured."""
-    scripts = dict.fromkeys(["openmpi-tcp", "openmpi-ucx"], "sleep 60\n")
+    scripts = dict.fromkeys(["openmpi-tcp", "openmpi-ucx"], "sleep 600\n")
     monkeypatch.setenv("SEATRIAL_STACK", str(false_stack(place / "stack", scripts)))
     transports = {name: {} for name in [*scripts, "mpich-ofi"]}
-    benchmarks = {"netpipe": {**SMALL["netpipe"], "time_limit_s": 60, "plain_sockets": False}}
+    benchmarks = {"netpipe": {**SMALL["netpipe"], "time_limit_s": 600, "plain_sockets": False}}
     file = make_site(place / "site", benchmarks, transports=transports)
     seen = []
 

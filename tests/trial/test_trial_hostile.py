@@ -52,7 +52,7 @@ for name in [*names, f".results.jsonl.{os.getppid()}.draft"]:
 for name in "results.jsonl config stage output reframe.out reframe-report.json .lock".split():
     tries(f"rename {name}", lambda: os.rename(name, f"stage/{name}"))
     tries(f"rename to {name}", lambda: os.rename("reframe.log", name))
-for name in "results.jsonl config/site/plan.json config/site/round.json reframe.out .lock".split():
+for name in "results.jsonl config/site/plan.json config/site/part.json reframe.out .lock".split():
     tries(f"write {name}", lambda: open(name, "a"))
 
 stage = "stage/site/compute/tcp"

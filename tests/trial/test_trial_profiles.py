@@ -68,6 +68,9 @@ informative:
   - {select: {}, metric: "*", reason: a test}
 """
 GOOD = ["default", "jumbo", "gigabit", "multi-queue"]
+MTU = "/sys/class/net/eth1/mtu"
+#: over MPI only; the limit is not reached
+LONG_NETPIPE = {"netpipe": {**SMALL["netpipe"], "plain_sockets": False, "time_limit_s": 600}}
 
 
 @pytest.fixture(scope="module")
@@ -314,16 +317,26 @@ def held_job(lab, profile):
     return None
 
 
-def test_setting_changed_by_hand(attempt, site_of, lab):
+def test_setting_changed_by_hand(attempt, site_of, lab, place, monkeypatch):
     """While a benchmark runs, somebody sets another MTU on one of its nodes."""
-    file = site_of("meddling", {"tcp_stream": {"seconds": 3}}, profiles=["jumbo"])
+    # The benchmark ends on the node of rank 0 once the MTU is changed there.
+    changed = f"[ $SLURM_PROCID != 0 ] || until grep -qx 1500 {MTU}; do sleep 0.1; done\n"
+    scripts = {"mpich-ofi": '{real} "$@" || exit\n' + changed}
+    monkeypatch.setenv("SEATRIAL_STACK", str(false_stack(place / "stack", scripts)))
+    file = site_of("meddling", LONG_NETPIPE, profiles=["jumbo"])
+
+    def runs_on(node):
+        script = ["pgrep", "-f", "^/bin/sh .*/mpich-ofi.sh"]
+        return lab.run(script, user="root", node=node).returncode == 0
 
     def meddle():
-        until(lambda: held_job(lab, "jumbo"), START_S, "a step in the held job")
-        node = until(lambda: client_node(lab), 20, "the benchmark")
+        job = until(lambda: held_job(lab, "jumbo"), START_S, "a step in the held job")
+        nodes = lab.run(["squeue", "-h", "-j", job, "-o", "%N"], check=True).stdout.strip()
+        first = NodeSet(nodes)[0]
+        until(lambda: runs_on(first), START_S, "the benchmark")
         change = ["ip", "link", "set", "eth1", "mtu", "1500"]
-        lab.run(change, user="root", node=node, check=True)
-        meddled.append(node)
+        lab.run(change, user="root", node=first, check=True)
+        meddled.append(first)
 
     meddled = []
     with meanwhile(meddle):
@@ -336,22 +349,16 @@ def test_setting_changed_by_hand(attempt, site_of, lab):
     assert other not in run.reason
     assert run.metrics == []
     assert results.verdict.verdict == "incomplete"
-    mtu = lab.run(["cat", "/sys/class/net/eth1/mtu"], node=meddled[0]).stdout.strip()
+    mtu = lab.run(["cat", MTU], node=meddled[0]).stdout.strip()
     assert mtu == "1500"
 
 
-def client_node(lab):
-    """The node where iperf3's client runs."""
-    for node in NODES:
-        if lab.run(["pgrep", "-f", "^[^ ]*iperf3 -c"], user="root", node=node).returncode == 0:
-            return node
-    return None
-
-
-def test_held_job_that_is_cancelled(attempt, site_of, lab):
+def test_held_job_that_is_cancelled(attempt, site_of, lab, place, monkeypatch):
     """The cases that were still to run say so; the next profile is tried nevertheless."""
-    benchmarks = {"tcp_stream": {"seconds": 5}}
-    file = site_of("cancelled", benchmarks, profiles=["jumbo", "multi-queue"], repeats=2)
+    # Under the profile jumbo the benchmark does not end.
+    scripts = {"mpich-ofi": f'grep -qx 9000 {MTU} && exec sleep 600\nexec {{real}} "$@"\n'}
+    monkeypatch.setenv("SEATRIAL_STACK", str(false_stack(place / "stack", scripts)))
+    file = site_of("cancelled", LONG_NETPIPE, profiles=["jumbo", "multi-queue"], repeats=2)
 
     def cancel():
         job = until(lambda: held_job(lab, "jumbo"), START_S, "a step in the held job")
@@ -367,10 +374,9 @@ def test_held_job_that_is_cancelled(attempt, site_of, lab):
 
 
 def test_node_that_dies_in_a_held_job(attempt, site_of, lab, place, monkeypatch):
-    scripts = {"mpich-ofi": "sleep 60\n"}
+    scripts = {"mpich-ofi": "sleep 600\n"}
     monkeypatch.setenv("SEATRIAL_STACK", str(false_stack(place / "stack", scripts)))
-    benchmarks = {"netpipe": {**SMALL["netpipe"], "plain_sockets": False, "time_limit_s": 60}}
-    file = site_of("dying", benchmarks, profiles=["jumbo"])
+    file = site_of("dying", LONG_NETPIPE, profiles=["jumbo"])
 
     def kill():
         job = until(lambda: held_job(lab, "jumbo"), START_S, "a step in the held job")
@@ -396,11 +402,11 @@ def test_node_that_dies_in_a_held_job(attempt, site_of, lab, place, monkeypatch)
 @pytest.mark.parametrize("how", ["signal", "limit"])
 def test_trial_that_is_stopped(site_of, lab, workplace, how, place, monkeypatch):
     """By Ctrl-C, or by the trial's limit: nothing stays allocated, what was measured is kept."""
-    scripts = {"mpich-ofi": "sleep 100\n"}
+    scripts = {"mpich-ofi": "sleep 600\n"}
     monkeypatch.setenv("SEATRIAL_STACK", str(false_stack(place / "stack", scripts)))
     benchmarks = {
         "tcp_stream": {"seconds": 1, "profiles": ["default"]},
-        "netpipe": {**SMALL["netpipe"], "profiles": ["jumbo", "multi-queue"], "time_limit_s": 100},
+        "netpipe": {**SMALL["netpipe"], "profiles": ["jumbo", "multi-queue"], "time_limit_s": 600},
     }
     file = site_of(f"stopped-{how}", benchmarks,
                    profiles=["default", "jumbo", "multi-queue"], time_limit_s=3000)  # fmt: skip

@@ -1,11 +1,17 @@
-"""What all conclusions have in common: their inputs, and an estimate with its interval."""
+"""What all conclusions have in common: their inputs, samples, and an estimate with its interval.
+
+The sample of a comparison between profiles is the median of a block of runs: those of one profile
+in one round of one trial. They share a job, its place and its hour, so they are not independent. In
+virtual time a block is a single run: no other program is on the nodes, and all jobs are alike.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from statistics import median
+from typing import Literal, TypeVar
 
 from seatrial.results.locations import natural
 from seatrial.results.record import Case, Run
@@ -14,6 +20,8 @@ from seatrial.results.wording import some
 CONFIDENCE = 0.95  # of every interval
 
 Profile = TypeVar("Profile", bound=Hashable)
+#: what a sample is of: a block of runs, or a single run
+Unit = Literal["round", "repeat"]
 
 
 @dataclass(frozen=True)
@@ -53,10 +61,34 @@ class Missing:
 
 @dataclass(frozen=True)
 class Measured:
-    """A valid run with the identifier of its trial."""
+    """A valid run with the identifier of its trial. ``virtual_time``: as in the trial's record."""
 
     trial: str
     run: Run
+    virtual_time: bool = False
+
+    @property
+    def block(self) -> tuple[str, int]:
+        """The block of the run: trial and number."""
+        return self.trial, self.run.repeat if self.virtual_time else self.run.round
+
+
+def by_block(samples: Iterable[tuple[Hashable, float]]) -> list[float]:
+    """The median of each block, in the order of the blocks. ``samples``: block and figure."""
+    blocks: dict[Hashable, list[float]] = defaultdict(list)
+    for block, value in samples:
+        blocks[block].append(value)
+    return [median(values) for values in blocks.values()]
+
+
+def blocks_of(samples: Iterable[tuple[Measured, float]]) -> list[float]:
+    """``by_block`` of figures of runs."""
+    return by_block((one.block, value) for one, value in samples)
+
+
+def unit_of(measured: Iterable[Measured]) -> Unit:
+    """What a block of some runs is: a single run only if all are in virtual time."""
+    return "repeat" if all(one.virtual_time for one in measured) else "round"
 
 
 def inputs_of(measured: Iterable[Measured], samples: int) -> Inputs:

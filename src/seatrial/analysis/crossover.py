@@ -6,7 +6,8 @@ slower. Curves of one kind only are compared: half round trips with half round t
 a send (MPBench's ``-l``), which is shorter, with gaps.
 
 The fastest profile is decided for small, medium and large messages. The sample of a run is the
-geometric mean of its times in that range of sizes: the sizes of one run are not independent.
+geometric mean of its times in that range of sizes: the sizes of one run are not independent. Nor
+are the runs of a block, of which the median is compared.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from seatrial.analysis.conclusion import (
     SAME_NODES,
     Inputs,
     Measured,
+    blocks_of,
     comparable,
     inputs_of,
     other_nodes,
+    unit_of,
 )
 from seatrial.analysis.decision import Decision, decide, withheld
 
@@ -172,7 +175,7 @@ def _compared(
     nodes_differ = other_nodes(runs)
     return Comparison(
         *key,
-        _fastest(curves, sizes, nodes_differ),
+        _fastest(curves, profiles, sizes, nodes_differ),
         reference,
         {profile: parting((profile, points), end) for profile, points in others.items()},
         {profile: at for profile, points in middle.items() if (at := knee(points))},
@@ -189,16 +192,22 @@ def _points(one: Measured, name: str) -> Points:
 
 
 def _fastest(
-    curves: Mapping[str, Sequence[Points]], sizes: Sequence[float], nodes_differ: str
+    curves: Mapping[str, Sequence[Points]],
+    profiles: Mapping[str, Sequence[Measured]],
+    sizes: Sequence[float],
+    nodes_differ: str,
 ) -> tuple[Fastest, ...]:
-    """``nodes_differ``: as ``other_nodes``."""
+    """``curves``: of the runs of ``profiles``; ``nodes_differ``: as ``other_nodes``."""
     result = []
+    unit = unit_of(one for runs in profiles.values() for one in runs)
     for word, (above, up_to) in RANGES.items():
         own = [n for n in sizes if above < n <= up_to]
         if own:
             samples: dict[str, list[float]] = defaultdict(list)
             for profile, of_runs in curves.items():
-                samples[profile] = [geometric_mean(p[n] for n in own) for p in of_runs]
-            decision = withheld(decide(samples, "lower"), nodes_differ, SAME_NODES)
+                means = [geometric_mean(p[n] for n in own) for p in of_runs]
+                samples[profile] = blocks_of(zip(profiles[profile], means, strict=True))
+            decision = decide(samples, "lower", unit=unit)
+            decision = withheld(decision, nodes_differ, SAME_NODES)
             result.append(Fastest(word, own[0], own[-1], decision))
     return tuple(result)

@@ -6,7 +6,8 @@ interval by ranks (``seatrial.analysis.ranks``).
 
 Of k options each interval has the confidence 1 - 0.05 / (k - 1), by Bonferroni: all intervals
 against one option hold together with 95 %. An option that is no better than the others is thus
-called the best in at most 5 % of decisions. A caller that decides several times while the samples
+called the best in at most 5 % of decisions, if the samples are independent: one of each block of
+runs (``seatrial.analysis.conclusion``). A caller that decides several times while the samples
 grow gives the number of ``looks``. A look then has the error 5 % / ``looks``, and all of them 5 %.
 """
 
@@ -20,7 +21,7 @@ from typing import Literal
 
 import numpy as np
 
-from seatrial.analysis.conclusion import CONFIDENCE, Estimate
+from seatrial.analysis.conclusion import CONFIDENCE, Estimate, Unit
 from seatrial.analysis.ranks import hodges_lehmann
 from seatrial.results import statistics
 from seatrial.results.statistics import Better
@@ -40,9 +41,10 @@ class Decision:
     better, the one with the highest estimate first. ``worse``: options that are worse than the
     first leader. ``ahead``: option -> how many times better the first leader is. ``margin``: the
     smallest difference that counts, a fraction: 3 %, or the spread of the samples if that is
-    larger. ``needs``: repeats of each option for an answer; None if it is there. ``reason``: of
-    "measure more". ``refused``: option -> why its samples cannot be compared. ``takes``: of an
-    answer that is withheld because of how the samples were measured, what would allow one.
+    larger. ``needs``: samples of each option for an answer; None if it is there; ``unit``: what a
+    sample is. ``reason``: of "measure more". ``refused``: option -> why its samples cannot be
+    compared. ``takes``: of an answer that is withheld because of how the samples were measured,
+    what would allow one.
     ``uneven``: of "no difference", which leader's single runs scatter more, or have one that is
     much worse; "" if all are alike.
     """
@@ -58,6 +60,7 @@ class Decision:
     refused: Mapping[str, str] = field(default_factory=dict)
     takes: str = ""
     uneven: str = ""
+    unit: Unit = "repeat"
 
     @property
     def behind(self) -> tuple[str, ...]:
@@ -135,10 +138,13 @@ def _spread(samples: Sequence[float]) -> float:
     return statistics.spread([math.log(value) for value in samples]) or 0.0
 
 
-def decide(options: Mapping[str, Sequence[float]], better: Better, looks: int = 1) -> Decision:
+def decide(
+    options: Mapping[str, Sequence[float]], better: Better, looks: int = 1, unit: Unit = "repeat"
+) -> Decision:
     """The best of some options, each with the samples of its performance.
 
-    ``looks``: how often at most a decision is made on these samples while they grow.
+    ``looks``: how often at most a decision is made on these samples while they grow. ``unit``: what
+    a sample is.
 
     1. Options whose samples have no logarithm are refused; of fewer than two others there is no
        decision.
@@ -154,7 +160,9 @@ def decide(options: Mapping[str, Sequence[float]], better: Better, looks: int = 
     k = len(usable)
     if k < 2:
         why = "there is nothing to compare it with" if k else "no option has samples"
-        return Decision("measure more", tuple(usable), repeats=repeats, reason=why, refused=refused)
+        return Decision(
+            "measure more", tuple(usable), repeats=repeats, reason=why, refused=refused, unit=unit
+        )
     sign = 1 if better == "higher" else -1
     leader = max(usable, key=lambda name: sign * statistics.median(usable[name]))
     ahead: dict[str, Estimate] = {}
@@ -173,7 +181,7 @@ def decide(options: Mapping[str, Sequence[float]], better: Better, looks: int = 
         margins.append(margin)
         open_[name] = _width(estimate) / (2 * math.log1p(margin))
     made = Decision(
-        "best", tuple(ties), tuple(worse), ahead, max(margins), repeats, refused=refused
+        "best", tuple(ties), tuple(worse), ahead, max(margins), repeats, refused=refused, unit=unit
     )
     if not open_:
         return made
@@ -182,14 +190,24 @@ def decide(options: Mapping[str, Sequence[float]], better: Better, looks: int = 
         uneven = _uneven({name: usable[name] for name in ties}, better, made.margin, looks)
         return replace(made, answer="no difference", uneven=uneven)
     if repeats < least:
-        times = "was measured once" if repeats == 1 else f"has {repeats} repeats"
-        why = f"a profile {times}, and {k} profiles need {least} repeats each"
+        why = f"a profile {_times(repeats, unit)}, and {k} profiles need {least} {unit}s each"
         return replace(made, answer="measure more", needs=least, reason=why)
     # Options that are worse may have been left out of later repeats.
     own = min(len(usable[name]) for name in ties)
     needs = max(own + 1, min(MOST_REPEATS, math.ceil(own * widest**2)))
-    why = "the repeats scatter too much to see a difference that counts"
+    why = f"the {unit}s scatter too much to see a difference that counts"
     return replace(made, answer="measure more", needs=needs, reason=why)
+
+
+def _times(count: int, unit: Unit) -> str:
+    if unit == "repeat":
+        return "was measured once" if count == 1 else f"has {count} repeats"
+    if count > 1:
+        return f"has {count} rounds"
+    return (
+        "was measured in one round alone: what its job met, such as its place, other users or the "
+        "hour, cannot be told from its effect"
+    )
 
 
 def withheld(made: Decision, reason: str, takes: str) -> Decision:

@@ -22,7 +22,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from seatrial.analysis.conclusion import Estimate, Inputs, Measured, comparable, inputs_of
+from seatrial.analysis.conclusion import (
+    Estimate,
+    Inputs,
+    Measured,
+    Unit,
+    blocks_of,
+    comparable,
+    inputs_of,
+    unit_of,
+)
 from seatrial.analysis.decision import fault, gain, least_repeats, ratio
 from seatrial.analysis.profile_cost import CPU, cpu_time
 from seatrial.analysis.response import performance
@@ -94,8 +103,9 @@ class Sweep:
     optima: tuple[Optimum, ...]
     interactions: tuple[Interaction, ...]
     proven: Mapping[tuple[str, int], float | None]
-    repeats: int
+    repeats: int  # samples of each; ``sample``: what one is
     inputs: Inputs
+    sample: Unit = "repeat"
 
 
 @dataclass(frozen=True)
@@ -196,7 +206,7 @@ def _sweep(
         return None
     grid: dict[str, dict[int, list[float]]] = defaultdict(dict)
     for setting, samples in complete.items():
-        grid[throttling_name(setting.coalescing)][setting.mtu] = [value for _, value in samples]
+        grid[throttling_name(setting.coalescing)][setting.mtu] = blocks_of(samples)
     sizes = sorted({setting.mtu for setting in complete})
     proven = {
         (throttling_name(setting.coalescing), setting.mtu): _proof(sizes, setting.mtu, seen)
@@ -204,11 +214,13 @@ def _sweep(
         if setting.rest == rest and setting in complete
     }
     runs = [one for samples in complete.values() for one, _ in samples]
+    sample = unit_of(runs)
     repeats = min(len(values) for by_mtu in grid.values() for values in by_mtu.values())
     return Sweep(
         name, metric, unit, better, route, nodes, hardware,
-        tuple(optimum(level, by_mtu, better) for level, by_mtu in grid.items()),
+        tuple(optimum(level, by_mtu, better, sample) for level, by_mtu in grid.items()),
         tuple(interactions(grid, better)), proven, repeats, inputs_of(runs, len(runs)),
+        sample,
     )  # fmt: skip
 
 
@@ -239,8 +251,13 @@ def _proof(sizes: Sequence[int], mtu: int, seen: float) -> float | None:
     return seen if smaller + ETHERNET_B < seen else None
 
 
-def optimum(throttling: str, by_mtu: Mapping[int, Sequence[float]], better: Better) -> Optimum:
-    """The best MTU or the plateau around it, of samples of at least two MTUs above zero."""
+def optimum(
+    throttling: str, by_mtu: Mapping[int, Sequence[float]], better: Better, unit: Unit = "repeat"
+) -> Optimum:
+    """The best MTU or the plateau around it, of samples of at least two MTUs above zero.
+
+    ``unit``: what a sample is.
+    """
     sign = 1 if better == "higher" else -1
     sizes = sorted(by_mtu)
     medians = {mtu: statistics.median(by_mtu[mtu]) for mtu in sizes}
@@ -251,7 +268,8 @@ def optimum(throttling: str, by_mtu: Mapping[int, Sequence[float]], better: Bett
     over_least = gain(by_mtu[top], by_mtu[sizes[0]], better)
     repeats = min(map(len, by_mtu.values()))
     if spread is None:
-        why = "each was measured once, so the spread is not known"
+        once = "once" if unit == "repeat" else "in one round"
+        why = f"each was measured {once}, so the spread is not known"
         return Optimum(throttling, medians, top, top, top, over_least, None, False, why)
 
     def leads(mtu: int) -> bool:
@@ -268,7 +286,7 @@ def optimum(throttling: str, by_mtu: Mapping[int, Sequence[float]], better: Bett
     need = least_repeats(len(sizes))
     why = ""
     if repeats < need:
-        why = f"{len(sizes)} MTUs need {need} repeats each, and there are {repeats}"
+        why = f"{len(sizes)} MTUs need {need} {unit}s each, and there are {repeats}"
     return Optimum(
         throttling, medians, top, sizes[first], sizes[last], over_least, spread, not why, why
     )

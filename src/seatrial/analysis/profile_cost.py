@@ -6,16 +6,19 @@ Of NetPIPE and a TCP stream over plain sockets, beside the base profile on the s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from seatrial.analysis.conclusion import (
     Estimate,
     Inputs,
     Measured,
+    Unit,
+    blocks_of,
     comparable,
     inputs_of,
     other_nodes,
+    unit_of,
 )
 from seatrial.analysis.decision import fault, ratio
 from seatrial.analysis.response import BASE
@@ -48,7 +51,8 @@ class Cost:
 class ProfileCosts:
     """The costs of the profiles of one hardware: profile -> metric -> cost.
 
-    ``nodes_differ``: why the effect may be that of the nodes, or "".
+    ``nodes_differ``: why the effect may be that of the nodes, or "". ``unit``: what a ratio needs
+    several of.
     """
 
     hardware: str
@@ -56,6 +60,7 @@ class ProfileCosts:
     costs: Mapping[str, Mapping[str, Cost]]
     inputs: Inputs
     nodes_differ: str = ""
+    unit: Unit = "repeat"
 
 
 def cpu_time(run: Run) -> list[float]:
@@ -81,14 +86,16 @@ def profile_costs(measured: Iterable[Measured]) -> list[ProfileCosts]:
         }:
             profiles = groups.setdefault((one.run.hardware, case.check), {})
             profiles.setdefault(case.profile, []).append(one)
-    samples: dict[str, dict[str, dict[str, list[float]]]] = {}  # hardware, profile, metric
+    samples: dict[
+        str, dict[str, dict[str, list[tuple[Measured, float]]]]
+    ] = {}  # hardware, profile, metric
     runs: dict[str, list[Measured]] = {}
     for (hardware, check), profiles in groups.items():
         for profile, own in comparable(profiles).items():
             row = samples.setdefault(hardware, {}).setdefault(profile, {})
             for name, (of_check, _) in METRICS.items():
                 if of_check == check:
-                    row[name] = [value for one in own for value in _values(one.run, name)]
+                    row[name] = [(one, value) for one in own for value in _values(one.run, name)]
             runs.setdefault(hardware, []).extend(own)
     result = []
     for hardware, by_profile in samples.items():
@@ -106,7 +113,8 @@ def profile_costs(measured: Iterable[Measured]) -> list[ProfileCosts]:
         }
         total = sum(len(v) for row in by_profile.values() for v in row.values())
         own = runs[hardware]
-        result.append(ProfileCosts(hardware, base, costs, inputs_of(own, total), other_nodes(own)))
+        inputs = inputs_of(own, total)
+        result.append(ProfileCosts(hardware, base, costs, inputs, other_nodes(own), unit_of(own)))
     return result
 
 
@@ -118,8 +126,13 @@ def _values(run: Run, name: str) -> list[float]:
     return [max(values)] if values else []
 
 
-def _cost(values: list[float], base: list[float], name: str, is_base: bool, options: int) -> Cost:
+def _cost(
+    samples: Sequence[tuple[Measured, float]], base: Sequence[tuple[Measured, float]], name: str,
+    is_base: bool, options: int,
+) -> Cost:  # fmt: skip
+    """``samples``, ``base``: runs and figures. The ratio is that of their blocks."""
+    values, of_base = ([value for _, value in own] for own in (samples, base))
     estimate = None
-    if not is_base and not fault(values) and not fault(base):
-        estimate = ratio(values, base, options)
+    if not is_base and not fault(values) and not fault(of_base):
+        estimate = ratio(blocks_of(samples), blocks_of(base), options)
     return Cost(median(values), METRICS[name][1], len(values), estimate)

@@ -1,7 +1,8 @@
 """How applications respond to NIC profiles: performance under each over that under the base.
 
 The response is the one of seed 000, figure 3. Runs whose path or profile was not proven, reruns,
-which were made because a figure looked bad, and runs that other programs disturbed are left out. A
+which were made because a figure looked bad, and runs that other programs disturbed are left out.
+The sample of a comparison is a block of runs (``seatrial.analysis.conclusion``). A
 profile of which no run was undisturbed may be the best: then there is no answer. Nor is there one
 if the runs under the best profile fail more often than under another. Trials are pooled only if
 each has all the profiles that are compared: otherwise what changed between two trials would look
@@ -20,7 +21,9 @@ from seatrial.analysis.conclusion import (
     Inputs,
     Measured,
     Missing,
+    by_block,
     other_nodes,
+    unit_of,
 )
 from seatrial.analysis.decision import Decision, decide, disagreement, failing, gain, withheld
 from seatrial.benchmarks.registry import registry
@@ -60,17 +63,26 @@ class Response:
 
 
 @dataclass
+class _Of:
+    """The figure of a case in one trial, with the sample of each block."""
+
+    figure: Figure
+    blocks: list[float]
+
+
+@dataclass
 class _Samples:
     unit: str
     better: Better
-    values: list[float]
+    values: list[float]  # of all runs
+    blocks: list[float]
     runs: int = 0  # with those that failed
     failed: int = 0
 
 
 def responses(trials: Sequence[Results]) -> tuple[list[Response], list[Missing]]:
     """The response of each application of the trials, and what could not be compared."""
-    measured: dict[Subject, dict[str, dict[str, Figure]]] = {}  # subject, trial, profile
+    measured: dict[Subject, dict[str, dict[str, _Of]]] = {}  # subject, trial, profile
     disturbed: dict[Subject, set[str]] = {}  # profiles without an undisturbed run in some trial
     failed: Counter[tuple[str, Case]] = Counter()
     used: dict[tuple[str, Case], list[Measured]] = defaultdict(list)
@@ -86,9 +98,12 @@ def responses(trials: Sequence[Results]) -> tuple[list[Response], list[Missing]]
             if run.outcome != "ran" and run.phase not in _BEFORE_IT
         )
         quiet = [run for run in planned if not is_disturbed(run)]
-        for run in valid_runs(quiet):
-            used[one.trial.trial, run.case].append(Measured(one.trial.trial, run))
-        for case in hardware.keys() - {run.case for run in valid_runs(quiet)}:
+        valid = [
+            Measured(one.trial.trial, run, one.trial.virtual_time) for run in valid_runs(quiet)
+        ]
+        for each in valid:
+            used[one.trial.trial, each.run.case].append(each)
+        for case in hardware.keys() - {each.run.case for each in valid}:
             disturbed.setdefault(_subject(case, hardware[case]), set()).add(case.profile)
         for case, why in case_errors(one.trial, one.runs).items():
             if performance(case):
@@ -104,7 +119,12 @@ def responses(trials: Sequence[Results]) -> tuple[list[Response], list[Missing]]
                 )
                 continue
             subject = _subject(case, hardware[case])
-            measured.setdefault(subject, {}).setdefault(one.trial.trial, {})[case.profile] = figure
+            blocks = by_block(
+                (valid[at].block, value)
+                for at, value in zip(figure.runs, figure.values, strict=True)
+            )
+            of_trial = measured.setdefault(subject, {}).setdefault(one.trial.trial, {})
+            of_trial[case.profile] = _Of(figure, blocks)
     result = []
     for subject, by_trial in measured.items():
         response, lost = _response(subject, by_trial, disturbed.get(subject, set()), failed, used)
@@ -126,7 +146,7 @@ def performance(case: Case) -> str:
 
 def _response(
     subject: Subject,
-    by_trial: Mapping[str, Mapping[str, Figure]],
+    by_trial: Mapping[str, Mapping[str, _Of]],
     disturbed: Set[str],
     failed: Mapping[tuple[str, Case], int],
     used: Mapping[tuple[str, Case], Sequence[Measured]],
@@ -154,10 +174,11 @@ def _response(
     cases: dict[Case, None] = {}
     for trial, own in pooled.items():
         for profile in profiles:
-            figure = own[profile]
+            figure = own[profile].figure
             cases[figure.case] = None
-            kept = samples.setdefault(profile, _Samples(figure.unit, figure.better, []))
+            kept = samples.setdefault(profile, _Samples(figure.unit, figure.better, [], []))
             kept.values += figure.values
+            kept.blocks += own[profile].blocks
             lacking = failed.get((trial, figure.case), 0)
             kept.runs += len(figure.values) + lacking
             kept.failed += lacking
@@ -166,28 +187,31 @@ def _response(
         why = "its unit or its better direction differs between profiles or trials"
         return None, [*lost, Missing("response", f"{name}, {route}", why, "records of one unit")]
     first = samples[profiles[0]]
-    values = {profile: one.values for profile, one in samples.items()}
+    runs = [
+        run
+        for trial, own in pooled.items()
+        for p in profiles
+        for run in used[trial, own[p].figure.case]
+    ]
+    values = {profile: one.blocks for profile, one in samples.items()}
     base = BASE if BASE in values else profiles[0]
     ratios = {}
     for profile, own_values in values.items():
         if profile != base:
             ratios[profile] = gain(own_values, values[base], first.better, len(values))
-    decision = decide(values, first.better)
-    apart = {trial: {p: own[p].values for p in profiles} for trial, own in pooled.items()}
+    decision = decide(values, first.better, unit=unit_of(runs))
+    apart = {trial: {p: own[p].blocks for p in profiles} for trial, own in pooled.items()}
     why = disagreement(decision, apart, first.better)
     decision = withheld(decision, why, "what differs between the trials, or a trial more")
     why = failing(decision, {profile: (one.failed, one.runs) for profile, one in samples.items()})
     decision = withheld(decision, why, "runs that do not fail")
-    runs = [
-        run for trial, own in pooled.items() for p in profiles for run in used[trial, own[p].case]
-    ]
     decision = withheld(decision, other_nodes(runs), SAME_NODES)
     if alone := sorted(disturbed - values.keys()):
         why = f"other programs disturbed each run under {' and '.join(alone)}"
         decision = withheld(decision, why, QUIET)
-    inputs = Inputs(tuple(pooled), tuple(cases), sum(map(len, values.values())))
+    inputs = Inputs(tuple(pooled), tuple(cases), sum(len(one.values) for one in samples.values()))
     return Response(
-        name, route, nodes, hardware, next(iter(pooled.values()))[profiles[0]].metric,
+        name, route, nodes, hardware, next(iter(pooled.values()))[profiles[0]].figure.metric,
         first.unit, base, {p: median(v) for p, v in values.items()}, ratios,
         decision, inputs,
     ), lost  # fmt: skip

@@ -26,9 +26,11 @@ from seatrial.analysis.conclusion import (
     Estimate,
     Inputs,
     Measured,
+    blocks_of,
     comparable,
     inputs_of,
     scaled,
+    unit_of,
 )
 from seatrial.analysis.decision import Decision, decide, fault, ratio
 from seatrial.analysis.response import BASE
@@ -136,6 +138,11 @@ class _Runs:
 
     facts: list[_Facts] = field(default_factory=list)
     samples: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    measured: dict[str, list[Measured]] = field(default_factory=lambda: defaultdict(list))
+
+    def blocks(self, pattern: str) -> list[float]:
+        """The sample of each block, for a comparison with another profile."""
+        return blocks_of(zip(self.measured[pattern], self.samples[pattern], strict=True))
 
     @property
     def layout(self) -> Layout:
@@ -212,6 +219,7 @@ def _of_group(
             values = [m.value for m in one.run.metrics if m.metric == name]
             if values and not fault(values):
                 runs.samples[pattern].append(values[0])
+                runs.measured[pattern].append(one)
         used.append(one)
     return SeveralPairs(
         route, hardware, nodes, size,
@@ -243,12 +251,16 @@ def _points(
     independent = _first_independent(between, 1)
     for (profile, pairs), runs in sorted(between.items(), key=lambda item: item[0][1]):
         single = between.get((profile, 1))
-        if single is None or single.layout.bonded:
+        elsewhere = single is None or single.layout.bonded
+        if elsewhere:
             single = between.get((independent, 1))
         for pattern, samples in runs.samples.items():
             efficiency = None
             if single and pairs > 1 and UNITS[pattern] == "MB/s" and single.samples[pattern]:
-                efficiency = scaled(ratio(samples, single.samples[pattern]), 1 / pairs)
+                both = samples, single.samples[pattern]
+                if elsewhere:  # in other jobs
+                    both = runs.blocks(pattern), single.blocks(pattern)
+                efficiency = scaled(ratio(*both), 1 / pairs)
             balances = [
                 min(rates) / max(rates)
                 for facts in runs.facts
@@ -282,10 +294,11 @@ def _bonds(between: Mapping[tuple[str, int], _Runs]) -> Iterable[BondAgainst]:
         if not independent:
             continue
         others = between[independent, pairs]
-        for pattern, samples in runs.samples.items():
+        for pattern in runs.samples:
             if others.samples[pattern]:
-                both = {profile: samples, independent: others.samples[pattern]}
+                own, other = runs.blocks(pattern), others.blocks(pattern)
+                unit = unit_of([*runs.measured[pattern], *others.measured[pattern]])
                 yield BondAgainst(
-                    pattern, pairs, profile, independent, ratio(samples, others.samples[pattern]),
-                    decide(both, BETTER[pattern]),
+                    pattern, pairs, profile, independent, ratio(own, other),
+                    decide({profile: own, independent: other}, BETTER[pattern], unit=unit),
                 )  # fmt: skip

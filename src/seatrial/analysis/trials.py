@@ -46,7 +46,11 @@ class Analysis:
 
 def analyse(trials: Sequence[Results]) -> Analysis:
     """The conclusions from the valid runs of some trials, without reruns and disturbed runs."""
-    measured = [Measured(one.trial.trial, run) for one in trials for run in _planned_runs(one)]
+    measured = [
+        Measured(one.trial.trial, run, one.trial.virtual_time)
+        for one in trials
+        for run in _planned_runs(one)
+    ]
     of_applications, not_compared = response.responses(trials)
     models, not_modelled = message_times.models(measured)
     scalings, not_scaled = scaling.series(measured)

@@ -168,7 +168,7 @@ class Check(rfm.RunOnlyRegressionTest):
             self.time_limit = job_limit_s(steps, self.step_limit_s)
         if any(step.may_lose_nodes for step in steps):
             self.job.options.append("--no-kill")
-        self.job.options += [f"--nice={100 * self.repeat}", *plan.options]
+        self.job.options += [f"--nice={100 * context.repeats().index(self.repeat)}", *plan.options]
         nodes = context.nodelist(self)
         if nodes and not context.held_job(self):
             self.job.options.append(f"--nodelist={nodes}")

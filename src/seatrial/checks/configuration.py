@@ -25,10 +25,10 @@ from seatrial.checks.database import database_of, require_own_database
 from seatrial.plan.model import (
     PLAN_FILE,
     Attachment,
+    Part,
     Plan,
-    Round,
     environment_name,
-    read_round,
+    read_part,
 )
 from seatrial.plan.resolve import plan_of
 
@@ -62,36 +62,36 @@ def settings(file: Path | str) -> dict[str, Any]:
     """
     path = Path(file).resolve()
     try:
-        return configuration(plan_of(path), read_round(path.parent), path)
+        return configuration(plan_of(path), read_part(path.parent), path)
     except SeatrialError as error:
         raise ConfigError(str(error)) from None
 
 
-def configuration(plan: Plan, round: Round | None, file: Path) -> dict[str, Any]:
-    """The same for a plan, which is in ``file``, and the round of the trial, if there is one."""
+def configuration(plan: Plan, part: Part | None, file: Path) -> dict[str, Any]:
+    """The same for a plan, which is in ``file``, and the part of the trial, if one runs."""
     system: dict[str, Any] = {
         "name": plan.site,
         "descr": plan.description or plan.site,
         "hostnames": [".*"],
         "modules_system": plan.modules_system,
         "partitions": [
-            _partition(plan, round, file, name, profile)
+            _partition(plan, part, file, name, profile)
             for name in plan.partitions
             for profile in plan.profiles
         ],
     }
-    if round:
-        folder = round.folder
+    if part:
+        folder = part.folder
         system |= {"stagedir": f"{folder}/stage", "outputdir": f"{folder}/output", "prefix": folder}
     return {
         "systems": [system],
         "environments": [
             environment
             for name in plan.environments
-            for environment in _environments(plan, round, name)
+            for environment in _environments(plan, part, name)
         ],
-        "logging": [_logging(round)],
-        "storage": [_storage(plan, round, file)],
+        "logging": [_logging(part)],
+        "storage": [_storage(plan, part, file)],
         "general": [
             {
                 "check_search_path": [str(CHECKS)],
@@ -108,14 +108,14 @@ def configuration(plan: Plan, round: Round | None, file: Path) -> dict[str, Any]
 
 
 def _partition(
-    plan: Plan, round: Round | None, file: Path, name: str, profile: str
+    plan: Plan, part: Part | None, file: Path, name: str, profile: str
 ) -> dict[str, Any]:
     own, planned = plan.partitions[name], plan.profiles[profile]
     access = [f"--partition={name}", *own.options]
     if planned.feature:
         access.append(f"--constraint={planned.feature}")
     used = name == plan.partition
-    held = round.held(profile) if round and used else None
+    held = part.held(profile) if part and used else None
     return {
         "name": plan.partition_name(profile, name),
         "descr": f"{own.description or name}, NIC profile {profile}",
@@ -154,26 +154,26 @@ def attachments(plan: Plan, transport: str, network: str) -> list[Attachment]:
     ]
 
 
-def _environments(plan: Plan, round: Round | None, name: str) -> list[dict[str, Any]]:
+def _environments(plan: Plan, part: Part | None, name: str) -> list[dict[str, Any]]:
     """An environment for each interface of a transport on a network.
 
     The first is for the interface of the profile ``default``. The others are for the partitions of
     profiles with another interface: that of another network, or a bond.
     """
     usual, *others = attachments(plan, *plan.environments[name])
-    environments = [_environment(plan, round, name, usual)]
+    environments = [_environment(plan, part, name, usual)]
     for one in others:
         partitions = [
             f"{plan.site}:{plan.partition_name(profile, partition)}"
             for profile in one.profiles
             for partition in plan.partitions
         ]
-        own = _environment(plan, round, name, one)
+        own = _environment(plan, part, name, one)
         environments.append({**own, "target_systems": partitions})
     return environments
 
 
-def _environment(plan: Plan, round: Round | None, name: str, where: Attachment) -> dict[str, Any]:
+def _environment(plan: Plan, part: Part | None, name: str, where: Attachment) -> dict[str, Any]:
     transport = plan.transports[plan.environments[name][0]]
     here = {case.check for case in plan.cases if environment_name(case) == name}
     return {
@@ -181,7 +181,7 @@ def _environment(plan: Plan, round: Round | None, name: str, where: Attachment) 
         "features": [
             check
             for check in transport.benchmarks
-            if check in here and (round is None or round.selects(check, name))
+            if check in here and (part is None or part.selects(check, name))
         ],
         # These replace what the transport's module sets for users: no shared memory within a node,
         # perhaps another network. The job script exports them and is kept as evidence.
@@ -191,8 +191,8 @@ def _environment(plan: Plan, round: Round | None, name: str, where: Attachment) 
     }
 
 
-def _logging(round: Round | None) -> dict[str, Any]:
-    folder, suffix = (round.folder, round.suffix) if round else (".", "")
+def _logging(part: Part | None) -> dict[str, Any]:
+    folder, suffix = (part.folder, part.suffix) if part else (".", "")
     # An info log costs a fifth of the debug log's CPU time per check.
     return {
         "level": "info",
@@ -212,9 +212,9 @@ def _logging(round: Round | None) -> dict[str, Any]:
     }
 
 
-def _storage(plan: Plan, round: Round | None, file: Path) -> dict[str, Any]:
+def _storage(plan: Plan, part: Part | None, file: Path) -> dict[str, Any]:
     storage: dict[str, Any] = {"enable": True, "backend": "sqlite"}
-    folder = Path(round.database) if round else None
+    folder = Path(part.database) if part else None
     if folder is None and file.name == PLAN_FILE and len(file.parents) > 3:
         # After a trial, ReFrame finds the trial's sessions by the trial's settings.
         folder = database_of(file.parents[3], os.geteuid())

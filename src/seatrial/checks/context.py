@@ -1,4 +1,4 @@
-"""The plan and the round that a check runs in, from ReFrame's runtime.
+"""The plan and the part of a trial that a check runs in, from ReFrame's runtime.
 
 The derived configuration (``seatrial.checks.configuration``) puts the path of the plan, or of the
 site, and the NIC profile into the partition's extras.
@@ -16,11 +16,11 @@ from seatrial.benchmarks.benchmark import Job
 from seatrial.plan.model import (
     Attachment,
     HeldJob,
+    Part,
     Plan,
     PlannedProfile,
     PlannedTransport,
-    Round,
-    read_round,
+    read_part,
 )
 from seatrial.plan.resolve import plan_of
 from seatrial.results.record import Case, Metric
@@ -43,14 +43,14 @@ def plan() -> Plan:
 
 
 @cache
-def current_round() -> Round | None:
-    """The round of the trial that runs now; None if ReFrame was started without a trial."""
-    return read_round(_file().parent)
+def current_part() -> Part | None:
+    """The part of the trial that runs now; None if ReFrame was started without a trial."""
+    return read_part(_file().parent)
 
 
 def repeats() -> list[int]:
     """The numbers of each case's repeats."""
-    now = current_round()
+    now = current_part()
     return now.repeats if now else list(range(plan().repeats))
 
 
@@ -59,7 +59,7 @@ def node_counts(benchmark: str) -> list[int]:
     settings = plan().benchmarks.get(benchmark)
     if settings is None:
         return []
-    now = current_round()
+    now = current_part()
     return now.node_counts(benchmark, settings["nodes"]) if now else list(settings["nodes"])
 
 
@@ -70,7 +70,7 @@ def variants(benchmark: str) -> list[tuple[str, ...]]:
 
 def nodelist(check) -> str:
     """The nodes that a check must run on; empty: Slurm chooses."""
-    now = current_round()
+    now = current_part()
     environment = check.current_environ.name
     return now.nodelist(check.benchmark, environment, check.num_nodes) if now else ""
 
@@ -103,7 +103,7 @@ def attachment(check) -> Attachment:
 
 def held_job(check) -> HeldJob | None:
     """The job that the trial holds for this partition; None: each check is a job."""
-    now = current_round()
+    now = current_part()
     return now.held(profile_name(check)) if now else None
 
 

@@ -18,6 +18,7 @@ from seatrial.cli.selection import (
     ProfileOption,
     RepeatsOption,
     RerunsOption,
+    RoundsOption,
     SiteOption,
     TransportOption,
     selection_of,
@@ -39,6 +40,7 @@ def plan(
     network: NetworkOption = None,
     profile: ProfileOption = None,
     repeats: RepeatsOption = None,
+    rounds: RoundsOption = None,
     reruns: RerunsOption = None,
     output: Annotated[
         Path, typer.Option(help="Folder of earlier trials; default: trials/.", show_default=False)
@@ -48,7 +50,7 @@ def plan(
 
     Example: seatrial plan --site harbour --check netpipe --repeats 1
     """
-    selection = selection_of(check, transport, network, profile, repeats, reruns)
+    selection = selection_of(check, transport, network, profile, repeats, rounds, reruns)
     checked = check_site(site_file(site), selection)
     require_cases(checked.plan)
     jobs = jobs_of(checked.plan)
@@ -65,11 +67,14 @@ def plan(
 def print_scope(checked: CheckedSite) -> None:
     """The size of the matrix, and what is left out of it."""
     plan = checked.plan
-    runs = len(plan.cases) * plan.repeats
+    runs = len(plan.cases) * plan.runs_of_case
+    each = f"{plan.repeats} of each"
+    if plan.rounds > 1:
+        each += f" in each of {plan.rounds} rounds"
     reruns = f", up to {plan.reruns} reruns of a case that breaks a bound" if plan.reruns else ""
     out.print(
         f"site {plan.site}, partition {plan.partition}: {plural(len(plan.cases), 'case')}, "
-        f"{plural(runs, 'run')} with {plan.repeats} of each{reruns}"
+        f"{plural(runs, 'run')} with {each}{reruns}"
     )
     if checked.stack_missing:
         out.print(f"note: {checked.stack_missing}; this plan assumes a stack with every program")
@@ -79,7 +84,7 @@ def print_scope(checked: CheckedSite) -> None:
 
 def print_jobs(checked: CheckedSite, jobs: list[PlannedJob]) -> None:
     """A line for each NIC profile."""
-    repeats = checked.plan.repeats
+    rounds, repeats = checked.plan.rounds, checked.plan.runs_of_case
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("NIC profile")
     for heading in ("cases", "jobs", "nodes", "expected node hours", "at most"):
@@ -92,7 +97,9 @@ def print_jobs(checked: CheckedSite, jobs: list[PlannedJob]) -> None:
         expected = sum(width[job.key] * job.seconds for job in own) * repeats / 3600
         limit = sum(width[job.key] * job.limit_s for job in own) * repeats / 3600
         cases = sum(case.profile == profile for case in checked.plan.cases)
-        rows.append((profile, cases, 1 if held else len(own) * repeats, nodes, expected, limit))
+        rows.append(
+            (profile, cases, rounds if held else len(own) * repeats, nodes, expected, limit)
+        )
     _, all_cases, counts, widths, hours, limits = zip(*rows, strict=True)
     total = ("total", sum(all_cases), sum(counts), max(widths), sum(hours), sum(limits))
     for name, cases, submitted, nodes, expected, limit in (*rows, total):
@@ -124,9 +131,9 @@ def print_time(checked: CheckedSite, jobs: list[PlannedJob], earlier: Earlier) -
     """Expected wall time with its source, and the limits."""
     plan = checked.plan
     measured = [job for job in jobs if job.expected_s is not None]
-    known = sum(job.seconds for job in measured) * plan.repeats * earlier.overhead
-    unknown = sum(job.limit_s for job in jobs if job.expected_s is None) * plan.repeats
-    limit = sum(job.limit_s for job in jobs) * plan.repeats
+    known = sum(job.seconds for job in measured) * plan.runs_of_case * earlier.overhead
+    unknown = sum(job.limit_s for job in jobs if job.expected_s is None) * plan.runs_of_case
+    limit = sum(job.limit_s for job in jobs) * plan.runs_of_case
     out.print()
     if measured:
         trials = f"{plural(len(earlier.trials), 'earlier trial')}, newest {earlier.trials[0]}"
@@ -141,9 +148,10 @@ def print_time(checked: CheckedSite, jobs: list[PlannedJob], earlier: Earlier) -
             "the folder has these jobs"
         )
     out.print(f"job limits     {duration(limit)}, one job after another, without reruns")
+    of_rounds = f" for each of {plan.rounds} rounds" if plan.rounds > 1 else ""
     out.print(
-        f"trial limit    {duration(plan.time_limit_s)} (trial.time_limit_s), without the time in "
-        "Slurm's queue"
+        f"trial limit    {duration(plan.time_limit_s)} (trial.time_limit_s{of_rounds}), "
+        "without the time in Slurm's queue"
     )
     if known > plan.time_limit_s:
         out.print("warning: the expected time is longer than trial.time_limit_s")

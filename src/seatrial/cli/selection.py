@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from seatrial.plan.selection import Selection
+from seatrial.site.model import MOST_ROUNDS
 
 SiteOption = Annotated[str, typer.Option("--site", "-s", help="A site, or a path to its file.")]
 CheckOption = Annotated[
@@ -35,8 +36,16 @@ TrialsOption = Annotated[
     Path, typer.Option(help="Folder of the trials; default: trials/.", show_default=False)
 ]
 RepeatsOption = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Runs of each case; default: site.yaml.")
+    int | None,
+    typer.Option(min=1, metavar="N", help="Runs of each case in a round; default: site.yaml."),
 ]
+RoundsOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=MOST_ROUNDS, metavar="N",
+        help="Passes through all profiles in new jobs; default: site.yaml.",
+    ),
+]  # fmt: skip
 RerunsOption = Annotated[
     int | None,
     typer.Option(min=0, metavar="N", help="Reruns of a case that fails; default: site.yaml."),
@@ -49,6 +58,7 @@ def selection_of(
     network: list[str] | None,
     profile: list[str] | None,
     repeats: int | None,
+    rounds: int | None,
     reruns: int | None,
 ) -> Selection:
     """The selection of these options."""
@@ -58,6 +68,7 @@ def selection_of(
         profiles=tuple(profile or ()),
         networks=tuple(network or ()),
         repeats=repeats,
+        rounds=rounds,
         reruns=reruns,
     )
 

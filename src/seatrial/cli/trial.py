@@ -35,6 +35,7 @@ from seatrial.cli.selection import (
     ProfileOption,
     RepeatsOption,
     RerunsOption,
+    RoundsOption,
     SiteOption,
     TransportOption,
     selection_of,
@@ -99,7 +100,15 @@ def test_name(plan: Plan, name: str) -> str:
     ]
     check = f"{short} ({', '.join(variants)})" if variants else short
     route = f"{transport}@{network}" if network else transport
-    return f"{check}, {route}, {profile}, {nodes} nodes, repeat {int(repeat) + 1}"
+    return f"{check}, {route}, {profile}, {nodes} nodes, {numbered(plan, int(repeat))}"
+
+
+def numbered(plan: Plan, repeat: int) -> str:
+    """The number of a run as people count it: ``repeat 1``, ``round 2, repeat 1``."""
+    before, own = divmod(repeat, plan.repeats)
+    if plan.rounds == 1 or before >= plan.rounds:
+        return f"repeat {repeat + 1}"
+    return f"round {before + 1}, repeat {own + 1}"
 
 
 def say(text: str) -> None:
@@ -146,6 +155,7 @@ def trial(
     network: NetworkOption = None,
     profile: ProfileOption = None,
     repeats: RepeatsOption = None,
+    rounds: RoundsOption = None,
     reruns: RerunsOption = None,
     output: Annotated[
         Path, typer.Option(help="Folder for trials; default: trials/.", show_default=False)
@@ -162,7 +172,7 @@ def trial(
     Example: seatrial trial --site harbour --check netpipe -t 'openmpi-*'
     """
     file = site_file(site)
-    selection = selection_of(check, transport, network, profile, repeats, reruns)
+    selection = selection_of(check, transport, network, profile, repeats, rounds, reruns)
     description = check_site(file, selection).site
     if description.lab:
         check_root()

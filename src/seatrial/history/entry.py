@@ -46,10 +46,10 @@ from seatrial.results.record import (
 _NEEDED = {
     "trial": (
         "record", "schema", "trial", "site", "started", "seatrial", "stack", "host", "repeats",
-        "reruns", "cases", "notes",
+        "rounds", "virtual_time", "reruns", "cases", "notes",
     ),
     "run": (
-        "record", "case", "repeat", "outcome", "phase", "reason", "job", "metrics", "path",
+        "record", "case", "repeat", "round", "outcome", "phase", "reason", "job", "metrics", "path",
         "versions", "activity",
     ),
     "verdict": ("record", "verdict", "counts", "findings", "ended", "number", "judged"),
@@ -96,6 +96,10 @@ class Entry:
     proven: bool = True  # its manifest has the results as they are; False: it has no manifest
     #: how long a case waited for a processor, in per cent of its time; none: not on record
     waits: dict[Case, float] = field(default_factory=dict)
+    #: runs of a case that share a block (``seatrial.analysis.conclusion``), and all planned ones;
+    #: 0: none share one, in virtual time
+    block_runs: int = 1
+    planned_runs: int = 1
 
 
 def fingerprint(folder: Path) -> str:
@@ -154,6 +158,7 @@ def read_entry(folder: Path) -> Entry:
         trial.trial, trial.site, started, newest.verdict if newest else "",
         newest.number if newest else 0, [*trial.planted, *_clock(started, results)], figures,
         conditions_of(trial, filter(is_valid, planned)), proven, _waits(planned),
+        0 if trial.virtual_time else trial.repeats, trial.runs_of_case,
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 from seatrial.history.entry import CLOCK
@@ -34,6 +35,8 @@ class KnownTrial:
     notes: list[str]  # planted faults, a wrong clock: its figures mean something else
     figures: int
     proven: bool = True  # its results are as in its SHA256SUMS; False: it has none
+    block_runs: int = 1  # as in the entry
+    planned_runs: int = 1
 
     @property
     def wrong_clock(self) -> str:
@@ -75,6 +78,15 @@ class Point:
     value: float  # median of the samples
     samples: list[float]
     conditions: dict[str, str]  # versions, nodes, settings: name -> value
+
+    @property
+    def blocks(self) -> list[float]:
+        """The median of each block of runs. All are one block if some are missing: which block
+        these were of is not known."""
+        size, count = self.trial.block_runs or 1, len(self.samples)
+        if size > 1 and count != self.trial.planned_runs:
+            size = count
+        return [median(self.samples[at : at + size]) for at in range(0, count, size)]
 
 
 @dataclass(frozen=True, eq=False)

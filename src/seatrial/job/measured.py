@@ -5,7 +5,7 @@ faults, or with a wrong clock, advises nothing. A trial in which other programs 
 gives no answer; an older one that they did not disturb does. Options are compared only within one
 trial, one variant and one number of nodes, by ``seatrial.analysis.decision``.
 
-Which trial: the newest that measured enough repeats for an answer, whatever the answer is. To look
+Which trial: the newest that measured enough rounds for an answer, whatever the answer is. To look
 for an older one until the answer pleases would make chance a reason.
 """
 
@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-from seatrial.analysis.conclusion import SAME_NODES
+from seatrial.analysis.conclusion import SAME_NODES, Unit
 from seatrial.analysis.decision import Decision, decide, failing, least_repeats, withheld
 from seatrial.base import globs
 from seatrial.base.errors import LabError
@@ -56,7 +56,11 @@ class Option:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The samples of an application in one trial on one number of nodes, by option."""
+    """The samples of an application in one trial on one number of nodes, by option.
+
+    A sample is the median of a block of runs (``seatrial.analysis.conclusion``), ``per`` what a
+    block is. ``runs``: option -> number of valid runs.
+    """
 
     trial: str
     started: datetime
@@ -67,6 +71,8 @@ class Comparison:
     samples: Mapping[Option, Sequence[float]]
     disturbed: Set[Option] = frozenset()  # those that waited for a processor, over all repeats
     nodes_of: Mapping[Option, str] = field(default_factory=dict)
+    per: Unit = "round"
+    runs: Mapping[Option, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -119,7 +125,7 @@ class Advice:
         else:
             text = f"not enough is known of {what}: {d.reason}"
             if d.needs:
-                text += f"; it takes {d.needs} repeats (seatrial trial --repeats {d.needs})"
+                text += f"; it takes {d.needs} {d.unit}s (seatrial trial --{d.unit}s {d.needs})"
         return clean(f"{text}. {where[0].upper()}{where[1:]}; intervals of 95 %.")
 
 
@@ -146,6 +152,7 @@ class SiteTrials:
         facts = {}
         disturbed: dict[tuple[int, str, int], set[Option]] = defaultdict(set)
         nodes_of: dict[tuple[int, str, int], dict[Option, str]] = defaultdict(dict)
+        runs: dict[tuple[int, str, int], dict[Option, int]] = defaultdict(dict)
         waits = index.waits()
         for series in index.series(check=[wanted.check], metric=[wanted.metric], site=[self.site]):
             case = series.case
@@ -157,7 +164,8 @@ class SiteTrials:
                 key = (point.trial.id, case.variant, case.nodes)
                 facts[key] = (point.trial, series)
                 option = Option(case.profile, case.transport, case.network)
-                samples[key][option] = point.samples
+                samples[key][option] = point.blocks
+                runs[key][option] = len(point.samples)
                 nodes_of[key][option] = point.conditions.get(NODES, "")
                 if waits.get((point.trial.id, case.id), 0.0) > DISTURBED_PERCENT:
                     disturbed[key].add(option)
@@ -166,8 +174,10 @@ class SiteTrials:
             trial, series = facts[key]
             better: Better = "lower" if series.better == "lower" else "higher"
             name = f"{series.case.check} {series.case.variant}".rstrip()
+            per: Unit = "round" if trial.block_runs else "repeat"
             made.append(Comparison(trial.folder.name, trial.started, name, key[2], series.unit,
-                                   better, own, disturbed[key], nodes_of[key]))  # fmt: skip
+                                   better, own, disturbed[key], nodes_of[key],
+                                   per, runs[key]))  # fmt: skip
         return sorted(made, key=lambda one: one.started, reverse=True)
 
 
@@ -188,8 +198,8 @@ def advise(
         samples = {option: values for option, values in one.samples.items() if allowed(option)}
         if len(samples) > 1:
             usable.append(
-                Comparison(one.trial, one.started, one.application, one.nodes, one.unit, one.better,
-                           samples, one.disturbed & samples.keys(), one.nodes_of)
+                replace(one, samples=samples, disturbed=one.disturbed & samples.keys(),
+                        runs={option: one.runs[option] for option in samples})
             )  # fmt: skip
     usable.sort(key=lambda one: (abs(one.nodes - nodes), -len(one.samples)))
     usable.sort(key=lambda one: one.started, reverse=True)
@@ -203,9 +213,9 @@ def advise(
         return None
     chosen = (enough or usable)[0]
     named = {option.name: values for option, values in chosen.samples.items()}
-    decision = decide(named, chosen.better)
-    most = max(map(len, named.values()))  # each option has the same number of planned repeats
-    lost = {name: (most - len(values), most) for name, values in named.items()}
+    decision = decide(named, chosen.better, unit=chosen.per)
+    most = max(chosen.runs.values())  # each option has the same number of planned runs
+    lost = {option.name: (most - count, most) for option, count in chosen.runs.items()}
     why = failing(decision, lost, "failed or did not count")
     decision = withheld(decision, why, "runs that do not fail")
     if len({chosen.nodes_of.get(option) for option in chosen.samples}) > 1:

@@ -1,6 +1,6 @@
-"""The models of a plan and of a round, which is the part of a plan that one ReFrame run executes.
+"""The models of a plan, and of the part of a trial that one run of ReFrame executes.
 
-A trial writes both beside its ReFrame settings: ``plan.json`` once, ``round.json`` before each run
+A trial writes both beside its ReFrame settings: ``plan.json`` once, ``part.json`` before each run
 of ReFrame. ``seatrial.plan.resolve`` makes a plan from a site.
 """
 
@@ -23,7 +23,7 @@ from seatrial.results.record import Case, Machine
 from seatrial.stack.model import Package
 
 PLAN_FILE = "plan.json"
-ROUND_FILE = "round.json"
+PART_FILE = "part.json"
 
 
 #: of a job's time limit over the sum of the limits of its steps, in s
@@ -130,12 +130,14 @@ class Plan(Model):
     modulepath: list[str] = []
     stack: dict[str, Any] = {}  # for the record of the trial
     machine: Machine = Machine()
-    repeats: int
+    repeats: int  # of each case in a round
+    rounds: int = 1
     reruns: int
     # of the site, where the user may have chosen others
     site_repeats: int | None = None
+    site_rounds: int | None = None
     site_reruns: int | None = None
-    time_limit_s: int
+    round_limit_s: int  # of each round, without the time in Slurm's queue
     cases: list[Case]
     selection: dict[str, list[str]] = {}  # option -> patterns of the user
     outside: list[Case] = []  # cases of the site that the selection leaves out
@@ -150,6 +152,16 @@ class Plan(Model):
         """
         kind = registry()[name]
         return kind(kind.Settings.model_validate({**self.benchmarks[name], **(changed or {})}))
+
+    @property
+    def runs_of_case(self) -> int:
+        """The planned runs of each case, without reruns."""
+        return self.repeats * self.rounds
+
+    @property
+    def time_limit_s(self) -> int:
+        """Of the whole trial, without the time in Slurm's queue."""
+        return self.round_limit_s * self.rounds
 
     @cached_property
     def environments(self) -> dict[str, tuple[str, str]]:
@@ -217,11 +229,11 @@ class HeldJob(Model):
     nodes: list[str]
 
 
-class Round(Model):
-    """One run of ReFrame in a trial: the cases of one NIC profile.
+class Part(Model):
+    """One run of ReFrame in a trial: the cases of one NIC profile in one round.
 
     ``checks`` None: all of the plan. ``job``: the steps run in it; None: each check has a job.
-    ``suffix`` distinguishes the round's files in the trial's folder.
+    ``suffix`` distinguishes the part's files in the trial's folder.
     """
 
     profile: str
@@ -253,8 +265,8 @@ class Round(Model):
         return (self.checks or {}).get(check, CheckSelection())
 
 
-def write(data: Plan | Round, file: Path) -> None:
-    """Write a plan or a round in one atomic step. Raises OSError."""
+def write(data: Plan | Part, file: Path) -> None:
+    """Write a plan or a part in one atomic step. Raises OSError."""
     write_whole(file, data.model_dump_json(indent=1) + "\n")
 
 
@@ -267,12 +279,12 @@ def read_plan(file: Path) -> Plan:
         raise LabError(f"{file}: not a plan of this version of Seatrial: {error}") from None
 
 
-def read_round(folder: Path) -> Round | None:
-    """The round beside a plan; None if no round runs. Raises LabError if it cannot be read."""
-    file = folder / ROUND_FILE
+def read_part(folder: Path) -> Part | None:
+    """The part beside a plan; None if none runs. Raises LabError if it cannot be read."""
+    file = folder / PART_FILE
     try:
-        return Round.model_validate_json(file.read_text())
+        return Part.model_validate_json(file.read_text())
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise LabError(f"{file}: not a round of this version of Seatrial: {error}") from None
+        raise LabError(f"{file}: not a part of this version of Seatrial: {error}") from None

@@ -56,6 +56,7 @@ def plan_trial(site_file: Path, selection: Selection) -> Plan:
     require_cases(plan)
     _set_suspect_factor(plan, site_file)
     plan.site_repeats = whole.trial.repeats
+    plan.site_rounds = whole.trial.rounds
     plan.site_reruns = whole.trial.reruns
     plan.selection = selection.patterns()
     if plan.selection:
@@ -198,8 +199,9 @@ def resolve(site: Site, stack: Stack) -> Plan:
         stack=stack.model_dump(include={"source", "id", "distribution", "versions", "origins"}),
         machine=_machine(site),
         repeats=site.trial.repeats,
+        rounds=site.trial.rounds,
         reruns=site.trial.reruns,
-        time_limit_s=site.trial.time_limit_s,
+        round_limit_s=site.trial.time_limit_s,
         cases=cases,
         lacking=list(_lacking(site, stack, profiles)),
         left_out=list(_left_out(site, stack)),

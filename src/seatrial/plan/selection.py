@@ -20,6 +20,7 @@ class Selection:
     transports: tuple[str, ...] = ()
     profiles: tuple[str, ...] = ()
     repeats: int | None = None
+    rounds: int | None = None
     reruns: int | None = None
     networks: tuple[str, ...] = ()
 
@@ -49,6 +50,7 @@ def select(site: Site, selection: Selection) -> Site:
     trial = own.model_copy(
         update={
             "repeats": selection.repeats or own.repeats,
+            "rounds": selection.rounds or own.rounds,
             "reruns": own.reruns if selection.reruns is None else selection.reruns,
             "profiles": matching(selection.profiles, site.nic_profiles) or own.profiles,
             "transports": list(selection.transports) or own.transports,

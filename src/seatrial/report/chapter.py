@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from seatrial.analysis.conclusion import Estimate, Inputs
+from seatrial.analysis.conclusion import Estimate, Inputs, Unit
 from seatrial.analysis.decision import SMALLEST
 from seatrial.report.estimates import bounded, with_interval
 from seatrial.report.text import message_size
@@ -63,8 +63,10 @@ def bytes_text(size: float) -> str:
     return f"{message_size(size)} B".replace("i B", "iB")
 
 
-def repeats_text(count: int) -> str:
-    return f"{count} repeats of each profile (seatrial trial --repeats {count})"
+def repeats_text(count: int, unit: Unit = "repeat") -> str:
+    """What it takes to have so many samples of each profile."""
+    text = f"{count} {unit}s of each profile (seatrial trial --{unit}s {count})"
+    return f"{text}, in one trial or several" if unit == "round" else text
 
 
 def percent(fraction: float) -> str:

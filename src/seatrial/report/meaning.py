@@ -120,7 +120,7 @@ def _responses(analysis: Analysis) -> list[Sentence]:
 def _response(one: Response, costs: ProfileCosts | None, features: Mapping[str, str]) -> Sentence:
     name = f"{one.application} (over {one.route}, {one.nodes} nodes)"
     d = one.decision
-    each = "each profile once" if d.repeats == 1 else f"at least {d.repeats} of each profile"
+    each = f"at least {plural(d.repeats, d.unit)} of each profile"
     basis = f"{made_from(one.inputs)}; {each}"
     top = d.leaders[0]
     value = quantity(one.medians[top], one.unit)
@@ -158,7 +158,7 @@ def _response(one: Response, costs: ProfileCosts | None, features: Mapping[str, 
         f"{times(d.ahead[p])} the performance of {p}" for p in d.leaders[1:] if bounded(d.ahead[p])
     ]
     text += f": {some(open_)}." if open_ else "."
-    change = "; ".join(filter(None, [repeats_text(d.needs) if d.needs else "", d.takes]))
+    change = "; ".join(filter(None, [repeats_text(d.needs, d.unit) if d.needs else "", d.takes]))
     return Sentence(text, basis, change, "inconclusive", "measure more")
 
 
@@ -264,14 +264,14 @@ def _costs(one: ProfileCosts) -> list[Sentence]:
         text = f"{profile} against {one.base}, on {one.hardware}: {listed or 'no certain change'}"
         text += f"; no certain change of {joined(same)}." if same and listed else "."
         text += f" But {one.nodes_differ}." if one.nodes_differ else ""
-        sentences.append(Sentence(text, basis, "more repeats, which narrow the intervals"))
+        sentences.append(Sentence(text, basis, f"more {one.unit}s, which narrow the intervals"))
     if unsure:
         need = least_repeats(len(one.costs))
         text = (
             f"On {one.hardware} the costs of {joined(unsure)} against {one.base} have no interval: "
-            "each figure was measured too few times. The table has the medians."
+            "each figure was measured in too few {one.unit}s. The table has the medians."
         )
-        change = repeats_text(need)
+        change = repeats_text(need, one.unit)
         sentences.append(Sentence(text, basis, change, "inconclusive", "measure more"))
     return sentences
 
@@ -318,7 +318,8 @@ def _messages(comparisons: Iterable[Comparison]) -> list[Sentence]:
         wheres = list(dict.fromkeys(where for where, _ in unsure))
         reasons = "; ".join(dict.fromkeys(d.reason for _, d in unsure))
         text = f"Of {some(wheres)} it is not known which profile is the fastest: {reasons}."
-        change = "; ".join(filter(None, [repeats_text(needs) if needs else "", takes]))
+        unit = unsure[0][1].unit
+        change = "; ".join(filter(None, [repeats_text(needs, unit) if needs else "", takes]))
         sentences.append(Sentence(text, "", change, "inconclusive", "measure more"))
     return sentences
 

@@ -63,7 +63,7 @@ def _optimum(one: Sweep, best: Optimum) -> Sentence:
     if not best.known:
         text = f"Which MTU suits {where} is not known: {best.reason}. {best.top} B has the best "
         text += f"median, {top}."
-        change = repeats_text(least_repeats(len(sizes)))
+        change = repeats_text(least_repeats(len(sizes)), one.sample)
         return Sentence(text, basis, change, "inconclusive", "measure more")
     gained = f"{times(best.gain)} as good as {sizes[0]} B"
     if best.first == best.last:
@@ -89,10 +89,10 @@ def _interactions(one: Sweep) -> Sentence:
     text = f"{_name(one)}: the gain of an MTU over {one.interactions[0].base} B, beside the same "
     text += f"gain under {plain}, is {listed}."
     if not all(bounded(part.ratio) for part in one.interactions):
-        change = repeats_text(least_repeats(len(one.interactions) + 1))
+        change = repeats_text(least_repeats(len(one.interactions) + 1), one.sample)
         return Sentence(text, basis, change, "inconclusive", "measure more")
     certain = [part for part in one.interactions if part.ratio.low > 1 or part.ratio.high < 1]
-    change = "more repeats, which narrow the intervals"
+    change = f"more {one.sample}s, which narrow the intervals"
     if certain:
         most = max(certain, key=lambda part: abs(part.ratio.value - 1))
         less = "less" if most.ratio.value < 1 else "more"
@@ -153,7 +153,7 @@ def _figure(index: int, one: Sweep) -> Figure:
     return Figure(
         f"frames-{index}",
         f"{one.name} over the MTU, {one.metric}",
-        f"Median over {one.repeats} repeats or more, {one.route} on {one.hardware}. "
+        f"Median over {one.repeats} {one.sample}s or more, {one.route} on {one.hardware}. "
         f"{one.better.capitalize()} is better.",
         data,
         axes(

@@ -113,7 +113,8 @@ def _bond(
         return Sentence(text, basis, "other sizes, more pairs than members", "pass", "best")
     if "measure more" in answers:
         needs = max((part.decision.needs or 0 for part in rates), default=0)
-        change = repeats_text(needs) if needs else "more repeats"
+        unit = rates[0].decision.unit
+        change = repeats_text(needs, unit) if needs else f"more {unit}s"
         return Sentence(text, basis, change, "inconclusive", "measure more")
     if answers == {"no difference"}:
         return Sentence(text, basis, "other sizes", "unjudged", "no difference")

@@ -117,8 +117,8 @@ def case_errors(trial: Trial, runs: Sequence[Run]) -> dict[Case, str]:
                 for reason, numbers in repeats.items()
             )
             errors[case] = f"{case.id}: {failed} of {len(own)} runs failed ({reasons})"
-        elif len(own) < trial.repeats:
-            errors[case] = f"{case.id} ran {len(own)} times of the {trial.repeats} planned"
+        elif len(own) < trial.runs_of_case:
+            errors[case] = f"{case.id} ran {len(own)} times of the {trial.runs_of_case} planned"
         elif not any(run.metrics for run in own):
             errors[case] = f"{case.id} ran and reported no figure"
     return errors

@@ -20,7 +20,7 @@ from seatrial.results.wording import plural
 PRUNED_FILE = "pruned.json"
 _LIMIT_B = 1 << 20
 _EVIDENCE = re.compile(
-    r"(cases|allocations(-rerun\d+)?)/.*|reframe(-[^/]*)?\.(out|log|json)", re.DOTALL
+    r"(cases|allocations(-(rerun|round)\d+)?)/.*|reframe(-[^/]*)?\.(out|log|json)", re.DOTALL
 )
 
 

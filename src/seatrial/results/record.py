@@ -335,9 +335,14 @@ class Trial(Record):
     stack: dict[str, Any] = {}  # source ("distribution" or "spack"), id, versions
     machine: Machine = Machine()
     host: dict[str, Any] = {}  # kernel, cpu, cores, memory, operating system
-    repeats: int = 1
+    repeats: int = 1  # of each case in a round
+    rounds: int = 1  # passes through all NIC profiles, each in new jobs
+    # Whether the clock of the nodes counts instructions, as in a virtual lab: the same work takes
+    # the same time in each job.
+    virtual_time: bool = False
     # The site's numbers, which the user can change. None: an older version ran it.
     site_repeats: int | None = None
+    site_rounds: int | None = None
     site_reruns: int | None = None
     reruns: int = 0  # greatest number of reruns of a case that broke a bound
     cases: list[Case] = []  # all planned cases: a case without a run below did not run
@@ -356,7 +361,12 @@ class Trial(Record):
 
     def is_rerun(self, run: Run) -> bool:
         """Whether a run was made because a figure of the case broke a bound."""
-        return self.reruns > 0 and run.repeat >= self.repeats
+        return self.reruns > 0 and run.repeat >= self.runs_of_case
+
+    @property
+    def runs_of_case(self) -> int:
+        """The planned runs of each case, without reruns."""
+        return self.repeats * self.rounds
 
 
 class Run(Record):
@@ -364,7 +374,8 @@ class Run(Record):
 
     record: Literal["run"] = "run"
     case: Case
-    repeat: int = 0
+    repeat: int = 0  # from 0, counted through all rounds; those of reruns follow
+    round: int = 0  # from 0; each rerun is a round of its own after the planned ones
     outcome: Literal["ran", "error"]
     phase: str = ""  # of an error: setup, submit, run, sanity, path, limit, profile ...
     reason: str = ""  # a sentence

@@ -81,6 +81,8 @@ def _scope(trial: Trial, contract: list[Clause]) -> str:
         parts.append(f"{selection_text(trial)}: {cases} of {whole} cases".removeprefix(": "))
     if trial.site_repeats and trial.repeats < trial.site_repeats:
         parts.append(f"{trial.repeats} of {plural(trial.site_repeats, 'repeat')}")
+    if trial.site_rounds and trial.rounds < trial.site_rounds:
+        parts.append(f"{trial.rounds} of {plural(trial.site_rounds, 'round')}")
     if trial.site_reruns and trial.reruns < trial.site_reruns:
         parts.append(f"at most {trial.reruns} of {plural(trial.site_reruns, 'rerun')}")
     if lacking := [clause for clause in contract if clause.lacking]:

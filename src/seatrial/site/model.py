@@ -271,11 +271,21 @@ class Jobs(Model):
     )
 
 
+MOST_ROUNDS = 100  # of a trial
+
+
 class TrialDefaults(Model):
     partition: Name | None = Field(
         default=None, description="partition of the trials, if the site has more than one"
     )
-    repeats: int = Field(default=2, ge=1)
+    repeats: int = Field(default=2, ge=1, description="runs of each case in a round")
+    rounds: int = Field(
+        default=1,
+        ge=1,
+        le=MOST_ROUNDS,
+        description="how often the trial goes through all NIC profiles, each time in new jobs; a "
+        "comparison of profiles needs four or more",
+    )
     reruns: int = Field(
         default=0,
         ge=0,
@@ -288,7 +298,7 @@ class TrialDefaults(Model):
         description="the networks of role test that are measured, each by itself",
     )
     time_limit_s: int = Field(
-        default=1800, ge=10, description="of the whole trial, without the time in Slurm's queue"
+        default=1800, ge=10, description="of each round, without the time in Slurm's queue"
     )
     evidence_days: int = Field(
         default=90,

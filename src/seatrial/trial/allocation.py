@@ -160,7 +160,8 @@ class Allocation:
     def command(self, left_s: float) -> list[str]:
         """The sbatch command of the job. ``left_s``: the rest of the trial's time limit.
 
-        Slurm counts a job's time limit from its start, so the time in the queue is not part of it.
+        It asks for no more than a round may take: a partition may limit its jobs. Slurm counts a
+        job's time limit from its start, so the time in the queue is not part of it.
         """
         plan = self.plan
         own = [*plan.partitions[plan.partition].options, *plan.options]
@@ -173,7 +174,7 @@ class Allocation:
             *([f"--constraint={feature}"] if feature else []), "--requeue",
             *([f"--nodelist={','.join(self.nodelist)}"] if self.nodelist else []),
             # In whole minutes, rounded up: the trial ends the job earlier.
-            f"--time={math.ceil(max(left_s, 0) / 60) + 1}",
+            f"--time={math.ceil(min(max(left_s, 0), plan.round_limit_s) / 60) + 1}",
             f"--chdir={self.folder}", f"--output={self.output}",
         ]  # fmt: skip
         if not any(option.startswith("--mem") for option in own):

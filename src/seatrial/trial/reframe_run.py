@@ -17,11 +17,11 @@ from seatrial.base.errors import LabError, SeatrialError
 from seatrial.base.paths import CHECKS
 from seatrial.checks.database import database_of, require_own_database
 from seatrial.plan.model import (
-    ROUND_FILE,
+    PART_FILE,
     CheckSelection,
     HeldJob,
+    Part,
     Plan,
-    Round,
     environment_name,
     write,
 )
@@ -49,12 +49,14 @@ class Outcome:
     """How ReFrame ended.
 
     ``why_not``: why the rest did not run, or empty. ``broken``: ReFrame ran nothing. ``lost``: the
-    cause is the job that held the nodes under the profile. ``tail``: the last lines of output.
+    cause is the job that held the nodes under the profile. ``refused``: it did not start, because
+    the profile was not in force in an earlier round. ``tail``: the last lines of output.
     """
 
     code: int | None = None
     broken: bool = False
     lost: bool = False
+    refused: bool = False
     why_not: str = ""
     tail: list[str] = field(default_factory=list)
 
@@ -131,9 +133,9 @@ def variables(plan: Plan) -> dict[str, str]:
     return env
 
 
-def round_of(session: Session, profile: str, job: Job | None = None) -> Round:
-    """The round of the session's cases of a profile. ``job``: the job that the trial holds."""
-    return Round(
+def part_of(session: Session, profile: str, job: Job | None = None) -> Part:
+    """The part of the session's cases of a profile. ``job``: the job that the trial holds."""
+    return Part(
         profile=profile,
         folder=str(session.folder),
         database=str(database_folder(session.folder.parent, session.machine)),
@@ -181,8 +183,8 @@ def run_reframe(
     checks = list(dict.fromkeys(case.check for case in session.of_profile(profile)))
     report = folder / report_file(session, profile)
     command = reframe_command(plan, session.config, checks, report, profile, session.rerun)
-    current = round_of(session, profile, allocation.job if allocation else None)
-    write(current, session.config.with_name(ROUND_FILE))
+    current = part_of(session, profile, allocation.job if allocation else None)
+    write(current, session.config.with_name(PART_FILE))
     give_files(session, profile)
     process = session.machine.popen(command, variables(plan), folder)
     outcome = Outcome()

@@ -63,7 +63,7 @@ def _is_open(one: Judgement, trial: Trial) -> bool:
         return False
     if one.verdict == "inconclusive" and one.disturbed:
         return True
-    return 2 * len(out_of_bounds(one)) <= max(trial.repeats + trial.reruns, len(one.samples))
+    return 2 * len(out_of_bounds(one)) <= max(trial.runs_of_case + trial.reruns, len(one.samples))
 
 
 def first_nodes(runs: Iterable[Run]) -> dict[Case, list[str]]:

@@ -1,8 +1,8 @@
-"""The rounds of a trial: one run of ReFrame for each NIC profile, one after another.
+"""A round of a trial: one run of ReFrame for each NIC profile, one after another.
 
-Under the default profile each check has its own Slurm job. Every other profile is applied once, by
-one job that the trial holds while the checks run as steps in it. ``seatrial.trial.collect`` reads
-the files of a round.
+Under the default profile each check has its own Slurm job. Every other profile is applied once in a
+round, by one job that the trial holds while the checks run as steps in it.
+``seatrial.trial.collect`` reads the files of a part.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from seatrial.trial.session import Session
 
 
 @dataclass
-class Round:
-    """The outcome of the cases of one profile. ``allocation`` is None if no job was held."""
+class Part:
+    """The outcome of the cases of one profile in a round. ``allocation`` is None if no job was
+    held."""
 
     profile: str
     outcome: Outcome = field(default_factory=Outcome)
@@ -36,24 +37,28 @@ class Round:
     @property
     def phase(self) -> str:
         """The phase in which a case that did not run failed."""
-        return "profile" if self.outcome.lost else "setup"
+        return "profile" if self.outcome.lost or self.outcome.refused else "setup"
 
 
-def run_rounds(session: Session) -> Iterator[Round]:
-    """Run all cases, profile by profile, and yield each round when it ends.
+def run_round(session: Session, why_not: str = "") -> Iterator[Part]:
+    """Run all cases once, profile by profile, and yield each part when it ends.
 
-    After a signal, at the trial's time limit, or if ReFrame runs nothing, the remaining rounds do
-    not run.
+    After a signal, at the trial's time limit, or if ReFrame runs nothing, the remaining parts do
+    not run; ``why_not``: why none does. A profile whose held job did not start in an earlier round
+    is not tried again: a Prolog that refuses a profile drains the nodes each time.
     """
-    why_not = ""
     for profile in session.profiles:
         if why_not:
-            yield Round(profile, Outcome(why_not=why_not))
+            yield Part(profile, Outcome(why_not=why_not))
+            continue
+        if refused := session.refused.get(profile):
+            session.jobs_done += session.jobs_of(profile)
+            yield Part(profile, Outcome(why_not=refused, refused=True))
             continue
         # In virtual time, queries about jobs disturb the measurement. So the checks of the default
         # profile run in a held job, too.
         if profile == "default" and not session.plan.virtual_time:
-            current = Round(profile, run_reframe(session))
+            current = Part(profile, run_reframe(session))
         else:
             current = run_in_held_job(session, profile)
         session.jobs_done += session.jobs_of(profile)
@@ -62,7 +67,7 @@ def run_rounds(session: Session) -> Iterator[Round]:
         why_not = session.why_stop() or (outcome.why_not if outcome.broken else "")
 
 
-def run_in_held_job(session: Session, profile: str) -> Round:
+def run_in_held_job(session: Session, profile: str) -> Part:
     """Run the cases of a profile in one job that has the nodes of the largest case."""
     largest = max(session.of_profile(profile), key=lambda case: case.nodes)
     nodelist = session.nodelists.get(largest, [])
@@ -71,24 +76,27 @@ def run_in_held_job(session: Session, profile: str) -> Round:
             why_not = session.why_stop()
             outcome = Outcome(why_not=why_not, lost=not why_not)
             session.progress.said(why_not or f"NIC profile {profile}: {allocation.why}")
+            if not (why_not or session.rerun):
+                which = f"in round {session.round + 1}: {allocation.why}"
+                session.refused[profile] = f"NIC profile {profile} was not in force {which}"
         else:
             session.progress.said(
                 f"NIC profile {profile} on {','.join(allocation.job.nodes)}: job "
                 f"{allocation.job.id}, ready after {allocation.waited_s:.1f} s"
             )
             outcome = run_reframe(session, profile, allocation)
-    return Round(profile, outcome, allocation)
+    return Part(profile, outcome, allocation)
 
 
 def runs_of(
-    session: Session, rounds: list[Round], note: Callable[[str], object] = lambda _: None
+    session: Session, parts: list[Part], note: Callable[[str], object] = lambda _: None
 ) -> list[Run]:
-    """All runs of the session in the order of the plan. A case that did not run is an error.
+    """All runs of the round in the order of the plan. A case that did not run is an error.
 
     ``note`` gets a sentence on what was left out.
     """
     by_case: dict[tuple[Case, int], Run] = {}
-    for one in rounds:
+    for one in parts:
         if one.allocation:
             one.allocation.read_node_reasons()
         runs = collect(
@@ -97,20 +105,22 @@ def runs_of(
             held_job(one), log_file(session, one.profile), session.machine.take,
             session.plan.node_names, note,
         )  # fmt: skip
-        by_case.update(((run.case, run.repeat), run) for run in runs)
+        for run in runs:
+            run.round = session.block
+            by_case[run.case, run.repeat] = run
     return [by_case[case, repeat] for repeat in session.repeats for case in session.cases]
 
 
-def held_job(one: Round) -> Job | None:
+def held_job(one: Part) -> Job | None:
     return one.allocation.job if one.allocation and one.allocation.job.id else None
 
 
-def allocations(session: Session, rounds: list[Round], runs: list[Run]) -> dict[str, list]:
+def allocations(session: Session, parts: list[Part], runs: list[Run]) -> dict[str, list]:
     """Profile -> the records of its held jobs, with Slurm's account of each."""
-    jobs = [job for one in rounds if (job := held_job(one))]
+    jobs = [job for one in parts if (job := held_job(one))]
     facts = job_facts((job.id for job in jobs), session.machine.run, first=True)
     result: dict[str, list[AllocationRecord]] = {}
-    for one in rounds:
+    for one in parts:
         if one.allocation is None:
             continue
         own = one.allocation

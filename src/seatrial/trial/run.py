@@ -20,7 +20,7 @@ from pathlib import Path
 
 from seatrial.base.errors import LabError, SeatrialError, explained
 from seatrial.base.lock import locked
-from seatrial.plan.model import PLAN_FILE, ROUND_FILE, Plan, PlannedProfile, write
+from seatrial.plan.model import PART_FILE, PLAN_FILE, Plan, PlannedProfile, write
 from seatrial.results import manifest
 from seatrial.results.judge import judge
 from seatrial.results.later import provenance, trial_requirements
@@ -31,9 +31,9 @@ from seatrial.results.verdict import conclude
 from seatrial.results.wording import plural, some
 from seatrial.trial.host import host_facts, version_with_commit
 from seatrial.trial.machine import Machine, Progress, jobs_of
-from seatrial.trial.reframe_run import database_folder
+from seatrial.trial.reframe_run import Outcome, database_folder
 from seatrial.trial.rerun import cases_to_rerun, first_nodes
-from seatrial.trial.rounds import Round, allocations, run_rounds, runs_of
+from seatrial.trial.rounds import Part, allocations, run_round, runs_of
 from seatrial.trial.session import (
     Interrupted,
     Session,
@@ -79,7 +79,10 @@ def run_trial(
             machine=plan.machine,
             host=host_facts(),
             repeats=plan.repeats,
+            rounds=plan.rounds,
+            virtual_time=plan.virtual_time,
             site_repeats=plan.site_repeats,
+            site_rounds=plan.site_rounds,
             site_reruns=plan.site_reruns,
             reruns=plan.reruns,
             cases=plan.cases,
@@ -106,21 +109,21 @@ def run_trial(
         )  # fmt: skip
         cases = plural(len(plan.cases), "case")
         progress.said(
-            f"{cases}, {plural(len(plan.cases) * plan.repeats, 'run')}, in "
+            f"{cases}, {plural(len(plan.cases) * plan.runs_of_case, 'run')}, in "
             f"{plural(session.jobs, 'test')} of ReFrame: a test runs all variants of a check"
         )
         progress.said(f"evidence goes to {folder}")
         try:
-            rounds = run_cases(session, results)
+            first = run_rounds(session, results)
             finish(results, requirements, folder, signals)
-            if not rounds[0].outcome.broken:
+            if not first.broken:
                 rerun(session, results, requirements)
         finally:
-            config.with_name(ROUND_FILE).unlink(missing_ok=True)
+            config.with_name(PART_FILE).unlink(missing_ok=True)
             sizes = take(folder, machine, progress)
         write_manifest(session, results, requirements, sizes)
-    if rounds[0].outcome.broken:
-        raise LabError("ReFrame did not run:\n" + "\n".join(rounds[0].outcome.tail[-15:]))
+    if first.broken:
+        raise LabError("ReFrame did not run:\n" + "\n".join(first.tail[-15:]))
     return results
 
 
@@ -165,21 +168,50 @@ def write_manifest(
         raise LabError(f"the results are kept, their manifest is not: {error}") from None
 
 
-def run_cases(session: Session, results: Results) -> list[Round]:
-    """Run the session's cases, and add their runs to the results."""
-    rounds: list[Round] = []
+def run_rounds(session: Session, results: Results) -> Outcome:
+    """Run all planned rounds, and add their runs to the results.
+
+    Returns the outcome of the first run of ReFrame. After a signal, at the time limit, or if
+    ReFrame runs nothing, the cases of the remaining rounds are errors.
+    """
+    parts: list[Part] = []
+    why_not = ""
+    for number in range(session.plan.rounds):
+        session.round = number
+        if number:
+            why_not = session.why_stop() or next(
+                (one.why_not for one in parts if one.outcome.broken), ""
+            )
+            try:
+                reserve(session.folder)
+            except OSError as error:
+                why_not = why_not or str(error)
+        if session.plan.rounds > 1 and not why_not:
+            session.progress.said(
+                f"round {number + 1} of {session.plan.rounds}: {', '.join(session.profiles)}"
+            )
+        parts += run_cases(session, results, why_not)
+    return parts[0].outcome
+
+
+def run_cases(session: Session, results: Results, why_not: str = "") -> list[Part]:
+    """Run the session's cases once, and add their runs to the results.
+
+    ``why_not``: why none runs.
+    """
+    parts: list[Part] = []
     try:
-        rounds.extend(run_rounds(session))
+        parts.extend(run_round(session, why_not))
     finally:
         cancel_leftovers(session.folder, session.machine)
     (session.folder / RESERVE_FILE).unlink(missing_ok=True)
     results.trial.notes += session.machine.losses()
-    runs = runs_of(session, rounds, results.trial.notes.append)
+    runs = runs_of(session, parts, results.trial.notes.append)
     results.runs += runs
-    held = allocations(session, rounds, runs)
+    held = allocations(session, parts, runs)
     for use in results.trial.profiles:
         use.allocations += held.get(use.name, [])
-    return rounds
+    return parts
 
 
 def rerun(session: Session, results: Results, requirements: Requirements) -> None:
@@ -192,7 +224,7 @@ def rerun(session: Session, results: Results, requirements: Requirements) -> Non
         again = cases_to_rerun(results.trial, results.judgements, requirements)
         if not again:
             return
-        rounds: list[Round] = []
+        parts: list[Part] = []
         if not (why_not := session.why_stop()):
             try:
                 reserve(session.folder)
@@ -200,7 +232,7 @@ def rerun(session: Session, results: Results, requirements: Requirements) -> Non
                 why_not = str(error)
         if not why_not:
             further = replace(
-                session, cases=again, rerun=number, jobs_done=0,
+                session, cases=again, round=0, rerun=number, jobs_done=0,
                 nodelists=first_nodes(results.runs),
             )  # fmt: skip
             session.progress.said(
@@ -208,7 +240,7 @@ def rerun(session: Session, results: Results, requirements: Requirements) -> Non
                 "outside their bounds, and those they are compared with, in "
                 f"{plural(further.jobs, 'test')}"
             )
-            rounds = run_cases(further, results)
+            parts = run_cases(further, results)
             if why_not := session.why_stop():
                 # A rerun that was interrupted or did not start says nothing about the site.
                 results.runs = [
@@ -222,7 +254,7 @@ def rerun(session: Session, results: Results, requirements: Requirements) -> Non
             session.progress.said(text)
             results.trial.notes.append(text)
         finish(results, requirements, session.folder, session.signals)
-        if why_not or any(one.why_not for one in rounds):
+        if why_not or any(one.why_not for one in parts):
             return
 
 

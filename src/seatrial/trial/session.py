@@ -54,10 +54,11 @@ class TimeLimit:
 
 @dataclass
 class Session:
-    """One trial while it runs. Its reruns share ``limit``.
+    """One trial while it runs. Its rounds and reruns share ``limit``.
 
-    ``rerun`` is 0 for the planned repeats, and 1, 2 ... for the reruns of cases whose figures broke
-    a bound.
+    ``round`` is the number of the round, from 0. ``rerun`` is 0 for the planned repeats, and 1, 2
+    ... for the reruns of cases whose figures broke a bound. ``refused``: NIC profile -> why no
+    later round tries it again.
     """
 
     plan: Plan
@@ -69,28 +70,44 @@ class Session:
     signals: list[str] = field(default_factory=list)
     limit: TimeLimit = field(default_factory=lambda: TimeLimit(0.0))
     jobs_done: int = 0  # of earlier ReFrame runs
+    round: int = 0
     rerun: int = 0
+    refused: dict[str, str] = field(default_factory=dict)
     nodelists: dict[Case, list[str]] = field(default_factory=dict)  # nodes that a case must run on
 
     @property
     def repeats(self) -> range:
-        """The numbers of the repeats. Reruns continue the count of the planned repeats."""
-        planned = self.plan.repeats
+        """The numbers of the repeats, which count through all rounds. Reruns continue the count."""
         if not self.rerun:
-            return range(planned)
-        return range(planned + self.rerun - 1, planned + self.rerun)
+            first = self.round * self.plan.repeats
+            return range(first, first + self.plan.repeats)
+        last = self.plan.runs_of_case + self.rerun
+        return range(last - 1, last)
+
+    @property
+    def block(self) -> int:
+        """The field ``round`` of its runs."""
+        return self.plan.rounds + self.rerun - 1 if self.rerun else self.round
 
     @property
     def jobs(self) -> int:
-        """Number of ReFrame's test cases. The variants of a check share one."""
-        return sum(self.jobs_of(profile) for profile in self.profiles)
+        """Number of ReFrame's test cases in all rounds. The variants of a check share one."""
+        in_round = sum(self.jobs_of(profile) for profile in self.profiles)
+        return in_round * (1 if self.rerun else self.plan.rounds)
 
     @property
     def profiles(self) -> list[str]:
-        """The NIC profiles of the cases: the default first, then in the site's order."""
+        """The NIC profiles of the cases in the order of this round.
+
+        The first round has the default first and then the site's order. Round n begins with the
+        n-th profile and goes on from there; each second round goes backwards. So each profile is
+        early and late, and has different ones before it.
+        """
         used = {case.profile for case in self.cases}
         names = ["default", *self.plan.profiles]
-        return [name for name in dict.fromkeys(names) if name in used]
+        own = [name for name in dict.fromkeys(names) if name in used]
+        step = -1 if self.round % 2 else 1
+        return [own[(self.round + step * at) % len(own)] for at in range(len(own))]
 
     def of_profile(self, profile: str) -> list[Case]:
         return [case for case in self.cases if case.profile == profile]
@@ -100,8 +117,9 @@ class Session:
         return len(scripts) * len(self.repeats)
 
     def suffix(self, profile: str = "default") -> str:
-        """The part of a file name that distinguishes the files of a profile's round."""
-        again = f"-rerun{self.rerun}" if self.rerun else ""
+        """The part of a file name that distinguishes the files of a profile in a round."""
+        again = f"-round{self.round + 1}" if self.round else ""
+        again = f"-rerun{self.rerun}" if self.rerun else again
         return again if profile == "default" else f"{again}-{profile}"
 
     def why_stop(self) -> str:
