@@ -12,7 +12,8 @@ import numpy as np
 
 from seatrial.base.paths import CHECKOUT
 from seatrial.history.changes import SiteHistory
-from seatrial.history.index import Column, Index, KnownTrial, Series, opened
+from seatrial.history.index import Index, opened
+from seatrial.history.series import Column, KnownTrial, Series
 from seatrial.results import manifest
 from seatrial.results.record import (
     Case,

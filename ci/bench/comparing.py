@@ -36,7 +36,7 @@ from seatrial.analysis.conclusion import CONFIDENCE, by_block
 from seatrial.analysis.decision import decide
 from seatrial.analysis.response import performance
 from seatrial.history.compare import LEVEL, rows_of
-from seatrial.history.index import Series
+from seatrial.history.series import Series
 from seatrial.results.figures import valid_runs
 from seatrial.results.record import Case, read_results
 

@@ -27,12 +27,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from seatrial.history import index as store
+from seatrial.history import tables
 from seatrial.history.changes import Finding, SiteHistory, findings
 from seatrial.history.compare import compare
 from seatrial.history.entry import Entry, Figure, fingerprint
 from seatrial.history.export import export
 from seatrial.history.index import INDEX_FILE, Index, opened
+from seatrial.history.store import Store
 from seatrial.results.record import Case, Job, Metric, Run, Trial, write_results
 
 GOAL_S = 1.0
@@ -67,8 +68,8 @@ def entry(number: int, figures: int, draw: random.Random) -> Entry:
 def make(folder: Path, trials: int, figures: int) -> None:
     """The folders of the trials, and an index in step with them."""
     draw = random.Random(1)
-    index = Index(folder, folder / INDEX_FILE, print)
-    connection = index._open()
+    store = Store(folder, folder / INDEX_FILE, print)
+    connection = store.open()
     connection.execute("PRAGMA synchronous = OFF")  # only while the bench is prepared
     connection.execute("BEGIN")
     first = entry(0, figures, draw)
@@ -77,23 +78,23 @@ def make(folder: Path, trials: int, figures: int) -> None:
         (folder / name).mkdir()
         (folder / name / "results.jsonl").write_text("made up\n")
         mark = fingerprint(folder / name)
-        # _add looks up each series: of three million figures that takes minutes
+        # This looks up each series: of three million figures that takes minutes
         own = replace(
             first, trial=name, started=BEGIN + timedelta(days=number),
             figures=[] if number else first.figures,
         )  # fmt: skip
-        store._add(connection, name, mark, own, "")
+        tables.add(connection, name, mark, own, "")
         if number:
             connection.execute("UPDATE trial SET figures = ? WHERE id = ?", (figures, number + 1))
-            store._set_mark(connection, number + 1)
+            tables.set_mark(connection, number + 1)
             samples = np.array([[draw.gauss(100, 1)] * REPEATS for _ in range(figures)])
-            store._add_points(
+            tables.add_points(
                 connection, number + 1, range(1, figures + 1), samples[:, 0].tolist(),
                 [row.tobytes() for row in samples],
             )  # fmt: skip
     connection.execute("UPDATE series SET points = ?", (trials,))
     connection.execute("COMMIT")
-    index.close()
+    store.close()
 
 
 def add_trial(folder: Path, number: int, figures: int) -> None:

@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 from reframe.core.schedulers import slurm
 
-from seatrial.base.paths import CHECKOUT
+from seatrial.base.paths import CHECKS
 from seatrial.checks import configuration
 from trial_support import SMALL, make_site
 
 REFRAME = Path(sys.prefix) / "bin" / "reframe"
-CHECKS = CHECKOUT / "reframe-checks"
 
 Reframe = Callable[..., tuple[int, str]]
 

@@ -10,7 +10,7 @@ import pytest
 
 from history_support import made_up
 from seatrial.history.changes import Scope
-from seatrial.history.index import Series
+from seatrial.history.series import Series
 from seatrial.report.changes import effect, headline, sentences, subject
 from seatrial.results.record import Case
 

@@ -23,8 +23,9 @@ from seatrial.history.compare import (
     corrected_p,
     rows_of,
 )
-from seatrial.history.index import Series, opened
+from seatrial.history.index import opened
 from seatrial.history.places import exchanged, replaced
+from seatrial.history.series import Series
 from seatrial.report.comparison import condition, series_name, values
 from seatrial.results.wording import MAX_NAMED
 

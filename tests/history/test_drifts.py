@@ -8,7 +8,7 @@ import pytest
 from history_support import made_up
 from seatrial.history.changes import Scope
 from seatrial.history.entry import of_nodes_text
-from seatrial.history.index import Series
+from seatrial.history.series import Series
 from seatrial.report.changes import headline, sentences
 from seatrial.report.message import sentence
 from seatrial.results.record import Case

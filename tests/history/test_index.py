@@ -32,7 +32,7 @@ from history_support import (
 )
 from seatrial.base.errors import InputError
 from seatrial.history import index as module
-from seatrial.history import renamed
+from seatrial.history import renamed, store
 from seatrial.history.entry import fingerprint, of_nodes_text, value_on, values_of
 from seatrial.history.index import INDEX_FILE, opened
 from seatrial.results import manifest
@@ -222,7 +222,7 @@ def test_the_index_follows_its_folders(trials):
 def test_nothing_is_read_twice(trials, monkeypatch):
     read(trials)
     calls = []
-    monkeypatch.setattr(module, "read_entry", lambda folder: calls.append(folder))
+    monkeypatch.setattr(store, "read_entry", lambda folder: calls.append(folder))
     expected = [f"lab-00{number}" for number in range(4)]
     assert [one[0] for one in read(trials)[1]] == expected
     assert calls == []
@@ -246,7 +246,7 @@ def test_a_question_is_answered_on_a_disk_that_is_full(trials, monkeypatch, exis
         make_night(trials, 9, versions={"kernel": "6" * 20000})  # more than a page
     pages = "SELECT 1 FROM sqlite_master", "PRAGMA max_page_count = 1"  # at least as many as now
 
-    connect = module.connect
+    connect = store.connect
 
     def full(file):
         connection = connect(file)
@@ -254,7 +254,7 @@ def test_a_question_is_answered_on_a_disk_that_is_full(trials, monkeypatch, exis
             connection.execute(statement).fetchall()
         return connection
 
-    monkeypatch.setattr(module, "connect", full)
+    monkeypatch.setattr(store, "connect", full)
     said: list[str] = []
     assert read(trials, said) == derived(trials)
     (note,) = said
@@ -328,14 +328,14 @@ def test_a_folder_that_cannot_be_read_blocks_no_other(trials, monkeypatch):
     assert left_out.startswith(f"{trials / 'self'}: cannot be read: ")
     (trials / "self").unlink()
     make_night(trials, 4)
-    entry = module.read_entry
+    entry = store.read_entry
 
     def refuse(place):
         if place.name == "lab-004":
             raise PermissionError(13, "Permission denied")
         return entry(place)
 
-    monkeypatch.setattr(module, "read_entry", refuse)
+    monkeypatch.setattr(store, "read_entry", refuse)
     points, _, (left_out,) = read(trials)
     assert [point[0] for point in points[LATENCY]] == expected
     assert left_out == f"{trials / 'lab-004'}: cannot be read: [Errno 13] Permission denied"
@@ -386,13 +386,13 @@ def test_a_trial_with_two_figures_for_one_series_does_not_count(trials, runs, wh
 
 
 def test_what_the_tables_refuse_blocks_no_other_trial(trials, monkeypatch):
-    entry = module.read_entry
+    entry = store.read_entry
 
     def doubled(place):
         one = entry(place)
         return replace(one, figures=one.figures * 2) if place.name == "lab-001" else one
 
-    monkeypatch.setattr(module, "read_entry", doubled)
+    monkeypatch.setattr(store, "read_entry", doubled)
     points, _, (left_out,) = read(trials)
     assert [point[0] for point in points[LATENCY]] == ["lab-000", "lab-002", "lab-003"]
     assert left_out.startswith(f"{trials / 'lab-001'}: the index cannot hold it: UNIQUE")
@@ -661,7 +661,7 @@ def test_a_glob_that_matches_nothing_is_named(tmp_path, name, glob, text):
 
 def test_a_question_of_several_selects_sees_one_state(trials, monkeypatch):
     """A writer beside it waits until the question is answered."""
-    ask = module.Index._rows
+    ask = store.Store.rows
     refused = []
 
     def beside(index, question, values=()):
@@ -674,7 +674,7 @@ def test_a_question_of_several_selects_sees_one_state(trials, monkeypatch):
             writer.close()
         return ask(index, question, values)
 
-    monkeypatch.setattr(module.Index, "_rows", beside)
+    monkeypatch.setattr(store.Store, "rows", beside)
     with opened(trials, print) as index:
         (column,) = index.columns(index.trials())
     assert column.values.tolist() == [30, 31, 32, 33]
@@ -761,14 +761,14 @@ class Killer:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, steps: int):
         self.left = steps
-        connect = module.connect
+        connect = store.connect
 
         def killing(file):
             connection = connect(file)
             connection.set_progress_handler(self.step, 1)
             return connection
 
-        monkeypatch.setattr(module, "connect", killing)
+        monkeypatch.setattr(store, "connect", killing)
 
     def step(self) -> int:
         self.left -= 1
@@ -813,14 +813,14 @@ def test_the_range_of_steps_covers_an_update(tmp_path):
         return 0
 
     with pytest.MonkeyPatch.context() as patch:
-        connect = module.connect
+        connect = store.connect
 
         def counting(file):
             connection = connect(file)
             connection.set_progress_handler(step, 1)
             return connection
 
-        patch.setattr(module, "connect", counting)
+        patch.setattr(store, "connect", counting)
         for number in range(3):
             make_night(tmp_path, number)
         with opened(tmp_path, print):
@@ -873,10 +873,8 @@ def test_who_may_only_read_begins_with_a_copy_of_the_index(trials, monkeypatch, 
     before = file.read_bytes() if file.exists() else None
     monkeypatch.setattr(module.os, "access", lambda *_: False)
     folders = []
-    entry = module.read_entry
-    monkeypatch.setattr(
-        module, "read_entry", lambda place: [folders.append(place), entry(place)][1]
-    )
+    entry = store.read_entry
+    monkeypatch.setattr(store, "read_entry", lambda place: [folders.append(place), entry(place)][1])
     assert read(trials) == expected
     assert (len(folders) == 1) == (damage == "")
     assert (file.read_bytes() if file.exists() else None) == before

@@ -9,7 +9,8 @@ import pytest
 
 from history_support import made_up, make_night, runs_of
 from seatrial.history.changes import Scope, findings, newest
-from seatrial.history.index import Series, opened
+from seatrial.history.index import opened
+from seatrial.history.series import Series
 from seatrial.report import message
 from seatrial.report.changes import effect, headline, sentences
 from seatrial.results.record import Activity, Case, Job, Metric, Run

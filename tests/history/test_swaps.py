@@ -10,7 +10,7 @@ import pytest
 
 from history_support import BEGIN
 from seatrial.history.changes import Scope, SiteHistory
-from seatrial.history.index import Column, KnownTrial, Series
+from seatrial.history.series import Column, KnownTrial, Series
 from seatrial.report.changes import effect, subject
 from seatrial.results.record import Case
 
@@ -21,9 +21,13 @@ PAIR = Case(check="netpipe", transport="tcp", nodes=2)
 METRICS = ("latency_us", "n_half_us")
 
 
-def site(nights, slow=1.0, driver=None, back=None, names=("n1", "n2", "n3", "n4"), new="n9"):
+def site(
+    nights, slow=1.0, driver=None, back=None, names=("n1", "n2", "n3", "n4"), new="n9",
+    changed=(), unit="us",
+):  # fmt: skip
     """The last node is swapped for ``new``, which is slower, until the night ``back``; a driver is
-    slower by 10 % for all from the night ``driver`` on."""
+    slower by 10 % for all from the night ``driver`` on. ``changed``: metric and location of what
+    is slower by 20 % since the swap; ``unit``: of latencies since then."""
     draw = np.random.default_rng(3)
     figures: dict[Series, list[tuple[int, float]]] = {}
     conditions = {}
@@ -38,8 +42,12 @@ def site(nights, slow=1.0, driver=None, back=None, names=("n1", "n2", "n3", "n4"
             for metric in METRICS:
                 for own in ends:
                     at_new = new in own or (case == NPB and swapped)
+                    location = "-".join(own)
                     value = 100 * np.exp(draw.normal(0, 0.008)) * step * (slow if at_new else 1)
-                    series = Series("lab", case, metric, "-".join(own), "us", "lower")
+                    value *= 1.2 if night >= SWAP and (metric, location) in changed else 1
+                    own_unit = unit if night >= SWAP and metric == "latency_us" else "us"
+                    value /= 1000 if own_unit == "ms" else 1
+                    series = Series("lab", case, metric, location, own_unit, "lower")
                     figures.setdefault(series, []).append((night, value))
     trials = [
         KnownTrial(
@@ -112,3 +120,19 @@ def test_several_nodes_were_swapped():
     finding = of_swap(site(45))
     finding.swapped = (["n3", "n4"], ["n8", "n9"])
     assert subject(finding) == "nodes n3, n4 were swapped for n8, n9"
+
+
+def test_a_series_of_other_nodes_that_changes_with_a_swap_is_a_finding_beside_it():
+    history = site(45, changed=[("latency_us", "n1-n2")])
+    swap = of_swap(history)
+    (link,) = (one for one in history.findings if one is not swap)
+    assert [one.series.location for one in link.changes] == ["n1-n2"]
+    assert (link.first.name, link.scope.kind) == (f"lab-{SWAP:03}", "series")
+    assert swap.changes == []
+
+
+def test_a_series_in_another_unit_does_not_continue_that_of_the_node_that_went():
+    history = site(45, unit="ms")
+    changes = [one for own in history.findings for one in own.changes]
+    assert {one.lost for one in changes} == {"unit"}
+    assert {one.unit for one in changes} == {"ms"}

@@ -13,6 +13,7 @@ from seatrial.base.paths import CHECKOUT
 from seatrial.nic.profile import NicProfile
 from seatrial.site.effects import statements
 from seatrial.site.model import Site
+from seatrial.site.profiles import is_tested
 from seatrial.site.validate import site_problems
 
 PAIR = """\
@@ -222,6 +223,28 @@ def test_a_coalescing_value_that_is_a_mode_is_noted_once():
     (sentence,) = statements(site_with(text))
     assert sentence.startswith("profile p: rx_usecs 3 is a mode and not a time on some drivers")
     assert "e1000, e1000e, igb, igc" in sentence
+
+
+def test_a_set_of_numbers_means_the_same_in_each_pattern_of_a_site(tmp_path):
+    text = """
+        rate2: {description: x, mtu: 1400}
+        rate10:
+          description: x
+          mtu: 1300
+          node_classes: [thin]
+          transports: ["rail[9-12]-tcp"]
+    """
+    changes = {
+        "rail-tcp": "rail10-tcp",
+        "schema: 1": 'schema: 1\ntrial: {profiles: ["rate[2,10]"]}',
+        "netpipe: {}": 'links: {nodes: [3], profiles: ["rate[9-12]"]}',
+    }
+    ((problem,), _) = problems_of(tmp_path, text, changes)
+    assert problem.field == "benchmarks.links.nodes.0"
+    assert "rate10 fits only 2 nodes" in problem.message
+    site = site_with(text, {"rail-tcp": "rail10-tcp"})
+    tested = [one for one in ("tcp", "openmpi-tcp", "rail10-tcp") if is_tested(site, "rate10", one)]
+    assert tested == ["rail10-tcp"]
 
 
 PAGE = (CHECKOUT / "docs" / "write-a-nic-profile.md").read_text()

@@ -38,6 +38,11 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     return lambda text: match(text) is not None
 
 
+def any_matches(patterns: Iterable[str], text: str) -> bool:
+    """Whether one of several patterns matches a text."""
+    return any(matcher(pattern)(text) for pattern in patterns)
+
+
 def check(patterns: Iterable[str]) -> None:
     """Raise InputError if one of the patterns cannot match what its writer means."""
     for pattern in patterns:

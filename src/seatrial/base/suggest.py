@@ -22,8 +22,8 @@ class FieldProblem(NamedTuple):
 
 def matching(patterns: Iterable[str], names: Iterable[str]) -> list[str]:
     """The names that one of the glob patterns matches, in their own order."""
-    wanted = [globs.matcher(pattern) for pattern in patterns]
-    return [name for name in names if any(fits(name) for fits in wanted)]
+    wanted = list(patterns)
+    return [name for name in names if globs.any_matches(wanted, name)]
 
 
 def suggest(word: object, known: Iterable[str], *, listed: bool = False) -> str:

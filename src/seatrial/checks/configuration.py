@@ -20,7 +20,7 @@ from reframe.core.schedulers import slurm
 from reframe.core.settings import site_configuration
 
 from seatrial.base.errors import SeatrialError
-from seatrial.base.paths import CHECKOUT
+from seatrial.base.paths import CHECKS
 from seatrial.checks.database import database_of, require_own_database
 from seatrial.plan.model import (
     PLAN_FILE,
@@ -32,7 +32,6 @@ from seatrial.plan.model import (
 )
 from seatrial.plan.resolve import plan_of
 
-CHECKS = CHECKOUT / "reframe-checks"
 # ReFrame's own format of performance logs, which other tools read.
 PERFLOG_HANDLERS = site_configuration["logging"][0]["handlers_perflog"]
 # Rates in Hz. ReFrame reduces the rate from max to min by the decay factor at each poll. With its

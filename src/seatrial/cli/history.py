@@ -37,7 +37,8 @@ from seatrial.cli.trial import (
     write_page,
     writing,
 )
-from seatrial.history.index import UNPROVEN, Index, KnownTrial, Point, Series, literal, opened
+from seatrial.history.index import Index, opened
+from seatrial.history.series import UNPROVEN, KnownTrial, Point, Series, literal, timed
 from seatrial.report import HISTORY_FILE
 from seatrial.report.text import quantity
 from seatrial.results import later, statistics
@@ -328,8 +329,7 @@ def prune(
 
 def show_trials(trials: Sequence[KnownTrial], last: int) -> None:
     wrong = [one for one in trials if one.wrong_clock][-last:]  # they have no place in time
-    newest_ones = [one for one in trials if not one.wrong_clock][-last:]
-    shown = [*wrong, *newest_ones]
+    shown = [*wrong, *timed(trials)[-last:]]
     rows = [
         [began(one), one.site, one.verdict or "none", str(one.figures), one.folder.name,
          "; ".join(one.marks)]

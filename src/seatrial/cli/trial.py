@@ -41,6 +41,7 @@ from seatrial.cli.selection import (
     selection_of,
 )
 from seatrial.history import index
+from seatrial.history.series import KnownTrial, newest_of_sites
 from seatrial.plan.check import check_bounds, check_site
 from seatrial.plan.model import Plan
 from seatrial.plan.resolve import plan_trial
@@ -361,12 +362,12 @@ def write_page(known: index.Index, page: Path, patterns: dict[str, list[str]]) -
     write_history(known, page, requirements_of_sites(known.trials()), **patterns)
 
 
-def requirements_of_sites(trials: Sequence[index.KnownTrial]) -> dict[str, Requirements]:
+def requirements_of_sites(trials: Sequence[KnownTrial]) -> dict[str, Requirements]:
     """Site -> its requirements, of the sites that the trials are of.
 
     Of a site that is elsewhere than the others, they are those that its newest trial kept.
     """
-    newest = {one.site: one for one in sorted(trials, key=lambda one: not one.wrong_clock)}
+    newest = newest_of_sites(trials)
     return {
         site: requirements_of(site, site_requirements(site), newest[site].folder)
         for site in sorted(newest)

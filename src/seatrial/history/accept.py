@@ -16,6 +16,7 @@ from seatrial.base.errors import InputError
 from seatrial.base.suggest import suggest
 from seatrial.history.changes import NEW_LEVEL, Change, Finding, findings, worse_of
 from seatrial.history.index import Index
+from seatrial.history.series import timed
 from seatrial.results.record import Case
 from seatrial.results.requirements import Accepted, Requirements
 from seatrial.results.wording import plural
@@ -84,9 +85,7 @@ def new_level(
         )  # fmt: skip
         raise InputError(f"{finding.id} has no level to accept: {why}")
     result.parts = _parts(index, result)
-    result.newest = max(
-        one.started for one in index.trials() if one.site == site and not one.wrong_clock
-    )
+    result.newest = max(one.started for one in timed(index.trials()) if one.site == site)
     return result
 
 

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Literal
 
@@ -46,8 +46,9 @@ from seatrial.base.errors import InputError
 from seatrial.history import places
 from seatrial.history.entry import NODES, is_zero
 from seatrial.history.groups import Condition, condition_of, known_conditions, trials_of
-from seatrial.history.index import UNPROVEN, Index, KnownTrial, Point, Series, SeriesKey
+from seatrial.history.index import Index
 from seatrial.history.levels import in_units
+from seatrial.history.series import UNPROVEN, KnownTrial, Point, Series, SeriesKey
 from seatrial.results import later, statistics
 from seatrial.results.locations import Locations
 from seatrial.results.wording import plural, some
@@ -225,12 +226,9 @@ def _continue(
     """Give the points of a node of A to the series of the node that is in its place in B."""
     before, after = points
     for key in [one for one in before if one not in after]:
-        series = wanted[key]
-        for location in locations.renamed(series.location, {gone: new}):
-            other = replace(series, location=location).key
-            if other in after and other not in before:
-                before[other] = before.pop(key)
-                break
+        others = (one.key for one in places.in_place_of(wanted[key], gone, new, locations))
+        if other := next((one for one in others if one in after and one not in before), None):
+            before[other] = before.pop(key)
 
 
 def _units(a: Iterable[SeriesKey], b: Iterable[SeriesKey]) -> list[str]:

@@ -31,7 +31,8 @@ from seatrial.base.errors import InputError
 from seatrial.base.files import replacing
 from seatrial.base.paths import PARQUET_LOCK
 from seatrial.history.entry import NODES, SETTING
-from seatrial.history.index import Index, KnownTrial, Point, Series, SeriesKey
+from seatrial.history.index import Index
+from seatrial.history.series import KnownTrial, Point, Series, SeriesKey, newest_of_sites
 from seatrial.results import statistics
 
 VERDICTS = ("accept", "reject", "incomplete", "none")  # none: the trial was interrupted
@@ -56,8 +57,7 @@ def export(
     """
     trials = index.trials()
     if newest:
-        in_time = sorted(trials, key=lambda one: not one.wrong_clock)
-        trials = list({one.site: one for one in in_time}.values())
+        trials = list(newest_of_sites(trials).values())
     writers: dict[str, Callable[[BinaryIO], int]] = {
         "openmetrics": lambda stream: _openmetrics(
             stream, index, trials, dict(patterns or {}), newest

@@ -22,7 +22,7 @@ from seatrial.base import globs
 from seatrial.base.errors import InputError
 from seatrial.base.suggest import suggest
 from seatrial.history.entry import SETTING
-from seatrial.history.index import KnownTrial
+from seatrial.history.series import KnownTrial
 
 _DAY = r"\d{4}-\d{2}-\d{2}"
 _RANGE = re.compile(rf"({_DAY})?\.\.({_DAY})?|({_DAY})")

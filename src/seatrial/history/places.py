@@ -8,7 +8,8 @@ by their names.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from seatrial.results import statistics
@@ -17,6 +18,7 @@ from seatrial.results.record import Case
 
 if TYPE_CHECKING:
     from seatrial.history.compare import Row
+    from seatrial.history.series import Series
 
 #: case -> the nodes of each of its trials
 Nodes = Mapping[str, Collection[frozenset[str]]]
@@ -44,6 +46,13 @@ def replaced(a: Nodes, b: Nodes) -> tuple[list[str], list[str]] | None:
     if not gone or len(gone) != len(new) or stayed:
         return None
     return sorted(gone), sorted(new)
+
+
+def in_place_of(series: Series, gone: str, new: str, locations: Locations) -> Iterator[Series]:
+    """The series that a series of a node can be at the node in its place: a link may have either
+    order. Nothing if it is not at the node that went."""
+    for location in locations.renamed(series.location, {gone: new}):
+        yield replace(series, location=location)
 
 
 class Figures(NamedTuple):

@@ -21,7 +21,8 @@ from pathlib import Path
 from seatrial.base.errors import LabError, explained
 from seatrial.base.files import folder_below, write_whole
 from seatrial.history.changes import findings
-from seatrial.history.index import Index, KnownTrial
+from seatrial.history.index import Index
+from seatrial.history.series import KnownTrial, newest_of_sites
 from seatrial.results import manifest
 from seatrial.results.later import REQUIREMENTS_FILE, read_file, user
 from seatrial.results.pruned import PRUNED_FILE, Pruned, is_evidence, read_pruned
@@ -70,9 +71,7 @@ def survey(index: Index, days: int | None = None, now: datetime | None = None) -
     Raises InputError if the file of a site is wrong.
     """
     trials = index.trials()
-    # By a clock that was ahead, a trial would seem to be the newest for a long time.
-    in_order = sorted(trials, key=lambda one: not one.wrong_clock)
-    newest = {one.site: one for one in in_order}
+    newest = newest_of_sites(trials)
     keep_days = {name: days if days is not None else days_of(one) for name, one in newest.items()}
     named = named_trials(trials, newest) | trials_of_changes(index)
     candidates = []

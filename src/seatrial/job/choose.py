@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
 from ClusterShell.NodeSet import NodeSet
 
 from seatrial.analysis.decision import Answer
+from seatrial.base import globs
 from seatrial.base.errors import InputError
 from seatrial.base.names import PLAIN_SOCKETS
 from seatrial.base.suggest import suggest
@@ -17,7 +17,7 @@ from seatrial.job.measured import Advice, Application, Option, advise
 from seatrial.job.request import Request, Surroundings
 from seatrial.job.template import LAUNCHERS
 from seatrial.site.model import Site
-from seatrial.site.profiles import nodes_of, rails_of, resolved
+from seatrial.site.profiles import is_tested, nodes_of, rails_of, resolved
 
 DEFAULT = "default"  # the profile
 NO_DIFFERENCE: Answer = "no difference"
@@ -191,7 +191,7 @@ def _measured(around: Surroundings, names: list[str], kind: str) -> Choice | Non
         case = (select.variant or "", select.profile or "", select.nodes or 0)
         if select.check != check or select.location or any(isinstance(x, list) for x in case):
             continue
-        if select.transport in names and fnmatchcase(str(case[0]), variant):
+        if select.transport in names and globs.matcher(variant)(str(case[0])):
             sets[case][select.transport] = entry.reference  # type: ignore[index]
     if not sets:
         return None
@@ -224,8 +224,7 @@ def choose_profile(
     suited = [
         profile
         for profile in (resolved(site, name) for name in site.nic_profiles if name != DEFAULT)
-        if kind in profile.suits
-        and any(fnmatchcase(transport, pattern) for pattern in profile.transports)
+        if kind in profile.suits and is_tested(site, profile.name, transport)
     ]
     effective = [profile for profile in suited if path not in profile.ignored_by]
     unmeasured = "no trial of the site compares profiles for it"

@@ -25,7 +25,8 @@ from seatrial.base.files import write_whole
 from seatrial.history import levels
 from seatrial.history.changes import NEW_LEVEL, Condition, Finding, SiteHistory, sites, untimed
 from seatrial.history.entry import NODES, SETTING
-from seatrial.history.index import UNPROVEN, Column, Index, KnownTrial
+from seatrial.history.index import Index
+from seatrial.history.series import UNPROVEN, Column, KnownTrial
 from seatrial.report import REPORT_FILE, changes
 from seatrial.report.html import environment, packaged, script_hash
 from seatrial.report.text import quantity, relative_href

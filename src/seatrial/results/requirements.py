@@ -572,7 +572,7 @@ def fits(patterns: Patterns | None, text: str) -> bool:
     if patterns is None:
         return True
     several = [patterns] if isinstance(patterns, str) else patterns
-    return any(globs.matcher(pattern)(text) for pattern in several)
+    return globs.any_matches(several, text)
 
 
 def is_glob(patterns: Patterns) -> bool:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-
 from ClusterShell.NodeSet import NodeSet
 
+from seatrial.base import globs
 from seatrial.nic.flatten import Flat
 from seatrial.nic.inheritance import Resolved, resolve
 from seatrial.site.model import Site
@@ -111,5 +110,4 @@ def nodes_of(site: Site, profile: Resolved) -> list[str]:
 
 def is_tested(site: Site, profile: str, transport: str) -> bool:
     """Whether a trial measures a transport (also ``tcp`` and ``none``) under a profile."""
-    patterns = resolved(site, profile).transports
-    return any(fnmatchcase(transport, pattern) for pattern in patterns)
+    return globs.any_matches(resolved(site, profile).transports, transport)

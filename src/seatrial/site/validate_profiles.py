@@ -7,11 +7,11 @@ The model of a profile validates its fields. Conflicts between the settings of o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from fnmatch import fnmatchcase
 from typing import Any
 
 from ClusterShell.NodeSet import NodeSet
 
+from seatrial.base import globs
 from seatrial.base.names import PLAIN_SOCKETS
 from seatrial.base.suggest import FieldProblem, suggest, unmatched
 from seatrial.nic.conflicts import conflicts, field_of
@@ -177,7 +177,7 @@ def _fits(site: Site, profile: Resolved) -> Iterable[FieldProblem]:
         yield FieldProblem(f"{at}.node_classes", "it fits no node of this site", "set node_classes")
         return
     partition = site.partitions.get(site.trial_partition)
-    wanted = any(fnmatchcase(profile.name, pattern) for pattern in site.trial.profiles)
+    wanted = globs.any_matches(site.trial.profiles, profile.name)
     if partition is None or not wanted:
         return
     here = NodeSet(partition.nodes) & NodeSet.fromlist(nodes_of(site, profile))
@@ -189,7 +189,7 @@ def _fits(site: Site, profile: Resolved) -> Iterable[FieldProblem]:
     if len(here) == len(NodeSet(partition.nodes)):
         return
     for name, benchmark in site.benchmarks:
-        if benchmark and any(fnmatchcase(profile.name, one) for one in benchmark.profiles):
+        if benchmark and globs.any_matches(benchmark.profiles, profile.name):
             for index, count in enumerate(benchmark.nodes):
                 if count > len(here):
                     yield FieldProblem(

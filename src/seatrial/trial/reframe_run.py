@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from seatrial.base.errors import LabError, SeatrialError
-from seatrial.checks.configuration import CHECKS
+from seatrial.base.paths import CHECKS
 from seatrial.checks.database import database_of, require_own_database
 from seatrial.plan.model import (
     PART_FILE,

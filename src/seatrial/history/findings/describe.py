@@ -1,0 +1,92 @@
+"""What a finding is of: its nights, what its series have in common, and what else changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seatrial.history import places
+from seatrial.history.entry import NODES
+from seatrial.history.findings import explanation
+from seatrial.history.findings.draft import Draft
+from seatrial.history.findings.record import Finding, Scope
+from seatrial.history.findings.site_changes import SiteChanges
+from seatrial.results.locations import Locations, natural
+
+_OF_PLACE = 0.8  # of the series of a drift that are at a node or link
+
+
+def described(site: SiteChanges, drafts: Sequence[Draft]) -> list[Finding]:
+    """The findings, whole."""
+    for one in drafts:
+        one.finding.changes = sorted(
+            (part.change for part in one.parts),
+            key=lambda own: (own.informative, own.gain, own.series.name),
+        )
+        one.finding.listed = one.finding.changes
+        _describe(site, one)
+    for night in {one.night for one in drafts}:
+        own = [one for one in drafts if one.night == night and one.parts]
+        pair = _exchanged(own, site.table.locations)
+        for one in own:
+            one.finding.exchanged = pair
+    return [one.finding for one in drafts]
+
+
+def _describe(site: SiteChanges, draft: Draft) -> None:
+    """Say between which trials the changes lie, what they have in common, and what else changed
+    that night."""
+    table, finding, columns = site.table, draft.finding, draft.columns
+    finding.first, finding.last = table.trials[draft.night], table.trial_before(draft.night)
+    waits = [table.waits.get((finding.first.id, one.series.case.id)) for one in columns]
+    finding.waited = max((one for one in waits if one is not None), default=None)
+    finding.compared = len(site.compared(draft.night))
+    finding.scope = _scope(site, draft)
+    if draft.drift:
+        finding.drift, end = True, draft.drift.end
+        finding.until = table.trials[table.own[end]] if end + 1 < len(table.own) else None
+        return
+    each = (one for part in draft.parts for one in table.changed_for(part.column, draft.night))
+    names = {one.name for one in draft.rollout}
+    finding.conditions = [one for one in dict.fromkeys(each) if one.name not in names]
+    if draft.rollout:
+        finding.conditions = [*draft.rollout, *finding.conditions]
+        finding.until = table.trials[draft.until]
+    if draft.cause.by == "swap":
+        finding.swapped = table.swaps[draft.night]
+        if not draft.parts:
+            every = table.conditions.by_night(table.nights).get(draft.night, {})
+            finding.conditions = [one for one in every if one.name != NODES]
+
+
+def _scope(site: SiteChanges, draft: Draft) -> Scope:
+    table, columns = site.table, draft.columns
+    if draft.drift:
+        return _scope_of_drift(site, draft)
+    if not columns or draft.cause.by != "night":
+        return draft.cause.scope
+    others = draft.compared(site)
+    if nodes := explanation.several_nodes(table, others, columns):
+        return Scope("nodes", ", ".join(sorted(nodes, key=natural)))
+    return explanation.common(table, others, columns)
+
+
+def _scope_of_drift(site: SiteChanges, draft: Draft) -> Scope:
+    """The node or link that most of the series are at; else what all have in common."""
+    table, columns = site.table, draft.columns
+    compared = site.compared(min(part.at for part in draft.parts))
+    place, _ = explanation.explanation(table, compared, columns, explanation.PLACES)
+    if place and sum(table.includes(place, one) for one in columns) >= _OF_PLACE * len(columns):
+        return place
+    return explanation.common(table, compared, columns)
+
+
+def _exchanged(drafts: Sequence[Draft], locations: Locations) -> tuple[str, str] | None:
+    """The nodes that seem to be exchanged, by all changes of a night."""
+    located: dict[places.Key, places.Figures] = {}
+    for change in (part.change for one in drafts for part in one.parts):
+        series = change.series
+        if series.location and not change.lost:
+            verdict = "worse" if change.gain < 0 else "better"
+            figures = places.Figures(change.before.value, change.after.value, verdict)
+            located[series.case, series.metric, series.location] = figures
+    return places.exchanged_nodes(located, locations) if located else None

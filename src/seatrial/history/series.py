@@ -1,0 +1,120 @@
+"""Trials, series and points, as the index answers with them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from seatrial.history.entry import CLOCK
+from seatrial.results.manifest import MANIFEST
+from seatrial.results.record import Case
+
+if TYPE_CHECKING:  # numpy: it is slow to import
+    import numpy as np
+    from numpy.typing import NDArray
+
+UNPROVEN = f"no {MANIFEST}"
+SeriesKey = tuple[str, str, str]  # site, name, unit
+
+
+@dataclass(frozen=True)
+class KnownTrial:
+    """One trial's folder, as the index has it."""
+
+    id: int
+    folder: Path
+    name: str
+    site: str
+    started: datetime  # UTC
+    verdict: str  # accept, reject, incomplete; "": interrupted, or it runs
+    notes: list[str]  # planted faults, a wrong clock: its figures mean something else
+    figures: int
+    proven: bool = True  # its results are as in its SHA256SUMS; False: it has none
+    block_runs: int = 1  # as in the entry
+    planned_runs: int = 1
+
+    @property
+    def wrong_clock(self) -> str:
+        """Why its times cannot be true; "": they can."""
+        return next((note for note in self.notes if note.startswith(CLOCK)), "")
+
+    @property
+    def marks(self) -> list[str]:
+        """What a reader of its figures must know."""
+        return [*self.notes, *([] if self.proven else [UNPROVEN])]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One metric of one case at one location ("": the case as a whole) of one site, in one unit."""
+
+    site: str
+    case: Case
+    metric: str
+    location: str
+    unit: str
+    better: str
+
+    @property
+    def name(self) -> str:
+        at = f" at {self.location}" if self.location else ""
+        return f"{self.case.id}: {self.metric}{at}"
+
+    @property
+    def key(self) -> SeriesKey:
+        return self.site, self.name, self.unit
+
+
+@dataclass(frozen=True)
+class Point:
+    """The figure of one trial in a series."""
+
+    trial: KnownTrial
+    value: float  # median of the samples
+    samples: list[float]
+    conditions: dict[str, str]  # versions, nodes, settings: name -> value
+
+    @property
+    def blocks(self) -> list[float]:
+        """The median of each block of runs. All are one block if some are missing: which block
+        these were of is not known."""
+        size, count = self.trial.block_runs or 1, len(self.samples)
+        if size > 1 and count != self.trial.planned_runs:
+            size = count
+        return [median(self.samples[at : at + size]) for at in range(0, count, size)]
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """The figures of a series as arrays. ``at``: positions in a list of trials, ascending."""
+
+    series: Series
+    at: NDArray[np.int64]
+    values: NDArray[np.float64]
+    samples: list[list[float]]  # of the first trials only
+
+
+def timed(trials: Iterable[KnownTrial]) -> list[KnownTrial]:
+    """The trials that have a place in time: their clock was right."""
+    return [one for one in trials if not one.wrong_clock]
+
+
+def in_time(trials: Iterable[KnownTrial]) -> list[KnownTrial]:
+    """The trials in their order, those first whose clock was wrong: the last one is the newest. By
+    a clock that was ahead, a trial would seem to be the newest for a long time."""
+    return sorted(trials, key=lambda one: not one.wrong_clock)
+
+
+def newest_of_sites(trials: Iterable[KnownTrial]) -> dict[str, KnownTrial]:
+    """Site -> its newest trial."""
+    return {one.site: one for one in in_time(trials)}
+
+
+def literal(name: str) -> str:
+    """A glob of ``Index.series`` that matches this name only."""
+    return re.sub(r"([*?[])", r"[\1]", name)
