@@ -7,6 +7,7 @@ import pytest
 
 from history_support import made_up
 from seatrial.history.changes import Scope
+from seatrial.history.drift import Course, Span, drift_of
 from seatrial.history.entry import of_nodes_text
 from seatrial.history.series import Series
 from seatrial.report.changes import headline, sentences
@@ -98,6 +99,22 @@ def test_two_nodes_that_become_slow_on_two_nights_are_two_findings(seed):
     assert [one.scope for one in (first, second)] == [Scope("node", "n1"), Scope("node", "n4")]
     assert not first.drift
     assert not second.drift
+
+
+@pytest.mark.parametrize("drifts", [True, False])
+def test_a_small_change_beside_a_known_drift_of_many_series_is_decided_by_its_own_series(drifts):
+    """It is a part of the drift if its figures are, however many others drift by more."""
+    draw = np.random.default_rng(1)
+    at = np.arange(NIGHTS)
+    span = Span(21, 50)
+    ramp, step = np.clip((at - span.begin) / (span.end - span.begin), 0, 1), 1.0 * (at >= 35)
+
+    def course(size, shape, **fields):
+        return Course(at.astype(float), 0.003 * draw.normal(size=NIGHTS) + size * shape, **fields)
+
+    known = [course(0.3, ramp, steps=[], drifts=True) for _ in range(45)]
+    small = [course(0.05, ramp if drifts else step, steps=[(35, 35)]) for _ in range(6)]
+    assert drift_of([*known, *small], span) == (span if drifts else None)
 
 
 def test_a_drift_that_ended_says_when():

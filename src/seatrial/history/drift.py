@@ -56,7 +56,11 @@ def drift_of(courses: Sequence[Course], known: Span | None = None) -> Span | Non
     ``known``: a drift that some of the series have. Their changes are explained by it, and the
     steps of ``courses`` are others.
     """
-    chosen = sorted(courses, key=lambda one: -_size(one))[:_MOST]
+    ranked = sorted(courses, key=lambda one: -_size(one))
+    chosen = ranked[:_MOST]
+    if not any(one.steps for one in chosen):  # all have the known drift: nothing is to be explained
+        half = _MOST // 2
+        chosen = ranked[:half] + [one for one in ranked if one.steps][:half]
     most = max(len(one.nights) for one in chosen)
     shared = len({night for one in chosen for night, _ in one.steps}) + (2 if known else 0)
     steps = sum(_steps(one, known) for one in chosen) + shared * math.log(most) / 2
