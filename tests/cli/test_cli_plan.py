@@ -61,7 +61,7 @@ def test_a_plan_of_rounds(here, site, tmp_path):
     code, text, _ = here("plan", "--site", site, *words)
     assert code == 0
     assert "3 cases, 36 runs with 3 of each in each of 4 rounds" in text
-    assert "trial limit    40 min (trial.time_limit_s for each of 4 rounds)" in text
+    assert "trial limit    40 min (4 rounds of trial.time_limit_s)" in text
     code, _, error = here("plan", "--site", site, "--rounds", "0")
     assert code == 3
     assert "--rounds" in error

@@ -85,7 +85,10 @@ def test_beyond_twice_the_measured_nodes_it_says_so(nodes, flaw):
     made = prediction.predict(of, compared, "is", "S", nodes, simulated([]))
     text = words.prediction(made, compared)
     assert f"{nodes} nodes: " in text
-    assert "error up to 20 % (measured: 0.909 to 1.25 times the prediction)" in text
+    assert (
+        "error of the measured cases up to 20 % (measured: 0.909 to 1.25 times the prediction)"
+        in text
+    )
     assert (flaw in text) if flaw else "beyond" not in text
 
 

@@ -297,7 +297,7 @@ def test_the_command_predicts_and_compares(tmp_path):
     assert "speed of the nodes: this machine's, as no npb ep was measured" in done.output
     assert "measured npb is.S on 2 nodes: 0.02 s (3 samples), predicted 0.0" in done.output
     lines = {line.split(" nodes: ")[0]: line for line in done.output.splitlines()}
-    assert "error up to " in lines["4"]
+    assert "error of the measured cases up to " in lines["4"]
     assert "beyond" not in lines["4"]
     assert "MPI_Alltoallv linear" in lines["4"]
     assert "MPI_Alltoallv had another algorithm in all measured cases" in lines["4"]
@@ -322,7 +322,7 @@ def test_a_program_of_ones_own(tmp_path):
     assert "measured on 2 nodes: 0.2 s (1 sample), predicted 0.3" in done.output
     lines = {line.split(" nodes: ")[0]: line for line in done.output.splitlines()}
     for count in ("4", "16"):
-        assert "error up to 5" in lines[count]
+        assert "error of the measured cases up to 5" in lines[count]
         assert "30000000 B have 100 % of its bytes, measured were 10 to 10000000" in lines[count]
     assert "measured on at most 4 nodes" in lines["16"]
     assert "measured on" not in lines["4"]
@@ -357,7 +357,7 @@ def test_a_kernel_of_the_source_of_NPB(tmp_path):
     assert "measured npb ft.S on 2 nodes: 0.2 s (1 sample), predicted 0.1" in done.output
     assert "measured npb ft.W on 4 nodes: 0.2 s (1 sample), predicted 0.3" in done.output
     lines = {line.split(" nodes: ")[0]: line for line in done.output.splitlines()}
-    assert "error up to " in lines["4"]
+    assert "error of the measured cases up to " in lines["4"]
     assert "beyond" not in lines["4"]
     assert "beyond twice the calibrated range: measured on at most 4 nodes" in lines["16"]
 

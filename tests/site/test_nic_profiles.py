@@ -113,6 +113,7 @@ ERRORS = [
     (PAIR + "  per_network: {rail: {mtu: 1400}}", "pair.bonding", "bonding:",
      ("eth1 1500, eth2 1400",)),
     (TWO_DRIVERS, "two.per_network", "per_network:", ("two sets of parameters",)),
+    ("round2-jumbo: {description: x, mtu: 9000}", "round2-jumbo", "round2-jumbo:", ("rounds",)),
 ]  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from plan_support import bare_stack
+from seatrial.base.errors import LabError
 from seatrial.cli.trial import numbered
 from seatrial.plan.resolve import plan_trial, resolve
 from seatrial.plan.selection import Selection
@@ -169,6 +170,17 @@ def test_a_profile_that_does_not_start_is_not_tried_again(trial):
     assert [run.round for run in bad] == [0, 0, 1, 1, 2, 2]
     assert "not in force in round 1: its job 1 did not start" in bad[-1].reason
     assert session.jobs_done == session.jobs
+
+
+def test_an_error_in_a_later_round_loses_no_earlier_one(trial, tmp_path):
+    def end(session):
+        if session.round == 1:
+            raise LabError("reframe-round2.log: cannot be made")
+        return Outcome(code=0)
+
+    with pytest.raises(LabError):
+        trial(3, end)
+    assert {one.round for one in read_results(tmp_path).runs} == {0}
 
 
 def test_a_full_disk_ends_the_rounds(trial, monkeypatch):

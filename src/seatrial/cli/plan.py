@@ -148,9 +148,9 @@ def print_time(checked: CheckedSite, jobs: list[PlannedJob], earlier: Earlier) -
             "the folder has these jobs"
         )
     out.print(f"job limits     {duration(limit)}, one job after another, without reruns")
-    of_rounds = f" for each of {plan.rounds} rounds" if plan.rounds > 1 else ""
+    of_rounds = f"{plan.rounds} rounds of " if plan.rounds > 1 else ""
     out.print(
-        f"trial limit    {duration(plan.time_limit_s)} (trial.time_limit_s{of_rounds}), "
+        f"trial limit    {duration(plan.time_limit_s)} ({of_rounds}trial.time_limit_s), "
         "without the time in Slurm's queue"
     )
     if known > plan.time_limit_s:

@@ -17,7 +17,8 @@ from seatrial.base.suggest import suggest
 from seatrial.benchmarks.npb import due_ranks
 from seatrial.cli.trial import pooled, say
 from seatrial.job.tune.outcome import figure as figure_in
-from seatrial.results.figures import valid_runs
+from seatrial.results.figures import is_disturbed, valid_runs
+from seatrial.results.wording import plural
 
 if TYPE_CHECKING:
     from seatrial.predict.simulation import Simulated
@@ -82,6 +83,11 @@ def predict(
     known_times = _measured(measured, program)
     if figure and not program:
         raise InputError("--figure is of a --program: the kernels of NPB print their time")
+    try:
+        re.compile(figure)
+    except re.error as error:
+        raise InputError(f"--figure {figure!r} is no regular expression: {error}") from None
+    command = _command(program) if program else []
     if alltoallv and alltoallv not in simulation.ALLTOALLV:
         known_names = suggest(alltoallv, simulation.ALLTOALLV)
         raise InputError(f"--alltoallv: {alltoallv!r} is no algorithm ({known_names})")
@@ -93,8 +99,10 @@ def predict(
         Measured(one.trial.trial, run)
         for one in results
         for run in valid_runs(one.runs)
-        if not one.trial.is_rerun(run)
+        if not one.trial.is_rerun(run) and not is_disturbed(run)
     ]
+    if left_out := sum(is_disturbed(run) for one in results for run in valid_runs(one.runs)):
+        say(f"left out: {plural(left_out, 'run')} that waited for a processor")
     chosen = transport or _with_times(runs, profile)
     with tempfile.TemporaryDirectory(prefix="seatrial-predict-") as text:
         folder = Path(text)
@@ -119,7 +127,6 @@ def predict(
             say("speed of the nodes: the trial ran EP of NPB itself, and SimGrid's is simulated; "
                 "--source names NPB's")  # fmt: skip
         if program:
-            command = _command(program)
             simulate_one = of.runner(
                 lambda *_: command, selector, limit, alltoallv, counter
             )(known.network)  # fmt: skip
@@ -212,14 +219,13 @@ def _command(program: str) -> list[str]:
 
 
 def _time(done: Simulated, pattern: str) -> float:
-    """The time in s of a simulated program: of the whole run, or what it prints. Raises InputError,
-    LabError."""
+    """The time in s of a simulated program: of the whole run, or what it prints.
+
+    Raises LabError.
+    """
     if not pattern:
         return done.seconds
-    try:
-        value, reason = figure_in(pattern, done.output.encode())
-    except re.error as error:
-        raise InputError(f"--figure {pattern!r} is no regular expression: {error}") from None
+    value, reason = figure_in(pattern, done.output.encode())
     if value is None:
         raise LabError(f"the simulated program ended, but {reason}")
     return value

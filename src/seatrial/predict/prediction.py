@@ -172,13 +172,21 @@ def predict(
     """The time of a kernel of NPB on so many nodes. Raises LabError."""
     run = simulate_one(f"{kernel}.{problem_class}", nodes, of.speed)
     done = npb.parse(run.output)
-    flaws = flaws_of(of, compared, nodes, run)
+    flaws = [*of_class(problem_class, compared), *flaws_of(of, compared, nodes, run)]
     if kernel == "is":
         flaws += of_alltoallv(run, [one.alltoallv for one in compared])
     return Prediction(
         nodes, done.value("time_s"), done.value("mops"), flaws,
         run.alltoallv if kernel == "is" else "",
     )  # fmt: skip
+
+
+def of_class(problem_class: str, compared: Sequence[Comparison]) -> list[str]:
+    """That the measured cases are of other classes, if they are."""
+    classes = sorted({one.variant.rpartition(".")[2] for one in compared})
+    if not classes or problem_class in classes:
+        return []
+    return [f"the measured cases are of class {' and '.join(classes)}, and not {problem_class}"]
 
 
 def compare_program(

@@ -274,7 +274,7 @@ def _costs(one: ProfileCosts) -> list[Sentence]:
         need = least_repeats(one.options)
         text = (
             f"On {one.hardware} the costs of {joined(unsure)} against {one.base} have no interval: "
-            "each figure was measured in too few {one.unit}s. The table has the medians."
+            f"each figure was measured in too few {one.unit}s. The table has the medians."
         )
         change = repeats_text(need, one.unit)
         sentences.append(Sentence(text, basis, change, "inconclusive", "measure more"))

@@ -63,7 +63,7 @@ def worst(compared: Sequence[Comparison]) -> float | None:
 
 
 def prediction(one: Prediction, compared: Sequence[Comparison]) -> str:
-    """The figure with the largest error of the comparisons, and why it is worth less.
+    """The figure with the largest error of the measured cases, and why it is worth less.
 
     The error is a part of the measured time: 50 % too fast means a run of twice the prediction. So
     the text has the measured times as multiples of their predictions, too.
@@ -76,7 +76,8 @@ def prediction(one: Prediction, compared: Sequence[Comparison]) -> str:
     if (error := worst(compared)) is not None:
         times = [each.measured_s / each.predicted_s for each in compared]
         span = " to ".join(dict.fromkeys(number(limit, 3) for limit in (min(times), max(times))))
-        text += f", error up to {_percent(error)} (measured: {span} times the prediction)"
+        text += f", error of the measured cases up to {_percent(error)} "
+        text += f"(measured: {span} times the prediction)"
     else:
         text += ", error not known"
     return text + "".join(f"; {flaw}" for flaw in one.flaws)

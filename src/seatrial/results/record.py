@@ -335,8 +335,8 @@ class Trial(Record):
     stack: dict[str, Any] = {}  # source ("distribution" or "spack"), id, versions
     machine: Machine = Machine()
     host: dict[str, Any] = {}  # kernel, cpu, cores, memory, operating system
-    repeats: int = 1  # of each case in a round
-    rounds: int = 1  # passes through all NIC profiles, each in new jobs
+    repeats: int = Field(default=1, ge=1)  # of each case in a round
+    rounds: int = Field(default=1, ge=1)  # passes through all NIC profiles, each in new jobs
     # Whether the clock of the nodes counts instructions, as in a virtual lab: the same work takes
     # the same time in each job.
     virtual_time: bool = False
@@ -374,8 +374,12 @@ class Run(Record):
 
     record: Literal["run"] = "run"
     case: Case
-    repeat: int = 0  # from 0, counted through all rounds; those of reruns follow
-    round: int = 0  # from 0; each rerun is a round of its own after the planned ones
+    repeat: int = Field(
+        default=0, ge=0
+    )  # from 0, counted through all rounds; those of reruns follow
+    round: int = Field(
+        default=0, ge=0
+    )  # from 0; each rerun is a round of its own after the planned ones
     outcome: Literal["ran", "error"]
     phase: str = ""  # of an error: setup, submit, run, sanity, path, limit, profile ...
     reason: str = ""  # a sentence

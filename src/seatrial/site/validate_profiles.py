@@ -6,6 +6,7 @@ The model of a profile validates its fields. Conflicts between the settings of o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -30,6 +31,9 @@ from seatrial.site.profiles import (
     rails_of,
     resolved,
 )
+
+#: names of files of a trial: ``seatrial.trial.session.Session.suffix``
+_OF_TRIAL = re.compile(r"(?:round|rerun)\d+(?:-|$)")
 
 
 def profile_problems(site: Site) -> Iterator[FieldProblem]:
@@ -84,8 +88,11 @@ def _default(profile: NicProfile) -> Iterable[FieldProblem]:
 
 
 def _names(site: Site, name: str, profile: NicProfile) -> Iterable[FieldProblem]:
-    """Problems of names that do not exist in the site."""
+    """Problems of names: that of the profile, and names that do not exist in the site."""
     at = f"nic_profiles.{name}"
+    if _OF_TRIAL.match(name):
+        message = "a trial has files of this name, of its rounds and reruns"
+        yield FieldProblem(at, message, "begin it with another word")
     for index, network in enumerate(profile.networks or []):
         yield from _network(site, network, f"{at}.networks.{index}")
     classes = {group.node_class for group in site.nodes if group.node_class}

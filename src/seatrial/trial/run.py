@@ -171,6 +171,7 @@ def write_manifest(
 def run_rounds(session: Session, results: Results) -> Outcome:
     """Run all planned rounds, and add their runs to the results.
 
+    Each round is written when it ends: a process that is killed later does not lose it.
     Returns the outcome of the first run of ReFrame. After a signal, at the time limit, or if
     ReFrame runs nothing, the cases of the remaining rounds are errors.
     """
@@ -191,7 +192,17 @@ def run_rounds(session: Session, results: Results) -> Outcome:
                 f"round {number + 1} of {session.plan.rounds}: {', '.join(session.profiles)}"
             )
         parts += run_cases(session, results, why_not)
+        if number + 1 < session.plan.rounds:
+            keep(session, results)
     return parts[0].outcome
+
+
+def keep(session: Session, results: Results) -> None:
+    """Write the runs so far. Where that fails, ``finish`` tries again."""
+    try:
+        write_results(session.folder / RESULTS_FILE, [results.trial, *results.runs])
+    except OSError as error:
+        session.progress.said(f"warning: the runs so far cannot be written: {error}")
 
 
 def run_cases(session: Session, results: Results, why_not: str = "") -> list[Part]:
