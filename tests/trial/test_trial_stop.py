@@ -134,18 +134,38 @@ def test_reframe_that_does_not_end_is_killed(reframe, monkeypatch):
     assert outcome.why_not == "the trial was interrupted by SIGTERM"
 
 
-def test_remaining_jobs_are_cancelled(tmp_path):
+class Queue(ThisMachine):
+    """Slurm's queue: ``rows`` of each query in turn, the last again and again."""
+
+    def __init__(self, *rows):
+        self.rows = list(rows)
+        self.cancelled = []
+        self.queries = 0
+
+    def run(self, argv):
+        if argv[0] == "scancel":
+            self.cancelled.append(argv[1:])
+            return subprocess.CompletedProcess(argv, 0, "", "")
+        rows = self.rows[min(self.queries, len(self.rows) - 1)]
+        self.queries += 1
+        return subprocess.CompletedProcess(argv, 0, rows, "")
+
+
+def test_remaining_jobs_are_cancelled_and_waited_for(tmp_path):
     """Jobs of this trial only, by their working folder."""
-    said = []
+    other = f"8|RUNNING|{tmp_path}/t10/stage/a\n"
+    slurm = Queue(
+        f"7|RUNNING|{tmp_path}/t1/stage/a\n{other}9|PENDING|{tmp_path}/t1/stage/b\n",
+        f"7|COMPLETING|{tmp_path}/t1/stage/a\n{other}",
+        other,
+    )
+    run.end_leftovers(tmp_path / "t1", slurm)
+    assert slurm.cancelled == [["7", "9"]]
+    assert slurm.queries == 3
 
-    class Slurm(ThisMachine):
-        def run(self, argv):
-            said.append(argv)
-            rows = (
-                f"7|RUNNING|{tmp_path}/t1/stage/a\n8|RUNNING|{tmp_path}/t10/stage/a\n"
-                f"9|PENDING|{tmp_path}/t1/stage/b\n"
-            )
-            return subprocess.CompletedProcess(argv, 0, rows, "")
 
-    run.cancel_leftovers(tmp_path / "t1", Slurm())
-    assert said[-1] == ["scancel", "7", "9"]
+def test_remaining_jobs_that_never_end_do_not_hold_the_trial(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "RELEASE_S", 0.5)
+    slurm = Queue(f"7|COMPLETING|{tmp_path}/t1/stage/a\n")
+    run.end_leftovers(tmp_path / "t1", slurm)
+    assert slurm.cancelled == [["7"]]

@@ -29,6 +29,7 @@ from seatrial.results.record import RESULTS_FILE, Line, ProfileUse, Results, Tri
 from seatrial.results.requirements import Requirements, load_requirements
 from seatrial.results.verdict import conclude
 from seatrial.results.wording import plural, some
+from seatrial.trial.allocation import RELEASE_S, polls
 from seatrial.trial.host import host_facts, version_with_commit
 from seatrial.trial.machine import Machine, Progress, jobs_of
 from seatrial.trial.reframe_run import Outcome, database_folder
@@ -214,7 +215,7 @@ def run_cases(session: Session, results: Results, why_not: str = "") -> list[Par
     try:
         parts.extend(run_round(session, why_not))
     finally:
-        cancel_leftovers(session.folder, session.machine)
+        end_leftovers(session.folder, session.machine)
     (session.folder / RESERVE_FILE).unlink(missing_ok=True)
     results.trial.notes += session.machine.losses()
     runs = runs_of(session, parts, results.trial.notes.append)
@@ -372,8 +373,18 @@ def write_config(folder: Path, plan: Plan, site_file: Path) -> Path:
     return config / "settings.py"
 
 
-def cancel_leftovers(folder: Path, machine: Machine) -> None:
-    """Cancel the remaining jobs of this trial, in case ReFrame was killed or lost Slurm."""
+def end_leftovers(folder: Path, machine: Machine) -> None:
+    """Cancel the remaining jobs of this trial, and wait until they end, at most ``RELEASE_S``.
+
+    There are some if ReFrame was killed or lost Slurm, and for a moment after each job whose Epilog
+    still runs. If Slurm does not answer, they are left to their time limits.
+    """
+    cancelled: set[str] = set()
     with contextlib.suppress(OSError, subprocess.SubprocessError, SeatrialError):
-        if jobs := jobs_of(folder, machine):
-            machine.run(["scancel", *jobs])
+        for _ in polls(RELEASE_S):
+            jobs = jobs_of(folder, machine)
+            if not jobs:
+                return
+            if new := [job for job in jobs if job not in cancelled]:
+                machine.run(["scancel", *new])
+                cancelled.update(new)
