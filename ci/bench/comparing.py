@@ -30,7 +30,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from scipy import stats
 
 from seatrial.analysis.conclusion import CONFIDENCE, by_block
@@ -263,9 +263,10 @@ def by_chance(figures: Sequence[Sequence[np.ndarray]], draws: int = 9999) -> flo
 
 def of_trials(folders: Sequence[Path]) -> None:
     """Print the scatter within rounds and the effect of a round, of each figure of performance."""
-    table = Table("case", "metric", "rounds", "runs", "scatter in a round", "F",
-                  "share of rounds in the variance", "95 % interval", "p by dealing",
-                  title=", ".join(folder.name for folder in folders))  # fmt: skip
+    table = Table(Column("case", overflow="fold"), "metric", "rounds", "runs", "scatter in a round",
+                  "F", "of rounds", "95 %", "p",
+                  title="The share of rounds in the variance, and p by dealing runs to rounds: "
+                  + ", ".join(folder.name for folder in folders))  # fmt: skip
     known = [own for folder in folders for own in by_rounds(folder).items()]
     if not known:
         out.print("no figure of several rounds of several repeats")
@@ -274,7 +275,7 @@ def of_trials(folders: Sequence[Path]) -> None:
     for (case, metric), groups in known:
         one = effect_of(groups)
         low, high = one.interval
-        words = ["", "", "runs of a round are equal"]
+        words = ["equal", "", ""]  # all runs of a round
         if math.isfinite(one.f):
             effects.append(one)
             words = [f"{one.f:.2f}", f"{one.share:.0%}", f"{low:.0%} to {high:.0%}"]
