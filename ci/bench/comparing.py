@@ -263,9 +263,9 @@ def by_chance(figures: Sequence[Sequence[np.ndarray]], draws: int = 9999) -> flo
 
 def of_trials(folders: Sequence[Path]) -> None:
     """Print the scatter within rounds and the effect of a round, of each figure of performance."""
-    table = Table(Column("case", overflow="fold"), "metric", "rounds", "runs", "scatter in a round",
+    table = Table(Column("case", overflow="fold"), "metric", "rounds", "runs", "scatter",
                   "F", "of rounds", "95 %", "p",
-                  title="The share of rounds in the variance, and p by dealing runs to rounds: "
+                  title="Scatter in a round, share of rounds in the variance, p by dealing: "
                   + ", ".join(folder.name for folder in folders))  # fmt: skip
     known = [own for folder in folders for own in by_rounds(folder).items()]
     if not known:
