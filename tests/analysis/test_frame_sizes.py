@@ -8,7 +8,14 @@ import pytest
 
 from analysis_maker import NOW
 from seatrial.analysis.conclusion import Measured
-from seatrial.analysis.frame_sizes import interactions, optimum, sweeps
+from seatrial.analysis.frame_sizes import (
+    NOT_OF_THE_WIRE,
+    NOT_SEEN,
+    Frames,
+    interactions,
+    optimum,
+    sweeps,
+)
 from seatrial.results.record import (
     Case,
     Counters,
@@ -189,7 +196,7 @@ def test_profiles_that_differ_in_mtu_and_throttling_alone_are_crossed():
     assert {(one.mtu, one.plain, one.throttled) for one in rate.interactions} == {
         (6000, "rx-usecs 0", "rx-usecs 125"), (9000, "rx-usecs 0", "rx-usecs 125"),
     }  # fmt: skip
-    assert rate.proven["rx-usecs 125", 9000] == 9014
+    assert rate.frames["rx-usecs 125", 9000] == Frames(9014)
     assert rate.repeats == 6
     assert made["cpu_ms_per_MB"].better == "lower"
 
@@ -211,8 +218,27 @@ def test_a_profile_that_sets_something_else_is_another_sweep():
 def test_a_path_with_smaller_frames_than_its_mtu_is_not_proven():
     runs = [run("off", 1500, 1.0), run("off-6000", 6000, 2.0, frame=1514)]
     [rate, _] = sweeps([results(*CROSS)], runs)
-    assert rate.proven["rx-usecs 0", 6000] is None
-    assert rate.proven["rx-usecs 0", 1500] == 1514
+    assert rate.frames["rx-usecs 0", 6000] == Frames(1514, NOT_SEEN)
+    assert rate.frames["rx-usecs 0", 1500] == Frames(1514)
+
+
+def test_counters_of_what_the_kernel_hands_over_prove_no_mtu():
+    """veth counts segments before they are cut into frames: 55255 B each at an MTU of 1500."""
+    runs = [run("off", 1500, 1.0, frame=55255), run("off-6000", 6000, 2.0, frame=6023)]
+    [rate, _] = sweeps([results(*CROSS)], runs)
+    assert rate.frames["rx-usecs 0", 1500] == Frames(55255, NOT_OF_THE_WIRE)
+    assert rate.frames["rx-usecs 0", 6000] == Frames(6023, NOT_OF_THE_WIRE)
+
+
+@pytest.mark.parametrize(
+    ("frame", "unproven"),
+    [(1522, NOT_SEEN), (1523, ""), (6014, ""), (6022, ""), (6023, NOT_OF_THE_WIRE)],
+)
+def test_a_frame_proves_an_mtu_that_has_room_for_it_if_no_smaller_one_has(frame, unproven):
+    """The largest frame of an MTU has a header, a VLAN's tag and a checksum more."""
+    runs = [run("off", 1500, 1.0), run("off-6000", 6000, 2.0, frame=frame)]
+    [rate, _] = sweeps([results(*CROSS)], runs)
+    assert rate.frames["rx-usecs 0", 6000].unproven == unproven
 
 
 def test_one_mtu_or_an_unknown_profile_is_no_sweep():

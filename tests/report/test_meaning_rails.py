@@ -164,9 +164,15 @@ def test_wide_steps_and_unproven_frames_are_said():
     for run in results.runs:
         run.path = proof(1514)
     [text] = texts(results, MTU)
-    assert "no frames of that size in the counters of MTU 6000" in text
+    assert "; MTU 6000: no frames of that size in the counters" in text
     assert text.endswith("| MTUs between those that were measured")
     assert "It is at the end of what was measured" in text
+    for run in results.runs:
+        run.path = proof(55255)
+    [text] = texts(results, MTU)
+    assert "; MTU 1500 and 6000: the counters do not count frames of the wire" in text
+    note = "up to 55255 B per frame: the counters do not count frames of the wire"
+    assert render(results).count(note) == 2
 
 
 @pytest.mark.parametrize(
