@@ -51,6 +51,7 @@ _WORDS = {
     "response": "comparison of profiles for",
     "runs": "complete set of runs of",
     "undisturbed runs": "complete set of undisturbed runs of",
+    "usable runs": "complete set of usable runs of",
     "model of message times": "model of the message times of",
     "scaling": "scaling of",
     "groups": "groups of",
@@ -528,8 +529,8 @@ def _scaling(one: Scaling) -> Sentence:
             f"shrink with more: {with_interval(one.model.a0, ' s')}, by the model a0 + a1/p."
         )
         if not one.model.tested:
-            text += " Whether the model fits takes repeats."
-    change = "more repeats of each number of nodes, and more numbers"
+            text += f" Whether the model fits takes several {one.unit}s."
+    change = f"more {one.unit}s of each number of nodes, and more numbers"
     return Sentence(text, made_from(one.inputs), change)
 
 
