@@ -473,6 +473,6 @@ def test_a_program_that_is_not_built_for_SMPI_is_named_with_how_to_build_it(
 def test_programs_of_SimGrids_compilers_are_taken(tmp_path):
     (tmp_path / "one.c").write_text("int main(int c, char **v) { return 0; }\n")
     check_program(simulation.compile_c([tmp_path / "one.c"], tmp_path / "one"))
-    (tmp_path / "two.f90").write_text("end program\n")
+    (tmp_path / "two.f90").write_text("program two\nend program\n")
     run(["smpif90", tmp_path / "two.f90", "-o", tmp_path / "two"], "building two")
     check_program(tmp_path / "two")

@@ -217,7 +217,7 @@ class SiteTrials:
                 key = (point.trial.id, case.variant, case.nodes)
                 facts[key] = (point.trial, series)
                 option = Option(case.profile, case.transport, case.network)
-                samples[key][option] = point.blocks
+                samples[key][option] = point.blocks(series)
                 runs[key][option] = len(point.samples)
                 nodes_of[key][option] = point.conditions.get(NODES, "")
                 if waits.get((point.trial.id, case.id), 0.0) > DISTURBED_PERCENT:
