@@ -185,7 +185,10 @@ def running(tmp_path):
     results = read_results(folder)
     own = results.trial.model_copy(update={"rounds": 2, "repeats": 2})
     write_results(folder / "results.jsonl", [own, *results.runs])
-    code = "import fcntl, sys; f = open(sys.argv[2], 'w'); fcntl.flock(f, 2); print(flush=True); sys.stdin.read()"
+    code = (
+        "import fcntl, sys; f = open(sys.argv[2], 'w'); fcntl.flock(f, fcntl.LOCK_EX); "
+        "print(flush=True); sys.stdin.read()"
+    )
     words = [sys.executable, "-c", code, "trial", str(folder / LOCK_FILE)]
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
