@@ -206,7 +206,7 @@ def test_a_trial_that_runs_is_neither_reported_nor_judged_nor_waited_for(here, r
         error = " ".join(error.split())
         assert (code, "REJECT" in said) == (3, False), command
         assert "the trial has not ended: it has run since 20" in error
-        assert f"UTC by process {holder.pid} (" in error
+        assert f"UTC as process {holder.pid} of " in error
         assert "1 of 2 rounds are written" in error
     assert content(folder) == before
 
@@ -216,7 +216,7 @@ def test_the_rounds_of_a_trial_that_runs_are_analysed_with_a_warning(here, runni
     code, said, _ = here("analyse", folder)
     assert code == 0
     assert "warning: t1 has not ended: it has run since 20" in said
-    assert f"by process {holder.pid}" in said
+    assert f"as process {holder.pid} of " in said
     assert "1 of 2 rounds are written" in said
     results = read_results(folder)
     write_results(folder / "results.jsonl", [results.trial])

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from seatrial.analysis.communication import Relation, Share
-from seatrial.analysis.conclusion import CONFIDENCE, Estimate, scaled
+from seatrial.analysis.conclusion import CONFIDENCE, Estimate, Inputs, scaled
 from seatrial.analysis.crossover import TOGETHER, Comparison, Fastest
 from seatrial.analysis.decision import Decision, least_repeats
 from seatrial.analysis.groups import FEATURES, Groups
@@ -98,7 +98,7 @@ def sections(analysis: Analysis) -> list[Section]:
         ),
         Section("What is not known, and what it takes", _missing(analysis, of_responses=False)),
     ]
-    return [one for one in made if one.sentences]
+    return [one.with_shared_words() for one in made if one.sentences]
 
 
 # --- applications ------------------------------------------------------------------------------
@@ -106,9 +106,13 @@ def sections(analysis: Analysis) -> list[Section]:
 
 def _responses(analysis: Analysis) -> list[Sentence]:
     costs = {one.hardware: one for one in analysis.costs}
+    open_ = [one for one in analysis.responses if _is_open(one.decision)]
     answers = [
-        _response(one, costs.get(one.hardware), analysis.features) for one in analysis.responses
+        _response(one, costs.get(one.hardware), analysis.features)
+        for one in analysis.responses
+        if one not in open_
     ]
+    answers += _not_known(open_)
     if not answers and any(one.what in _RESPONSE for one in analysis.missing):
         text = (
             "No application ran under two profiles without an error and undisturbed, so none can "
@@ -159,8 +163,54 @@ def _response(one: Response, costs: ProfileCosts | None, features: Mapping[str, 
         f"{times(d.ahead[p])} the performance of {p}" for p in d.leaders[1:] if bounded(d.ahead[p])
     ]
     text += f": {some(open_)}." if open_ else "."
-    change = "; ".join(filter(None, [repeats_text(d.needs, d.unit) if d.needs else "", d.takes]))
-    return Sentence(text, basis, change, "inconclusive", "measure more")
+    return Sentence(text, basis, _change(d), "inconclusive", "measure more")
+
+
+def _is_open(d: Decision) -> bool:
+    """Whether nothing certain is known of any profile."""
+    return d.answer == "measure more" and not d.worse and not any(map(bounded, d.ahead.values()))
+
+
+def _not_known(responses: Sequence[Response]) -> list[Sentence]:
+    """Applications of which nothing is certain: one sentence for each reason."""
+    groups: dict[tuple[str, str], list[Response]] = {}
+    for one in responses:
+        groups.setdefault((one.decision.reason, _change(one.decision)), []).append(one)
+    sentences = []
+    for (reason, change), own in groups.items():
+        listed = [
+            f"{one.application} ({one.decision.leaders[0]}: "
+            f"{quantity(one.medians[one.decision.leaders[0]], one.unit)})"
+            for one in own
+        ]
+        routes = joined(list(dict.fromkeys(one.route for one in own)))
+        where = (
+            f"over {routes}, {joined([str(n) for n in dict.fromkeys(o.nodes for o in own)])} nodes"
+        )
+        text = (
+            f"It is not known which profile suits these applications ({where}): {reason}. The best "
+            f"medians, which may be chance: {some(listed, '; ')}."
+        )
+        if len(own) == 1:
+            [one] = own
+            top = one.decision.leaders[0]
+            text = (
+                f"It is not known which profile suits {one.application} ({where}): {reason}. {top} "
+                f"has the best median, {quantity(one.medians[top], one.unit)}, which may be chance."
+            )
+        inputs = Inputs(
+            tuple(dict.fromkeys(trial for one in own for trial in one.inputs.trials)),
+            tuple(case for one in own for case in one.inputs.cases),
+            sum(one.inputs.samples for one in own),
+        )
+        least = min((one.decision for one in own), key=lambda d: d.repeats)
+        basis = f"{made_from(inputs)}; at least {plural(least.repeats, least.unit)} of each profile"
+        sentences.append(Sentence(text, basis, change, "inconclusive", "measure more"))
+    return sentences
+
+
+def _change(d: Decision) -> str:
+    return "; ".join(filter(None, [repeats_text(d.needs, d.unit) if d.needs else "", d.takes]))
 
 
 def _largest(d: Decision) -> str:
@@ -275,7 +325,7 @@ def _costs(one: ProfileCosts) -> list[Sentence]:
         need = least_repeats(one.options)
         text = (
             f"On {one.hardware} the costs of {joined(unsure)} against {one.base} have no interval: "
-            f"each figure was measured in too few {one.unit}s. The table has the medians."
+            f"each figure was measured in too few {one.unit}s."
         )
         change = repeats_text(need, one.unit)
         sentences.append(Sentence(text, basis, change, "inconclusive", "measure more"))
@@ -375,7 +425,7 @@ def _fastest(part: Fastest, where: str, basis: str) -> Sentence:
 
 def _partings(one: Comparison, where: str, basis: str) -> list[Sentence]:
     how = "each was measured once" if one.scatter is None else \
-        f"repeats differ by {percent(one.scatter)} in the median"  # fmt: skip
+        f"runs differ by {percent(one.scatter)} in the median"  # fmt: skip
     how += "; all partings of a curve hold together with 95 %"
     sentences = []
     open_ = []
@@ -410,7 +460,7 @@ def _partings(one: Comparison, where: str, basis: str) -> list[Sentence]:
     if open_:
         text = f"{where}: in the medians at least 1.5 times as long as {one.reference}: "
         text += f"{some(open_)}. This may be chance."
-        change = "more repeats, which narrow the intervals"
+        change = f"more {one.unit}s, which narrow the intervals"
         sentences.append(Sentence(text, f"{basis}; {how}", change, "inconclusive", "measure more"))
     return sentences
 
@@ -426,7 +476,7 @@ def _call_times(one: CallTimes) -> list[Sentence]:
         if model.poor
     ]
     text = f"{name}: "
-    if not one.send.poor:
+    if not one.send.poor and one.send.lines[0].intercept.value > 0:
         small = with_interval(one.send.lines[0].intercept, " us")
         text += f"an MPI_Send of a small message takes {small}. "
     if not poor:
@@ -486,14 +536,21 @@ def _models(models: Sequence[CallTimes]) -> Grid:
 
 
 def _model_row(one: CallTimes, call: str, line: Line, start: float, end: float) -> list[Cell]:
-    per_KiB = scaled(line.slope, 1024)
+    """A line that falls is no time of a message: its two coefficients say nothing by themselves."""
+    if line.slope.value < 0:
+        certain = line.slope.high < 0
+        why = "falls: larger messages took less" if certain else "flat: no slope is certain"
+        coefficients = [Cell("–", "quiet"), Cell("–", "quiet", why)]
+    else:
+        coefficients = [
+            Cell(with_interval(line.intercept)), Cell(with_interval(scaled(line.slope, 1024))),
+        ]  # fmt: skip
     above = "from" if start == one.send.measured[0] else "above"
     return [
         Cell(f"{one.case.route}, {one.case.profile}"),
         Cell(call),
         Cell(f"{above} {bytes_text(start)} to {bytes_text(end)}"),
-        Cell(with_interval(line.intercept)),
-        Cell(with_interval(per_KiB)),
+        *coefficients,
     ]
 
 
@@ -624,7 +681,7 @@ def _relation(one: Relation) -> Sentence:
         f"{app}: {percent(share.value)} in MPI, {number(ratio.value, 3)} times"
         for app, share, ratio in one.points
     )
-    change = "more applications; each with several repeats"
+    change = "more applications, each measured several times"
     if one.left_out:
         listed = [f"{s.application} ({percent(s.timed or 0)})" for s in one.left_out]
         basis += f"; left out, as their figures time less than half of the run: {some(listed)}"
@@ -663,16 +720,19 @@ def _share_grid(shares: Sequence[Share]) -> Grid | None:
     made = [
         [
             Cell(name),
-            *(
-                Cell(_share_text(own[p].share), note="slowed by the library" * own[p].flagged)
-                if p in own
-                else Cell("not measured", "quiet")
-                for p in profiles
-            ),
+            *(_share_cell(own[p]) if p in own else Cell("not measured", "quiet") for p in profiles),
         ]
         for name, own in rows.items()
     ]
     return Grid("Share of the run time in MPI", ["application", *profiles], made)
+
+
+def _share_cell(one: Share) -> Cell:
+    notes = ["slowed by the library"] if one.flagged else []
+    if bounded(one.share):
+        return Cell(_share_text(one.share), note="; ".join(notes))
+    notes.insert(0, "no interval")
+    return Cell(f"{number(100 * one.share.value, 3)} %", note="; ".join(notes))
 
 
 def _groups(made: Groups | None) -> list[Sentence]:
@@ -727,7 +787,7 @@ def _gain(one: Gain) -> Sentence:
     response = one.response
     name = f"{one.profile} against {response.base} for {response.application}"
     ratio = times(response.ratios[one.profile])
-    change = "more repeats, which narrow the interval"
+    change = f"more {response.decision.unit}s, which narrow the interval"
     basis = made_from(response.inputs)
     if one.equivalent_nodes is None and not one.none:
         text = f"{name}: it is not certain whether it gains ({ratio}), so it has no worth in nodes."

@@ -6,6 +6,7 @@ it for a moment, too.
 
 from __future__ import annotations
 
+import pwd
 import shlex
 from pathlib import Path
 
@@ -29,15 +30,25 @@ def progress(results: Results) -> str:
     """Since when a running trial runs, by whom, and what of it is written."""
     trial = results.trial
     process = holder(results.folder / LOCK_FILE)
-    command = shlex.join((process and _command(process)) or trial.command)
-    by = f" by process {process}" if process else ""
+    words = (_command(process) if process else []) or trial.command
+    if "seatrial" in words:
+        words = words[words.index("seatrial") :]
+    by = f" as process {process}{_user(process)}" if process else ""
     written = len({run.round for run in results.runs if not trial.is_rerun(run)})
     what = f"{written} of {trial.rounds} rounds are written"
     if not written:
         what = "no round is written"
     elif written == trial.rounds:
         what = "all planned runs are written, and perhaps not yet their reruns"
-    return f"it has run since {trial.started:%Y-%m-%d %H:%M} UTC{by} ({command}); {what}"
+    return f"it has run since {trial.started:%Y-%m-%d %H:%M} UTC{by} ({shlex.join(words)}); {what}"
+
+
+def _user(process: int) -> str:
+    """Such as `` of root``; "" if it is not known."""
+    try:
+        return f" of {pwd.getpwuid(Path(f'/proc/{process}').stat().st_uid).pw_name}"
+    except (OSError, KeyError):
+        return ""
 
 
 def _command(process: int) -> list[str]:
