@@ -319,6 +319,8 @@ def report(
         if unproven and results.verdict:
             say(f"warning: {unproven}")
             results.verdict.findings.append(f"note: {unproven}")  # for the page and the summary
+        if lacking := results.trial.lacking_in_record:
+            say(f"note: {lacking}")
         terminal.print_summary(results, out)  # first: see ``trial``
         if output:
             report_elsewhere(results, output)
@@ -625,6 +627,8 @@ def pooled(trials: Sequence[Path] | None) -> list[Results]:
     for one in results:
         for reason in [*one.trial.planted, *filter(None, [later.without_manifest(one)])]:
             say(f"warning: {one.trial.trial}: {reason}")
+        if lacking := one.trial.lacking_in_record:
+            say(f"note: {one.trial.trial}: {lacking}")
     return results
 
 
