@@ -51,8 +51,8 @@ class Section:
     sentences: list[Sentence] = field(default_factory=list)
     grids: list[Grid] = field(default_factory=list)
     figures: str = ""  # the kind of its pictures
-    basis: str = ""  # of all its sentences
-    change: str = ""  # of all its sentences
+    basis: str = ""  # of each of its sentences
+    change: str = ""  # of each of its sentences
 
     def with_shared_words(self) -> Section:
         """The section with what all its sentences have in common said once: what would change them,

@@ -542,9 +542,9 @@ def _model_row(one: CallTimes, call: str, line: Line, start: float, end: float) 
         why = "falls: larger messages took less" if certain else "flat: no slope is certain"
         coefficients = [Cell("–", "quiet"), Cell("–", "quiet", why)]
     else:
-        coefficients = [
-            Cell(with_interval(line.intercept)), Cell(with_interval(scaled(line.slope, 1024))),
-        ]  # fmt: skip
+        note = "" if line.slope.low > 0 else "not told apart from zero"
+        slope = with_interval(scaled(line.slope, 1024))
+        coefficients = [Cell(with_interval(line.intercept)), Cell(slope, note=note)]
     above = "from" if start == one.send.measured[0] else "above"
     return [
         Cell(f"{one.case.route}, {one.case.profile}"),

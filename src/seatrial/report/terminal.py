@@ -149,7 +149,7 @@ def print_analysis(analysis: Analysis, console: Console) -> None:
         if section.change:
             out.say(f"  what would change these: {section.change}", "dim")
         if section.basis:
-            out.say(f"  all from: {section.basis}", "dim")
+            out.say(f"  each from: {section.basis}", "dim")
         for grid in section.grids:
             out.say(f"  {grid.title}:")
             for first, *cells in grid.rows:
