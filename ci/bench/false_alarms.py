@@ -211,6 +211,8 @@ def is_found(kind: str, node: str, results: Results) -> bool:
         return named and failed == own
     if kind == "slow cpu":
         return failed == {node}
+    if kind == "killed node" and node == NODES_OF_LAB[0]:  # with the script of the job
+        return all(f"{node} wrote no record" in run.reason for run in results.runs)
     if kind in ("cut link", "killed node"):
         return not failed and all(set(run.unmeasured) == {node} for run in results.runs)
     return not failed and all(set(run.unmeasured) <= {node} for run in results.runs)
