@@ -140,6 +140,16 @@ def inputs_of(measured: Iterable[Measured], samples: int) -> Inputs:
     )
 
 
+def merged(inputs: Iterable[Inputs]) -> Inputs:
+    """The inputs of a conclusion from others: their samples add up."""
+    listed = list(inputs)
+    return Inputs(
+        tuple(dict.fromkeys(trial for one in listed for trial in one.trials)),
+        tuple(dict.fromkeys(case for one in listed for case in one.cases)),
+        sum(one.samples for one in listed),
+    )
+
+
 #: what an answer takes that the nodes leave open
 SAME_NODES = "runs of each profile on the same nodes"
 

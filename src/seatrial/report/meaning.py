@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from seatrial.analysis.communication import Relation, Share
-from seatrial.analysis.conclusion import CONFIDENCE, Estimate, Inputs, scaled
+from seatrial.analysis.conclusion import CONFIDENCE, Estimate, merged, scaled
 from seatrial.analysis.crossover import TOGETHER, Comparison, Fastest
 from seatrial.analysis.decision import Decision, least_repeats
 from seatrial.analysis.groups import FEATURES, Groups
@@ -198,11 +198,7 @@ def _not_known(responses: Sequence[Response]) -> list[Sentence]:
                 f"It is not known which profile suits {one.application} ({where}): {reason}. {top} "
                 f"has the best median, {quantity(one.medians[top], one.unit)}, which may be chance."
             )
-        inputs = Inputs(
-            tuple(dict.fromkeys(trial for one in own for trial in one.inputs.trials)),
-            tuple(case for one in own for case in one.inputs.cases),
-            sum(one.inputs.samples for one in own),
-        )
+        inputs = merged(one.inputs for one in own)
         least = min((one.decision for one in own), key=lambda d: d.repeats)
         basis = f"{made_from(inputs)}; at least {plural(least.repeats, least.unit)} of each profile"
         sentences.append(Sentence(text, basis, change, "inconclusive", "measure more"))
@@ -392,19 +388,21 @@ def _messages(comparisons: Iterable[Comparison]) -> list[Sentence]:
             continue
         for part in one.fastest:
             if part.decision.answer == "measure more":
-                unsure.append((where, part.decision))
+                unsure.append((where, part.decision, one.inputs))
             else:
                 sentences.append(_fastest(part, where, basis))
         sentences += _partings(one, where, basis)
     if unsure:
-        needs = max(d.needs or 0 for _, d in unsure)
-        takes = "; ".join(dict.fromkeys(d.takes for _, d in unsure if d.takes))
-        wheres = list(dict.fromkeys(where for where, _ in unsure))
-        reasons = "; ".join(dict.fromkeys(d.reason for _, d in unsure))
-        text = f"Of {some(wheres)} it is not known which profile is the fastest: {reasons}."
+        needs = max(d.needs or 0 for _, d, _ in unsure)
+        takes = "; ".join(dict.fromkeys(d.takes for _, d, _ in unsure if d.takes))
+        # where -> its inputs, which its ranges of sizes share
+        wheres = {where: inputs for where, _, inputs in unsure}
+        reasons = "; ".join(dict.fromkeys(d.reason for _, d, _ in unsure))
+        basis = made_from(merged(wheres.values()))
+        text = f"Of {some(list(wheres))} it is not known which profile is the fastest: {reasons}."
         unit = unsure[0][1].unit
         change = "; ".join(filter(None, [repeats_text(needs, unit) if needs else "", takes]))
-        sentences.append(Sentence(text, "", change, "inconclusive", "measure more"))
+        sentences.append(Sentence(text, basis, change, "inconclusive", "measure more"))
     return sentences
 
 
@@ -677,7 +675,7 @@ def _share_text(share: Estimate) -> str:
 def _relation(one: Relation) -> Sentence:
     name = f"{one.profile} against {one.base}, over {one.route} on {one.hardware}"
     count = len(one.points)
-    basis = "; ".join(
+    basis = f"{made_from(one.inputs)}; " + "; ".join(
         f"{app}: {percent(share.value)} in MPI, {number(ratio.value, 3)} times"
         for app, share, ratio in one.points
     )
