@@ -29,6 +29,7 @@ from seatrial.analysis.conclusion import (
     SAME_NODES,
     Inputs,
     Measured,
+    Unit,
     blocks_of,
     comparable,
     inputs_of,
@@ -82,8 +83,9 @@ class Comparison:
     ``partings``: profile -> where it certainly parts from ``reference``, the fastest profile at the
     largest size. ``seem``: the same of the medians. ``knees``: profile -> the size with the largest
     t(2n) / t(n), and that ratio. ``scatter``: median over the points of the relative range of the
-    repeats, None if each was measured once. ``nodes_differ``: why what profiles seem to do may be
-    the nodes' work, or "". ``fault``: why the runs cannot be compared, or "".
+    runs, None if each was measured once. ``nodes_differ``: why what profiles seem to do may be
+    the nodes' work, or "". ``fault``: why the runs cannot be compared, or "". ``unit``: what a
+    sample is of.
     """
 
     check: str
@@ -100,6 +102,7 @@ class Comparison:
     inputs: Inputs
     nodes_differ: str = ""
     fault: str = ""
+    unit: Unit = "repeat"
 
 
 def impossible(times: Points, rate_bit_s: float) -> float | None:
@@ -233,6 +236,7 @@ def _compared(
         median(ranges) if ranges else None,
         inputs_of(runs, len(sizes) * len(runs)),
         nodes_differ,
+        unit=unit_of(runs),
     )
 
 

@@ -108,6 +108,8 @@ def responses(trials: Sequence[Results]) -> tuple[list[Response], list[Missing]]
         for case, why in case_errors(one.trial, one.runs).items():
             if performance(case):
                 takes = "a run without this error"
+                # the name of the case is the subject: cases that failed alike are one sentence
+                why = f"it{why.removeprefix(case.id)}".removeprefix("it: ")
                 missing.append(Missing("runs", f"{case.id} in {one.trial.trial}", why, takes))
         for case, figures in collect(one.trial, quiet).items():
             figure = figures.get(performance(case), {}).get(None)

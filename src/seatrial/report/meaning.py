@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from seatrial.analysis.communication import Relation, Share
-from seatrial.analysis.conclusion import CONFIDENCE, Estimate, scaled
+from seatrial.analysis.conclusion import CONFIDENCE, Estimate, merged, scaled
 from seatrial.analysis.crossover import TOGETHER, Comparison, Fastest
 from seatrial.analysis.decision import Decision, least_repeats
 from seatrial.analysis.groups import FEATURES, Groups
@@ -51,6 +51,7 @@ _WORDS = {
     "response": "comparison of profiles for",
     "runs": "complete set of runs of",
     "undisturbed runs": "complete set of undisturbed runs of",
+    "usable runs": "complete set of usable runs of",
     "model of message times": "model of the message times of",
     "scaling": "scaling of",
     "groups": "groups of",
@@ -97,7 +98,7 @@ def sections(analysis: Analysis) -> list[Section]:
         ),
         Section("What is not known, and what it takes", _missing(analysis, of_responses=False)),
     ]
-    return [one for one in made if one.sentences]
+    return [one.with_shared_words() for one in made if one.sentences]
 
 
 # --- applications ------------------------------------------------------------------------------
@@ -105,9 +106,13 @@ def sections(analysis: Analysis) -> list[Section]:
 
 def _responses(analysis: Analysis) -> list[Sentence]:
     costs = {one.hardware: one for one in analysis.costs}
+    open_ = [one for one in analysis.responses if _is_open(one.decision)]
     answers = [
-        _response(one, costs.get(one.hardware), analysis.features) for one in analysis.responses
+        _response(one, costs.get(one.hardware), analysis.features)
+        for one in analysis.responses
+        if one not in open_
     ]
+    answers += _not_known(open_)
     if not answers and any(one.what in _RESPONSE for one in analysis.missing):
         text = (
             "No application ran under two profiles without an error and undisturbed, so none can "
@@ -158,8 +163,50 @@ def _response(one: Response, costs: ProfileCosts | None, features: Mapping[str, 
         f"{times(d.ahead[p])} the performance of {p}" for p in d.leaders[1:] if bounded(d.ahead[p])
     ]
     text += f": {some(open_)}." if open_ else "."
-    change = "; ".join(filter(None, [repeats_text(d.needs, d.unit) if d.needs else "", d.takes]))
-    return Sentence(text, basis, change, "inconclusive", "measure more")
+    return Sentence(text, basis, _change(d), "inconclusive", "measure more")
+
+
+def _is_open(d: Decision) -> bool:
+    """Whether nothing certain is known of any profile."""
+    return d.answer == "measure more" and not d.worse and not any(map(bounded, d.ahead.values()))
+
+
+def _not_known(responses: Sequence[Response]) -> list[Sentence]:
+    """Applications of which nothing is certain: one sentence for each reason."""
+    groups: dict[tuple[str, str], list[Response]] = {}
+    for one in responses:
+        groups.setdefault((one.decision.reason, _change(one.decision)), []).append(one)
+    sentences = []
+    for (reason, change), own in groups.items():
+        listed = [
+            f"{one.application} ({one.decision.leaders[0]}: "
+            f"{quantity(one.medians[one.decision.leaders[0]], one.unit)})"
+            for one in own
+        ]
+        routes = joined(list(dict.fromkeys(one.route for one in own)))
+        where = (
+            f"over {routes}, {joined([str(n) for n in dict.fromkeys(o.nodes for o in own)])} nodes"
+        )
+        text = (
+            f"It is not known which profile suits these applications ({where}): {reason}. The best "
+            f"medians, which may be chance: {some(listed, '; ')}."
+        )
+        if len(own) == 1:
+            [one] = own
+            top = one.decision.leaders[0]
+            text = (
+                f"It is not known which profile suits {one.application} ({where}): {reason}. {top} "
+                f"has the best median, {quantity(one.medians[top], one.unit)}, which may be chance."
+            )
+        inputs = merged(one.inputs for one in own)
+        least = min((one.decision for one in own), key=lambda d: d.repeats)
+        basis = f"{made_from(inputs)}; at least {plural(least.repeats, least.unit)} of each profile"
+        sentences.append(Sentence(text, basis, change, "inconclusive", "measure more"))
+    return sentences
+
+
+def _change(d: Decision) -> str:
+    return "; ".join(filter(None, [repeats_text(d.needs, d.unit) if d.needs else "", d.takes]))
 
 
 def _largest(d: Decision) -> str:
@@ -307,7 +354,7 @@ def _costs(one: ProfileCosts) -> list[Sentence]:
         need = least_repeats(one.options)
         text = (
             f"On {one.hardware} the costs of {joined(unsure)} against {one.base} have no interval: "
-            f"each figure was measured in too few {one.unit}s. The table has the medians."
+            f"each figure was measured in too few {one.unit}s."
         )
         change = repeats_text(need, one.unit)
         sentences.append(Sentence(text, basis, change, "inconclusive", "measure more"))
@@ -374,19 +421,21 @@ def _messages(comparisons: Iterable[Comparison]) -> list[Sentence]:
             continue
         for part in one.fastest:
             if part.decision.answer == "measure more":
-                unsure.append((where, part.decision))
+                unsure.append((where, part.decision, one.inputs))
             else:
                 sentences.append(_fastest(part, where, basis))
         sentences += _partings(one, where, basis)
     if unsure:
-        needs = max(d.needs or 0 for _, d in unsure)
-        takes = "; ".join(dict.fromkeys(d.takes for _, d in unsure if d.takes))
-        wheres = list(dict.fromkeys(where for where, _ in unsure))
-        reasons = "; ".join(dict.fromkeys(d.reason for _, d in unsure))
-        text = f"Of {some(wheres)} it is not known which profile is the fastest: {reasons}."
+        needs = max(d.needs or 0 for _, d, _ in unsure)
+        takes = "; ".join(dict.fromkeys(d.takes for _, d, _ in unsure if d.takes))
+        # where -> its inputs, which its ranges of sizes share
+        wheres = {where: inputs for where, _, inputs in unsure}
+        reasons = "; ".join(dict.fromkeys(d.reason for _, d, _ in unsure))
+        basis = made_from(merged(wheres.values()))
+        text = f"Of {some(list(wheres))} it is not known which profile is the fastest: {reasons}."
         unit = unsure[0][1].unit
         change = "; ".join(filter(None, [repeats_text(needs, unit) if needs else "", takes]))
-        sentences.append(Sentence(text, "", change, "inconclusive", "measure more"))
+        sentences.append(Sentence(text, basis, change, "inconclusive", "measure more"))
     return sentences
 
 
@@ -407,7 +456,7 @@ def _fastest(part: Fastest, where: str, basis: str) -> Sentence:
 
 def _partings(one: Comparison, where: str, basis: str) -> list[Sentence]:
     how = "each was measured once" if one.scatter is None else \
-        f"repeats differ by {percent(one.scatter)} in the median"  # fmt: skip
+        f"runs differ by {percent(one.scatter)} in the median"  # fmt: skip
     how += "; all partings of a curve hold together with 95 %"
     sentences = []
     open_ = []
@@ -442,7 +491,7 @@ def _partings(one: Comparison, where: str, basis: str) -> list[Sentence]:
     if open_:
         text = f"{where}: in the medians at least 1.5 times as long as {one.reference}: "
         text += f"{some(open_)}. This may be chance."
-        change = "more repeats, which narrow the intervals"
+        change = f"more {one.unit}s, which narrow the intervals"
         sentences.append(Sentence(text, f"{basis}; {how}", change, "inconclusive", "measure more"))
     return sentences
 
@@ -458,7 +507,7 @@ def _call_times(one: CallTimes) -> list[Sentence]:
         if model.poor
     ]
     text = f"{name}: "
-    if not one.send.poor:
+    if not one.send.poor and one.send.lines[0].intercept.value > 0:
         small = with_interval(one.send.lines[0].intercept, " us")
         text += f"an MPI_Send of a small message takes {small}. "
     if not poor:
@@ -518,14 +567,21 @@ def _models(models: Sequence[CallTimes]) -> Grid:
 
 
 def _model_row(one: CallTimes, call: str, line: Line, start: float, end: float) -> list[Cell]:
-    per_KiB = scaled(line.slope, 1024)
+    """A line that falls is no time of a message: its two coefficients say nothing by themselves."""
+    if line.slope.value < 0:
+        certain = line.slope.high < 0
+        why = "falls: larger messages took less" if certain else "flat: no slope is certain"
+        coefficients = [Cell("–", "quiet"), Cell("–", "quiet", why)]
+    else:
+        note = "" if line.slope.low > 0 else "not told apart from zero"
+        slope = with_interval(scaled(line.slope, 1024))
+        coefficients = [Cell(with_interval(line.intercept)), Cell(slope, note=note)]
     above = "from" if start == one.send.measured[0] else "above"
     return [
         Cell(f"{one.case.route}, {one.case.profile}"),
         Cell(call),
         Cell(f"{above} {bytes_text(start)} to {bytes_text(end)}"),
-        Cell(with_interval(line.intercept)),
-        Cell(with_interval(per_KiB)),
+        *coefficients,
     ]
 
 
@@ -561,8 +617,8 @@ def _scaling(one: Scaling) -> Sentence:
             f"shrink with more: {with_interval(one.model.a0, ' s')}, by the model a0 + a1/p."
         )
         if not one.model.tested:
-            text += " Whether the model fits takes repeats."
-    change = "more repeats of each number of nodes, and more numbers"
+            text += f" Whether the model fits takes several {one.unit}s."
+    change = f"more {one.unit}s of each number of nodes, and more numbers"
     return Sentence(text, made_from(one.inputs), change)
 
 
@@ -652,11 +708,11 @@ def _share_text(share: Estimate) -> str:
 def _relation(one: Relation) -> Sentence:
     name = f"{one.profile} against {one.base}, over {one.route} on {one.hardware}"
     count = len(one.points)
-    basis = "; ".join(
+    basis = f"{made_from(one.inputs)}; " + "; ".join(
         f"{app}: {percent(share.value)} in MPI, {number(ratio.value, 3)} times"
         for app, share, ratio in one.points
     )
-    change = "more applications; each with several repeats"
+    change = "more applications, each measured several times"
     if one.left_out:
         listed = [f"{s.application} ({percent(s.timed or 0)})" for s in one.left_out]
         basis += f"; left out, as their figures time less than half of the run: {some(listed)}"
@@ -695,16 +751,19 @@ def _share_grid(shares: Sequence[Share]) -> Grid | None:
     made = [
         [
             Cell(name),
-            *(
-                Cell(_share_text(own[p].share), note="slowed by the library" * own[p].flagged)
-                if p in own
-                else Cell("not measured", "quiet")
-                for p in profiles
-            ),
+            *(_share_cell(own[p]) if p in own else Cell("not measured", "quiet") for p in profiles),
         ]
         for name, own in rows.items()
     ]
     return Grid("Share of the run time in MPI", ["application", *profiles], made)
+
+
+def _share_cell(one: Share) -> Cell:
+    notes = ["slowed by the library"] if one.flagged else []
+    if bounded(one.share):
+        return Cell(_share_text(one.share), note="; ".join(notes))
+    notes.insert(0, "no interval")
+    return Cell(f"{number(100 * one.share.value, 3)} %", note="; ".join(notes))
 
 
 def _groups(made: Groups | None) -> list[Sentence]:
@@ -759,7 +818,7 @@ def _gain(one: Gain) -> Sentence:
     response = one.response
     name = f"{one.profile} against {response.base} for {response.application}"
     ratio = times(response.ratios[one.profile])
-    change = "more repeats, which narrow the interval"
+    change = f"more {response.decision.unit}s, which narrow the interval"
     basis = made_from(response.inputs)
     if one.equivalent_nodes is None and not one.none:
         text = f"{name}: it is not certain whether it gains ({ratio}), so it has no worth in nodes."
