@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-from seatrial.analysis.conclusion import SAME_NODES, Unit
+from seatrial.analysis.conclusion import Unit, same_nodes
 from seatrial.analysis.decision import Decision, decide, failing, least_repeats, withheld
 from seatrial.base import globs
 from seatrial.base.errors import InputError, LabError
@@ -294,7 +294,7 @@ def advise(
     decision = withheld(decision, why, "runs that do not fail")
     if len({chosen.nodes_of.get(option) for option in chosen.samples}) > 1:
         why = "the options were measured on different nodes, from which they cannot be told"
-        decision = withheld(decision, why, SAME_NODES)
+        decision = withheld(decision, why, same_nodes())
     if chosen.disturbed:
         names = some(sorted(option.name for option in chosen.disturbed))
         why = f"other programs used the processors while {names} was measured"
