@@ -10,7 +10,7 @@ import pytest
 from seatrial.analysis.axis import NETWORK, TRANSPORT
 from seatrial.analysis.conclusion import Estimate, Measured
 from seatrial.analysis.crossover import comparisons, knee, near, parting
-from seatrial.analysis.decision import Decision
+from seatrial.analysis.decision import Decision, decide
 from seatrial.results.record import Case, Cost, Curve, Job, PathProof, Run
 
 SIZES = [2**k for k in range(2, 23)] + [10240]
@@ -306,3 +306,18 @@ def test_a_cheaper_option_that_may_be_fast_enough_leaves_the_answer_open(
     decision = Decision("measure more", ("a", "b"), ahead={"b": Estimate(1.05, low, high)})
     made = near(decision, "purchase", {"a": 2.0, "b": 1.0})
     assert (made.within, made.cheapest) == (within, cheapest)
+
+
+@pytest.mark.parametrize(("truth", "fast_enough"), [(1.15, False), (1.05, True), (0.8, True)])
+def test_the_cheapest_option_is_right_when_it_is_said(truth, fast_enough):
+    """b costs less. It is the cheapest that is fast enough, or a is."""
+    rng = np.random.default_rng(5)
+    trials, said, wrong = 300, 0, 0
+    for _ in range(trials):
+        samples = {name: list(mean * np.exp(rng.normal(0, 0.05, 8)))
+                   for name, mean in (("a", 10.0), ("b", 10.0 * truth))}  # fmt: skip
+        made = near(decide(samples, "lower"), "purchase", {"a": 2.0, "b": 1.0})
+        said += bool(made.cheapest)
+        wrong += made.cheapest == ("a" if fast_enough else "b")
+    assert wrong <= 0.05 * trials
+    assert said

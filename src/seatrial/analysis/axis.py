@@ -1,7 +1,7 @@
 """What is compared: NIC profiles, networks or transports, while all else of the cases is equal.
 
-The rules of a comparison are the same for each axis (``crossover``, ``response``). Not here: the
-product of all three, of which a job takes its settings (``seatrial.job.measured``).
+The rules of a comparison are the same for each axis (``crossover``, ``response``). The axis of
+settings is the product of the three, of which a job takes one (``seatrial.job.measured``).
 """
 
 from __future__ import annotations
@@ -14,37 +14,38 @@ from typing import Literal
 from seatrial.base.names import PSEUDO_TRANSPORTS
 from seatrial.results.record import Case, Cost, Run
 
-Name = Literal["profile", "network", "transport"]
-
 
 @dataclass(frozen=True)
 class Axis:
-    """``name``: the field of a case whose values are the options."""
+    """``name``: what an option is; but for ``setting``, the field of a case with the option."""
 
-    name: Name
+    name: Literal["profile", "network", "transport", "setting"]
 
     def option(self, case: Case) -> str:
         """The option of a case; "" if the case has none."""
+        if self in (TRANSPORT, SETTING) and case.transport in PSEUDO_TRANSPORTS:
+            return ""  # no choice of an MPI program
+        if self == SETTING:
+            return f"{case.profile} over {case.route}"
         option: str = getattr(case, self.name)
-        # those are no choice of an MPI program
-        return "" if option in PSEUDO_TRANSPORTS and self == TRANSPORT else option
+        return option
 
     def route(self, case: Case) -> str:
-        """The transport and the network, without the one that is compared."""
-        return {"profile": case.route, "network": case.transport, "transport": case.network}[
-            self.name
-        ]
+        """Transport and network, as far as the options share them."""
+        shared = {PROFILE: case.route, NETWORK: case.transport, TRANSPORT: case.network}
+        return shared.get(self, "")
 
     def profile(self, case: Case) -> str:
-        """The profile under which the options are compared; "" if the profiles are."""
-        return "" if self == PROFILE else case.profile
+        """The profile under which the options are compared; "" if profiles are."""
+        return case.profile if self in (NETWORK, TRANSPORT) else ""
 
     def hardware(self, run: Run) -> str:
         """The hardware that the options share; "" if each network has its own."""
-        return "" if self == NETWORK else run.hardware
+        return run.hardware if self in (PROFILE, TRANSPORT) else ""
 
 
 PROFILE, NETWORK, TRANSPORT = Axis("profile"), Axis("network"), Axis("transport")
+SETTING = Axis("setting")
 
 
 def networks_of(runs: Iterable[Run]) -> tuple[str, str]:

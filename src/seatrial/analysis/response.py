@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from seatrial.analysis.axis import NETWORK, PROFILE, Axis, networks_of
+from seatrial.analysis.axis import PROFILE, SETTING, Axis, networks_of
 from seatrial.analysis.conclusion import (
     Estimate,
     Inputs,
@@ -187,11 +187,14 @@ def _response(
         if option not in options
     ]
     if len(options) < 2:
-        if axis != PROFILE:  # most sites have one of each
+        if axis != PROFILE:  # most sites have one network and one transport
             return None, lost
         why = f"it was measured under {options[0]} alone"
         takes = "runs under other profiles (benchmarks and trial.profiles in site.yaml)"
         return None, [*lost, Missing(kind, where, why, takes)]
+    of_options = [own[option].figure.case for own in pooled.values() for option in options]
+    if axis == SETTING and _of_one_axis(of_options):
+        return None, lost
     samples: dict[str, _Samples] = {}
     cases: dict[Case, None] = {}
     for trial, own in pooled.items():
@@ -214,7 +217,7 @@ def _response(
     why = ""
     if len(units) > 1:
         why = f"its unit or its better direction differs between {axis.name}s or trials"
-    if axis == NETWORK and not why:
+    if not hardware and not why:
         hardware, why = networks_of(one.run for one in runs)
     if why:
         return None, [*lost, Missing(kind, where, why, "records of one unit and hardware")]
@@ -244,3 +247,11 @@ def _response(
         first.unit, base, {o: median(v) for o, v in values.items()}, ratios,
         decision, inputs, axis, profile,
     ), lost  # fmt: skip
+
+
+def _of_one_axis(cases: Sequence[Case]) -> bool:
+    """Whether settings differ in one thing alone, so that the answer on its axis is theirs."""
+    differ = [len(set(own)) > 1 for own in zip(
+        *((case.profile, case.transport, case.network) for case in cases), strict=True
+    )]  # fmt: skip
+    return sum(differ) < 2

@@ -18,7 +18,7 @@ from seatrial.analysis import (
     several_pairs,
     value,
 )
-from seatrial.analysis.axis import NETWORK, PROFILE, TRANSPORT, Axis
+from seatrial.analysis.axis import NETWORK, PROFILE, SETTING, TRANSPORT, Axis
 from seatrial.analysis.conclusion import Measured, Missing
 from seatrial.results.figures import DISTURBED_PERCENT, is_disturbed, valid_runs
 from seatrial.results.record import Case, Results, Run
@@ -28,8 +28,8 @@ from seatrial.results.record import Case, Results, Run
 class Analysis:
     """What the figures of ``trials`` mean, and what they do not show.
 
-    ``responses``: to the profiles; ``others``: to networks and transports. ``comparisons``: of
-    each axis.
+    ``responses``: to the profiles; ``others``: to networks, transports and settings.
+    ``comparisons``: of each axis.
     """
 
     trials: tuple[str, ...]
@@ -64,8 +64,7 @@ def analyse(trials: Sequence[Results]) -> Analysis:
         for run in _planned_runs(one)
     ]
     of_applications, not_compared = response.responses(trials)
-    to_networks, no_networks = response.responses(trials, NETWORK)
-    to_transports, no_transports = response.responses(trials, TRANSPORT)
+    others = {axis: response.responses(trials, axis) for axis in (NETWORK, TRANSPORT, SETTING)}
     models, not_modelled = message_times.models(measured)
     scalings, not_scaled = scaling.series(measured)
     shares = communication.shares(measured)
@@ -79,7 +78,7 @@ def analyse(trials: Sequence[Results]) -> Analysis:
     return Analysis(
         tuple(one.trial.trial for one in trials),
         of_applications,
-        [*to_networks, *to_transports],
+        [one for made, _ in others.values() for one in made],
         profile_cost.profile_costs(measured),
         [
             comparison
@@ -94,12 +93,11 @@ def analyse(trials: Sequence[Results]) -> Analysis:
         several_pairs.several_pairs(measured),
         frame_sizes.sweeps(trials, measured),
         values,
-        value.gains([*of_applications, *to_networks], machines),
+        value.gains([*of_applications, *others[NETWORK][0]], machines),
         [
             *_disturbed(trials),
             *not_compared,
-            *no_networks,
-            *no_transports,
+            *(m for _, own in others.values() for m in own),
             *not_modelled,
             *not_scaled,
             *not_grouped,

@@ -3,7 +3,8 @@
 The figures are those of the history's index: valid runs, without reruns. A trial with planted
 faults, or with a wrong clock, advises nothing. A trial in which other programs disturbed an option
 gives no answer; an older one that they did not disturb does. Options are compared only within one
-trial, one variant and one number of nodes, by ``seatrial.analysis.decision``.
+trial, one variant and one number of nodes, by ``seatrial.analysis.decision``. The chapter "What it
+means" of the trial's report compares the same options (``seatrial.analysis.axis.SETTING``).
 
 Which trial: of those that measured enough rounds for an answer, one of the job's own class of
 problem, else of the nearest class; of these the newest, whatever the answer is. To look for an
@@ -70,7 +71,7 @@ class Option:
     @property
     def name(self) -> str:
         at = f"@{self.network}" if self.network else ""
-        return f"{self.profile} over {self.transport}{at}"
+        return f"{self.profile} over {self.transport}{at}"  # as ``analysis.axis.SETTING``
 
 
 @dataclass(frozen=True)
@@ -287,7 +288,7 @@ def advise(
         return None
     chosen = (enough or usable)[0]
     named = {option.name: values for option, values in chosen.samples.items()}
-    decision = decide(named, chosen.better, unit=chosen.per)
+    decision = decide(named, chosen.better, unit=chosen.per, what="setting")
     most = max(chosen.runs.values())  # each option has the same number of planned runs
     lost = {option.name: (most - count, most) for option, count in chosen.runs.items()}
     why = failing(decision, lost, "failed or did not count")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from seatrial.analysis.axis import NETWORK, PROFILE, TRANSPORT, Axis
+from seatrial.analysis.axis import NETWORK, PROFILE, SETTING, TRANSPORT, Axis
 from seatrial.analysis.communication import Relation, Share
 from seatrial.analysis.conclusion import CONFIDENCE, Estimate, scaled
 from seatrial.analysis.decision import Decision, least_repeats
@@ -53,6 +53,7 @@ _WORDS = {
     "response": "comparison of profiles for",
     "response to the network": "comparison of networks for",
     "response to the transport": "comparison of transports for",
+    "response to the setting": "comparison of settings for",
     "runs": "complete set of runs of",
     "undisturbed runs": "complete set of undisturbed runs of",
     "model of message times": "model of the message times of",
@@ -85,7 +86,7 @@ def sections(analysis: Analysis) -> list[Section]:
             [_cost_grid(one) for one in analysis.costs],
         ),
         meaning_sizes.section(PROFILE, analysis.comparisons_of(PROFILE)),
-        *(part for axis in (NETWORK, TRANSPORT) for part in _of_axis(analysis, axis)),
+        *(part for axis in (NETWORK, TRANSPORT, SETTING) for part in _of_axis(analysis, axis)),
         Section(
             "Times of sends and receives",
             [s for one in analysis.call_times for s in _call_times(one)],
@@ -123,10 +124,11 @@ def _responses(analysis: Analysis) -> list[Sentence]:
 
 
 def _of_axis(analysis: Analysis, axis: Axis) -> list[Section]:
-    """What networks or transports do to applications and to messages."""
+    """What networks, transports or settings do to applications and to messages."""
     responses = analysis.responses_to(axis)
+    what = "profile, transport and network together" if axis == SETTING else axis.name
     applications = Section(
-        f"Which {axis.name} for which application",
+        f"Which {what} for which application",
         [_response(one, None, {}) for one in responses],
         [matrix] if (matrix := _matrix(responses)) else [],
         f"responses to {axis.name}s",
@@ -184,10 +186,9 @@ def _response(one: Response, costs: ProfileCosts | None, features: Mapping[str, 
 
 def _subject(one: Response) -> str:
     """The application, and what the compared runs share."""
-    if one.axis == PROFILE:
-        return f"{one.application} (over {one.route}, {one.nodes} nodes)"
-    over = f"over {one.route}, " if one.route else ""
-    return f"{one.application} ({over}{one.nodes} nodes, {one.profile})"
+    over = f"over {one.route}" if one.route else ""
+    held = ", ".join(filter(None, [over, f"{one.nodes} nodes", one.profile]))
+    return f"{one.application} ({held})"
 
 
 def _cheapest(d: Decision, costs: ProfileCosts | None) -> str:

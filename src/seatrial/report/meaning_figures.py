@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from seatrial.analysis.axis import NETWORK, PROFILE, TRANSPORT, Axis
+from seatrial.analysis.axis import NETWORK, PROFILE, SETTING, TRANSPORT, Axis
 from seatrial.analysis.communication import Relation
 from seatrial.analysis.conclusion import scaled
 from seatrial.analysis.message_times import CallTimes, Model
@@ -38,11 +38,11 @@ def meaning_figures(analysis: Analysis) -> dict[str, list[Figure]]:
         "responses": _responses(analysis.responses),
         **{
             f"responses to {axis.name}s": _responses(analysis.responses_to(axis), axis)
-            for axis in (NETWORK, TRANSPORT)
+            for axis in (NETWORK, TRANSPORT, SETTING)
         },
         **{
             figures_name(axis): size_figures(axis, analysis.comparisons_of(axis))
-            for axis in (PROFILE, NETWORK, TRANSPORT)
+            for axis in (PROFILE, NETWORK, TRANSPORT, SETTING)
         },
         "shares": [_relation(i, one) for i, one in enumerate(analysis.relations)],
         "models": [_calls(i, one) for i, one in enumerate(analysis.call_times[:_MODELS])],

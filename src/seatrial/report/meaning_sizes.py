@@ -247,7 +247,8 @@ def _figure(name: str, one: Comparison) -> Figure:
         f"{_where(one)}: by {one.axis.name}",
         f"Medians over the runs. Upright line: from this size on at least {APART:g} times as long "
         f"as {one.reference}, in the colour of the slower; dotted: in the medians, which may be "
-        f"chance. Band: from the last size within {percent(TOGETHER - 1)} to that line.",
+        f"chance. Band: from the last size within {percent(TOGETHER - 1)} to that line. No line: "
+        "they do not part for good.",
         data,
         axes(
             {"type": "log", "dtick": 1, **titled("message size (B)")},
