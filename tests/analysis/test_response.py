@@ -305,6 +305,22 @@ def test_no_comparison_of_profiles_takes_the_repeats_of_one_round_for_samples():
         assert one.unit == ("repeat" if virtual else "round")
 
 
+@pytest.mark.parametrize(
+    ("fields", "unit", "older"),
+    [
+        ({"notes": ["figures are in virtual time: an emulated machine"]}, "repeat", True),
+        ({"notes": ["figures are in virtual time: x"], "virtual_time": False}, "round", False),
+        ({"virtual_time": True}, "repeat", False),
+        ({}, "round", False),
+    ],
+)
+def test_an_older_record_of_a_virtual_lab_is_known_by_its_note(fields, unit, older):
+    made = trial(repeated("npb", "is.S", 2, default=100.0, jumbo=150.0), **fields)
+    assert bool(made.trial.lacking_in_record) is older
+    [response], _ = responses([made])
+    assert response.decision.unit == unit
+
+
 # --- networks ------------------------------------------------------------------------------------
 
 
@@ -328,6 +344,7 @@ def test_a_code_that_communicates_responds_to_the_network_and_one_that_computes_
     assert to_is.decision.answer == "best"
     assert to_is.ratios["gigabit"].value == pytest.approx(5.78, abs=0.02)
     assert to_ep.decision.answer == "no difference"
+    assert to_ep.base == "fast"  # as of IS, though the median of EP is better there
     assert responses([trial(own)], TRANSPORT) == ([], [])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -63,6 +64,46 @@ def test_times_that_do_not_change_are_seldom_said_to():
     assert wrong <= 14  # 5 % of 200, and chance
 
 
+def rounds_of(rng, law, counts, of_round, virtual_time=False):
+    """Four rounds of three repeats. ``of_round``: relative scatter of the jobs, beside 0.2 % of the
+    repeats of one job."""
+    for p in counts:
+        for number in range(4):
+            job = math.exp(rng.normal(0, of_round))
+            for repeat in range(3):
+                one = npb_time("ft.A", p, law(p) * job * math.exp(rng.normal(0, 0.002)))
+                update = {"round": number, "repeat": 3 * number + repeat}
+                yield Measured("t1", one.run.model_copy(update=update), virtual_time)
+
+
+def test_repeats_of_one_job_do_not_make_a_conclusion_certain():
+    """Jobs differ by 5 %, their repeats by 0.2 %: neither a step nor a misfit is one of repeats."""
+    rng = np.random.default_rng(5)
+    steps = missed = held = 0
+    for _ in range(200):
+        [made], _ = series(rounds_of(rng, lambda p: 10.0, (2, 4, 8), 0.05))
+        steps += bool({step.effect for step in made.steps} & {"costs", "saves"})
+        [made], _ = series(rounds_of(rng, lambda p: 2 + 50 / p, (2, 4, 8, 16), 0.05))
+        missed += bool(made.model.flaw)
+        held += made.model.share.low <= 2 / 52 <= made.model.share.high
+    chance = 3 * math.sqrt(200 * 0.05 * 0.95)
+    assert steps <= 10 + chance
+    assert missed <= 10 + chance
+    assert held >= 190 - chance
+
+
+def test_a_sample_is_a_round_and_in_virtual_time_a_repeat():
+    rng = np.random.default_rng(6)
+    for virtual_time, unit, effect in ((False, "round", "not certain"), (True, "repeat", "saves")):
+        runs = list(rounds_of(rng, lambda p: 40 / p, (2, 4, 8), 0.001, virtual_time))
+        once = [one for one in runs if one.run.round == 0]
+        [made], _ = series(once + [replace(one, trial="t2") for one in once])
+        assert made.unit == unit
+        assert made.inputs.samples == 18
+        assert {step.effect for step in made.steps} == {effect}
+        assert made.model.tested
+
+
 def test_a_number_of_processes_of_another_trial_is_left_out():
     both = [npb_time("ft.A", p, 40 / p) for p in (2, 4) for _ in range(4)]
     alone = [Measured("t2", npb_time("ft.A", 8, 50.0).run) for _ in range(4)]
@@ -117,7 +158,7 @@ def test_times_that_the_model_misses_have_no_serial_part():
         }
         said += not fit(samples).flaw
     assert said <= 5
-    assert "repeats scatter" in fit(samples).flaw
+    assert "samples scatter" in fit(samples).flaw
     once = fit({p: [values[0]] for p, values in samples.items()})
     assert (once.flaw, once.tested) == ("", False)
 

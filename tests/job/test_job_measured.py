@@ -46,6 +46,7 @@ def night(
     nodes=None,
     facts=None,
     trial_repeats=1,
+    versions=None,
     **fields,
 ) -> str:
     """A trial. A group: check, variant, metric, better, {(profile, transport, network): value}.
@@ -60,7 +61,7 @@ def night(
             used = (nodes or {}).get(profile, ["n1", "n2"])
             runs += [
                 Run(case=case, repeat=i, round=i // trial_repeats, outcome="ran",
-                    job=Job(nodes=used), facts=facts or {}, activity=[
+                    job=Job(nodes=used), facts=facts or {}, versions=versions or {}, activity=[
                     Activity(step="run", node="n1", seconds=9,
                              waited_percent=(waited or {}).get(profile, 0.0))], metrics=[
                     Metric(metric=metric, value=value * JITTER[(i + shift) % 6], unit="u",
@@ -323,10 +324,64 @@ def test_the_repeats_of_a_round_are_one_sample(around):
     assert set(one.runs.values()) == {6}
     night(trials, 2, options, repeats=6, trial_repeats=2, lost={"jumbo": 1})
     one = around.trials.comparisons(Application("npb", "is.*", "mops"))[0]
-    assert sorted(len(values) for values in one.samples.values()) == [1, 3]
+    assert {len(values) for values in one.samples.values()} == {3}
     night(trials, 3, options, repeats=6, trial_repeats=6, virtual_time=True)
     one = around.trials.comparisons(Application("npb", "is.*", "mops"))[0]
     assert ({len(values) for values in one.samples.values()}, one.per) == ({6}, "repeat")
+
+
+def test_a_round_that_lacks_a_run_is_still_a_sample(around):
+    """Of twelve runs in six rounds one failed."""
+    night(around.trials.folder, 1, is_of(default=100.0, low_latency=200.0), repeats=12,
+          trial_repeats=2, lost={"default": 1})  # fmt: skip
+    [made] = around.trials.comparisons(Application("npb", "is.*", "mops"))
+    assert {option.profile: len(own) for option, own in made.samples.items()} == {
+        "default": 6, "low-latency": 6,
+    }  # fmt: skip
+    assert {option.profile: runs for option, runs in made.runs.items()} == {
+        "default": 11, "low-latency": 12,
+    }  # fmt: skip
+    plan = planned("npb", around, transport="openmpi-tcp")
+    assert "one round alone" not in plan.basis
+    assert plan.profile == "low-latency"
+
+
+def test_nights_of_one_round_are_pooled_until_there_are_enough(around):
+    """A trial is at least one sample of each option, and the newest four are enough for two."""
+    for number in range(1, 7):
+        values = is_of(default=100.0 + number, low_latency=150.0 - number / 10)
+        night(around.trials.folder, number, values, repeats=1)
+    plan = planned("npb", around, transport="openmpi-tcp")
+    assert plan.profile == "low-latency"
+    text = " ".join(rendered("npb", around).replace("\n#  ", "").split())
+    assert "Trials harbour-003 of 2026-08-04 to harbour-006 of 2026-08-07, 4 together" in text
+
+
+def test_nights_that_differ_are_not_pooled(around):
+    """In another version, on other options, disturbed, or of options on different nodes."""
+    trials = around.trials.folder
+    for number in range(1, 5):
+        night(trials, number, is_of(default=100.0, low_latency=150.0), repeats=1)
+    newest = Application("npb", "is.*", "mops")
+
+    def rounds():
+        return [len(advise(around.trials.comparisons(newest), lambda option: True, 2, newest)
+                    .comparison.older) + 1]  # fmt: skip
+
+    assert rounds() == [4]
+    night(trials, 5, is_of(default=100.0, low_latency=150.0), repeats=1, versions={"mpi": "5"})
+    assert rounds() == [1]
+    night(trials, 6, is_of(default=100.0, low_latency=150.0, jumbo=120.0), repeats=1)
+    assert rounds() == [1]
+    night(trials, 7, is_of(default=100.0, low_latency=150.0), repeats=1,
+          waited={"low-latency": 40.0})  # fmt: skip
+    assert rounds() == [1]
+    night(trials, 8, is_of(default=100.0, low_latency=150.0), repeats=1)
+    assert rounds() == [4]  # without the fifth to the seventh
+    night(trials, 9, is_of(default=100.0, low_latency=150.0), repeats=1,
+          nodes={"low-latency": ["n3", "n4"]})  # fmt: skip
+    advice = advise(around.trials.comparisons(newest), lambda option: True, 2, newest)
+    assert "measured on different nodes" in advice.decision.reason
 
 
 def test_the_chapter_of_the_trial_has_the_same_answer(around):

@@ -12,16 +12,19 @@ from lxml import html
 from analysis_maker import (
     MYRINET_RECV,
     MYRINET_SEND,
+    K,
     app,
     measured,
     npb_time,
     over_network,
+    published,
     repeated,
     stream,
     trial,
     with_shares,
 )
 from seatrial.analysis.trials import analyse
+from seatrial.report.chapter import Section, Sentence
 from seatrial.report.html import render
 from seatrial.report.meaning import sections
 from seatrial.report.meaning_figures import meaning_figures
@@ -30,7 +33,11 @@ from seatrial.results.record import Case, Cost, Curve, Job, Machine, Metric, Pow
 
 def sentences(results) -> list[str]:
     made = sections(analyse([results]))
-    return [f"{s.word}: {s.text} {s.basis} {s.change}" for one in made for s in one.sentences]
+    return [
+        f"{s.word}: {s.text} {s.basis}; {one.basis} {s.change}{one.change}"
+        for one in made
+        for s in one.sentences
+    ]
 
 
 def one_of(results, *words) -> str:
@@ -94,6 +101,53 @@ def test_too_few_repeats_say_how_many_it_takes():
     assert "seatrial trial --rounds 4" in text
 
 
+def test_applications_of_which_nothing_is_known_are_one_sentence():
+    runs = [
+        *repeated("npb", "is.S", 1, default=100.0, jumbo=150.0),
+        *repeated("npb", "ep.S", 1, default=100.0, jumbo=101.0),
+    ]
+    text = one_of(trial(runs), "measure more", "It is not known which profile suits")
+    assert text.count("a profile was measured in one round alone") == 1
+    assert "which may be chance: npb is.S (jumbo: 150" in text
+    assert "; npb ep.S (" in text
+    assert "4 samples of 4 cases, trial t1; at least 1 round of each profile" in text
+    assert text.count("--rounds 4") == 1
+
+
+def test_cases_that_failed_alike_are_one_sentence():
+    runs = [app("npb", kernel, "default", 1.0) for kernel in ("is.S", "ep.S")]
+    failed = [
+        run.model_copy(update={"outcome": "error", "phase": "run", "reason": "it hung"})
+        for run in runs
+    ]
+    text = one_of(trial([*runs, *failed]), "No complete set of runs")
+    assert text.count("it hung") == 1
+    assert "npb-is.S.openmpi-tcp.default.2n in t1; npb-ep.S.openmpi-tcp.default.2n in t1" in text
+
+
+def test_what_all_sentences_of_a_section_have_in_common_is_said_once():
+    made = Section("x", [Sentence("a", "one; both", "more"), Sentence("b", "two; both", "more")])
+    shared = made.with_shared_words()
+    assert [(one.basis, one.change) for one in shared.sentences] == [("one", ""), ("two", "")]
+    assert (shared.basis, shared.change) == ("both", "more")
+    alone = Section("x", made.sentences[:1])
+    assert alone.with_shared_words() == alone
+
+
+def test_a_line_that_falls_is_no_model_of_message_times():
+    falling = published((10.0, 0.01, 10 * K), (900.0, -0.00002, None))
+    [grid] = [
+        grid
+        for section in sections(analyse([trial([measured(falling, MYRINET_RECV).run])]))
+        for grid in section.grids
+        if grid.title.startswith("Lines t =")
+    ]
+    *_, last = [row for row in grid.rows if row[1].text == "send"]
+    assert [cell.text for cell in last[3:]] == ["–", "–"]
+    assert last[4].note == "falls: larger messages took less"
+    assert not [cell for row in grid.rows for cell in row if cell.text.startswith("-")]
+
+
 def test_applications_that_prefer_differently():
     runs = [
         *repeated("npb", "is.S", default=100.0, saving=50.0),
@@ -111,15 +165,19 @@ def test_applications_that_prefer_differently():
     assert "npb ep.S: any." in text
 
 
+def in_round(run, number):
+    return run.model_copy(update={"round": number, "repeat": number})
+
+
 def test_more_nodes_that_cost_time_and_missing_ones():
     runs = [npb_time("ft.A", p, t).run for p, t in ((2, 10.0), (4, 6.0), (8, 9.0))]
     text = one_of(trial(runs), "efficiency")
     assert "It is not certain what more nodes do: from 2 to 4 processes 0.6 times" in text
     assert "cost time" not in text
     samples = {2: 10.0, 4: 6.0, 6: 6.0, 8: 9.0}
-    repeats = [npb_time("ft.A", p, t * (1 + i / 1000)).run for p, t in samples.items()
-               for i in range(6)]  # fmt: skip
-    text = one_of(trial(repeats), "efficiency")
+    several = [in_round(npb_time("ft.A", p, t * (1 + i / 1000)).run, i)
+               for p, t in samples.items() for i in range(6)]  # fmt: skip
+    text = one_of(trial(several), "efficiency")
     assert "More nodes cost time: from 6 to 8 processes 1.5 times (1.49" in text
     assert "More nodes save time: from 2 to 4 processes 0.6 times (0.59" in text
     assert "More nodes make no difference: from 4 to 6 processes 1 times (0.99" in text
@@ -353,7 +411,8 @@ def test_computing_and_communication_apart_over_the_processes():
     text = one_of(trial(runs), "efficiency")
     assert "computing from 1.72 to 0.9 s and MPI from 7.19 to 10.3 s a process" in text
     assert "In the medians MPI takes longer than computing from 32 processes on, which may" in text
-    text = one_of(trial(runs * 5), "efficiency")
+    several = [in_round(run, number) for number in range(5) for run in runs]
+    text = one_of(trial(several), "efficiency")
     assert "From 32 processes on MPI takes longer than computing" in text
 
 

@@ -97,7 +97,11 @@ def mtus(truth: dict[tuple[int, int], float], repeats=6, sigma=0.002) -> Results
 
 def texts(results, title) -> list[str]:
     made = [one for one in sections(analyse([results])) if one.title.startswith(title)]
-    return [f"{s.word}: {s.text} | {s.basis} | {s.change}" for one in made for s in one.sentences]
+    return [
+        f"{s.word}: {s.text} | {s.basis}; {one.basis} | {s.change}"
+        for one in made
+        for s in one.sentences
+    ]
 
 
 SEVERAL, MTU = "Several interfaces", "Which MTU"
@@ -125,7 +129,7 @@ def test_a_bond_that_is_as_good_is_no_difference():
 def test_one_repeat_is_too_few():
     growth, bond, within = texts(bonds(160.0, repeats=1), SEVERAL)
     for text in (growth, bond, within):
-        assert text.count("too few repeats for an interval") == 1
+        assert text.count("too few rounds for an interval") == 1
     assert "efficiency 95 %, the slowest" in growth
     assert bond.startswith("measure more: ")
     assert "--rounds 5" in bond  # three patterns share the error

@@ -9,17 +9,20 @@ and all jobs are alike.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from seatrial.analysis.axis import PROFILE, Axis
 from seatrial.results.locations import natural
-from seatrial.results.record import Case, Run
+from seatrial.results.record import NAME_CHARACTERS, Case, Run
 from seatrial.results.wording import some
 
 CONFIDENCE = 0.95  # of every interval
+#: Least and largest magnitude of a figure, in any unit of a record. A job user may write others,
+#: whose squares, cubes and ratios are no floats.
+LEAST, MOST = 1e-30, 1e30
 
 Profile = TypeVar("Profile", bound=Hashable)
 #: what a sample is of: a block of runs, or a single run
@@ -73,6 +76,42 @@ class Measured:
     def block(self) -> tuple[str, int]:
         """The block of the run: trial and number."""
         return self.trial, self.run.repeat if self.virtual_time else self.run.round
+
+
+def beyond_measure(value: float) -> str:
+    """Why a number is no figure that can have been measured, or ""."""
+    if not -MOST <= value <= MOST:  # also of an int that is too large for a float
+        return "is no number" if value != value else f"is beyond {MOST:g}"
+    if 0 < abs(value) < LEAST:
+        return f"is not zero, and less than {LEAST:g}"
+    return ""
+
+
+def absurd(run: Run) -> str:
+    """Which number of a run cannot have been measured, and why, or ""."""
+    for name, value in _numbers(run):
+        if why := beyond_measure(value):
+            return f"{name[:NAME_CHARACTERS]} {why}, which no measurement gives"
+    return ""
+
+
+def _numbers(run: Run) -> Iterator[tuple[str, float]]:
+    """The metrics of a run, the points of its curves, and the numbers in its facts."""
+    for metric in run.metrics:
+        yield metric.metric, metric.value
+    for curve in run.curves:
+        for x, y in curve.points:
+            yield f"a size of {curve.name}", x
+            yield f"a point of {curve.name}", y
+    left: list[tuple[str, Any]] = [(f"the fact {name}", value) for name, value in run.facts.items()]
+    while left:
+        name, value = left.pop()
+        if isinstance(value, dict):
+            left += [(f"{name}.{key}", part) for key, part in value.items()]
+        elif isinstance(value, list):
+            left += [(name, part) for part in value]
+        elif isinstance(value, int | float):
+            yield name, value
 
 
 def by_block(samples: Iterable[tuple[Hashable, float]]) -> list[float]:

@@ -35,6 +35,7 @@ from seatrial.analysis.conclusion import (
     CONFIDENCE,
     Inputs,
     Measured,
+    Unit,
     blocks_of,
     comparable,
     inputs_of,
@@ -128,8 +129,9 @@ class Comparison:
     that of each. ``partings``: option -> where it certainly parts from ``reference``, the fastest
     option at the largest size. ``seem``: the same of the medians, in us. ``rate``: whether the
     curve is one of bandwidth. ``scatter``: median over the points of the relative range of the
-    repeats, None if each was measured once. ``nodes_differ``: why what options seem to do may be
-    the nodes' work, or "". ``fault``: why the runs cannot be compared, or "".
+    runs, None if each was measured once. ``nodes_differ``: why what options seem to do may be
+    the nodes' work, or "". ``fault``: why the runs cannot be compared, or "". ``unit``: what a
+    sample is of.
     """
 
     axis: Axis
@@ -150,6 +152,7 @@ class Comparison:
     medians: Mapping[str, Points] = field(default_factory=dict)
     nodes_differ: str = ""
     fault: str = ""
+    unit: Unit = "repeat"
 
 
 def parting(a: tuple[str, Points], b: tuple[str, Points]) -> Parting:
@@ -334,6 +337,7 @@ def _compared(
         inputs_of(runs, len(sizes) * len(runs)),
         middle,
         nodes_differ,
+        unit=unit_of(runs),
     )
 
 

@@ -21,7 +21,7 @@ from typing import Literal
 
 import numpy as np
 
-from seatrial.analysis.conclusion import CONFIDENCE, Estimate, Unit
+from seatrial.analysis.conclusion import CONFIDENCE, Estimate, Unit, beyond_measure
 from seatrial.analysis.ranks import hodges_lehmann
 from seatrial.results import statistics
 from seatrial.results.statistics import Better
@@ -95,6 +95,8 @@ def fault(samples: Sequence[float]) -> str:
             return f"a sample is {value}, which is not a finite number"
         if value <= 0:
             return f"a sample is {value:g}, and must be above zero"
+        if why := beyond_measure(value):
+            return f"a sample {why}, which no measurement gives"
     return ""
 
 

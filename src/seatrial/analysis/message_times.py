@@ -284,7 +284,7 @@ def models(measured: Iterable[Measured]) -> tuple[list[CallTimes], list[Missing]
             points, level = _points(runs)
             send, recv = (_widened(fit(points[call]), level[call]) for call in CALLS)
         except ValueError as error:
-            takes = "more sizes (benchmarks.comms.sizes_per_decade) and repeats"
+            takes = "more sizes (benchmarks.comms.sizes_per_decade), or other runs"
             missing.append(Missing("model of message times", case.id, str(error), takes))
             continue
         count = sum(len(points[call]) for call in CALLS) * len(runs)

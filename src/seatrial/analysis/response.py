@@ -12,6 +12,7 @@ would look like a response.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -27,7 +28,15 @@ from seatrial.analysis.conclusion import (
     same_nodes,
     unit_of,
 )
-from seatrial.analysis.decision import Decision, decide, disagreement, failing, gain, withheld
+from seatrial.analysis.decision import (
+    Decision,
+    decide,
+    disagreement,
+    failing,
+    fault,
+    gain,
+    withheld,
+)
 from seatrial.benchmarks.registry import registry
 from seatrial.results.figures import Figure, case_errors, collect, is_disturbed, valid_runs
 from seatrial.results.record import Case, Results
@@ -49,9 +58,9 @@ class Response:
 
     The options are profiles or those of another ``axis``. ``route``, ``profile``: what they share.
     ``hardware``: of networks, that of each. The base is the profile ``default`` or the first option
-    of the trial; of networks and transports the one with the worst median. ``ratios`` has no ratio
-    of the base itself. ``medians`` are in ``unit``. ``decision`` is among all options, and not
-    between the base and the others.
+    of the trial; of another axis the one with the worst medians over all applications. ``ratios``
+    has no ratio of the base itself. ``medians`` are in ``unit``. ``decision`` is among all options,
+    and not between the base and the others.
     """
 
     application: str
@@ -121,6 +130,8 @@ def responses(
         for case, why in case_errors(one.trial, one.runs).items():
             if performance(case):
                 takes = "a run without this error"
+                # the name of the case is the subject: cases that failed alike are one sentence
+                why = f"it{why.removeprefix(case.id)}".removeprefix("it: ")
                 missing.append(Missing("runs", f"{case.id} in {one.trial.trial}", why, takes))
         for case, figures in collect(one.trial, quiet).items():
             figure = figures.get(performance(case), {}).get(None)
@@ -140,10 +151,11 @@ def responses(
             of_trial[axis.option(case)] = _Of(figure, blocks)
     if axis != PROFILE:
         missing = []
+    behind = _behind(measured)
     result = []
     for subject, by_trial in measured.items():
         own_disturbed = disturbed.get(subject, set())
-        response, lost = _response(axis, subject, by_trial, own_disturbed, failed, used)
+        response, lost = _response(axis, subject, by_trial, behind, own_disturbed, failed, used)
         missing += lost
         if response:
             result.append(response)
@@ -165,6 +177,7 @@ def _response(
     axis: Axis,
     subject: Subject,
     by_trial: Mapping[str, Mapping[str, _Of]],
+    behind: Mapping[str, float],
     disturbed: Set[str],
     failed: Mapping[tuple[str, Case], int],
     used: Mapping[tuple[str, Case], Sequence[Measured]],
@@ -225,8 +238,7 @@ def _response(
     values = {option: one.blocks for option, one in samples.items()}
     base = BASE if BASE in values else options[0]
     if axis != PROFILE:
-        worst = min if first.better == "higher" else max
-        base = worst(values, key=lambda option: median(values[option]))
+        base = max(options, key=lambda option: behind.get(option, 0.0))
     ratios = {}
     for option, own_values in values.items():
         if option != base:
@@ -255,3 +267,21 @@ def _of_one_axis(cases: Sequence[Case]) -> bool:
         *((case.profile, case.transport, case.network) for case in cases), strict=True
     )]  # fmt: skip
     return sum(differ) < 2
+
+
+def _behind(measured: Mapping[Subject, Mapping[str, Mapping[str, _Of]]]) -> dict[str, float]:
+    """Option -> how far it is behind the best one, a sum of logarithms over all applications.
+
+    So all have one base, and an application to which the options are alike does not decide it.
+    """
+    sums: dict[str, float] = defaultdict(float)
+    for by_trial in measured.values():
+        for own in by_trial.values():
+            medians = {option: median(one.blocks) for option, one in own.items()}
+            if any(fault([value]) for value in medians.values()):
+                continue
+            sign = 1 if next(iter(own.values())).figure.better == "higher" else -1
+            best = max(sign * math.log(value) for value in medians.values())
+            for option, value in medians.items():
+                sums[option] += best - sign * math.log(value)
+    return sums

@@ -29,6 +29,7 @@ from seatrial.analysis.conclusion import (
     Estimate,
     Inputs,
     Measured,
+    Unit,
     blocks_of,
     comparable,
     inputs_of,
@@ -131,6 +132,7 @@ class SeveralPairs:
     """Of one transport and hardware.
 
     ``points``: (profile, pattern) -> by the number of pairs; profiles with a bond are the last.
+    ``unit``: what a sample is of.
     """
 
     route: str
@@ -141,6 +143,7 @@ class SeveralPairs:
     bonds: tuple[BondAgainst, ...]
     within: tuple[Within, ...]
     inputs: Inputs
+    unit: Unit = "repeat"
 
 
 @dataclass
@@ -248,6 +251,7 @@ def _of_group(
             for pairs, runs in sorted(inside.items())
         ),
         inputs_of(used, len(used)),
+        unit_of(used),
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from seatrial.analysis import (
     value,
 )
 from seatrial.analysis.axis import NETWORK, PROFILE, SETTING, TRANSPORT, Axis
-from seatrial.analysis.conclusion import Measured, Missing
+from seatrial.analysis.conclusion import Measured, Missing, absurd
 from seatrial.results.figures import DISTURBED_PERCENT, is_disturbed, valid_runs
 from seatrial.results.record import Case, Results, Run
 
@@ -57,7 +57,9 @@ class Analysis:
 
 
 def analyse(trials: Sequence[Results]) -> Analysis:
-    """The conclusions from the valid runs of some trials, without reruns and disturbed runs."""
+    """The conclusions from the valid runs of some trials, without reruns, disturbed runs and runs
+    with a number that no measurement gives."""
+    trials, not_used = _usable(trials)
     measured = [
         Measured(one.trial.trial, run, one.trial.virtual_time)
         for one in trials
@@ -95,6 +97,7 @@ def analyse(trials: Sequence[Results]) -> Analysis:
         values,
         value.gains([*of_applications, *others[NETWORK][0]], machines),
         [
+            *not_used,
             *_disturbed(trials),
             *not_compared,
             *(m for _, own in others.values() for m in own),
@@ -105,6 +108,24 @@ def analyse(trials: Sequence[Results]) -> Analysis:
         ],
         {use.name: use.feature for one in trials for use in one.trial.profiles},
     )
+
+
+def _usable(trials: Sequence[Results]) -> tuple[list[Results], list[Missing]]:
+    """The trials without the valid runs that have an absurd number, and what was left out."""
+    made, missing = [], []
+    for one in trials:
+        faults = {id(run): why for run in valid_runs(one.runs) if (why := absurd(run))}
+        if faults:
+            lost = dict.fromkeys(
+                (run.case, faults[id(run)]) for run in one.runs if id(run) in faults
+            )
+            for case, why in lost:
+                subject, why = f"{case.id} in {one.trial.trial}", f"one is left out, as {why}"
+                missing.append(Missing("usable runs", subject, why, "another run"))
+            runs = [run for run in one.runs if id(run) not in faults]
+            one = one.model_copy(update={"runs": runs})
+        made.append(one)
+    return made, missing
 
 
 def _planned_runs(one: Results) -> list[Run]:

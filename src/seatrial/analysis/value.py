@@ -188,9 +188,8 @@ def _of_processors(facts: Mapping[str, Any]) -> tuple[float, str]:
 
 
 def _number(value: Any) -> float:
-    """A fact that a job user may have written; 0 if it is not a finite number above zero."""
-    good = isinstance(value, int | float) and math.isfinite(value) and value > 0
-    return float(value) if good else 0.0
+    """A fact that a job user may have written; 0 if it is not a number above zero."""
+    return float(value) if isinstance(value, int | float) and value > 0 else 0.0
 
 
 def gains(responses: Sequence[Response], machines: Sequence[tuple[str, Machine]]) -> list[Gain]:

@@ -6,13 +6,15 @@ The parts are ``meaning`` and the modules that it puts together.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from seatrial.analysis.conclusion import Estimate, Inputs, Unit
 from seatrial.analysis.decision import SMALLEST, Decision
 from seatrial.report.estimates import bounded, times, with_interval
 from seatrial.report.text import message_size
 from seatrial.results.wording import number, plural, some
+
+_BETWEEN = "; "  # the parts of a basis
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,27 @@ class Section:
     sentences: list[Sentence] = field(default_factory=list)
     grids: list[Grid] = field(default_factory=list)
     figures: str = ""  # the kind of its pictures
+    basis: str = ""  # of each of its sentences
+    change: str = ""  # of each of its sentences
+
+    def with_shared_words(self) -> Section:
+        """The section with what all its sentences have in common said once: what would change them,
+        and the parts of their basis."""
+        if len(self.sentences) < 2:
+            return self
+        changes = {one.change for one in self.sentences}
+        change = changes.pop() if len(changes) == 1 else ""
+        bases = [one.basis.split(_BETWEEN) for one in self.sentences]
+        common = [part for part in bases[0] if part and all(part in own for own in bases)]
+        sentences = [
+            replace(
+                one,
+                basis=_BETWEEN.join(part for part in own if part not in common),
+                change="" if change else one.change,
+            )
+            for one, own in zip(self.sentences, bases, strict=True)
+        ]
+        return replace(self, sentences=sentences, basis=_BETWEEN.join(common), change=change)
 
 
 def made_from(inputs: Inputs) -> str:

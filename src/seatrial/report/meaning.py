@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from seatrial.analysis.axis import NETWORK, PROFILE, SETTING, TRANSPORT, Axis
 from seatrial.analysis.communication import Relation, Share
-from seatrial.analysis.conclusion import CONFIDENCE, Estimate, scaled
+from seatrial.analysis.conclusion import CONFIDENCE, Estimate, Inputs, scaled
 from seatrial.analysis.decision import Decision, least_repeats
 from seatrial.analysis.groups import FEATURES, Groups
 from seatrial.analysis.message_times import FEWEST_CALLS, CallTimes, Line, half_round_trip
@@ -56,6 +56,7 @@ _WORDS = {
     "response to the setting": "comparison of settings for",
     "runs": "complete set of runs of",
     "undisturbed runs": "complete set of undisturbed runs of",
+    "usable runs": "complete set of usable runs of",
     "model of message times": "model of the message times of",
     "scaling": "scaling of",
     "groups": "groups of",
@@ -103,7 +104,7 @@ def sections(analysis: Analysis) -> list[Section]:
         ),
         Section("What is not known, and what it takes", _missing(analysis, of_responses=False)),
     ]
-    return [one for one in made if one.sentences]
+    return [one.with_shared_words() for one in made if one.sentences]
 
 
 # --- applications ------------------------------------------------------------------------------
@@ -111,9 +112,7 @@ def sections(analysis: Analysis) -> list[Section]:
 
 def _responses(analysis: Analysis) -> list[Sentence]:
     costs = {one.hardware: one for one in analysis.costs}
-    answers = [
-        _response(one, costs.get(one.hardware), analysis.features) for one in analysis.responses
-    ]
+    answers = _answers(analysis.responses, costs, analysis.features)
     if not answers and any(one.what in _RESPONSE for one in analysis.missing):
         text = (
             "No application ran under two profiles without an error and undisturbed, so none can "
@@ -129,11 +128,23 @@ def _of_axis(analysis: Analysis, axis: Axis) -> list[Section]:
     what = "profile, transport and network together" if axis == SETTING else axis.name
     applications = Section(
         f"Which {what} for which application",
-        [_response(one, None, {}) for one in responses],
+        _answers(responses, {}, {}),
         [matrix] if (matrix := _matrix(responses)) else [],
         f"responses to {axis.name}s",
     )
     return [applications, meaning_sizes.section(axis, analysis.comparisons_of(axis))]
+
+
+def _answers(
+    responses: Sequence[Response],
+    costs: Mapping[str, ProfileCosts],
+    features: Mapping[str, str],
+) -> list[Sentence]:
+    open_ = [one for one in responses if _is_open(one.decision)]
+    answers = [
+        _response(one, costs.get(one.hardware), features) for one in responses if one not in open_
+    ]
+    return answers + _not_known(open_)
 
 
 def _response(one: Response, costs: ProfileCosts | None, features: Mapping[str, str]) -> Sentence:
@@ -178,10 +189,58 @@ def _response(one: Response, costs: ProfileCosts | None, features: Mapping[str, 
         f"{times(d.ahead[p])} the performance of {p}" for p in d.leaders[1:] if bounded(d.ahead[p])
     ]
     text += f": {some(open_)}." if open_ else "."
-    change = "; ".join(
-        filter(None, [repeats_text(d.needs, d.unit, what) if d.needs else "", d.takes])
-    )
-    return Sentence(text, basis, change, "inconclusive", "measure more")
+    return Sentence(text, basis, _change(d, what), "inconclusive", "measure more")
+
+
+def _is_open(d: Decision) -> bool:
+    """Whether nothing certain is known of any option."""
+    return d.answer == "measure more" and not d.worse and not any(map(bounded, d.ahead.values()))
+
+
+def _not_known(responses: Sequence[Response]) -> list[Sentence]:
+    """Applications of which nothing is certain: one sentence for each reason."""
+    groups: dict[tuple[str, str], list[Response]] = {}
+    for one in responses:
+        change = _change(one.decision, one.axis.name)
+        groups.setdefault((one.decision.reason, change), []).append(one)
+    sentences = []
+    for (reason, change), own in groups.items():
+        listed = [
+            f"{one.application} ({one.decision.leaders[0]}: "
+            f"{quantity(one.medians[one.decision.leaders[0]], one.unit)})"
+            for one in own
+        ]
+        what = own[0].axis.name
+        routes = joined(list(dict.fromkeys(one.route for one in own if one.route)))
+        nodes = joined([str(n) for n in dict.fromkeys(one.nodes for one in own)])
+        held = joined(list(dict.fromkeys(one.profile for one in own if one.profile)))
+        over = f"over {routes}" if routes else ""
+        where = ", ".join(filter(None, [over, f"{nodes} nodes", held]))
+        text = (
+            f"It is not known which {what} suits these applications ({where}): {reason}. The best "
+            f"medians, which may be chance: {some(listed, '; ')}."
+        )
+        if len(own) == 1:
+            [one] = own
+            top = one.decision.leaders[0]
+            text = (
+                f"It is not known which {what} suits {one.application} ({where}): {reason}. {top} "
+                f"has the best median, {quantity(one.medians[top], one.unit)}, which may be chance."
+            )
+        inputs = Inputs(
+            tuple(dict.fromkeys(trial for one in own for trial in one.inputs.trials)),
+            tuple(case for one in own for case in one.inputs.cases),
+            sum(one.inputs.samples for one in own),
+        )
+        least = min((one.decision for one in own), key=lambda d: d.repeats)
+        basis = f"{made_from(inputs)}; at least {plural(least.repeats, least.unit)} of each {what}"
+        sentences.append(Sentence(text, basis, change, "inconclusive", "measure more"))
+    return sentences
+
+
+def _change(d: Decision, what: str) -> str:
+    more = repeats_text(d.needs, d.unit, what) if d.needs else ""
+    return "; ".join(filter(None, [more, d.takes]))
 
 
 def _subject(one: Response) -> str:
@@ -293,7 +352,7 @@ def _costs(one: ProfileCosts) -> list[Sentence]:
         need = least_repeats(one.options)
         text = (
             f"On {one.hardware} the costs of {joined(unsure)} against {one.base} have no interval: "
-            f"each figure was measured in too few {one.unit}s. The table has the medians."
+            f"each figure was measured in too few {one.unit}s."
         )
         change = repeats_text(need, one.unit)
         sentences.append(Sentence(text, basis, change, "inconclusive", "measure more"))
@@ -355,7 +414,7 @@ def _call_times(one: CallTimes) -> list[Sentence]:
         if model.poor
     ]
     text = f"{name}: "
-    if not one.send.poor:
+    if not one.send.poor and one.send.lines[0].intercept.value > 0:
         small = with_interval(one.send.lines[0].intercept, " us")
         text += f"an MPI_Send of a small message takes {small}. "
     if not poor:
@@ -415,14 +474,21 @@ def _models(models: Sequence[CallTimes]) -> Grid:
 
 
 def _model_row(one: CallTimes, call: str, line: Line, start: float, end: float) -> list[Cell]:
-    per_KiB = scaled(line.slope, 1024)
+    """A line that falls is no time of a message: its two coefficients say nothing by themselves."""
+    if line.slope.value < 0:
+        certain = line.slope.high < 0
+        why = "falls: larger messages took less" if certain else "flat: no slope is certain"
+        coefficients = [Cell("–", "quiet"), Cell("–", "quiet", why)]
+    else:
+        note = "" if line.slope.low > 0 else "not told apart from zero"
+        slope = with_interval(scaled(line.slope, 1024))
+        coefficients = [Cell(with_interval(line.intercept)), Cell(slope, note=note)]
     above = "from" if start == one.send.measured[0] else "above"
     return [
         Cell(f"{one.case.route}, {one.case.profile}"),
         Cell(call),
         Cell(f"{above} {bytes_text(start)} to {bytes_text(end)}"),
-        Cell(with_interval(line.intercept)),
-        Cell(with_interval(per_KiB)),
+        *coefficients,
     ]
 
 
@@ -458,8 +524,8 @@ def _scaling(one: Scaling) -> Sentence:
             f"shrink with more: {with_interval(one.model.a0, ' s')}, by the model a0 + a1/p."
         )
         if not one.model.tested:
-            text += " Whether the model fits takes repeats."
-    change = "more repeats of each number of nodes, and more numbers"
+            text += f" Whether the model fits takes several {one.unit}s."
+    change = f"more {one.unit}s of each number of nodes, and more numbers"
     return Sentence(text, made_from(one.inputs), change)
 
 
@@ -553,7 +619,7 @@ def _relation(one: Relation) -> Sentence:
         f"{app}: {percent(share.value)} in MPI, {number(ratio.value, 3)} times"
         for app, share, ratio in one.points
     )
-    change = "more applications; each with several repeats"
+    change = "more applications, each measured several times"
     if one.left_out:
         listed = [f"{s.application} ({percent(s.timed or 0)})" for s in one.left_out]
         basis += f"; left out, as their figures time less than half of the run: {some(listed)}"
@@ -592,16 +658,19 @@ def _share_grid(shares: Sequence[Share]) -> Grid | None:
     made = [
         [
             Cell(name),
-            *(
-                Cell(_share_text(own[p].share), note="slowed by the library" * own[p].flagged)
-                if p in own
-                else Cell("not measured", "quiet")
-                for p in profiles
-            ),
+            *(_share_cell(own[p]) if p in own else Cell("not measured", "quiet") for p in profiles),
         ]
         for name, own in rows.items()
     ]
     return Grid("Share of the run time in MPI", ["application", *profiles], made)
+
+
+def _share_cell(one: Share) -> Cell:
+    notes = ["slowed by the library"] if one.flagged else []
+    if bounded(one.share):
+        return Cell(_share_text(one.share), note="; ".join(notes))
+    notes.insert(0, "no interval")
+    return Cell(f"{number(100 * one.share.value, 3)} %", note="; ".join(notes))
 
 
 def _groups(made: Groups | None) -> list[Sentence]:
@@ -656,7 +725,7 @@ def _gain(one: Gain) -> Sentence:
     response = one.response
     name = f"{one.option} against {response.base} for {response.application}"
     ratio = times(response.ratios[one.option])
-    change = "more repeats, which narrow the interval"
+    change = f"more {response.decision.unit}s, which narrow the interval"
     basis = made_from(response.inputs)
     if one.equivalent_nodes is None and not one.none:
         text = f"{name}: it is not certain whether it gains ({ratio}), so it has no worth in nodes."

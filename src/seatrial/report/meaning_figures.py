@@ -96,7 +96,7 @@ def _responses(responses: Sequence[Response], axis: Axis = PROFILE) -> list[Figu
                 f"response-{axis.name}-{index}",
                 f"Performance by {axis.name} over that of {base}, on {hardware}",
                 f"To the right of 1 the {axis.name} is better than {base}. Bars: 95 % intervals, "
-                f"together for all {axis.name}s of an application; no bar: too few repeats.",
+                f"together for all {axis.name}s of an application; no bar: too few samples.",
                 data,
                 axes(
                     {"type": "log", **log_ticks([min(ends) / 1.3, max(ends) * 1.3]),
@@ -203,7 +203,7 @@ def _calls(index: int, one: CallTimes) -> Figure:
     return Figure(
         f"calls-{index}",
         f"Times of blocking calls over {one.case.route}, profile {one.case.profile}",
-        "Marks: median over ranks and repeats. Lines: the model, which may jump at a threshold; "
+        "Marks: median over ranks and runs. Lines: the model, which may jump at a threshold; "
         "no line: none describes the times.",
         data,
         axes(
@@ -251,7 +251,7 @@ def _scaling(scalings: Sequence[Scaling]) -> Figure:
     return Figure(
         "scaling",
         "Run time over the number of processes",
-        "Median over the repeats. A line that rises: more nodes cost time.",
+        "Median over the samples. A line that rises: more nodes cost time.",
         data,
         axes(
             {"type": "log", "tickvals": counts, "ticktext": [str(p) for p in counts],

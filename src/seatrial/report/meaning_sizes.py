@@ -118,7 +118,7 @@ def _span(part: Fastest) -> str:
 
 def _partings(one: Comparison, where: str, basis: str) -> list[Sentence]:
     how = "each was measured once" if one.scatter is None else \
-        f"repeats differ by {percent(one.scatter)} in the median"  # fmt: skip
+        f"runs differ by {percent(one.scatter)} in the median"  # fmt: skip
     how += "; all partings of a curve hold together with 95 %"
     sentences = []
     open_ = []
@@ -151,7 +151,7 @@ def _partings(one: Comparison, where: str, basis: str) -> list[Sentence]:
     if open_:
         text = f"{where}: in the medians at least 1.5 times as long as {one.reference}: "
         text += f"{some(open_)}. This may be chance."
-        change = "more repeats, which narrow the intervals"
+        change = f"more {one.unit}s, which narrow the intervals"
         sentences.append(Sentence(text, f"{basis}; {how}", change, "inconclusive", "measure more"))
     return sentences
 
@@ -200,7 +200,7 @@ def _cheapest(one: Comparison, where: str, basis: str) -> list[Sentence]:
     text += f"longer than the fastest. {listed[0].upper()}{listed[1:]}. ({first.cost}: {usd}.)"
     known = [beside.cheapest for _, beside in parts]
     style = ("pass", "cheapest") if all(known) else ("inconclusive", "measure more")
-    change = "other prices" if all(known) else "more repeats, which narrow the intervals"
+    change = "other prices" if all(known) else f"more {one.unit}s, which narrow the intervals"
     return [Sentence(text, basis, change, *style)]
 
 
