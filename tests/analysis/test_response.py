@@ -39,6 +39,46 @@ def test_the_published_responses_and_what_they_mean():
     assert by_name["npb cg.B"].inputs.samples == 12
 
 
+def test_the_published_modified_driver_is_better_than_its_own_and_worse_than_tg3():
+    """Seed 000: IS with bcm5700 0.66 of tg3, and nearly 30 % more with its coalescing modified."""
+    profiles = {"tg3": 100.0, "bcm5700": 66.0, "modified": 66.0 * 1.3}
+    [made] = responses([trial(repeated("npb", "is.B", **profiles))])[0]
+    assert made.ratios["modified"].value == pytest.approx(0.86, abs=0.003)
+    assert made.ratios["modified"].high < 1
+    assert made.decision.leaders == ("tg3",)
+    [own] = responses([trial(repeated("npb", "is.B", bcm5700=66.0, modified=66.0 * 1.3))])[0]
+    assert own.ratios["modified"].value == pytest.approx(1.3, rel=0.002)
+    assert own.decision.leaders == ("modified",)
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "ratio"),
+    [
+        (7.45, 12.74, 1.71),  # Fast and Gigabit Ethernet
+        (12.74, 13.26, 1.041),  # throttling, and none
+        (13.26, 11.45, 0.864),  # ATLAS and ACML, in the place of profiles
+        (13.26, 14.53, 1.096),  # an MTU of 1500 and 6000, tuned again
+    ],
+)
+def test_the_published_responses_of_hpl_in_seed_003(base, other, ratio):
+    [made] = responses([trial(repeated("hpl", "atlas", first=base, second=other))])[0]
+    response = made.ratios["second"]
+    assert response.value == pytest.approx(ratio, abs=0.003)
+    assert response.low < ratio < response.high
+    assert made.decision.leaders == ("second" if ratio > 1 else "first",)
+
+
+def test_the_published_fabrics_do_not_differ_for_ep():
+    """Seed 002: EP is the same on all within 3 %. The rates themselves are made up."""
+    fabrics = {"fast": 100.0, "gigabit": 101.0, "myrinet-tcp": 99.5, "gm": 101.5}
+    [made] = responses([trial(repeated("npb", "ep.A", 8, **fabrics))])[0]
+    assert made.decision.answer == "no difference"
+    assert made.decision.apart < 0.03
+    fabrics["gm"] = 106.0  # beyond 3 %
+    [made] = responses([trial(repeated("npb", "ep.A", 8, **fabrics))])[0]
+    assert made.decision.leaders == ("gm",)
+
+
 def test_default_is_the_base():
     made, _ = responses([trial(repeated("npb", "is.S", jumbo=2.0, default=1.0))])
     assert made[0].base == "default"

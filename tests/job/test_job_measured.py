@@ -32,6 +32,7 @@ NIGHT = datetime(2026, 8, 1, 22, tzinfo=UTC)
 JITTER = (1.0, 1.004, 0.997, 1.002, 0.998, 1.001)
 IS = "npb", "is.W", "mops", "higher"
 HPL = "hpl", "openblas", "hpl_GFLOPS", "higher"
+EP = "npb", "ep.W", "mops", "higher"
 OSU = "osu", "", "latency_us", "lower"
 
 
@@ -222,6 +223,20 @@ def of_class(letter: str, **profiles):
     """NPB IS of a class under profiles, over openmpi-tcp on rail1."""
     check, _, *rest = is_of(**profiles)
     return check, f"is.{letter}", *rest
+
+
+def test_ep_stands_for_compute_bound_applications_where_hpl_was_not_measured(around):
+    options = {("default", "openmpi-tcp", ""): 20.0, ("cpu-saving", "openmpi-tcp", ""): 30.0}
+    night(around.trials.folder, 1, (*EP, options))
+    plan = planned("mpi", around, APPLICATION, kind="compute-bound")
+    assert plan.profile == "cpu-saving"
+    assert "npb ep.W on 2 nodes, which stands for compute-bound applications" in plan.basis
+    assert planned("mpi", around, APPLICATION, kind="communication-bound").basis == ""
+    hpl = {("default", "openmpi-tcp", ""): 30.0, ("cpu-saving", "openmpi-tcp", ""): 20.0}
+    night(around.trials.folder, 2, (*HPL, hpl))
+    plan = planned("mpi", around, APPLICATION, kind="compute-bound")
+    assert plan.profile == "default"
+    assert "hpl openblas on 2 nodes, which stands for" in plan.basis
 
 
 def test_the_class_of_the_job_decides_before_the_newest_trial(around):

@@ -142,6 +142,16 @@ def inputs_of(measured: Iterable[Measured], samples: int) -> Inputs:
     )
 
 
+def merged(inputs: Iterable[Inputs]) -> Inputs:
+    """The inputs of a conclusion from others: their samples add up."""
+    listed = list(inputs)
+    return Inputs(
+        tuple(dict.fromkeys(trial for one in listed for trial in one.trials)),
+        tuple(dict.fromkeys(case for one in listed for case in one.cases)),
+        sum(one.samples for one in listed),
+    )
+
+
 def same_nodes(axis: Axis = PROFILE) -> str:
     """What an answer takes that the nodes leave open."""
     return f"runs of each {axis.name} on the same nodes"

@@ -15,7 +15,8 @@ other thresholds (Hansen, Econometrica 68 (2000), 575-603, equation 14 and theor
 smooth curve, a + b x size^c, describes the times better than lines that part, there is no
 threshold.
 
-The points are the medians of a run, so there are no outliers to drop. A run is as a whole faster or
+The points are the medians of a run, so there are no outliers to drop; the paper drops the longest
+1 % of the calls of a size and takes the mean of the rest. A run is as a whole faster or
 slower than another one, which its sizes do not show: with several runs the intervals are wider by
 the scatter of their levels. Not here: prediction.
 """

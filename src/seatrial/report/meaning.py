@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from seatrial.analysis.axis import NETWORK, PROFILE, SETTING, TRANSPORT, Axis
 from seatrial.analysis.communication import Relation, Share
-from seatrial.analysis.conclusion import CONFIDENCE, Estimate, Inputs, scaled
+from seatrial.analysis.conclusion import CONFIDENCE, Estimate, merged, scaled
 from seatrial.analysis.decision import Decision, least_repeats
 from seatrial.analysis.groups import FEATURES, Groups
 from seatrial.analysis.message_times import FEWEST_CALLS, CallTimes, Line, half_round_trip
@@ -227,11 +227,7 @@ def _not_known(responses: Sequence[Response]) -> list[Sentence]:
                 f"It is not known which {what} suits {one.application} ({where}): {reason}. {top} "
                 f"has the best median, {quantity(one.medians[top], one.unit)}, which may be chance."
             )
-        inputs = Inputs(
-            tuple(dict.fromkeys(trial for one in own for trial in one.inputs.trials)),
-            tuple(case for one in own for case in one.inputs.cases),
-            sum(one.inputs.samples for one in own),
-        )
+        inputs = merged(one.inputs for one in own)
         least = min((one.decision for one in own), key=lambda d: d.repeats)
         basis = f"{made_from(inputs)}; at least {plural(least.repeats, least.unit)} of each {what}"
         sentences.append(Sentence(text, basis, change, "inconclusive", "measure more"))
@@ -615,7 +611,7 @@ def _share_text(share: Estimate) -> str:
 def _relation(one: Relation) -> Sentence:
     name = f"{one.profile} against {one.base}, over {one.route} on {one.hardware}"
     count = len(one.points)
-    basis = "; ".join(
+    basis = f"{made_from(one.inputs)}; " + "; ".join(
         f"{app}: {percent(share.value)} in MPI, {number(ratio.value, 3)} times"
         for app, share, ratio in one.points
     )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from seatrial.analysis.axis import NETWORK, PROFILE, Axis
+from seatrial.analysis.conclusion import merged
 from seatrial.analysis.crossover import APART, TOGETHER, Comparison, Fastest, Knee, Near, Parting
 from seatrial.report.chapter import (
     Section,
@@ -72,28 +73,32 @@ def _sentences(axis: Axis, comparisons: Sequence[Comparison]) -> list[Sentence]:
             continue
         for part in one.fastest:
             if part.decision.answer == "measure more":
-                unsure.append((where, part.decision))
+                unsure.append((where, part.decision, one.inputs))
             else:
                 sentences.append(_fastest(part, where, basis))
         sentences += _partings(one, where, basis)
         sentences += _knees(one, where, basis)
         sentences += _cheapest(one, where, basis)
     if unsure:
-        needs = max(d.needs or 0 for _, d in unsure)
-        takes = "; ".join(dict.fromkeys(d.takes for _, d in unsure if d.takes))
-        wheres = list(dict.fromkeys(where for where, _ in unsure))
-        reasons = "; ".join(dict.fromkeys(d.reason for _, d in unsure))
-        text = f"Of {some(wheres)} it is not known which {axis.name} is the fastest: {reasons}."
+        needs = max(d.needs or 0 for _, d, _ in unsure)
+        takes = "; ".join(dict.fromkeys(d.takes for _, d, _ in unsure if d.takes))
+        # where -> its inputs, which its ranges of sizes share
+        wheres = {where: inputs for where, _, inputs in unsure}
+        reasons = "; ".join(dict.fromkeys(d.reason for _, d, _ in unsure))
+        basis = made_from(merged(wheres.values()))
+        text = f"Of {some(list(wheres))} it is not known which {axis.name} is the fastest: "
+        text += f"{reasons}."
         unit = unsure[0][1].unit
         more = repeats_text(needs, unit, axis.name) if needs else ""
         change = "; ".join(filter(None, [more, takes]))
-        sentences.append(Sentence(text, "", change, "inconclusive", "measure more"))
+        sentences.append(Sentence(text, basis, change, "inconclusive", "measure more"))
     compared = [one for one in comparisons if one.fastest]
     priced = any(part.near and part.near.cost for one in compared for part in one.fastest)
     if axis == NETWORK and compared and not priced:
         text = "Which network is the cheapest for which size is not known: cost not declared."
         change = "a price of each network (machine.costs with network in site.yaml)"
-        sentences.append(Sentence(text, "", change, "inconclusive", "not known"))
+        basis = made_from(merged(one.inputs for one in compared))
+        sentences.append(Sentence(text, basis, change, "inconclusive", "not known"))
     return sentences
 
 
