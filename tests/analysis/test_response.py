@@ -1,12 +1,14 @@
-"""Responses of applications to profiles, and the costs of profiles, from records of trials."""
+"""Responses of applications to profiles and networks, and the costs of profiles, from records."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
-from analysis_maker import JITTER, app, repeated, stream, trial
+from analysis_maker import JITTER, app, over_network, repeated, stream, trial
+from seatrial.analysis.axis import NETWORK, TRANSPORT
 from seatrial.analysis.profile_cost import CPU, cpu_time, profile_costs
 from seatrial.analysis.response import responses
 from seatrial.analysis.trials import analyse
@@ -357,3 +359,54 @@ def test_an_older_record_of_a_virtual_lab_is_known_by_its_note(fields, unit, old
     assert bool(made.trial.lacking_in_record) is older
     [response], _ = responses([made])
     assert response.decision.unit == unit
+
+
+# --- networks ------------------------------------------------------------------------------------
+
+
+def fabrics(check, variant, repeats=6, **networks):
+    made = repeated(check, variant, repeats, **networks)
+    return [
+        over_network(run.case.profile, run.model_copy(update={"case": replace(
+            run.case, profile="igb-off")}))
+        for run in made
+    ]  # fmt: skip
+
+
+def test_a_code_that_communicates_responds_to_the_network_and_one_that_computes_does_not():
+    """Seed 004: IS over Fast Ethernet is far behind, EP is equal across fabrics within 3 %."""
+    own = [*fabrics("npb", "is.S", fast=5.32, gigabit=30.77),
+           *fabrics("npb", "ep.S", fast=38.58, gigabit=38.57)]  # fmt: skip
+    (to_is, to_ep), missing = responses([trial(own)], NETWORK)
+    assert missing == []
+    assert (to_is.route, to_is.profile, to_is.base) == ("openmpi-tcp", "igb-off", "fast")
+    assert to_is.hardware == "fast, gigabit"
+    assert to_is.decision.answer == "best"
+    assert to_is.ratios["gigabit"].value == pytest.approx(5.78, abs=0.02)
+    assert to_ep.decision.answer == "no difference"
+    assert to_ep.base == "fast"  # as of IS, though the median of EP is better there
+    assert responses([trial(own)], TRANSPORT) == ([], [])
+
+
+def test_one_network_is_no_comparison_and_no_gap():
+    own = [run for run in fabrics("npb", "is.S", fast=5.0, gigabit=30.0)
+           if run.case.network == "fast"]  # fmt: skip
+    assert responses([trial(own)], NETWORK) == ([], [])
+    one_network = repeated("npb", "is.S", default=1.0, jumbo=2.0)
+    assert responses([trial(one_network)], NETWORK) == ([], [])
+
+
+def test_networks_on_different_nodes_have_no_answer():
+    own = fabrics("npb", "is.S", fast=5.0, gigabit=30.0)
+    for run in own:
+        run.job = Job(nodes=["n1", "n2"] if run.case.network == "fast" else ["n3", "n4"])
+    ([made], _) = responses([trial(own)], NETWORK)
+    assert made.decision.answer == "measure more"
+    assert "the network cannot be told from the nodes" in made.decision.reason
+    assert made.decision.takes == "runs of each network on the same nodes"
+
+
+def test_one_round_of_two_networks_is_too_few():
+    ([made], _) = responses([trial(fabrics("npb", "is.S", 1, fast=5.0, gigabit=30.0))], NETWORK)
+    assert made.decision.answer == "measure more"
+    assert "2 networks need 4 rounds each" in made.decision.reason

@@ -11,10 +11,22 @@ import pytest
 from job_support import APPLICATION, planned, rendered, surroundings
 from typer.testing import CliRunner
 
+from seatrial.analysis.axis import SETTING
+from seatrial.analysis.response import responses
 from seatrial.base.errors import InputError
 from seatrial.cli import app
 from seatrial.job.measured import Application, SiteTrials, advise
-from seatrial.results.record import Activity, Case, Job, Metric, Run, Trial, Verdict, write_results
+from seatrial.results.record import (
+    Activity,
+    Case,
+    Job,
+    Metric,
+    Run,
+    Trial,
+    Verdict,
+    read_results,
+    write_results,
+)
 
 NIGHT = datetime(2026, 8, 1, 22, tzinfo=UTC)
 JITTER = (1.0, 1.004, 0.997, 1.002, 0.998, 1.001)
@@ -385,3 +397,20 @@ def test_nights_that_differ_are_not_pooled(around):
           nodes={"low-latency": ["n3", "n4"]})  # fmt: skip
     advice = advise(around.trials.comparisons(newest), lambda option: True, 2, newest)
     assert "measured on different nodes" in advice.decision.reason
+
+
+def test_the_chapter_of_the_trial_has_the_same_answer(around):
+    """``SETTING`` of the analysis compares what a job chooses from."""
+    values = {
+        (profile, transport, "rail1"): value
+        for profile, transport, value in (
+            ("default", "openmpi-tcp", 100.0), ("jumbo", "openmpi-tcp", 140.0),
+            ("default", "mpich-ofi", 101.0), ("jumbo", "mpich-ofi", 80.0),
+        )
+    }  # fmt: skip
+    name = night(around.trials.folder, 1, (*IS, values))
+    wanted = Application("npb", "is.*", "mops")
+    advice = advise(around.trials.comparisons(wanted), lambda option: True, 2, wanted)
+    [made], _ = responses([read_results(around.trials.folder / name)], SETTING)
+    assert advice.best.name == "jumbo over openmpi-tcp@rail1"
+    assert dataclasses.replace(made.decision, unit=advice.decision.unit) == advice.decision

@@ -16,6 +16,7 @@ from analysis_maker import (
     app,
     measured,
     npb_time,
+    over_network,
     published,
     repeated,
     stream,
@@ -254,7 +255,7 @@ def test_the_page_has_the_chapter_before_the_judgements_and_escapes_names():
     [chapter] = page.xpath('//section[@aria-labelledby="meaning"]')
     assert "<script>x" in chapter.text_content()
     assert not chapter.xpath(".//script|.//li/b")
-    assert chapter.xpath('.//div[@data-figure="response-0"]')
+    assert chapter.xpath('.//div[@data-figure="response-profile-0"]')
 
 
 def test_a_trial_without_figures_to_compare_has_no_chapter():
@@ -314,7 +315,74 @@ def test_where_two_profiles_part_or_are_apart_at_all_sizes():
     text = parted(fast=(1, 1, 1), slow=(1.2, 2, 2))
     assert f"from 64 B to 4 KiB, the largest measured size, {slower}." in text
     once = parted(1, fast=(1, 1, 1), slow=(1, 1.2, 2))
-    assert "medians at least 1.5 times as long as fast: slow from 4 KiB on. This may be" in once
+    assert "medians at least 1.5 times as long as fast: slow from 4 KiB on" in once
+    assert "(last within 10 % at 1 B). This may be chance." in once
+
+
+def fabrics(repeats=6, **networks):
+    """IS and the gap of a send over networks: network -> performance, us of a large message."""
+    for network, (mops, us) in networks.items():
+        for run in repeated("npb", "is.S", repeats, **{"igb-off": mops}):
+            yield over_network(network, run)
+        for repeat in range(repeats):
+            points = [(float(n), 30.0) for n in (64, 1024, 2048, 4096, 8192)]
+            points += [(10240.0, us / 2), (16384.0, us)]
+            curve = Curve(name="mpbench gap", y_name="latency", y_unit="us", points=points)
+            case = Case(check="mpbench", transport="openmpi-tcp", profile="igb-off", nodes=2)
+            yield over_network(
+                network,
+                Run(case=case, repeat=repeat, round=repeat, outcome="ran", curves=[curve]),
+            )
+
+
+PAPER = {"gigabit": (30.77, 160.0), "fast": (5.32, 1350.0)}
+
+
+def test_two_networks_part_in_the_gap_and_differ_for_an_application():
+    results = trial(list(fabrics(**PAPER)))
+    use = one_of(results, "Use gigabit")
+    assert use.startswith("best: Use gigabit for npb is.S (over openmpi-tcp, 2 nodes, igb-off): ")
+    assert "5.78 times (5.77 to 5.8) the performance of the next network, fast." in use
+    where = "mpbench gap over openmpi-tcp, 2 nodes, igb-off"
+    parted = one_of(results, f"{where}: from 10 KiB to 16 KiB, the largest measured size, fast")
+    assert "from 64 B to 8 KiB fast and gigabit are within 10 %" in parted
+    assert "fast 45 times, from 8 KiB to 16 KiB" in one_of(results, "largest step of the time")
+    assert "best: Medium messages (2 KiB to 16 KiB)" in one_of(results, "gigabit is the fastest")
+    assert "cost not declared" in one_of(results, "cheapest")
+
+
+def test_the_cheapest_network_has_its_prices():
+    costs = [Cost(name="purchase", network=n, usd=usd, date="2004-03-01", includes="all")
+             for n, usd in (("gigabit", 3000), ("fast", 2000))]  # fmt: skip
+    text = one_of(trial(list(fabrics(**PAPER)), machine=Machine(nodes=2, costs=costs)), "cheapest")
+    assert "longer than the fastest. Small messages: fast; medium messages: gigabit." in text
+    assert "(purchase: gigabit 3000 USD, fast 2000 USD.)" in text
+    assert "not declared" not in text
+
+
+def test_the_parting_of_networks_is_drawn():
+    figures = meaning_figures(analyse([trial(list(fabrics(**PAPER)))]))
+    [sizes] = figures["sizes by network"]
+    go.Figure(data=sizes.data, layout=sizes.layout)
+    assert [trace["name"] for trace in sizes.data] == ["gigabit", "fast"]
+    line, band = sizes.layout["shapes"]
+    assert (line["x0"], line["x1"], line["line"]["dash"]) == (10240, 10240, "solid")
+    assert (band["x0"], band["x1"]) == (8192, 10240)
+    [few] = meaning_figures(analyse([trial(list(fabrics(1, **PAPER)))]))["sizes by network"]
+    assert few.layout["shapes"][0]["line"]["dash"] == "dot"
+    assert len(figures["responses to networks"]) == 1
+
+
+def test_settings_that_differ_in_two_things_are_compared_together():
+    def over(**profiles):
+        runs = [r for p, v in profiles.items() for r in repeated("npb", "is.S", **{p: v})]
+        return [over_network(n, run) for n in ("rail1", "rail2") for run in runs]
+
+    results = trial(over(low=10.0, high=20.0))
+    text = one_of(results, "high over openmpi-tcp@rail1 and high over openmpi-tcp@rail2 do equally")
+    assert "Worse: low over openmpi-tcp@rail1" in text
+    alone = sentences(trial(repeated("npb", "is.S", low=10.0, high=20.0)))
+    assert not any("low over openmpi-tcp" in one for one in alone)
 
 
 def test_the_share_of_communication_has_its_calls_and_interval():

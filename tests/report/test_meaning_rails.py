@@ -13,6 +13,7 @@ from analysis_maker import (
     MYRINET_SEND,
     measured,
     npb_time,
+    over_network,
     repeated,
     stream,
     trial,
@@ -232,6 +233,8 @@ def of_all_kinds() -> Results:
         curve = Curve(name="netpipe", y_name="latency", y_unit="us", points=points)
         case = Case(check="netpipe", transport="tcp", nodes=2, profile=profile)
         runs.append(Run(case=case, outcome="ran", curves=[curve]))
+    own = repeated("npb", "is.S", tuned=100.0)
+    runs += [over_network(network, run) for network in ("rail1", "rail2") for run in own]
     sweep = mtus({(u, mtu): rate for u in (0, 125) for mtu, rate in PEAK.items()})
     return trial(
         [*runs, *bonds(160.0).runs, *sweep.runs], machine=machine, profiles=sweep.trial.profiles

@@ -1,8 +1,9 @@
 """What all conclusions have in common: their inputs, samples, and an estimate with its interval.
 
-The sample of a comparison between profiles is the median of a block of runs: those of one profile
-in one round of one trial. They share a job, its place and its hour, so they are not independent. In
-virtual time a block is a single run: no other program is on the nodes, and all jobs are alike.
+The sample of a comparison between profiles (or networks, or transports) is the median of a block of
+runs: those of one option in one round of one trial. They share a job, its place and its hour, so
+they are not independent. In virtual time a block is a single run: no other program is on the nodes,
+and all jobs are alike.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal, TypeVar
 
+from seatrial.analysis.axis import PROFILE, Axis
 from seatrial.results.locations import natural
 from seatrial.results.record import NAME_CHARACTERS, Case, Run
 from seatrial.results.wording import some
@@ -150,25 +152,26 @@ def merged(inputs: Iterable[Inputs]) -> Inputs:
     )
 
 
-#: what an answer takes that the nodes leave open
-SAME_NODES = "runs of each profile on the same nodes"
+def same_nodes(axis: Axis = PROFILE) -> str:
+    """What an answer takes that the nodes leave open."""
+    return f"runs of each {axis.name} on the same nodes"
 
 
-def other_nodes(measured: Iterable[Measured]) -> str:
-    """Why the effect of a profile may be that of its nodes, or "": they differ within a trial.
+def other_nodes(measured: Iterable[Measured], axis: Axis = PROFILE) -> str:
+    """Why the effect of an option may be that of its nodes, or "": they differ within a trial.
 
     A run without nodes on record says nothing.
     """
     nodes: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for one in measured:
         if one.run.job.nodes:
-            nodes[one.trial][one.run.case.profile].update(one.run.job.nodes)
+            nodes[one.trial][axis.option(one.run.case)].update(one.run.job.nodes)
     for own in nodes.values():
         first = next(iter(own))
-        for profile, names in own.items():
+        for option, names in own.items():
             if names != own[first]:
-                a, b = (f"{p}: {some(sorted(own[p], key=natural))}" for p in (first, profile))
-                return f"the profile cannot be told from the nodes, which differ ({a}; {b})"
+                a, b = (f"{p}: {some(sorted(own[p], key=natural))}" for p in (first, option))
+                return f"the {axis.name} cannot be told from the nodes, which differ ({a}; {b})"
     return ""
 
 

@@ -141,12 +141,16 @@ def _spread(samples: Sequence[float]) -> float:
 
 
 def decide(
-    options: Mapping[str, Sequence[float]], better: Better, looks: int = 1, unit: Unit = "repeat"
+    options: Mapping[str, Sequence[float]],
+    better: Better,
+    looks: int = 1,
+    unit: Unit = "repeat",
+    what: str = "profile",
 ) -> Decision:
     """The best of some options, each with the samples of its performance.
 
     ``looks``: how often at most a decision is made on these samples while they grow. ``unit``: what
-    a sample is.
+    a sample is; ``what`` an option is.
 
     1. Options whose samples have no logarithm are refused; of fewer than two others there is no
        decision.
@@ -192,7 +196,7 @@ def decide(
         uneven = _uneven({name: usable[name] for name in ties}, better, made.margin, looks)
         return replace(made, answer="no difference", uneven=uneven)
     if repeats < least:
-        why = f"a profile {_times(repeats, unit)}, and {k} profiles need {least} {unit}s each"
+        why = f"a {what} {_times(repeats, unit)}, and {k} {what}s need {least} {unit}s each"
         return replace(made, answer="measure more", needs=least, reason=why)
     # Options that are worse may have been left out of later repeats.
     own = min(len(usable[name]) for name in ties)

@@ -26,7 +26,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from seatrial.analysis.communication import middle
 from seatrial.analysis.conclusion import (
-    SAME_NODES,
     Estimate,
     Inputs,
     Measured,
@@ -35,6 +34,7 @@ from seatrial.analysis.conclusion import (
     comparable,
     inputs_of,
     other_nodes,
+    same_nodes,
     scaled,
     unit_of,
 )
@@ -335,5 +335,5 @@ def _bonds(between: Mapping[tuple[str, int], _Runs], nodes_differ: str) -> Itera
                 )
                 yield BondAgainst(
                     pattern, pairs, profile, independent, ratio(own, other, looks=_RATES),
-                    withheld(decision, nodes_differ, SAME_NODES),
+                    withheld(decision, nodes_differ, same_nodes()),
                 )  # fmt: skip

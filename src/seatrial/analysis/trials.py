@@ -18,6 +18,7 @@ from seatrial.analysis import (
     several_pairs,
     value,
 )
+from seatrial.analysis.axis import NETWORK, PROFILE, SETTING, TRANSPORT, Axis
 from seatrial.analysis.conclusion import Measured, Missing, absurd
 from seatrial.results.figures import DISTURBED_PERCENT, is_disturbed, valid_runs
 from seatrial.results.record import Case, Results, Run
@@ -25,10 +26,15 @@ from seatrial.results.record import Case, Results, Run
 
 @dataclass(frozen=True)
 class Analysis:
-    """What the figures of ``trials`` mean, and what they do not show."""
+    """What the figures of ``trials`` mean, and what they do not show.
+
+    ``responses``: to the profiles; ``others``: to networks, transports and settings.
+    ``comparisons``: of each axis.
+    """
 
     trials: tuple[str, ...]
     responses: list[response.Response]
+    others: list[response.Response]
     costs: list[profile_cost.ProfileCosts]
     comparisons: list[crossover.Comparison]
     call_times: list[message_times.CallTimes]
@@ -43,6 +49,12 @@ class Analysis:
     missing: list[Missing]
     features: Mapping[str, str]  # profile -> the node feature that requests it
 
+    def responses_to(self, axis: Axis) -> list[response.Response]:
+        return [one for one in (*self.responses, *self.others) if one.axis == axis]
+
+    def comparisons_of(self, axis: Axis) -> list[crossover.Comparison]:
+        return [one for one in self.comparisons if one.axis == axis]
+
 
 def analyse(trials: Sequence[Results]) -> Analysis:
     """The conclusions from the valid runs of some trials, without reruns, disturbed runs and runs
@@ -54,6 +66,7 @@ def analyse(trials: Sequence[Results]) -> Analysis:
         for run in _planned_runs(one)
     ]
     of_applications, not_compared = response.responses(trials)
+    others = {axis: response.responses(trials, axis) for axis in (NETWORK, TRANSPORT, SETTING)}
     models, not_modelled = message_times.models(measured)
     scalings, not_scaled = scaling.series(measured)
     shares = communication.shares(measured)
@@ -62,12 +75,18 @@ def analyse(trials: Sequence[Results]) -> Analysis:
         trials, key=lambda one: one.trial.started.timestamp()
     )  # the newest prices hold
     machines = [(one.trial.trial, one.trial.machine) for one in in_time]
+    costs = machines[-1][1].costs if machines else []
     values, not_valued = value.values(measured, machines)
     return Analysis(
         tuple(one.trial.trial for one in trials),
         of_applications,
+        [one for made, _ in others.values() for one in made],
         profile_cost.profile_costs(measured),
-        crossover.comparisons(measured),
+        [
+            comparison
+            for axis in (PROFILE, NETWORK, TRANSPORT)
+            for comparison in crossover.comparisons(measured, axis, costs)
+        ],
         models,
         scalings,
         shares,
@@ -76,11 +95,12 @@ def analyse(trials: Sequence[Results]) -> Analysis:
         several_pairs.several_pairs(measured),
         frame_sizes.sweeps(trials, measured),
         values,
-        value.gains(of_applications, machines),
+        value.gains([*of_applications, *others[NETWORK][0]], machines),
         [
             *not_used,
             *_disturbed(trials),
             *not_compared,
+            *(m for _, own in others.values() for m in own),
             *not_modelled,
             *not_scaled,
             *not_grouped,

@@ -3,7 +3,8 @@
 The figures are those of the history's index: valid runs, without reruns. A trial with planted
 faults, or with a wrong clock, advises nothing. A trial in which other programs disturbed an option
 gives no answer; an older one that they did not disturb does. Options are compared only within one
-variant and one number of nodes, by ``seatrial.analysis.decision``.
+variant and one number of nodes, by ``seatrial.analysis.decision``. The chapter "What it means" of a
+trial's report compares the same options (``seatrial.analysis.axis.SETTING``).
 
 Which trial: of those that measured enough rounds for an answer, one of the job's own class of
 problem, else of the nearest class; of these the newest, whatever the answer is. To look for an
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-from seatrial.analysis.conclusion import SAME_NODES, Unit
+from seatrial.analysis.conclusion import Unit, same_nodes
 from seatrial.analysis.decision import (
     Decision,
     decide,
@@ -81,7 +82,7 @@ class Option:
     @property
     def name(self) -> str:
         at = f"@{self.network}" if self.network else ""
-        return f"{self.profile} over {self.transport}{at}"
+        return f"{self.profile} over {self.transport}{at}"  # as ``analysis.axis.SETTING``
 
 
 @dataclass(frozen=True)
@@ -333,7 +334,7 @@ def advise(
         return None
     chosen = enough[0] if enough else _pooled(usable)
     named = {option.name: values for option, values in chosen.samples.items()}
-    decision = decide(named, chosen.better, unit=chosen.per)
+    decision = decide(named, chosen.better, unit=chosen.per, what="setting")
     trials = [chosen, *chosen.older]
     apart = {
         each.trial: {option.name: own for option, own in each.own_samples.items()}
@@ -346,7 +347,7 @@ def advise(
     decision = withheld(decision, why, "runs that do not fail")
     if any(len({each.nodes_of.get(option) for option in chosen.samples}) > 1 for each in trials):
         why = "the options were measured on different nodes, from which they cannot be told"
-        decision = withheld(decision, why, SAME_NODES)
+        decision = withheld(decision, why, same_nodes())
     if chosen.disturbed:
         names = some(sorted(option.name for option in chosen.disturbed))
         why = f"other programs used the processors while {names} was measured"
