@@ -314,7 +314,7 @@ def _most_and_least(responses: Sequence[Response], shares: Sequence[Share]) -> l
     )
     for one in (most, least):
         suits = _suits(one.decision)
-        apart = f" ({_largest(one.decision)})" if suits == "any" else ""
+        apart = f" ({largest(one.decision)})" if suits == "any" else ""
         text += f" {one.application}: {suits}{apart}."
     basis = "the answers above, and the shares of the next section without those of set-up"
     change = "another application, or a larger problem of one"
