@@ -2,7 +2,7 @@
 """What ``seatrial compare`` and the comparison of NIC profiles find, and how often they are wrong.
 
     .venv/bin/python ci/bench/comparing.py [--rounds 40] [--trials 500]
-    .venv/bin/python ci/bench/comparing.py --measured trials/NAME
+    .venv/bin/python ci/bench/comparing.py --measured trials/NAME [--measured ...]
 
 On simulated nights: each round draws figures of some series for two groups of trials; up to five
 series of the second group are slower. Beside the test of Seatrial it runs the usual one, Mann and
@@ -12,8 +12,8 @@ On simulated trials of NIC profiles (``--trials``): each job has an effect on al
 as its place and its hour. Profiles are compared by single runs, as if these were independent, and
 by the median of each round, as Seatrial does.
 
-Of a real trial with several rounds of several repeats, ``--measured`` prints the scatter of the
-runs within a round and the effect of a round, by the analysis of variance of one factor.
+Of real trials with several rounds of several repeats, ``--measured`` prints the scatter of the runs
+within a round and the share of rounds in the variance, by the analysis of variance of one factor.
 
 Exit code 1: Seatrial named a series that had not changed, or a best profile that is none, in more
 rounds or trials than its level explains.
@@ -23,13 +23,14 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import numpy as np
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from scipy import stats
 
 from seatrial.analysis.conclusion import CONFIDENCE, by_block
@@ -174,57 +175,136 @@ def compare_profiles(trials: int) -> bool:
     return bool(missed)
 
 
-def of_trial(folder: Path) -> None:
-    """Print the scatter within rounds and the effect of a round, of each figure of performance."""
+def by_rounds(folder: Path) -> dict[tuple[str, str], list[np.ndarray]]:
+    """Case and metric -> the logarithms of the runs of each round, of at least two rounds and two
+    runs in one of them. Reruns do not count."""
     results = read_results(folder)
-    table = Table("case", "metric", "rounds", "runs", "scatter in a round", "effect of a round",
-                  "p of no effect", title=f"{results.trial.trial}")  # fmt: skip
     figures: dict[tuple[str, str], dict[int, list[float]]] = {}
     for one in valid_runs(results.runs):
         for m in one.metrics:
-            wanted = m.metric == performance(one.case) or m.metric in (
-                "latency_us",
-                "bandwidth_MB_s",
-            )
+            wanted = m.metric in (performance(one.case), "latency_us", "bandwidth_MB_s")
             if wanted and not m.location and m.value > 0 and not results.trial.is_rerun(one):
                 own = figures.setdefault((one.case.id, m.metric), {})
                 own.setdefault(one.round, []).append(math.log(m.value))
-    ratios, chances = [], []
-    for (case, metric), own in figures.items():
-        groups = [np.array(values) for values in own.values()]
-        count = sum(map(len, groups))
-        if len(groups) < 2 or count <= len(groups):
+    made = {name: [np.array(values) for values in own.values()] for name, own in figures.items()}
+    return {name: own for name, own in made.items() if len(own) > 1 and max(map(len, own)) > 1}
+
+
+class Effect(NamedTuple):
+    """The analysis of variance of one figure by rounds, on the scale of logarithms.
+
+    ``f``: mean square between rounds over that within, NaN where the runs of a round are all equal.
+    ``runs``: of a round, on average.
+    """
+
+    between_df: int
+    within_df: int
+    f: float
+    within: float  # standard deviation
+    runs: float
+
+    @property
+    def share(self) -> float:
+        """The part of the variance that is of rounds."""
+        return share_of(self.f, self.runs)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Of the share: exact for normal noise and rounds of the same number of runs."""
+        low, high = (
+            share_of(self.f / stats.f.isf(tail, self.between_df, self.within_df), self.runs)
+            for tail in ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
+        )
+        return low, high
+
+
+def share_of(f: float, runs: float) -> float:
+    return max(0.0, (f - 1) / (f - 1 + runs)) if math.isfinite(f) else math.nan
+
+
+def effect_of(groups: Sequence[np.ndarray]) -> Effect:
+    count = sum(map(len, groups))
+    a, b = len(groups) - 1, count - len(groups)
+    within = sum(float(np.sum((g - g.mean()) ** 2)) for g in groups) / b
+    whole = np.concatenate(groups).mean()
+    between = sum(len(g) * float(g.mean() - whole) ** 2 for g in groups) / a
+    return Effect(a, b, between / within if within else math.nan, within**0.5, count / len(groups))
+
+
+def common_share(effects: Sequence[Effect]) -> tuple[float, float, float]:
+    """The part of the variance that is of rounds, if it is the same for all figures, and its 95 %
+    interval: by the likelihood of their ratios of mean squares under normal noise."""
+    shares = np.linspace(0, 0.99, 991)
+    likelihood = np.zeros(len(shares))
+    for one in effects:
+        scale = 1 + one.runs * shares / (1 - shares)
+        own = stats.f.logpdf(one.f / scale, one.between_df, one.within_df) - np.log(scale)
+        likelihood += own
+    inside = shares[likelihood >= likelihood.max() - stats.chi2.isf(1 - CONFIDENCE, 1) / 2]
+    return float(shares[likelihood.argmax()]), float(inside[0]), float(inside[-1])
+
+
+def by_chance(figures: Sequence[Sequence[np.ndarray]], draws: int = 9999) -> float:
+    """How often runs that are dealt to the rounds by chance differ as much between these: the sum
+    over the figures of the part of the squares that is between rounds. Holds for any noise."""
+    draw = np.random.default_rng(18)
+    sums = np.zeros(draws + 1)  # the first one: as measured
+    for groups in figures:
+        values = np.concatenate(groups)
+        values = values - values.mean()
+        if not values.any():
             continue
-        within = sum(float(np.sum((g - g.mean()) ** 2)) for g in groups) / (count - len(groups))
-        whole = np.concatenate(groups).mean()
-        between = sum(len(g) * (g.mean() - whole) ** 2 for g in groups) / (len(groups) - 1)
-        effect = max(0.0, float(between - within) / (count / len(groups))) ** 0.5
-        chance = (
-            stats.f.sf(between / within, len(groups) - 1, count - len(groups)) if within else 1.0
-        )
-        ratios.append(between / within if within else 1.0)
-        chances.append(chance)
-        table.add_row(case, metric, str(len(groups)), str(count), f"{within**0.5:.2%}",
-                      f"{effect:.2%}", f"{chance:.2f}")  # fmt: skip
+        edges = np.cumsum([0, *map(len, groups)][:-1])
+        dealt = np.vstack([values, draw.permuted(np.tile(values, (draws, 1)), axis=1)])
+        between = np.add.reduceat(dealt, edges, axis=1) ** 2 / [len(g) for g in groups]
+        sums += between.sum(axis=1) / float(values @ values)
+    return float(np.mean(sums >= sums[0] - 1e-9))
+
+
+def of_trials(folders: Sequence[Path]) -> None:
+    """Print the scatter within rounds and the effect of a round, of each figure of performance."""
+    table = Table(Column("case", overflow="fold"), "metric", "rounds", "runs", "scatter",
+                  "F", "of rounds", "95 %", "p",
+                  title="Scatter in a round, share of rounds in the variance, p by dealing: "
+                  + ", ".join(folder.name for folder in folders))  # fmt: skip
+    known = [own for folder in folders for own in by_rounds(folder).items()]
+    if not known:
+        out.print("no figure of several rounds of several repeats")
+        return
+    effects = []
+    for (case, metric), groups in known:
+        one = effect_of(groups)
+        low, high = one.interval
+        words = ["equal", "", ""]  # all runs of a round
+        if math.isfinite(one.f):
+            effects.append(one)
+            words = [f"{one.f:.2f}", f"{one.share:.0%}", f"{low:.0%} to {high:.0%}"]
+        table.add_row(case, metric, str(len(groups)), str(sum(map(len, groups))),
+                      f"{one.within:.2%}", *words, f"{by_chance([groups]):.2f}")  # fmt: skip
     out.print(table)
-    if ratios:
-        low = sum(one < 0.05 for one in chances)
+    if effects:
+        share, low, high = common_share(effects)
         out.print(
-            f"mean square between rounds over that within: median {np.median(ratios):.2f} of "
-            f"{len(ratios)} figures (1: rounds have no effect); {low} with p below 5 %"
+            f"the share of rounds in the variance, over {len(effects)} figures: {share:.0%} "
+            f"({low:.0%} to {high:.0%}); median F {np.median([one.f for one in effects]):.2f}"
         )
+    out.print(
+        f"rounds that differ as much by dealing runs to them: p = "
+        f"{by_chance([groups for _, groups in known]):.4f}"
+    )
 
 
 def main(
     rounds: Annotated[int, typer.Option(min=0, help="Draws of each way; 0: none.")] = 40,
     trials: Annotated[int, typer.Option(min=0, help="Trials of NIC profiles; 0: none.")] = 500,
     measured: Annotated[
-        Path | None, typer.Option(metavar="TRIAL", help="A trial with rounds; nothing is drawn.")
+        list[Path] | None,
+        typer.Option(metavar="TRIAL", help="A trial with rounds; nothing is drawn."),
     ] = None,
 ) -> None:
     """Draw, compare, count."""
     if measured:
-        of_trial(measured)
+        of_trials(measured)
         raise typer.Exit
     wrong = [compare_nights(rounds)] if rounds else []
     wrong += [compare_profiles(trials)] if trials else []

@@ -64,6 +64,32 @@ def test_without_a_compiler_the_nodes_share_a_processor(
     assert note == f"all nodes share one processor (the site wants one for each: {reason})"
 
 
+@pytest.mark.parametrize(
+    ("ninja", "why"),
+    [
+        (
+            "echo '[1/2] cc a.o'; echo 'FAILED: a.o'; echo 'a.c:1: error: no b'; echo end; exit 1",
+            "a.c:1: error: no b",
+        ),
+        ("echo '[1/2] cc a.o'; kill -KILL $$", "ninja ended by signal 9 (Killed)"),
+        ("echo 'ninja: build stopped: interrupted'; exit 130", "ninja: build stopped: interrupted"),
+        ("exit 1", "ninja ended with code 1 and wrote nothing"),
+    ],
+)
+def test_a_build_that_fails_says_why_in_the_first_line(
+    tmp_path: Path, ninja: str, why: str
+) -> None:
+    """Status and report have the first line alone."""
+    program = tmp_path / "ninja"
+    program.write_text(f"#!/bin/sh\n{ninja}\n")
+    program.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    with pytest.raises(LabError) as error:
+        build._compile(tmp_path, env, lambda _: None)
+    note = processors_note({"processors": "shared", "no_own_processors": str(error.value)})
+    assert note.endswith(f"(the site wants one for each: building QEMU failed: {why})")
+
+
 def test_the_key_follows_each_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     shutil.copytree(build.HERE, tmp_path / "copy")
     monkeypatch.setattr(build, "HERE", tmp_path / "copy")

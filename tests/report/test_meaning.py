@@ -165,6 +165,32 @@ def test_applications_that_prefer_differently():
     assert "npb ep.S: any." in text
 
 
+def test_whether_the_most_and_the_least_communicating_code_prefer_differently():
+    busy = with_shares("is.S", 0.6, default=100.0, saving=50.0)
+    unmoved = with_shares("ep.S", 0.01, default=100.0, saving=100.0)
+    text = one_of(trial([*busy, *unmoved]), "communicates most")
+    assert "npb is.S communicates most (60 % of its run is in MPI under default)" in text
+    assert "npb ep.S least (1 %)" in text
+    assert "They do not prefer differently: default suits both. npb is.S: default." in text
+    assert "npb ep.S: any (default and saving differ by at most " in text
+    moved = with_shares("ep.S", 0.01, default=100.0, saving=150.0)
+    middle = with_shares("cg.S", 0.3, default=100.0, saving=100.0)
+    text = one_of(trial([*busy, *middle, *moved]), "communicates most")
+    assert "They prefer differently. npb is.S: default. npb ep.S: saving." in text
+    assert "npb cg.S" not in text
+
+
+def test_shares_that_say_nothing_are_not_compared():
+    """Of one application, of set-up alone, or of an application without an answer."""
+    busy = with_shares("is.S", 0.6, default=100.0, saving=50.0)
+    few = with_shares("ep.S", 0.01, default=100.0, saving=100.0)[:2]
+    of_setup = with_shares("ep.S", 0.01, default=100.0, saving=100.0)
+    for run in of_setup:
+        run.metrics.append(Metric(metric="time_s", value=0.1, unit="s", better="lower"))
+    for other in ([], few, of_setup):
+        assert not [s for s in sentences(trial([*busy, *other])) if "communicates most" in s]
+
+
 def in_round(run, number):
     return run.model_copy(update={"round": number, "repeat": number})
 

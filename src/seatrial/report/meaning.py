@@ -71,7 +71,7 @@ def sections(analysis: Analysis) -> list[Section]:
     made = [
         Section(
             "Which profile for which application",
-            [*_responses(analysis), *_preferences(analysis.responses)],
+            [*_responses(analysis), *_preferences(analysis.responses, analysis.shares)],
             [matrix] if (matrix := _matrix(analysis.responses)) else [],
             "responses",
         ),
@@ -261,7 +261,7 @@ def _cheapest(d: Decision, costs: ProfileCosts | None) -> str:
     )
 
 
-def _preferences(responses: Sequence[Response]) -> list[Sentence]:
+def _preferences(responses: Sequence[Response], shares: Sequence[Share]) -> list[Sentence]:
     """Whether applications prefer different profiles, of those with the same hardware and route."""
     groups: dict[tuple[str, str], list[Response]] = {}
     for one in responses:
@@ -285,7 +285,40 @@ def _preferences(responses: Sequence[Response]) -> list[Sentence]:
         )
         basis += f"{len(own)} in at most {percent(min(1.0, len(own) * (1 - CONFIDENCE)))}"
         sentences.append(Sentence(text, basis, "another application", "pass", "together"))
+        sentences += _most_and_least(own, shares)
     return sentences
+
+
+def _most_and_least(responses: Sequence[Response], shares: Sequence[Share]) -> list[Sentence]:
+    """Whether the application that communicates most prefers another profile than the one that
+    communicates least; none where fewer than two have a share. Shares of set-up do not count."""
+    of_base = {(s.application, s.route, s.profile, s.nodes, s.hardware): s for s in shares}
+    known = [
+        (share.share.value, one)
+        for one in responses
+        if (share := of_base.get((one.application, one.route, one.base, one.nodes, one.hardware)))
+        and not share.of_setup
+    ]
+    if len({share for share, _ in known}) < 2:
+        return []
+    (high, most), (low, least) = (f(known, key=lambda pair: pair[0]) for f in (max, min))
+    text = (
+        f"{most.application} communicates most ({percent(high)} of its run is in MPI under "
+        f"{most.base}), {least.application} least ({percent(low)}). "
+    )
+    both = [p for p in most.decision.leaders if p in least.decision.leaders]
+    text += (
+        f"They do not prefer differently: {' or '.join(both)} suits both."
+        if both
+        else "They prefer differently."
+    )
+    for one in (most, least):
+        suits = _suits(one.decision)
+        apart = f" ({largest(one.decision)})" if suits == "any" else ""
+        text += f" {one.application}: {suits}{apart}."
+    basis = "the answers above, and the shares of the next section without those of set-up"
+    change = "another application, or a larger problem of one"
+    return [Sentence(text, basis, change, "pass", "together")]
 
 
 def _suits(d: Decision) -> str:

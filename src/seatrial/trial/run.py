@@ -114,6 +114,8 @@ def run_trial(
             f"{plural(session.jobs, 'test')} of ReFrame: a test runs all variants of a check"
         )
         progress.said(f"evidence goes to {folder}")
+        for note in trial.notes:  # such as a virtual lab without what its site wants
+            progress.said(f"note: {note}")
         try:
             first = run_rounds(session, results)
             finish(results, requirements, folder, signals)

@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from seatrial.base.errors import LabError
@@ -194,5 +196,13 @@ def _compile(build: Path, env: dict[str, str], progress: Progress) -> None:
         step = re.match(r"\[(\d+)/(\d+)\]", line)
         if step and int(step[1]) % 50 == 0:
             progress(f"QEMU: building, step {step[1]} of {step[2]}")
-    if process.wait():
-        raise LabError("building QEMU failed:\n" + "\n".join(last))
+    if code := process.wait():
+        raise LabError(f"building QEMU failed: {_why(code, last)}\n" + "\n".join(last))
+
+
+def _why(code: int, last: Sequence[str]) -> str:
+    """One line: the first error in the end of ninja's output, else how ninja ended."""
+    if code < 0:
+        return f"ninja ended by signal {-code} ({signal.strsignal(-code)})"
+    errors = [line for line in last if re.search(r"\berror\b|Killed|No space", line)]
+    return next(iter(errors or last[-1:]), f"ninja ended with code {code} and wrote nothing")
