@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from seatrial.analysis.conclusion import Estimate, Measured
@@ -50,6 +51,13 @@ def app(check, variant, profile, value, repeat=0, nodes=2, **changed) -> Run:
         case=case, repeat=repeat, round=repeat, outcome="ran", metrics=[metric], path=proof
     )  # fmt: skip
     return run.model_copy(update=changed)
+
+
+def over_network(network: str, run: Run) -> Run:
+    """The same run under the network, which the proof and the case have."""
+    case = replace(run.case, network=network)
+    proof = PathProof(network=network, required_bytes=1, counters=[], crossed=True)
+    return run.model_copy(update={"case": case, "path": proof})
 
 
 def trial(runs, name="t1", **changed) -> Results:

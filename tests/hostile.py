@@ -33,8 +33,8 @@ ODD_ENDS = ["\\ud800", "\\u0000", "\\u202e"]
 @st.composite
 def damaged(draw: st.DrawFn, record: Any) -> str:
     """The JSON of a record in which one value, at any depth, is another, or has an odd end."""
-    path = draw(st.sampled_from(_paths(record)))
-    text = json.dumps(_replaced(record, path, "@odd@"))
+    path = draw(st.sampled_from(paths_of(record)))
+    text = json.dumps(replaced(record, path, "@odd@"))
     value = record
     for part in path:
         value = value[part]
@@ -49,28 +49,30 @@ def damaged(draw: st.DrawFn, record: Any) -> str:
 def altered(draw: st.DrawFn, record: Any, most: int = 6) -> Any:
     """A record in which some values, at any depth, are odd ones of their own kind."""
     for _ in range(draw(st.integers(1, most))):
-        path = draw(st.sampled_from(_paths(record)))
+        path = draw(st.sampled_from(paths_of(record)))
         value = record
         for part in path:
             value = value[part]
         odd = draw(st.sampled_from(ODD_WORDS if isinstance(value, str) else ODD_NUMBERS))
-        record = _replaced(record, path, odd)
+        record = replaced(record, path, odd)
     return record
 
 
-def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def paths_of(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The path to each value of a record."""
     if not isinstance(value, (dict, list)):
         return [path]
     items = value.items() if isinstance(value, dict) else enumerate(value)
-    return [path] * bool(path) + [one for key, part in items for one in _paths(part, (*path, key))]
+    return [path] * bool(path) + [
+        one for key, part in items for one in paths_of(part, (*path, key))
+    ]
 
 
-def _replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     if not path:
         return new
     copy = dict(value) if isinstance(value, dict) else list(value)
-    copy[path[0]] = _replaced(value[path[0]], path[1:], new)
+    copy[path[0]] = replaced(value[path[0]], path[1:], new)
     return copy
 
 

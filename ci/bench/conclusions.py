@@ -27,7 +27,7 @@ from rich.table import Table
 
 from seatrial.analysis import communication, crossover, frame_sizes, groups, message_times, scaling
 from seatrial.analysis.conclusion import Inputs, Measured
-from seatrial.results.record import Case, Curve, Run
+from seatrial.results.record import Case, Curve, Metric, Run
 
 ALLOWED = 0.05
 NONE = Inputs((), (), 0)
@@ -75,6 +75,26 @@ def overtaken(rng: Generator) -> Said:
     }
     samples = {p: [a + b for a, b in own] for p, own in apart.items()}
     return scaling.scaling("x", samples, NONE, apart).overtaken is not None
+
+
+def steps_of_jobs(rounds: int, repeats: int) -> Trial:
+    """The same, where the jobs differ by 5 % and the repeats of one job by 0.2 %."""
+
+    def runs(rng: Generator) -> Iterator[Measured]:
+        for p in PROCESSES:
+            case = Case(check="npb", variant="ft.A", transport="tcp", nodes=p)
+            for number, job in enumerate(noise(rng, "normal", 0.05, rounds)):
+                for x in noise(rng, "normal", 0.002, repeats):
+                    time = Metric(metric="time_s", value=job * x, unit="s", better="lower")
+                    facts = {"processes": p}
+                    run = Run(case=case, round=number, outcome="ran", metrics=[time], facts=facts)
+                    yield Measured("t", run)
+
+    def trial(rng: Generator) -> Said:
+        [made], _ = scaling.series(runs(rng))
+        return bool({step.effect for step in made.steps} & {"costs", "saves"})
+
+    return trial
 
 
 # --- curves
@@ -201,6 +221,8 @@ def rows() -> Iterator[tuple[str, str, Trial]]:
     no_share = serial_share(lambda p: 1 + 50 / p + math.log2(p) / 2, math.nan, "normal", 0.01, 5)
     yield "serial share", "1 + 50/p + log2(p)/2, normal, 1 %, 5 repeats", no_share
     yield "more nodes cost or save", "no effect, outliers, 2 %, 6 repeats", steps
+    yield "more nodes cost or save", "no effect, 6 rounds of 3 repeats", steps_of_jobs(6, 3)
+    yield "more nodes cost or save", "no effect, 1 round of 12 repeats", steps_of_jobs(1, 12)
     yield "MPI overtakes computing", "both as long, normal, 5 %, 6 repeats", overtaken
     laws: dict[str, tuple[Law, Law]] = {
         "part": (lambda n: 10 + n / 100, lambda n: 10 + n / 250),

@@ -26,7 +26,8 @@ from seatrial.results.record import Results
 Measure = Literal["size", "direction", "no"]
 Agreement = Literal["size", "direction", "no", "not comparable", "unmeasured"]
 ORDER: tuple[Agreement, ...] = ("unmeasured", "no", "direction", "size")
-#: effects below 3 per cent, either way, count as none: figures of the lab repeat within that
+#: effects below 3 per cent, either way, count as none, as ``seatrial.analysis.decision.SMALLEST``.
+#: How far the lab's figures repeat is on the page (``side_by_side.repeated``).
 NO_EFFECT = 0.03
 WITHIN = 2.0  # sizes agree where one effect is at most this many times the other
 

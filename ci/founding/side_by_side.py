@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import math
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -37,7 +38,7 @@ LEGEND = {
 }
 RULES = (
     "An effect is the ratio of two figures, each the median of its runs. An effect below "
-    f"{100 * NO_EFFECT:.0f} %, either way, counts as none: figures of the lab repeat within that. "
+    f"{100 * NO_EFFECT:.0f} %, either way, counts as none. "
     "No effect agrees with no effect alone. Two effects agree in size if the logarithm of one is "
     f"at most {WITHIN:.0f} times that of the other. Message sizes between which something happens "
     f"agree in size if their upper ends are at most a factor of {WITHIN:.0f} apart, and in "
@@ -48,7 +49,7 @@ RULES = (
 
 def markdown(published: Published, outcomes: Sequence[Outcome], heading: str) -> str:
     """The count and the rules, then for each source a table of its findings and the reasons."""
-    lines = [heading.rstrip(), "", count(outcomes), "", RULES]
+    lines = [heading.rstrip(), "", count(outcomes), "", f"{RULES} {repeated(outcomes)}"]
     if published.trials:
         lines += ["", "The trials that measure the figures:", "", "```"]
         lines += [f"./seatrial trial {options}" for options in published.trials]
@@ -58,6 +59,28 @@ def markdown(published: Published, outcomes: Sequence[Outcome], heading: str) ->
         lines += _of_source(title, own) if own else []
     lines += ["", "## Trials of this page", "", *_trials(outcomes)]
     return "\n".join(lines) + "\n"
+
+
+def repeated(outcomes: Iterable[Outcome]) -> str:
+    """How far the runs of a figure differ, of the figures that have several."""
+    values = {one.figure: one.values for each in outcomes for one in each.measured if one.values}
+    several = {figure: own for figure, own in values.items() if len(own) > 1 and min(own) > 0}
+    notes = "[Notes](dev/virtual-lab.md) say how far figures repeated in other trials."
+    if not several:
+        return (
+            f"Each figure was measured once, so this page does not show how far it repeats. {notes}"
+        )
+    apart = {figure: max(own) / min(own) - 1 for figure, own in several.items()}
+    most = max(apart, key=lambda figure: apart[figure])
+    return (
+        f"{len(several)} of the {len(values)} figures have several runs. The largest run of a "
+        f"figure exceeds its smallest by {_percent(statistics.median(apart.values()))} in the "
+        f"median over these figures, and by {_percent(apart[most])} at most ({most}). {notes}"
+    )
+
+
+def _percent(fraction: float) -> str:
+    return f"{number(100 * fraction, 2)} %"
 
 
 def _of_source(title: str, outcomes: Sequence[Outcome]) -> list[str]:

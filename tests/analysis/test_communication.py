@@ -16,8 +16,11 @@ from seatrial.analysis.conclusion import Measured
 from seatrial.analysis.trials import analyse
 from seatrial.results.record import Metric
 
-#: seed 000: shares of communication, and performance with bcm5700 over that with tg3
+#: seed 000: shares of communication, and performance with bcm5700 over that with tg3. Of LU the
+#: paper says only that it is above 1, and of CG that it is about 1: 1.1 is made up
 PUBLISHED = {"is.B": (0.38, 0.66), "cg.B": (0.231, 1.0), "lu.B": (0.04, 1.1)}
+#: made up, for five programs
+MORE = {"ft.B": (0.2, 1.02), "ep.B": (0.001, 1.2)}
 
 
 def published():
@@ -42,7 +45,7 @@ def test_the_published_shares_order_the_published_responses_in_reverse():
 
 
 def test_five_applications_have_an_exact_p_value():
-    more = {**PUBLISHED, "ft.B": (0.2, 1.02), "ep.B": (0.001, 1.2)}
+    more = PUBLISHED | MORE
     runs = [
         run
         for variant, (share, response) in more.items()
@@ -70,7 +73,7 @@ def test_classes_of_a_kernel_are_one_program():
 
 
 def test_the_p_values_of_several_profiles_are_corrected():
-    more = {**PUBLISHED, "ft.B": (0.2, 1.02), "ep.B": (0.001, 1.2)}
+    more = PUBLISHED | MORE
     runs = [
         run
         for variant, (share, response) in more.items()

@@ -63,13 +63,14 @@ def test_no_difference_is_said_where_there_is_none_and_repeats_suffice(
 @pytest.mark.parametrize(
     ("kind", "width", "gain", "repeats"),
     [("normal", 0.05, 1.1, 6), ("normal", 0.02, 1.05, 6), ("outliers", 0.02, 1.1, 8),
-     ("normal", 0.1, 1.05, 8), ("regimes", 0.02, 1.1, 8)],
+     ("normal", 0.1, 1.15, 8), ("regimes", 0.02, 1.1, 8)],
 )  # fmt: skip
 def test_the_best_is_right_when_it_is_said(better, kind, width, gain, repeats):
     truths = [1.0, gain if better == "higher" else 1 / gain, 1.0]
     made, count = answers(kind, width, repeats, truths, better=better)
     right = sum(one.answer == "best" and one.leaders == ("p1",) for one in made)
-    assert count["best"] == 0 or right / count["best"] >= 0.95
+    assert count["best"] >= MADE / 5  # a rate of fewer answers would show little
+    assert right / count["best"] >= 0.95
 
 
 def test_a_clear_lead_is_seen():

@@ -8,7 +8,14 @@ import pytest
 
 from analysis_maker import NOW
 from seatrial.analysis.conclusion import Measured
-from seatrial.analysis.frame_sizes import interactions, optimum, sweeps
+from seatrial.analysis.frame_sizes import (
+    NOT_OF_THE_WIRE,
+    NOT_SEEN,
+    Frames,
+    interactions,
+    optimum,
+    sweeps,
+)
 from seatrial.results.record import (
     Case,
     Counters,
@@ -22,8 +29,11 @@ from seatrial.results.record import (
 )
 
 SIZES = (1500, 3000, 4500, 6000, 7500, 9000)
-#: seed 003: an optimum of 6000 inside the range; 13.26 GFLOPS at 1500 B, 14.53 at 6000 B
-PUBLISHED = {1500: 13.26, 3000: 13.8, 4500: 14.2, 6000: 14.53, 7500: 14.25, 9000: 14.1}
+#: seed 003, GFLOPS without throttling; the problem of 14.53 was tuned again
+PUBLISHED = {1500: 13.26, 6000: 14.53}
+#: made up: the paper says only that 6000 is the best of this range
+BETWEEN = {3000: 13.8, 4500: 14.2, 7500: 14.25, 9000: 14.1}
+CURVE = dict(sorted((PUBLISHED | BETWEEN).items()))
 
 
 def noisy(truth: float, noise: random.Random, sigma=0.005, repeats=8) -> list[float]:
@@ -32,7 +42,7 @@ def noisy(truth: float, noise: random.Random, sigma=0.005, repeats=8) -> list[fl
 
 def test_the_published_optimum_is_inside_the_range():
     noise = random.Random(1)
-    made = optimum("off", {mtu: noisy(y, noise, 0.002) for mtu, y in PUBLISHED.items()}, "higher")
+    made = optimum("off", {mtu: noisy(y, noise, 0.002) for mtu, y in CURVE.items()}, "higher")
     assert (made.first, made.top, made.last, made.known) == (6000, 6000, 6000, True)
     assert made.inside
     assert made.gain.value == pytest.approx(14.53 / 13.26, rel=0.01)  # published: +9.6 %
@@ -40,13 +50,12 @@ def test_the_published_optimum_is_inside_the_range():
     assert made.widest_step == 1500
 
 
-def test_throttling_off_gained_four_per_cent():
-    """12.74 against 13.26 GFLOPS, at an MTU of 1500."""
+def test_the_published_gain_of_no_throttling_is_no_interaction_if_it_is_the_same_at_each_mtu():
+    """12.74 against 13.26 GFLOPS at an MTU of 1500; that it is the same at others is made up."""
     noise = random.Random(2)
     grid = {
-        "rx-usecs 0": {mtu: noisy(y, noise, 0.002) for mtu, y in PUBLISHED.items()},
-        "rx-usecs 125": {mtu: noisy(y * 12.74 / 13.26, noise, 0.002)
-                         for mtu, y in PUBLISHED.items()},
+        "rx-usecs 0": {mtu: noisy(y, noise, 0.002) for mtu, y in CURVE.items()},
+        "rx-usecs 125": {mtu: noisy(y * 12.74 / 13.26, noise, 0.002) for mtu, y in CURVE.items()},
     }  # fmt: skip
     made = {one.mtu: one for one in interactions(grid, "higher")}
     assert list(made) == list(SIZES[1:])
@@ -99,10 +108,10 @@ def test_intervals_of_all_interactions_hold_together():
 
 
 def test_few_repeats_decide_nothing():
-    once = optimum("off", {mtu: [y] for mtu, y in PUBLISHED.items()}, "higher")
+    once = optimum("off", {mtu: [y] for mtu, y in CURVE.items()}, "higher")
     assert (once.known, once.spread, once.top) == (False, None, 6000)
     assert "measured once" in once.reason
-    few = optimum("off", {mtu: [y, y * 1.001] for mtu, y in PUBLISHED.items()}, "higher")
+    few = optimum("off", {mtu: [y, y * 1.001] for mtu, y in CURVE.items()}, "higher")
     assert not few.known
     assert "6 MTUs need 5 repeats each, and there are 2" in few.reason
 
@@ -189,7 +198,7 @@ def test_profiles_that_differ_in_mtu_and_throttling_alone_are_crossed():
     assert {(one.mtu, one.plain, one.throttled) for one in rate.interactions} == {
         (6000, "rx-usecs 0", "rx-usecs 125"), (9000, "rx-usecs 0", "rx-usecs 125"),
     }  # fmt: skip
-    assert rate.proven["rx-usecs 125", 9000] == 9014
+    assert rate.frames["rx-usecs 125", 9000] == Frames(9014)
     assert rate.repeats == 6
     assert made["cpu_ms_per_MB"].better == "lower"
 
@@ -211,8 +220,27 @@ def test_a_profile_that_sets_something_else_is_another_sweep():
 def test_a_path_with_smaller_frames_than_its_mtu_is_not_proven():
     runs = [run("off", 1500, 1.0), run("off-6000", 6000, 2.0, frame=1514)]
     [rate, _] = sweeps([results(*CROSS)], runs)
-    assert rate.proven["rx-usecs 0", 6000] is None
-    assert rate.proven["rx-usecs 0", 1500] == 1514
+    assert rate.frames["rx-usecs 0", 6000] == Frames(1514, NOT_SEEN)
+    assert rate.frames["rx-usecs 0", 1500] == Frames(1514)
+
+
+def test_counters_of_what_the_kernel_hands_over_prove_no_mtu():
+    """veth counts segments before they are cut into frames: 55255 B each at an MTU of 1500."""
+    runs = [run("off", 1500, 1.0, frame=55255), run("off-6000", 6000, 2.0, frame=6023)]
+    [rate, _] = sweeps([results(*CROSS)], runs)
+    assert rate.frames["rx-usecs 0", 1500] == Frames(55255, NOT_OF_THE_WIRE)
+    assert rate.frames["rx-usecs 0", 6000] == Frames(6023, NOT_OF_THE_WIRE)
+
+
+@pytest.mark.parametrize(
+    ("frame", "unproven"),
+    [(1522, NOT_SEEN), (1523, ""), (6014, ""), (6022, ""), (6023, NOT_OF_THE_WIRE)],
+)
+def test_a_frame_proves_an_mtu_that_has_room_for_it_if_no_smaller_one_has(frame, unproven):
+    """The largest frame of an MTU has a header, a VLAN's tag and a checksum more."""
+    runs = [run("off", 1500, 1.0), run("off-6000", 6000, 2.0, frame=frame)]
+    [rate, _] = sweeps([results(*CROSS)], runs)
+    assert rate.frames["rx-usecs 0", 6000].unproven == unproven
 
 
 def test_one_mtu_or_an_unknown_profile_is_no_sweep():

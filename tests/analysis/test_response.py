@@ -1,12 +1,14 @@
-"""Responses of applications to profiles, and the costs of profiles, from records of trials."""
+"""Responses of applications to profiles and networks, and the costs of profiles, from records."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
-from analysis_maker import JITTER, app, repeated, stream, trial
+from analysis_maker import JITTER, app, over_network, repeated, stream, trial
+from seatrial.analysis.axis import NETWORK, TRANSPORT
 from seatrial.analysis.profile_cost import CPU, cpu_time, profile_costs
 from seatrial.analysis.response import responses
 from seatrial.analysis.trials import analyse
@@ -35,6 +37,46 @@ def test_the_published_responses_and_what_they_mean():
     assert by_name["npb cg.B"].decision.answer == "no difference"
     assert by_name["npb cg.B"].base == "tg3"  # without a profile default: the first
     assert by_name["npb cg.B"].inputs.samples == 12
+
+
+def test_the_published_modified_driver_is_better_than_its_own_and_worse_than_tg3():
+    """Seed 000: IS with bcm5700 0.66 of tg3, and nearly 30 % more with its coalescing modified."""
+    profiles = {"tg3": 100.0, "bcm5700": 66.0, "modified": 66.0 * 1.3}
+    [made] = responses([trial(repeated("npb", "is.B", **profiles))])[0]
+    assert made.ratios["modified"].value == pytest.approx(0.86, abs=0.003)
+    assert made.ratios["modified"].high < 1
+    assert made.decision.leaders == ("tg3",)
+    [own] = responses([trial(repeated("npb", "is.B", bcm5700=66.0, modified=66.0 * 1.3))])[0]
+    assert own.ratios["modified"].value == pytest.approx(1.3, rel=0.002)
+    assert own.decision.leaders == ("modified",)
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "ratio"),
+    [
+        (7.45, 12.74, 1.71),  # Fast and Gigabit Ethernet
+        (12.74, 13.26, 1.041),  # throttling, and none
+        (13.26, 11.45, 0.864),  # ATLAS and ACML, in the place of profiles
+        (13.26, 14.53, 1.096),  # an MTU of 1500 and 6000, tuned again
+    ],
+)
+def test_the_published_responses_of_hpl_in_seed_003(base, other, ratio):
+    [made] = responses([trial(repeated("hpl", "atlas", first=base, second=other))])[0]
+    response = made.ratios["second"]
+    assert response.value == pytest.approx(ratio, abs=0.003)
+    assert response.low < ratio < response.high
+    assert made.decision.leaders == ("second" if ratio > 1 else "first",)
+
+
+def test_the_published_fabrics_do_not_differ_for_ep():
+    """Seed 002: EP is the same on all within 3 %. The rates themselves are made up."""
+    fabrics = {"fast": 100.0, "gigabit": 101.0, "myrinet-tcp": 99.5, "gm": 101.5}
+    [made] = responses([trial(repeated("npb", "ep.A", 8, **fabrics))])[0]
+    assert made.decision.answer == "no difference"
+    assert made.decision.apart < 0.03
+    fabrics["gm"] = 106.0  # beyond 3 %
+    [made] = responses([trial(repeated("npb", "ep.A", 8, **fabrics))])[0]
+    assert made.decision.leaders == ("gm",)
 
 
 def test_default_is_the_base():
@@ -301,3 +343,70 @@ def test_no_comparison_of_profiles_takes_the_repeats_of_one_round_for_samples():
         estimate = one.costs["jumbo"]["bandwidth_MB_s"].ratio
         assert math.isfinite(estimate.high) == virtual
         assert one.unit == ("repeat" if virtual else "round")
+
+
+@pytest.mark.parametrize(
+    ("fields", "unit", "older"),
+    [
+        ({"notes": ["figures are in virtual time: an emulated machine"]}, "repeat", True),
+        ({"notes": ["figures are in virtual time: x"], "virtual_time": False}, "round", False),
+        ({"virtual_time": True}, "repeat", False),
+        ({}, "round", False),
+    ],
+)
+def test_an_older_record_of_a_virtual_lab_is_known_by_its_note(fields, unit, older):
+    made = trial(repeated("npb", "is.S", 2, default=100.0, jumbo=150.0), **fields)
+    assert bool(made.trial.lacking_in_record) is older
+    [response], _ = responses([made])
+    assert response.decision.unit == unit
+
+
+# --- networks ------------------------------------------------------------------------------------
+
+
+def fabrics(check, variant, repeats=6, **networks):
+    made = repeated(check, variant, repeats, **networks)
+    return [
+        over_network(run.case.profile, run.model_copy(update={"case": replace(
+            run.case, profile="igb-off")}))
+        for run in made
+    ]  # fmt: skip
+
+
+def test_a_code_that_communicates_responds_to_the_network_and_one_that_computes_does_not():
+    """Seed 004: IS over Fast Ethernet is far behind, EP is equal across fabrics within 3 %."""
+    own = [*fabrics("npb", "is.S", fast=5.32, gigabit=30.77),
+           *fabrics("npb", "ep.S", fast=38.58, gigabit=38.57)]  # fmt: skip
+    (to_is, to_ep), missing = responses([trial(own)], NETWORK)
+    assert missing == []
+    assert (to_is.route, to_is.profile, to_is.base) == ("openmpi-tcp", "igb-off", "fast")
+    assert to_is.hardware == "fast, gigabit"
+    assert to_is.decision.answer == "best"
+    assert to_is.ratios["gigabit"].value == pytest.approx(5.78, abs=0.02)
+    assert to_ep.decision.answer == "no difference"
+    assert to_ep.base == "fast"  # as of IS, though the median of EP is better there
+    assert responses([trial(own)], TRANSPORT) == ([], [])
+
+
+def test_one_network_is_no_comparison_and_no_gap():
+    own = [run for run in fabrics("npb", "is.S", fast=5.0, gigabit=30.0)
+           if run.case.network == "fast"]  # fmt: skip
+    assert responses([trial(own)], NETWORK) == ([], [])
+    one_network = repeated("npb", "is.S", default=1.0, jumbo=2.0)
+    assert responses([trial(one_network)], NETWORK) == ([], [])
+
+
+def test_networks_on_different_nodes_have_no_answer():
+    own = fabrics("npb", "is.S", fast=5.0, gigabit=30.0)
+    for run in own:
+        run.job = Job(nodes=["n1", "n2"] if run.case.network == "fast" else ["n3", "n4"])
+    ([made], _) = responses([trial(own)], NETWORK)
+    assert made.decision.answer == "measure more"
+    assert "the network cannot be told from the nodes" in made.decision.reason
+    assert made.decision.takes == "runs of each network on the same nodes"
+
+
+def test_one_round_of_two_networks_is_too_few():
+    ([made], _) = responses([trial(fabrics("npb", "is.S", 1, fast=5.0, gigabit=30.0))], NETWORK)
+    assert made.decision.answer == "measure more"
+    assert "2 networks need 4 rounds each" in made.decision.reason

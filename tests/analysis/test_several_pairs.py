@@ -79,6 +79,43 @@ def test_the_published_figures_have_the_published_efficiencies_and_ratios():
     assert {one.decision.answer for one in made.bonds} == {"measure more"}
 
 
+def test_the_published_bond_of_one_interface_is_no_bond():
+    """105 against 107 MB/s: one interface under a driver that could bond more."""
+    [made] = several_pairs([*published(), bonded(1, 105.0)])
+    [alone] = [p for p in made.points["bond-1", "pingpong"] if p.pairs == 1]
+    of_own = made.points["independent", "pingpong"][0]
+    assert alone.total.value / of_own.total.value == pytest.approx(0.98, abs=0.005)
+    assert not alone.layout.bonded
+    assert {one.pairs for one in made.bonds} == {2, 4}
+
+
+def test_the_published_bypass_is_beside_the_independent_interfaces():
+    """A guest with devices of its own: 200 and 296 MB/s at two and four pairs, none at one."""
+    bypass = [own_interfaces(k, v, "bypass") for k, v in ((2, 200.0), (4, 296.0))]
+    [made] = several_pairs([*published(), *bypass])
+    total = {(name, p.pairs): p.total.value for name in ("independent", "bypass")
+             for p in made.points[name, "pingpong"]}  # fmt: skip
+    ratios = {k: total["bypass", k] / total["independent", k] for k in (2, 4)}
+    assert ratios == pytest.approx({2: 1.16, 4: 1.00}, abs=0.005)
+    # against one pair on one interface of the other profile: there is none of its own
+    efficiencies = [p.efficiency.value for p in made.points["bypass", "pingpong"]]
+    assert efficiencies == pytest.approx([200 / 214, 296 / 428])
+
+
+def test_the_published_latencies_of_one_pair():
+    """87 us on an interface of its own, 91 us through the driver's bond, 106 us from a guest."""
+    runs = []
+    for profile, rate, us in (("default", 107.0, 87.0), ("driver-bond", 105.0, 91.0),
+                              ("guest-bond", 51.0, 106.0)):  # fmt: skip
+        one = own_interfaces(1, rate, profile)
+        one.run.metrics[-1].value = us
+        runs.append(one)
+    [made] = several_pairs(runs)
+    found = {p: made.points[p, "latency"][0] for p in ("default", "driver-bond", "guest-bond")}
+    assert [one.total.value for one in found.values()] == [87, 91, 106]
+    assert all(one.efficiency is None for one in found.values())
+
+
 def test_the_efficiency_of_a_bond_is_against_one_pair_on_one_interface():
     """One pair over a bond of four has up to four wires; it is not the B_1 of seed 001."""
     runs = [*published(), bonded(1, 250.0, members=4)]

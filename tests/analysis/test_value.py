@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from analysis_maker import JITTER, app, trial
+from analysis_maker import JITTER, app, over_network, trial
 from seatrial.analysis.conclusion import Estimate
 from seatrial.analysis.trials import analyse
 from seatrial.analysis.value import equivalent_nodes, per
@@ -81,6 +81,29 @@ def test_a_price_of_each_profile_gives_the_price_of_the_gain():
     assert names == {"default": [2000], "tuned": [2393]}
 
 
+def test_a_price_of_each_network_gives_the_price_of_the_faster_one():
+    """Seed 002's fabrics with seed 003's machine: HPL has 1.71 times the performance."""
+    costs = [
+        Cost(name="purchase", usd=usd, date="2004-03-01", includes="all", network=network)
+        for network, usd in (("fast", 2000), ("gigabit", 2377))
+    ]
+    own = [
+        over_network(network, run)
+        for network, GFLOPS in (("gigabit", 12.74), ("fast", 7.45))
+        for run in runs(GFLOPS=GFLOPS)
+    ]
+    analysis = analysed(own, MACHINE.model_copy(update={"costs": costs}))
+    [gain] = analysis.gains
+    assert (gain.option, gain.response.base) == ("gigabit", "fast")
+    assert gain.response.ratios["gigabit"].value == pytest.approx(1.71, abs=0.005)
+    assert gain.usd_per_GFLOPS.value == pytest.approx(377 / 5.29, rel=0.01)
+    assert gain.usd_per_GFLOPS.low < 377 / 5.29 < gain.usd_per_GFLOPS.high
+    assert gain.equivalent_nodes.value == pytest.approx(8 * 5.29 / 7.45, rel=0.01)
+    other = [cost.model_copy(update={"profile": "other"}) for cost in costs]
+    [gain] = analysed(own, MACHINE.model_copy(update={"costs": other})).gains
+    assert gain.usd_per_GFLOPS is None
+
+
 def test_a_difference_within_the_spread_is_no_gain():
     [gain] = analysed([*runs(GFLOPS=10.6), *runs("tuned", 10.65)]).gains
     assert (gain.equivalent_nodes, gain.none) == (None, True)
@@ -141,7 +164,7 @@ def test_nodes_that_share_the_cores_of_a_machine_have_its_peak():
     assert value.peak_GFLOPS == 24
 
 
-@pytest.mark.parametrize("core", [None, "12", float("nan"), float("inf"), 0, -1, [12]])
+@pytest.mark.parametrize("core", [None, "12", 0, -1, [12]])
 def test_a_peak_that_is_not_on_record_is_not_known(core):
     analysis = analysed(of_processors(core_peak_GFLOPS=core), Machine(nodes=8))
     assert analysis.values == []

@@ -45,7 +45,7 @@ CASES: dict[str, Callable[[str], Parsed]] = {
     "hpccoutf_dgemm.txt": hpcc.parse_dgemm,
     "hpccoutf_hpl.txt": hpcc.parse_hpl,
     **{
-        f"hpccoutf_{variant}.txt": partial(hpcc.parse_between_nodes, test=test)
+        f"hpccoutf_{variant}.txt": partial(hpcc.parse_test, test=test)
         for variant, test in TESTS.items()
     },
     "iperf3_fwd.json": iperf3.parse,

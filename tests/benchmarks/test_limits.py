@@ -99,6 +99,30 @@ def test_latency_below_the_time_of_a_frame(benchmark: str, metric: str) -> None:
     assert limit.beyond(lower(metric, 0.01, "us"), nothing, SHAPED) == ""
 
 
+@pytest.mark.parametrize(
+    ("benchmark", "metric", "curve"),
+    [
+        ("mpbench", "latency_us", "mpbench roundtrip"), ("netpipe", "latency_us", "netpipe"),
+        ("osu", "latency_us", "latency"), ("imb", "pingpong_latency_us", "pingpong"),
+    ],
+)  # fmt: skip
+def test_a_half_round_trip_below_the_time_of_its_bits(
+    benchmark: str, metric: str, curve: str
+) -> None:
+    """8 KiB take 65.5 us at 1 Gbit/s. A gap can be shorter."""
+    for time, impossible in ((32.0, True), (65.535, False), (66.0, False)):
+        points = latency_curve(curve, [(8.0, 30.0), (8192.0, time)])
+        parsed = Parsed(metrics=[lower(metric, 30.0, "us")], curves=[points])
+        said = reasons(benchmark, parsed, LINE)
+        assert bool(said) == impossible
+        assert all("is 32 us, below its physical limit of 65.536 us" in text for text in said)
+    gap = Parsed(
+        metrics=[lower("gap_us", 30.0, "us")],
+        curves=[latency_curve("mpbench gap", [(8.0, 30.0), (8192.0, 32.0)])],
+    )
+    assert reasons("mpbench", gap, LINE) == []
+
+
 def test_a_message_that_the_bucket_does_not_hold() -> None:
     # 1 MB: (10^6 - 31250) B at 125 MB/s need 7750 us, which is 129.03 MB/s.
     assert reasons("netpipe", pingpong(1e6, 129.0), SHAPED) == []

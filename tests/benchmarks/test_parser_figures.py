@@ -247,7 +247,7 @@ def test_hpcc_rejects(old: str, new: str, message: str) -> None:
 
 
 def test_hpcc_between_nodes() -> None:
-    ptrans, mpifft, random = (read(f"hpccoutf_{name}.txt") for name in TESTS)
+    ptrans, mpifft, random, stream = (read(f"hpccoutf_{name}.txt") for name in TESTS)
     seconds = 8 * 200**2 / 4.7009e9
     assert values(ptrans) == pytest.approx({"ptrans_MB_s": 4700.9, "time_s": seconds})
     # 6 whole blocks of 32 in each direction: half of the 36 change their rank, 18 out and in
@@ -259,6 +259,9 @@ def test_hpcc_between_nodes() -> None:
     assert values(random) == pytest.approx({"random_access_Mops": 95.5288, "time_s": seconds})
     assert random.moved_bytes == 8 * 524288 // 4
     assert random.facts["updates"] == random.facts["recommended_updates"] == 4 * 131072
+    seconds = 24 * 666666 / 24.5455e9
+    assert values(stream) == pytest.approx({"stream_triad_GB_s": 24.5455, "time_s": seconds})
+    assert (stream.moved_bytes, stream.facts["vector"]) == (0, 2000**2 // 3 // 2)
 
 
 @pytest.mark.parametrize(
@@ -287,18 +290,22 @@ def test_the_blocks_that_a_transposition_moves(p: int, q: int, blocks: int) -> N
         ("random_access", "MPIRandomAccess_GUPs=0.0955288", "MPIRandomAccess_GUPs=0.0965288",
          "damaged"),
         ("random_access", "ExeUpdates=524288", "ExeUpdates=262144", "damaged"),
+        ("star_stream", "StarSTREAM_Triad=24.5455", "StarSTREAM_Triad=24.6455", "damaged"),
+        ("star_stream", "STREAM_VectorSize=666666", "STREAM_VectorSize=666667", "arrays of 666667"),
+        ("star_stream", "Node(s) with error 0", "Node(s) with error 1", "error 0"),
+        ("star_stream", "StarSTREAM_Triad=24.5455", "StarSTREAM_Triad=-1", "did not select it"),
     ],
 )  # fmt: skip
 def test_hpcc_between_nodes_rejects(test: str, old: str, new: str, message: str) -> None:
     output = text(f"hpccoutf_{test}.txt")
     assert old in output
     with pytest.raises(ParseError, match=message):
-        hpcc.parse_between_nodes(output.replace(old, new), TESTS[test])
+        hpcc.parse_test(output.replace(old, new), TESTS[test])
 
 
 def test_a_test_of_hpcc_that_was_not_selected() -> None:
     with pytest.raises(ParseError, match="HPCC_TESTS did not select it"):
-        hpcc.parse_between_nodes(text("hpccoutf_mpifft.txt"), "PTRANS")
+        hpcc.parse_test(text("hpccoutf_mpifft.txt"), "PTRANS")
 
 
 def test_hpcc_rejects_an_appended_file() -> None:

@@ -142,6 +142,18 @@ def test_damaged_steps(job, text):
     assert collected(job).reason == result.reason
 
 
+def test_node_that_died_with_the_script_of_the_job(job):
+    """The first node: the others wrote their records, and nobody the line of the step."""
+    (job / "steps.tsv").unlink()
+    (job / "job_nodes.txt").write_text("n1\nn2\n")
+    (job / "net.n1.json").unlink()
+    assert "the job ended before step net did: n1 wrote no record of it, 1 other node did" in (
+        collected(job).reason
+    )
+    (job / "net.n2.json").unlink()
+    assert "record" not in collected(job).reason
+
+
 def test_whole_line_among_damaged_ones(job):
     (job / "steps.tsv").write_bytes(b"\xff\xfe\n" + LINE.encode() + b"late\t1")
     assert collected(job).reason == ""

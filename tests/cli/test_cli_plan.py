@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from plan_support import bare_stack
+from seatrial.results.record import Case, Job, Run, Trial, Verdict, write_results
 from seatrial.site.load import load_site
 from seatrial.stack import load_stack
 from trial_support import make_site
@@ -45,6 +48,47 @@ def test_a_plan(here, site, tmp_path):
     assert "without a requirement" in text
     assert "cpu_sender_percent of tcp_stream (1)" in text
     assert "softirq_percent" not in text
+
+
+def test_a_plan_says_what_reruns_took(here, site, tmp_path):
+    name = site.parent.name
+    case = Case(check="netpipe", transport="tcp", nodes=2)
+    begin = datetime(2026, 8, 1, tzinfo=UTC)
+    trial = Trial(trial=f"{name}-1", site=name, started=begin, seatrial="0", cases=[case],
+                  reruns=2)  # fmt: skip
+    runs = [
+        Run(case=case, repeat=repeat, outcome="ran", job=Job(
+            started=begin, ended=begin + timedelta(seconds=60)))
+        for repeat in range(2)
+    ]  # fmt: skip
+    end = begin + timedelta(seconds=240)
+    verdict = Verdict(verdict="accept", counts={}, findings=[], ended=end)
+    (tmp_path / "trials" / f"{name}-1").mkdir(parents=True)
+    file = tmp_path / "trials" / f"{name}-1" / "results.jsonl"
+    write_results(file, [trial, *runs, verdict])
+    _, text, _ = here("plan", "--site", site, "--reruns", "2", "--output", tmp_path / "trials")
+    assert "min without reruns, from 1 earlier trial" in text
+    assert "reruns         2 min in the median of 1 earlier trial that ended" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--rounds", "0"), "'--rounds': must be at least 1, found 0"),
+        (("--rounds", "101"), "'--rounds': must be at most 100, found 101"),
+        (("--repeats", "x"), "must be a whole number, found x"),
+    ],
+)
+def test_a_number_that_is_wrong_is_named_in_plain_words(here, words, why):
+    code, _, error = here("plan", *words)
+    assert code == 3
+    assert why in error
+
+
+def test_site_check_takes_the_site_as_other_commands_do(here, site):
+    for words in ((site,), ("--site", site), ("-s", site)):
+        code, text, _ = here("site", "check", *words)
+        assert (code, "no errors, 3 cases" in text) == (0, True), words
 
 
 def test_a_plan_of_a_selection(here, site, tmp_path):

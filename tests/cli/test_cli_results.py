@@ -19,7 +19,7 @@ from seatrial.cli import main
 from seatrial.report import write_all
 from seatrial.results import manifest
 from seatrial.results.manifest import LOCK_FILE, MANIFEST
-from seatrial.results.record import read_results
+from seatrial.results.record import read_results, write_results
 from seatrial.results.requirements import load_requirements
 from seatrial.site.load import site_file
 from seatrial.trial.run import finish
@@ -177,8 +177,65 @@ def test_an_acceptance_that_the_records_contradict_is_not_reported(here, folder,
     assert not (folder / "report.html").exists()
 
 
-def test_a_report_during_a_trial_is_of_what_the_trial_ends_with(folder):
-    """It waits for the trial, whose reruns write other results, and whose end a manifest."""
+@pytest.fixture
+def running(tmp_path):
+    """A trial of two rounds, of which one is written, and a process that holds its lock."""
+    folder = make_trial(tmp_path / "running", values=(30.0, 30.1))
+    (folder / MANIFEST).unlink()
+    results = read_results(folder)
+    own = results.trial.model_copy(update={"rounds": 2, "repeats": 2})
+    write_results(folder / "results.jsonl", [own, *results.runs])
+    code = (
+        "import fcntl, sys; f = open(sys.argv[2], 'w'); fcntl.flock(f, fcntl.LOCK_EX); "
+        "print(flush=True); sys.stdin.read()"
+    )
+    words = [sys.executable, "-c", code, "trial", str(folder / LOCK_FILE)]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:  # fmt: skip
+        holder.stdout.readline()
+        yield folder, holder
+        holder.stdin.close()
+
+
+def test_a_trial_that_runs_is_neither_reported_nor_judged_nor_waited_for(here, running):
+    folder, holder = running
+    before = content(folder)
+    for command in ("report", "judge", "baseline"):
+        code, said, error = here(command, folder)
+        error = " ".join(error.split())
+        assert (code, "REJECT" in said) == (3, False), command
+        assert "the trial has not ended: it has run since 20" in error
+        assert f"UTC as process {holder.pid} of " in error
+        assert "1 of 2 rounds are written" in error
+    assert content(folder) == before
+
+
+def test_the_rounds_of_a_trial_that_runs_are_analysed_with_a_warning(here, running):
+    folder, holder = running
+    code, said, _ = here("analyse", folder)
+    assert code == 0
+    assert "warning: t1 has not ended: it has run since 20" in said
+    assert f"as process {holder.pid} of " in said
+    assert "1 of 2 rounds are written" in said
+    results = read_results(folder)
+    write_results(folder / "results.jsonl", [results.trial])
+    code, _, error = here("analyse", folder)
+    assert code == 3
+    text = "no round is written (wait for the end of its first round)"
+    assert text in " ".join(error.split())
+
+
+def test_a_trial_that_was_killed_is_analysed_and_judged(here, running):
+    folder, holder = running
+    holder.kill()
+    holder.wait()
+    assert "has not ended" not in here("analyse", folder)[1]
+    assert here("judge", folder)[0] in (0, 1, 2)
+
+
+def test_a_report_waits_for_another_command_that_writes(folder):
+    """It is of what that command ends with."""
     (folder / MANIFEST).unlink()
     results = read_results(folder)
     with (folder / LOCK_FILE).open("w") as stream:

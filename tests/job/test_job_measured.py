@@ -11,15 +11,28 @@ import pytest
 from job_support import APPLICATION, planned, rendered, surroundings
 from typer.testing import CliRunner
 
+from seatrial.analysis.axis import SETTING
+from seatrial.analysis.response import responses
 from seatrial.base.errors import InputError
 from seatrial.cli import app
-from seatrial.job.measured import Application, SiteTrials
-from seatrial.results.record import Activity, Case, Job, Metric, Run, Trial, Verdict, write_results
+from seatrial.job.measured import Application, SiteTrials, advise
+from seatrial.results.record import (
+    Activity,
+    Case,
+    Job,
+    Metric,
+    Run,
+    Trial,
+    Verdict,
+    read_results,
+    write_results,
+)
 
 NIGHT = datetime(2026, 8, 1, 22, tzinfo=UTC)
 JITTER = (1.0, 1.004, 0.997, 1.002, 0.998, 1.001)
 IS = "npb", "is.W", "mops", "higher"
 HPL = "hpl", "openblas", "hpl_GFLOPS", "higher"
+EP = "npb", "ep.W", "mops", "higher"
 OSU = "osu", "", "latency_us", "lower"
 
 
@@ -34,6 +47,7 @@ def night(
     nodes=None,
     facts=None,
     trial_repeats=1,
+    versions=None,
     **fields,
 ) -> str:
     """A trial. A group: check, variant, metric, better, {(profile, transport, network): value}.
@@ -48,7 +62,7 @@ def night(
             used = (nodes or {}).get(profile, ["n1", "n2"])
             runs += [
                 Run(case=case, repeat=i, round=i // trial_repeats, outcome="ran",
-                    job=Job(nodes=used), facts=facts or {}, activity=[
+                    job=Job(nodes=used), facts=facts or {}, versions=versions or {}, activity=[
                     Activity(step="run", node="n1", seconds=9,
                              waited_percent=(waited or {}).get(profile, 0.0))], metrics=[
                     Metric(metric=metric, value=value * JITTER[(i + shift) % 6], unit="u",
@@ -211,6 +225,20 @@ def of_class(letter: str, **profiles):
     return check, f"is.{letter}", *rest
 
 
+def test_ep_stands_for_compute_bound_applications_where_hpl_was_not_measured(around):
+    options = {("default", "openmpi-tcp", ""): 20.0, ("cpu-saving", "openmpi-tcp", ""): 30.0}
+    night(around.trials.folder, 1, (*EP, options))
+    plan = planned("mpi", around, APPLICATION, kind="compute-bound")
+    assert plan.profile == "cpu-saving"
+    assert "npb ep.W on 2 nodes, which stands for compute-bound applications" in plan.basis
+    assert planned("mpi", around, APPLICATION, kind="communication-bound").basis == ""
+    hpl = {("default", "openmpi-tcp", ""): 30.0, ("cpu-saving", "openmpi-tcp", ""): 20.0}
+    night(around.trials.folder, 2, (*HPL, hpl))
+    plan = planned("mpi", around, APPLICATION, kind="compute-bound")
+    assert plan.profile == "default"
+    assert "hpl openblas on 2 nodes, which stands for" in plan.basis
+
+
 def test_the_class_of_the_job_decides_before_the_newest_trial(around):
     trials = around.trials.folder
     night(trials, 1, of_class("B", default=100.0, low_latency=150.0))
@@ -311,7 +339,78 @@ def test_the_repeats_of_a_round_are_one_sample(around):
     assert set(one.runs.values()) == {6}
     night(trials, 2, options, repeats=6, trial_repeats=2, lost={"jumbo": 1})
     one = around.trials.comparisons(Application("npb", "is.*", "mops"))[0]
-    assert sorted(len(values) for values in one.samples.values()) == [1, 3]
+    assert {len(values) for values in one.samples.values()} == {3}
     night(trials, 3, options, repeats=6, trial_repeats=6, virtual_time=True)
     one = around.trials.comparisons(Application("npb", "is.*", "mops"))[0]
     assert ({len(values) for values in one.samples.values()}, one.per) == ({6}, "repeat")
+
+
+def test_a_round_that_lacks_a_run_is_still_a_sample(around):
+    """Of twelve runs in six rounds one failed."""
+    night(around.trials.folder, 1, is_of(default=100.0, low_latency=200.0), repeats=12,
+          trial_repeats=2, lost={"default": 1})  # fmt: skip
+    [made] = around.trials.comparisons(Application("npb", "is.*", "mops"))
+    assert {option.profile: len(own) for option, own in made.samples.items()} == {
+        "default": 6, "low-latency": 6,
+    }  # fmt: skip
+    assert {option.profile: runs for option, runs in made.runs.items()} == {
+        "default": 11, "low-latency": 12,
+    }  # fmt: skip
+    plan = planned("npb", around, transport="openmpi-tcp")
+    assert "one round alone" not in plan.basis
+    assert plan.profile == "low-latency"
+
+
+def test_nights_of_one_round_are_pooled_until_there_are_enough(around):
+    """A trial is at least one sample of each option, and the newest four are enough for two."""
+    for number in range(1, 7):
+        values = is_of(default=100.0 + number, low_latency=150.0 - number / 10)
+        night(around.trials.folder, number, values, repeats=1)
+    plan = planned("npb", around, transport="openmpi-tcp")
+    assert plan.profile == "low-latency"
+    text = " ".join(rendered("npb", around).replace("\n#  ", "").split())
+    assert "Trials harbour-003 of 2026-08-04 to harbour-006 of 2026-08-07, 4 together" in text
+
+
+def test_nights_that_differ_are_not_pooled(around):
+    """In another version, on other options, disturbed, or of options on different nodes."""
+    trials = around.trials.folder
+    for number in range(1, 5):
+        night(trials, number, is_of(default=100.0, low_latency=150.0), repeats=1)
+    newest = Application("npb", "is.*", "mops")
+
+    def rounds():
+        return [len(advise(around.trials.comparisons(newest), lambda option: True, 2, newest)
+                    .comparison.older) + 1]  # fmt: skip
+
+    assert rounds() == [4]
+    night(trials, 5, is_of(default=100.0, low_latency=150.0), repeats=1, versions={"mpi": "5"})
+    assert rounds() == [1]
+    night(trials, 6, is_of(default=100.0, low_latency=150.0, jumbo=120.0), repeats=1)
+    assert rounds() == [1]
+    night(trials, 7, is_of(default=100.0, low_latency=150.0), repeats=1,
+          waited={"low-latency": 40.0})  # fmt: skip
+    assert rounds() == [1]
+    night(trials, 8, is_of(default=100.0, low_latency=150.0), repeats=1)
+    assert rounds() == [4]  # without the fifth to the seventh
+    night(trials, 9, is_of(default=100.0, low_latency=150.0), repeats=1,
+          nodes={"low-latency": ["n3", "n4"]})  # fmt: skip
+    advice = advise(around.trials.comparisons(newest), lambda option: True, 2, newest)
+    assert "measured on different nodes" in advice.decision.reason
+
+
+def test_the_chapter_of_the_trial_has_the_same_answer(around):
+    """``SETTING`` of the analysis compares what a job chooses from."""
+    values = {
+        (profile, transport, "rail1"): value
+        for profile, transport, value in (
+            ("default", "openmpi-tcp", 100.0), ("jumbo", "openmpi-tcp", 140.0),
+            ("default", "mpich-ofi", 101.0), ("jumbo", "mpich-ofi", 80.0),
+        )
+    }  # fmt: skip
+    name = night(around.trials.folder, 1, (*IS, values))
+    wanted = Application("npb", "is.*", "mops")
+    advice = advise(around.trials.comparisons(wanted), lambda option: True, 2, wanted)
+    [made], _ = responses([read_results(around.trials.folder / name)], SETTING)
+    assert advice.best.name == "jumbo over openmpi-tcp@rail1"
+    assert dataclasses.replace(made.decision, unit=advice.decision.unit) == advice.decision

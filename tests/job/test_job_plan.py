@@ -14,7 +14,8 @@ from seatrial.base.errors import InputError, LabError
 from seatrial.base.paths import CHECKOUT
 from seatrial.base.yamlfile import load
 from seatrial.cli import app
-from seatrial.job.choose import KINDS
+from seatrial.job.choose import KINDS, choose_profile
+from seatrial.job.request import Request
 from seatrial.job.submit import submit
 from seatrial.job.template import load_template
 from seatrial.site.model import Site
@@ -43,6 +44,25 @@ def test_choice_by_kind(name, options, transport, profile):
     assert (plan.transport, plan.profile) == (transport, profile)
     assert plan.constraint == ("" if profile == "default" else "nic_" + profile.replace("-", "_"))
     assert plan.exclusive or profile == "default"
+
+
+@pytest.mark.parametrize(
+    ("site", "choices"),
+    [
+        ("lab-virtual-apps", {"communication-bound": "igb-off", "compute-bound": "igb-125"}),
+        ("lab-virtual", {"latency-bound": "igb-off", "compute-bound": "igb-125"}),
+        ("lab-virtual-8", {"latency-bound": "igb-off", "compute-bound": "igb-125"}),
+        ("lab-virtual-own", {"communication-bound": "igb-off", "compute-bound": "igb-125"}),
+        ("lab-virtual-fabrics", {"communication-bound": "igb-off", "compute-bound": "igb-125"}),
+        ("lab-virtual-smp", {"latency-bound": "igb-off", "compute-bound": "default"}),
+    ],
+)
+def test_the_virtual_labs_have_the_moderation_of_the_literature(site, choices):
+    own = load(CHECKOUT / "site-configs" / site / "site.yaml", Site)[0]
+    for kind, profile in choices.items():
+        choice, _ = choose_profile(Request(load_template("mpi")), own, "openmpi-tcp", kind)
+        assert choice.name == profile, kind
+        assert ("from the literature, as no trial" in choice.why) == (profile != "default")
 
 
 @pytest.fixture

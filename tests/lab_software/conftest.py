@@ -1,7 +1,9 @@
 """The provisioned stack of this checkout, for the tests that run its programs."""
 
 import os
+import signal
 import subprocess
+import warnings
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,8 @@ def start(real_stack, tmp_path):
     """Runs a program of the stack on this machine with Open MPI: options, ranks and variables.
 
     Also one rank is started by mpirun: without it, Open MPI 4.1.4 ends by SIGSEGV after
-    MPI_Finalize in 1 of 1000 runs.
+    MPI_Finalize in 1 of 1000 runs. With it that was seen once in 4000 runs (comms, one rank), so a
+    program that ends so is started a second time, with a warning.
     """
 
     def started(program, *options, ranks, **variables):
@@ -32,9 +35,17 @@ def start(real_stack, tmp_path):
         # The variables are the ranks', not the launcher's.
         words = ["env", *(f"{name}={value}" for name, value in variables.items())]
         command = [*launcher, *words, *part.programs[program], *map(str, options)]
-        return subprocess.run(
-            command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120
-        )
+
+        def run():
+            return subprocess.run(
+                command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120
+            )
+
+        done = run()
+        if done.returncode == 128 + signal.SIGSEGV:
+            warnings.warn(f"{program} {options} ended by SIGSEGV: {done.stderr}", stacklevel=2)
+            done = run()
+        return done
 
     return started
 

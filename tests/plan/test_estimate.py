@@ -41,9 +41,10 @@ def test_variants_share_a_job_with_a_step_for_each(plan):
     assert npb.seconds == npb.limit_s
 
 
-def earlier_trial(folder, name, runs, site="harbour", minutes=10, verdict=True):
+def earlier_trial(folder, name, runs, site="harbour", minutes=10, verdict=True, reruns=0):
     """A trial whose jobs take these seconds: (case, seconds) with the repeats in order."""
-    trial = Trial(trial=name, site=site, started=BEGIN, seatrial="0", cases=[c for c, _ in runs])
+    trial = Trial(trial=name, site=site, started=BEGIN, seatrial="0", cases=[c for c, _ in runs],
+                  reruns=reruns)  # fmt: skip
     lines = [trial]
     for number, (case, seconds) in enumerate(runs):
         start = BEGIN + timedelta(minutes=number)
@@ -76,6 +77,15 @@ def test_expected_durations_are_medians_of_earlier_trials(plan, tmp_path):
         ("netpipe", "mpich-ofi"): None,
         ("npb", "mpich-ofi"): None,
     }
+
+
+def test_the_time_of_reruns_stands_apart(tmp_path):
+    """One planned run of 20 s and two reruns of 20 s, in a trial of two minutes."""
+    earlier_trial(tmp_path, "harbour-1", [(TCP, 20)] * 3, minutes=2, reruns=2)
+    earlier_trial(tmp_path, "harbour-2", [(TCP, 20)], minutes=1)  # it had none to make
+    earlier = read_earlier(tmp_path, "harbour")
+    assert earlier.reruns == [80]
+    assert earlier.durations["netpipe", "tcp", "default", 2] == [20] * 4
 
 
 def test_a_run_in_error_says_nothing_about_the_time(tmp_path):

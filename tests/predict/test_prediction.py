@@ -10,7 +10,7 @@ from analysis_maker import npb_time
 from seatrial.analysis.conclusion import Inputs
 from seatrial.predict import prediction
 from seatrial.predict.calibration import Network, Part, Range
-from seatrial.predict.prediction import Calibrated, Comparison
+from seatrial.predict.prediction import Calibrated, Comparison, Prediction
 from seatrial.predict.simulation import Messages, Simulated
 from seatrial.report import prediction as words
 from seatrial.results.record import PathProof
@@ -83,18 +83,29 @@ def test_beyond_twice_the_measured_nodes_it_says_so(nodes, flaw):
     compared = [Comparison("is.W", 4, 1.0, 1.1, 3), Comparison("is.W", 2, 1.0, 0.8, 3)]
     of = Calibrated(NETWORK, {})
     made = prediction.predict(of, compared, "is", "S", nodes, simulated([]))
-    text = words.prediction(made, compared)
-    assert f"{nodes} nodes: " in text
-    assert (
-        "error of the measured cases up to 20 % (measured: 0.909 to 1.25 times the prediction)"
-        in text
-    )
-    assert (flaw in text) if flaw else "beyond" not in text
+    first, *notes = words.predictions([made], compared)
+    assert first.startswith(f"{nodes} nodes: ")
+    assert "error of the measured cases up to 20 % [1]" in first
+    assert notes[0] == "  [1] the measured cases took 0.909 to 1.25 times the prediction"
+    beyond = [note for note in notes if "beyond" in note]
+    assert (len(beyond) == 1 and flaw in beyond[0]) if flaw else not beyond
+
+
+def test_a_note_that_several_predictions_share_is_printed_once():
+    compared = [Comparison("is.W", 2, 1.0, 1.1, 3)]
+    made = [Prediction(2, 1.0, None, []), *(Prediction(n, 1.0, None, ["far"]) for n in (8, 16))]
+    assert list(words.predictions(made, compared)) == [
+        "2 nodes: 1 s, error of the measured cases up to 10 % [1]",
+        "  [1] the measured cases took 0.909 times the prediction",
+        "8 nodes: 1 s, error of the measured cases up to 10 % [1] [2]",
+        "  [2] far",
+        "16 nodes: 1 s, error of the measured cases up to 10 % [1] [2]",
+    ]
 
 
 def test_a_prediction_that_nothing_was_compared_with_says_so():
     made = prediction.predict(Calibrated(NETWORK, {}), [], "is", "S", 2, simulated([]))
-    text = words.prediction(made, [])
+    text = "\n".join(words.predictions([made], []))
     assert "error not known" in text
     assert "no measured case says how good it is" in text
 
@@ -140,7 +151,7 @@ def test_a_prediction_names_its_algorithm_of_alltoallv_and_what_it_says(run, com
     of = Calibrated(NETWORK, {})
     own = [Comparison("is.W", 2, 1.0, 1.1, 3, name) for name in compared]
     made = prediction.predict(of, own, "is", "S", 2, lambda *_: Simulated(OUTPUT, 1.0, *run))
-    text = words.prediction(made, own)
+    text = "\n".join(words.predictions([made], own))
     assert f"MPI_Alltoallv {run[1]}" in text
     flaws = [x for x in made.flaws if "Alltoallv" in x]
     assert (len(flaws) == 1 and flaw in flaws[0]) if flaw else not flaws

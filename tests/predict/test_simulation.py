@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 from typer.testing import CliRunner
 
@@ -18,12 +21,13 @@ from analysis_maker import (
 )
 from seatrial.analysis.conclusion import Inputs, Measured
 from seatrial.base.errors import InputError, LabError
+from seatrial.base.run import run
 from seatrial.benchmarks.parsing import latency_curve
 from seatrial.cli import app
 from seatrial.predict import simulation
 from seatrial.predict.calibration import Network, calibrate
 from seatrial.predict.calibration import network as network_of
-from seatrial.predict.programs import build_counter, build_pingpong
+from seatrial.predict.programs import build_counter, build_pingpong, check_program
 from seatrial.predict.simulation import Messages
 from seatrial.results.record import RESULTS_FILE, Curve, write_results
 from suite_maker import make_suite
@@ -282,6 +286,13 @@ def folder_of(tmp_path, runs):
     return folder
 
 
+def with_notes(output):
+    """Number of nodes -> its prediction with its notes."""
+    notes = dict(re.findall(r"^  (\[\d+\]) (.*)", output, re.M))
+    predictions = re.findall(r"^(\d+) nodes: (.*)", output, re.M)
+    return {n: re.sub(r"\[\d+\]", lambda m: notes[m[0]], text) for n, text in predictions}
+
+
 def predict(*words):
     return CliRunner().invoke(app, ["predict", *map(str, words)])
 
@@ -296,7 +307,7 @@ def test_the_command_predicts_and_compares(tmp_path):
     assert "network: from comms, 10 B to 10000000 B, trial t1" in done.output
     assert "speed of the nodes: this machine's, as no npb ep was measured" in done.output
     assert "measured npb is.S on 2 nodes: 0.02 s (3 samples), predicted 0.0" in done.output
-    lines = {line.split(" nodes: ")[0]: line for line in done.output.splitlines()}
+    lines = with_notes(done.output)
     assert "error of the measured cases up to " in lines["4"]
     assert "beyond" not in lines["4"]
     assert "MPI_Alltoallv linear" in lines["4"]
@@ -320,7 +331,7 @@ def test_a_program_of_ones_own(tmp_path):
     words = ("--program", f"{program} 30000000", "--nodes", "4,16", "--measured", "2=0.2, 4=1.8")
     done = predict(folder, *words)
     assert "measured on 2 nodes: 0.2 s (1 sample), predicted 0.3" in done.output
-    lines = {line.split(" nodes: ")[0]: line for line in done.output.splitlines()}
+    lines = with_notes(done.output)
     for count in ("4", "16"):
         assert "error of the measured cases up to 5" in lines[count]
         assert "30000000 B have 100 % of its bytes, measured were 10 to 10000000" in lines[count]
@@ -356,7 +367,7 @@ def test_a_kernel_of_the_source_of_NPB(tmp_path):
     assert done.exit_code == 0, done.output
     assert "measured npb ft.S on 2 nodes: 0.2 s (1 sample), predicted 0.1" in done.output
     assert "measured npb ft.W on 4 nodes: 0.2 s (1 sample), predicted 0.3" in done.output
-    lines = {line.split(" nodes: ")[0]: line for line in done.output.splitlines()}
+    lines = with_notes(done.output)
     assert "error of the measured cases up to " in lines["4"]
     assert "beyond" not in lines["4"]
     assert "beyond twice the calibrated range: measured on at most 4 nodes" in lines["16"]
@@ -387,6 +398,8 @@ def test_without_SimGrid_it_says_how_to_install_it(monkeypatch, tmp_path):
         (("--program", "true", "--measured", "4=-1"), "'4=-1' is not NODES=SECONDS"),
         (("--program", "true", "--measured", "x=1"), "--measured: 'x' is no number of nodes"),
         (("--figure", "x"), "--figure is of a --program"),
+        (("--program", "true", "--benchmark", "npb-is"), "--benchmark is of the kernels of NPB"),
+        (("--program", "true", "--class", "A"), "--class is of the kernels of NPB"),
         (("--class", "X"), "'X' is no class of NPB"),
         (("--alltoallv", "pair"), "'pair' is no algorithm (did you mean 'pairwise'?"),
     ],
@@ -400,7 +413,66 @@ def test_wrong_options_are_refused_before_anything_runs(words, reason):
 @needs_simgrid
 def test_a_trial_without_message_times_names_what_to_measure(tmp_path):
     folder = folder_of(tmp_path, [npb_time("is.S", 2, 1.0).run])
-    done = predict(folder, "--profile", "defualt")
-    assert "no transport of MPI has message times under defualt" in str(done.exception)
-    assert "did you mean 'default'?" in str(done.exception)
+    done = predict(folder)
+    assert "no transport of MPI has message times under default" in str(done.exception)
     assert "seatrial trial -c comms -c npb" in str(done.exception)
+
+
+@needs_simgrid
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--transport", "nope"), "--transport: no run is of 'nope' (known here: openmpi-tcp)"),
+        (("--profile", "tnued"), "--profile: no run is of 'tnued' (did you mean 'tuned'?)"),
+        (("--network", "nope"), "--network: no run is of 'nope' (known here: none)"),
+        ((), "no run is under the profile default: name another one (known here: tuned, other)"),
+    ],
+)
+def test_what_the_trial_has_not_is_refused_with_what_it_has(tmp_path, words, reason):
+    runs = [npb_time("is.S", 2, 1.0).run for _ in range(2)]
+    named = [
+        run.model_copy(update={"case": replace(run.case, profile=profile)})
+        for run, profile in zip(runs, ("tuned", "other"), strict=True)
+    ]
+    done = predict(folder_of(tmp_path, named), *words)
+    assert isinstance(done.exception, InputError)
+    assert reason in str(done.exception)
+
+
+@needs_simgrid
+@pytest.mark.parametrize(
+    ("build", "reason"),
+    [
+        (["gcc"], "no shared library with a main"),
+        (["gcc", "-static"], "no shared library with a main"),
+        (["gcc", "-shared", "-fPIC", "-Dmain=other"], "no shared library with a main"),
+        pytest.param(["mpicc"], "linked with libmpi", marks=pytest.mark.stack),
+        ([], "no ELF file"),
+    ],
+)
+def test_a_program_that_is_not_built_for_SMPI_is_named_with_how_to_build_it(
+    tmp_path, build, reason
+):
+    (tmp_path / "solver.c").write_text(
+        "extern int MPI_Init(int *, char ***);\n"
+        f"int main(int c, char **v) {{ return {'MPI_Init(&c, &v)' if 'mpicc' in build else 0}; }}\n"
+    )
+    program = tmp_path / "solver"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    if build:
+        run([*build, tmp_path / "solver.c", "-o", program], "building the program")
+    done = predict(folder_of(tmp_path, [run_of_comms()]), "--program", program)
+    assert isinstance(done.exception, InputError)
+    assert f"--program: {program} is not built for SMPI: it is {reason}" in str(done.exception)
+    assert "smpicc -O3 -o solver SOURCE.c" in str(done.exception)
+
+
+@needs_simgrid
+@pytest.mark.stack
+def test_programs_of_SimGrids_compilers_are_taken(tmp_path):
+    (tmp_path / "one.c").write_text("int main(int c, char **v) { return 0; }\n")
+    check_program(simulation.compile_c([tmp_path / "one.c"], tmp_path / "one"))
+    (tmp_path / "two.f90").write_text("program two\nend program\n")
+    run(["smpif90", tmp_path / "two.f90", "-o", tmp_path / "two"], "building two")
+    check_program(tmp_path / "two")

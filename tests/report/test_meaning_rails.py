@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import random
+from dataclasses import fields
 
 import plotly.graph_objects as go
 import pytest
 
-from analysis_maker import trial
+from analysis_maker import (
+    MYRINET_RECV,
+    MYRINET_SEND,
+    measured,
+    npb_time,
+    over_network,
+    repeated,
+    stream,
+    trial,
+    with_shares,
+)
 from seatrial.analysis.trials import analyse
 from seatrial.report.html import render
 from seatrial.report.meaning import sections
 from seatrial.report.meaning_figures import meaning_figures
 from seatrial.results.record import (
     Case,
+    Cost,
     Counters,
+    Curve,
     Job,
+    Machine,
     Metric,
     PathProof,
     ProfileUse,
@@ -97,7 +111,11 @@ def mtus(truth: dict[tuple[int, int], float], repeats=6, sigma=0.002) -> Results
 
 def texts(results, title) -> list[str]:
     made = [one for one in sections(analyse([results])) if one.title.startswith(title)]
-    return [f"{s.word}: {s.text} | {s.basis} | {s.change}" for one in made for s in one.sentences]
+    return [
+        f"{s.word}: {s.text} | {s.basis}; {one.basis} | {s.change}"
+        for one in made
+        for s in one.sentences
+    ]
 
 
 SEVERAL, MTU = "Several interfaces", "Which MTU"
@@ -125,7 +143,7 @@ def test_a_bond_that_is_as_good_is_no_difference():
 def test_one_repeat_is_too_few():
     growth, bond, within = texts(bonds(160.0, repeats=1), SEVERAL)
     for text in (growth, bond, within):
-        assert text.count("too few repeats for an interval") == 1
+        assert text.count("too few rounds for an interval") == 1
     assert "efficiency 95 %, the slowest" in growth
     assert bond.startswith("measure more: ")
     assert "--rounds 5" in bond  # three patterns share the error
@@ -164,9 +182,15 @@ def test_wide_steps_and_unproven_frames_are_said():
     for run in results.runs:
         run.path = proof(1514)
     [text] = texts(results, MTU)
-    assert "no frames of that size in the counters of MTU 6000" in text
+    assert "; MTU 6000: no frames of that size in the counters" in text
     assert text.endswith("| MTUs between those that were measured")
     assert "It is at the end of what was measured" in text
+    for run in results.runs:
+        run.path = proof(55255)
+    [text] = texts(results, MTU)
+    assert "; MTU 1500 and 6000: the counters do not count frames of the wire" in text
+    note = "up to 55255 B per frame: the counters do not count frames of the wire"
+    assert render(results).count(note) == 2
 
 
 @pytest.mark.parametrize(
@@ -184,3 +208,66 @@ def test_pictures_and_tables_are_in_the_report(results, kind, count):
     page = render(results)
     assert ("Several interfaces, several pairs" in page) == (kind == "pairs")
     assert ("Which MTU, and whether throttling changes that" in page) == (kind == "frames")
+
+
+def of_all_kinds() -> Results:
+    """A trial from which each kind of conclusion is made, answers and "measure more"."""
+    machine = Machine(
+        nodes=2, peaks=dict.fromkeys(("n1", "n2"), 14.0),
+        costs=[Cost(name="purchase", usd=2000, date="2004-03-01", includes="all")],
+    )  # fmt: skip
+    runs = repeated("hpl", "atlas", default=10.0, tuned=14.0)
+    for run in runs:
+        run.job = Job(nodes=["n1", "n2"])
+    for i in range(8):
+        share, ratio = 0.05 + 0.3 * (i % 2) + i / 1000, 0.6 + i / 10
+        own = with_shares(f"k{i}.S", share, default=100.0, tuned=100 * ratio)
+        for run in own:  # two groups
+            run.facts["mpi"] |= {"bytes": 10**6 * (1 + 99 * (i % 2)), "calls": 10 + 90 * (i % 2)}
+        runs += own
+    runs += [stream(p, 100.0 + i, 50.0, 50.0, i) for p in ("default", "tuned") for i in range(6)]
+    runs += [npb_time("ft.A", p, 10 / p).run for p in (2, 4, 8)]
+    runs.append(measured(MYRINET_SEND, MYRINET_RECV).run)
+    for profile, factor in (("default", 1), ("tuned", 1.1)):  # once: not known which is faster
+        points = [(float(n), 10.0 * factor) for n in (1, 64, 4096, 2**20)]
+        curve = Curve(name="netpipe", y_name="latency", y_unit="us", points=points)
+        case = Case(check="netpipe", transport="tcp", nodes=2, profile=profile)
+        runs.append(Run(case=case, outcome="ran", curves=[curve]))
+    own = repeated("npb", "is.S", tuned=100.0)
+    runs += [over_network(network, run) for network in ("rail1", "rail2") for run in own]
+    sweep = mtus({(u, mtu): rate for u in (0, 125) for mtu, rate in PEAK.items()})
+    return trial(
+        [*runs, *bonds(160.0).runs, *sweep.runs], machine=machine, profiles=sweep.trial.profiles
+    )
+
+
+def test_every_conclusion_has_its_inputs():
+    analysis = analyse([of_all_kinds()])
+    kinds = {one.name: getattr(analysis, one.name) for one in fields(analysis)}
+    for without in ("trials", "missing", "features"):  # no conclusions from records
+        del kinds[without]
+    kinds["groups"] = [kinds["groups"]]
+    for kind, conclusions in kinds.items():
+        assert conclusions, kind
+        for one in conclusions:
+            inputs = one.response.inputs if kind == "gains" else one.inputs
+            assert inputs.trials == ("t1",), kind
+            assert inputs.cases, kind
+            assert inputs.samples > 0, kind
+
+
+def test_every_sentence_says_what_it_was_made_from():
+    """But what is not known for want of a record, and answers that sum up those above."""
+    said = {
+        one: f"{part.basis}; {one.basis}"
+        for part in sections(analyse([of_all_kinds()]))
+        for one in part.sentences
+    }
+    groups = [one for one in said if one.text.startswith("Group ")]
+    assert len(groups) > 1
+    for one, basis in said.items():
+        if one.word == "not known" or one in groups[1:]:  # the basis is under the first group
+            continue
+        assert "samples of" in basis or "the answers above" in basis, one.text
+    [unsure] = [one for one in said if "netpipe" in one.text and one.word == "measure more"]
+    assert "8 samples of 2 cases, trial t1" in said[unsure]

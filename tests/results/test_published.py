@@ -89,6 +89,9 @@ def test_effects_are_compared_as_ratios(published, runs):
     assert "bcm5700 is 0.66 x tg3" in text
     assert "- **IS under a frugal driver**: a small class" in text
     assert "below 3 %" in text
+    assert "1 of the 4 figures have several runs. The largest run of a figure exceeds its " in text
+    assert "by 2.9 % at most (latency_us of netpipe.tcp.slow.2n of lab-virtual)" in text
+    assert "repeat within" not in text
     assert "2026-11-23 lab-virtual, one: 2 findings" in text
     drawn = picture([throttling, integer_sort])
     assert drawn.count("<circle") == 4 + len(LEGEND)

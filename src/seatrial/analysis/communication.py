@@ -25,7 +25,14 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtr  # of Student's t; scipy.stats takes long to import
 
-from seatrial.analysis.conclusion import CONFIDENCE, Estimate, Inputs, Measured, inputs_of
+from seatrial.analysis.conclusion import (
+    CONFIDENCE,
+    Estimate,
+    Inputs,
+    Measured,
+    inputs_of,
+    merged,
+)
 from seatrial.analysis.decision import fault, gain
 from seatrial.analysis.ranks import of_median
 from seatrial.analysis.response import Response, performance
@@ -107,6 +114,7 @@ class Relation:
     correlation: float | None
     p: float | None
     programs: int
+    inputs: Inputs  # of the shares and the responses
     left_out: Sequence[Share] = ()  # those of which most of the run is set-up
 
 
@@ -205,6 +213,7 @@ def relations(known: Sequence[Share], responses: Sequence[Response]) -> list[Rel
     groups: dict[tuple[str, str, str, int, str], list[tuple[str, Estimate, Estimate]]]
     groups = defaultdict(list)
     left_out: dict[tuple[str, str, str, int, str], list[Share]] = defaultdict(list)
+    used: dict[tuple[str, str, str, int, str], list[Inputs]] = defaultdict(list)
     for one in responses:
         share = of_base.get((one.application, one.route, one.base, one.nodes, one.hardware))
         for profile, response in one.ratios.items() if share else ():
@@ -214,12 +223,15 @@ def relations(known: Sequence[Share], responses: Sequence[Response]) -> list[Rel
                 left_out[key].append(share)
             else:
                 groups[key].append((one.application, share.share, response))
+                used[key] += share.inputs, one.inputs
     made = []
     for key, points in groups.items():
         programs = _programs(points)
         if len(programs) >= 3:
             r, p = rank_correlation(*zip(*programs, strict=True))
-            made.append(Relation(*key, points, r, p, len(programs), left_out[key]))
+            made.append(
+                Relation(*key, points, r, p, len(programs), merged(used[key]), left_out[key])
+            )
     return _corrected(made)
 
 

@@ -1,23 +1,28 @@
 """What all conclusions have in common: their inputs, samples, and an estimate with its interval.
 
-The sample of a comparison between profiles is the median of a block of runs: those of one profile
-in one round of one trial. They share a job, its place and its hour, so they are not independent. In
-virtual time a block is a single run: no other program is on the nodes, and all jobs are alike.
+The sample of a comparison between profiles (or networks, or transports) is the median of a block of
+runs: those of one option in one round of one trial. They share a job, its place and its hour, so
+they are not independent. In virtual time a block is a single run: no other program is on the nodes,
+and all jobs are alike.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
+from seatrial.analysis.axis import PROFILE, Axis
 from seatrial.results.locations import natural
-from seatrial.results.record import Case, Run
+from seatrial.results.record import NAME_CHARACTERS, Case, Run
 from seatrial.results.wording import some
 
 CONFIDENCE = 0.95  # of every interval
+#: Least and largest magnitude of a figure, in any unit of a record. A job user may write others,
+#: whose squares, cubes and ratios are no floats.
+LEAST, MOST = 1e-30, 1e30
 
 Profile = TypeVar("Profile", bound=Hashable)
 #: what a sample is of: a block of runs, or a single run
@@ -73,6 +78,42 @@ class Measured:
         return self.trial, self.run.repeat if self.virtual_time else self.run.round
 
 
+def beyond_measure(value: float) -> str:
+    """Why a number is no figure that can have been measured, or ""."""
+    if not -MOST <= value <= MOST:  # also of an int that is too large for a float
+        return "is no number" if value != value else f"is beyond {MOST:g}"
+    if 0 < abs(value) < LEAST:
+        return f"is not zero, and less than {LEAST:g}"
+    return ""
+
+
+def absurd(run: Run) -> str:
+    """Which number of a run cannot have been measured, and why, or ""."""
+    for name, value in _numbers(run):
+        if why := beyond_measure(value):
+            return f"{name[:NAME_CHARACTERS]} {why}, which no measurement gives"
+    return ""
+
+
+def _numbers(run: Run) -> Iterator[tuple[str, float]]:
+    """The metrics of a run, the points of its curves, and the numbers in its facts."""
+    for metric in run.metrics:
+        yield metric.metric, metric.value
+    for curve in run.curves:
+        for x, y in curve.points:
+            yield f"a size of {curve.name}", x
+            yield f"a point of {curve.name}", y
+    left: list[tuple[str, Any]] = [(f"the fact {name}", value) for name, value in run.facts.items()]
+    while left:
+        name, value = left.pop()
+        if isinstance(value, dict):
+            left += [(f"{name}.{key}", part) for key, part in value.items()]
+        elif isinstance(value, list):
+            left += [(name, part) for part in value]
+        elif isinstance(value, int | float):
+            yield name, value
+
+
 def by_block(samples: Iterable[tuple[Hashable, float]]) -> list[float]:
     """The median of each block, in the order of the blocks. ``samples``: block and figure."""
     blocks: dict[Hashable, list[float]] = defaultdict(list)
@@ -101,25 +142,36 @@ def inputs_of(measured: Iterable[Measured], samples: int) -> Inputs:
     )
 
 
-#: what an answer takes that the nodes leave open
-SAME_NODES = "runs of each profile on the same nodes"
+def merged(inputs: Iterable[Inputs]) -> Inputs:
+    """The inputs of a conclusion from others: their samples add up."""
+    listed = list(inputs)
+    return Inputs(
+        tuple(dict.fromkeys(trial for one in listed for trial in one.trials)),
+        tuple(dict.fromkeys(case for one in listed for case in one.cases)),
+        sum(one.samples for one in listed),
+    )
 
 
-def other_nodes(measured: Iterable[Measured]) -> str:
-    """Why the effect of a profile may be that of its nodes, or "": they differ within a trial.
+def same_nodes(axis: Axis = PROFILE) -> str:
+    """What an answer takes that the nodes leave open."""
+    return f"runs of each {axis.name} on the same nodes"
+
+
+def other_nodes(measured: Iterable[Measured], axis: Axis = PROFILE) -> str:
+    """Why the effect of an option may be that of its nodes, or "": they differ within a trial.
 
     A run without nodes on record says nothing.
     """
     nodes: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for one in measured:
         if one.run.job.nodes:
-            nodes[one.trial][one.run.case.profile].update(one.run.job.nodes)
+            nodes[one.trial][axis.option(one.run.case)].update(one.run.job.nodes)
     for own in nodes.values():
         first = next(iter(own))
-        for profile, names in own.items():
+        for option, names in own.items():
             if names != own[first]:
-                a, b = (f"{p}: {some(sorted(own[p], key=natural))}" for p in (first, profile))
-                return f"the profile cannot be told from the nodes, which differ ({a}; {b})"
+                a, b = (f"{p}: {some(sorted(own[p], key=natural))}" for p in (first, option))
+                return f"the {axis.name} cannot be told from the nodes, which differ ({a}; {b})"
     return ""
 
 

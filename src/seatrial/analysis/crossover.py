@@ -1,47 +1,57 @@
-"""Message times under several NIC profiles: where two curves part or cross, which is the fastest.
+"""Message times of several options: where two curves part or cross, which option is the fastest.
+
+The options are NIC profiles, networks (the fabrics of seed 002) or transports, while all else is
+equal (``seatrial.analysis.axis``). The rules are the same for each.
 
 The rules of parting are those of seed 002 read as a program: curves part between the last size at
 which they are within 10 % of each other and the first from which one stays at least 1.5 times
-slower. Curves of one kind only are compared: half round trips with half round trips, and the gap of
-a send (MPBench's ``-l``), which is shorter, with gaps.
+slower. Curves of one kind only are compared: half round trips with half round trips, the gap of a
+send (MPBench's ``-l``), which is shorter, with gaps, and bandwidths with bandwidths. A bandwidth is
+compared as the time that a message takes at that rate. Where it is that of a curve of times, such
+as NetPIPE's, the times alone are compared.
 
-What is said of two profiles is certain: at each size it names, the interval of the ratio by ranks
+What is said of two options is certain: at each size it names, the interval of the ratio by ranks
 is on the right side. The largest size is tested first for "from here on", the smallest for "up to
 here", and each other size only after all before it. Such an order needs no correction for the
-number of sizes (Maurer, Hothorn and Lehmacher 1995). The error of 5 % is divided among the profiles
+number of sizes (Maurer, Hothorn and Lehmacher 1995). The error of 5 % is divided among the options
 and the three questions.
 
-The fastest profile is decided for small, medium and large messages, which share the error of 5 %.
+The fastest option is decided for small, medium and large messages, which share the error of 5 %.
 The sample of a run is the geometric mean of its times in that range of sizes: the sizes of one run
-are not independent. Nor are the runs of a block, of which the median is compared.
+are not independent. Nor are the runs of a block, of which the median is compared. Of the options
+that are within 10 % of the fastest the cheapest is named, if the site file has the price of each.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise, takewhile
 from statistics import geometric_mean, median
 
+from seatrial.analysis.axis import NETWORK, PROFILE, Axis, networks_of, prices
 from seatrial.analysis.conclusion import (
     CONFIDENCE,
-    SAME_NODES,
     Inputs,
     Measured,
+    Unit,
     blocks_of,
     comparable,
     inputs_of,
     other_nodes,
+    same_nodes,
     unit_of,
 )
 from seatrial.analysis.decision import Decision, decide, withheld
 from seatrial.analysis.ranks import hodges_lehmann
+from seatrial.results.record import Cost, Curve, Run
 
 TOGETHER = 1.1  # curves within this ratio are the same
 APART = 1.5
 _QUESTIONS = 3  # together, apart, reversed
 TIMES = ("latency", "time")  # names of y axes on which less is better
+RATE = "bandwidth"
 #: word -> above and up to which size in B
 RANGES = {"small": (0, 2**10), "medium": (2**10, 2**16), "large": (2**16, math.inf)}
 
@@ -66,48 +76,83 @@ class Parting:
 
 
 @dataclass(frozen=True)
+class Near:
+    """The options that take at most 10 % longer than the fastest, and the cheapest of them.
+
+    ``within``: those that certainly do. ``possible``: those that may or may not. ``cost``: the name
+    of the ``prices``, in USD; "" if the site file has not a price of each. ``cheapest``: "" if it
+    is not known: without prices, or if one that is only possible costs less (``open``).
+    """
+
+    within: tuple[str, ...]
+    possible: tuple[str, ...]
+    cost: str = ""
+    prices: Mapping[str, float] = field(default_factory=dict)
+    cheapest: str = ""
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        limit = min((self.prices[o] for o in self.within if self.prices), default=math.inf)
+        return tuple(o for o in self.possible if self.prices and self.prices[o] < limit)
+
+
+@dataclass(frozen=True)
 class Fastest:
-    """The fastest profiles for messages of a range of sizes, in B."""
+    """The fastest options for messages of a range of sizes, in B.
+
+    ``near``: None if the answer is withheld for how the runs were measured.
+    """
 
     word: str
     first: float
     last: float
     decision: Decision
+    near: Near | None = None
+
+
+@dataclass(frozen=True)
+class Knee:
+    """The size with the largest t(2n) / t(n) of the medians, in B; that ratio, and its least and
+    greatest over the runs. Without a jump or a steeper course beyond the size it is at most 2."""
+
+    size: float
+    factor: float
+    least: float
+    most: float
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Message times under the profiles of one check, route and hardware.
+    """Message times of the options of one axis, of one check and number of nodes.
 
-    ``partings``: profile -> where it certainly parts from ``reference``, the fastest profile at the
-    largest size. ``seem``: the same of the medians. ``knees``: profile -> the size with the largest
-    t(2n) / t(n), and that ratio. ``scatter``: median over the points of the relative range of the
-    repeats, None if each was measured once. ``nodes_differ``: why what profiles seem to do may be
-    the nodes' work, or "". ``fault``: why the runs cannot be compared, or "".
+    ``route``, ``profile``: as the axis has them, what the options share. ``hardware``: of networks,
+    that of each. ``partings``: option -> where it certainly parts from ``reference``, the fastest
+    option at the largest size. ``seem``: the same of the medians, in us. ``rate``: whether the
+    curve is one of bandwidth. ``scatter``: median over the points of the relative range of the
+    runs, None if each was measured once. ``nodes_differ``: why what options seem to do may be
+    the nodes' work, or "". ``fault``: why the runs cannot be compared, or "". ``unit``: what a
+    sample is of.
     """
 
+    axis: Axis
     check: str
     route: str
+    profile: str
     hardware: str
     nodes: int
     curve: str
+    rate: bool
     fastest: tuple[Fastest, ...]
     reference: str
     partings: Mapping[str, Parting]
     seem: Mapping[str, Parting]
-    knees: Mapping[str, tuple[float, float]]
+    knees: Mapping[str, Knee]
     scatter: float | None
     inputs: Inputs
+    medians: Mapping[str, Points] = field(default_factory=dict)
     nodes_differ: str = ""
     fault: str = ""
-
-
-def impossible(times: Points, rate_bit_s: float) -> float | None:
-    """The smallest size whose time is below that of its bits on the wire, or None.
-
-    Half a round trip cannot be shorter; the gap of a send can, and so can a burst of a shaper.
-    """
-    return next((n for n in sorted(times) if times[n] < 8e6 * n / rate_bit_s), None)
+    unit: Unit = "repeat"
 
 
 def parting(a: tuple[str, Points], b: tuple[str, Points]) -> Parting:
@@ -141,7 +186,7 @@ def certainly(
     sizes: Sequence[float],
     tail: float,
 ) -> Parting:
-    """Where the curves of a profile, one of each block of runs, part from those of another one.
+    """Where the curves of an option, one of each block of runs, part from those of another one.
 
     ``name``: of the other profile, the faster one in the end.
 
@@ -172,68 +217,138 @@ def knee(times: Points) -> tuple[float, float] | None:
     return size, factor
 
 
-def comparisons(measured: Iterable[Measured]) -> list[Comparison]:
-    """The comparison of each curve that was measured under several profiles."""
-    groups: dict[tuple[str, str, str, int, str], dict[str, list[Measured]]] = {}
+def near(decision: Decision, cost: str = "", prices: Mapping[str, float] | None = None) -> Near:
+    """The options that take at most 10 % longer than the fastest, by a decision on times.
+
+    By its intervals, which hold together: the upper end of an option within, over the lower end of
+    each other, is at most 1.1. ``prices``: of each option, or none.
+    """
+    ends = dict.fromkeys(decision.leaders[:1], (1.0, 1.0))  # of the time over the first leader's
+    ends |= {option: (ahead.low, ahead.high) for option, ahead in decision.ahead.items()}
+    within, possible = [], []
+    for option, (low, high) in ends.items():
+        others = [other for name, other in ends.items() if name != option]
+        if high <= TOGETHER * min(end[0] for end in others):
+            within.append(option)
+        elif low <= TOGETHER * min(end[1] for end in others):
+            possible.append(option)
+    made = Near(tuple(within), tuple(possible), cost, prices or {})
+    if not prices or not within or made.open:
+        return made
+    return replace(made, cheapest=min(within, key=prices.__getitem__))
+
+
+#: what the options of a comparison share: check, route, profile, hardware, nodes; curve, kind
+_Key = tuple[str, str, str, str, int, str, bool]
+
+
+def comparisons(
+    measured: Iterable[Measured], axis: Axis = PROFILE, costs: Sequence[Cost] = ()
+) -> list[Comparison]:
+    """The comparison of each curve that was measured with several options of an axis.
+
+    ``costs``: the prices of the site file.
+    """
+    groups: dict[_Key, dict[str, list[Measured]]] = {}
     for one in measured:
         case = one.run.case
-        for curve in one.run.curves:
-            # the name of a curve of one link or one call has a space
-            if curve.y_name in TIMES and curve.x_unit == "B" and " " not in curve.name:
-                key = (case.check, case.route, one.run.hardware, case.nodes, curve.name)
-                groups.setdefault(key, {}).setdefault(case.profile, []).append(one)
-    complete = {key: comparable(profiles) for key, profiles in groups.items()}
-    return [_compared(key, profiles) for key, profiles in complete.items() if len(profiles) > 1]
+        option = axis.option(case)
+        for curve in one.run.curves if option else ():
+            if not _is_compared(curve, one.run):
+                continue
+            key = (
+                case.check, axis.route(case), axis.profile(case), axis.hardware(one.run),
+                case.nodes, curve.name, curve.y_name == RATE,
+            )  # fmt: skip
+            groups.setdefault(key, {}).setdefault(option, []).append(one)
+    complete = {key: comparable(options) for key, options in groups.items()}
+    return [
+        _compared(axis, key, options, costs)
+        for key, options in complete.items()
+        if len(options) > 1
+    ]
+
+
+def _is_compared(curve: Curve, run: Run) -> bool:
+    """Whether a curve is of the network as a whole, and says what no other curve of the run does.
+
+    The name of a curve of one link or one call has more words than its benchmark and the pattern.
+    """
+    first, *more = curve.name.split(" ")
+    whole = not more or (first == run.case.check and len(more) == 1 and more[0].isalpha())
+    if not whole or curve.x_unit != "B":
+        return False
+    times = any(other.name == curve.name and other.y_name in TIMES for other in run.curves)
+    rate = curve.y_name == RATE and curve.y_unit == "MB/s"
+    return curve.y_name in TIMES or (rate and not times)
 
 
 def _compared(
-    key: tuple[str, str, str, int, str], profiles: Mapping[str, Sequence[Measured]]
+    axis: Axis, key: _Key, options: Mapping[str, Sequence[Measured]], costs: Sequence[Cost]
 ) -> Comparison:
-    name = key[-1]
-    runs = [one for own in profiles.values() for one in own]
-    curves = {profile: [_points(one, name) for one in own] for profile, own in profiles.items()}
+    check, route, profile, hardware, nodes, name, rate = key
+    runs = [one for own in options.values() for one in own]
+    curves = {option: [_points(one, name, rate) for one in own] for option, own in options.items()}
     sizes = sorted(set.intersection(*(set(points) for own in curves.values() for points in own)))
     kinds = {
         f"{curve.y_name} in {curve.y_unit or 'no unit'}"
         for one in runs
         for curve in one.run.curves
-        if curve.name == name and curve.y_name in TIMES
+        if curve.name == name and _is_kind(curve, rate)
     }
     fault = "" if sizes else "its runs have no size with a time in common"
     if len(kinds) > 1:
         fault = f"its runs have {' and '.join(sorted(kinds))}"
+    if axis == NETWORK:
+        hardware, changed = networks_of(one.run for one in runs)
+        fault = fault or changed
+    key = (check, route, profile, hardware, nodes, name, rate)
     if fault:
-        return Comparison(*key, (), "", {}, {}, {}, None, inputs_of(runs, 0), fault=fault)
+        return Comparison(axis, *key, (), "", {}, {}, {}, None, inputs_of(runs, 0), fault=fault)
     middle = {
-        profile: {n: median(points[n] for points in own) for n in sizes}
-        for profile, own in curves.items()
+        option: {n: median(points[n] for points in own) for n in sizes}
+        for option, own in curves.items()
     }
-    reference = min(middle, key=lambda profile: middle[profile][sizes[-1]])
+    reference = min(middle, key=lambda option: middle[option][sizes[-1]])
     end = (reference, middle[reference])
-    others = {profile: points for profile, points in middle.items() if profile != reference}
+    others = {option: points for option, points in middle.items() if option != reference}
     ranges = [
         max(p[n] for p in own) / min(p[n] for p in own) - 1
         for own in curves.values()
         for n in sizes
         if len(own) > 1
     ]
-    nodes_differ = other_nodes(runs)
+    nodes_differ = other_nodes(runs, axis)
     tail = (1 - CONFIDENCE) / _QUESTIONS / len(others)
-    blocks = {profile: _of_blocks(own, curves[profile], sizes) for profile, own in profiles.items()}
+    blocks = {option: _of_blocks(own, curves[option], sizes) for option, own in options.items()}
+    own_prices = prices(costs, axis, options, runs[0].run.case)
     return Comparison(
+        axis,
         *key,
-        _fastest(curves, profiles, sizes, nodes_differ),
+        _fastest(axis, curves, options, sizes, nodes_differ, own_prices),
         reference,
         {
-            profile: certainly(blocks[profile], blocks[reference], reference, sizes, tail)
-            for profile in others
+            option: certainly(blocks[option], blocks[reference], reference, sizes, tail)
+            for option in others
         },
-        {profile: parting((profile, points), end) for profile, points in others.items()},
-        {profile: at for profile, points in middle.items() if (at := knee(points))},
+        {option: parting((option, points), end) for option, points in others.items()},
+        {option: at for option, points in middle.items() if (at := _knee(points, curves[option]))},
         median(ranges) if ranges else None,
         inputs_of(runs, len(sizes) * len(runs)),
+        middle,
         nodes_differ,
+        unit=unit_of(runs),
     )
+
+
+def _knee(middle: Points, runs: Sequence[Points]) -> Knee | None:
+    """The knee of the medians of some runs."""
+    at = knee(middle)
+    if at is None:
+        return None
+    size, factor = at
+    factors = [run[2 * size] / run[size] for run in runs]
+    return Knee(size, factor, min(factors), max(factors))
 
 
 def _of_blocks(
@@ -248,33 +363,44 @@ def _of_blocks(
     ]
 
 
-def _points(one: Measured, name: str) -> Points:
-    """The points that are times: others, such as zero, were not measured."""
-    curves = [c for c in one.run.curves if c.name == name and c.y_name in TIMES]
-    return {n: time for n, time in curves[0].points if 0 < n < math.inf and 0 < time < math.inf}
+def _is_kind(curve: Curve, rate: bool) -> bool:
+    return curve.y_name == RATE if rate else curve.y_name in TIMES
+
+
+def _points(one: Measured, name: str, rate: bool) -> Points:
+    """Size in B -> time in us; ``rate``: that of the size at the bandwidth, in MB/s.
+
+    Others, such as zero, were not measured.
+    """
+    curve = next(c for c in one.run.curves if c.name == name and _is_kind(c, rate))
+    points = {n: y for n, y in curve.points if 0 < n < math.inf and 0 < y < math.inf}
+    return {n: n / y for n, y in points.items()} if rate else points
 
 
 def _fastest(
+    axis: Axis,
     curves: Mapping[str, Sequence[Points]],
-    profiles: Mapping[str, Sequence[Measured]],
+    options: Mapping[str, Sequence[Measured]],
     sizes: Sequence[float],
     nodes_differ: str,
+    own_prices: tuple[str, Mapping[str, float]],
 ) -> tuple[Fastest, ...]:
-    """``curves``: of the runs of ``profiles``; ``nodes_differ``: as ``other_nodes``."""
+    """``curves``: of the runs of ``options``; ``nodes_differ``: as ``other_nodes``."""
     ranges = {
         word: own
         for word, (above, up_to) in RANGES.items()
         if (own := [n for n in sizes if above < n <= up_to])
     }
     result = []
-    unit = unit_of(one for runs in profiles.values() for one in runs)
+    unit = unit_of(one for runs in options.values() for one in runs)
     for word, own in ranges.items():
         samples: dict[str, list[float]] = {}
-        for profile, of_runs in curves.items():
+        for option, of_runs in curves.items():
             means = [geometric_mean(p[n] for n in own) for p in of_runs]
-            samples[profile] = blocks_of(zip(profiles[profile], means, strict=True))
+            samples[option] = blocks_of(zip(options[option], means, strict=True))
         # each range has its part of the error of 5 %, as each look has where samples grow
-        decision = decide(samples, "lower", looks=len(ranges), unit=unit)
-        decision = withheld(decision, nodes_differ, SAME_NODES)
-        result.append(Fastest(word, own[0], own[-1], decision))
+        decision = decide(samples, "lower", looks=len(ranges), unit=unit, what=axis.name)
+        decision = withheld(decision, nodes_differ, same_nodes(axis))
+        beside = None if decision.takes else near(decision, *own_prices)
+        result.append(Fastest(word, own[0], own[-1], decision, beside))
     return tuple(result)

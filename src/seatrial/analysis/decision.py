@@ -21,7 +21,7 @@ from typing import Literal
 
 import numpy as np
 
-from seatrial.analysis.conclusion import CONFIDENCE, Estimate, Unit
+from seatrial.analysis.conclusion import CONFIDENCE, Estimate, Unit, beyond_measure
 from seatrial.analysis.ranks import hodges_lehmann
 from seatrial.results import statistics
 from seatrial.results.statistics import Better
@@ -95,6 +95,8 @@ def fault(samples: Sequence[float]) -> str:
             return f"a sample is {value}, which is not a finite number"
         if value <= 0:
             return f"a sample is {value:g}, and must be above zero"
+        if why := beyond_measure(value):
+            return f"a sample {why}, which no measurement gives"
     return ""
 
 
@@ -139,12 +141,16 @@ def _spread(samples: Sequence[float]) -> float:
 
 
 def decide(
-    options: Mapping[str, Sequence[float]], better: Better, looks: int = 1, unit: Unit = "repeat"
+    options: Mapping[str, Sequence[float]],
+    better: Better,
+    looks: int = 1,
+    unit: Unit = "repeat",
+    what: str = "profile",
 ) -> Decision:
     """The best of some options, each with the samples of its performance.
 
     ``looks``: how often at most a decision is made on these samples while they grow. ``unit``: what
-    a sample is.
+    a sample is; ``what`` an option is.
 
     1. Options whose samples have no logarithm are refused; of fewer than two others there is no
        decision.
@@ -190,7 +196,7 @@ def decide(
         uneven = _uneven({name: usable[name] for name in ties}, better, made.margin, looks)
         return replace(made, answer="no difference", uneven=uneven)
     if repeats < least:
-        why = f"a profile {_times(repeats, unit)}, and {k} profiles need {least} {unit}s each"
+        why = f"a {what} {_times(repeats, unit)}, and {k} {what}s need {least} {unit}s each"
         return replace(made, answer="measure more", needs=least, reason=why)
     # Options that are worse may have been left out of later repeats.
     own = min(len(usable[name]) for name in ties)

@@ -11,7 +11,8 @@ samples are the gains of single repeats, which a trial interleaves; the interval
 (``seatrial.analysis.decision.ratio``).
 
 The MTU of the path is proven where the counters of a run have more bytes per frame than the next
-lower MTU allows.
+lower MTU allows, and no more than a frame of this MTU has. Where they have more, as on veth and
+virtio, they count segments of up to 64 KiB, before these are cut into frames: nothing is proven.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ from seatrial.results.statistics import Better
 MTU = "mtu"
 COALESCING = "coalesce."  # begins the names of settings of interrupt throttling
 STEP = 1500  # B; an optimum between MTUs that are further apart is not seen
-ETHERNET_B = 18  # header with a VLAN's tag; drivers count with or without the checksum
+ETHERNET_B = 22  # header 14, a VLAN's tag 4, checksum 4; drivers count with or without the last two
+NOT_SEEN = "no frames of that size in the counters"
+NOT_OF_THE_WIRE = "the counters do not count frames of the wire"
 
 Settings = tuple[tuple[str, Any], ...]
 
@@ -111,9 +114,17 @@ class Interaction:
 
 
 @dataclass(frozen=True)
+class Frames:
+    """What the counters show of one MTU: the most bytes per frame of an interface and a direction,
+    and why they do not prove the MTU; "" where they do."""
+
+    seen: float
+    unproven: str = ""
+
+
+@dataclass(frozen=True)
 class Sweep:
-    """One figure over MTU and throttling. ``proven``: (throttling, MTU) -> bytes per frame seen,
-    None where the counters do not show frames of that size."""
+    """One figure over MTU and throttling. ``frames``: by throttling and MTU."""
 
     name: str
     metric: str
@@ -124,7 +135,7 @@ class Sweep:
     hardware: str
     optima: tuple[Optimum, ...]
     interactions: tuple[Interaction, ...]
-    proven: Mapping[tuple[str, int], float | None]
+    frames: Mapping[tuple[str, int], Frames]
     repeats: int  # samples of each; ``sample``: what one is
     inputs: Inputs
     sample: Unit = "repeat"
@@ -231,7 +242,7 @@ def _sweep(
     for setting, samples in complete.items():
         grid[throttling_name(setting.coalescing)][setting.mtu] = blocks_of(samples)
     sizes = sorted({setting.mtu for setting in complete})
-    proven = {
+    shown = {
         (throttling_name(setting.coalescing), setting.mtu): _proof(sizes, setting.mtu, seen)
         for setting, seen in frames.items()
         if setting.rest == rest and setting in complete
@@ -242,7 +253,7 @@ def _sweep(
     return Sweep(
         name, metric, unit, better, route, nodes, hardware,
         tuple(optimum(level, by_mtu, better, sample) for level, by_mtu in grid.items()),
-        tuple(interactions(grid, better)), proven, repeats, inputs_of(runs, len(runs)),
+        tuple(interactions(grid, better)), shown, repeats, inputs_of(runs, len(runs)),
         sample, other_nodes(runs),
     )  # fmt: skip
 
@@ -268,10 +279,11 @@ def _of_whole_trials(
     }
 
 
-def _proof(sizes: Sequence[int], mtu: int, seen: float) -> float | None:
-    """Bytes per frame, if no smaller MTU of the sweep allows them."""
+def _proof(sizes: Sequence[int], mtu: int, seen: float) -> Frames:
     smaller = max((size for size in sizes if size < mtu), default=0)
-    return seen if smaller + ETHERNET_B < seen else None
+    if seen > mtu + ETHERNET_B:
+        return Frames(seen, NOT_OF_THE_WIRE)
+    return Frames(seen, "" if smaller + ETHERNET_B < seen else NOT_SEEN)
 
 
 def optimum(

@@ -15,7 +15,8 @@ other thresholds (Hansen, Econometrica 68 (2000), 575-603, equation 14 and theor
 smooth curve, a + b x size^c, describes the times better than lines that part, there is no
 threshold.
 
-The points are the medians of a run, so there are no outliers to drop. A run is as a whole faster or
+The points are the medians of a run, so there are no outliers to drop; the paper drops the longest
+1 % of the calls of a size and takes the mean of the rest. A run is as a whole faster or
 slower than another one, which its sizes do not show: with several runs the intervals are wider by
 the scatter of their levels. Not here: prediction.
 """
@@ -284,7 +285,7 @@ def models(measured: Iterable[Measured]) -> tuple[list[CallTimes], list[Missing]
             points, level = _points(runs)
             send, recv = (_widened(fit(points[call]), level[call]) for call in CALLS)
         except ValueError as error:
-            takes = "more sizes (benchmarks.comms.sizes_per_decade) and repeats"
+            takes = "more sizes (benchmarks.comms.sizes_per_decade), or other runs"
             missing.append(Missing("model of message times", case.id, str(error), takes))
             continue
         count = sum(len(points[call]) for call in CALLS) * len(runs)

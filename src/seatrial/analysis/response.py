@@ -1,31 +1,42 @@
 """How applications respond to NIC profiles: performance under each over that under the base.
 
-The response is the one of seed 000, figure 3. Runs whose path or profile was not proven, reruns,
-which were made because a figure looked bad, and runs that other programs disturbed are left out.
-The sample of a comparison is a block of runs (``seatrial.analysis.conclusion``). A
-profile of which no run was undisturbed may be the best: then there is no answer. Nor is there one
-if the runs under the best profile fail more often than under another. Trials are pooled only if
-each has all the profiles that are compared: otherwise what changed between two trials would look
-like a response.
+The response is the one of seed 000, figure 3. That to networks and to transports, while all else is
+equal (``seatrial.analysis.axis``), is of the same rules. Runs whose path or profile was not proven,
+reruns, which were made because a figure looked bad, and runs that other programs disturbed are left
+out. The sample of a comparison is a block of runs (``seatrial.analysis.conclusion``). A profile of
+which no run was undisturbed may be the best: then there is no answer. Nor is there one if the runs
+under the best profile fail more often than under another. Trials are pooled only if each has all
+the profiles (networks, transports) that are compared: otherwise what changed between two trials
+would look like a response.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from seatrial.analysis.axis import PROFILE, SETTING, Axis, networks_of
 from seatrial.analysis.conclusion import (
-    SAME_NODES,
     Estimate,
     Inputs,
     Measured,
     Missing,
     by_block,
     other_nodes,
+    same_nodes,
     unit_of,
 )
-from seatrial.analysis.decision import Decision, decide, disagreement, failing, gain, withheld
+from seatrial.analysis.decision import (
+    Decision,
+    decide,
+    disagreement,
+    failing,
+    fault,
+    gain,
+    withheld,
+)
 from seatrial.benchmarks.registry import registry
 from seatrial.results.figures import Figure, case_errors, collect, is_disturbed, valid_runs
 from seatrial.results.record import Case, Results
@@ -37,16 +48,19 @@ _BEFORE_IT = ("setup", "submit")
 #: what runs take that are not disturbed
 QUIET = "a trial while no other program uses the processors of the nodes"
 
-#: what a comparison keeps equal: check, variant, route, nodes, and the network with its driver
-Subject = tuple[str, str, str, int, str]
+#: what a comparison keeps equal: check, variant, route, profile, nodes and hardware (of the axis)
+Subject = tuple[str, str, str, str, int, str]
 
 
 @dataclass(frozen=True)
 class Response:
-    """Of one application: the ratio of its performance under each profile to that under ``base``.
+    """Of one application: the ratio of its performance with each option to that with ``base``.
 
-    ``ratios`` has no ratio of the base itself. ``medians`` are in ``unit``. ``decision`` is among
-    all profiles, and not between the base and the others.
+    The options are profiles or those of another ``axis``. ``route``, ``profile``: what they share.
+    ``hardware``: of networks, that of each. The base is the profile ``default`` or the first option
+    of the trial; of another axis the one with the worst medians over all applications. ``ratios``
+    has no ratio of the base itself. ``medians`` are in ``unit``. ``decision`` is among all options,
+    and not between the base and the others.
     """
 
     application: str
@@ -60,6 +74,8 @@ class Response:
     ratios: Mapping[str, Estimate]
     decision: Decision
     inputs: Inputs
+    axis: Axis = PROFILE
+    profile: str = ""
 
 
 @dataclass
@@ -80,18 +96,23 @@ class _Samples:
     failed: int = 0
 
 
-def responses(trials: Sequence[Results]) -> tuple[list[Response], list[Missing]]:
-    """The response of each application of the trials, and what could not be compared."""
-    measured: dict[Subject, dict[str, dict[str, _Of]]] = {}  # subject, trial, profile
-    disturbed: dict[Subject, set[str]] = {}  # profiles without an undisturbed run in some trial
+def responses(
+    trials: Sequence[Results], axis: Axis = PROFILE
+) -> tuple[list[Response], list[Missing]]:
+    """The response of each application of the trials, and what could not be compared.
+
+    What single cases lack is said of the axis of profiles alone, which each case has.
+    """
+    measured: dict[Subject, dict[str, dict[str, _Of]]] = {}  # subject, trial, option
+    disturbed: dict[Subject, set[str]] = {}  # options without an undisturbed run in some trial
     failed: Counter[tuple[str, Case]] = Counter()
     used: dict[tuple[str, Case], list[Measured]] = defaultdict(list)
     missing = []
     for one in trials:
         # of a trial with a million figures, collect those of the applications alone
-        runs = [run for run in one.runs if performance(run.case)]
+        runs = [run for run in one.runs if performance(run.case) and axis.option(run.case)]
         planned = [run for run in runs if not one.trial.is_rerun(run)]
-        hardware = {run.case: run.hardware for run in valid_runs(planned)}
+        hardware = {run.case: axis.hardware(run) for run in valid_runs(planned)}
         failed.update(
             (one.trial.trial, run.case)
             for run in planned
@@ -104,10 +125,13 @@ def responses(trials: Sequence[Results]) -> tuple[list[Response], list[Missing]]
         for each in valid:
             used[one.trial.trial, each.run.case].append(each)
         for case in hardware.keys() - {each.run.case for each in valid}:
-            disturbed.setdefault(_subject(case, hardware[case]), set()).add(case.profile)
+            subject = _subject(axis, case, hardware[case])
+            disturbed.setdefault(subject, set()).add(axis.option(case))
         for case, why in case_errors(one.trial, one.runs).items():
             if performance(case):
                 takes = "a run without this error"
+                # the name of the case is the subject: cases that failed alike are one sentence
+                why = f"it{why.removeprefix(case.id)}".removeprefix("it: ")
                 missing.append(Missing("runs", f"{case.id} in {one.trial.trial}", why, takes))
         for case, figures in collect(one.trial, quiet).items():
             figure = figures.get(performance(case), {}).get(None)
@@ -118,24 +142,29 @@ def responses(trials: Sequence[Results]) -> tuple[list[Response], list[Missing]]
                     Missing("response", f"{case.id} in {one.trial.trial}", why, "another run")
                 )
                 continue
-            subject = _subject(case, hardware[case])
+            subject = _subject(axis, case, hardware[case])
             blocks = by_block(
                 (valid[at].block, value)
                 for at, value in zip(figure.runs, figure.values, strict=True)
             )
             of_trial = measured.setdefault(subject, {}).setdefault(one.trial.trial, {})
-            of_trial[case.profile] = _Of(figure, blocks)
+            of_trial[axis.option(case)] = _Of(figure, blocks)
+    if axis != PROFILE:
+        missing = []
+    behind = _behind(measured)
     result = []
     for subject, by_trial in measured.items():
-        response, lost = _response(subject, by_trial, disturbed.get(subject, set()), failed, used)
+        own_disturbed = disturbed.get(subject, set())
+        response, lost = _response(axis, subject, by_trial, behind, own_disturbed, failed, used)
         missing += lost
         if response:
             result.append(response)
     return result, missing
 
 
-def _subject(case: Case, hardware: str) -> Subject:
-    return case.check, case.variant, case.route, case.nodes, hardware
+def _subject(axis: Axis, case: Case, hardware: str) -> Subject:
+    route, profile = axis.route(case), axis.profile(case)
+    return case.check, case.variant, route, profile, case.nodes, hardware
 
 
 def performance(case: Case) -> str:
@@ -145,73 +174,114 @@ def performance(case: Case) -> str:
 
 
 def _response(
+    axis: Axis,
     subject: Subject,
     by_trial: Mapping[str, Mapping[str, _Of]],
+    behind: Mapping[str, float],
     disturbed: Set[str],
     failed: Mapping[tuple[str, Case], int],
     used: Mapping[tuple[str, Case], Sequence[Measured]],
 ) -> tuple[Response | None, list[Missing]]:
-    check, variant, route, nodes, hardware = subject
+    check, variant, route, profile, nodes, hardware = subject
     name = f"{check} {variant}".rstrip()
+    where = ", ".join(filter(None, [name, route, profile]))
+    kind = "response" if axis == PROFILE else f"response to the {axis.name}"
     widest = max(by_trial.values(), key=len)
-    profiles = list(widest)
-    pooled = {trial: own for trial, own in by_trial.items() if own.keys() >= set(profiles)}
+    options = list(widest)
+    pooled = {trial: own for trial, own in by_trial.items() if own.keys() >= set(options)}
     lost = [
         Missing(
-            "response",
-            f"{name}, {route}, {profile}",
-            "it was not measured in one trial with the other profiles",
+            kind,
+            f"{where}, {option}",
+            f"it was not measured in one trial with the other {axis.name}s",
             "a trial with all of them",
         )
-        for profile in dict.fromkeys(p for own in by_trial.values() for p in own)
-        if profile not in profiles
+        for option in dict.fromkeys(o for own in by_trial.values() for o in own)
+        if option not in options
     ]
-    if len(profiles) < 2:
-        why = f"it was measured under {profiles[0]} alone"
+    if len(options) < 2:
+        if axis != PROFILE:  # most sites have one network and one transport
+            return None, lost
+        why = f"it was measured under {options[0]} alone"
         takes = "runs under other profiles (benchmarks and trial.profiles in site.yaml)"
-        return None, [*lost, Missing("response", f"{name}, {route}", why, takes)]
+        return None, [*lost, Missing(kind, where, why, takes)]
+    of_options = [own[option].figure.case for own in pooled.values() for option in options]
+    if axis == SETTING and _of_one_axis(of_options):
+        return None, lost
     samples: dict[str, _Samples] = {}
     cases: dict[Case, None] = {}
     for trial, own in pooled.items():
-        for profile in profiles:
-            figure = own[profile].figure
+        for option in options:
+            figure = own[option].figure
             cases[figure.case] = None
-            kept = samples.setdefault(profile, _Samples(figure.unit, figure.better, [], []))
+            kept = samples.setdefault(option, _Samples(figure.unit, figure.better, [], []))
             kept.values += figure.values
-            kept.blocks += own[profile].blocks
+            kept.blocks += own[option].blocks
             lacking = failed.get((trial, figure.case), 0)
             kept.runs += len(figure.values) + lacking
             kept.failed += lacking
-    units = {(one.unit, one.better) for one in samples.values()}
-    if len(units) > 1:
-        why = "its unit or its better direction differs between profiles or trials"
-        return None, [*lost, Missing("response", f"{name}, {route}", why, "records of one unit")]
-    first = samples[profiles[0]]
     runs = [
         run
         for trial, own in pooled.items()
-        for p in profiles
-        for run in used[trial, own[p].figure.case]
+        for option in options
+        for run in used[trial, own[option].figure.case]
     ]
-    values = {profile: one.blocks for profile, one in samples.items()}
-    base = BASE if BASE in values else profiles[0]
+    units = {(one.unit, one.better) for one in samples.values()}
+    why = ""
+    if len(units) > 1:
+        why = f"its unit or its better direction differs between {axis.name}s or trials"
+    if not hardware and not why:
+        hardware, why = networks_of(one.run for one in runs)
+    if why:
+        return None, [*lost, Missing(kind, where, why, "records of one unit and hardware")]
+    first = samples[options[0]]
+    values = {option: one.blocks for option, one in samples.items()}
+    base = BASE if BASE in values else options[0]
+    if axis != PROFILE:
+        base = max(options, key=lambda option: behind.get(option, 0.0))
     ratios = {}
-    for profile, own_values in values.items():
-        if profile != base:
-            ratios[profile] = gain(own_values, values[base], first.better, len(values))
-    decision = decide(values, first.better, unit=unit_of(runs))
-    apart = {trial: {p: own[p].blocks for p in profiles} for trial, own in pooled.items()}
+    for option, own_values in values.items():
+        if option != base:
+            ratios[option] = gain(own_values, values[base], first.better, len(values))
+    decision = decide(values, first.better, unit=unit_of(runs), what=axis.name)
+    apart = {trial: {o: own[o].blocks for o in options} for trial, own in pooled.items()}
     why = disagreement(decision, apart, first.better)
     decision = withheld(decision, why, "what differs between the trials, or a trial more")
-    why = failing(decision, {profile: (one.failed, one.runs) for profile, one in samples.items()})
+    why = failing(decision, {option: (one.failed, one.runs) for option, one in samples.items()})
     decision = withheld(decision, why, "runs that do not fail")
-    decision = withheld(decision, other_nodes(runs), SAME_NODES)
+    decision = withheld(decision, other_nodes(runs, axis), same_nodes(axis))
     if alone := sorted(disturbed - values.keys()):
         why = f"other programs disturbed each run under {' and '.join(alone)}"
         decision = withheld(decision, why, QUIET)
     inputs = Inputs(tuple(pooled), tuple(cases), sum(len(one.values) for one in samples.values()))
     return Response(
-        name, route, nodes, hardware, next(iter(pooled.values()))[profiles[0]].figure.metric,
-        first.unit, base, {p: median(v) for p, v in values.items()}, ratios,
-        decision, inputs,
+        name, route, nodes, hardware, next(iter(pooled.values()))[options[0]].figure.metric,
+        first.unit, base, {o: median(v) for o, v in values.items()}, ratios,
+        decision, inputs, axis, profile,
     ), lost  # fmt: skip
+
+
+def _of_one_axis(cases: Sequence[Case]) -> bool:
+    """Whether settings differ in one thing alone, so that the answer on its axis is theirs."""
+    differ = [len(set(own)) > 1 for own in zip(
+        *((case.profile, case.transport, case.network) for case in cases), strict=True
+    )]  # fmt: skip
+    return sum(differ) < 2
+
+
+def _behind(measured: Mapping[Subject, Mapping[str, Mapping[str, _Of]]]) -> dict[str, float]:
+    """Option -> how far it is behind the best one, a sum of logarithms over all applications.
+
+    So all have one base, and an application to which the options are alike does not decide it.
+    """
+    sums: dict[str, float] = defaultdict(float)
+    for by_trial in measured.values():
+        for own in by_trial.values():
+            medians = {option: median(one.blocks) for option, one in own.items()}
+            if any(fault([value]) for value in medians.values()):
+                continue
+            sign = 1 if next(iter(own.values())).figure.better == "higher" else -1
+            best = max(sign * math.log(value) for value in medians.values())
+            for option, value in medians.items():
+                sums[option] += best - sign * math.log(value)
+    return sums

@@ -7,10 +7,11 @@ number of processes. Without it the model is of the time of the whole run, and a
 part alone. The time in MPI has no model. Weights are 1 / t^2. A slowdown is what the times show,
 not the model.
 
+The sample is a block of runs (``seatrial.analysis.conclusion``): repeats of one round share a job.
 The lines go through the medians of the numbers of processes, so that an outlier moves nothing. What
-they miss beyond the scatter of the repeats is tested (lack of fit; Draper and Smith, Applied
+they miss beyond the scatter of the samples is tested (lack of fit; Draper and Smith, Applied
 Regression Analysis, 3rd edition, 2.2). A model that fails the test has no coefficients that mean
-anything. An interval is the wider one of two: by the scatter of the repeats, and by what the model
+anything. An interval is the wider one of two: by the scatter of the samples, and by what the model
 misses. It holds both models where AICc does not tell them apart.
 """
 
@@ -35,9 +36,12 @@ from seatrial.analysis.conclusion import (
     Inputs,
     Measured,
     Missing,
+    Unit,
+    blocks_of,
     comparable,
     inputs_of,
     scaled,
+    unit_of,
 )
 from seatrial.analysis.decision import SMALLEST
 from seatrial.analysis.ranks import of_median
@@ -58,7 +62,7 @@ class Model:
     """Coefficients in seconds. ``flaw``: why they mean nothing, such as a negative serial part.
 
     ``share``: a0 / (a0 + a1), the part of the time of one process that does not shrink. ``tested``:
-    whether there are repeats that could show that the model does not fit.
+    whether there are several samples, which could show that the model does not fit.
     """
 
     a0: Estimate
@@ -103,7 +107,7 @@ class Scaling:
     ``apart``: p -> medians in s of computing and of MPI, means over the processes; empty where they
     are not known. ``overtaken``: from this p on the time in MPI exceeds that of computing for
     certain; ``seems_overtaken``: in the medians. None if there is none.
-    ``model`` is that of the computation if it is there.
+    ``model`` is that of the computation if it is there. ``unit``: what a sample is of.
     """
 
     name: str
@@ -116,6 +120,7 @@ class Scaling:
     apart: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     overtaken: int | None = None
     seems_overtaken: int | None = None
+    unit: Unit = "repeat"
 
 
 def scaling(
@@ -123,8 +128,9 @@ def scaling(
     samples: Mapping[int, Sequence[float]],
     inputs: Inputs,
     apart: Mapping[int, Sequence[tuple[float, float]]] | None = None,
+    unit: Unit = "repeat",
 ) -> Scaling:
-    """Speed-up and model of times in s by the number of processes.
+    """Speed-up and model of times in s by the number of processes. The samples are independent.
 
     ``apart``: times of computing and of MPI; they count if each number of processes has some.
 
@@ -164,7 +170,7 @@ def scaling(
     )
     seems = _from_here_on(counts, {p for p, x in logs.items() if median(x) > 0})
     return Scaling(
-        name, times, efficiency, steps, model, why, inputs, middles, certain, seems
+        name, times, efficiency, steps, model, why, inputs, middles, certain, seems, unit
     )  # fmt: skip
 
 
@@ -210,7 +216,7 @@ def _solve(samples: Mapping[int, Sequence[float]], terms: int) -> tuple[Model, f
     coefficients = inverse @ np.ones(len(p))
     missed = rows @ coefficients - 1
     normal = inverse @ inverse.T
-    # squares of the standard error of a median by what the model misses and by the repeats
+    # squares of the standard error of a median by what the model misses and by the samples
     freedom = len(p) - terms
     by_model = float(np.sum(missed**2)) / freedom
     off = [[x / points[p] - 1 for x in values] for p, values in samples.items()]
@@ -218,10 +224,10 @@ def _solve(samples: Mapping[int, Sequence[float]], terms: int) -> tuple[Model, f
     half, flaw = stdtrit(freedom, (1 + CONFIDENCE) / 2) * math.sqrt(by_model), ""
     if repeated:
         within = sum(float(np.var(values)) * len(values) for values in off) / repeated
-        by_repeats = float(np.mean([_of_median(within, len(values)) for values in off]))
-        half = max(half, stdtrit(repeated, (1 + CONFIDENCE) / 2) * math.sqrt(by_repeats))
-        if fdtrc(freedom, repeated, by_model / max(by_repeats, _EXACT**2)) < 1 - CONFIDENCE:
-            flaw = "the times miss it by more than the repeats scatter"
+        by_samples = float(np.mean([_of_median(within, len(values)) for values in off]))
+        half = max(half, stdtrit(repeated, (1 + CONFIDENCE) / 2) * math.sqrt(by_samples))
+        if fdtrc(freedom, repeated, by_model / max(by_samples, _EXACT**2)) < 1 - CONFIDENCE:
+            flaw = "the times miss it by more than the samples scatter"
     a0, a1, *a2 = (
         Estimate(float(x), float(x - width), float(x + width))
         for x, width in zip(coefficients, half * np.sqrt(np.diag(normal)), strict=True)
@@ -295,27 +301,38 @@ def series(measured: Iterable[Measured]) -> tuple[list[Scaling], list[Missing]]:
             why = "it was not measured in one trial with the other numbers of processes"
             subject = f"{name}, {' and '.join(map(str, lost))} processes"
             missing.append(Missing("scaling", subject, why, "a trial with all of them"))
-        samples: dict[int, list[float]] = defaultdict(list)
-        apart: dict[int, list[tuple[float, float]]] = defaultdict(list)
-        units: set[str] = set()
-        for one in runs:
-            times = [m for m in one.run.metrics if m.metric == "time_s"]
-            units.update(m.unit for m in times)
-            samples[_processes(one)] += [m.value for m in times]
-            fact = mpi_time.measured(one.run.facts)
-            if fact is not None and fact.run_s > fact.mpi_s:
-                apart[_processes(one)].append((fact.run_s - fact.mpi_s, fact.mpi_s))
+        units = {m.unit for one in runs for m in one.run.metrics if m.metric == "time_s"}
         if units - {"s"}:
             why = f"its times are in {' and '.join(sorted(units))}, and must be in s"
             missing.append(Missing("scaling", name, why, "records in s"))
             continue
+        times = {p: _times(own) for p, own in kept.items()}
+        samples = {p: blocks_of(own) for p, own in times.items()}
+        apart = {p: _apart(own) for p, own in kept.items()}
         try:
-            count = sum(map(len, samples.values()))
-            good.append(scaling(name, samples, inputs_of(runs, count), apart))
+            count = sum(map(len, times.values()))
+            made = scaling(name, samples, inputs_of(runs, count), apart, unit_of(runs))
+            good.append(made)
         except ValueError as error:
             takes = "runs of npb with more numbers of nodes (benchmarks.npb.nodes in site.yaml)"
             missing.append(Missing("scaling", name, str(error), takes))
     return good, missing
+
+
+def _times(runs: Sequence[Measured]) -> list[tuple[Measured, float]]:
+    """Each run with its time in s."""
+    return [(one, m.value) for one in runs for m in one.run.metrics if m.metric == "time_s"]
+
+
+def _apart(runs: Sequence[Measured]) -> list[tuple[float, float]]:
+    """The time of computing and that in MPI in s, of each block; empty if they are not known."""
+    known = [
+        (one, fact.run_s - fact.mpi_s, fact.mpi_s)
+        for one in runs
+        if (fact := mpi_time.measured(one.run.facts)) and fact.run_s > fact.mpi_s
+    ]
+    own = blocks_of((one, computing) for one, computing, _ in known)
+    return list(zip(own, blocks_of((one, mpi) for one, _, mpi in known), strict=True))
 
 
 def _processes(one: Measured) -> int:

@@ -26,14 +26,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from seatrial.analysis.communication import middle
 from seatrial.analysis.conclusion import (
-    SAME_NODES,
     Estimate,
     Inputs,
     Measured,
+    Unit,
     blocks_of,
     comparable,
     inputs_of,
     other_nodes,
+    same_nodes,
     scaled,
     unit_of,
 )
@@ -131,6 +132,7 @@ class SeveralPairs:
     """Of one transport and hardware.
 
     ``points``: (profile, pattern) -> by the number of pairs; profiles with a bond are the last.
+    ``unit``: what a sample is of.
     """
 
     route: str
@@ -141,6 +143,7 @@ class SeveralPairs:
     bonds: tuple[BondAgainst, ...]
     within: tuple[Within, ...]
     inputs: Inputs
+    unit: Unit = "repeat"
 
 
 @dataclass
@@ -248,6 +251,7 @@ def _of_group(
             for pairs, runs in sorted(inside.items())
         ),
         inputs_of(used, len(used)),
+        unit_of(used),
     )  # fmt: skip
 
 
@@ -331,5 +335,5 @@ def _bonds(between: Mapping[tuple[str, int], _Runs], nodes_differ: str) -> Itera
                 )
                 yield BondAgainst(
                     pattern, pairs, profile, independent, ratio(own, other, looks=_RATES),
-                    withheld(decision, nodes_differ, SAME_NODES),
+                    withheld(decision, nodes_differ, same_nodes()),
                 )  # fmt: skip

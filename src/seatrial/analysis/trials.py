@@ -18,17 +18,23 @@ from seatrial.analysis import (
     several_pairs,
     value,
 )
-from seatrial.analysis.conclusion import Measured, Missing
+from seatrial.analysis.axis import NETWORK, PROFILE, SETTING, TRANSPORT, Axis
+from seatrial.analysis.conclusion import Measured, Missing, absurd
 from seatrial.results.figures import DISTURBED_PERCENT, is_disturbed, valid_runs
 from seatrial.results.record import Case, Results, Run
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """What the figures of ``trials`` mean, and what they do not show."""
+    """What the figures of ``trials`` mean, and what they do not show.
+
+    ``responses``: to the profiles; ``others``: to networks, transports and settings.
+    ``comparisons``: of each axis.
+    """
 
     trials: tuple[str, ...]
     responses: list[response.Response]
+    others: list[response.Response]
     costs: list[profile_cost.ProfileCosts]
     comparisons: list[crossover.Comparison]
     call_times: list[message_times.CallTimes]
@@ -43,15 +49,24 @@ class Analysis:
     missing: list[Missing]
     features: Mapping[str, str]  # profile -> the node feature that requests it
 
+    def responses_to(self, axis: Axis) -> list[response.Response]:
+        return [one for one in (*self.responses, *self.others) if one.axis == axis]
+
+    def comparisons_of(self, axis: Axis) -> list[crossover.Comparison]:
+        return [one for one in self.comparisons if one.axis == axis]
+
 
 def analyse(trials: Sequence[Results]) -> Analysis:
-    """The conclusions from the valid runs of some trials, without reruns and disturbed runs."""
+    """The conclusions from the valid runs of some trials, without reruns, disturbed runs and runs
+    with a number that no measurement gives."""
+    trials, not_used = _usable(trials)
     measured = [
         Measured(one.trial.trial, run, one.trial.virtual_time)
         for one in trials
         for run in _planned_runs(one)
     ]
     of_applications, not_compared = response.responses(trials)
+    others = {axis: response.responses(trials, axis) for axis in (NETWORK, TRANSPORT, SETTING)}
     models, not_modelled = message_times.models(measured)
     scalings, not_scaled = scaling.series(measured)
     shares = communication.shares(measured)
@@ -60,12 +75,18 @@ def analyse(trials: Sequence[Results]) -> Analysis:
         trials, key=lambda one: one.trial.started.timestamp()
     )  # the newest prices hold
     machines = [(one.trial.trial, one.trial.machine) for one in in_time]
+    costs = machines[-1][1].costs if machines else []
     values, not_valued = value.values(measured, machines)
     return Analysis(
         tuple(one.trial.trial for one in trials),
         of_applications,
+        [one for made, _ in others.values() for one in made],
         profile_cost.profile_costs(measured),
-        crossover.comparisons(measured),
+        [
+            comparison
+            for axis in (PROFILE, NETWORK, TRANSPORT)
+            for comparison in crossover.comparisons(measured, axis, costs)
+        ],
         models,
         scalings,
         shares,
@@ -74,10 +95,37 @@ def analyse(trials: Sequence[Results]) -> Analysis:
         several_pairs.several_pairs(measured),
         frame_sizes.sweeps(trials, measured),
         values,
-        value.gains(of_applications, machines),
-        [*_disturbed(trials), *not_compared, *not_modelled, *not_scaled, *not_grouped, *not_valued],
+        value.gains([*of_applications, *others[NETWORK][0]], machines),
+        [
+            *not_used,
+            *_disturbed(trials),
+            *not_compared,
+            *(m for _, own in others.values() for m in own),
+            *not_modelled,
+            *not_scaled,
+            *not_grouped,
+            *not_valued,
+        ],
         {use.name: use.feature for one in trials for use in one.trial.profiles},
     )
+
+
+def _usable(trials: Sequence[Results]) -> tuple[list[Results], list[Missing]]:
+    """The trials without the valid runs that have an absurd number, and what was left out."""
+    made, missing = [], []
+    for one in trials:
+        faults = {id(run): why for run in valid_runs(one.runs) if (why := absurd(run))}
+        if faults:
+            lost = dict.fromkeys(
+                (run.case, faults[id(run)]) for run in one.runs if id(run) in faults
+            )
+            for case, why in lost:
+                subject, why = f"{case.id} in {one.trial.trial}", f"one is left out, as {why}"
+                missing.append(Missing("usable runs", subject, why, "another run"))
+            runs = [run for run in one.runs if id(run) not in faults]
+            one = one.model_copy(update={"runs": runs})
+        made.append(one)
+    return made, missing
 
 
 def _planned_runs(one: Results) -> list[Run]:

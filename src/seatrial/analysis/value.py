@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from seatrial.analysis.axis import prices as prices_of
 from seatrial.analysis.communication import middle
 from seatrial.analysis.conclusion import Estimate, Inputs, Measured, Missing, inputs_of, scaled
 from seatrial.analysis.decision import fault
@@ -55,7 +56,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Gain:
-    """What a profile gains over the base with HPL.
+    """What an option, a profile or a network, gains over the base of the response with HPL.
 
     ``none``: whether a gain that counts is excluded; neither known nor excluded, more repeats can
     tell. ``equivalent_nodes``: as many more of the base's nodes have the same gain; None if no gain
@@ -65,7 +66,7 @@ class Gain:
     """
 
     response: Response
-    profile: str
+    option: str
     none: bool
     equivalent_nodes: Estimate | None
     usd_per_GFLOPS: Estimate | None
@@ -187,37 +188,35 @@ def _of_processors(facts: Mapping[str, Any]) -> tuple[float, str]:
 
 
 def _number(value: Any) -> float:
-    """A fact that a job user may have written; 0 if it is not a finite number above zero."""
-    good = isinstance(value, int | float) and math.isfinite(value) and value > 0
-    return float(value) if good else 0.0
+    """A fact that a job user may have written; 0 if it is not a number above zero."""
+    return float(value) if isinstance(value, int | float) and value > 0 else 0.0
 
 
 def gains(responses: Sequence[Response], machines: Sequence[tuple[str, Machine]]) -> list[Gain]:
-    """For each profile what its gain with HPL is worth; only where the site file has prices, and
+    """For each option what its gain with HPL is worth; only where the site file has prices, and
     the response has an answer that can be compared."""
     machine = _newest(machines)
     made = []
     for one in responses:
         if one.metric != METRIC or not machine.costs or one.decision.takes:
             continue
-        for profile, ratio in one.ratios.items():
+        for option, ratio in one.ratios.items():
             better = ratio.low > 1 and ratio.value >= 1 + one.decision.margin
             price = None
             if better and one.nodes == machine.nodes:
-                price = _marginal(one, profile, machine.costs)
+                price = _marginal(one, option, machine.costs)
             nodes = equivalent_nodes(ratio, one.nodes) if better else None
             none = ratio.high < 1 + one.decision.margin and not better
-            made.append(Gain(one, profile, none, nodes, price))
+            made.append(Gain(one, option, none, nodes, price))
     return made
 
 
-def _marginal(one: Response, profile: str, costs: Sequence[Cost]) -> Estimate | None:
-    """USD per GFLOPS more than under the base, of costs of the same name for each profile."""
-    of_base = {c.name: c.usd for c in costs if c.profile == one.base}
-    ratio, base = one.ratios[profile], one.medians[one.base]
-    for cost in costs:
-        if cost.profile == profile and cost.name in of_base and ratio.low > 1:
-            usd = cost.usd - of_base[cost.name]
-            value, *ends = (usd / (base * (x - 1)) for x in (ratio.value, ratio.low, ratio.high))
-            return Estimate(value, min(ends), max(ends))
-    return None
+def _marginal(one: Response, option: str, costs: Sequence[Cost]) -> Estimate | None:
+    """USD per GFLOPS more than with the base, of costs of the same name for each of the two."""
+    _, usd = prices_of(costs, one.axis, (one.base, option), one.inputs.cases[0])
+    ratio, base = one.ratios[option], one.medians[one.base]
+    if not usd or ratio.low <= 1:
+        return None
+    more = usd[option] - usd[one.base]
+    value, *ends = (more / (base * (x - 1)) for x in (ratio.value, ratio.low, ratio.high))
+    return Estimate(value, min(ends), max(ends))

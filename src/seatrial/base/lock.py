@@ -50,6 +50,40 @@ def hold(descriptor: int, file: Path, wait: bool = True) -> None:
         raise OSError(error.errno, text, str(file)) from None
 
 
+def is_held(file: Path) -> bool:
+    """Whether another process holds a lock file. One that this user cannot open counts as free."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # no locks there
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def holder(file: Path) -> int | None:
+    """The process that holds a lock file, by the kernel's list; None if it does not say: the
+    process is of another machine or container."""
+    try:
+        status = file.stat(follow_symlinks=False)
+        listed = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return None
+    major, minor = os.major(status.st_dev), os.minor(status.st_dev)
+    place = f"{major:02x}:{minor:02x}:{status.st_ino}"
+    for line in listed:
+        words = line.split()  # 1: FLOCK ADVISORY WRITE 4711 fe:00:1234 0 EOF
+        if len(words) > 5 and words[1] == "FLOCK" and words[5] == place and int(words[4]) > 0:
+            return int(words[4])
+    return None
+
+
 @contextmanager
 def locked(file: Path, say: Callable[[str], None]) -> Iterator[int]:
     """Hold a lock file; yields its descriptor. If another process holds it, report that with

@@ -1,9 +1,11 @@
-"""HPC Challenge's tests between nodes: PTRANS, MPIFFT and MPIRandomAccess.
+"""HPC Challenge's tests of all nodes: PTRANS, MPIFFT, MPIRandomAccess and StarSTREAM.
 
 Each test is a step and a variant. Their patterns of communication are not those of NPB's IS and
 EP: a transposition of blocks, an FFT with an exchange among all ranks, and small messages to random
-ranks. Not here: HPL and DGEMM (``hpl``), the tests of one node, and hpcc's latency and bandwidth,
-which ``netpipe`` and ``osu`` measure for each size.
+ranks. StarSTREAM, which HPC Challenge's results call EP-STREAM, sends nothing while it measures: it
+is bound by the memory, as NPB's EP is by the processor. Not here: HPL and DGEMM (``hpl``), the
+tests of one process, and hpcc's latency and bandwidth, which ``netpipe`` and ``osu`` measure for
+each size.
 
 ``hpcc`` chooses its tests by HPCC_TESTS (``select.c`` of the recipe), and derives their sizes from
 the order of HPL's matrix. ``hpl_input`` writes its input, ``hpcc_output`` reads its output.
@@ -31,18 +33,24 @@ from seatrial.benchmarks.benchmark import (
     Step,
     too_many_cores,
 )
-from seatrial.benchmarks.hpcc_output import parse_between_nodes, read
+from seatrial.benchmarks.hpcc_output import parse_test, read
 from seatrial.benchmarks.hpl import search_path
 from seatrial.benchmarks.hpl_input import grid, in_folder, render
 from seatrial.benchmarks.limits import Peak, Transfer
 from seatrial.benchmarks.parsing import Parsed
 
 #: variant -> the name of the test in HPCC_TESTS and in the output
-TESTS = {"ptrans": "PTRANS", "mpifft": "MPIFFT", "random_access": "MPIRandomAccess"}
+TESTS = {
+    "ptrans": "PTRANS",
+    "mpifft": "MPIFFT",
+    "random_access": "MPIRandomAccess",
+    "star_stream": "StarSTREAM",
+}
 METRICS = {
     "ptrans_MB_s": DeclaredMetric("MB/s", "higher", variants=("ptrans",)),
     "mpifft_GFLOPS": DeclaredMetric("GFLOPS", "higher", variants=("mpifft",)),
     "random_access_Mops": DeclaredMetric("Mop/s", "higher", variants=("random_access",)),
+    "stream_triad_GB_s": DeclaredMetric("GB/s", "higher", variants=("star_stream",)),
     "time_s": DeclaredMetric("s", "lower"),
 }
 #: the program that runs all tests: of the labs' stack. Spack has one for each BLAS, hpcc.openblas.
@@ -50,9 +58,9 @@ ALL_TESTS = "hpcc_all"
 
 
 class HPCCSettings(Settings):
-    """HPC Challenge's tests between nodes."""
+    """HPC Challenge's tests of all nodes."""
 
-    tests: list[Literal["ptrans", "mpifft", "random_access"]] = Field(
+    tests: list[Literal["ptrans", "mpifft", "random_access", "star_stream"]] = Field(
         default=["ptrans", "mpifft", "random_access"], min_length=1
     )
     size: int = Field(
@@ -60,13 +68,19 @@ class HPCCSettings(Settings):
         ge=64,
         description="order N of HPL's matrix, from which hpcc derives the sizes of its tests",
     )
+    stream_size: int = Field(
+        default=4000,
+        ge=64,
+        description="the same for star_stream, whose three arrays have together so many numbers "
+        "squared, over all ranks; more than the caches hold",
+    )
     block: int = Field(default=64, ge=1, description="block size of PTRANS")
     ranks_per_node: int = Field(default=1, ge=1)
     mpi_time: list[str] = mpi_time.SETTING
 
 
 class HPCC(Benchmark[HPCCSettings]):
-    """HPC Challenge: PTRANS, MPIFFT and MPIRandomAccess over all ranks."""
+    """HPC Challenge: PTRANS, MPIFFT, MPIRandomAccess and StarSTREAM over all ranks."""
 
     name = "hpcc"
     performance = "time_s"
@@ -88,13 +102,14 @@ class HPCC(Benchmark[HPCCSettings]):
         if ALL_TESTS in job.programs and job.blas:
             env |= search_path(job, min(job.blas))  # none of these tests calls BLAS
         ranks = job.nodes * settings.ranks_per_node
-        parameters = render(settings.size, settings.block, *grid(ranks))
         library = mpi_time.library(settings.mpi_time, job.transport, job.programs)
         steps = []
         for variant, loaded in product(self.variants(), (None, library) if library else (None,)):
             name, own = f"hpcc-{variant}", program
             if loaded:
                 name, own = mpi_time.timed(loaded, name, program)
+            size = settings.stream_size if variant == "star_stream" else settings.size
+            parameters = render(size, settings.block, *grid(ranks))
             words, setup = in_folder(name, own, "hpccinf.txt", parameters)
             steps.append(
                 Step(
@@ -113,7 +128,7 @@ class HPCC(Benchmark[HPCCSettings]):
         return mpi_time.lacking(self.settings.mpi_time, transport, programs)
 
     def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
-        parsed = parse_between_nodes(read(folder / step.name), TESTS[step.variant])
+        parsed = parse_test(read(folder / step.name), TESTS[step.variant])
         if step.variant == "ptrans" and self.settings.ranks_per_node > 1:
             # Ranks that exchange their blocks may be on one node.
             parsed = replace(parsed, moved_bytes=0)

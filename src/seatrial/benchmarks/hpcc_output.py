@@ -137,8 +137,8 @@ def parse_hpl(text: str) -> Parsed:
     )
 
 
-def parse_between_nodes(text: str, test: str) -> Parsed:
-    """Read the run of one test between nodes: PTRANS, MPIFFT or MPIRandomAccess.
+def parse_test(text: str, test: str) -> Parsed:
+    """Read the run of one test: PTRANS, MPIFFT, MPIRandomAccess or StarSTREAM.
 
     Metrics, besides ``time_s``:
 
@@ -148,6 +148,9 @@ def parse_between_nodes(text: str, test: str) -> Parsed:
       5 N log2(N) operations; its time.
     - MPIRandomAccess: ``random_access_Mops``, 10^6 updates a second of all ranks; the time of the
       recommended number of updates, also where its limit of time allowed fewer.
+    - StarSTREAM: ``stream_triad_GB_s`` of a rank while all ranks do the same, the best of its
+      repetitions, which counts 24 B of a number; the time of one triad over its arrays. It sends
+      nothing.
 
     Facts: sizes, the number of ranks, version. ``moved_bytes`` is of one transposition, one
     transform or all updates, and low for every algorithm: see the functions ``..moved_by_...``.
@@ -158,10 +161,10 @@ def parse_between_nodes(text: str, test: str) -> Parsed:
     lines = text.splitlines()
     summary = _successful(lines)
     section = _section(lines, test)
-    size, line = _take(summary, "PTRANS_n" if test == "PTRANS" else f"{test}_N")
+    size, line = _take(summary, _SELECTED.get(test, f"{test}_N"))
     if size == "-1":
         raise ParseError(f"{test} did not run: HPCC_TESTS did not select it", line)
-    metrics, facts, moved_bytes = _BETWEEN_NODES[test](summary, section)
+    metrics, facts, moved_bytes = _TESTS[test](summary, section)
     ranks = _whole(summary, "CommWorldProcs")
     return Parsed(
         metrics=metrics,
@@ -274,11 +277,31 @@ def _moved_by_random_access(updates: int, ranks: int) -> int:
     return 8 * updates * (ranks - 1) // ranks**2
 
 
-_BETWEEN_NODES = {
+def _star_stream(summary: Summary, section: Section) -> tuple[list[Metric], dict[str, int], int]:
+    vector = _whole(summary, "STREAM_VectorSize")
+    rate, number = _take(summary, "StarSTREAM_Triad")
+    GB_s = figure(rate, number, "StarSTREAM_Triad")
+    body, at = _value(section, r"Average Triad GB/s", "StarSTREAM")
+    agree(rate, spread_of(body), number, "StarSTREAM_Triad", f"line {at}")
+    size, at = _value(section, r"Array size = (\d+), Offset = 0", "StarSTREAM")
+    if whole(size, at, "the array size") != vector:
+        raise ParseError(f"expected arrays of {vector} numbers in the section StarSTREAM", at)
+    _expect(section, "Node(s) with error 0", "StarSTREAM")
+    metrics = [
+        higher("stream_triad_GB_s", GB_s, "GB/s"),
+        lower("time_s", 24 * vector / GB_s / 1e9, "s"),
+    ]
+    return metrics, {"vector": vector}, 0
+
+
+_TESTS = {
     "PTRANS": _ptrans,
     "MPIFFT": _mpifft,
     "MPIRandomAccess": _random_access,
+    "StarSTREAM": _star_stream,
 }
+#: key of the summary that is -1 where a test did not run; of others their N
+_SELECTED = {"PTRANS": "PTRANS_n", "StarSTREAM": "StarSTREAM_Triad"}
 
 
 def _section(lines: list[str], test: str) -> Section:

@@ -25,6 +25,7 @@ from seatrial.checks import activity as activities
 from seatrial.checks import counters, moderation, nic_proof, physics, rails, wire
 from seatrial.results.locations import ARROW
 from seatrial.results.record import Case, Counters, Metric, PathProof, Run
+from seatrial.results.wording import plural, some
 from seatrial.stack.model import Package
 
 EVIDENCE_FILE = "evidence.json"
@@ -121,7 +122,7 @@ def read_step(check, evidence: StepEvidence, title: str, folder: Path) -> StepEv
     step = evidence.step
     line = step_line(folder, step.name)
     if line is None:
-        text = tail(folder, "rfm_job")
+        text = silent_nodes(check, step, folder) + tail(folder, "rfm_job")
         return evidence.fail("run", f"the job ended before {title} did{text}")
     begin, end, code, limit = line
     evidence.began, evidence.seconds = begin, end - begin
@@ -158,11 +159,29 @@ def read_step(check, evidence: StepEvidence, title: str, folder: Path) -> StepEv
 
 def selected_nodes(step, folder: Path) -> list[str]:
     """The names of the nodes that a step selects in its job; empty: all, or they are not known."""
+    return _named(step.node_numbers, folder)
+
+
+def _named(numbers: Iterable[int], folder: Path) -> list[str]:
+    """The names of nodes by their numbers in the job; empty if they are not known."""
     try:
         names = (folder / "job_nodes.txt").read_text(errors="replace").split()
-        return [names[number] for number in step.node_numbers]
+        return [names[number] for number in numbers]
     except (OSError, IndexError):
         return []
+
+
+def silent_nodes(check, step, folder: Path) -> str:
+    """Which nodes wrote no record of a step that did not end, if others did; else empty.
+
+    The job's script runs on the first node, and is lost with it.
+    """
+    names = _named(nic_proof.node_numbers(step, check.num_nodes), folder)
+    wrote = {str(node["after"]["node"]) for node in node_files(folder, step.name)}
+    silent = [name for name in names if name not in wrote]
+    if not silent or not wrote or not wrote < set(names):
+        return ""
+    return f": {some(silent)} wrote no record of it, {plural(len(wrote), 'other node')} did"
 
 
 def common_node(steps: list[StepEvidence]) -> str:

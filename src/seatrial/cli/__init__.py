@@ -6,12 +6,14 @@ failed, 70 a defect of Seatrial, 130 interrupted outside a trial, 141 nobody rea
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from contextlib import suppress
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 from rich.console import Console
 
 import seatrial
@@ -91,6 +93,24 @@ def options(
     """Options of all commands."""
 
 
+def _in_plain_words(error: typer.TyperException) -> None:
+    """Say of a number what is allowed and what was given: Typer has the words of pydantic."""
+    cause, text = error.__cause__, getattr(error, "message", "")
+    if not isinstance(cause, ValidationError) or not text.startswith("Input should be "):
+        return
+    first = cause.errors(include_url=False)[0]
+    allowed = [
+        ("greater_than_equal", "at least", "ge"), ("less_than_equal", "at most", "le"),
+    ]  # fmt: skip
+    for kind, words, limit in allowed:
+        if first["type"] == kind:
+            text = f"must be {words} {first['ctx'][limit]}"
+    if first["type"] == "int_parsing":
+        text = "must be a whole number"
+    text = re.sub("^Input should be", "must be", text)
+    error.message = f"{text}, found {first['input']}"
+
+
 def main() -> None:
     """Run the command line, and end with its exit code.
 
@@ -115,6 +135,7 @@ def run() -> int:
     except typer.Exit as end:
         return end.exit_code
     except typer.TyperException as error:
+        _in_plain_words(error)
         show = getattr(error, "show", None)  # usage errors print the usage line as well
         show() if show else errors.print(f"error: {clean(str(error))}", markup=False)
         return EXIT_BAD_INPUT

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from typing import Annotated
 
 import typer
@@ -141,7 +142,12 @@ def print_time(checked: CheckedSite, jobs: list[PlannedJob], earlier: Earlier) -
         if len(measured) < len(jobs):
             source += f"; {len(jobs) - len(measured)} of {len(jobs)} jobs were in none of them"
             source += f" and may add {duration(unknown)}"
-        out.print(f"expected time  {duration(known)}, {source}")
+        out.print(f"expected time  {duration(known)} without reruns, {source}")
+        if plan.reruns and earlier.reruns:
+            took = median(earlier.reruns)
+            of = f"{plural(len(earlier.reruns), 'earlier trial')} that ended"
+            text = f"{duration(took)} in the median of {of}" if took else f"none in most of {of}"
+            out.print(f"reruns         {text}")
     else:
         out.print(
             f"expected time  at most {duration(limit)}, from the limits: no trial of this site in "

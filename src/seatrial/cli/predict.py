@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import tempfile
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +22,7 @@ from seatrial.results.figures import is_disturbed, valid_runs
 from seatrial.results.wording import plural
 
 if TYPE_CHECKING:
+    from seatrial.analysis.conclusion import Measured
     from seatrial.predict.simulation import Simulated
 
 KERNELS = ("is", "ep", "cg", "mg", "ft", "lu", "bt", "sp")
@@ -37,13 +39,16 @@ def predict(
         typer.Argument(help="Folders of trials of one site; default: the newest."),
     ] = None,
     benchmark: Annotated[
-        str, typer.Option(help="npb- and one of NPB's eight kernels.")
-    ] = BENCHMARKS[0],
+        str | None, typer.Option(help="npb- and one of NPB's kernels; default: npb-is.")
+    ] = None,
     problem_class: Annotated[
-        str, typer.Option("--class", help=f"Class of the kernel: {', '.join(CLASSES)}.")
-    ] = "A",
+        str | None,
+        typer.Option("--class", help=f"Of the kernel: {', '.join(CLASSES)}; default: A."),
+    ] = None,
     nodes: Annotated[str, typer.Option(help="Numbers of nodes, such as 2,4,8.")] = "2,4,8,16",
-    profile: Annotated[str, typer.Option(help="The NIC profile.")] = "default",
+    profile: Annotated[
+        str | None, typer.Option(help="The NIC profile; default: the one named default.")
+    ] = None,
     transport: Annotated[
         str | None, typer.Option(help="Default: the first with message times.")
     ] = None,
@@ -73,12 +78,16 @@ def predict(
 
     Example: seatrial predict --benchmark npb-is --class A --nodes 2,4,8,16,32,64
     """
-    from seatrial.analysis.conclusion import Measured
+    from seatrial.analysis import conclusion
     from seatrial.predict import prediction as of
     from seatrial.predict import programs, simulation
     from seatrial.report import prediction as words
 
     counts = _counts(nodes)
+    for option, value in (("--benchmark", benchmark), ("--class", problem_class)):
+        if program and value:
+            raise InputError(f"{option} is of the kernels of NPB: give it, or --program")
+    benchmark, problem_class = benchmark or BENCHMARKS[0], problem_class or "A"
     kernel = "" if program else _kernel(benchmark, problem_class, counts)
     known_times = _measured(measured, program)
     if figure and not program:
@@ -94,15 +103,24 @@ def predict(
     if kernel and kernel not in programs.OF_SIMGRID and not source:
         raise InputError(programs.without_source(kernel))
     version = simulation.version()
+    if command:
+        programs.check_program(Path(command[0]))
     results = pooled(trials)
     runs = [
-        Measured(one.trial.trial, run)
+        conclusion.Measured(one.trial.trial, run)
         for one in results
         for run in valid_runs(one.runs)
         if not one.trial.is_rerun(run) and not is_disturbed(run)
     ]
+    for one in runs:
+        if why := conclusion.absurd(one.run):
+            say(f"left out: a run of {one.run.case.id}, as {why}")
+    runs = [one for one in runs if not conclusion.absurd(one.run)]
     if left_out := sum(is_disturbed(run) for one in results for run in valid_runs(one.runs)):
         say(f"left out: {plural(left_out, 'run')} that waited for a processor")
+    _check_measured("--network", network, (one.run.case.network for one in runs))
+    _check_measured("--transport", transport, (one.run.case.transport for one in runs))
+    profile = _profile(runs, profile)
     chosen = transport or _with_times(runs, profile)
     with tempfile.TemporaryDirectory(prefix="seatrial-predict-") as text:
         folder = Path(text)
@@ -136,7 +154,7 @@ def predict(
             }
             times = {count: _time(done, figure) for count, done in made.items()}
             compared = of.compare_program(known_times, times.__getitem__)
-            predictions = [
+            predictions: Iterable[of.Prediction] = [
                 of.Prediction(
                     count, times[count], None, of.flaws_of(known, compared, count, made[count])
                 )
@@ -148,17 +166,16 @@ def predict(
             simulate_one = of.runner(kernels.command, selector, limit, alltoallv, counter)(
                 known.network
             )
+            predictions = (
+                of.predict(known, compared, kernel, problem_class, count, simulate_one)
+                for count in counts
+            )
             title = f"{benchmark}, class {problem_class}:"
         for line in words.comparisons(compared):
             say(line)
         say(title)
-        if program:
-            for one in predictions:
-                say(words.prediction(one, compared))
-        else:
-            for count in counts:
-                one = of.predict(known, compared, kernel, problem_class, count, simulate_one)
-                say(words.prediction(one, compared))
+        for line in words.predictions(predictions, compared):
+            say(line)
 
 
 def _counts(text: str, option: str = "--nodes") -> list[int]:
@@ -231,19 +248,39 @@ def _time(done: Simulated, pattern: str) -> float:
     return value
 
 
-def _with_times(measured: list, profile: str) -> str:
+def _profile(measured: Sequence[Measured], named: str | None) -> str:
+    """The profile that is named, else ``default``. Raises InputError if no run has it."""
+    known = list(dict.fromkeys(one.run.case.profile for one in measured))
+    if named is None and known and "default" not in known:
+        raise InputError(
+            "--profile: no run is under the profile default: name another one (known here: "
+            f"{', '.join(known)})"
+        )
+    _check_measured("--profile", named, known)
+    return named or "default"
+
+
+def _check_measured(option: str, value: str | None, known: Iterable[str]) -> None:
+    """Raise InputError if a value is given that no run has."""
+    names = list(dict.fromkeys(filter(None, known)))
+    if value and value not in names:
+        raise InputError(f"{option}: no run is of {value!r} ({suggest(value, names)})")
+
+
+def _with_times(measured: Sequence[Measured], profile: str) -> str:
     """The first transport with message times of MPI under a profile. Raises InputError."""
     from seatrial.base.names import PSEUDO_TRANSPORTS
     from seatrial.predict.calibration import SOURCES
 
+    others: dict[str, None] = {}
     for check in SOURCES:
         for one in measured:
             case = one.run.case
-            if case.check == check and case.profile == profile and \
-                    case.transport not in PSEUDO_TRANSPORTS:  # fmt: skip
-                return str(case.transport)
-    profiles = list(dict.fromkeys(one.run.case.profile for one in measured))
-    hint = "" if profile in profiles else f" ({suggest(profile, profiles)})"
+            if case.check == check and case.transport not in PSEUDO_TRANSPORTS:
+                if case.profile == profile:
+                    return str(case.transport)
+                others[case.profile] = None
+    hint = f" (those under {', '.join(others)} have)" if others else ""
     raise InputError(
         f"no transport of MPI has message times under {profile}{hint}: run "
         "'seatrial trial -c comms -c npb'"

@@ -50,6 +50,9 @@ def check(
     sites: Annotated[
         list[str] | None, typer.Argument(help="Sites or paths of their files; default: all.")
     ] = None,
+    site: Annotated[
+        list[str] | None, typer.Option("--site", "-s", help="The same, as of other commands.")
+    ] = None,
 ) -> None:
     """Check the files of sites. It runs nothing.
 
@@ -60,7 +63,7 @@ def check(
     """
     problems: list[Problem] = []
     checked: dict[str, CheckedSite] = {}
-    names = sites or site_names()
+    names = [*(sites or []), *(site or [])] or site_names()
     for name in names:
         try:
             checked[name] = check_site(site_file(name))

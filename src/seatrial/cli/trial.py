@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -55,6 +56,7 @@ from seatrial.results.manifest import LOCK_FILE, MANIFEST
 from seatrial.results.pruned import read_pruned
 from seatrial.results.record import RESULTS_FILE, Results, read_results, trial_of
 from seatrial.results.requirements import Accepted, Requirements, load_requirements
+from seatrial.results.running import is_running, progress
 from seatrial.results.verdict import contradiction
 from seatrial.results.wording import plural, some
 from seatrial.site.load import configs_folder, load_with_lines, site_file, site_names
@@ -209,7 +211,8 @@ def check_place(output: Path) -> None:
 def held(folder: Path) -> Iterator[None]:
     """Hold the lock of a trial, and complete or undo what a killed command began in it.
 
-    Nothing changes in a folder that cannot be written, as in an archive, or that another user could
+    It waits for a command that judges or reports the trial, and not for the trial itself. Nothing
+    changes in a folder that cannot be written, as in an archive, or that another user could
     exchange meanwhile. Raises LabError, InputError.
     """
     file = folder / LOCK_FILE
@@ -220,11 +223,21 @@ def held(folder: Path) -> Iterator[None]:
         return
     with ExitStack() as stack:
         try:
-            stack.enter_context(locked(file, say))
+            stack.enter_context(locked(file, partial(_wait, folder)))
             manifest.settle(folder)
         except OSError as error:
             raise LabError(f"the trial cannot be locked: {explained(error)}") from None
         yield
+
+
+def _wait(folder: Path, why: str) -> None:
+    """Say what a command waits for. Raises InputError if it is the end of the trial: that may take
+    hours."""
+    if is_running(folder):
+        text = f"the trial has not ended: {progress(read_results(folder))}"
+        correction = "wait for its end, or 'seatrial analyse' for the rounds that are written"
+        raise InputError([Problem(folder, None, "", text, correction)])
+    say(why)
 
 
 def keep_report(results: Results) -> None:
@@ -306,6 +319,8 @@ def report(
         if unproven and results.verdict:
             say(f"warning: {unproven}")
             results.verdict.findings.append(f"note: {unproven}")  # for the page and the summary
+        if lacking := results.trial.lacking_in_record:
+            say(f"note: {lacking}")
         terminal.print_summary(results, out)  # first: see ``trial``
         if output:
             report_elsewhere(results, output)
@@ -410,7 +425,7 @@ def judge_again(
     command, version = ["seatrial", *sys.argv[1:]], version_with_commit()
     check_against_site(place, requirements)
     try:
-        with locked(place / LOCK_FILE, say):
+        with locked(place / LOCK_FILE, partial(_wait, place)):
             results = later.judge_again(place, requirements, command, version, write_all, say)
     except OSError as error:
         raise LabError(f"the trial cannot be judged: {explained(error)}") from None
@@ -605,13 +620,29 @@ def unchanged(named: Path) -> Results:
 def pooled(trials: Sequence[Path] | None) -> list[Results]:
     """The results of trials of one site, by default of the newest, with a line for each doubt.
 
-    Raises InputError.
+    Of a trial that still runs they are the rounds that are written. Raises InputError.
     """
-    results = [unchanged(folder) for folder in trials or [newest(None)]]
+    results = [_so_far(folder) or unchanged(folder) for folder in trials or [newest(None)]]
     check_origin(results)
     for one in results:
         for reason in [*one.trial.planted, *filter(None, [later.without_manifest(one)])]:
             say(f"warning: {one.trial.trial}: {reason}")
+        if lacking := one.trial.lacking_in_record:
+            say(f"note: {one.trial.trial}: {lacking}")
+    return results
+
+
+def _so_far(named: Path) -> Results | None:
+    """What is written of a trial that still runs, with a warning; None of any other. Raises
+    InputError if no round is written."""
+    folder = trial_folder(named)
+    if not is_running(folder):
+        return None
+    results = read_results(folder)
+    if not results.runs:
+        text = f"the trial has not ended: {progress(results)}"
+        raise InputError([Problem(folder, None, "", text, "wait for the end of its first round")])
+    say(f"warning: {results.trial.trial} has not ended: {progress(results)}")
     return results
 
 

@@ -24,7 +24,8 @@ from pydantic import ValidationError
 from seatrial.base.errors import InputError, Problem
 from seatrial.base.files import regular_below
 from seatrial.history import renamed
-from seatrial.results.figures import POSITIVE_UNITS, collect, is_valid, longest_wait
+from seatrial.results.figures import POSITIVE_UNITS, collect, is_valid, longest_wait, valid_runs
+from seatrial.results.figures import Figure as Collected
 from seatrial.results.later import CLOCK_TOLERANCE, check_unchanged
 from seatrial.results.locations import natural
 from seatrial.results.manifest import MANIFEST, has_manifest
@@ -96,10 +97,16 @@ class Entry:
     proven: bool = True  # its manifest has the results as they are; False: it has no manifest
     #: how long a case waited for a processor, in per cent of its time; none: not on record
     waits: dict[Case, float] = field(default_factory=dict)
-    #: runs of a case that share a block (``seatrial.analysis.conclusion``), and all planned ones;
-    #: 0: none share one, in virtual time
+    #: planned runs of a case that share a block (``seatrial.analysis.conclusion``); 0: none share
+    #: one, in virtual time
     block_runs: int = 1
-    planned_runs: int = 1
+    #: name of a series without a location, of which samples are missing -> how many each block has
+    short: dict[str, list[int]] = field(default_factory=dict)
+
+
+def series_name(case: Case, metric: str, location: str = "") -> str:
+    at = f" at {location}" if location else ""
+    return f"{case.id}: {metric}{at}"
 
 
 def fingerprint(folder: Path) -> str:
@@ -141,15 +148,19 @@ def read_entry(folder: Path) -> Entry:
         results = older
     trial = results.trial
     planned = [run for run in results.runs if not trial.is_rerun(run)]
+    collected = [
+        one
+        for own in collect(trial, planned).values()
+        for alike in own.values()
+        for one in alike.values()
+        if one.values and not one.doubt and (not one.fault or is_zero(one.unit, one.median))
+    ]
     figures = [
         Figure(
             _today(one.case), renamed.METRICS.get(one.metric, one.metric), one.location or "",
             one.unit, one.better, one.median, one.values,
         )
-        for own in collect(trial, planned).values()
-        for alike in own.values()
-        for one in alike.values()
-        if one.values and not one.doubt and (not one.fault or is_zero(one.unit, one.median))
+        for one in collected
     ]  # fmt: skip
     _check_distinct(folder / RESULTS_FILE, planned, figures)
     started = trial.started.astimezone(UTC)
@@ -158,8 +169,22 @@ def read_entry(folder: Path) -> Entry:
         trial.trial, trial.site, started, newest.verdict if newest else "",
         newest.number if newest else 0, [*trial.planted, *_clock(started, results)], figures,
         conditions_of(trial, filter(is_valid, planned)), proven, _waits(planned),
-        0 if trial.virtual_time else trial.repeats, trial.runs_of_case,
+        0 if trial.virtual_time else trial.repeats, _short(trial, planned, collected, figures),
     )  # fmt: skip
+
+
+def _short(
+    trial: Trial, planned: list[Run], collected: list[Collected], figures: list[Figure]
+) -> dict[str, list[int]]:
+    """As ``Entry.short``. ``figures``: those that were ``collected``, in the same order."""
+    valid = valid_runs(planned)
+    return {
+        series_name(one.case, one.metric): list(
+            Counter(valid[number].round for number in of_runs.runs).values()
+        )
+        for of_runs, one in zip(collected, figures, strict=True)
+        if not one.location and len(one.samples) != trial.runs_of_case
+    }
 
 
 def is_zero(unit: str, value: float) -> bool:

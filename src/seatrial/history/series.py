@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import accumulate, pairwise
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from seatrial.history.entry import CLOCK
+from seatrial.history.entry import CLOCK, series_name
 from seatrial.results.manifest import MANIFEST
 from seatrial.results.record import Case
 
@@ -36,7 +37,7 @@ class KnownTrial:
     figures: int
     proven: bool = True  # its results are as in its SHA256SUMS; False: it has none
     block_runs: int = 1  # as in the entry
-    planned_runs: int = 1
+    short: dict[str, list[int]] = field(default_factory=dict, hash=False, compare=False)
 
     @property
     def wrong_clock(self) -> str:
@@ -62,8 +63,7 @@ class Series:
 
     @property
     def name(self) -> str:
-        at = f" at {self.location}" if self.location else ""
-        return f"{self.case.id}: {self.metric}{at}"
+        return series_name(self.case, self.metric, self.location)
 
     @property
     def key(self) -> SeriesKey:
@@ -79,14 +79,12 @@ class Point:
     samples: list[float]
     conditions: dict[str, str]  # versions, nodes, settings: name -> value
 
-    @property
-    def blocks(self) -> list[float]:
-        """The median of each block of runs. All are one block if some are missing: which block
-        these were of is not known."""
+    def blocks(self, series: Series) -> list[float]:
+        """The median of each block of runs, of a series without a location."""
         size, count = self.trial.block_runs or 1, len(self.samples)
-        if size > 1 and count != self.trial.planned_runs:
-            size = count
-        return [median(self.samples[at : at + size]) for at in range(0, count, size)]
+        sizes = self.trial.short.get(series.name) if size > 1 else None
+        ends = [0, *accumulate(sizes or [size] * (count // size))]
+        return [median(self.samples[a:b]) for a, b in pairwise(ends)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from seatrial.history.series import KnownTrial, Series
 from seatrial.history.sqlite_file import transaction
 from seatrial.results.record import SCHEMA, Case
 
-VERSION = 8  # of the tables and of what is read from a trial
+VERSION = 9  # of the tables and of what is read from a trial
 _MOST = 2**63 - 1  # of SQLite
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TABLES = """
@@ -36,7 +36,8 @@ CREATE TABLE trial (
     figures INTEGER NOT NULL,  -- number of its points
     cases INTEGER NOT NULL,    -- number of its rows of "under"
     proven INTEGER,
-    block_runs INTEGER, planned_runs INTEGER,
+    block_runs INTEGER,
+    short TEXT,              -- as in the entry
     fault TEXT NOT NULL,     -- why it cannot be read
     mark INTEGER,            -- of what is above
     copy_of INTEGER          -- the trial whose copy this folder is: its figures count once
@@ -66,7 +67,7 @@ CREATE TABLE point (
 CREATE INDEX point_of_series ON point (series, trial, figures);
 """
 OF_TRIAL = (
-    "id, folder, name, site, started, verdict, notes, figures, proven, block_runs, planned_runs, "
+    "id, folder, name, site, started, verdict, notes, figures, proven, block_runs, short, "
     "cases, judged, fingerprint, fault"
 )
 FAULT, _JUDGED = map(OF_TRIAL.split(", ").index, ("fault", "judged"))  # places in a row
@@ -134,7 +135,7 @@ def add(
             "verdict": entry.verdict, "judged": min(entry.judged, _MOST),
             "notes": json.dumps(entry.notes), "figures": len(entry.figures),
             "proven": entry.proven, "block_runs": entry.block_runs,
-            "planned_runs": entry.planned_runs,
+            "short": json.dumps(entry.short),
         }  # fmt: skip
     number = connection.execute(
         f"INSERT INTO trial ({', '.join(fields)}) VALUES ({', '.join('?' * len(fields))})",
@@ -239,11 +240,11 @@ def copies(rows: Sequence[tuple[Any, ...]]) -> dict[int, int]:
 
 
 def trial_of_row(row: Sequence[Any], trials: Path) -> KnownTrial:
-    number, folder, name, site, started, verdict, notes, figures, proven, block, planned = row[:11]
+    number, folder, name, site, started, verdict, notes, figures, proven, block, short = row[:11]
     begin = _EPOCH + timedelta(microseconds=started)
     return KnownTrial(
         number, trials / os.fsdecode(folder), name, site, begin, verdict, json.loads(notes),
-        figures, bool(proven), block, planned,
+        figures, bool(proven), block, json.loads(short),
     )  # fmt: skip
 
 

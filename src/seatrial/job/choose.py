@@ -51,12 +51,13 @@ NPB: dict[str, str] = {
     "bt": "NPB BT depends little on the network",
     "sp": "NPB SP depends little on the network",
 }
-#: kind -> (check, variant, metric, whether less is better) of the figure that compares transports:
-#: an application's, not ping-pong's, where communication or computation bounds it
+#: kind -> (check, variant, metric, whether less is better) of the figures that compare transports,
+#: the first that was measured: an application's, not ping-pong's, where communication or
+#: computation bounds it
 FIGURES = {
-    "communication-bound": ("npb", "is.*", "mops", False),
-    "compute-bound": ("hpl", "*", "hpl_GFLOPS", False),
-    "latency-bound": ("osu", "", "latency_us", True),
+    "communication-bound": (("npb", "is.*", "mops", False),),
+    "compute-bound": (("hpl", "*", "hpl_GFLOPS", False), ("npb", "ep.*", "mops", False)),
+    "latency-bound": (("osu", "", "latency_us", True),),
 }
 
 
@@ -144,11 +145,10 @@ def choose_transport(request: Request, around: Surroundings, kind: str | None) -
     measured = _measured(around, names, kind) if kind else None
     if measured:
         return measured
-    unmeasured = (
-        f"the site's baselines have no {FIGURES[kind][0]} {FIGURES[kind][2]} of several transports."
-        if kind
-        else "the kind of application is unknown."
-    )
+    unmeasured = "the kind of application is unknown."
+    if kind:
+        listed = " and no ".join(f"{check} {metric}" for check, _, metric, _ in FIGURES[kind])
+        unmeasured = f"the site's baselines have no {listed} of several transports."
     for name in site.jobs.transports:
         if name in names:
             return Choice(name, f"declared by the site (jobs.transports); {unmeasured}")
@@ -177,11 +177,20 @@ def _given_transport(request: Request, site: Site) -> str:
 def _measured(around: Surroundings, names: list[str], kind: str) -> Choice | None:
     """The best transport by the site's baselines; None if no two of ``names`` can be compared.
 
-    Only figures that differ in nothing but the transport are compared. Of several such sets the one
-    with the most transports decides, then the one under NIC profile default, then that of the most
-    nodes. Contracts are what a vendor promised and decide nothing.
+    The first of ``FIGURES`` that compares two decides. Only figures that differ in nothing but the
+    transport are compared. Of several such sets the one with the most transports decides, then the
+    one under NIC profile default, then that of the most nodes. Contracts are what a vendor promised
+    and decide nothing.
     """
-    check, variant, metric, less = FIGURES[kind]
+    for figure in FIGURES[kind]:
+        if choice := _by_figure(around, names, *figure):
+            return choice
+    return None
+
+
+def _by_figure(
+    around: Surroundings, names: list[str], check: str, variant: str, metric: str, less: bool
+) -> Choice | None:
     sets: dict[tuple[str, str, int], dict[str, float]] = defaultdict(dict)
     for rule in around.requirements.rules if around.requirements else ():
         entry = rule.threshold
@@ -262,15 +271,15 @@ def _feature(site: Site, profile: str) -> str:
 
 
 def applications(request: Request, kind: str, values: dict[str, Any]) -> list[Application]:
-    """What a trial may have measured: the job's own program first, then that of its kind."""
-    check, variant, metric, _ = FIGURES[kind]
+    """What a trial may have measured: the job's own program first, then those of its kind."""
+    stand_ins = [Application(*figure[:3], kind) for figure in FIGURES[kind]]
     own = []
     if request.template.header.by == "kernel":
         kernel, size = values["kernel"], values["problem_class"]
         own.append(Application("npb", f"{kernel}.*", "mops", problem_class=size))
     elif request.template.name == "hpl":
         own.append(Application("hpl", values["blas"] or "*", "hpl_GFLOPS"))
-    return [*own, Application(check, variant, metric, kind)]
+    return [*own, *stand_ins]
 
 
 def choose(

@@ -3,12 +3,15 @@
 The figures are those of the history's index: valid runs, without reruns. A trial with planted
 faults, or with a wrong clock, advises nothing. A trial in which other programs disturbed an option
 gives no answer; an older one that they did not disturb does. Options are compared only within one
-trial, one variant and one number of nodes, by ``seatrial.analysis.decision``.
+variant and one number of nodes, by ``seatrial.analysis.decision``. The chapter "What it means" of a
+trial's report compares the same options (``seatrial.analysis.axis.SETTING``).
 
 Which trial: of those that measured enough rounds for an answer, one of the job's own class of
 problem, else of the nearest class; of these the newest, whatever the answer is. To look for an
-older one until the answer pleases would make chance a reason. Where the size of what was measured
-is not that of the job, the advice says so.
+older one until the answer pleases would make chance a reason. If no trial measured enough, as with
+one round a night, the newest ones are pooled until there are enough rounds: those with the same
+options, under the same versions and settings. Where the size of what was measured is not that of
+the job, the advice says so.
 """
 
 from __future__ import annotations
@@ -19,8 +22,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-from seatrial.analysis.conclusion import SAME_NODES, Unit
-from seatrial.analysis.decision import Decision, decide, failing, least_repeats, withheld
+from seatrial.analysis.conclusion import Unit, same_nodes
+from seatrial.analysis.decision import (
+    Decision,
+    decide,
+    disagreement,
+    failing,
+    least_repeats,
+    withheld,
+)
 from seatrial.base import globs
 from seatrial.base.errors import InputError, LabError
 from seatrial.history.entry import NODES
@@ -34,6 +44,8 @@ from seatrial.results.wording import number, some
 
 #: of NPB, from the smallest problem to the largest
 CLASSES = "SWABCDEF"
+#: conditions in which trials that are pooled may differ: an option is on the same nodes as others
+_OTHERS = (NODES, "seatrial")
 
 
 @dataclass(frozen=True)
@@ -70,7 +82,7 @@ class Option:
     @property
     def name(self) -> str:
         at = f"@{self.network}" if self.network else ""
-        return f"{self.profile} over {self.transport}{at}"
+        return f"{self.profile} over {self.transport}{at}"  # as ``analysis.axis.SETTING``
 
 
 @dataclass(frozen=True)
@@ -78,7 +90,9 @@ class Comparison:
     """The samples of an application in one trial on one number of nodes, by option.
 
     A sample is the median of a block of runs (``seatrial.analysis.conclusion``), ``per`` what a
-    block is. ``runs``: option -> number of valid runs.
+    block is. ``runs``: option -> number of valid runs. ``state``: versions and settings, without
+    those of Seatrial and the names of nodes. ``older``: the trials that are pooled with this one,
+    the newest first.
     """
 
     trial: str
@@ -93,6 +107,31 @@ class Comparison:
     nodes_of: Mapping[Option, str] = field(default_factory=dict)
     per: Unit = "round"
     runs: Mapping[Option, int] = field(default_factory=dict)
+    state: Mapping[Option, Mapping[str, str]] = field(default_factory=dict)
+    older: Sequence[Comparison] = ()
+
+    @property
+    def own_samples(self) -> Mapping[Option, Sequence[float]]:
+        """Those of this trial alone."""
+        pooled = {
+            option: sum(len(one.samples[option]) for one in self.older) for option in self.samples
+        }
+        return {
+            option: values[: len(values) - pooled[option]]
+            for option, values in self.samples.items()
+        }
+
+    @property
+    def rounds(self) -> int:
+        """The samples of the option with the fewest."""
+        return min(map(len, self.samples.values()))
+
+    def is_like(self, other: Comparison) -> bool:
+        """Whether the samples of another trial can be pooled with these."""
+        return (
+            (self.check, self.variant, self.nodes, self.unit, self.better, self.per)
+            == (other.check, other.variant, other.nodes, other.unit, other.better, other.per)
+        ) and self.state == other.state
 
     @property
     def application(self) -> str:
@@ -141,6 +180,12 @@ class Advice:
         """The trial, its date, the answer and its interval."""
         one, d = self.comparison, self.decision
         where = f"trial {one.trial} of {one.started:%Y-%m-%d}"
+        if one.older:
+            last = one.older[-1]
+            where = (
+                f"trials {last.trial} of {last.started:%Y-%m-%d} to {one.trial} of "
+                f"{one.started:%Y-%m-%d}, {len(one.older) + 1} together"
+            )
         what = f"{one.application} on {one.nodes} nodes"
         if self.wanted.stands_for:
             what += f", which stands for {self.wanted.stands_for} applications"
@@ -206,6 +251,7 @@ class SiteTrials:
         disturbed: dict[tuple[int, str, int], set[Option]] = defaultdict(set)
         nodes_of: dict[tuple[int, str, int], dict[Option, str]] = defaultdict(dict)
         runs: dict[tuple[int, str, int], dict[Option, int]] = defaultdict(dict)
+        state: dict[tuple[int, str, int], dict[Option, dict[str, str]]] = defaultdict(dict)
         waits = index.waits()
         for series in index.series(check=[wanted.check], metric=[wanted.metric], site=[self.site]):
             case = series.case
@@ -217,9 +263,12 @@ class SiteTrials:
                 key = (point.trial.id, case.variant, case.nodes)
                 facts[key] = (point.trial, series)
                 option = Option(case.profile, case.transport, case.network)
-                samples[key][option] = point.blocks
+                samples[key][option] = point.blocks(series)
                 runs[key][option] = len(point.samples)
                 nodes_of[key][option] = point.conditions.get(NODES, "")
+                state[key][option] = {
+                    name: value for name, value in point.conditions.items() if name not in _OTHERS
+                }
                 if waits.get((point.trial.id, case.id), 0.0) > DISTURBED_PERCENT:
                     disturbed[key].add(option)
         made = []
@@ -229,7 +278,7 @@ class SiteTrials:
             per: Unit = "round" if trial.block_runs else "repeat"
             made.append(Comparison(trial.folder.name, trial.started, series.case.check, key[1],
                                    key[2], series.unit, better, own, disturbed[key],
-                                   nodes_of[key], per, runs[key]))  # fmt: skip
+                                   nodes_of[key], per, runs[key], state[key]))  # fmt: skip
         return sorted(made, key=lambda one: one.started, reverse=True)
 
     def size(self, one: Comparison, problem_class: str) -> Size:
@@ -272,31 +321,61 @@ def advise(
         if len(samples) > 1:
             usable.append(
                 replace(one, samples=samples, disturbed=one.disturbed & samples.keys(),
-                        runs={option: one.runs[option] for option in samples})
+                        runs={option: one.runs[option] for option in samples},
+                        state={option: one.state.get(option, {}) for option in samples})
             )  # fmt: skip
     usable.sort(key=lambda one: (abs(one.nodes - nodes), -len(one.samples)))
     usable.sort(key=lambda one: one.started, reverse=True)
     usable.sort(key=wanted.apart)
     enough = [
-        one
-        for one in usable
-        if min(map(len, one.samples.values())) >= least_repeats(len(one.samples))
-        and not one.disturbed
+        one for one in usable if one.rounds >= least_repeats(len(one.samples)) and not one.disturbed
     ]
     if not usable:
         return None
-    chosen = (enough or usable)[0]
+    chosen = enough[0] if enough else _pooled(usable)
     named = {option.name: values for option, values in chosen.samples.items()}
-    decision = decide(named, chosen.better, unit=chosen.per)
-    most = max(chosen.runs.values())  # each option has the same number of planned runs
-    lost = {option.name: (most - count, most) for option, count in chosen.runs.items()}
+    decision = decide(named, chosen.better, unit=chosen.per, what="setting")
+    trials = [chosen, *chosen.older]
+    apart = {
+        each.trial: {option.name: own for option, own in each.own_samples.items()}
+        for each in trials
+    }
+    why = disagreement(decision, apart, chosen.better) if chosen.older else ""
+    decision = withheld(decision, why, "what differs between the trials, or a trial more")
+    lost = {option.name: _lost(option, trials) for option in chosen.samples}
     why = failing(decision, lost, "failed or did not count")
     decision = withheld(decision, why, "runs that do not fail")
-    if len({chosen.nodes_of.get(option) for option in chosen.samples}) > 1:
+    if any(len({each.nodes_of.get(option) for option in chosen.samples}) > 1 for each in trials):
         why = "the options were measured on different nodes, from which they cannot be told"
-        decision = withheld(decision, why, SAME_NODES)
+        decision = withheld(decision, why, same_nodes())
     if chosen.disturbed:
         names = some(sorted(option.name for option in chosen.disturbed))
         why = f"other programs used the processors while {names} was measured"
         decision = withheld(decision, why, "a trial without other programs on the nodes")
     return Advice(chosen, decision, wanted)
+
+
+def _pooled(usable: Sequence[Comparison]) -> Comparison:
+    """The first quiet comparison, with the samples of older trials until there are enough for an
+    answer. Trials count from the newest on, whatever they say, but for those that other programs
+    disturbed.
+    """
+    quiet = [one for one in usable if not one.disturbed]
+    if not quiet:
+        return usable[0]
+    first, *others = quiet
+    need, pool = least_repeats(len(first.samples)), [first]
+    for one in others:
+        if sum(each.rounds for each in pool) >= need:
+            break
+        if first.is_like(one) and one.trial not in {each.trial for each in pool}:
+            pool.append(one)
+    samples = {option: [x for one in pool for x in one.samples[option]] for option in first.samples}
+    return replace(first, samples=samples, older=pool[1:])
+
+
+def _lost(option: Option, trials: Sequence[Comparison]) -> tuple[int, int]:
+    """Number of the option's runs that failed, and of all: each option has the same number of
+    planned runs in a trial."""
+    most = [max(one.runs.values()) for one in trials]
+    return sum(most) - sum(one.runs[option] for one in trials), sum(most)

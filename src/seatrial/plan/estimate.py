@@ -1,7 +1,8 @@
 """The jobs of a plan, their limits, and the time that they are expected to take.
 
 The expected time is computed from the results of earlier trials of the site. A job that no earlier
-trial ran counts with its limit. Reruns are not part of any figure here.
+trial ran counts with its limit. Reruns are not part of it: what they took in earlier trials stands
+beside.
 """
 
 from __future__ import annotations
@@ -57,12 +58,13 @@ class Earlier:
 
     ``durations``: job -> its durations in s. ``overhead``: duration of a trial over the sum of the
     durations of its jobs. It is below 1 if jobs run at the same time, and includes the start of
-    ReFrame and the waiting in the queue.
+    ReFrame and the waiting in the queue. ``reruns``: time of the reruns of each trial in s.
     """
 
     trials: list[str] = field(default_factory=list)
     durations: dict[Key, list[float]] = field(default_factory=lambda: defaultdict(list))
     overheads: list[float] = field(default_factory=list)
+    reruns: list[float] = field(default_factory=list)
 
     @property
     def overhead(self) -> float:
@@ -109,6 +111,7 @@ def _read(file: Path, site: str, earlier: Earlier) -> None:
     trial: Trial | None = None
     verdict: Verdict | None = None
     spans: dict[tuple[Key, int], list[Run]] = defaultdict(list)
+    again: set[tuple[Key, int]] = set()  # of spans, those of reruns
     try:
         for line in read_lines(file):
             if isinstance(line, Trial):
@@ -117,6 +120,8 @@ def _read(file: Path, site: str, earlier: Earlier) -> None:
                     return
             elif isinstance(line, Run) and line.outcome == "ran":
                 spans[_key(line.case), line.repeat].append(line)
+                if trial and trial.is_rerun(line):
+                    again.add((_key(line.case), line.repeat))
             elif isinstance(line, Verdict):
                 verdict = line
     except InputError:
@@ -129,7 +134,10 @@ def _read(file: Path, site: str, earlier: Earlier) -> None:
         earlier.durations[key].append(duration)
     whole = sum(duration for _, duration in durations)
     if verdict:
-        earlier.overheads.append((verdict.ended - trial.started).total_seconds() / whole)
+        overhead = (verdict.ended - trial.started).total_seconds() / whole
+        earlier.overheads.append(overhead)
+        if trial.reruns:
+            earlier.reruns.append(overhead * sum(_span(spans[key]) for key in again))
 
 
 def _span(runs: list[Run]) -> float:

@@ -9,6 +9,7 @@ source of NPB 3.4 itself, where there is one.
 
 from __future__ import annotations
 
+import re
 import shutil
 import tarfile
 from collections.abc import Callable
@@ -48,6 +49,12 @@ _EDITS = (
     # thousands of operations under the heading Mop/s
     ("/tm/1000;", 1, "/tm/1000000.0;"),
 )
+
+# of the output of readelf: what programs of SMPI have, or have not
+_SHARED = re.compile(r"^ *Type: +DYN\b", re.M)
+_EXECUTABLE = re.compile(r"\(FLAGS_1\).*\bPIE\b")  # glibc loads none as a library
+_ENTRY = re.compile(r" (?!UND)\w+ +(?:main|user_main_)$", re.M)
+_OF_AN_MPI = re.compile(r"\(NEEDED\).*\[(lib(?:mpi|mpich|mpicxx|mpi_\w+|mpichf\w+)\.so[^\]]*)\]")
 
 
 class Kernels:
@@ -92,6 +99,36 @@ def without_source(kernel: str) -> str:
         f"with '{STAGE}', or from https://www.nas.nasa.gov/software/npb.html, and name the folder "
         "or the archive by --source"
     )
+
+
+def check_program(program: Path) -> None:
+    """Refuse a program that SMPI cannot load: not built by smpicc, smpicxx or smpif90.
+
+    SMPI loads the program as a shared library, once for each rank, and calls its ``main``, or the
+    ``user_main_`` of smpif90 (src/smpi/internals/smpi_global.cpp of SimGrid). Raises InputError
+    with the reason and the command that builds it, LabError without readelf.
+    """
+    if not (why := _not_of_smpi(program)):
+        return
+    raise InputError(
+        f"--program: {program} is not built for SMPI: {why}. Build it with SimGrid's compilers, "
+        f"such as 'smpicc -O3 -o {program.name} SOURCE.c' (smpicxx, smpif90), or 'make CC=smpicc'"
+    )
+
+
+def _not_of_smpi(program: Path) -> str:
+    """Why SMPI cannot load a program, or ""."""
+    with program.open("rb") as file:
+        if file.read(4) != b"\x7fELF":
+            return "it is no ELF file, but a script or something else"
+    # binutils come with every compiler, and thus with smpicc
+    text = run(["readelf", "-W", "-h", "-d", "--dyn-syms", program], f"reading {program}",
+               env={"LC_ALL": "C"}, accept_failure=True)  # fmt: skip
+    if library := _OF_AN_MPI.search(text):
+        return f"it is linked with {library[1]}, another MPI"
+    if not _SHARED.search(text) or _EXECUTABLE.search(text) or not _ENTRY.search(text):
+        return "it is no shared library with a main, as those that smpicc builds are"
+    return ""
 
 
 def suite_in(source: Path, folder: Path) -> Path:

@@ -6,13 +6,15 @@ The parts are ``meaning`` and the modules that it puts together.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from seatrial.analysis.conclusion import Estimate, Inputs, Unit
-from seatrial.analysis.decision import SMALLEST
-from seatrial.report.estimates import bounded, with_interval
+from seatrial.analysis.decision import SMALLEST, Decision
+from seatrial.report.estimates import bounded, times, with_interval
 from seatrial.report.text import message_size
 from seatrial.results.wording import number, plural, some
+
+_BETWEEN = "; "  # the parts of a basis
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,27 @@ class Section:
     sentences: list[Sentence] = field(default_factory=list)
     grids: list[Grid] = field(default_factory=list)
     figures: str = ""  # the kind of its pictures
+    basis: str = ""  # of each of its sentences
+    change: str = ""  # of each of its sentences
+
+    def with_shared_words(self) -> Section:
+        """The section with what all its sentences have in common said once: what would change them,
+        and the parts of their basis."""
+        if len(self.sentences) < 2:
+            return self
+        changes = {one.change for one in self.sentences}
+        change = changes.pop() if len(changes) == 1 else ""
+        bases = [one.basis.split(_BETWEEN) for one in self.sentences]
+        common = [part for part in bases[0] if part and all(part in own for own in bases)]
+        sentences = [
+            replace(
+                one,
+                basis=_BETWEEN.join(part for part in own if part not in common),
+                change="" if change else one.change,
+            )
+            for one, own in zip(self.sentences, bases, strict=True)
+        ]
+        return replace(self, sentences=sentences, basis=_BETWEEN.join(common), change=change)
 
 
 def made_from(inputs: Inputs) -> str:
@@ -63,9 +86,9 @@ def bytes_text(size: float) -> str:
     return f"{message_size(size)} B".replace("i B", "iB")
 
 
-def repeats_text(count: int, unit: Unit = "repeat") -> str:
-    """What it takes to have so many samples of each profile."""
-    text = f"{count} {unit}s of each profile (seatrial trial --{unit}s {count})"
+def repeats_text(count: int, unit: Unit = "repeat", what: str = "profile") -> str:
+    """What it takes to have so many samples of each profile, or other option."""
+    text = f"{count} {unit}s of each {what} (seatrial trial --{unit}s {count})"
     return f"{text}, in one trial or several" if unit == "round" else text
 
 
@@ -78,6 +101,20 @@ def joined(names: Sequence[str]) -> str:
     if len(names) < 2:
         return "".join(names)
     return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def largest(d: Decision) -> str:
+    """Of leaders: the largest difference that the intervals allow."""
+    return f"{joined(d.leaders)} differ by at most {percent(d.apart)}, with 95 % confidence"
+
+
+def slower(d: Decision) -> str:
+    """The options that are worse, or ""."""
+    if not d.worse:
+        return ""
+    far = sorted(d.worse, key=lambda p: -d.ahead[p].value)
+    listed = [f"{p} ({d.leaders[0]} has {times(d.ahead[p])} its performance)" for p in far]
+    return f" Worse: {some(listed)}."
 
 
 def ratio_cell(estimate: Estimate, *, good: int = 1, text: str = "") -> Cell:

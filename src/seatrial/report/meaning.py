@@ -7,11 +7,11 @@ change it. Pictures are in ``seatrial.report.meaning_figures``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
+from seatrial.analysis.axis import NETWORK, PROFILE, SETTING, TRANSPORT, Axis
 from seatrial.analysis.communication import Relation, Share
-from seatrial.analysis.conclusion import CONFIDENCE, Estimate, scaled
-from seatrial.analysis.crossover import TOGETHER, Comparison, Fastest
+from seatrial.analysis.conclusion import CONFIDENCE, Estimate, merged, scaled
 from seatrial.analysis.decision import Decision, least_repeats
 from seatrial.analysis.groups import FEATURES, Groups
 from seatrial.analysis.message_times import FEWEST_CALLS, CallTimes, Line, half_round_trip
@@ -20,7 +20,7 @@ from seatrial.analysis.response import BASE, Response
 from seatrial.analysis.scaling import Scaling
 from seatrial.analysis.trials import Analysis
 from seatrial.analysis.value import Gain, Value
-from seatrial.report import meaning_frames, meaning_pairs
+from seatrial.report import meaning_frames, meaning_pairs, meaning_sizes
 from seatrial.report.chapter import (
     Cell,
     Grid,
@@ -28,10 +28,12 @@ from seatrial.report.chapter import (
     Sentence,
     bytes_text,
     joined,
+    largest,
     made_from,
     percent,
     ratio_cell,
     repeats_text,
+    slower,
 )
 from seatrial.report.estimates import bounded, small_difference, times, with_interval
 from seatrial.report.text import quantity
@@ -49,8 +51,12 @@ COSTS = {
 #: kinds of conclusions that are missing
 _WORDS = {
     "response": "comparison of profiles for",
+    "response to the network": "comparison of networks for",
+    "response to the transport": "comparison of transports for",
+    "response to the setting": "comparison of settings for",
     "runs": "complete set of runs of",
     "undisturbed runs": "complete set of undisturbed runs of",
+    "usable runs": "complete set of usable runs of",
     "model of message times": "model of the message times of",
     "scaling": "scaling of",
     "groups": "groups of",
@@ -80,7 +86,8 @@ def sections(analysis: Analysis) -> list[Section]:
             [s for one in analysis.costs for s in _costs(one)],
             [_cost_grid(one) for one in analysis.costs],
         ),
-        Section("Which profile for which message size", _messages(analysis.comparisons)),
+        meaning_sizes.section(PROFILE, analysis.comparisons_of(PROFILE)),
+        *(part for axis in (NETWORK, TRANSPORT, SETTING) for part in _of_axis(analysis, axis)),
         Section(
             "Times of sends and receives",
             [s for one in analysis.call_times for s in _call_times(one)],
@@ -97,7 +104,7 @@ def sections(analysis: Analysis) -> list[Section]:
         ),
         Section("What is not known, and what it takes", _missing(analysis, of_responses=False)),
     ]
-    return [one for one in made if one.sentences]
+    return [one.with_shared_words() for one in made if one.sentences]
 
 
 # --- applications ------------------------------------------------------------------------------
@@ -105,9 +112,7 @@ def sections(analysis: Analysis) -> list[Section]:
 
 def _responses(analysis: Analysis) -> list[Sentence]:
     costs = {one.hardware: one for one in analysis.costs}
-    answers = [
-        _response(one, costs.get(one.hardware), analysis.features) for one in analysis.responses
-    ]
+    answers = _answers(analysis.responses, costs, analysis.features)
     if not answers and any(one.what in _RESPONSE for one in analysis.missing):
         text = (
             "No application ran under two profiles without an error and undisturbed, so none can "
@@ -117,10 +122,36 @@ def _responses(analysis: Analysis) -> list[Sentence]:
     return answers + _missing(analysis, of_responses=True)
 
 
+def _of_axis(analysis: Analysis, axis: Axis) -> list[Section]:
+    """What networks, transports or settings do to applications and to messages."""
+    responses = analysis.responses_to(axis)
+    what = "profile, transport and network together" if axis == SETTING else axis.name
+    applications = Section(
+        f"Which {what} for which application",
+        _answers(responses, {}, {}),
+        [matrix] if (matrix := _matrix(responses)) else [],
+        f"responses to {axis.name}s",
+    )
+    return [applications, meaning_sizes.section(axis, analysis.comparisons_of(axis))]
+
+
+def _answers(
+    responses: Sequence[Response],
+    costs: Mapping[str, ProfileCosts],
+    features: Mapping[str, str],
+) -> list[Sentence]:
+    open_ = [one for one in responses if _is_open(one.decision)]
+    answers = [
+        _response(one, costs.get(one.hardware), features) for one in responses if one not in open_
+    ]
+    return answers + _not_known(open_)
+
+
 def _response(one: Response, costs: ProfileCosts | None, features: Mapping[str, str]) -> Sentence:
-    name = f"{one.application} (over {one.route}, {one.nodes} nodes)"
+    what = one.axis.name
+    name = _subject(one)
     d = one.decision
-    each = f"at least {plural(d.repeats, d.unit)} of each profile"
+    each = f"at least {plural(d.repeats, d.unit)} of each {what}"
     basis = f"{made_from(one.inputs)}; {each}"
     top = d.leaders[0]
     value = quantity(one.medians[top], one.unit)
@@ -129,49 +160,90 @@ def _response(one: Response, costs: ProfileCosts | None, features: Mapping[str, 
         how = f" (--constraint={features[top]})" if features.get(top) else ""
         text = (
             f"Use {top}{how} for {name}: {value}, {times(d.ahead[near])} the performance of the "
-            f"next profile, {near}."
+            f"next {what}, {near}."
         )
-        change = "other software, nodes or network; a profile that was not measured"
+        change = f"other software, nodes or network; a {what} that was not measured"
         return Sentence(text, basis, change, "pass", "best")
     if d.answer == "no difference":
-        equal = f"{joined(d.leaders)} do equally well" if d.worse else "The profile does not matter"
+        equal = f"{joined(d.leaders)} do equally well" if d.worse else f"The {what} does not matter"
         word = "no difference"
-        text = f"{equal} for {name}: {value} under {top}; {_largest(d)}."
+        text = f"{equal} for {name}: {value} under {top}; {largest(d)}."
         if small := small_difference(d):
             word = "small difference"
-            text = f"For {name} {small}: {value} under {top}; {_largest(d)}."
+            text = f"For {name} {small}: {value} under {top}; {largest(d)}."
         if d.uneven:
             word = "like medians"
             text = f"In the median {text[0].lower()}{text[1:]} But {d.uneven}."
-        text += _slower(d)
+        text += slower(d)
         text += _cheapest(d, costs)
         change = f"a need for differences below {percent(d.margin)}, which do not count here"
         return Sentence(text, basis, change, "unjudged", word)
     if d.worse:
         text = f"Of {joined(d.leaders)} it is not known which suits {name} best: {d.reason}."
-        text += _slower(d)
+        text += slower(d)
     else:
-        text = f"It is not known which profile suits {name}: {d.reason}."
+        text = f"It is not known which {what} suits {name}: {d.reason}."
     chance = "" if d.takes and not d.needs else ", which may be chance"
     text += f" {top} has the best median, {value}{chance}"
     open_ = [
         f"{times(d.ahead[p])} the performance of {p}" for p in d.leaders[1:] if bounded(d.ahead[p])
     ]
     text += f": {some(open_)}." if open_ else "."
-    change = "; ".join(filter(None, [repeats_text(d.needs, d.unit) if d.needs else "", d.takes]))
-    return Sentence(text, basis, change, "inconclusive", "measure more")
+    return Sentence(text, basis, _change(d, what), "inconclusive", "measure more")
 
 
-def _largest(d: Decision) -> str:
-    return f"{joined(d.leaders)} differ by at most {percent(d.apart)}, with 95 % confidence"
+def _is_open(d: Decision) -> bool:
+    """Whether nothing certain is known of any option."""
+    return d.answer == "measure more" and not d.worse and not any(map(bounded, d.ahead.values()))
 
 
-def _slower(d: Decision) -> str:
-    if not d.worse:
-        return ""
-    far = sorted(d.worse, key=lambda p: -d.ahead[p].value)
-    listed = [f"{p} ({d.leaders[0]} has {times(d.ahead[p])} its performance)" for p in far]
-    return f" Worse: {some(listed)}."
+def _not_known(responses: Sequence[Response]) -> list[Sentence]:
+    """Applications of which nothing is certain: one sentence for each reason."""
+    groups: dict[tuple[str, str], list[Response]] = {}
+    for one in responses:
+        change = _change(one.decision, one.axis.name)
+        groups.setdefault((one.decision.reason, change), []).append(one)
+    sentences = []
+    for (reason, change), own in groups.items():
+        listed = [
+            f"{one.application} ({one.decision.leaders[0]}: "
+            f"{quantity(one.medians[one.decision.leaders[0]], one.unit)})"
+            for one in own
+        ]
+        what = own[0].axis.name
+        routes = joined(list(dict.fromkeys(one.route for one in own if one.route)))
+        nodes = joined([str(n) for n in dict.fromkeys(one.nodes for one in own)])
+        held = joined(list(dict.fromkeys(one.profile for one in own if one.profile)))
+        over = f"over {routes}" if routes else ""
+        where = ", ".join(filter(None, [over, f"{nodes} nodes", held]))
+        text = (
+            f"It is not known which {what} suits these applications ({where}): {reason}. The best "
+            f"medians, which may be chance: {some(listed, '; ')}."
+        )
+        if len(own) == 1:
+            [one] = own
+            top = one.decision.leaders[0]
+            text = (
+                f"It is not known which {what} suits {one.application} ({where}): {reason}. {top} "
+                f"has the best median, {quantity(one.medians[top], one.unit)}, which may be chance."
+            )
+        inputs = merged(one.inputs for one in own)
+        least = min((one.decision for one in own), key=lambda d: d.repeats)
+        basis = f"{made_from(inputs)}; at least {plural(least.repeats, least.unit)} of each {what}"
+        sentences.append(Sentence(text, basis, change, "inconclusive", "measure more"))
+    return sentences
+
+
+def _change(d: Decision, what: str) -> str:
+    more = repeats_text(d.needs, d.unit, what) if d.needs else ""
+    return "; ".join(filter(None, [more, d.takes]))
+
+
+def _subject(one: Response) -> str:
+    """The application, and what the compared runs share."""
+    over = f"over {one.route}" if one.route else ""
+    held = ", ".join(filter(None, [over, f"{one.nodes} nodes", one.profile]))
+    return f"{one.application} ({held})"
 
 
 def _cheapest(d: Decision, costs: ProfileCosts | None) -> str:
@@ -221,13 +293,15 @@ def _suits(d: Decision) -> str:
 
 
 def _matrix(responses: Sequence[Response]) -> Grid | None:
-    """Applications by profiles: performance over that under the base."""
+    """Applications by the options of an axis: performance over that of the base."""
     if not responses:
         return None
+    what = responses[0].axis.name
     profiles = list(dict.fromkeys(p for one in responses for p in one.medians))
     rows = []
     for one in responses:
-        row = [Cell(f"{one.application}, {one.route}, {one.nodes} nodes")]
+        held = ", ".join(filter(None, [one.application, one.route, one.profile]))
+        row = [Cell(f"{held}, {one.nodes} nodes")]
         for profile in profiles:
             if profile == one.base:
                 row.append(Cell(f"base: {quantity(one.medians[profile], one.unit)}"))
@@ -236,7 +310,7 @@ def _matrix(responses: Sequence[Response]) -> Grid | None:
             else:
                 row.append(Cell("not measured", "quiet"))
         rows.append(row)
-    title = "Response: performance under a profile over that under the base, with its 95 % interval"
+    title = f"Response: performance by {what} over that of the base, with its 95 % interval"
     return Grid(title, ["application", *profiles], rows)
 
 
@@ -274,7 +348,7 @@ def _costs(one: ProfileCosts) -> list[Sentence]:
         need = least_repeats(one.options)
         text = (
             f"On {one.hardware} the costs of {joined(unsure)} against {one.base} have no interval: "
-            f"each figure was measured in too few {one.unit}s. The table has the medians."
+            f"each figure was measured in too few {one.unit}s."
         )
         change = repeats_text(need, one.unit)
         sentences.append(Sentence(text, basis, change, "inconclusive", "measure more"))
@@ -325,95 +399,6 @@ def _cost_grid(one: ProfileCosts) -> Grid:
     return Grid(title, ["profile", *(COSTS[name] for name in names)], rows)
 
 
-# --- message sizes -----------------------------------------------------------------------------
-
-
-def _messages(comparisons: Iterable[Comparison]) -> list[Sentence]:
-    sentences, unsure = [], []
-    for one in comparisons:
-        name = f"{one.check} {one.curve}" if one.curve != one.check else one.check
-        where = f"{name} over {one.route} on {one.hardware}, {one.nodes} nodes"
-        basis = made_from(one.inputs)
-        if one.fault:
-            text = f"Of {where} it is not known which profile is the fastest: {one.fault}."
-            change = "records of the same sizes and one unit"
-            sentences.append(Sentence(text, basis, change, "inconclusive", "not known"))
-            continue
-        for part in one.fastest:
-            if part.decision.answer == "measure more":
-                unsure.append((where, part.decision))
-            else:
-                sentences.append(_fastest(part, where, basis))
-        sentences += _partings(one, where, basis)
-    if unsure:
-        needs = max(d.needs or 0 for _, d in unsure)
-        takes = "; ".join(dict.fromkeys(d.takes for _, d in unsure if d.takes))
-        wheres = list(dict.fromkeys(where for where, _ in unsure))
-        reasons = "; ".join(dict.fromkeys(d.reason for _, d in unsure))
-        text = f"Of {some(wheres)} it is not known which profile is the fastest: {reasons}."
-        unit = unsure[0][1].unit
-        change = "; ".join(filter(None, [repeats_text(needs, unit) if needs else "", takes]))
-        sentences.append(Sentence(text, "", change, "inconclusive", "measure more"))
-    return sentences
-
-
-def _fastest(part: Fastest, where: str, basis: str) -> Sentence:
-    d = part.decision
-    span = f"{bytes_text(part.first)} to {bytes_text(part.last)}"
-    text = f"{part.word.capitalize()} messages ({span}), {where}: "
-    if d.answer == "best":
-        near = min(d.ahead, key=lambda p: d.ahead[p].value)
-        text += f"{d.leaders[0]} is the fastest; the next, {near}, takes {times(d.ahead[near])} "
-        text += "as long."
-        return Sentence(text, basis, "other sizes, or another program", "pass", "best")
-    equal = small_difference(d) or f"{joined(d.leaders)} are equally fast"
-    text += f"{equal}; {_largest(d)}.{_slower(d)}"
-    text += f" But {d.uneven}." if d.uneven else ""
-    return Sentence(text, basis, "other sizes, or another program", "unjudged", "no difference")
-
-
-def _partings(one: Comparison, where: str, basis: str) -> list[Sentence]:
-    how = "each was measured once" if one.scatter is None else \
-        f"repeats differ by {percent(one.scatter)} in the median"  # fmt: skip
-    how += "; all partings of a curve hold together with 95 %"
-    sentences = []
-    open_ = []
-    for profile, at in one.partings.items():
-        slower = f"{profile} takes at least 1.5 times as long as {one.reference}"
-        first, last = bytes_text(one.fastest[0].first), bytes_text(one.fastest[-1].last)
-        parts = []
-        if at.apart == one.fastest[0].first:
-            parts.append(f"at all measured sizes ({first} to {last}) {slower}")
-        elif at.apart == one.fastest[-1].last:
-            parts.append(f"at {last}, the largest measured size, {slower}")
-        elif at.apart is not None:  # what is larger than the last size was not measured
-            from_it = f"from {bytes_text(at.apart)} to {last}, the largest measured size,"
-            parts.append(f"{from_it} {slower}")
-        if at.together is not None:
-            limit = f"from {first} to {bytes_text(at.together)}"
-            if bytes_text(at.together) == first:
-                limit = f"at {first}, the smallest measured size,"
-            parts.append(
-                f"{limit} {profile} and {one.reference} are within {percent(TOGETHER - 1)}"
-            )
-        if at.reversed_at is not None:
-            parts.append(f"up to {bytes_text(at.reversed_at)} {profile} is the faster one")
-        seem = one.seem[profile]
-        if at.apart is None and seem.apart is not None:
-            open_.append(f"{profile} from {bytes_text(seem.apart)} on")
-        if at.apart is None and at.reversed_at is None:
-            continue
-        text = f"{where}: {'; '.join(parts)}."
-        text += f" But {one.nodes_differ}." if one.nodes_differ else ""
-        sentences.append(Sentence(text, f"{basis}; {how}", "more sizes near the interval"))
-    if open_:
-        text = f"{where}: in the medians at least 1.5 times as long as {one.reference}: "
-        text += f"{some(open_)}. This may be chance."
-        change = "more repeats, which narrow the intervals"
-        sentences.append(Sentence(text, f"{basis}; {how}", change, "inconclusive", "measure more"))
-    return sentences
-
-
 # --- calls -------------------------------------------------------------------------------------
 
 
@@ -425,7 +410,7 @@ def _call_times(one: CallTimes) -> list[Sentence]:
         if model.poor
     ]
     text = f"{name}: "
-    if not one.send.poor:
+    if not one.send.poor and one.send.lines[0].intercept.value > 0:
         small = with_interval(one.send.lines[0].intercept, " us")
         text += f"an MPI_Send of a small message takes {small}. "
     if not poor:
@@ -485,14 +470,21 @@ def _models(models: Sequence[CallTimes]) -> Grid:
 
 
 def _model_row(one: CallTimes, call: str, line: Line, start: float, end: float) -> list[Cell]:
-    per_KiB = scaled(line.slope, 1024)
+    """A line that falls is no time of a message: its two coefficients say nothing by themselves."""
+    if line.slope.value < 0:
+        certain = line.slope.high < 0
+        why = "falls: larger messages took less" if certain else "flat: no slope is certain"
+        coefficients = [Cell("–", "quiet"), Cell("–", "quiet", why)]
+    else:
+        note = "" if line.slope.low > 0 else "not told apart from zero"
+        slope = with_interval(scaled(line.slope, 1024))
+        coefficients = [Cell(with_interval(line.intercept)), Cell(slope, note=note)]
     above = "from" if start == one.send.measured[0] else "above"
     return [
         Cell(f"{one.case.route}, {one.case.profile}"),
         Cell(call),
         Cell(f"{above} {bytes_text(start)} to {bytes_text(end)}"),
-        Cell(with_interval(line.intercept)),
-        Cell(with_interval(per_KiB)),
+        *coefficients,
     ]
 
 
@@ -528,8 +520,8 @@ def _scaling(one: Scaling) -> Sentence:
             f"shrink with more: {with_interval(one.model.a0, ' s')}, by the model a0 + a1/p."
         )
         if not one.model.tested:
-            text += " Whether the model fits takes repeats."
-    change = "more repeats of each number of nodes, and more numbers"
+            text += f" Whether the model fits takes several {one.unit}s."
+    change = f"more {one.unit}s of each number of nodes, and more numbers"
     return Sentence(text, made_from(one.inputs), change)
 
 
@@ -619,11 +611,11 @@ def _share_text(share: Estimate) -> str:
 def _relation(one: Relation) -> Sentence:
     name = f"{one.profile} against {one.base}, over {one.route} on {one.hardware}"
     count = len(one.points)
-    basis = "; ".join(
+    basis = f"{made_from(one.inputs)}; " + "; ".join(
         f"{app}: {percent(share.value)} in MPI, {number(ratio.value, 3)} times"
         for app, share, ratio in one.points
     )
-    change = "more applications; each with several repeats"
+    change = "more applications, each measured several times"
     if one.left_out:
         listed = [f"{s.application} ({percent(s.timed or 0)})" for s in one.left_out]
         basis += f"; left out, as their figures time less than half of the run: {some(listed)}"
@@ -662,16 +654,19 @@ def _share_grid(shares: Sequence[Share]) -> Grid | None:
     made = [
         [
             Cell(name),
-            *(
-                Cell(_share_text(own[p].share), note="slowed by the library" * own[p].flagged)
-                if p in own
-                else Cell("not measured", "quiet")
-                for p in profiles
-            ),
+            *(_share_cell(own[p]) if p in own else Cell("not measured", "quiet") for p in profiles),
         ]
         for name, own in rows.items()
     ]
     return Grid("Share of the run time in MPI", ["application", *profiles], made)
+
+
+def _share_cell(one: Share) -> Cell:
+    notes = ["slowed by the library"] if one.flagged else []
+    if bounded(one.share):
+        return Cell(_share_text(one.share), note="; ".join(notes))
+    notes.insert(0, "no interval")
+    return Cell(f"{number(100 * one.share.value, 3)} %", note="; ".join(notes))
 
 
 def _groups(made: Groups | None) -> list[Sentence]:
@@ -724,9 +719,9 @@ def _value(one: Value) -> list[Sentence]:
 
 def _gain(one: Gain) -> Sentence:
     response = one.response
-    name = f"{one.profile} against {response.base} for {response.application}"
-    ratio = times(response.ratios[one.profile])
-    change = "more repeats, which narrow the interval"
+    name = f"{one.option} against {response.base} for {response.application}"
+    ratio = times(response.ratios[one.option])
+    change = f"more {response.decision.unit}s, which narrow the interval"
     basis = made_from(response.inputs)
     if one.equivalent_nodes is None and not one.none:
         text = f"{name}: it is not certain whether it gains ({ratio}), so it has no worth in nodes."
@@ -740,7 +735,7 @@ def _gain(one: Gain) -> Sentence:
         text += (
             f" Each GFLOPS more costs {with_interval(one.usd_per_GFLOPS, ' USD')}."
             if one.usd_per_GFLOPS.value > 0
-            else f" {one.profile} costs no more than {response.base}."
+            else f" {one.option} costs no more than {response.base}."
         )
     return Sentence(text, basis, change)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from seatrial.analysis.axis import NETWORK, PROFILE, SETTING, TRANSPORT, Axis
 from seatrial.analysis.communication import Relation
 from seatrial.analysis.conclusion import scaled
 from seatrial.analysis.message_times import CallTimes, Model
@@ -24,6 +25,7 @@ from seatrial.report.figures import (
 )
 from seatrial.report.meaning_frames import frame_figures
 from seatrial.report.meaning_pairs import pair_figures
+from seatrial.report.meaning_sizes import figures_name, size_figures
 from seatrial.report.text import message_size
 from seatrial.results.wording import number
 
@@ -34,6 +36,14 @@ def meaning_figures(analysis: Analysis) -> dict[str, list[Figure]]:
     """The pictures by the name that a section has for them."""
     return {
         "responses": _responses(analysis.responses),
+        **{
+            f"responses to {axis.name}s": _responses(analysis.responses_to(axis), axis)
+            for axis in (NETWORK, TRANSPORT, SETTING)
+        },
+        **{
+            figures_name(axis): size_figures(axis, analysis.comparisons_of(axis))
+            for axis in (PROFILE, NETWORK, TRANSPORT, SETTING)
+        },
         "shares": [_relation(i, one) for i, one in enumerate(analysis.relations)],
         "models": [_calls(i, one) for i, one in enumerate(analysis.call_times[:_MODELS])],
         "frames": frame_figures(analysis.sweeps),
@@ -42,15 +52,15 @@ def meaning_figures(analysis: Analysis) -> dict[str, list[Figure]]:
     }
 
 
-def _responses(responses: Sequence[Response]) -> list[Figure]:
-    """For each hardware and base: a row for each application, a mark for each profile."""
+def _responses(responses: Sequence[Response], axis: Axis = PROFILE) -> list[Figure]:
+    """For each hardware and base: a row for each application, a mark for each option."""
     groups: dict[tuple[str, str], list[Response]] = {}
     for one in responses:
         groups.setdefault((one.hardware, one.base), []).append(one)
     figures = []
     for index, ((hardware, base), own) in enumerate(groups.items()):
         profiles = list(dict.fromkeys(p for one in own for p in one.ratios))
-        names = {id(one): f"{one.application}, {one.route}, {one.nodes} nodes" for one in own}
+        names = {id(one): _row(one) for one in own}
         lines = {id(one): line for line, one in enumerate(own)}
         data: list[dict[str, Any]] = []
         rows = []
@@ -83,14 +93,14 @@ def _responses(responses: Sequence[Response]) -> list[Figure]:
         ends = [1.0, *(ratio.value for one in own for ratio in one.ratios.values())]
         figures.append(
             Figure(
-                f"response-{index}",
-                f"Performance under each profile over that under {base}, on {hardware}",
-                "To the right of 1 the profile is better than the base. Bars: 95 % intervals, "
-                "together for all profiles of an application; no bar: too few repeats.",
+                f"response-{axis.name}-{index}",
+                f"Performance by {axis.name} over that of {base}, on {hardware}",
+                f"To the right of 1 the {axis.name} is better than {base}. Bars: 95 % intervals, "
+                f"together for all {axis.name}s of an application; no bar: too few samples.",
                 data,
                 axes(
                     {"type": "log", **log_ticks([min(ends) / 1.3, max(ends) * 1.3]),
-                     **titled(f"performance over that under {base} (ratio)")},
+                     **titled(f"performance over that of {base} (ratio)")},
                     {"range": [len(own) - 0.5, -0.5], "tickvals": list(lines.values()),
                      "ticktext": [label(names[id(one)]) for one in own]},
                     shapes=[{
@@ -99,12 +109,17 @@ def _responses(responses: Sequence[Response]) -> list[Figure]:
                     }],
                     showlegend=True,
                 ),
-                Table(["application", "profile", "ratio", "from", "to"], rows),
+                Table(["application", axis.name, "ratio", "from", "to"], rows),
                 height=190 + 46 * len(own),
                 wide=True,
             )
         )  # fmt: skip
     return figures
+
+
+def _row(one: Response) -> str:
+    held = ", ".join(filter(None, [one.application, one.route, one.profile]))
+    return f"{held}, {one.nodes} nodes"
 
 
 def _relation(index: int, one: Relation) -> Figure:
@@ -188,7 +203,7 @@ def _calls(index: int, one: CallTimes) -> Figure:
     return Figure(
         f"calls-{index}",
         f"Times of blocking calls over {one.case.route}, profile {one.case.profile}",
-        "Marks: median over ranks and repeats. Lines: the model, which may jump at a threshold; "
+        "Marks: median over ranks and runs. Lines: the model, which may jump at a threshold; "
         "no line: none describes the times.",
         data,
         axes(
@@ -236,7 +251,7 @@ def _scaling(scalings: Sequence[Scaling]) -> Figure:
     return Figure(
         "scaling",
         "Run time over the number of processes",
-        "Median over the repeats. A line that rises: more nodes cost time.",
+        "Median over the samples. A line that rises: more nodes cost time.",
         data,
         axes(
             {"type": "log", "tickvals": counts, "ticktext": [str(p) for p in counts],

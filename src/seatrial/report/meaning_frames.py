@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from seatrial.analysis.decision import SMALLEST, least_repeats
-from seatrial.analysis.frame_sizes import STEP, Interaction, Optimum, Sweep
+from seatrial.analysis.frame_sizes import (
+    NOT_OF_THE_WIRE,
+    NOT_SEEN,
+    STEP,
+    Interaction,
+    Optimum,
+    Sweep,
+)
 from seatrial.analysis.profile_cost import CPU
 from seatrial.report.chapter import (
     Cell,
@@ -64,12 +71,12 @@ def _optimum(one: Sweep, best: Optimum) -> Sentence:
     where = f"{_name(one)}, {best.throttling}"
     sizes = sorted(best.medians)
     basis = f"{made_from(one.inputs)}; MTUs of {joined([str(mtu) for mtu in sizes])} B"
-    unproven = [
-        str(mtu) for (level, mtu), seen in one.proven.items()
-        if level == best.throttling and seen is None and mtu > sizes[0]
-    ]  # fmt: skip
-    if unproven:
-        basis += f"; no frames of that size in the counters of MTU {joined(unproven)}"
+    for why in (NOT_SEEN, NOT_OF_THE_WIRE):
+        unproven = [
+            str(mtu) for (level, mtu), frames in one.frames.items()
+            if level == best.throttling and frames.unproven == why
+        ]  # fmt: skip
+        basis += f"; MTU {joined(unproven)}: {why}" if unproven else ""
     change = "MTUs between those that were measured" if best.widest_step > STEP else \
         "another size of problem or message"  # fmt: skip
     top = quantity(best.medians[best.top], one.unit)
@@ -146,9 +153,9 @@ def _grid(one: Sweep) -> Grid:
             if mtu not in best.medians:
                 row.append(Cell("not measured", "quiet"))
                 continue
-            seen = one.proven.get((best.throttling, mtu))
-            note = f"up to {number(seen, 4)} B per frame" if seen else \
-                "its frames are not in the counters"  # fmt: skip
+            frames = one.frames[best.throttling, mtu]
+            note = f"up to {number(frames.seen, 4)} B per frame"
+            note += f": {frames.unproven}" if frames.unproven else ""
             mark = "pass" if best.known and mtu in best.as_good else ""
             row.append(Cell(quantity(best.medians[mtu], one.unit), mark, note))
         rows.append(row)

@@ -67,16 +67,17 @@ def _growth(one: SeveralPairs) -> list[Sentence]:
             continue
         text = f"{profile}, {_where(one)}: {most} pairs, each on an interface of its own: "
         text += f"{'; '.join(parts)}. (100 %: each pair is as fast as one alone.)"
-        text += _NO_INTERVAL if any(unsure) else ""
+        text += _no_interval(one) if any(unsure) else ""
         if not all(point.own_core for (p, _), own in one.points.items() if p == profile
                    for point in own):  # fmt: skip
             text += " Ranks of a node share a core, so a pair can wait for a processor."
-        change = repeats_text(6) if any(unsure) else "other sizes of messages, more pairs"
+        change = repeats_text(6, one.unit) if any(unsure) else "other sizes of messages, more pairs"
         sentences.append(Sentence(text, made_from(one.inputs), change))
     return sentences
 
 
-_NO_INTERVAL = " There are too few repeats for an interval."
+def _no_interval(one: SeveralPairs) -> str:
+    return f" There are too few {one.unit}s for an interval."
 
 
 def _short(estimate: Estimate, unit: str) -> str:
@@ -86,8 +87,8 @@ def _short(estimate: Estimate, unit: str) -> str:
     )
 
 
-def _few(estimates: Sequence[Estimate]) -> str:
-    return "" if all(map(bounded, estimates)) else _NO_INTERVAL
+def _few(one: SeveralPairs, estimates: Sequence[Estimate]) -> str:
+    return "" if all(map(bounded, estimates)) else _no_interval(one)
 
 
 def _bonds(one: SeveralPairs) -> list[Sentence]:
@@ -103,7 +104,7 @@ def _bond(
     listed = [f"{NAMES[part.pattern]} {_short(part.ratio, ' times')}" for part in parts]
     text = f"{bond} against {independent}, {_where(one)}: {pairs} pairs over a bond of {pairs} "
     text += f"beside {pairs} pairs with an interface each: {'; '.join(listed)}."
-    text += _few([part.ratio for part in parts])
+    text += _few(one, [part.ratio for part in parts])
     rates = [part for part in parts if UNITS[part.pattern] == "MB/s"]
     best = {part.decision.leaders[0] for part in rates if part.decision.answer == "best"}
     answers = {part.decision.answer for part in rates}
@@ -130,7 +131,7 @@ def _within(one: SeveralPairs, part: Within) -> Sentence:
     ]
     count = "one pair" if part.pairs == 1 else plural(part.pairs, "pair")
     text = f"Inside one node, {one.route}, {count}, by {part.how}: {'; '.join(figures)}."
-    text += _few(list(part.figures.values()))
+    text += _few(one, list(part.figures.values()))
     if more := part.over_best:
         text += f" In one direction that is {_short(more, ' times')} the best between nodes"
         text += (

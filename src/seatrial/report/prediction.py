@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from seatrial.predict.prediction import Calibrated, Comparison, Prediction
 from seatrial.report.text import message_size
@@ -62,25 +62,34 @@ def worst(compared: Sequence[Comparison]) -> float | None:
     return max((abs(one.error) for one in compared), default=None)
 
 
-def prediction(one: Prediction, compared: Sequence[Comparison]) -> str:
-    """The figure with the largest error of the measured cases, and why it is worth less.
+def predictions(made: Iterable[Prediction], compared: Sequence[Comparison]) -> Iterator[str]:
+    """A line for each prediction with the largest error of the measured cases, and the number of
+    each note that says why it is worth less.
 
-    The error is a part of the measured time: 50 % too fast means a run of twice the prediction. So
-    the text has the measured times as multiples of their predictions, too.
+    A note follows the first line that has it. The error is a part of the measured time: 50 % too
+    fast means a run of twice the prediction. So the first note has the measured times as multiples
+    of their predictions, too.
     """
-    text = f"{plural(one.nodes, 'node')}: {number(one.time_s, 4)} s"
-    if one.mops is not None:
-        text += f", {number(one.mops, 4)} Mop/s"
-    if one.alltoallv:
-        text += f", MPI_Alltoallv {one.alltoallv}"
-    if (error := worst(compared)) is not None:
+    notes: list[str] = []
+    error = worst(compared)
+    about = []
+    if error is not None:
         times = [each.measured_s / each.predicted_s for each in compared]
         span = " to ".join(dict.fromkeys(number(limit, 3) for limit in (min(times), max(times))))
-        text += f", error of the measured cases up to {_percent(error)} "
-        text += f"(measured: {span} times the prediction)"
-    else:
-        text += ", error not known"
-    return text + "".join(f"; {flaw}" for flaw in one.flaws)
+        about = [f"the measured cases took {span} times the prediction"]
+    for one in made:
+        text = f"{plural(one.nodes, 'node')}: {number(one.time_s, 4)} s"
+        if one.mops is not None:
+            text += f", {number(one.mops, 4)} Mop/s"
+        if one.alltoallv:
+            text += f", MPI_Alltoallv {one.alltoallv}"
+        known = f"error of the measured cases up to {_percent(error)}" if error is not None else ""
+        own = [*about, *one.flaws]
+        new = [note for note in dict.fromkeys(own) if note not in notes]
+        notes += new
+        marks = "".join(f" [{notes.index(note) + 1}]" for note in dict.fromkeys(own))
+        yield f"{text}, {known or 'error not known'}{marks}"
+        yield from (f"  [{notes.index(note) + 1}] {note}" for note in new)
 
 
 def _size(size: float) -> str:

@@ -146,6 +146,10 @@ def print_analysis(analysis: Analysis, console: Console) -> None:
                 out.say(f"    what would change it: {sentence.change}", "dim")
             if sentence.basis:
                 out.say(f"    from: {sentence.basis}", "dim")
+        if section.change:
+            out.say(f"  what would change these: {section.change}", "dim")
+        if section.basis:
+            out.say(f"  each from: {section.basis}", "dim")
         for grid in section.grids:
             out.say(f"  {grid.title}:")
             for first, *cells in grid.rows:

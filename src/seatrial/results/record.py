@@ -32,6 +32,7 @@ from pydantic import (
     ConfigDict,
     FailFast,
     Field,
+    PrivateAttr,
     TypeAdapter,
     ValidationError,
     model_validator,
@@ -60,6 +61,7 @@ MOST_POINTS = 10_000  # of a curve; those of the benchmarks have 40
 #: and each direction of a link. Those of the benchmarks have 30, and 6.
 MOST_OF_CASE, MOST_OF_LOCATION = 1000, 32
 PLANTED = "fault planted on purpose: "  # begins a note of a trial
+IN_VIRTUAL_TIME = "figures are in virtual time"  # begins a note of a trial in a virtual lab
 _CONFIG = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
 _Item = TypeVar("_Item")
 #: a list of which validation reports the first wrong element: a million errors take minutes
@@ -353,6 +355,25 @@ class Trial(Record):
     unmeasured: list[str] = []  # sentences on networks of role test without a case
     notes: list[str] = []  # limits of the stack, planted faults ...
     profiles: list[ProfileUse] = []
+    _by_note: bool = PrivateAttr(default=False)  # ``virtual_time`` is not in the record
+
+    @model_validator(mode="after")
+    def _know_virtual_time(self) -> Trial:
+        """An older record has no ``virtual_time``, but the note on it."""
+        noted = any(note.startswith(IN_VIRTUAL_TIME) for note in self.notes)
+        if noted and "virtual_time" not in self.model_fields_set:
+            self.virtual_time = self._by_note = True
+        return self
+
+    @property
+    def lacking_in_record(self) -> str:
+        """What a record of an older version does not say, and how it is known; "": nothing."""
+        if not self._by_note:
+            return ""
+        return (
+            f"its record is older ({self.seatrial}) and has no virtual_time; by its note "
+            f"{IN_VIRTUAL_TIME!r} each repeat counts as a sample"
+        )
 
     @property
     def planted(self) -> list[str]:

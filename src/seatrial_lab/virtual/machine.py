@@ -14,7 +14,7 @@ from typing import Any
 
 from seatrial.base.errors import LabError
 from seatrial.base.paths import SOURCE
-from seatrial.results.record import PLANTED
+from seatrial.results.record import IN_VIRTUAL_TIME, PLANTED
 from seatrial_lab.common import access
 from seatrial_lab.common.owner import give, take
 from seatrial_lab.virtual import wires
@@ -105,7 +105,7 @@ class VirtualMachine:
         return [
             *(f"{PLANTED}{fault}" for fault in self.lab.faults()),
             (
-                "figures are in virtual time: an emulated machine whose clock counts instructions "
+                f"{IN_VIRTUAL_TIME}: an emulated machine whose clock counts instructions "
                 f"(QEMU {facts['qemu']}, Linux {facts['kernel_version']}); they hold for what the "
                 "driver and the kernel cost in instructions, not for "
                 f"{'' if timed else 'wires, '}caches or memory"
