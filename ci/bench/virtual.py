@@ -5,9 +5,10 @@
 Starts the lab as often as asked, measuring the boot, and runs the selected cases that often.
 Prints of each run the wall time, QEMU's processor time and how much of that it took for a second in
 which one of the guest's processors was busy (10^9 instructions); wall and processor time of each
-job of a case (its share of switching the NIC profile is not in it); and per case and metric the
-spread between the runs, (highest - lowest) / mean. ``--load N`` runs N busy processes beside it.
-Needs root, like the lab. It judges nothing: requirements do that.
+job of a case, and of each switch to a NIC profile (from the end of the last job: its Epilogs,
+Slurm, the Prologs); and per case and metric the spread between the runs, (highest - lowest) / mean.
+``--load N`` runs N busy processes beside it. Needs root, like the lab. It judges nothing:
+requirements do that.
 """
 
 from __future__ import annotations
@@ -55,15 +56,19 @@ class Stopwatch:
     def line(self, word: str, done: int, total: int, name: str) -> None:
         if not total:  # it begins; what was before it is not its own
             return
+        self._take(f"{name.split(' ')[0]} {name.rpartition('+')[2]} {self.profile}")
+
+    def _take(self, what: str) -> None:
+        """Record what was spent since the last call."""
         now = self._now()
-        job = f"{name.split(' ')[0]} {name.rpartition('+')[2]} {self.profile}"
-        self.costs[job] = Cost(now.wall_s - self._since.wall_s, now.cpu_s - self._since.cpu_s)
+        self.costs[what] = Cost(now.wall_s - self._since.wall_s, now.cpu_s - self._since.cpu_s)
         self._since = now
 
     def said(self, text: str) -> None:
         print(f"  {text}", file=sys.stderr)
         if found := re.match(r"NIC profile (\S+) on ", text):
-            self.profile, self._since = found[1], self._now()
+            self.profile = found[1]
+            self._take(f"switch to {self.profile}")
 
 
 def cpu_s(lab: VirtualLab) -> float:

@@ -9,6 +9,7 @@ import select
 import shutil
 import struct
 import subprocess
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,8 +24,10 @@ from seatrial.site.load import load_site
 from seatrial_lab.common.spec import LabSpec
 from seatrial_lab.virtual import client, cpio, faults, image, kernels, qemu, snapshot
 from seatrial_lab.virtual.client import kind_of
+from seatrial_lab.virtual.engine import VirtualLab
 from seatrial_lab.virtual.frames import Reader, frame
 from seatrial_lab.virtual.guest import agent
+from seatrial_lab.virtual.machine import VirtualMachine
 from seatrial_lab.virtual.site import virtual_spec
 from seatrial_lab.virtual.spec import Card, VirtualSpec
 
@@ -176,6 +179,27 @@ def test_what_is_measured_and_what_only_looks() -> None:
     assert kind_of(["srun", "-N2"]) == "step"
     assert kind_of(["/usr/bin/squeue"]) == "query"
     assert kind_of(["scancel", "3"]) == ""
+
+
+def test_a_pause_between_queries_is_of_the_guests_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And as long as a Prolog takes at least: a query costs more than an idle guest's seconds."""
+    machine = VirtualMachine(VirtualLab(virtual_spec(load_site(write_site(tmp_path)), "t")))
+    asked: list[list[str]] = []
+    slept: list[float] = []
+    monkeypatch.setattr(machine.lab, "run", lambda argv, timeout: asked.append(argv))
+    monkeypatch.setattr(time, "sleep", slept.append)
+    machine.pause(0.1)
+    machine.pause(9)
+    assert (asked, slept) == ([["sleep", "3"], ["sleep", "9"]], [])
+
+    def gone(argv: list[str], timeout: float) -> None:
+        raise LabError("lab t is not up")
+
+    monkeypatch.setattr(machine.lab, "run", gone)
+    machine.pause(0.1)
+    assert slept == [0.1]
 
 
 def test_a_spec_of_unknown_cards_is_refused() -> None:

@@ -114,6 +114,20 @@ def test_held_and_released(session):
     assert not own.lease.exists()
 
 
+def test_slurm_works_between_two_queries(session):
+    """By the machine's own clock, first before the job can run, and before it can have ended."""
+
+    class Lab(Slurm):
+        def pause(self, seconds):
+            self.asked.append(["pause"])
+
+    slurm = Lab("RUNNING|Prolog|n[1-2]\n", "RUNNING|None|n[1-2]\n")
+    with held(session(slurm), "jumbo", 2):
+        pass
+    words = [argv[0] for argv in slurm.asked]
+    assert words == ["sbatch", "pause", "squeue", "pause", "squeue", "scancel", "pause", "squeue"]
+
+
 def test_the_job_user_gets_the_output_of_the_job_and_nothing_else(session, tmp_path):
     class Lab(Slurm):
         def give(self, path):

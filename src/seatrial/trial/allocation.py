@@ -104,11 +104,13 @@ def cancel(machine: Machine, job: str) -> QueueEntry | None:
     """
     entry = None
     cancelled = False
-    for _ in polls(RELEASE_S):
-        with contextlib.suppress(OSError, subprocess.SubprocessError, SeatrialError):
-            if not cancelled:
+    for _ in polls(machine, RELEASE_S):
+        if not cancelled:
+            with contextlib.suppress(OSError, subprocess.SubprocessError, SeatrialError):
                 done = machine.run(["scancel", job])
                 cancelled = done.returncode == 0 or "Invalid job id" in done.stderr
+            if cancelled:
+                continue  # its Epilogs have just begun
         entry = query(machine, job) or entry
         if entry and entry.state not in ALIVE:
             break
@@ -222,7 +224,7 @@ class Allocation:
         begun = time.monotonic()
         blocked_since = None
         reason = ""
-        for _ in polls():
+        for _ in polls(self.machine, at_once=False):  # its Prologs have just begun
             self.renew()
             entry = self.query()
             session.limit.note(entry is not None and entry.state == "PENDING")
@@ -253,7 +255,7 @@ class Allocation:
         """The job in Slurm's queue after its Epilogs. In the state COMPLETING the reason of the end
         is not known."""
         entry = None
-        for _ in polls(SETTLE_S):
+        for _ in polls(self.machine, SETTLE_S):
             entry = self.query()
             if entry is None or entry.state != "COMPLETING":
                 break
@@ -329,13 +331,18 @@ class Allocation:
         self.reason = f"{self.reason}; {late}" if self.reason else late
 
 
-def polls(seconds: float = math.inf) -> Iterator[None]:
-    """Yield for ``seconds``, at least once, with growing pauses between the turns."""
+def polls(machine: Machine, seconds: float = math.inf, at_once: bool = True) -> Iterator[None]:
+    """Yield for ``seconds``, at least once, with growing pauses between the turns.
+
+    ``at_once``: not after a pause the first time.
+    """
     end = time.monotonic() + seconds
     pause = POLL_S[0]
-    yield
-    while time.monotonic() + pause < end:
-        time.sleep(pause)
+    if at_once:
+        yield
+    while not at_once or time.monotonic() + pause < end:
+        at_once = True
+        machine.pause(pause)
         pause = min(POLL_S[1], pause * 1.3)
         yield
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 from typing import Protocol
 
@@ -18,13 +19,14 @@ class Machine(Protocol):
     user that has one open can still extend it. On a cluster there is one user, and both do nothing.
     ``uid`` is the job user's. ``notes`` are of before the first run. ``losses`` are notes on frames
     that a switch of the lab dropped since ``notes`` or the last ``losses``; switches of a cluster
-    are not asked.
+    are not asked. ``pause`` lets Slurm work for about so many seconds between two queries.
     """
 
     @property
     def uid(self) -> int: ...
     def popen(self, argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen: ...
     def run(self, argv: list[str]) -> subprocess.CompletedProcess: ...
+    def pause(self, seconds: float) -> None: ...
     def give(self, path: Path) -> None: ...
     def take(self, folder: Path) -> dict[str, int]: ...
     def notes(self) -> list[str]: ...
@@ -50,6 +52,9 @@ class ThisMachine:
         return subprocess.run(
             argv, capture_output=True, text=True, timeout=60, start_new_session=True
         )
+
+    def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
 
     def give(self, path: Path) -> None: ...
 

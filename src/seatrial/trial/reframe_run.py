@@ -39,6 +39,8 @@ LMOD_PATHS = (
     Path("/usr/local/lmod/lmod/libexec/lmod"),
 )
 WATCH_S = 2.0  # interval of queries about the held job
+#: the same in virtual time, where a query costs the emulator a quarter of a second
+VIRTUAL_WATCH_S = 60.0
 REFRAME_FOLDERS = ("stage", "output", "perflogs")
 LINE = 1 << 16  # longest part of a line of ReFrame's output that is read at once
 QUEUE_S = 10.0  # interval of queries whether all jobs of the trial wait in the queue
@@ -203,7 +205,7 @@ def run_reframe(
             since_query_s = time.monotonic() - queried
             if allocation and not why:
                 allocation.renew()
-                if since_query_s > WATCH_S:
+                if since_query_s > (VIRTUAL_WATCH_S if plan.virtual_time else WATCH_S):
                     why = allocation.ended()
                     outcome.lost = bool(why)
                     queried = time.monotonic()

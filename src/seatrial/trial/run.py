@@ -383,7 +383,7 @@ def end_leftovers(folder: Path, machine: Machine) -> None:
     """
     cancelled: set[str] = set()
     with contextlib.suppress(OSError, subprocess.SubprocessError, SeatrialError):
-        for _ in polls(RELEASE_S):
+        for _ in polls(machine, RELEASE_S):
             jobs = jobs_of(folder, machine)
             if not jobs:
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
 
 from seatrial.results.record import PLANTED
@@ -28,6 +29,9 @@ class LabMachine:
 
     def run(self, argv: list[str]) -> subprocess.CompletedProcess:
         return self.lab.run(argv, timeout=60, check=False)
+
+    def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
 
     def give(self, path: Path) -> None:
         give(path, self.lab.spec.uid, self.lab.spec.gid)

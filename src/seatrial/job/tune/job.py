@@ -79,7 +79,7 @@ def wait(
     """Wait until a job has ended. If ``why_stop`` gives a word of ``STOPPED``, or the job cannot
     start, cancel it. ``show`` gets its state. Raises LabError if Slurm does not answer."""
     ran, answered = False, time.monotonic()
-    for _ in polls():
+    for _ in polls(machine):
         entry = query(machine, job)
         if entry is None:
             if time.monotonic() - answered > SILENT_S:
