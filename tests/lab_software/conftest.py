@@ -23,8 +23,9 @@ def start(real_stack, tmp_path):
     """Runs a program of the stack on this machine with Open MPI: options, ranks and variables.
 
     Also one rank is started by mpirun: without it, Open MPI 4.1.4 ends by SIGSEGV after
-    MPI_Finalize in 1 of 1000 runs. With it that was seen once in 4000 runs (comms, one rank), so a
-    program that ends so is started a second time, with a warning.
+    MPI_Finalize in 1 of 1000 runs. With it that was seen once in a whole run of the tests, and
+    not in 1800 runs by hand (comms, one rank). So a program that ends like that is started a second
+    time, with a warning.
     """
 
     def started(program, *options, ranks, **variables):

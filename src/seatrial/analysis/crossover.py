@@ -188,8 +188,7 @@ def certainly(
 ) -> Parting:
     """Where the curves of an option, one of each block of runs, part from those of another one.
 
-    ``name``: of the other profile, the faster one in the end.
-
+    ``name``: of the other option, the faster one in the end.
     ``tail``: the probability of a wrong ``together``, ``apart`` or ``reversed_at``, of each.
     """
     ends = {}

@@ -103,6 +103,8 @@ def responses(
 
     What single cases lack is said of the axis of profiles alone, which each case has.
     """
+    if axis != PROFILE and len({axis.option(run.case) for one in trials for run in one.runs}) < 2:
+        return [], []  # most sites have one network: nothing is collected for it
     measured: dict[Subject, dict[str, dict[str, _Of]]] = {}  # subject, trial, option
     disturbed: dict[Subject, set[str]] = {}  # options without an undisturbed run in some trial
     failed: Counter[tuple[str, Case]] = Counter()

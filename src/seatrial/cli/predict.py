@@ -112,10 +112,11 @@ def predict(
         for run in valid_runs(one.runs)
         if not one.trial.is_rerun(run) and not is_disturbed(run)
     ]
-    for one in runs:
-        if why := conclusion.absurd(one.run):
+    faults = [conclusion.absurd(one.run) for one in runs]
+    for one, why in zip(runs, faults, strict=True):
+        if why:
             say(f"left out: a run of {one.run.case.id}, as {why}")
-    runs = [one for one in runs if not conclusion.absurd(one.run)]
+    runs = [one for one, why in zip(runs, faults, strict=True) if not why]
     if left_out := sum(is_disturbed(run) for one in results for run in valid_runs(one.runs)):
         say(f"left out: {plural(left_out, 'run')} that waited for a processor")
     _check_measured("--network", network, (one.run.case.network for one in runs))

@@ -395,12 +395,10 @@ class Run(Record):
 
     record: Literal["run"] = "run"
     case: Case
-    repeat: int = Field(
-        default=0, ge=0
-    )  # from 0, counted through all rounds; those of reruns follow
-    round: int = Field(
-        default=0, ge=0
-    )  # from 0; each rerun is a round of its own after the planned ones
+    # from 0, counted through all rounds; those of reruns follow
+    repeat: int = Field(default=0, ge=0)
+    # from 0; each rerun is a round of its own after the planned ones
+    round: int = Field(default=0, ge=0)
     outcome: Literal["ran", "error"]
     phase: str = ""  # of an error: setup, submit, run, sanity, path, limit, profile ...
     reason: str = ""  # a sentence

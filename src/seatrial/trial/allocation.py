@@ -224,7 +224,8 @@ class Allocation:
         begun = time.monotonic()
         blocked_since = None
         reason = ""
-        for _ in polls(self.machine, at_once=False):  # its Prologs have just begun
+        self.machine.pause(POLL_S[0])  # its Prologs have just begun
+        for _ in polls(self.machine):
             self.renew()
             entry = self.query()
             session.limit.note(entry is not None and entry.state == "PENDING")
@@ -331,17 +332,12 @@ class Allocation:
         self.reason = f"{self.reason}; {late}" if self.reason else late
 
 
-def polls(machine: Machine, seconds: float = math.inf, at_once: bool = True) -> Iterator[None]:
-    """Yield for ``seconds``, at least once, with growing pauses between the turns.
-
-    ``at_once``: not after a pause the first time.
-    """
+def polls(machine: Machine, seconds: float = math.inf) -> Iterator[None]:
+    """Yield for ``seconds``, at least once, with growing pauses between the turns."""
     end = time.monotonic() + seconds
     pause = POLL_S[0]
-    if at_once:
-        yield
-    while not at_once or time.monotonic() + pause < end:
-        at_once = True
+    yield
+    while time.monotonic() + pause < end:
         machine.pause(pause)
         pause = min(POLL_S[1], pause * 1.3)
         yield
