@@ -203,7 +203,8 @@ def test_disturbed_runs_are_left_out_and_said():
     assert response.decision.answer == "best"
     assert response.inputs.samples == 13
     [missing] = [one for one in made.missing if one.what == "undisturbed runs"]
-    assert missing.reason.startswith("2 of 8 runs are left out, in which it waited")
+    assert missing.subject.endswith("(2 of 8 runs left out)")
+    assert missing.reason.startswith("it waited for a processor")
     assert "default" in missing.subject
 
 

@@ -22,6 +22,7 @@ from seatrial.analysis.axis import NETWORK, PROFILE, SETTING, TRANSPORT, Axis
 from seatrial.analysis.conclusion import Measured, Missing, absurd
 from seatrial.results.figures import DISTURBED_PERCENT, is_disturbed, valid_runs
 from seatrial.results.record import Case, Results, Run
+from seatrial.results.wording import plural
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ def analyse(trials: Sequence[Results]) -> Analysis:
     """The conclusions from the valid runs of some trials, without reruns, disturbed runs and runs
     with a number that no measurement gives."""
     trials, not_used = _usable(trials)
+    disturbed = _disturbed(trials)
     measured = [
         Measured(one.trial.trial, run, one.trial.virtual_time)
         for one in trials
@@ -85,7 +87,7 @@ def analyse(trials: Sequence[Results]) -> Analysis:
         [
             comparison
             for axis in (PROFILE, NETWORK, TRANSPORT)
-            for comparison in crossover.comparisons(measured, axis, costs)
+            for comparison in crossover.comparisons(measured, axis, costs, set(disturbed))
         ],
         models,
         scalings,
@@ -98,7 +100,7 @@ def analyse(trials: Sequence[Results]) -> Analysis:
         value.gains([*of_applications, *others[NETWORK][0]], machines),
         [
             *not_used,
-            *_disturbed(trials),
+            *map(_left_out, disturbed.items()),
             *not_compared,
             *(m for _, own in others.values() for m in own),
             *not_modelled,
@@ -138,18 +140,21 @@ def _planned_runs(one: Results) -> list[Run]:
     return sorted(planned, key=lambda run: place.get(run.case, len(place)))
 
 
-def _disturbed(trials: Sequence[Results]) -> list[Missing]:
-    """The cases with runs that other programs disturbed, and how many these are."""
-    missing = []
+def _disturbed(trials: Sequence[Results]) -> dict[tuple[str, Case], tuple[int, int]]:
+    """Trials and cases with runs that other programs disturbed: how many of how many runs."""
+    made: dict[tuple[str, Case], tuple[int, int]] = {}
     for one in trials:
         planned = [run for run in valid_runs(one.runs) if not one.trial.is_rerun(run)]
         total: Counter[Case] = Counter(run.case for run in planned)
         lost: Counter[Case] = Counter(run.case for run in planned if is_disturbed(run))
-        for case, count in lost.items():
-            why = (
-                f"{count} of {total[case]} runs are left out, in which it waited for a processor, "
-                f"that other programs used, for more than {DISTURBED_PERCENT:g} % of the time"
-            )
-            subject = f"{case.id} in {one.trial.trial}"
-            missing.append(Missing("undisturbed runs", subject, why, response.QUIET))
-    return missing
+        made |= {(one.trial.trial, case): (count, total[case]) for case, count in lost.items()}
+    return made
+
+
+def _left_out(disturbed: tuple[tuple[str, Case], tuple[int, int]]) -> Missing:
+    (trial, case), (count, total) = disturbed
+    # the number is of the subject: cases of which runs are left out are one sentence
+    subject = f"{case.id} in {trial} ({count} of {plural(total, 'run')} left out)"
+    why = "it waited for a processor, that other programs used, for more than "
+    why += f"{DISTURBED_PERCENT:g} % of the time"
+    return Missing("undisturbed runs", subject, why, response.QUIET)
