@@ -213,7 +213,7 @@ def test_a_profile_that_was_disturbed_in_each_run_may_be_the_best():
     slow = [disturbed(run) for run in repeated("npb", "is.S", fast=60.0)]
     [made], _ = responses([trial([*runs, *slow])])
     assert made.decision.answer == "measure more"
-    assert "other programs disturbed each run under fast" in made.decision.reason
+    assert "other programs disturbed the runs under fast" in made.decision.reason
     assert set(made.decision.leaders) == {"default", "jumbo"}
     assert made.decision.worse == ()
 

@@ -167,7 +167,8 @@ def _open(analysis: Analysis, responses: Sequence[Response]) -> list[Sentence]:
         of_curves = {id(curve): curve for curve, d in curves if d in open_}.values()
         names = [one.application for one in unknown]
         names += [curves_of([curve]) for curve in of_curves]
-        basis = made_from(merged(one.inputs for one in (*unknown, *of_curves)))
+        inputs = [one.inputs for one in unknown] + [one.inputs for one in of_curves]
+        basis = made_from(merged(inputs))
         most = max(open_, key=lambda d: d.needs or 0)
         more = repeats_text(most.needs, most.unit, axis.name) if most.needs else ""
         takes = dict.fromkeys(filter(None, [more, *(d.takes for d in open_)]))
