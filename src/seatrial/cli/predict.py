@@ -18,7 +18,6 @@ from seatrial.base.suggest import suggest
 from seatrial.benchmarks.npb import due_ranks
 from seatrial.cli.trial import pooled, say
 from seatrial.job.tune.outcome import figure as figure_in
-from seatrial.results.figures import is_disturbed, valid_runs
 from seatrial.results.wording import plural
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def predict(
 
     Example: seatrial predict --benchmark npb-is --class A --nodes 2,4,8,16,32,64
     """
-    from seatrial.analysis import conclusion
+    from seatrial.analysis import runs as used
     from seatrial.predict import prediction as of
     from seatrial.predict import programs, simulation
     from seatrial.report import prediction as words
@@ -106,19 +105,12 @@ def predict(
     if command:
         programs.check_program(Path(command[0]))
     results = pooled(trials)
-    runs = [
-        conclusion.Measured(one.trial.trial, run)
-        for one in results
-        for run in valid_runs(one.runs)
-        if not one.trial.is_rerun(run) and not is_disturbed(run)
-    ]
-    faults = [conclusion.absurd(one.run) for one in runs]
-    for one, why in zip(runs, faults, strict=True):
-        if why:
-            say(f"left out: a run of {one.run.case.id}, as {why}")
-    runs = [one for one, why in zip(runs, faults, strict=True) if not why]
-    if left_out := sum(is_disturbed(run) for one in results for run in valid_runs(one.runs)):
+    results, not_used = used.usable(results)
+    for one in not_used:
+        say(f"left out: of {one.subject} {one.reason}")
+    if left_out := sum(count for count, _ in used.disturbed(results).values()):
         say(f"left out: {plural(left_out, 'run')} that waited for a processor")
+    runs = used.measured(results)
     _check_measured("--network", network, (one.run.case.network for one in runs))
     _check_measured("--transport", transport, (one.run.case.transport for one in runs))
     profile = _profile(runs, profile)
