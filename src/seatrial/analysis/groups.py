@@ -125,7 +125,7 @@ def groups(
     if not varies.any():
         raise ValueError("all cases communicate alike")
     scores = (values[:, varies] - values[:, varies].mean(axis=0)) / spread[varies]
-    most = min(MOST_GROUPS, count // CASES_OF_GROUP)
+    most = min(MOST_GROUPS, count // CASES_OF_GROUP, len(np.unique(scores, axis=0)))
     labels, score = max(
         ((made, silhouette(scores, made)) for made in _candidates(scores, most)),
         key=lambda pair: pair[1],
