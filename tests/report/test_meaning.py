@@ -505,8 +505,8 @@ def test_the_time_in_MPI_is_drawn_beside_computing():
     go.Figure(data=ft.data, layout=ft.layout)
     lines = {trace["name"]: trace["y"] for trace in ft.data}
     assert list(lines) == ["run time", "computing", "in MPI"]
-    assert lines["in MPI"] == pytest.approx([7190, 10320])  # in the unit of the shortest time
-    assert ft.layout["yaxis"]["title"]["text"] == "time (ms)"
+    assert lines["in MPI"] == [7.19, 10.32]
+    assert ft.layout["yaxis"]["title"]["text"] == "time (s)"
     assert ft.table.rows[1] == ["64", "11.2 s", "900 ms", "10.3 s", "39.7"]
     assert [trace["name"] for trace in whole.data] == ["npb is.A, openmpi-tcp, default"]
 
@@ -535,6 +535,9 @@ def test_patterns_that_are_alike_are_one_sentence():
     assert "; in imb sendrecv slow takes 2 times (" in text
     parted = one_of(results, "at all measured sizes")
     assert "imb pingpong and sendrecv over openmpi-tcp on ?, 2 nodes: at all measured" in parted
+    [figure] = meaning_figures(analyse([results]))["sizes by profile"]
+    assert figure.title.startswith("imb pingpong over")
+    assert figure.caption.endswith("The same holds of imb sendrecv.")
 
 
 def test_a_step_on_which_runs_do_not_agree_is_said_in_the_table_alone():

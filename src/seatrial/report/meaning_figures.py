@@ -262,7 +262,7 @@ def _apart(index: int, one: Scaling) -> Figure:
         "computing": {p: own for p, (own, _) in one.apart.items()},
         "in MPI": {p: mpi for p, (_, mpi) in one.apart.items()},
     }
-    unit, factor = fitting(min(t for own in lines.values() for t in own.values() if t > 0), "s")
+    unit, factor = fitting(max(t for own in lines.values() for t in own.values()), "s")
     data = [
         {
             "type": "scatter", "mode": "lines+markers", "name": name,
@@ -280,8 +280,8 @@ def _apart(index: int, one: Scaling) -> Figure:
     return Figure(
         f"scaling-{index}",
         f"Computing and MPI over the number of processes: {one.name}",
-        "Medians over the samples, means over the processes. Computing and MPI are of the whole "
-        "run with the library mpi_time; the run time is the program's own figure. A run time that "
+        "Medians over the samples, means over the processes. Computing and MPI are of the "
+        "runs with the library mpi_time; the run time is the program's own figure. A run time that "
         "rises: more nodes cost time.",
         data,
         axes(
