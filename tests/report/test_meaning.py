@@ -280,6 +280,21 @@ def communicating(*variants, slower=1.0):
     return trial(runs)
 
 
+def test_the_receives_of_large_messages_have_their_coefficients():
+    text = one_of(trial([measured(MYRINET_SEND, MYRINET_RECV).run]), "MPI_Send")
+    assert "An MPI_Recv above 10000 B takes 57.4 us (57.4 to 57.4) and for each KiB 6.25 us" in text
+
+
+def test_ranks_that_differ_are_said():
+    """As with a moderation that the driver adapts on each node."""
+    one = measured(MYRINET_SEND, MYRINET_RECV)
+    assert "depends on more than the size" not in one_of(trial([one.run]), "MPI_Send")
+    slow = next(curve for curve in one.run.curves if curve.name == "comms recv_us rank 1")
+    slow.points[:] = [(n, us * (3 if n <= 10 else 1)) for n, us in slow.points]
+    text = one_of(trial([one.run]), "MPI_Send")
+    assert "MPI_Recv of 10 B takes 31.2 us on one rank and 93.7 us on the other: its time" in text
+
+
 def test_thresholds_of_few_repetitions_are_doubtful():
     def said(**facts):
         return one_of(trial([measured(MYRINET_SEND, MYRINET_RECV, facts).run]), "MPI_Send")

@@ -459,6 +459,18 @@ def _call_times(one: CallTimes) -> list[Sentence]:
         text += f"{bytes_text(one.send.measured[0])}{f' ({half.flaw})' if half.flaw else ''}. "
     else:
         text += f"No lines describe {joined(poor)}. "
+    last = one.recv.lines[-1]
+    if not one.recv.poor and last.slope.low > 0:
+        ends = one.recv.thresholds
+        above = f" above {bytes_text(ends[-1])}" if ends else ""
+        text += f"An MPI_Recv{above} takes {amount_with_interval(last.intercept, 'us')} and for "
+        text += f"each KiB {amount_with_interval(scaled(last.slope, 1024), 'us')}. "
+    for call, name in (("recv", "MPI_Recv"), ("send", "MPI_Send")):
+        if (apart := one.ranks.get(call)) and apart.is_much:
+            text += f"{name} of {bytes_text(apart.size)} takes {amount(apart.low, 'us')} on one "
+            text += f"rank and {amount(apart.high, 'us')} on the other: its time depends on more "
+            text += "than the size, such as the state of the interrupt moderation of each node. "
+            break
     if one.send.curved:
         text += (
             "No threshold shows: a smooth curve describes the times of a send better than lines."
