@@ -151,7 +151,7 @@ def _relation(index: int, one: Relation) -> Figure:
         ],
         axes(
             {"range": [-0.08 * most, 1.15 * most],
-             **titled(f"run time in MPI under {one.base} (%)")},
+             **titled(f"time in MPI under {one.base} (%)")},
             {"type": "log", **log_ticks([min(ends) / 1.3, max(ends) * 1.3]),
              **titled(f"performance over that under {one.base} (ratio)")},
             shapes=[{
