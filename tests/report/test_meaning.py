@@ -455,6 +455,12 @@ def test_computing_and_communication_apart_over_the_processes():
     several = [in_round(run, number) for number in range(5) for run in runs]
     text = one_of(trial(several), "efficiency")
     assert "From 32 processes on MPI takes longer than computing" in text
+    [figure] = meaning_figures(analyse([trial(several)]))["scaling"]
+    assert [row[1:3] + row[4:] for row in figure.table.rows] == [
+        ["32", "8.9", "1.72", "7.19"], ["64", "11.21", "0.9", "10.32"],
+    ]  # fmt: skip
+    whole, mpi = figure.data
+    assert (whole["y"], mpi["y"]) == ([8.90, 11.21], [7.19, 10.32])
 
 
 def test_the_price_of_a_GFLOPS_and_what_a_gain_is_worth():

@@ -233,7 +233,8 @@ def _drawn(model: Model, sizes: Sequence[float]) -> tuple[list[float | None], li
 
 
 def _scaling(scalings: Sequence[Scaling]) -> Figure:
-    data = [
+    """The time over the processes. Dotted, in the same colour: that in MPI, where it is known."""
+    data: list[dict[str, Any]] = [
         {
             "type": "scatter", "mode": "lines+markers", "name": label(one.name),
             "x": list(one.times), "y": list(one.times.values()),
@@ -242,24 +243,42 @@ def _scaling(scalings: Sequence[Scaling]) -> Figure:
         }
         for i, one in enumerate(scalings)
     ]  # fmt: skip
+    data += [
+        {
+            "type": "scatter", "mode": "lines+markers", "name": f"{label(one.name)}, in MPI",
+            "showlegend": False,
+            "x": list(one.apart), "y": [mpi if mpi > 0 else None for _, mpi in one.apart.values()],
+            "line": {"color": PALETTE[i % len(PALETTE)], "dash": "dot"},
+            "marker": {"symbol": f"{MARKERS[i % len(MARKERS)]}-open", "size": 8},
+        }
+        for i, one in enumerate(scalings) if one.apart
+    ]  # fmt: skip
     counts = sorted({p for one in scalings for p in one.times})
     rows = [
-        [one.name, str(p), number(one.times[p]), number(100 * _efficiency(one, p), 3)]
+        [
+            one.name, str(p), number(one.times[p]), number(100 * _efficiency(one, p), 3),
+            *([number(seconds) for seconds in one.apart[p]] if one.apart else ["–", "–"]),
+        ]
         for one in scalings
         for p in one.times
-    ]
+    ]  # fmt: skip
+    apart = any(one.apart for one in scalings)
     return Figure(
         "scaling",
         "Run time over the number of processes",
-        "Median over the samples. A line that rises: more nodes cost time.",
+        "Median over the samples. A line that rises: more nodes cost time."
+        + (" Dotted: the time in MPI, mean of the processes." if apart else ""),
         data,
         axes(
             {"type": "log", "tickvals": counts, "ticktext": [str(p) for p in counts],
              **titled("processes")},
-            {"type": "log", **log_ticks([t for one in scalings for t in one.times.values()]),
+            {"type": "log", **log_ticks([t for one in data for t in one["y"] if t]),
              **titled("run time (s)")},
         ),
-        Table(["program", "processes", "time (s)", "efficiency (%)"], rows),
+        Table(
+            ["program", "processes", "time (s)", "efficiency (%)", "computing (s)", "in MPI (s)"],
+            rows,
+        ),
         wide=True,
     )  # fmt: skip
 
