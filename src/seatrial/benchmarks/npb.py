@@ -116,7 +116,8 @@ class NPB(Benchmark[NPBSettings]):
         parsed = parse(output(step, folder))
         if not step.name.endswith(mpi_time.SUFFIX):
             return parsed
-        return mpi_time.share(folder, step.name, parsed, self.performance)
+        seconds = parsed.value("time_s")
+        return mpi_time.share(folder, step.name, parsed, self.performance, seconds)
 
     def metrics(self) -> dict[str, DeclaredMetric]:
         return {**METRICS, **mpi_time.METRICS} if self.settings.mpi_time else METRICS
