@@ -443,6 +443,8 @@ def test_steps_of_hpl_are_between_those_of_dgemm() -> None:
     assert [before.name, run.name, after.name] == ["dgemm-x-before", "hpl-x", "dgemm-x-after"]
     # 3 n^2 numbers are a rank's part of HPL's N^2: n = 1000 / sqrt(3 x 6)
     assert before.command[-2:] == ["/blas", "235"]
+    once = hpl.HPL(hpl.HPLSettings(blas=["x"], dgemm_calls=1)).steps(job)
+    assert [one.command[-1] for one in (once[0], once[2])] == ["1", "1"]
     assert {one.tasks_per_node for one in (before, run, after)} == {3}
     assert before.env["OMP_NUM_THREADS"] == run.env["OMP_NUM_THREADS"] == "2"
     assert "hpccinf.txt" in run.setup[1]

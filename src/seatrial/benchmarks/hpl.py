@@ -69,6 +69,9 @@ class HPLSettings(Settings):
     block: int = Field(default=64, ge=1, description="block size NB")
     ranks_per_node: int = Field(default=1, ge=1)
     threads_per_rank: int = Field(default=1, ge=1)
+    dgemm_calls: int | None = Field(
+        default=None, ge=1, description="calls of DGEMM with each order; default: many, for 0.2 s"
+    )
     mpi_time: list[str] = mpi_time.SETTING
 
 
@@ -162,9 +165,10 @@ class HPL(Benchmark[HPLSettings]):
         ranks = job.nodes * settings.ranks_per_node
         most = FULL_RATE_ORDER * math.ceil(math.sqrt(settings.threads_per_rank))
         order = max(1, min(most, int(settings.size / math.sqrt(3 * ranks))))
+        calls = [str(settings.dgemm_calls)] if settings.dgemm_calls else []
         return Step(
             name,
-            [*NODE_PYTHON, "dgemm.py", name, job.blas[blas], str(order)],
+            [*NODE_PYTHON, "dgemm.py", name, job.blas[blas], str(order), *calls],
             variant=blas,
             tasks_per_node=settings.ranks_per_node,
             env=self._threads(),
