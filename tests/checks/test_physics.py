@@ -175,8 +175,8 @@ void dgemm_(char *ta, char *tb, int *m, int *n, int *k, double *alpha, double *a
 def dgemm(tmp_path, *order_calls: int, **env: str) -> subprocess.CompletedProcess[str]:
     command = ["/usr/bin/python3", "-IS", str(NODE / "dgemm.py"), "step", str(tmp_path / "lib")]
     return subprocess.run(
-        [*command, *map(str, order_calls)], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60,
-        check=False,
+        [*command, *map(str, order_calls)], cwd=tmp_path, env=env, capture_output=True, text=True,
+        timeout=60, check=False,
     )  # fmt: skip
 
 
