@@ -169,7 +169,7 @@ def test_whether_the_most_and_the_least_communicating_code_prefer_differently():
     busy = with_shares("is.S", 0.6, default=100.0, saving=50.0)
     unmoved = with_shares("ep.S", 0.01, default=100.0, saving=100.0)
     text = one_of(trial([*busy, *unmoved]), "communicates most")
-    assert "npb is.S communicates most (60 % of its run is in MPI under default)" in text
+    assert "npb is.S communicates most (60 % of its time is in MPI under default)" in text
     assert "npb ep.S least (1 %)" in text
     assert "They do not prefer differently: default suits both. npb is.S: default." in text
     assert "npb ep.S: any (default and saving differ by at most " in text
@@ -282,7 +282,9 @@ def communicating(*variants, slower=1.0):
 
 def test_the_receives_of_large_messages_have_their_coefficients():
     text = one_of(trial([measured(MYRINET_SEND, MYRINET_RECV).run]), "MPI_Send")
-    assert "An MPI_Recv above 10000 B takes 57.4 us (57.4 to 57.4) and for each KiB 6.25 us" in text
+    assert (
+        "An MPI_Recv above 10000 B takes 57.436 us (57.436 to 57.437) and for each KiB 6.25" in text
+    )
 
 
 def test_ranks_that_differ_are_said():
@@ -430,6 +432,21 @@ def test_a_share_that_is_mostly_set_up_is_said_and_relates_to_nothing():
     assert "over 4 applications" in one_of(results, "rank correlation")
     left_out = "left out, as their figures time less than half of the run: npb is.B (25 %)"
     assert left_out in one_of(results, "rank correlation")
+
+
+def test_the_share_of_what_the_program_times_counts_for_the_relation():
+    results = communicating(*SHARES)
+    for run in results.runs:  # of IS, a quarter of its run of 2 s, half of which is in MPI
+        fact = run.facts["mpi"]
+        is_is = run.case.variant == "is.B"
+        fact["timed_s"] = 0.5 if is_is else 1.9
+        fact["timed_mpi_s"] = 0.25 if is_is else 0.95 * fact["mpi_s"]
+    text = one_of(results, "npb is.B", "is in MPI for 38.1 %")
+    assert text.startswith(": ")
+    assert "own figure times 25 % of this run; of that part 50 % (50 to 50) is in MPI." in text
+    text = one_of(results, "rank correlation")
+    assert "over 5 applications" in text
+    assert "npb is.B: 50 % in MPI" in text
 
 
 def test_the_relation_of_share_and_response_in_words():

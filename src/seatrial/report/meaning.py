@@ -298,19 +298,19 @@ def _preferences(responses: Sequence[Response], shares: Sequence[Share]) -> list
 
 def _most_and_least(responses: Sequence[Response], shares: Sequence[Share]) -> list[Sentence]:
     """Whether the application that communicates most prefers another profile than the one that
-    communicates least; none where fewer than two have a share. Shares of set-up do not count."""
+    communicates least; none where fewer than two have a share that counts."""
     of_base = {(s.application, s.route, s.profile, s.nodes, s.hardware): s for s in shares}
     known = [
-        (share.share.value, one)
+        (share.counted.value, one)
         for one in responses
         if (share := of_base.get((one.application, one.route, one.base, one.nodes, one.hardware)))
-        and not share.of_setup
+        and share.counted
     ]
     if len({share for share, _ in known}) < 2:
         return []
     (high, most), (low, least) = (f(known, key=lambda pair: pair[0]) for f in (max, min))
     text = (
-        f"{most.application} communicates most ({percent(high)} of its run is in MPI under "
+        f"{most.application} communicates most ({percent(high)} of its time is in MPI under "
         f"{most.base}), {least.application} least ({percent(low)}). "
     )
     both = [p for p in most.decision.leaders if p in least.decision.leaders]
@@ -323,7 +323,7 @@ def _most_and_least(responses: Sequence[Response], shares: Sequence[Share]) -> l
         suits = _suits(one.decision)
         apart = f" ({largest(one.decision)})" if suits == "any" else ""
         text += f" {one.application}: {suits}{apart}."
-    basis = "the answers above, and the shares of the next section without those of set-up"
+    basis = "the answers above, and the shares of the next section, of what each program times"
     change = "another application, or a larger problem of one"
     return [Sentence(text, basis, change, "pass", "together")]
 
@@ -634,7 +634,12 @@ def _share(one: Share, on_fewer: Sequence[Share]) -> Sentence:
         key, word = "inconclusive", "doubtful"
     elif one.slowdown is None:
         text += " Whether the library slows the run is not known."
-    if one.of_setup and one.timed is not None:
+    if one.of_timed and one.timed is not None:
+        text += (
+            f" The program's own figure times {percent(one.timed)} of this run; of that part "
+            f"{_share_text(one.of_timed)} is in MPI."
+        )
+    elif one.of_setup and one.timed is not None:
         low, high = one.bounds
         text += (
             " Most of this run is set-up and checks: the program's own figure times "
@@ -672,7 +677,7 @@ def _relation(one: Relation) -> Sentence:
     if one.left_out:
         listed = [f"{s.application} ({percent(s.timed or 0)})" for s in one.left_out]
         basis += f"; left out, as their figures time less than half of the run: {some(listed)}"
-        change += "; larger problems, of which the set-up is a smaller part"
+        change += "; runs in which mpi_time finds what the program times, or larger problems"
     if one.correlation is None:
         text = f"{name}: all {count} applications communicate, or respond, alike."
         return Sentence(text, basis, change)

@@ -167,7 +167,7 @@ def _relation(index: int, one: Relation) -> Figure:
         ],
         axes(
             {"range": [-0.08 * most, 1.15 * most],
-             **titled(f"run time in MPI under {one.base} (%)")},
+             **titled(f"time in MPI under {one.base} (%)")},
             {**log_range(ends), **titled(f"performance over that under {one.base} (ratio)")},
             shapes=[{
                 "type": "line", "y0": 1, "y1": 1, "xref": "paper", "x0": 0, "x1": 1,
@@ -280,9 +280,9 @@ def _apart(index: int, one: Scaling) -> Figure:
     return Figure(
         f"scaling-{index}",
         f"Computing and MPI over the number of processes: {one.name}",
-        "Medians over the samples, means over the processes. Computing and MPI are of the "
-        "runs with the library mpi_time; the run time is the program's own figure. A run time that "
-        "rises: more nodes cost time.",
+        "Medians over the samples, means over the processes. Computing and MPI are of runs with "
+        "the library mpi_time: of the part that the program times, or of the whole run where that "
+        "part is not known. A run time that rises: more nodes cost time.",
         data,
         axes(
             _processes(one.times),
