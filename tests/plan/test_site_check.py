@@ -216,6 +216,7 @@ def test_without_a_stack_every_program_is_assumed(make, monkeypatch):
     monkeypatch.setenv("SEATRIAL_STACK", "/nonexistent")
     checked = check_site(file)
     assert "there is no stack" in checked.stack_missing
+    assert "assumes a stack with every program" in checked.stack_missing
     assert [case.id for case in checked.judged["requirements.yaml:3"]] == [
         "imb.openmpi-ofi.default.2n"
     ]
