@@ -35,9 +35,9 @@ class CheckedSite:
     """A site whose files are right, and the plan of a trial of it.
 
     ``stack_missing``: a sentence on why the stack could not be read; then the plan assumes that it
-    has every program. ``judged``: contract id -> the cases of the plan that it judges. ``lacking``: contract
-    id -> selected cases that it cannot judge, because the stack has no program for them.
-    ``untested``: id of a contract without a case -> the reason.
+    has every program. ``judged``: contract id -> the cases of the plan that it judges.
+    ``lacking``: contract id -> selected cases that it cannot judge, because the stack has no
+    program for them. ``untested``: id of a contract without a case -> the reason.
     """
 
     site: Site
