@@ -218,3 +218,18 @@ def test_the_interval_of_a_median_holds_it_as_often_as_it_says():
 
 def _measured(runs):
     return [Measured("t1", run) for run in runs]
+
+
+def test_the_runs_of_a_round_are_one_sample_of_a_share():
+    """Six runs in three rounds have no interval; in virtual time each is a sample."""
+    runs = [
+        run.model_copy(update={"round": run.repeat // 2})
+        for run in with_shares("is.B", 0.4, 1.2, default=100.0)
+    ]
+    [share] = shares(Measured("t1", run) for run in runs)
+    assert (share.unit, share.inputs.samples) == ("round", 6)
+    assert math.isinf(share.share.high)
+    assert math.isinf(share.slowdown.high)
+    [share] = shares(Measured("t1", run, virtual_time=True) for run in runs)
+    assert share.unit == "repeat"
+    assert 0.38 < share.share.low < share.share.high < 0.42

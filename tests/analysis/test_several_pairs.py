@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -213,3 +214,22 @@ def test_a_made_up_truth_is_answered():
     assert sum(one <= {"no difference"} for one in equal) >= 0.95 * trials
     slower = [answers(0.85, seed) for seed in range(trials)]
     assert sum(one == {"independent"} for one in slower) >= 0.95 * trials
+
+
+@pytest.mark.parametrize("virtual_time", [False, True])
+def test_the_runs_of_a_round_are_one_sample(virtual_time):
+    """Six runs in three rounds have no interval; in virtual time each is a sample."""
+    inside = own_interfaces(1, 530.0, within_node="shared memory").run
+    case = Case(**{**_fields(inside.case), "variant": "1-pairs-within"})
+    metrics = [Metric(metric="within_uni_MB_s", value=530.0, unit="MB/s", better="higher")]
+    inside = inside.model_copy(update={"case": case, "metrics": metrics})
+    runs = [
+        Measured("t1", run.model_copy(update={"repeat": i, "round": i // 2}), virtual_time)
+        for run in (inside, own_interfaces(1, 107.0).run, own_interfaces(2, 172.0).run)
+        for i in range(6)
+    ]
+    [made] = several_pairs(runs)
+    [within] = made.within
+    one, two = made.points["independent", "uni"]
+    bounded = [math.isfinite(e.high) for e in (within.figures["uni"], one.total, two.efficiency)]
+    assert bounded == [virtual_time] * 3

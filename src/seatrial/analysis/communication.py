@@ -8,7 +8,8 @@ share of all orders of the responses that are correlated at least as much. Class
 alike, so they count as one program, with the means of their shares and of the logarithms of their
 responses. The p values of several profiles are corrected (Holm 1979). The performance of a run with
 the library is not that of the application; where the library slows it, the share is of a slower
-run, and flagged.
+run, and flagged. The sample of a share is a block of runs
+(``seatrial.analysis.conclusion``).
 
 Not here: the share of one call in another program, or of a mix of programs. Nothing extrapolates.
 """
@@ -32,8 +33,11 @@ from seatrial.analysis.conclusion import (
     Estimate,
     Inputs,
     Measured,
+    Unit,
+    blocks_of,
     inputs_of,
     merged,
+    unit_of,
 )
 from seatrial.analysis.decision import fault, gain
 from seatrial.analysis.ranks import of_median
@@ -65,7 +69,8 @@ class Share:
     ``slowdown``: the performance without the library over that with it; None if it is not known.
     ``timed``: the part of the run that the program's own figure times, a fraction; the rest is its
     set-up and its checks. None where the program does not say how long it timed. ``of_timed``: the
-    share of that part; None if a run did not show where in the run it is.
+    share of that part; None if a run did not show where in the run it is. ``unit``: what a
+    sample of the shares and of the slowdown is.
     """
 
     application: str
@@ -81,6 +86,7 @@ class Share:
     inputs: Inputs
     timed: float | None = None
     of_timed: Estimate | None = None
+    unit: Unit = "repeat"
 
     @property
     def counted(self) -> Estimate | None:
@@ -134,9 +140,9 @@ class _Runs:
 
     runs: list[Measured] = field(default_factory=list)
     facts: list[MpiTime] = field(default_factory=list)
-    # performance without and with the library
-    plain: list[float] = field(default_factory=list)
-    timed: list[float] = field(default_factory=list)
+    # run and its performance without and with the library
+    plain: list[tuple[Measured, float]] = field(default_factory=list)
+    timed: list[tuple[Measured, float]] = field(default_factory=list)
     better: Better = "higher"
     parts: list[float] = field(default_factory=list)  # of the run, that the program timed
 
@@ -155,8 +161,8 @@ def shares(measured: Iterable[Measured]) -> list[Share]:
         plain = [m for m in one.run.metrics if m.metric == performance(case)]
         if plain and fact.performance is not None:
             group.better = plain[0].better
-            group.plain += [m.value for m in plain]
-            group.timed.append(fact.performance)
+            group.plain += [(one, m.value) for m in plain]
+            group.timed.append((one, fact.performance))
             if part := _timed(one, plain[0], fact):
                 group.parts.append(part)
     return [_share(*subject, group) for subject, group in groups.items()]
@@ -196,20 +202,23 @@ def _share(name: str, route: str, profile: str, nodes: int, hardware: str, group
     by_call = {call: calls[call] / total for call in sorted(calls, key=lambda c: -calls[c])} \
         if total > 0 else {}  # fmt: skip
     of_timed = [
-        fact.timed_mpi_s / fact.timed_s
-        for fact in facts
+        (one, fact.timed_mpi_s / fact.timed_s)
+        for one, fact in zip(group.runs, facts, strict=True)
         if fact.timed_s is not None and fact.timed_mpi_s is not None
     ]
     slowdown = None
-    if not fault(group.plain) and not fault(group.timed):
-        slowdown = gain(group.plain, group.timed, group.better)
+    plain, timed = ([value for _, value in own] for own in (group.plain, group.timed))
+    if not fault(plain) and not fault(timed):
+        slowdown = gain(blocks_of(group.plain), blocks_of(group.timed), group.better)
+    in_mpi = [(one, fact.mpi_s / fact.run_s) for one, fact in zip(group.runs, facts, strict=True)]
     return Share(
         name, route, profile, nodes, hardware,
-        middle([fact.mpi_s / fact.run_s for fact in facts]), by_call,
+        middle(blocks_of(in_mpi)), by_call,
         moved / moving if moving else None,
         median(fact.calls / fact.ranks / fact.run_s for fact in facts),
         slowdown, inputs_of(group.runs, len(facts)), median(group.parts) if group.parts else None,
-        middle(of_timed) if len(of_timed) == len(facts) else None,
+        middle(blocks_of(of_timed)) if len(of_timed) == len(facts) else None,
+        unit_of(group.runs),
     )  # fmt: skip
 
 

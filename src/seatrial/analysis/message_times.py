@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median, stdev
 
@@ -58,6 +58,9 @@ _EXACT = 1e-6
 #: A model that misses a measured time by more than this, relative, describes no times.
 POOR = 0.25
 CALLS = ("send", "recv")
+#: Ratio of the medians of the ranks from which on a time depends on more than the size. A send that
+#: follows a short receive takes up to 1.4 times as long as one that follows a long one.
+RANKS_APART = 2.0
 #: of each size: thresholds of fewer are not to be trusted (of the seed's measurements)
 FEWEST_CALLS = 200
 
@@ -238,6 +241,22 @@ class EagerLimit:
 
 
 @dataclass(frozen=True)
+class RanksApart:
+    """The ``size`` in B at which the medians of the two ranks differ most: the least and the
+    greatest in us."""
+
+    size: float
+    low: float
+    high: float
+
+    @property
+    def is_much(self) -> bool:
+        """Whether the time depends on more than the size: such as the interrupt moderation that a
+        driver has adapted to the traffic of each node, or the phase of its timer."""
+        return self.high >= RANKS_APART * self.low
+
+
+@dataclass(frozen=True)
 class CallTimes:
     """The models of the blocking calls of one case on one hardware, and their ``points``, (size in
     B, us) by call.
@@ -245,6 +264,7 @@ class CallTimes:
     ``eager``: None where the configured limit is not on record. ``synchronised``: whether a send
     takes as long as a receive above the last threshold; None without a threshold. ``calls``: how
     often each size was timed in a run, the fewest of the runs; None where it is not on record.
+    ``ranks``: by call, how far the ranks are apart.
     """
 
     case: Case
@@ -256,6 +276,7 @@ class CallTimes:
     inputs: Inputs
     hardware: str = ""
     calls: int | None = None
+    ranks: Mapping[str, RanksApart] = field(default_factory=dict)
 
     @property
     def few(self) -> bool:
@@ -293,7 +314,10 @@ def models(measured: Iterable[Measured]) -> tuple[list[CallTimes], list[Missing]
         eager, same = _eager(runs, send), _synchronised(points, send)
         known = [one.run.facts.get("repetitions") for one in runs]
         calls = min((n for n in known if isinstance(n, int)), default=None)
-        good.append(CallTimes(case, send, recv, points, eager, same, inputs, hardware, calls))
+        ranks = {call: apart for call in CALLS if (apart := _ranks_apart(runs, call))}
+        good.append(
+            CallTimes(case, send, recv, points, eager, same, inputs, hardware, calls, ranks)
+        )
     return good, missing
 
 
@@ -332,6 +356,22 @@ def _points(
                 factor = float(stdtrit(len(off) - 1, (1 + CONFIDENCE) / 2))
                 level[call] = factor * stdev(off) / math.sqrt(len(off))
     return points, level
+
+
+def _ranks_apart(runs: Sequence[Measured], call: str) -> RanksApart | None:
+    """None if not two ranks have times of a size."""
+    times: dict[float, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for one in runs:
+        for curve in one.run.curves:
+            if curve.name.startswith(f"comms {call}_us rank "):
+                for size, us in curve.points:
+                    times[size][curve.name].append(us)
+    made = []
+    for size, by_rank in times.items():
+        middles = [median(values) for values in by_rank.values()]
+        if len(middles) > 1 and min(middles) > 0:
+            made.append(RanksApart(size, min(middles), max(middles)))
+    return max(made, key=lambda one: one.high / one.low, default=None)
 
 
 def _widened(model: Model, level: float) -> Model:

@@ -1,8 +1,9 @@
 """Several pairs of ranks at once: what each further interface adds, and bonded or independent.
 
 The input is ``mpi_pairs``, the measurement of seed 001: pair i has its own processor and interface,
-and all pairs send at once. The sample of a run is the median over its repetitions. The scatter of
-these is a figure of its own, because they share what happens to the run as a whole.
+and all pairs send at once. The figure of a run is the median over its repetitions. The scatter of
+these is a figure of its own, because they share what happens to the run as a whole. A sample is a
+block of runs (``seatrial.analysis.conclusion``).
 
 A bond of m members is compared at m pairs with m pairs on as many independent interfaces; a bond at
 fewer pairs has more wires than they. The efficiency of k pairs is B_k / (k B_1), of B_1 the rate of
@@ -155,7 +156,7 @@ class _Runs:
     measured: dict[str, list[Measured]] = field(default_factory=lambda: defaultdict(list))
 
     def blocks(self, pattern: str) -> list[float]:
-        """The sample of each block, for a comparison with another profile."""
+        """The sample of each block of runs."""
         return blocks_of(zip(self.measured[pattern], self.samples[pattern], strict=True))
 
     @property
@@ -246,7 +247,7 @@ def _of_group(
         tuple(_bonds(between, other_nodes(used))),
         tuple(
             Within(pairs, runs.facts[0].within_node,
-                   {p: middle(values) for p, values in runs.samples.items()}, runs.own_core,
+                   {p: middle(runs.blocks(p)) for p in runs.samples}, runs.own_core,
                    _over_best(between, pairs, runs.blocks("uni")))
             for pairs, runs in sorted(inside.items())
         ),
@@ -272,16 +273,14 @@ def _points(
     independent = _first_independent(between, 1)
     for (profile, pairs), runs in sorted(between.items(), key=lambda item: item[0][1]):
         single = between.get((profile, 1))
-        elsewhere = single is None or single.layout.bonded
-        if elsewhere:
+        if single is None or single.layout.bonded:
             single = between.get((independent, 1))
-        for pattern, samples in runs.samples.items():
+        for pattern in runs.samples:
+            samples = runs.blocks(pattern)
             efficiency = None
             if single and pairs > 1 and UNITS[pattern] == "MB/s" and single.samples[pattern]:
-                both = samples, single.samples[pattern]
-                if elsewhere:  # in other jobs
-                    both = runs.blocks(pattern), single.blocks(pattern)
-                efficiency = scaled(ratio(*both, _RATES + 1), 1 / pairs)
+                one_pair = single.blocks(pattern)
+                efficiency = scaled(ratio(samples, one_pair, _RATES + 1), 1 / pairs)
             balances = [
                 min(rates) / max(rates)
                 for facts in runs.facts

@@ -112,7 +112,7 @@ def predict(
     results = pooled(trials)
     results, not_used = used.usable(results)
     for one in not_used:
-        say(f"left out: of {one.subject} {one.reason}")
+        say(f"a run of {one.subject}: {one.reason}")
     if left_out := sum(count for count, _ in used.disturbed(results).values()):
         say(f"left out: {plural(left_out, 'run')} that waited for a processor")
     runs = used.measured(results)

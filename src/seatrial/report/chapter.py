@@ -56,9 +56,14 @@ class Section:
     table_first: bool = False  # before the sentences
 
     @property
+    def open(self) -> bool:
+        """Whether the sentences are of what is not known, so that a reader needs what it takes."""
+        return all(one.key == "inconclusive" for one in self.sentences)
+
+    @property
     def rests(self) -> bool:
         """Whether there is something to say of what the sentences rest on."""
-        return bool(self.basis or self.change) or any(
+        return bool(self.basis or (self.change and not self.open)) or any(
             one.basis or (one.change and one.key != "inconclusive") for one in self.sentences
         )
 

@@ -107,7 +107,8 @@ def sections(analysis: Analysis) -> list[Section]:
         Section("Cases that communicate alike", _groups(analysis.groups), figures="groups"),
         Section(
             "Share of the peak, and what a GFLOPS costs",
-            [*(s for one in analysis.values for s in _value(one)), *map(_gain, analysis.gains)],
+            [*_values(analysis.values), *map(_gain, analysis.gains)],
+            [grid] if (grid := _value_grid(analysis.values)) else [],
         ),
         Section("What is not known, and what it takes", _missing(analysis, of_responses=False)),
     ]
@@ -458,6 +459,18 @@ def _call_times(one: CallTimes) -> list[Sentence]:
         text += f"{bytes_text(one.send.measured[0])}{f' ({half.flaw})' if half.flaw else ''}. "
     else:
         text += f"No lines describe {joined(poor)}. "
+    last = one.recv.lines[-1]
+    if not one.recv.poor and last.slope.low > 0:
+        ends = one.recv.thresholds
+        above = f" above {bytes_text(ends[-1])}" if ends else ""
+        text += f"An MPI_Recv{above} takes {amount_with_interval(last.intercept, 'us')} and for "
+        text += f"each KiB {amount_with_interval(scaled(last.slope, 1024), 'us')}. "
+    for call, name in (("recv", "MPI_Recv"), ("send", "MPI_Send")):
+        if (apart := one.ranks.get(call)) and apart.is_much:
+            text += f"{name} of {bytes_text(apart.size)} takes {amount(apart.low, 'us')} on one "
+            text += f"rank and {amount(apart.high, 'us')} on the other: its time depends on more "
+            text += "than the size, such as the state of the interrupt moderation of each node. "
+            break
     if one.send.curved:
         text += (
             "No threshold shows: a smooth curve describes the times of a send better than lines."
@@ -634,7 +647,8 @@ def _share(one: Share, on_fewer: Sequence[Share]) -> Sentence:
             "be in MPI. So the share counts for no relation to the responses."
         )
         key, word = "inconclusive", "mostly set-up"
-    how = "median over runs; time in MPI over run time, summed over the ranks, waiting included"
+    how = f"median over {one.unit}s; time in MPI over run time, summed over the ranks, waiting "
+    how += "included"
     change = "another class or number of nodes; waiting for a processor counts as communication"
     return Sentence(text, f"{made_from(one.inputs)}; {how}", change, key, word)
 
@@ -740,9 +754,54 @@ def _groups(made: Groups | None) -> list[Sentence]:
 # --- price and power ---------------------------------------------------------------------------
 
 
-def _value(one: Value) -> list[Sentence]:
+def _of_case(one: Value) -> str:
     case = one.case
-    name = f"hpl {case.variant} (over {case.route}, {case.nodes} nodes, {case.profile})"
+    return f"hpl {case.variant} (over {case.route}, {case.nodes} nodes, {case.profile})"
+
+
+def _values(values: Sequence[Value]) -> list[Sentence]:
+    """One sentence each; of many the least and the greatest performance."""
+    if len(values) <= MAX_NAMED:
+        return [_value(one) for one in values]
+    least, most = (f(values, key=lambda one: one.GFLOPS.value) for f in (min, max))
+    ends = [f"{with_interval(one.GFLOPS, ' GFLOPS')} of {_of_case(one)}" for one in (least, most)]
+    text = f"{len(values)} cases of hpl reach from {ends[0]} to {ends[1]}. The table has each."
+    basis = made_from(merged(one.inputs for one in values))
+    return [Sentence(text, basis, "the prices and facts of site.yaml")]
+
+
+def _value_grid(values: Sequence[Value]) -> Grid | None:
+    """Of many cases: performance, shares, price and power."""
+    if len(values) <= MAX_NAMED:
+        return None
+
+    def cell(estimate: Estimate | None, unit: str) -> Cell:
+        if estimate is None:
+            return Cell("–", "quiet")
+        if bounded(estimate):
+            return Cell(amount_with_interval(estimate, unit))
+        return Cell(amount(estimate.value, unit), note="no interval")
+
+    names = list(dict.fromkeys(price.cost.name for one in values for price in one.prices))
+    rows = []
+    for one in values:
+        prices = {price.cost.name: price.usd_per_GFLOPS for price in one.prices}
+        peak = scaled(one.peak_share, 100) if one.peak_share else None
+        rows.append(
+            [Cell(_of_case(one)), cell(one.GFLOPS, "GFLOPS"), cell(peak, "%"),
+             cell(one.dgemm_percent, "%"), cell(one.MFLOPS_per_W, "MFLOPS/W"),
+             *(cell(prices.get(name), "USD/GFLOPS") for name in names)]
+        )  # fmt: skip
+    header = ["case", "performance", "of the peak", "of DGEMM", "per watt", *names]
+    used = [i for i in range(len(header)) if any(row[i].style != "quiet" for row in rows)]
+    return Grid(
+        "Performance of HPL, its shares, and what it costs",
+        [header[i] for i in used], [[row[i] for i in used] for row in rows],
+    )  # fmt: skip
+
+
+def _value(one: Value) -> Sentence:
+    name = _of_case(one)
     parts = []
     if one.peak_share and one.peak_GFLOPS:
         peak = number(one.peak_GFLOPS, 4)
@@ -758,7 +817,7 @@ def _value(one: Value) -> list[Sentence]:
         watts = f"{number(one.power.watts)} W under {one.power.load}, source: {one.power.source}"
         parts.append(f"{with_interval(one.MFLOPS_per_W, ' MFLOPS')} per W ({watts})")
     text = f"{name} reaches {with_interval(one.GFLOPS, ' GFLOPS')}: {'; '.join(parts)}."
-    return [Sentence(text, made_from(one.inputs), "the prices and facts of site.yaml")]
+    return Sentence(text, made_from(one.inputs), "the prices and facts of site.yaml")
 
 
 def _gain(one: Gain) -> Sentence:

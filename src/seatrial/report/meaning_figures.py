@@ -262,7 +262,7 @@ def _apart(index: int, one: Scaling) -> Figure:
         "computing": {p: own for p, (own, _) in one.apart.items()},
         "in MPI": {p: mpi for p, (_, mpi) in one.apart.items()},
     }
-    unit, factor = fitting(min(t for own in lines.values() for t in own.values() if t > 0), "s")
+    unit, factor = fitting(max(t for own in lines.values() for t in own.values()), "s")
     data = [
         {
             "type": "scatter", "mode": "lines+markers", "name": name,

@@ -28,7 +28,7 @@ from seatrial.report.chapter import (
 from seatrial.report.estimates import bounded, times
 from seatrial.report.figures import MARKERS, PALETTE, Figure, Table, axes, label, titled
 from seatrial.report.text import amount
-from seatrial.results.wording import number
+from seatrial.results.wording import number, plural
 
 _FIGURES = 6  # of more sweeps the figures are in the tables alone
 
@@ -187,7 +187,7 @@ def _figure(index: int, one: Sweep) -> Figure:
     return Figure(
         f"frames-{index}",
         f"{one.name} over the MTU: {_metric(one)}",
-        f"Median over {one.repeats} {one.sample}s or more, {one.route} on {one.hardware}. "
+        f"Median over {plural(one.repeats, one.sample)} or more, {one.route} on {one.hardware}. "
         f"{one.better.capitalize()} is better.",
         data,
         axes(

@@ -394,12 +394,24 @@ def _grid(comparisons: Sequence[Comparison]) -> Grid | None:
 
 
 def size_figures(axis: Axis, comparisons: Sequence[Comparison]) -> list[Figure]:
-    """A picture of each curve: its options, and where each parts from the fastest."""
-    drawn = [one for one in comparisons if one.medians]
-    return [_figure(f"sizes-{axis.name}-{i}", one) for i, one in enumerate(drawn[:_FIGURES])]
+    """A picture of each curve: its options, and where each parts from the fastest. Of curves of one
+    benchmark of which the same is known, the first."""
+    groups: dict[object, list[Comparison]] = {}
+    for one in comparisons:
+        if one.medians:
+            known = (
+                *((o, at.apart, at.reversed_at) for o, at in sorted(one.partings.items())),
+                *((part.word, part.decision.answer, part.decision.leaders)
+                  for part in one.fastest if part.decision.answer != "measure more"),
+            )  # fmt: skip
+            groups.setdefault((one.check, place(one), one.rate, known), []).append(one)
+    return [
+        _figure(f"sizes-{axis.name}-{i}", one, alike)
+        for i, (one, *alike) in enumerate(list(groups.values())[:_FIGURES])
+    ]
 
 
-def _figure(name: str, one: Comparison) -> Figure:
+def _figure(name: str, one: Comparison, alike: Sequence[Comparison]) -> Figure:
     unit = "MB/s" if one.rate else "us"
     data: list[dict[str, Any]] = []
     rows: list[list[str]] = []
@@ -426,13 +438,14 @@ def _figure(name: str, one: Comparison) -> Figure:
         if at.together is not None:
             shapes.append(_span_shape(at.together, at.apart, {"width": 0}, colour))
     values = [y for trace in data for y in trace["y"]]
+    same = f" The same holds of {curves_of(alike)}." if alike else ""
     return Figure(
         name,
         f"{_where(one)}: by {one.axis.name}",
         f"Medians over the runs. Upright line: from this size on at least {APART:g} times as long "
         f"as {one.reference}, in the colour of the slower; dotted: in the medians, which may be "
         f"chance. Band: from the last size within {percent(TOGETHER - 1)} to that line. No line: "
-        "they do not part for good.",
+        f"they do not part for good.{same}",
         data,
         axes(
             {"type": "log", "dtick": 1, **titled("message size (B)")},

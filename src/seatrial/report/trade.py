@@ -67,6 +67,7 @@ def trade_figures(costs: Sequence[ProfileCosts]) -> list[Figure]:
                 showlegend=len(groups) > 1,
             ),
             Table(["profile", "network", "latency", "processor time", "interrupts"], rows),
+            height=320 if len(shown) <= 6 else 420,
             wide=len(shown) > 6,
         )
     ]
