@@ -145,6 +145,25 @@ def test_the_part_of_a_run_that_the_program_timed(metrics, facts, with_library, 
     assert 0 <= low <= share.share.value <= high <= 1
 
 
+def test_the_share_of_the_timed_part_is_known_if_all_runs_have_it():
+    runs = with_shares("is.B", 0.3, tg3=1.0)
+    for run in runs:
+        run.metrics.append(Metric(metric="time_s", value=0.4, unit="s", better="lower"))
+    [share] = shares(_measured(runs))
+    assert share.timed == pytest.approx(0.2, rel=0.01)
+    assert (share.of_timed, share.counted) == (None, None)
+    for run in runs:
+        run.facts["mpi"] |= {"timed_s": 0.5, "timed_mpi_s": 0.4}
+    [share] = shares(_measured(runs))
+    assert share.timed == 0.25
+    assert share.counted == share.of_timed
+    assert share.of_timed.value == 0.8
+    del runs[0].facts["mpi"]["timed_s"]
+    assert shares(_measured(runs))[0].counted is None
+    whole = shares(_measured(with_shares("is.B", 0.3, tg3=1.0)))[0]
+    assert whole.counted == whole.share
+
+
 def test_one_run_has_no_interval_and_a_run_without_the_library_no_share():
     run = app("npb", "is.B", "tg3", 1.0)
     assert shares(_measured([run])) == []

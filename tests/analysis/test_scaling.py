@@ -260,3 +260,11 @@ def test_a_series_takes_the_times_in_mpi_from_the_library():
     [made], _ = series(runs)
     assert made.apart[4] == (pytest.approx(5.5), 1.5)
     assert made.model.a0.value == pytest.approx(0.5)
+    for one in runs:  # of what the program times, where all runs have it
+        p = one.run.facts["processes"]
+        one.run.facts["mpi"] |= {"timed_s": 1 + 20 / p, "timed_mpi_s": 1.0}
+    [made], _ = series(runs)
+    assert made.apart[4] == (pytest.approx(5), 1.0)
+    del runs[0].run.facts["mpi"]["timed_s"]
+    [made], _ = series(runs)
+    assert made.apart[4] == (pytest.approx(5.5), 1.5)

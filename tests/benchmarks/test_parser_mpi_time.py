@@ -48,6 +48,9 @@ def test_the_figures_of_a_recorded_run():
         ("MPI_Alltoall 11 98286", "MPI_Alltoall 11 98286000000", "the run time"),
         ("MPI_Alltoall 11", "MPI_Alltoall x", "line 7: expected 'RANK CALL"),
         ("# rank call", "# call", "line 2"),
+        ("1 run", "0 clock 2 90 9\n0 clock 2 91 9\n1 run", "a reading of the clock after the one"),
+        ("1 run", "0 clock 1 90 9\n0 clock 2 89 9\n1 run", "a reading of the clock after the one"),
+        ("1 run", "0 clock 1 90 9\n0 clock 2 91 8\n1 run", "a reading of the clock after the one"),
     ],
 )
 def test_a_file_that_contradicts_itself(old, new, reason):
@@ -55,6 +58,51 @@ def test_a_file_that_contradicts_itself(old, new, reason):
     assert old in text
     with pytest.raises(ParseError, match=reason):
         mpi_time.parse(sealed(text.replace(old, new, 1)))
+
+
+def with_clock(*ranks: list[tuple[int, int]]) -> str:
+    """The recorded run with readings of the clock in ms: of the run, and of these in MPI."""
+    rows = [
+        f"{rank} clock {number} {ms * 10**6} {mpi_ms * 10**6}\n"
+        for rank, own in enumerate(ranks)
+        for number, (ms, mpi_ms) in enumerate(own, 1)
+    ]
+    text = cases.text(FILE)
+    return sealed(text.replace("# crc32", f"{''.join(rows)}# crc32"))
+
+
+def part(text: str, seconds: float | None) -> tuple[float, float] | None:
+    fact = mpi_time.measured(mpi_time.parse(text, seconds).facts)
+    assert fact
+    return fact.timed_s and (fact.timed_s, fact.timed_mpi_s)
+
+
+def test_the_part_that_is_as_long_as_the_program_says():
+    """Of the second rank, as programs print the longest time; both ranks count."""
+    text = with_clock([(1, 1), (3, 2), (7, 4), (9, 5)], [(1, 1), (3, 1), (8, 2), (9, 3)])
+    assert part(text, 0.005) == pytest.approx((0.0045, 0.0015))
+    assert part(text, 0.00501) == pytest.approx((0.0045, 0.0015))  # as it is printed
+    assert part(text, 0.0053) is None
+    assert part(text, None) is None
+    assert part(cases.text(FILE), 0.005) is None
+
+
+def test_a_part_that_is_not_certain_is_none():
+    """Two parts of one length, of which one is in MPI."""
+    text = with_clock([(1, 0), (3, 0), (5, 2)], [(1, 0), (3, 0), (5, 2)])
+    assert part(text, 0.002) is None
+    assert part(text, 0.004) == pytest.approx((0.004, 0.002))
+    alike = with_clock([(1, 0), (3, 1), (5, 2)], [(1, 0), (3, 1), (5, 2)])
+    assert part(alike, 0.002) == pytest.approx((0.002, 0.001))
+
+
+def test_ranks_with_more_readings_before_the_part():
+    """Readings are counted from the last one; the part must be alike on all ranks."""
+    few, more = [(10, 1), (20, 2), (22, 3)], [(1, 0), (2, 0), (10, 1), (19, 3), (22, 3)]
+    assert part(with_clock(few, more), 0.01) == pytest.approx((0.0095, 0.0015))
+    late = [*more, (32, 3)]  # the second rank has a further reading after the part
+    assert part(with_clock(few, late), 0.01) is None
+    assert part(with_clock(few, []), 0.01) is None
 
 
 def npb(**settings) -> tuple[NPB, Job]:

@@ -124,6 +124,67 @@ def timed(real_stack, library, tmp_path):
     return start
 
 
+#: Rank 1 is 100 ms late, then 50 ms late in the part that is timed, which has 1000 further readings
+#: of the clock. Rank 0 prints the length of the part.
+TIMED_C = """
+#include <mpi.h>
+#include <stdio.h>
+#include <time.h>
+static void late(int rank, long ms)
+{
+    struct timespec wait = {0, ms * 1000000};
+    if (rank == 1)
+        nanosleep(&wait, NULL);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+int main(int argc, char **argv)
+{
+    int rank;
+    double time, last = 0;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    late(rank, 100);
+    time = -MPI_Wtime();
+    for (int i = 0; i < 1000; i++)
+        last += MPI_Wtime();
+    late(rank, 50);
+    time += MPI_Wtime();
+    if (rank == 0)
+        printf("%.9f\\n", last < 0 ? 0 : time);
+    MPI_Finalize();
+}
+"""
+TIMED_FORTRAN = """
+program f
+  include 'mpif.h'
+  integer ierr, rank, i
+  real*8 time, last
+  call mpi_init(ierr)
+  call mpi_comm_rank(MPI_COMM_WORLD, rank, ierr)
+  call late(100)
+  last = 0
+  time = -mpi_wtime()
+  do i = 1, 1000
+    last = last + mpi_wtime()
+  end do
+  call late(50)
+  time = time + mpi_wtime()
+  if (rank == 0 .and. last > 0) print '(f12.9)', time
+  call mpi_finalize(ierr)
+contains
+  subroutine late(ms)
+    integer, intent(in) :: ms
+    integer*8 now, start, rate
+    call system_clock(start, rate)
+    now = start
+    do while (rank == 1 .and. now - start < rate * ms / 1000)
+      call system_clock(now)
+    end do
+    call mpi_barrier(MPI_COMM_WORLD, ierr)
+  end subroutine
+end program f
+"""
+
 SINGLE = ("-DLEVEL=MPI_THREAD_SINGLE", "-DCODE=0")
 
 
@@ -140,6 +201,24 @@ def test_known_calls_are_counted_once(timed, text, suffix, family):
     assert {name: (one["calls"], one["bytes"]) for name, one in by_call.items()} == CALLS
     assert all(one["s"] > 0 for one in by_call.values())
     assert 0 < parsed.value("mpi_percent") <= 100
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize(
+    ("text", "suffix", "family"),
+    [(TIMED_C, ".c", "openmpi"), (TIMED_C, ".c", "mpich"), (TIMED_FORTRAN, ".f90", "openmpi")],
+)
+def test_the_part_that_a_program_times_and_its_share(timed, text, suffix, family):
+    """Between the first reading and the last one, of more than are kept."""
+    done, file = timed(text, suffix, family=family)
+    assert done.returncode == 0, done.stderr
+    seconds = float(done.stdout)
+    fact = mpi_time.parse(file.read_text(), seconds).facts["mpi"]
+    assert file.read_text().count("\n0 clock ") == 500
+    assert fact["run_s"] > 0.15
+    assert fact["timed_s"] == pytest.approx(seconds, rel=0.5)  # rank 1 begins later than rank 0
+    mpi_s = 2 * fact["timed_mpi_s"]  # of both ranks
+    assert 0.05 * 0.8 < mpi_s < fact["mpi_s"] * 2 - 0.1 * 0.8
 
 
 @pytest.mark.stack

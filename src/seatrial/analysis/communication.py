@@ -1,12 +1,14 @@
 """The share of an application's run time that is in MPI, and whether its response follows it.
 
 The share is that of seed 000, section 4: the sum of the time in MPI over that of the run time, over
-all ranks, from runs with the library ``mpi_time``. Its relation to the response of applications to
-a NIC profile is Spearman's rank correlation. The p value is exact: the share of all orders of the
-responses that are correlated at least as much. Classes of one kernel are alike, so they count as
-one program, with the means of their shares and of the logarithms of their responses. The p values
-of several profiles are corrected (Holm 1979). The performance of a run with the library is not
-that of the application; where the library slows it, the share is of a slower run, and flagged.
+all ranks, from runs with the library ``mpi_time``. A response is of the part of the run that the
+program's figure times, so the share of that part counts where it is known. Its relation to the
+response of applications to a NIC profile is Spearman's rank correlation. The p value is exact: the
+share of all orders of the responses that are correlated at least as much. Classes of one kernel are
+alike, so they count as one program, with the means of their shares and of the logarithms of their
+responses. The p values of several profiles are corrected (Holm 1979). The performance of a run with
+the library is not that of the application; where the library slows it, the share is of a slower
+run, and flagged.
 
 Not here: the share of one call in another program, or of a mix of programs. Nothing extrapolates.
 """
@@ -45,8 +47,9 @@ from seatrial.results.statistics import Better
 #: a library that slows a run by more than this changes what it measures
 MOST_OVERHEAD = 0.03
 FEWEST = 5  # applications for a p value
-#: A program's figure must be of at least this part of the run. Below, the share of what it times
-#: can be any: of a run that it times half of, and that is in MPI for half, it is 0 to 100 %
+#: Where the share of what a program's figure times is not known, that part must be at least this of
+#: the run. Below, its share can be any: 0 to 100 % of a run that it times half of, and that is in
+#: MPI for half
 LEAST_TIMED = 0.5
 _CLASS = re.compile(r"\.[A-Z]$")  # of a kernel of NPB
 _ALL_ORDERS = 8  # applications up to which all orders are counted
@@ -61,7 +64,8 @@ class Share:
     ``calls_per_s``: of one rank. ``computing_s``, ``in_mpi_s``: medians, means over the ranks.
     ``slowdown``: the performance without the library over that with it; None if it is not known.
     ``timed``: the part of the run that the program's own figure times, a fraction; the rest is its
-    set-up and its checks. None where the program does not say how long it timed.
+    set-up and its checks. None where the program does not say how long it timed. ``of_timed``: the
+    share of that part; None if a run did not show where in the run it is.
     """
 
     application: str
@@ -76,10 +80,16 @@ class Share:
     slowdown: Estimate | None
     inputs: Inputs
     timed: float | None = None
+    of_timed: Estimate | None = None
+
+    @property
+    def counted(self) -> Estimate | None:
+        """The share of what responds to a profile; None if it is not known."""
+        return self.of_timed or (None if self.of_setup else self.share)
 
     @property
     def of_setup(self) -> bool:
-        """Whether most of the run is set-up and checks: the response is of the rest."""
+        """Whether most of the run is set-up and checks, of which the response is not."""
         return self.timed is not None and self.timed < LEAST_TIMED
 
     @property
@@ -115,7 +125,7 @@ class Relation:
     p: float | None
     programs: int
     inputs: Inputs  # of the shares and the responses
-    left_out: Sequence[Share] = ()  # those of which most of the run is set-up
+    left_out: Sequence[Share] = ()  # of most set-up, without a share of the rest
 
 
 @dataclass
@@ -155,8 +165,11 @@ def shares(measured: Iterable[Measured]) -> list[Share]:
 def _timed(one: Measured, plain: Metric, fact: MpiTime) -> float | None:
     """The part of the run with the library that the program timed, at most 1; None: not known.
 
-    The seconds are those of the run without the library, times the slowdown by it.
+    Where the library did not find it, the seconds are those of the run without the library, times
+    the slowdown by it.
     """
+    if fact.timed_s is not None:
+        return min(1.0, fact.timed_s / fact.run_s)
     seconds = [m.value for m in one.run.metrics if m.metric == "time_s"]
     order = one.run.facts.get("N")
     if not seconds and plain.metric == "hpl_GFLOPS" and isinstance(order, int):
@@ -182,6 +195,11 @@ def _share(name: str, route: str, profile: str, nodes: int, hardware: str, group
     total = sum(calls.values())
     by_call = {call: calls[call] / total for call in sorted(calls, key=lambda c: -calls[c])} \
         if total > 0 else {}  # fmt: skip
+    of_timed = [
+        fact.timed_mpi_s / fact.timed_s
+        for fact in facts
+        if fact.timed_s is not None and fact.timed_mpi_s is not None
+    ]
     slowdown = None
     if not fault(group.plain) and not fault(group.timed):
         slowdown = gain(group.plain, group.timed, group.better)
@@ -191,6 +209,7 @@ def _share(name: str, route: str, profile: str, nodes: int, hardware: str, group
         moved / moving if moving else None,
         median(fact.calls / fact.ranks / fact.run_s for fact in facts),
         slowdown, inputs_of(group.runs, len(facts)), median(group.parts) if group.parts else None,
+        middle(of_timed) if len(of_timed) == len(facts) else None,
     )  # fmt: skip
 
 
@@ -206,8 +225,7 @@ def relations(known: Sequence[Share], responses: Sequence[Response]) -> list[Rel
     """For each profile: the responses of the applications whose share under the base is known.
 
     Of at least three programs on the same route, hardware and number of nodes. Two always lie
-    on a line. An application of which most of the run is set-up is left out: its share is not that
-    of what responds.
+    on a line. An application of which the share of what responds is not known is left out.
     """
     of_base = {(s.application, s.route, s.profile, s.nodes, s.hardware): s for s in known}
     groups: dict[tuple[str, str, str, int, str], list[tuple[str, Estimate, Estimate]]]
@@ -219,10 +237,10 @@ def relations(known: Sequence[Share], responses: Sequence[Response]) -> list[Rel
         for profile, response in one.ratios.items() if share else ():
             assert share is not None
             key = (profile, one.base, one.route, one.nodes, one.hardware)
-            if share.of_setup:
+            if (counted := share.counted) is None:
                 left_out[key].append(share)
             else:
-                groups[key].append((one.application, share.share, response))
+                groups[key].append((one.application, counted, response))
                 used[key] += share.inputs, one.inputs
     made = []
     for key, points in groups.items():

@@ -3,9 +3,9 @@
 The model is the one of seed 004, section 5: t(p) = a0 + a1 / p, with a further - a2 / p^2 where
 Akaike's criterion for small samples (AICc, Hurvich and Tsai 1989) prefers it. It describes the
 computation: the run time less the time in MPI, where the library ``mpi_time`` recorded it with each
-number of processes. Without it the model is of the time of the whole run, and a0 is not a serial
-part alone. The time in MPI has no model. Weights are 1 / t^2. A slowdown is what the times show,
-not the model.
+number of processes; of the part that the program times, if the library found it in all runs.
+Without it the model is of the time of the whole run, and a0 is not a serial part alone. The time in
+MPI has no model. Weights are 1 / t^2. A slowdown is what the times show, not the model.
 
 The sample is a block of runs (``seatrial.analysis.conclusion``): repeats of one round share a job.
 The lines go through the medians of the numbers of processes, so that an outlier moves nothing. What
@@ -308,7 +308,9 @@ def series(measured: Iterable[Measured]) -> tuple[list[Scaling], list[Missing]]:
             continue
         times = {p: _times(own) for p, own in kept.items()}
         samples = {p: blocks_of(own) for p, own in times.items()}
-        apart = {p: _apart(own) for p, own in kept.items()}
+        facts = [mpi_time.measured(one.run.facts) for one in runs]
+        of_timed = all(fact is not None and fact.timed_s is not None for fact in facts)
+        apart = {p: _apart(own, of_timed) for p, own in kept.items()}
         try:
             count = sum(map(len, times.values()))
             made = scaling(name, samples, inputs_of(runs, count), apart, unit_of(runs))
@@ -324,13 +326,19 @@ def _times(runs: Sequence[Measured]) -> list[tuple[Measured, float]]:
     return [(one, m.value) for one in runs for m in one.run.metrics if m.metric == "time_s"]
 
 
-def _apart(runs: Sequence[Measured]) -> list[tuple[float, float]]:
-    """The time of computing and that in MPI in s, of each block; empty if they are not known."""
-    known = [
-        (one, fact.run_s - fact.mpi_s, fact.mpi_s)
-        for one in runs
-        if (fact := mpi_time.measured(one.run.facts)) and fact.run_s > fact.mpi_s
-    ]
+def _apart(runs: Sequence[Measured], of_timed: bool) -> list[tuple[float, float]]:
+    """The time of computing and that in MPI in s, of each block; empty if they are not known.
+
+    ``of_timed``: of the part that the program times, else of the whole run.
+    """
+    known = []
+    for one in runs:
+        if fact := mpi_time.measured(one.run.facts):
+            whole, mpi = fact.run_s, fact.mpi_s
+            if of_timed and fact.timed_s is not None:
+                whole, mpi = fact.timed_s, fact.timed_mpi_s or 0.0
+            if whole > mpi:
+                known.append((one, whole - mpi, mpi))
     own = blocks_of((one, computing) for one, computing, _ in known)
     return list(zip(own, blocks_of((one, mpi) for one, _, mpi in known), strict=True))
 

@@ -2,10 +2,10 @@
 
 Each test is a step and a variant. Their patterns of communication are not those of NPB's IS and
 EP: a transposition of blocks, an FFT with an exchange among all ranks, and small messages to random
-ranks. StarSTREAM, which HPC Challenge's results call EP-STREAM, sends nothing while it measures: it
-is bound by the memory, as NPB's EP is by the processor. Not here: HPL and DGEMM (``hpl``), the
-tests of one process, and hpcc's latency and bandwidth, which ``netpipe`` and ``osu`` measure for
-each size.
+ranks. StarSTREAM, which HPC Challenge's results call EP-STREAM, is bound by the memory, as NPB's EP
+is by the processor. It sends no data, but each of its times has a barrier in it, which counts where
+the arrays are small. Not here: HPL and DGEMM (``hpl``), the tests of one process, and hpcc's
+latency and bandwidth, which ``netpipe`` and ``osu`` measure for each size.
 
 ``hpcc`` chooses its tests by HPCC_TESTS (``select.c`` of the recipe), and derives their sizes from
 the order of HPL's matrix. ``hpl_input`` writes its input, ``hpcc_output`` reads its output.
@@ -133,7 +133,8 @@ class HPCC(Benchmark[HPCCSettings]):
             # Ranks that exchange their blocks may be on one node.
             parsed = replace(parsed, moved_bytes=0)
         if step.name.endswith(mpi_time.SUFFIX):
-            return mpi_time.share(folder / step.name, step.name, parsed, self.performance)
+            own, seconds = folder / step.name, parsed.value("time_s")
+            return mpi_time.share(own, step.name, parsed, self.performance, seconds)
         return parsed
 
     def metrics(self) -> dict[str, DeclaredMetric]:

@@ -149,8 +149,8 @@ def parse_test(text: str, test: str) -> Parsed:
     - MPIRandomAccess: ``random_access_Mops``, 10^6 updates a second of all ranks; the time of the
       recommended number of updates, also where its limit of time allowed fewer.
     - StarSTREAM: ``stream_triad_GB_s`` of a rank while all ranks do the same, the best of its
-      repetitions, which counts 24 B of a number; the time of one triad over its arrays. It sends
-      nothing.
+      repetitions, which counts 24 B of a number; the time of one triad over its arrays, and
+      a barrier. It sends no data.
 
     Facts: sizes, the number of ranks, version. ``moved_bytes`` is of one transposition, one
     transform or all updates, and low for every algorithm: see the functions ``..moved_by_...``.

@@ -225,7 +225,9 @@ class HPL(Benchmark[HPLSettings]):
             parsed = hpl_output.parse(output(step, folder))
         else:
             parsed = hpcc_output.parse_hpl(hpcc_output.read(folder / step.name))
-        return mpi_time.share(folder / step.name, step.name, parsed, self.performance)
+        rate, order = parsed.value(self.performance), parsed.facts["N"]
+        seconds = hpl_output.flops(order) / rate / 1e9
+        return mpi_time.share(folder / step.name, step.name, parsed, self.performance, seconds)
 
     def metrics(self) -> dict[str, DeclaredMetric]:
         own = {

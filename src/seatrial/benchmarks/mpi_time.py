@@ -3,6 +3,9 @@
 The library is loaded by LD_PRELOAD into the ranks, and not into their launcher. The head of
 ``mpi_time.c``, in the Spack recipe ``mpi-time``, describes what it counts and the format. A run
 with the library is a step of its own: the figures of the program's performance are those without.
+The program's figure is of a part of the run, which it times with MPI_Wtime. The library records
+the readings of that clock: the part is that between two readings which is as long as the program
+says.
 Not here: what a share of communication means (``seatrial.analysis.communication``).
 """
 
@@ -38,7 +41,18 @@ SETTING: Any = Field(
 _SCRIPT = 'export LD_PRELOAD="$1${LD_PRELOAD:+:$LD_PRELOAD}" MPI_TIME_FILE="$2"; shift 2; exec "$@"'
 _TITLE = re.compile(r"# mpi_time \d+\.\d+: (\d+) ranks")
 _HEADING = "# rank call calls ns bytes"
-_ROW = re.compile(r"(\d+) (run|MPI_\w+) (\d+) (\d+) (\d+)", re.ASCII)
+_ROW = re.compile(r"(\d+) (run|clock|MPI_\w+) (\d+) (\d+) (\d+)", re.ASCII)
+#: the part between two readings of the clock may differ from what the program says by this: figures
+#: are printed with three digits or more
+_MOST_OFF = 0.005
+#: parts whose lengths differ by less cannot be told apart, as figures have six digits at most:
+#: their shares must not differ by more than the next limit
+_ALIKE = 5e-6
+_MOST_APART = 0.1
+#: the same of the lengths on all ranks, where it is not certain that the readings are the same
+_MOST_UNLIKE = 0.5
+#: of a rank: number of the reading of the clock -> ns of its run, and of these in MPI
+_Readings = dict[int, tuple[int, int]]
 _CRC = re.compile(r"# crc32 ([0-9a-f]{8})")
 
 
@@ -51,7 +65,11 @@ class CallTime(BaseModel):
 
 
 class MpiTime(BaseModel):
-    """The fact ``mpi`` of a run. ``performance``: of the program, with the library."""
+    """The fact ``mpi`` of a run. ``performance``: of the program, with the library.
+
+    ``timed_s``, ``timed_mpi_s``: the part of the run that the program's figure times, and of this
+    part the time in MPI, means of the ranks; None if the part is not known.
+    """
 
     ranks: int = Field(ge=1)
     run_s: float = Field(gt=0)  # mean of the ranks
@@ -60,6 +78,8 @@ class MpiTime(BaseModel):
     bytes: int = Field(ge=0)  # of all ranks together
     by_call: dict[str, CallTime]
     performance: float | None = None
+    timed_s: float | None = Field(default=None, gt=0)
+    timed_mpi_s: float | None = Field(default=None, ge=0)
 
 
 def measured(facts: Mapping[str, Any]) -> MpiTime | None:
@@ -99,29 +119,30 @@ def lacking(patterns: Sequence[str], transport: str, programs: Programs) -> str:
     return "the share of communication: the stack has no library mpi_time"
 
 
-def _read(file: Path) -> Parsed:
+def _read(file: Path, seconds: float) -> Parsed:
     """As ``parse``, of a file. Raises ParseError with its name, OSError."""
     try:
-        return parse(file.read_text(errors="replace"))
+        return parse(file.read_text(errors="replace"), seconds)
     except FileNotFoundError:
         raise ParseError(f"the library mpi_time wrote no {file.name}") from None
     except ParseError as error:
         raise ParseError(f"{file.name}: {error}") from None
 
 
-def share(folder: Path, step: str, parsed: Parsed, performance: str) -> Parsed:
+def share(folder: Path, step: str, parsed: Parsed, performance: str, seconds: float) -> Parsed:
     """The figures of a step with the library, whose program printed ``parsed``.
 
     ``folder``: where the program ran. Its ``performance`` is in the fact ``mpi``: beside that
-    without the library it shows whether the library slows the program. Raises ParseError, OSError.
+    without the library it shows whether the library slows the program. ``seconds``: what it timed
+    for that figure. Raises ParseError, OSError.
     """
-    calls = _read(folder / file_of(step))
+    calls = _read(folder / file_of(step), seconds)
     fact = {**calls.facts[FACT], "performance": parsed.value(performance)}
     return replace(calls, facts={FACT: fact}, moved_bytes=parsed.moved_bytes)
 
 
-def parse(text: str) -> Parsed:
-    """Read the file of one run.
+def parse(text: str, seconds: float | None = None) -> Parsed:
+    """Read the file of one run, whose program says that it timed ``seconds``.
 
     Metric: ``mpi_percent``, the sum of the time in MPI over that of the run time, over all ranks.
     Fact ``mpi``: ``MpiTime``, without the performance.
@@ -143,6 +164,7 @@ def parse(text: str) -> Parsed:
     ranks = whole(title[1], 1, "the number of ranks")
     run_ns: dict[int, int] = {}
     by_call: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    clock: dict[int, _Readings] = defaultdict(dict)
     for number, line in enumerate(lines[2:-2], 3):
         row = _ROW.fullmatch(line)
         if row is None:
@@ -150,6 +172,12 @@ def parse(text: str) -> Parsed:
         rank, *counts = (whole(row[i], number, "a count") for i in (1, 3, 4, 5))
         if row[2] == "run":
             run_ns[rank] = counts[1]
+        elif row[2] == "clock":
+            number_of, *times = counts
+            last, last_times = next(reversed(clock[rank].items()), (0, (0, 0)))
+            if number_of <= last or times[0] < last_times[0] or times[1] < last_times[1]:
+                raise ParseError("expected a reading of the clock after the one before", number)
+            clock[rank][number_of] = times[0], times[1]
         else:
             sums = by_call[row[2]]
             sums[:] = [a + b for a, b in zip(sums, counts, strict=True)]
@@ -169,4 +197,43 @@ def parse(text: str) -> Parsed:
             for call, (calls, ns, moved) in sorted(by_call.items())
         },
     }
+    if seconds and (part := _timed_part([clock[rank] for rank in range(ranks)], seconds)):
+        fact["timed_s"], fact["timed_mpi_s"] = part
     return Parsed(metrics=[lower("mpi_percent", 100 * mpi / run, "percent")], facts={FACT: fact})
+
+
+def _timed_part(clock: Sequence[_Readings], seconds: float) -> tuple[float, float] | None:
+    """Seconds of the part that the program timed, and of these in MPI, means of the ranks.
+
+    ``clock``: of each rank. The part is that between the same two readings of all ranks; of one
+    rank, whose time the program prints, it is as long as ``seconds``. STREAM reads the clock in a
+    loop until it changes, so readings are counted from the last one; where ranks have not as many,
+    the part must be alike on all. None if no part is, or if parts that are as long differ in their
+    share.
+    """
+    import numpy as np  # takes long to import
+
+    if not all(clock):
+        return None
+    last = [max(own) for own in clock]
+    numbers = sorted(set.intersection(*({n - max(own) for n in own} for own in clock)))
+    count = len(numbers)
+    off = np.full((count, count), np.inf)  # from, to; the least of the ranks
+    sums = np.zeros((2, count, count))  # ns, and ns in MPI
+    unlike = np.zeros((count, count), dtype=bool)
+    for end, own in zip(last, clock, strict=True):
+        at = np.array([own[end + n] for n in numbers], dtype=float).T
+        parts = at[:, None, :] - at[:, :, None]
+        length = parts[0] / 1e9 / seconds
+        off = np.minimum(off, np.abs(length - 1))
+        unlike |= (length < 1 - _MOST_UNLIKE) | (length > 1 + _MOST_UNLIKE)
+        sums += parts
+    if len(set(last)) > 1:
+        off[unlike] = np.inf
+    if off.min() > _MOST_OFF:
+        return None
+    found = off <= off.min() + _ALIKE
+    if np.ptp(sums[1][found] / sums[0][found]) > _MOST_APART:
+        return None
+    timed, mpi = sums.reshape(2, -1)[:, off.argmin()] / len(clock) / 1e9
+    return float(timed), float(mpi)

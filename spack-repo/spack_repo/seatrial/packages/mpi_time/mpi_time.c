@@ -13,12 +13,16 @@
  * operation.) Not counted: one-sided operations, files, persistent and neighbourhood operations,
  * and collective operations that do not block, whose time is not known either.
  *
+ * A program that prints a figure of a part of its run times that part with MPI_Wtime. So the first
+ * and the last 250 readings of that clock are kept, each with the time in MPI until then.
+ *
  * In MPI_Finalize rank 0 collects the sums and writes the file that MPI_TIME_FILE names, as text:
  *
- *   # mpi_time 1.0: RANKS ranks
+ *   # mpi_time 1.1: RANKS ranks
  *   # rank call calls ns bytes
  *   0 run 1 2000000 0
  *   0 MPI_Send 20 1000 80        (calls that a rank made, in the order of the list below)
+ *   0 clock 1 3000 500           (its first reading of MPI_Wtime: ns of the run, of these in MPI)
  *   # crc32 01234567             (zlib's, of all bytes before)
  *
  * Without MPI_TIME_FILE nothing is written. A program with MPI_THREAD_MULTIPLE is refused: no file,
@@ -37,7 +41,7 @@
 #include <string.h>
 #include <time.h>
 
-#define VERSION "1.0"
+#define VERSION "1.1"
 #define WEAK __attribute__((weak))
 
 /* name in C, name in Fortran */
@@ -59,8 +63,14 @@ enum call { NAMES(NUMBER) CALLS };
 static const char *const names[CALLS] = {NAMES(TEXT)};
 
 enum { COUNT, NS, BYTES, FIELDS };
-static uint64_t sums[CALLS][FIELDS];
+enum { HALF = 250 };
+/* of a rank: calls, and in their last row the run; readings of the clock: ns of the run, in MPI */
+static struct times {
+    uint64_t calls[CALLS + 1][FIELDS], clock[2 * HALF][2], read;
+} own;
+static uint64_t in_mpi;
 static int64_t started;
+static double clock_started;
 static int depth; /* of calls of the program: an MPI may use its own functions */
 
 static int64_t now(void)
@@ -72,9 +82,28 @@ static int64_t now(void)
 
 static void leave(enum call call, int64_t entered, uint64_t bytes)
 {
-    sums[call][COUNT] += 1;
-    sums[call][NS] += (uint64_t)(now() - entered);
-    sums[call][BYTES] += bytes;
+    uint64_t ns = (uint64_t)(now() - entered);
+    own.calls[call][COUNT] += 1;
+    own.calls[call][NS] += ns;
+    own.calls[call][BYTES] += bytes;
+    in_mpi += ns;
+}
+
+/* Of the last readings the newest replaces the oldest. */
+static uint64_t place(uint64_t reading)
+{
+    return reading < HALF ? reading : HALF + reading % HALF;
+}
+
+/* The value that the program gets: differences are those that it prints. */
+static double noted(double seconds)
+{
+    if (started && !depth) {
+        uint64_t *reading = own.clock[place(own.read++)];
+        reading[0] = (uint64_t)((seconds - clock_started) * 1e9 + 0.5);
+        reading[1] = in_mpi;
+    }
+    return seconds;
 }
 
 /* --- bytes: of the program's arguments ------------------------------------------------------- */
@@ -304,12 +333,29 @@ C_CALL(Comm_split, (MPI_Comm g, int colour, int key, MPI_Comm *made), (g, colour
 FORTRAN_CALL(Comm_split, comm_split, (I g, I colour, I key, I made, I e),
              (g, colour, key, made, e), 0)
 
+double MPI_Wtime(void)
+{
+    return noted(PMPI_Wtime());
+}
+
+extern double pmpi_wtime_(void) WEAK;
+extern double mpi_wtime_(void);
+double mpi_wtime_(void)
+{
+    depth++; /* it may call MPI_Wtime */
+    double seconds = pmpi_wtime_();
+    depth--;
+    return noted(seconds);
+}
+
 /* --- begin and end --------------------------------------------------------------------------- */
 
 static void begin(void)
 {
     PMPI_Barrier(MPI_COMM_WORLD);
-    memset(sums, 0, sizeof sums);
+    memset(&own, 0, sizeof own);
+    in_mpi = 0;
+    clock_started = PMPI_Wtime();
     started = now();
 }
 
@@ -338,31 +384,35 @@ static int row(FILE *file, uint32_t *crc, int rank, const char *call, const uint
     return put(file, crc, line);
 }
 
-static int write_all(FILE *file, int ranks, uint64_t (*all)[CALLS + 1][FIELDS])
+static int write_all(FILE *file, int ranks, const struct times *all)
 {
     uint32_t crc = 0;
     char line[200];
     snprintf(line, sizeof line, "# mpi_time " VERSION ": %d ranks\n", ranks);
     int bad = put(file, &crc, line) || put(file, &crc, "# rank call calls ns bytes\n");
     for (int rank = 0; rank < ranks && !bad; rank++) {
-        bad = row(file, &crc, rank, "run", all[rank][CALLS]);
+        const struct times *of = &all[rank];
+        bad = row(file, &crc, rank, "run", of->calls[CALLS]);
         for (int call = 0; call < CALLS && !bad; call++)
-            if (all[rank][call][COUNT])
-                bad = row(file, &crc, rank, names[call], all[rank][call]);
+            if (of->calls[call][COUNT])
+                bad = row(file, &crc, rank, names[call], of->calls[call]);
+        for (uint64_t i = 0; i < of->read && !bad; i++) {
+            const uint64_t *at = of->clock[place(i)], reading[FIELDS] = {i + 1, at[0], at[1]};
+            if (i < HALF || i + HALF >= of->read)
+                bad = row(file, &crc, rank, "clock", reading);
+        }
     }
     return bad || fprintf(file, "# crc32 %08x\n", (unsigned)crc) < 0;
 }
 
 static void end(void)
 {
-    uint64_t own[CALLS + 1][FIELDS] = {{0}};
     const char *name = getenv("MPI_TIME_FILE");
     int rank, ranks, threads = 0;
     if (!started)
         return;
-    own[CALLS][COUNT] = 1;
-    own[CALLS][NS] = (uint64_t)(now() - started);
-    memcpy(own, sums, sizeof sums);
+    own.calls[CALLS][COUNT] = 1;
+    own.calls[CALLS][NS] = (uint64_t)(now() - started);
     started = 0;
     if (!name || !*name)
         return;
@@ -374,11 +424,11 @@ static void end(void)
             fputs("mpi_time: the program has MPI_THREAD_MULTIPLE, no times are kept\n", stderr);
         return;
     }
-    uint64_t(*all)[CALLS + 1][FIELDS] = rank == 0 ? calloc((size_t)ranks, sizeof own) : NULL;
+    struct times *all = rank == 0 ? calloc((size_t)ranks, sizeof own) : NULL;
     int ready = rank != 0 || all != NULL;
     PMPI_Bcast(&ready, 1, MPI_INT, 0, MPI_COMM_WORLD);
     if (ready)
-        PMPI_Gather(own, sizeof own, MPI_BYTE, all, sizeof own, MPI_BYTE, 0, MPI_COMM_WORLD);
+        PMPI_Gather(&own, sizeof own, MPI_BYTE, all, sizeof own, MPI_BYTE, 0, MPI_COMM_WORLD);
     if (rank == 0) {
         FILE *file = all ? fopen(name, "w") : NULL;
         int bad = !file || write_all(file, ranks, all);

@@ -40,8 +40,8 @@ class MpiTime(Package, MpiTests):
     license("Apache-2.0", checked_by="seatrial-developers")
 
     version(
-        "1.0",
-        sha256="94b101a001ba8236a12182a3ff771db4a2d9b9d0ed3272a4e99d7d73ca15ba1b",
+        "1.1",
+        sha256="fca9d31f585dcf3a28370f63b2872ec34cf164a5ffdc5dbfafd6f6cd4a6d59e8",
         expand=False,
     )
 
