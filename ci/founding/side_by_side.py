@@ -169,8 +169,9 @@ def _here(one: Outcome) -> str:
         (side.name, own.median)
         for side, own in zip(one.comparison.sides, one.measured, strict=True)
     ]
-    runs = max(len(own.values) for own in one.measured)
-    several = f"; {runs} runs: {one.low:.2f} to {one.high:.2f} x" if runs > 1 else ""
+    runs = [len(own.values) for own in one.measured]
+    words = " and ".join(map(str, dict.fromkeys(runs)))
+    several = f"; {words} runs: {one.low:.2f} to {one.high:.2f} x" if max(runs) > 1 else ""
     return _pair(values[0], values[1], one.comparison.unit) + several
 
 

@@ -82,8 +82,8 @@ def test_effects_are_compared_as_ratios(published, runs):
     assert all(one.as_held for one in (throttling, integer_sort))
     text = markdown(published, [throttling, integer_sort], "# Side by side")
     row = (
-        "| throttled 117, not 29 us (0.25 x) | throttled 142, not 22 us (0.15 x); 2 runs: 0.15 to "
-        "0.16 x | lab-virtual | in size |"
+        "| throttled 117, not 29 us (0.25 x) | throttled 142, not 22 us (0.15 x); 2 and 1 runs: "
+        "0.15 to 0.16 x | lab-virtual | in size |"
     )
     assert row in text
     assert "bcm5700 is 0.66 x tg3" in text
@@ -272,8 +272,8 @@ def test_the_honest_count(tmp_path, runs):
         "1 by construction, 2 not comparable." in text
     )
     assert "| pairs over a bus | 107 and 105 MB/s | – | – | not comparable |" in text
-    shown = "| no figure | off 22, on 142 (6.45 x); 2 runs: 6.36 to 6.55 x | lab-virtual | not comp"
-    assert f"| a setting without a figure {shown}arable |" in text
+    shown = "off 22, on 142 (6.45 x); 1 and 2 runs: 6.36 to 6.55 x | lab-virtual | not comparable |"
+    assert f"| a setting without a figure | no figure | {shown}" in text
     assert "| slow is lower than quick |" in text
     assert "- **pairs over a bus**: the lab has no bus" in text
     assert "- **bandwidth of two speeds**: the profiles set the rates" in text
