@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from seatrial.analysis.axis import NETWORK, PROFILE, SETTING, TRANSPORT, Axis
 from seatrial.analysis.communication import Relation, Share
 from seatrial.analysis.conclusion import CONFIDENCE, Estimate, merged, scaled
-from seatrial.analysis.decision import Decision, least_repeats
+from seatrial.analysis.decision import SMALLEST, Decision, least_repeats
 from seatrial.analysis.groups import FEATURES, Groups
 from seatrial.analysis.message_times import FEWEST_CALLS, CallTimes, Line, half_round_trip
 from seatrial.analysis.profile_cost import CPU, METRICS, ProfileCosts
@@ -653,6 +653,7 @@ def _relation(one: Relation) -> Sentence:
         f"{app}: {percent(share.value)} in MPI, {number(ratio.value, 3)} times"
         for app, share, ratio in one.points
     )
+    basis += f"; responses below {percent(SMALLEST)} are equal"
     change = "more applications, each measured several times"
     if one.left_out:
         listed = [f"{s.application} ({percent(s.timed or 0)})" for s in one.left_out]
