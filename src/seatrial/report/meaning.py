@@ -535,7 +535,8 @@ _EFFECTS = {
 def _scaling(one: Scaling) -> Sentence:
     counts = sorted(one.times)
     efficiency = ", ".join(f"{_share_text(one.efficiency[p])} with {p}" for p in counts[1:])
-    text = f"{one.name}: efficiency relative to {counts[0]} processes is {efficiency} processes."
+    fewest = "one process" if counts[0] == 1 else f"{counts[0]} processes"
+    text = f"{one.name}: efficiency relative to {fewest} is {efficiency} processes."
     for effect, words in _EFFECTS.items():
         own = [step for step in one.steps if step.effect == effect]
         if own:
