@@ -203,7 +203,8 @@ def test_disturbed_runs_are_left_out_and_said():
     assert response.decision.answer == "best"
     assert response.inputs.samples == 13
     [missing] = [one for one in made.missing if one.what == "undisturbed runs"]
-    assert missing.reason.startswith("2 of 8 runs are left out, in which it waited")
+    assert missing.subject.endswith("(2 of 8 runs left out)")
+    assert missing.reason.startswith("it waited for a processor")
     assert "default" in missing.subject
 
 
@@ -212,7 +213,7 @@ def test_a_profile_that_was_disturbed_in_each_run_may_be_the_best():
     slow = [disturbed(run) for run in repeated("npb", "is.S", fast=60.0)]
     [made], _ = responses([trial([*runs, *slow])])
     assert made.decision.answer == "measure more"
-    assert "other programs disturbed each run under fast" in made.decision.reason
+    assert "other programs disturbed the runs under fast" in made.decision.reason
     assert set(made.decision.leaders) == {"default", "jumbo"}
     assert made.decision.worse == ()
 

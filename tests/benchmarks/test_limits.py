@@ -318,8 +318,10 @@ def write_record(folder: Path, step: str, mapped: list[str], waited: object) -> 
 HPL_OF_TWO = 9.42182  # GFLOPS in hpccoutf.txt
 
 
-def hpl_run(folder: Path, before: float, after: float, **more: object) -> Parsed:
-    benchmark = hpl.HPL(hpl.HPLSettings(blas=["x"], size=256))
+def hpl_run(
+    folder: Path, before: float, after: float, calls: int | None = None, **more: object
+) -> Parsed:
+    benchmark = hpl.HPL(hpl.HPLSettings(blas=["x"], size=256, dgemm_calls=calls))
     job = job_folder(folder, before, after, **more)
     step = next(step for step in benchmark.steps(job) if step.name == "hpl-x")
     parsed = benchmark.parse(step, folder, job)
@@ -341,6 +343,13 @@ def test_share_of_dgemm(tmp_path: Path) -> None:
     assert parsed.facts["dgemm_before_GFLOPS"] == 5.0
     assert parsed.facts["hpcc_dgemm_GFLOPS"] == pytest.approx(8.72616)
     assert parsed.value("blas_as_declared") == 1
+
+
+def test_hpl_without_dgemm(tmp_path: Path) -> None:
+    parsed = hpl_run(tmp_path, 5.0, 4.8, calls=0)
+    assert {one.metric for one in parsed.metrics}.isdisjoint(hpl.OF_DGEMM)
+    assert parsed.value("hpl_GFLOPS") == pytest.approx(HPL_OF_TWO)
+    assert "dgemm_before_GFLOPS" not in parsed.facts
 
 
 def test_hpl_above_its_dgemm(tmp_path: Path) -> None:
@@ -443,6 +452,11 @@ def test_steps_of_hpl_are_between_those_of_dgemm() -> None:
     assert [before.name, run.name, after.name] == ["dgemm-x-before", "hpl-x", "dgemm-x-after"]
     # 3 n^2 numbers are a rank's part of HPL's N^2: n = 1000 / sqrt(3 x 6)
     assert before.command[-2:] == ["/blas", "235"]
+    once = hpl.HPL(hpl.HPLSettings(blas=["x"], dgemm_calls=1)).steps(job)
+    assert [one.command[-1] for one in (once[0], once[2])] == ["1", "1"]
+    alone = hpl.HPL(hpl.HPLSettings(blas=["x"], dgemm_calls=0))
+    assert [one.name for one in alone.steps(job)] == ["hpl-x"]
+    assert set(alone.metrics()) == {"hpl_GFLOPS", "stream_triad_GB_s", "blas_as_declared"}
     assert {one.tasks_per_node for one in (before, run, after)} == {3}
     assert before.env["OMP_NUM_THREADS"] == run.env["OMP_NUM_THREADS"] == "2"
     assert "hpccinf.txt" in run.setup[1]

@@ -389,7 +389,9 @@ def test_npb_ep_of_simgrid_is_corrected() -> None:
 
 def test_npb_fortran_constructed() -> None:
     ft = read("constructed_npb_ft_A4.txt")
-    assert values(ft) == {"mops": 2961.03, "time_s": 2.41}
+    assert values(ft)["mops"] == 2961.03
+    # of the rate, which has more digits than the 2.41 s that it prints
+    assert values(ft)["time_s"] == pytest.approx(2.410122, abs=1e-6)
     assert ft.moved_bytes == 2 * 16 * 6 * 256 * 256 * 128 * 3 // 16
     assert ft.facts["version"] == "3.4.2"
     assert read("constructed_npb_cg_A4.txt").moved_bytes == 2 * 8 * 25 * 15 * 3500

@@ -172,11 +172,11 @@ void dgemm_(char *ta, char *tb, int *m, int *n, int *k, double *alpha, double *a
 """
 
 
-def dgemm(tmp_path, order: int, **env: str) -> subprocess.CompletedProcess[str]:
+def dgemm(tmp_path, *order_calls: int, **env: str) -> subprocess.CompletedProcess[str]:
     command = ["/usr/bin/python3", "-IS", str(NODE / "dgemm.py"), "step", str(tmp_path / "lib")]
     return subprocess.run(
-        [*command, str(order)], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60,
-        check=False,
+        [*command, *map(str, order_calls)], cwd=tmp_path, env=env, capture_output=True, text=True,
+        timeout=60, check=False,
     )  # fmt: skip
 
 
@@ -206,6 +206,12 @@ def test_a_small_and_a_large_order(tmp_path, library):
     assert dgemm(tmp_path, 300).returncode == 0
     data = json.loads((tmp_path / "step.0.dgemm.json").read_text())
     assert list(data["GFLOPS"]) == ["256", "300"]
+
+
+def test_a_number_of_calls(tmp_path, library):
+    assert dgemm(tmp_path, 300, 1).returncode == 0
+    data = json.loads((tmp_path / "step.0.dgemm.json").read_text())
+    assert [len(rates) for rates in data["GFLOPS"].values()] == [1, 1]
 
 
 def test_a_library_without_dgemm(tmp_path, library):

@@ -31,6 +31,7 @@ def test_what_was_measured_is_compared_with_what_was_frozen(file):
 
 
 @pytest.mark.simgrid
+@pytest.mark.stack  # which has the archive with NPB
 @pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
 def test_a_frozen_prediction_follows_from_the_frozen_network(file):
     kept = json.loads(file.read_text())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tarfile
 
 import pytest
@@ -57,6 +58,17 @@ def test_a_kernel_without_a_source_says_where_it_is_had(tmp_path):
     kernels = programs.Kernels(tmp_path, no_archive)
     with pytest.raises(InputError, match=r"npb-lu .*spack stage --path FOLDER .*--source"):
         kernels.command("lu.A", 4)
+
+
+def test_the_archive_that_Spack_has_is_the_default(tmp_path):
+    assert programs.kept_archive(tmp_path) is None
+    checksum = re.search(r'"3\.4\.3", sha256="(\w+)"', programs.RECIPE.read_text())[1]
+    folder = tmp_path / "sources/_source-cache/archive" / checksum[:2]
+    folder.mkdir(parents=True)
+    archive = folder / f"{checksum}.tar.gz"
+    archive.touch()
+    (folder / f"{checksum[:2]}0.tar.gz").touch()
+    assert programs.kept_archive(tmp_path) == archive
 
 
 def test_gfortran_is_named_where_it_is_missing(tmp_path, monkeypatch):

@@ -62,18 +62,56 @@ def test_the_case_of_the_calibration_is_no_proof_of_it():
     assert compared[0].error == pytest.approx(expected)
 
 
-def test_the_speed_is_that_of_EP_on_the_fewest_nodes(monkeypatch):
-    runs = []
+@pytest.fixture
+def speed_of(monkeypatch):
+    """Calibrates with measured cases, without SimGrid: what was simulated, and the result."""
     monkeypatch.setattr(prediction, "calibrate", lambda measured: NETWORK)
     monkeypatch.setattr(prediction, "half_round_trips", lambda *_: {})
+
+    def one(measured, variant=""):
+        runs = []
+        of = prediction.calibrated(measured, Path("x"), lambda _: simulated(runs), 1, variant)
+        return runs, of
+
+    return one
+
+
+def test_the_speed_is_that_of_EP_on_the_fewest_nodes(speed_of):
     own = [*MEASURED, npb_time("ep.W", 4, 9.0), npb_time("ep.S", 2, 0.2)]
-    of = prediction.calibrated(own, Path("x"), lambda network: simulated(runs), 1)
-    assert runs == [("ep.W", 2, 1.0)]
+    runs, of = speed_of(own)
+    assert [run[:2] for run in runs] == [("ep.W", 2)]
     assert of.speed_case == ("ep.W", 2)
-    here = prediction.npb.parse(OUTPUT).value("time_s")
+    # as of a slow machine, for more digits
+    here = runs[0][2] * prediction.npb.parse(OUTPUT).value("time_s")
     assert of.speed == pytest.approx(here / 2.0)
-    of = prediction.calibrated(MEASURED[3:], Path("x"), lambda network: simulated(runs), 1)
+    _, of = speed_of(MEASURED[3:])
     assert (of.speed, of.speed_case) == (1.0, None)
+
+
+@pytest.mark.parametrize(
+    ("variant", "case"),
+    [
+        ("ft.S", ("ft.S", 1)),
+        ("ft.A", ("ft.W", 1)),  # the longest of other classes
+        ("is.A", ("is.S", 1)),
+        ("cg.S", ("ep.W", 2)),  # on several nodes its time is not of computing alone
+        ("", ("ep.W", 2)),
+    ],
+)
+def test_the_kernel_itself_on_one_node_gives_the_speed_before_EP(speed_of, variant, case):
+    own = [
+        *MEASURED, npb_time("ft.S", 1, 0.1), npb_time("ft.W", 1, 0.3), npb_time("cg.S", 2, 0.1)
+    ]  # fmt: skip
+    runs, of = speed_of(own, variant)
+    assert [run[:2] for run in runs] == [case]
+    assert of.speed_case == case
+
+
+def test_a_prediction_with_the_speed_of_another_kernel_says_so():
+    for case, said in ((("ep.W", 2), True), (("is.W", 1), False), (None, False)):
+        of = Calibrated(NETWORK, {}, 0.5, case)
+        made = prediction.predict(of, [], "is", "S", 2, simulated([]))
+        assert any("npb is on 1 node shows it" in flaw for flaw in made.flaws) == said
 
 
 @pytest.mark.parametrize(

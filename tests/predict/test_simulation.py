@@ -24,7 +24,8 @@ from seatrial.base.errors import InputError, LabError
 from seatrial.base.run import run
 from seatrial.benchmarks.parsing import latency_curve
 from seatrial.cli import app
-from seatrial.predict import simulation
+from seatrial.cli.predict import _counts as counts
+from seatrial.predict import programs, simulation
 from seatrial.predict.calibration import Network, calibrate
 from seatrial.predict.calibration import network as network_of
 from seatrial.predict.programs import build_counter, build_pingpong, check_program
@@ -373,6 +374,25 @@ def test_a_kernel_of_the_source_of_NPB(tmp_path):
     assert "beyond twice the calibrated range: measured on at most 4 nodes" in lines["16"]
 
 
+def test_numbers_of_nodes_may_be_those_that_double():
+    assert counts("2,4,...,256") == [2, 4, 8, 16, 32, 64, 128, 256]
+    assert counts("1, 4, ..., 64,100") == [1, 4, 16, 64, 100]
+
+
+@needs_simgrid
+def test_it_says_how_long_a_simulation_has_taken(network, tmp_path):
+    source = tmp_path / "works.c"
+    source.write_text(
+        "#include <time.h>\nint main(int c, char **v)\n"
+        "{ while (clock() < 3 * CLOCKS_PER_SEC); return 0; }\n"
+    )
+    program = simulation.compile_c([source], tmp_path / "works")
+    said = []
+    simulation.simulate([program], 2, network, limit_s=60, progress=said.append)
+    assert said == sorted(said)
+    assert 0 < said[-1] < 60
+
+
 def test_without_SimGrid_it_says_how_to_install_it(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LabError, match=r"there is no smpirun in PATH; .*apt-get install"):
@@ -386,6 +406,10 @@ def test_without_SimGrid_it_says_how_to_install_it(monkeypatch, tmp_path):
     [
         (("--nodes", "2,x"), "'x' is no number of nodes from 1 to 4096"),
         (("--nodes", "0"), "'0' is no number"),
+        (("--nodes", "2,...,8"), "'...' is no number of nodes"),
+        (("--nodes", "2,4,..."), "'...' is no number of nodes"),
+        (("--nodes", "2,4,...,100"), "'2,4,...,100': 100 is no multiple that follows 2,4"),
+        (("--nodes", "4,2,...,8"), "8 is no multiple that follows 4,2"),
         (("--nodes", "6"), "npb-is does not run on 6 ranks: it needs a power of two"),
         (
             ("--benchmark", "npb-bt", "--nodes", "8"),
@@ -404,7 +428,8 @@ def test_without_SimGrid_it_says_how_to_install_it(monkeypatch, tmp_path):
         (("--alltoallv", "pair"), "'pair' is no algorithm (did you mean 'pairwise'?"),
     ],
 )
-def test_wrong_options_are_refused_before_anything_runs(words, reason):
+def test_wrong_options_are_refused_before_anything_runs(words, reason, monkeypatch):
+    monkeypatch.setattr(programs, "kept_archive", lambda: None)
     done = predict("nowhere", *words)
     assert isinstance(done.exception, InputError)
     assert reason in str(done.exception)

@@ -269,5 +269,5 @@ def test_every_sentence_says_what_it_was_made_from():
         if one.word == "not known" or one in groups[1:]:  # the basis is under the first group
             continue
         assert "samples of" in basis or "the answers above" in basis, one.text
-    [unsure] = [one for one in said if "netpipe" in one.text and one.word == "measure more"]
+    [unsure] = [one for one in said if "Of netpipe" in one.text and one.word == "measure more"]
     assert "8 samples of 2 cases, trial t1" in said[unsure]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
+from seatrial.analysis.conclusion import Measured
+from seatrial.analysis.profile_cost import profile_costs
 from seatrial.report.curves import curve_figures
-from seatrial.report.figures import DASHES, keys_of
+from seatrial.report.figures import DASHES, Figure, keys_of
 from seatrial.report.trade import trade_figures
 from seatrial.results.record import Case, Curve, Metric, PathProof, Run
 
@@ -42,12 +44,16 @@ def trial(**profiles: tuple[str, float, float, float]) -> list[Run]:
     ]
 
 
+def drawn(runs: list[Run]) -> list[Figure]:
+    return trade_figures(profile_costs(Measured("t1", run) for run in runs))
+
+
 def test_each_profile_is_a_mark_whose_area_is_its_interrupts():
     runs = trial(
         quick=("igb", 22.0, 60.0, 40000.0), frugal=("igb", 140.0, 30.0, 10000.0),
-        other=("e1000", 120.0, 45.0, 0.0),
+        other=("e1000", 120.0, 45.0, 0.0), further=("e1000", 150.0, 40.0, 0.0),
     )  # fmt: skip
-    [figure] = trade_figures(runs)
+    [figure] = drawn(runs)
     go.Figure({"data": figure.data, "layout": figure.layout})
     assert [trace["name"] for trace in figure.data] == ["igb (driver igb)", "e1000 (driver e1000)"]
     igb, e1000 = figure.data
@@ -58,21 +64,21 @@ def test_each_profile_is_a_mark_whose_area_is_its_interrupts():
     assert figure.table.rows[1] == [
         "frugal",
         "igb (driver igb)",
-        "140",
-        "3",
-        "10000",
+        "140 us",
+        "3 ms/MB",
+        "10000 1/s",
     ]
     assert "40000" in figure.caption.replace(",", "").replace(" ", "")
 
 
 def test_one_profile_or_half_of_the_figures_trade_nothing():
-    assert trade_figures(trial(only=("igb", 22.0, 60.0, 1.0))) == []
+    assert drawn(trial(only=("igb", 22.0, 60.0, 1.0))) == []
     halves = trial(a=("igb", 1, 2, 3), b=("igb", 1, 2, 3))
-    assert trade_figures([one for one in halves if one.case.check == "netpipe"]) == []
+    assert drawn([one for one in halves if one.case.check == "netpipe"]) == []
 
 
 def test_interrupts_that_nobody_counts_make_marks_alike():
-    [figure] = trade_figures(trial(a=("veth", 9, 20, 0), b=("veth", 12, 10, 0)))
+    [figure] = drawn(trial(a=("veth", 9, 20, 0), b=("veth", 12, 10, 0)))
     assert len(set(figure.data[0]["marker"]["size"])) == 1
     assert "attributes no interrupts" in figure.caption
 

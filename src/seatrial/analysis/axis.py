@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from seatrial.base.names import PSEUDO_TRANSPORTS
-from seatrial.results.record import Case, Cost, Run
+from seatrial.results.record import Case, Cost, Run, route_of
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Axis:
         if self in (TRANSPORT, SETTING) and case.transport in PSEUDO_TRANSPORTS:
             return ""  # no choice of an MPI program
         if self == SETTING:
-            return f"{case.profile} over {case.route}"
+            return setting(case.profile, case.transport, case.network)
         option: str = getattr(case, self.name)
         return option
 
@@ -42,6 +42,11 @@ class Axis:
     def hardware(self, run: Run) -> str:
         """The hardware that the options share; "" if each network has its own."""
         return run.hardware if self in (PROFILE, TRANSPORT) else ""
+
+
+def setting(profile: str, transport: str, network: str = "") -> str:
+    """The option of the axis ``setting``: what a job takes."""
+    return f"{profile} over {route_of(transport, network)}"
 
 
 PROFILE, NETWORK, TRANSPORT = Axis("profile"), Axis("network"), Axis("transport")

@@ -9,7 +9,7 @@ and all jobs are alike.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal, TypeVar
@@ -162,11 +162,25 @@ def other_nodes(measured: Iterable[Measured], axis: Axis = PROFILE) -> str:
 
     A run without nodes on record says nothing.
     """
+    return different_nodes(nodes_by_option(measured, axis), axis)
+
+
+def nodes_by_option(
+    measured: Iterable[Measured], axis: Axis = PROFILE
+) -> dict[str, dict[str, set[str]]]:
+    """Trial -> option -> the nodes of its runs, as far as they are on record."""
     nodes: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for one in measured:
         if one.run.job.nodes:
             nodes[one.trial][axis.option(one.run.case)].update(one.run.job.nodes)
+    return nodes
+
+
+def different_nodes(nodes: Mapping[str, Mapping[str, Set[str]]], axis: Axis = PROFILE) -> str:
+    """As ``other_nodes``; trial -> option -> nodes."""
     for own in nodes.values():
+        if not own:
+            continue
         first = next(iter(own))
         for option, names in own.items():
             if names != own[first]:

@@ -25,7 +25,7 @@ that are within 10 % of the fastest the cheapest is named, if the site file has 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, takewhile
 from statistics import geometric_mean, median
@@ -45,10 +45,14 @@ from seatrial.analysis.conclusion import (
 )
 from seatrial.analysis.decision import Decision, decide, withheld
 from seatrial.analysis.ranks import hodges_lehmann
-from seatrial.results.record import Cost, Curve, Run
+from seatrial.results.record import Case, Cost, Curve, Run
 
 TOGETHER = 1.1  # curves within this ratio are the same
 APART = 1.5
+#: A knee is a step from this t(2n) / t(n) on: twice, but for what counts as the same.
+STEEP = 2 * TOGETHER
+#: Runs agree on a step if the greatest t(2n) / t(n) is at most so many times the least.
+AGREE = 1.5
 _QUESTIONS = 3  # together, apart, reversed
 TIMES = ("latency", "time")  # names of y axes on which less is better
 RATE = "bandwidth"
@@ -113,12 +117,22 @@ class Fastest:
 @dataclass(frozen=True)
 class Knee:
     """The size with the largest t(2n) / t(n) of the medians, in B; that ratio, and its least and
-    greatest over the runs. Without a jump or a steeper course beyond the size it is at most 2."""
+    greatest over the runs. Without a jump or a steeper course beyond the size it is at most 2.
+
+    ``seen_again``: whether several runs show it, or one in virtual time, where runs are alike.
+    """
 
     size: float
     factor: float
     least: float
     most: float
+    seen_again: bool = True
+
+    @property
+    def is_step(self) -> bool:
+        """Whether the time jumps there, and the runs agree on by how much."""
+        agree = self.seen_again and self.most <= AGREE * self.least
+        return agree and self.least >= STEEP
 
 
 @dataclass(frozen=True)
@@ -242,11 +256,16 @@ _Key = tuple[str, str, str, str, int, str, bool]
 
 
 def comparisons(
-    measured: Iterable[Measured], axis: Axis = PROFILE, costs: Sequence[Cost] = ()
+    measured: Iterable[Measured],
+    axis: Axis = PROFILE,
+    costs: Sequence[Cost] = (),
+    disturbed: Set[tuple[str, Case]] = frozenset(),
 ) -> list[Comparison]:
     """The comparison of each curve that was measured with several options of an axis.
 
-    ``costs``: the prices of the site file.
+    ``costs``: the prices of the site file. ``disturbed``: trials and cases of which runs were left
+    out because other programs disturbed them. The other runs of such a case may be disturbed at
+    single sizes, so it has no knee.
     """
     groups: dict[_Key, dict[str, list[Measured]]] = {}
     for one in measured:
@@ -262,7 +281,7 @@ def comparisons(
             groups.setdefault(key, {}).setdefault(option, []).append(one)
     complete = {key: comparable(options) for key, options in groups.items()}
     return [
-        _compared(axis, key, options, costs)
+        _compared(axis, key, options, costs, disturbed)
         for key, options in complete.items()
         if len(options) > 1
     ]
@@ -283,7 +302,11 @@ def _is_compared(curve: Curve, run: Run) -> bool:
 
 
 def _compared(
-    axis: Axis, key: _Key, options: Mapping[str, Sequence[Measured]], costs: Sequence[Cost]
+    axis: Axis,
+    key: _Key,
+    options: Mapping[str, Sequence[Measured]],
+    costs: Sequence[Cost],
+    disturbed: Set[tuple[str, Case]],
 ) -> Comparison:
     check, route, profile, hardware, nodes, name, rate = key
     runs = [one for own in options.values() for one in own]
@@ -321,6 +344,12 @@ def _compared(
     tail = (1 - CONFIDENCE) / _QUESTIONS / len(others)
     blocks = {option: _of_blocks(own, curves[option], sizes) for option, own in options.items()}
     own_prices = prices(costs, axis, options, runs[0].run.case)
+    knees = {
+        option: at
+        for option, own in options.items()
+        if not any((one.trial, one.run.case) in disturbed for one in own)
+        and (at := _knee(own, middle[option], curves[option]))
+    }
     return Comparison(
         axis,
         *key,
@@ -331,7 +360,7 @@ def _compared(
             for option in others
         },
         {option: parting((option, points), end) for option, points in others.items()},
-        {option: at for option, points in middle.items() if (at := _knee(points, curves[option]))},
+        knees,
         median(ranges) if ranges else None,
         inputs_of(runs, len(sizes) * len(runs)),
         middle,
@@ -340,14 +369,15 @@ def _compared(
     )
 
 
-def _knee(middle: Points, runs: Sequence[Points]) -> Knee | None:
-    """The knee of the medians of some runs."""
+def _knee(runs: Sequence[Measured], middle: Points, curves: Sequence[Points]) -> Knee | None:
+    """The knee of the medians of some runs. ``curves``: of each run."""
     at = knee(middle)
     if at is None:
         return None
     size, factor = at
-    factors = [run[2 * size] / run[size] for run in runs]
-    return Knee(size, factor, min(factors), max(factors))
+    factors = [points[2 * size] / points[size] for points in curves]
+    seen_again = len(runs) > 1 or unit_of(runs) == "repeat"
+    return Knee(size, factor, min(factors), max(factors), seen_again)
 
 
 def _of_blocks(

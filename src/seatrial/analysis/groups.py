@@ -45,10 +45,12 @@ _SEED = 4
 
 @dataclass(frozen=True)
 class Group:
-    """``centre``: feature -> mean. ``members``: name -> number of its cases."""
+    """``centre``: feature -> mean. ``members``: name -> number of its cases. ``rows``: the features
+    of each case, in the order of ``FEATURES``, beside its name."""
 
     centre: Mapping[str, float]
     members: Mapping[str, int]
+    rows: Sequence[tuple[str, Row]] = ()
 
     @property
     def cases(self) -> int:
@@ -123,7 +125,7 @@ def groups(
     if not varies.any():
         raise ValueError("all cases communicate alike")
     scores = (values[:, varies] - values[:, varies].mean(axis=0)) / spread[varies]
-    most = min(MOST_GROUPS, count // CASES_OF_GROUP)
+    most = min(MOST_GROUPS, count // CASES_OF_GROUP, len(np.unique(scores, axis=0)))
     labels, score = max(
         ((made, silhouette(scores, made)) for made in _candidates(scores, most)),
         key=lambda pair: pair[1],
@@ -138,8 +140,10 @@ def groups(
     for label in dict.fromkeys(labels.tolist()):  # in the order of the cases
         own = labels == label
         centre = dict(zip(FEATURES, map(float, values[own].mean(axis=0)), strict=True))
-        members = Counter(name for name, is_own in zip(names, own, strict=True) if is_own)
-        made.append(Group(centre, dict(members)))
+        of_group = [one for one, is_own in zip(zip(names, rows, strict=True), own, strict=True)
+                    if is_own]  # fmt: skip
+        members = Counter(name for name, _ in of_group)
+        made.append(Group(centre, dict(members), of_group))
     made.sort(key=lambda group: -group.cases)
     constant = [name for name, one in zip(FEATURES, varies, strict=True) if not one]
     listed = list(dict.fromkeys(excluded))

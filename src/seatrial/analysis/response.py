@@ -17,6 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from seatrial.analysis.answer import OfTrial, answer
 from seatrial.analysis.axis import PROFILE, SETTING, Axis, networks_of
 from seatrial.analysis.conclusion import (
     Estimate,
@@ -24,19 +25,10 @@ from seatrial.analysis.conclusion import (
     Measured,
     Missing,
     by_block,
-    other_nodes,
-    same_nodes,
+    nodes_by_option,
     unit_of,
 )
-from seatrial.analysis.decision import (
-    Decision,
-    decide,
-    disagreement,
-    failing,
-    fault,
-    gain,
-    withheld,
-)
+from seatrial.analysis.decision import Decision, fault, gain
 from seatrial.benchmarks.registry import registry
 from seatrial.results.figures import Figure, case_errors, collect, is_disturbed, valid_runs
 from seatrial.results.record import Case, Results
@@ -45,9 +37,6 @@ from seatrial.results.statistics import Better, median
 BASE = "default"
 #: phases in which an error is none of the program or its profile
 _BEFORE_IT = ("setup", "submit")
-#: what runs take that are not disturbed
-QUIET = "a trial while no other program uses the processors of the nodes"
-
 #: what a comparison keeps equal: check, variant, route, profile, nodes and hardware (of the axis)
 Subject = tuple[str, str, str, str, int, str]
 
@@ -80,10 +69,12 @@ class Response:
 
 @dataclass
 class _Of:
-    """The figure of a case in one trial, with the sample of each block."""
+    """The figure of a case in one trial, with the sample of each block, and how many of how many
+    runs failed."""
 
     figure: Figure
     blocks: list[float]
+    lost: tuple[int, int]
 
 
 @dataclass
@@ -92,8 +83,6 @@ class _Samples:
     better: Better
     values: list[float]  # of all runs
     blocks: list[float]
-    runs: int = 0  # with those that failed
-    failed: int = 0
 
 
 def responses(
@@ -150,15 +139,17 @@ def responses(
                 for at, value in zip(figure.runs, figure.values, strict=True)
             )
             of_trial = measured.setdefault(subject, {}).setdefault(one.trial.trial, {})
-            of_trial[axis.option(case)] = _Of(figure, blocks)
+            lacking = failed[one.trial.trial, case]
+            lost = (lacking, lacking + len(figure.values))
+            of_trial[axis.option(case)] = _Of(figure, blocks, lost)
     if axis != PROFILE:
         missing = []
     behind = _behind(measured)
     result = []
     for subject, by_trial in measured.items():
         own_disturbed = disturbed.get(subject, set())
-        response, lost = _response(axis, subject, by_trial, behind, own_disturbed, failed, used)
-        missing += lost
+        response, not_compared = _response(axis, subject, by_trial, behind, own_disturbed, used)
+        missing += not_compared
         if response:
             result.append(response)
     return result, missing
@@ -181,7 +172,6 @@ def _response(
     by_trial: Mapping[str, Mapping[str, _Of]],
     behind: Mapping[str, float],
     disturbed: Set[str],
-    failed: Mapping[tuple[str, Case], int],
     used: Mapping[tuple[str, Case], Sequence[Measured]],
 ) -> tuple[Response | None, list[Missing]]:
     check, variant, route, profile, nodes, hardware = subject
@@ -212,16 +202,13 @@ def _response(
         return None, lost
     samples: dict[str, _Samples] = {}
     cases: dict[Case, None] = {}
-    for trial, own in pooled.items():
+    for own in pooled.values():
         for option in options:
             figure = own[option].figure
             cases[figure.case] = None
             kept = samples.setdefault(option, _Samples(figure.unit, figure.better, [], []))
             kept.values += figure.values
             kept.blocks += own[option].blocks
-            lacking = failed.get((trial, figure.case), 0)
-            kept.runs += len(figure.values) + lacking
-            kept.failed += lacking
     runs = [
         run
         for trial, own in pooled.items()
@@ -245,16 +232,17 @@ def _response(
     for option, own_values in values.items():
         if option != base:
             ratios[option] = gain(own_values, values[base], first.better, len(values))
-    decision = decide(values, first.better, unit=unit_of(runs), what=axis.name)
-    apart = {trial: {o: own[o].blocks for o in options} for trial, own in pooled.items()}
-    why = disagreement(decision, apart, first.better)
-    decision = withheld(decision, why, "what differs between the trials, or a trial more")
-    why = failing(decision, {option: (one.failed, one.runs) for option, one in samples.items()})
-    decision = withheld(decision, why, "runs that do not fail")
-    decision = withheld(decision, other_nodes(runs, axis), same_nodes(axis))
-    if alone := sorted(disturbed - values.keys()):
-        why = f"other programs disturbed each run under {' and '.join(alone)}"
-        decision = withheld(decision, why, QUIET)
+    ran_on = nodes_by_option(runs, axis)
+    of_trials = {
+        trial: OfTrial(
+            {option: own[option].blocks for option in options},
+            ran_on.get(trial, {}),
+            {option: own[option].lost for option in options},
+            disturbed - values.keys(),
+        )
+        for trial, own in pooled.items()
+    }
+    decision = answer(of_trials, first.better, axis, unit_of(runs))
     inputs = Inputs(tuple(pooled), tuple(cases), sum(len(one.values) for one in samples.values()))
     return Response(
         name, route, nodes, hardware, next(iter(pooled.values()))[options[0]].figure.metric,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,14 +13,14 @@ from seatrial.analysis import (
     message_times,
     profile_cost,
     response,
+    runs,
     scaling,
     several_pairs,
     value,
 )
 from seatrial.analysis.axis import NETWORK, PROFILE, SETTING, TRANSPORT, Axis
-from seatrial.analysis.conclusion import Measured, Missing, absurd
-from seatrial.results.figures import DISTURBED_PERCENT, is_disturbed, valid_runs
-from seatrial.results.record import Case, Results, Run
+from seatrial.analysis.conclusion import Missing
+from seatrial.results.record import Results
 
 
 @dataclass(frozen=True)
@@ -59,12 +58,9 @@ class Analysis:
 def analyse(trials: Sequence[Results]) -> Analysis:
     """The conclusions from the valid runs of some trials, without reruns, disturbed runs and runs
     with a number that no measurement gives."""
-    trials, not_used = _usable(trials)
-    measured = [
-        Measured(one.trial.trial, run, one.trial.virtual_time)
-        for one in trials
-        for run in _planned_runs(one)
-    ]
+    trials, not_used = runs.usable(trials)
+    disturbed = runs.disturbed(trials)
+    measured = runs.measured(trials)
     of_applications, not_compared = response.responses(trials)
     others = {axis: response.responses(trials, axis) for axis in (NETWORK, TRANSPORT, SETTING)}
     models, not_modelled = message_times.models(measured)
@@ -85,7 +81,7 @@ def analyse(trials: Sequence[Results]) -> Analysis:
         [
             comparison
             for axis in (PROFILE, NETWORK, TRANSPORT)
-            for comparison in crossover.comparisons(measured, axis, costs)
+            for comparison in crossover.comparisons(measured, axis, costs, set(disturbed))
         ],
         models,
         scalings,
@@ -98,7 +94,7 @@ def analyse(trials: Sequence[Results]) -> Analysis:
         value.gains([*of_applications, *others[NETWORK][0]], machines),
         [
             *not_used,
-            *_disturbed(trials),
+            *(runs.left_out(*of, *counts) for of, counts in disturbed.items()),
             *not_compared,
             *(m for _, own in others.values() for m in own),
             *not_modelled,
@@ -108,48 +104,3 @@ def analyse(trials: Sequence[Results]) -> Analysis:
         ],
         {use.name: use.feature for one in trials for use in one.trial.profiles},
     )
-
-
-def _usable(trials: Sequence[Results]) -> tuple[list[Results], list[Missing]]:
-    """The trials without the valid runs that have an absurd number, and what was left out."""
-    made, missing = [], []
-    for one in trials:
-        faults = {id(run): why for run in valid_runs(one.runs) if (why := absurd(run))}
-        if faults:
-            lost = dict.fromkeys(
-                (run.case, faults[id(run)]) for run in one.runs if id(run) in faults
-            )
-            for case, why in lost:
-                subject, why = f"{case.id} in {one.trial.trial}", f"one is left out, as {why}"
-                missing.append(Missing("usable runs", subject, why, "another run"))
-            runs = [run for run in one.runs if id(run) not in faults]
-            one = one.model_copy(update={"runs": runs})
-        made.append(one)
-    return made, missing
-
-
-def _planned_runs(one: Results) -> list[Run]:
-    """The valid runs without reruns and disturbed runs, in the order of the plan: the first profile
-    may be a base."""
-    place = {case: i for i, case in enumerate(one.trial.cases)}
-    planned = (
-        run for run in valid_runs(one.runs) if not one.trial.is_rerun(run) and not is_disturbed(run)
-    )
-    return sorted(planned, key=lambda run: place.get(run.case, len(place)))
-
-
-def _disturbed(trials: Sequence[Results]) -> list[Missing]:
-    """The cases with runs that other programs disturbed, and how many these are."""
-    missing = []
-    for one in trials:
-        planned = [run for run in valid_runs(one.runs) if not one.trial.is_rerun(run)]
-        total: Counter[Case] = Counter(run.case for run in planned)
-        lost: Counter[Case] = Counter(run.case for run in planned if is_disturbed(run))
-        for case, count in lost.items():
-            why = (
-                f"{count} of {total[case]} runs are left out, in which it waited for a processor, "
-                f"that other programs used, for more than {DISTURBED_PERCENT:g} % of the time"
-            )
-            subject = f"{case.id} in {one.trial.trial}"
-            missing.append(Missing("undisturbed runs", subject, why, response.QUIET))
-    return missing

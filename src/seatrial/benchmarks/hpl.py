@@ -1,5 +1,7 @@
 """HPL and, in the same job and with the same ranks, DGEMM, with each BLAS library.
 
+With ``dgemm_calls: 0`` HPL runs alone, and its share of DGEMM is not known.
+
 HPL is ``xhpl``, or ``hpcc`` if the stack does not have it. ``checks/node/dgemm.py`` measures DGEMM
 right before and right after HPL, by many calls of the same library on all ranks at once.
 ``hpl_input`` writes the input of HPL, ``hpl_output`` and ``hpcc_output`` read the outputs.
@@ -53,6 +55,7 @@ FULL_RATE_ORDER = 1024
 
 #: of the nodes' memory for the matrix (netlib.org/benchmark/hpl/faqs.html)
 MEMORY_FRACTION = 0.8
+OF_DGEMM = ("dgemm_GFLOPS", "dgemm_spread_percent", "hpl_percent_of_dgemm")
 METRICS = {
     "hpl_GFLOPS": DeclaredMetric("GFLOPS", "higher"),
     "dgemm_GFLOPS": DeclaredMetric("GFLOPS", "higher"),
@@ -69,6 +72,11 @@ class HPLSettings(Settings):
     block: int = Field(default=64, ge=1, description="block size NB")
     ranks_per_node: int = Field(default=1, ge=1)
     threads_per_rank: int = Field(default=1, ge=1)
+    dgemm_calls: int | None = Field(
+        default=None,
+        ge=0,
+        description="calls of DGEMM with each order; default: many, for 0.2 s; 0: no DGEMM",
+    )
     mpi_time: list[str] = mpi_time.SETTING
 
 
@@ -110,11 +118,12 @@ class HPL(Benchmark[HPLSettings]):
         return [step for blas in variants for step in self._steps_with(blas, job)]
 
     def _steps_with(self, blas: str, job: Job) -> list[Step]:
-        steps = [
-            self._dgemm(f"dgemm-{blas}-before", blas, job),
-            self._hpl(blas, job),
-            self._dgemm(f"dgemm-{blas}-after", blas, job),
-        ]
+        steps = [self._hpl(blas, job)]
+        if self.settings.dgemm_calls != 0:
+            before, after = (
+                self._dgemm(f"dgemm-{blas}-{when}", blas, job) for when in ("before", "after")
+            )
+            steps = [before, *steps, after]
         if library := mpi_time.library(self.settings.mpi_time, job.transport, job.programs):
             steps.append(self._hpl(blas, job, library))
         return steps
@@ -162,9 +171,10 @@ class HPL(Benchmark[HPLSettings]):
         ranks = job.nodes * settings.ranks_per_node
         most = FULL_RATE_ORDER * math.ceil(math.sqrt(settings.threads_per_rank))
         order = max(1, min(most, int(settings.size / math.sqrt(3 * ranks))))
+        calls = [str(settings.dgemm_calls)] if settings.dgemm_calls else []
         return Step(
             name,
-            [*NODE_PYTHON, "dgemm.py", name, job.blas[blas], str(order)],
+            [*NODE_PYTHON, "dgemm.py", name, job.blas[blas], str(order), *calls],
             variant=blas,
             tasks_per_node=settings.ranks_per_node,
             env=self._threads(),
@@ -185,22 +195,25 @@ class HPL(Benchmark[HPLSettings]):
             parsed = hpl_output.parse(output(step, folder))
         else:
             parsed = _without_dgemm(hpcc_output.parse(hpcc_output.read(folder / step.name)))
-        dgemm = read_dgemm(folder, blas, ranks)
         loaded = mapped_blas(folder, step.name)
+        share: list[Metric] = []
+        facts: dict[str, object] = {}
+        if settings.dgemm_calls != 0:
+            dgemm = read_dgemm(folder, blas, ranks)
+            share = share_of_dgemm(parsed.value("hpl_GFLOPS"), ranks, dgemm, loaded)
+            facts = {
+                "dgemm_before_GFLOPS": dgemm.before,
+                "dgemm_after_GFLOPS": dgemm.after,
+                "dgemm_library": dgemm.libraries,
+            }
         return replace(
             parsed,
-            metrics=[
-                *parsed.metrics,
-                *share_of_dgemm(parsed.value("hpl_GFLOPS"), ranks, dgemm, loaded),
-                *_as_declared(loaded, job.blas[blas]),
-            ],
+            metrics=[*parsed.metrics, *share, *_as_declared(loaded, job.blas[blas])],
             facts={
                 **parsed.facts,
                 "cores": ranks * settings.threads_per_rank,
                 "threads": settings.threads_per_rank,
-                "dgemm_before_GFLOPS": dgemm.before,
-                "dgemm_after_GFLOPS": dgemm.after,
-                "dgemm_library": dgemm.libraries,
+                **facts,
                 "BLAS mapped": loaded,
                 "BLAS wanted": job.blas[blas],
             },
@@ -217,7 +230,12 @@ class HPL(Benchmark[HPLSettings]):
         return mpi_time.share(folder / step.name, step.name, parsed, self.performance, seconds)
 
     def metrics(self) -> dict[str, DeclaredMetric]:
-        return {**METRICS, **mpi_time.METRICS} if self.settings.mpi_time else METRICS
+        own = {
+            name: metric
+            for name, metric in METRICS.items()
+            if self.settings.dgemm_calls != 0 or name not in OF_DGEMM
+        }
+        return {**own, **mpi_time.METRICS} if self.settings.mpi_time else own
 
     def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
         settings = self.settings

@@ -49,6 +49,8 @@ _NEEDED = (
     *("Class", "Size", "Iterations", "Time in seconds", "Total processes"),
     *("Mop/s total", "Mop/s/process", "Verification"),
 )
+#: size of CG -> ``nonzer`` of classes S to E (``setparams.c``)
+_NON_ZEROS = {1400: 7, 7000: 8, 14000: 11, 75000: 13, 150000: 15, 1500000: 21, 9000000: 26}
 # Only SimGrid's EP prints this line, with this spelling.
 _SIMGRID_EP = "No. Gaussain Pairs ="
 
@@ -153,14 +155,14 @@ def parse(text: str) -> Parsed:
     """Read one run.
 
     Metrics: ``mops`` ("Mop/s total") and ``time_s``. The number of operations of IS (keys x
-    iterations) and EP (pairs of random numbers) is known: of their rate and time, both with two
-    decimals, the one with fewer digits is computed from the other.
+    iterations), EP (pairs of random numbers), FT, CG and LU is known: of their rate and time, both
+    with two decimals, the one with fewer digits is computed from the other.
     SimGrid's EP counts 10^3 operations as one Mop; its rate is corrected, and the fact
     ``mops_corrected`` is set. Facts: name, class, size, iterations, processes, verification,
     version.
 
-    ``moved_bytes``: see :func:`_volume`. Rate, rate per process, time and, for IS and EP, the size
-    are compared with each other.
+    ``moved_bytes``: see :func:`_volume`. Rate, rate per process, time and, where the number of
+    operations is known, the size are compared with each other.
 
     Raises ParseError, also if the verification is not SUCCESSFUL.
     """
@@ -202,11 +204,12 @@ def parse(text: str) -> Parsed:
     if "Version" in fields:
         facts["version"] = fields["Version"][0]
     simgrid = name == "EP" and _SIMGRID_EP in text
-    if simgrid and _thousandfold(mops, _operations(name, size, iterations, simgrid=True), time):
-        mops /= 1000
-        facts["mops_corrected"] = "divided by 1000: this EP counts 10^3 operations as Mop"
-    if name in ("IS", "EP"):
-        millions = _operations(name, size, iterations, simgrid=simgrid) / 1e6
+    operations = _operations(name, size, iterations, simgrid=simgrid)
+    if operations is not None:
+        if simgrid and _thousandfold(mops, operations, time):
+            mops /= 1000
+            facts["mops_corrected"] = "divided by 1000: this EP counts 10^3 operations as Mop"
+        millions = operations / 1e6
         half = rounding(token) / float(token)  # relative: also of a rate that is corrected
         low, high = quotient(millions, (mops * (1 - half), mops * (1 + half)))
         agree(time_token, (low * 0.999, high * 1.001), time_line, "the time", "size and Mop/s")
@@ -262,11 +265,27 @@ def _class(token: str, line: int) -> str:
     return token
 
 
-def _operations(name: str, size: tuple[int, ...], iterations: int, *, simgrid: bool) -> float:
-    """The number of operations of "Mop/s" (``is.c``, ``ep.f90``). SimGrid prints EP's exponent."""
+def _operations(
+    name: str, size: tuple[int, ...], iterations: int, *, simgrid: bool
+) -> float | None:
+    """The number of operations of "Mop/s" (``is.c``, ``ep.f90``, ``ft.f90``, ``cg.f90``,
+    ``lu.f90``); None of another kernel, or another size. SimGrid prints EP's exponent.
+    """
+    points = math.prod(size)
     if name == "IS":
         return float(size[0] * iterations)
-    return float(2 ** min(size[0], 60)) if simgrid else float(size[0])
+    if name == "EP":
+        return float(2 ** min(size[0], 60)) if simgrid else float(size[0])
+    if name == "FT":
+        log = math.log(points)
+        return points * (14.8157 + 7.19641 * log + (5.23518 + 7.21113 * log) * iterations)
+    if name == "CG" and size[0] in _NON_ZEROS:
+        row = _NON_ZEROS[size[0]] * (_NON_ZEROS[size[0]] + 1)
+        return 2.0 * iterations * size[0] * (3 + row + 25 * (5 + row) + 3)
+    if name == "LU":
+        side = sum(size) / 3
+        return iterations * (1984.77 * points - 10923.3 * side**2 + 27770.9 * side - 144010)
+    return None
 
 
 def _volume(name: str, size: tuple[int, ...], iterations: int, processes: int) -> int:

@@ -7,7 +7,8 @@ import os
 import re
 import shlex
 import tempfile
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,12 +17,13 @@ import typer
 from seatrial.base.errors import InputError, LabError
 from seatrial.base.suggest import suggest
 from seatrial.benchmarks.npb import due_ranks
-from seatrial.cli.trial import pooled, say
+from seatrial.cli.trial import out, pooled, say
 from seatrial.job.tune.outcome import figure as figure_in
-from seatrial.results.figures import is_disturbed, valid_runs
 from seatrial.results.wording import plural
 
 if TYPE_CHECKING:
+    from rich.status import Status
+
     from seatrial.analysis.conclusion import Measured
     from seatrial.predict.simulation import Simulated
 
@@ -31,6 +33,7 @@ CLASSES = ("S", "W", "A", "B", "C")
 #: family of a transport -> SMPI's name of its collective algorithms
 SELECTORS = {"openmpi": "ompi", "mpich": "mpich", "intelmpi": "impi"}
 MOST_NODES = 4096  # all ranks run on this machine
+_SAY_EVERY_S = 60
 
 
 def predict(
@@ -54,7 +57,8 @@ def predict(
     ] = None,
     network: Annotated[str, typer.Option(help="The rail, where trials have several.")] = "",
     source: Annotated[
-        Path | None, typer.Option(help="Folder or archive of NPB 3.4; is and ep need none.")
+        Path | None,
+        typer.Option(help="Folder or archive of NPB 3.4; default: Spack's, if it built NPB."),
     ] = None,
     program: Annotated[
         str | None,
@@ -78,7 +82,7 @@ def predict(
 
     Example: seatrial predict --benchmark npb-is --class A --nodes 2,4,8,16,32,64
     """
-    from seatrial.analysis import conclusion
+    from seatrial.analysis import runs as used
     from seatrial.predict import prediction as of
     from seatrial.predict import programs, simulation
     from seatrial.report import prediction as words
@@ -100,31 +104,29 @@ def predict(
     if alltoallv and alltoallv not in simulation.ALLTOALLV:
         known_names = suggest(alltoallv, simulation.ALLTOALLV)
         raise InputError(f"--alltoallv: {alltoallv!r} is no algorithm ({known_names})")
+    source = source or programs.kept_archive()
     if kernel and kernel not in programs.OF_SIMGRID and not source:
         raise InputError(programs.without_source(kernel))
     version = simulation.version()
     if command:
         programs.check_program(Path(command[0]))
     results = pooled(trials)
-    runs = [
-        conclusion.Measured(one.trial.trial, run)
-        for one in results
-        for run in valid_runs(one.runs)
-        if not one.trial.is_rerun(run) and not is_disturbed(run)
-    ]
-    faults = [conclusion.absurd(one.run) for one in runs]
-    for one, why in zip(runs, faults, strict=True):
-        if why:
-            say(f"left out: a run of {one.run.case.id}, as {why}")
-    runs = [one for one, why in zip(runs, faults, strict=True) if not why]
-    if left_out := sum(is_disturbed(run) for one in results for run in valid_runs(one.runs)):
+    results, not_used = used.usable(results)
+    for one in not_used:
+        say(f"left out: of {one.subject} {one.reason}")
+    if left_out := sum(count for count, _ in used.disturbed(results).values()):
         say(f"left out: {plural(left_out, 'run')} that waited for a processor")
+    runs = used.measured(results)
     _check_measured("--network", network, (one.run.case.network for one in runs))
     _check_measured("--transport", transport, (one.run.case.transport for one in runs))
     profile = _profile(runs, profile)
     chosen = transport or _with_times(runs, profile)
-    with tempfile.TemporaryDirectory(prefix="seatrial-predict-") as text:
+    with (
+        tempfile.TemporaryDirectory(prefix="seatrial-predict-") as text,
+        out.status("building the programs") as status,
+    ):
         folder = Path(text)
+        tell = _progress(status, limit)
         suite = programs.suite_in(source, folder) if source else None
         # the measured cases are compared with the program that they ran
         own_suite = any(one.run.case.check == "npb" and "version" in one.run.facts for one in runs)
@@ -133,21 +135,22 @@ def predict(
         )
         counter = programs.build_counter(folder)
         selector = SELECTORS.get(chosen.partition("-")[0], "ompi")
-        run = of.runner(kernels.command, selector, limit)
+        run = of.runner(kernels.command, selector, limit, counter=counter, progress=tell)
         try:
             own = of.selected(runs, chosen, profile, network)
-            known = of.calibrated(own, programs.build_pingpong(folder), run, limit)
+            variant = f"{kernel}.{problem_class}" if kernel else ""
+            known = of.calibrated(own, programs.build_pingpong(folder), run, limit, variant)
         except ValueError as error:
             raise InputError(f"{chosen} under {profile}: {error}") from None
         say(f"{chosen} under {profile}, SimGrid {version}")
         for line in words.calibration(known):
             say(line)
         if own_suite and not suite and known.speed_case:
-            say("speed of the nodes: the trial ran EP of NPB itself, and SimGrid's is simulated; "
+            say("speed of the nodes: the trial ran NPB itself, and SimGrid's kernel is simulated; "
                 "--source names NPB's")  # fmt: skip
         if program:
             simulate_one = of.runner(
-                lambda *_: command, selector, limit, alltoallv, counter
+                lambda *_: command, selector, limit, alltoallv, counter, tell
             )(known.network)  # fmt: skip
             made = {
                 count: simulate_one("", count, known.speed)
@@ -164,9 +167,9 @@ def predict(
             title = program
         else:
             compared = of.compare(known, own, kernel, run(known.network))
-            simulate_one = of.runner(kernels.command, selector, limit, alltoallv, counter)(
-                known.network
-            )
+            simulate_one = of.runner(
+                kernels.command, selector, limit, alltoallv, counter, tell
+            )(known.network)  # fmt: skip
             predictions = (
                 of.predict(known, compared, kernel, problem_class, count, simulate_one)
                 for count in counts
@@ -179,17 +182,53 @@ def predict(
             say(line)
 
 
+def _progress(status: Status, limit_s: int) -> Callable[[int, float], None]:
+    """What shows how far a simulation is: on a terminal all the time, elsewhere a line a minute."""
+    said = time.monotonic()
+
+    def tell(nodes: int, processor_s: float) -> None:
+        nonlocal said
+        text = (
+            f"simulating {plural(nodes, 'node')}: {processor_s:.0f} s of a processor so far, at "
+            f"most {limit_s} s"
+        )
+        if out.is_terminal:
+            status.update(text)
+        elif time.monotonic() - said >= _SAY_EVERY_S:
+            said = time.monotonic()
+            say(f"  {text}")
+
+    return tell
+
+
 def _counts(text: str, option: str = "--nodes") -> list[int]:
-    """The numbers of nodes. Raises InputError."""
-    counts = []
-    for word in text.split(","):
+    """The numbers of nodes; 2,4,...,64 are those that double. Raises InputError."""
+    counts: list[int] = []
+    words = text.split(",")
+    for index, word in enumerate(words):
+        if word.strip() == "..." and index >= 2 and words[index + 1 :]:
+            continue
         if not re.fullmatch(r"[0-9]{1,6}", word.strip()) or not 1 <= int(word) <= MOST_NODES:
             raise InputError(
                 f"{option}: {word.strip()!r} is no number of nodes from 1 to {MOST_NODES}: write "
                 "for example 2,4,8"
             )
+        if index and words[index - 1].strip() == "...":
+            counts += _between(counts, int(word), f"{option}: {text!r}")
         counts.append(int(word))
     return counts
+
+
+def _between(counts: list[int], last: int, of: str) -> list[int]:
+    """The numbers after two that ``last`` ends, each the same multiple. Raises InputError."""
+    before, first = counts[-2:]
+    factor, rest = divmod(first, before)
+    made = [first]
+    while not rest and factor > 1 and made[-1] < last:
+        made.append(made[-1] * factor)
+    if made[-1] != last or len(made) < 2:
+        raise InputError(f"{of}: {last} is no multiple that follows {before},{first}")
+    return made[1:-1]
 
 
 def _kernel(benchmark: str, problem_class: str, counts: list[int]) -> str:

@@ -3,8 +3,8 @@
 The figures are those of the history's index: valid runs, without reruns. A trial with planted
 faults, or with a wrong clock, advises nothing. A trial in which other programs disturbed an option
 gives no answer; an older one that they did not disturb does. Options are compared only within one
-variant and one number of nodes, by ``seatrial.analysis.decision``. The chapter "What it means" of a
-trial's report compares the same options (``seatrial.analysis.axis.SETTING``).
+variant and one number of nodes, by the rules of the chapter "What it means" of a trial's report
+(``seatrial.analysis.answer``). It compares the same options (``seatrial.analysis.axis.SETTING``).
 
 Which trial: of those that measured enough rounds for an answer, one of the job's own class of
 problem, else of the nearest class; of these the newest, whatever the answer is. To look for an
@@ -22,21 +22,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-from seatrial.analysis.conclusion import Unit, same_nodes
-from seatrial.analysis.decision import (
-    Decision,
-    decide,
-    disagreement,
-    failing,
-    least_repeats,
-    withheld,
-)
+from seatrial.analysis.answer import OfTrial, answer
+from seatrial.analysis.axis import SETTING, setting
+from seatrial.analysis.conclusion import Unit
+from seatrial.analysis.decision import Decision, least_repeats
 from seatrial.base import globs
 from seatrial.base.errors import InputError, LabError
 from seatrial.history.entry import NODES
 from seatrial.history.index import Index, opened
 from seatrial.report.estimates import small_difference, times
-from seatrial.report.text import clean, quantity
+from seatrial.report.text import amount, clean
 from seatrial.results.figures import DISTURBED_PERCENT, is_valid
 from seatrial.results.record import read_results
 from seatrial.results.statistics import Better, median
@@ -81,8 +76,7 @@ class Option:
 
     @property
     def name(self) -> str:
-        at = f"@{self.network}" if self.network else ""
-        return f"{self.profile} over {self.transport}{at}"  # as ``analysis.axis.SETTING``
+        return setting(self.profile, self.transport, self.network)
 
 
 @dataclass(frozen=True)
@@ -192,7 +186,7 @@ class Advice:
         if d.answer == "best":
             first = self.options[d.leaders[0]]
             near = min(d.ahead, key=lambda name: d.ahead[name].value)
-            value = quantity(median(one.samples[first]), one.unit)
+            value = amount(median(one.samples[first]), one.unit)
             text = f"{first.name} is the best of {len(one.samples)} for {what}: {value}, "
             text += f"{times(d.ahead[near])} as good as the next, {near}"
         elif d.answer == "no difference":
@@ -333,26 +327,20 @@ def advise(
     if not usable:
         return None
     chosen = enough[0] if enough else _pooled(usable)
-    named = {option.name: values for option, values in chosen.samples.items()}
-    decision = decide(named, chosen.better, unit=chosen.per, what="setting")
-    trials = [chosen, *chosen.older]
-    apart = {
-        each.trial: {option.name: own for option, own in each.own_samples.items()}
-        for each in trials
-    }
-    why = disagreement(decision, apart, chosen.better) if chosen.older else ""
-    decision = withheld(decision, why, "what differs between the trials, or a trial more")
-    lost = {option.name: _lost(option, trials) for option in chosen.samples}
-    why = failing(decision, lost, "failed or did not count")
-    decision = withheld(decision, why, "runs that do not fail")
-    if any(len({each.nodes_of.get(option) for option in chosen.samples}) > 1 for each in trials):
-        why = "the options were measured on different nodes, from which they cannot be told"
-        decision = withheld(decision, why, same_nodes())
-    if chosen.disturbed:
-        names = some(sorted(option.name for option in chosen.disturbed))
-        why = f"other programs used the processors while {names} was measured"
-        decision = withheld(decision, why, "a trial without other programs on the nodes")
-    return Advice(chosen, decision, wanted)
+    of_trials = {each.trial: _of_trial(each) for each in (chosen, *chosen.older)}
+    lost = "failed or did not count"  # the index has no reason
+    return Advice(chosen, answer(of_trials, chosen.better, SETTING, chosen.per, lost), wanted)
+
+
+def _of_trial(one: Comparison) -> OfTrial:
+    """What one trial measured. Each option has the same number of planned runs in a trial."""
+    most = max(one.runs.values())
+    return OfTrial(
+        {option.name: own for option, own in one.own_samples.items()},
+        {option.name: {nodes} for option in one.samples if (nodes := one.nodes_of.get(option))},
+        {option.name: (most - one.runs[option], most) for option in one.samples},
+        {option.name for option in one.disturbed},
+    )
 
 
 def _pooled(usable: Sequence[Comparison]) -> Comparison:
@@ -372,10 +360,3 @@ def _pooled(usable: Sequence[Comparison]) -> Comparison:
             pool.append(one)
     samples = {option: [x for one in pool for x in one.samples[option]] for option in first.samples}
     return replace(first, samples=samples, older=pool[1:])
-
-
-def _lost(option: Option, trials: Sequence[Comparison]) -> tuple[int, int]:
-    """Number of the option's runs that failed, and of all: each option has the same number of
-    planned runs in a trial."""
-    most = [max(one.runs.values()) for one in trials]
-    return sum(most) - sum(one.runs[option] for one in trials), sum(most)

@@ -1,10 +1,11 @@
 """Predictions of programs on more nodes, and their error: measured cases are predicted, too.
 
-The network is calibrated by message times, the speed of the nodes by one measured case of EP, which
-hardly communicates. No other measured case is used: each case of the predicted kernel of NPB with
-one rank a node, of any class, is predicted and compared; of another program, the times that its
-user measured. The largest of these errors is that of the predictions. A prediction says so where
-nothing can be compared, or where it is beyond twice the calibrated range of nodes or message sizes.
+The network is calibrated by message times, the speed of the nodes by one measured case: of the
+predicted kernel on one node, which communicates nothing, else of EP, which hardly does. No other
+measured case is used: each case of the predicted kernel of NPB with one rank a node, of any class,
+is predicted and compared; of another program, the times that its user measured. The largest of
+these errors is that of the predictions. A prediction says so where nothing can be compared, or
+where it is beyond twice the calibrated range of nodes or message sizes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -24,6 +26,9 @@ from seatrial.predict.simulation import Messages, Simulated, half_round_trips, s
 FAR = 2
 #: if messages of more than so much of the bytes are beyond it
 FEW = 0.1
+#: speed at which a case is simulated to find the speed of the nodes: its time, which NPB prints
+#: with two decimals, is then long, also of the smallest class
+_SLOW = 0.01
 #: measured: docs/dev/benchmarks.md
 RENDEZVOUS = (
     "some of its messages are above the eager limit: by Open MPI's own TCP (btl tcp) they can take "
@@ -70,8 +75,8 @@ class Prediction:
 class Calibrated:
     """What predictions are made with.
 
-    ``speed``: of a node's core over that of this machine, by the case ``speed_case`` (nodes of EP,
-    its variant); 1 and None if no EP was measured. ``round_trips``: size in B -> relative error of
+    ``speed``: of a node's core over that of this machine, by the case ``speed_case`` (variant and
+    nodes); 1 and None if no such case was measured. ``round_trips``: size in B -> relative error of
     half a simulated round trip.
     """
 
@@ -125,11 +130,13 @@ def cases_of_npb(
 
 
 def calibrated(
-    measured: Sequence[Measured], pingpong: Path, run: Callable[[Network], Simulate], limit_s: float
-) -> Calibrated:
+    measured: Sequence[Measured], pingpong: Path, run: Callable[[Network], Simulate],
+    limit_s: float, variant: str = "",
+) -> Calibrated:  # fmt: skip
     """The network and the speed of the nodes, from the runs of one transport under one profile.
 
-    Raises ValueError with the reason if there is no network, LabError if SimGrid fails.
+    ``variant``: what will be predicted, such as ``ft.A``; "" of a program of the user. Raises
+    ValueError with the reason if there is no network, LabError if SimGrid fails.
     """
     network = calibrate(measured)
     simulated = half_round_trips(pingpong, network, list(network.half_round_trips), limit_s)
@@ -138,13 +145,28 @@ def calibrated(
         for size, seconds in network.half_round_trips.items()
     }
     times, skipped = cases_of_npb(measured)
-    of_EP = [key for key in times if key[0].startswith("ep.")]
-    if not of_EP:
+    case = _speed_case(times, variant)
+    if case is None:
         return Calibrated(network, errors, skipped=skipped)
-    # the fewest nodes, as those of a lab share processors; then the longest, for the least noise
-    variant, nodes = key = min(of_EP, key=lambda key: (key[1], -median(times[key])))
-    here = npb.parse(run(network)(variant, nodes, 1.0).output).value("time_s")
-    return Calibrated(network, errors, here / median(times[key]), key, skipped)
+    here = _SLOW * npb.parse(run(network)(*case, _SLOW).output).value("time_s")
+    return Calibrated(network, errors, here / median(times[case]), case, skipped)
+
+
+def _speed_case(
+    times: Mapping[tuple[str, int], Sequence[float]], variant: str
+) -> tuple[str, int] | None:
+    """The measured case that gives the speed of the nodes, if there is one.
+
+    How fast a core is differs between kernels, so the kernel itself on one node comes first: of the
+    same class, else the longest. Then comes EP, on the fewest nodes, as those of a lab share
+    processors; of these the longest, for the least noise.
+    """
+    kernel = variant.partition(".")[0]
+    alone = [key for key in times if key[1] == 1 and key[0].partition(".")[0] == kernel]
+    if alone:
+        return max(alone, key=lambda key: (key[0] == variant, median(times[key])))
+    of_EP = [key for key in times if key[0].startswith("ep.")]
+    return min(of_EP, key=lambda key: (key[1], -median(times[key])), default=None)
 
 
 def compare(
@@ -172,7 +194,8 @@ def predict(
     """The time of a kernel of NPB on so many nodes. Raises LabError."""
     run = simulate_one(f"{kernel}.{problem_class}", nodes, of.speed)
     done = npb.parse(run.output)
-    flaws = [*of_class(problem_class, compared), *flaws_of(of, compared, nodes, run)]
+    flaws = [*of_class(problem_class, compared), *of_speed(of, kernel)]
+    flaws += flaws_of(of, compared, nodes, run)
     if kernel == "is":
         flaws += of_alltoallv(run, [one.alltoallv for one in compared])
     return Prediction(
@@ -187,6 +210,13 @@ def of_class(problem_class: str, compared: Sequence[Comparison]) -> list[str]:
     if not classes or problem_class in classes:
         return []
     return [f"the measured cases are of class {' and '.join(classes)}, and not {problem_class}"]
+
+
+def of_speed(of: Calibrated, kernel: str) -> list[str]:
+    """That the speed of the nodes is that of another kernel, if it is."""
+    if of.speed_case is None or of.speed_case[0].startswith(f"{kernel}."):
+        return []
+    return [f"the nodes may compute {kernel} at another speed: npb {kernel} on 1 node shows it"]
 
 
 def compare_program(
@@ -251,11 +281,13 @@ def outside(messages: Messages | None, measured: tuple[float, float]) -> list[st
 def runner(
     command: Callable[[str, int], Sequence[str | Path]], selector: str, limit_s: float,
     alltoallv: str = "", counter: Path | None = None,
+    progress: Callable[[int, float], None] = lambda *_: None,
 ) -> Callable[[Network], Simulate]:  # fmt: skip
     """How to run what is simulated: ``command`` of a variant, such as ``is.A``, on so many nodes.
 
     ``alltoallv``: the algorithm of MPI_Alltoallv, if not that of the MPI. ``counter``: the library
-    that counts messages; without it ``Simulated.messages`` is None.
+    that counts messages; without it ``Simulated.messages`` is None. ``progress`` is called every
+    second with the number of nodes and the processor time so far, in s.
     """
 
     def over(network: Network) -> Simulate:
@@ -265,7 +297,7 @@ def runner(
             return simulate(
                 command(variant, nodes), nodes, network, speed=speed, selector=selector,
                 alltoallv=alltoallv, counter=(counter, beyond) if counter else None,
-                limit_s=limit_s,
+                limit_s=limit_s, progress=partial(progress, nodes),
             )  # fmt: skip
 
         return one

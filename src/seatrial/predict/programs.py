@@ -16,22 +16,25 @@ from collections.abc import Callable
 from pathlib import Path
 
 from seatrial.base.errors import InputError, LabError
+from seatrial.base.paths import CHECKOUT
 from seatrial.base.run import run
-from seatrial.predict.simulation import COUNTER, PINGPONG, compile_c, require
+from seatrial.predict.simulation import COUNTER, PINGPONG, WAITALL, compile_c, require
 from seatrial.stack.files import unpack_tar
+from seatrial.stack.paths import HOME
 
 #: in C, in SimGrid's source distribution
 OF_SIMGRID = ("is", "ep")
 SUITE = "NPB3.4-MPI"
+RECIPE = CHECKOUT / "spack-repo/spack_repo/seatrial/packages/npb/package.py"
 #: what stages the source of the recipe (docs/maintain-the-stack.md)
 STAGE = "spack stage --path FOLDER seatrial.npb@3.4.3"
 #: as the recipe's, but for the compilers; a flag that gfortran has since version 10
 _MAKE_DEF = """\
-MPIFC = smpif90
+MPIFC = {fortran}
 FLINK = $(MPIFC)
 FFLAGS = -O3 -fallow-argument-mismatch
 FLINKFLAGS = $(FFLAGS)
-MPICC = smpicc
+MPICC = {c}
 CLINK = $(MPICC)
 CFLAGS = -O3
 CLINKFLAGS = $(CFLAGS)
@@ -154,6 +157,18 @@ def suite_in(source: Path, folder: Path) -> Path:
     )
 
 
+def kept_archive(home: Path = HOME) -> Path | None:
+    """The archive of NPB 3.4 that Spack has for the stack of this checkout, if it has built it.
+
+    Spack's source cache names an archive by its checksum (``mirrors/layout.py``), which the recipe
+    has.
+    """
+    match = re.search(r'version\("3\.4[^"]*", sha256="(\w+)"', RECIPE.read_text())
+    assert match, RECIPE
+    folder = home / "sources/_source-cache/archive" / match[1][:2]
+    return next(iter(folder.glob(f"{match[1]}*")), None)
+
+
 def build_suite(suite: Path, kernel: str, problem_class: str) -> Path:
     """Build a kernel of NPB 3.4 in its folder. Raises LabError."""
     for program in ("make", "gfortran"):
@@ -164,7 +179,12 @@ def build_suite(suite: Path, kernel: str, problem_class: str) -> Path:
             )
     for program in ("smpicc", "smpif90"):
         require(program)
-    (suite / "config/make.def").write_text(_MAKE_DEF)
+    return make_kernel(suite, kernel, problem_class, "smpif90", "smpicc")
+
+
+def make_kernel(suite: Path, kernel: str, problem_class: str, fortran: str, c: str) -> Path:
+    """Build a kernel of NPB 3.4 in its folder by these compilers. Raises LabError, InputError."""
+    (suite / "config/make.def").write_text(_MAKE_DEF.format(fortran=fortran, c=c))
     (suite / "bin").mkdir(exist_ok=True)
     folder = suite / kernel.upper()
     if not (folder / "Makefile").is_file():
@@ -174,7 +194,7 @@ def build_suite(suite: Path, kernel: str, problem_class: str) -> Path:
     # NPB 3.4.3 chooses how Fortran knows MPI; SimGrid's module is of one version of gfortran
     run(
         ["make", "-C", folder, f"CLASS={problem_class}", "F08=f"],
-        f"building npb-{kernel} of class {problem_class} with smpif90",
+        f"building npb-{kernel} of class {problem_class} with {fortran}",
     )
     return suite / "bin" / f"{kernel}.{problem_class}.x"
 
@@ -204,5 +224,6 @@ def build_pingpong(folder: Path) -> Path:
 
 
 def build_counter(folder: Path) -> Path:
-    """The library that counts messages, for ``simulate``. Raises LabError."""
-    return compile_c([COUNTER], folder / "messages.so", "-shared", "-fPIC")
+    """The library that counts messages, for ``simulate``; with it many requests are waited for
+    faster. Raises LabError."""
+    return compile_c([COUNTER, WAITALL], folder / "messages.so", "-shared", "-fPIC")

@@ -18,7 +18,9 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +31,7 @@ from seatrial.predict.calibration import Network
 INSTALL = "on Debian install libsimgrid-dev (apt-get install libsimgrid-dev); SimGrid >= 3.32"
 PINGPONG = Path(__file__).with_name("pingpong.c")
 COUNTER = Path(__file__).with_name("messages.c")
+WAITALL = Path(__file__).with_name("waitall.c")
 WARNINGS = ["-w", "-std=gnu17"]
 #: algorithm of MPI_Alltoallv -> SMPI's name. ``linear`` starts all messages at once, ``pairwise``
 #: has one partner after the other.
@@ -44,6 +47,7 @@ _CHOICES: dict[str, Sequence[tuple[float, str]]] = {
 }  # fmt: skip
 #: other programs may take so much of the machine that a simulation waits for its processor time
 _PATIENCE = 20
+_TICK_S = 1.0
 _OVER_LIMIT = 128 + signal.SIGXCPU  # the exit code of smpirun, a shell script
 _UNIT_FLOPS = 1e9  # of this machine, per s of processor time: any number will do
 _NO_TIME = 1e6  # a speed at which computing takes none
@@ -132,13 +136,15 @@ def simulate(
     alltoallv: str = "",
     counter: tuple[Path, float] | None = None,
     limit_s: float = 600,
+    progress: Callable[[float], None] = lambda _: None,
 ) -> Simulated:
     """Run a program of SMPI on so many nodes, one rank each.
 
     ``speed``: of a node's core over that of this machine. ``selector``: the MPI whose algorithms
     collective operations have; ``alltoallv``: another one of ``ALLTOALLV``. ``counter``: the
-    library of ``COUNTER``, and the size in B beyond which bytes are counted. Raises LabError if it
-    fails, takes more processor time than ``limit_s``, or has not ended in twenty times as long.
+    library of ``COUNTER``, and the size in B beyond which bytes are counted. ``progress`` is called
+    every second with the processor time so far, in s. Raises LabError if it fails, takes more
+    processor time than ``limit_s``, or has not ended in twenty times as long.
     """
     launcher = require()
     default = own_alltoallv(selector, nodes)
@@ -177,7 +183,7 @@ def simulate(
             start_new_session=True,
         ) as process:  # fmt: skip
             try:
-                output, errors = process.communicate(timeout=_PATIENCE * limit_s)
+                output, errors = _wait(process, _PATIENCE * limit_s, progress)
             except BaseException as error:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
@@ -201,6 +207,32 @@ def simulate(
     counted = _MESSAGES.search(errors)
     messages = Messages(*map(int, counted.groups())) if counted else None
     return Simulated(output, float(total[1]), selector, algorithm, algorithm != default, messages)
+
+
+def _wait(
+    process: subprocess.Popen[str], most_s: float, progress: Callable[[float], None]
+) -> tuple[str, str]:
+    """Output and errors of a process. Raises subprocess.TimeoutExpired."""
+    end = time.monotonic() + most_s
+    while True:
+        try:
+            return process.communicate(timeout=min(_TICK_S, max(0.0, end - time.monotonic())))
+        except subprocess.TimeoutExpired:
+            if time.monotonic() >= end:
+                raise
+            progress(_processor_s(process.pid))
+
+
+def _processor_s(group: int) -> float:
+    """Processor time of the processes of a group that have not ended, in s."""
+    ticks = 0
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            # proc(5): the name, in brackets, may have spaces; then come state, ppid and pgrp
+            fields = file.read_text().rpartition(")")[2].split()
+            if int(fields[2]) == group:
+                ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _too_long(name: str, nodes: int, limit_s: float, alltoallv: str) -> str:

@@ -53,6 +53,14 @@ class Section:
     figures: str = ""  # the kind of its pictures
     basis: str = ""  # of each of its sentences
     change: str = ""  # of each of its sentences
+    table_first: bool = False  # before the sentences
+
+    @property
+    def rests(self) -> bool:
+        """Whether there is something to say of what the sentences rest on."""
+        return bool(self.basis or self.change) or any(
+            one.basis or (one.change and one.key != "inconclusive") for one in self.sentences
+        )
 
     def with_shared_words(self) -> Section:
         """The section with what all its sentences have in common said once: what would change them,

@@ -9,8 +9,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from seatrial.analysis.conclusion import Estimate
+from seatrial.analysis.conclusion import Estimate, scaled
 from seatrial.analysis.decision import SMALLEST, Decision
+from seatrial.report.text import fitting
 from seatrial.results.wording import number
 
 
@@ -37,6 +38,12 @@ def with_interval(estimate: Estimate, unit: str = "") -> str:
         return f"{number(estimate.value, 3)}{unit} (too few samples for an interval)"
     value, low, high = _texts(estimate)
     return f"{value}{unit} ({low} to {high})"
+
+
+def amount_with_interval(estimate: Estimate, unit: str) -> str:
+    """As ``with_interval``; a time in a unit that fits: ``440 us (432 to 447)``."""
+    name, factor = fitting(estimate.value, unit)
+    return with_interval(scaled(estimate, factor), f" {name}".rstrip())
 
 
 def small_difference(d: Decision) -> str:

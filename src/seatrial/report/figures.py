@@ -25,6 +25,12 @@ DASHES = ["solid", "dash", "dot", "longdash", "dashdot", "longdashdot"]
 LINES = 8  # of a panel: as many as there are colours
 MARKERS = ["circle", "square", "diamond", "triangle-up", "x", "star", "cross", "triangle-down"]
 
+_TICKS = 4  # least number of a logarithmic axis
+#: of the ticks of a logarithmic axis in a decade, the fewest first
+_DIGITS = (
+    (1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7),
+    (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9),
+)  # fmt: skip
 BARS = 64  # nodes of a figure; of more, those farthest from the median are drawn
 _NAMED = "<extra>%{fullData.name}</extra>"  # a hover's side box, with the trace's name
 
@@ -147,16 +153,44 @@ def titled(text: str) -> dict[str, Any]:
 
 
 def log_ticks(values: Iterable[float]) -> dict[str, Any]:
-    """Ticks of a logarithmic axis at 1, 2 and 5 times the powers of ten around ``values`` > 0.
+    """Ticks of a logarithmic axis around ``values`` > 0, of which at least four lie between them.
 
-    Empty if fewer than two of them lie between the values: Plotly then chooses the ticks.
+    They are at the powers of ten if that gives four, else at more digits of a decade. Of
+    values that are so close that these are too few, the ticks are equidistant. Empty if all values
+    are equal: Plotly then chooses.
     """
     listed = list(values)
-    low, high = math.floor(math.log10(min(listed))), math.ceil(math.log10(max(listed)))
-    at = [digit * 10.0**power for power in range(low, high + 1) for digit in (1, 2, 5)]
-    if sum(min(listed) <= tick <= max(listed) for tick in at) < 2:
+    least, most = min(listed), max(listed)
+    if not least < most:
         return {}
-    return {"tickvals": at, "ticktext": [number(tick) for tick in at]}
+    low, high = math.floor(math.log10(least)), math.ceil(math.log10(most))
+    at: list[float] = []
+    for digits in _DIGITS:
+        at = [digit * 10.0**power for power in range(low, high + 1) for digit in digits]
+        if sum(least <= tick <= most for tick in at) >= _TICKS:
+            break
+    else:
+        step = _step((most - least) / _TICKS)
+        first, last = math.floor(least / step) - 1, math.ceil(most / step) + 1
+        at = [i * step for i in range(max(1, first), last + 1)]
+    return {"tickvals": at, "ticktext": [number(tick, 6) for tick in at]}
+
+
+def _step(most: float) -> float:
+    """The largest of 1, 2 and 5 times the powers of ten that is not above ``most``."""
+    power = 10.0 ** math.floor(math.log10(most))
+    return max(digit * power for digit in (1, 2, 5) if digit * power <= most * (1 + 1e-9))
+
+
+def log_range(values: Iterable[float]) -> dict[str, Any]:
+    """A logarithmic axis of ``values`` > 0 with room at both ends, and its ticks."""
+    listed = list(values)
+    low, high = math.log10(min(listed)), math.log10(max(listed))
+    room = max(0.06 * (high - low), 0.004)
+    return {
+        "type": "log", "range": [low - room, high + room],
+        **log_ticks([10 ** (low - room), 10 ** (high + room)]),
+    }  # fmt: skip
 
 
 def finite(values: Iterable[float]) -> list[float]:

@@ -430,7 +430,8 @@ def _range(of_series: Iterable[Any]) -> tuple[float, float]:
     not those of a series' newest nights."""
     known = list(of_series)
     values = np.concatenate(known)
-    newest = [float(np.median(own[-NEW_LEVEL:])) for own in known]
+    # a quantile, as the sum of two figures for a median may overflow
+    newest = [float(np.quantile(own[-NEW_LEVEL:], 0.5)) for own in known]
     ends = (0.005, 0.995) if len(values) > 100 else (0.0, 1.0)
     low, high = (float(one) for one in np.quantile(values, ends))
     low, high = min(low, *newest), max(high, *newest)

@@ -37,7 +37,6 @@ from seatrial.report import (
     profiles,
     summary,
     text,
-    trade,
 )
 from seatrial.results.record import Results, Run
 
@@ -176,7 +175,7 @@ def _context(results: Results, base: str, parts: _Parts) -> dict[str, Any]:
     )
     cpu: list[figures.Figure] = parts.made(
         "CPU use",
-        lambda: [*trade.trade_figures(results.runs), *figures.cpu_figures(results.runs, keys)],
+        lambda: figures.cpu_figures(results.runs, keys),
         list,
     )
     per_node: list[figures.Figure] = parts.made(

@@ -20,7 +20,7 @@ from seatrial.analysis.response import BASE, Response
 from seatrial.analysis.scaling import Scaling
 from seatrial.analysis.trials import Analysis
 from seatrial.analysis.value import Gain, Value
-from seatrial.report import meaning_frames, meaning_pairs, meaning_sizes
+from seatrial.report import meaning_frames, meaning_pairs, meaning_short, meaning_sizes
 from seatrial.report.chapter import (
     Cell,
     Grid,
@@ -35,8 +35,14 @@ from seatrial.report.chapter import (
     repeats_text,
     slower,
 )
-from seatrial.report.estimates import bounded, small_difference, times, with_interval
-from seatrial.report.text import quantity
+from seatrial.report.estimates import (
+    amount_with_interval,
+    bounded,
+    small_difference,
+    times,
+    with_interval,
+)
+from seatrial.report.text import amount
 from seatrial.results.wording import MAX_NAMED, number, plural, some
 
 COSTS = {
@@ -85,6 +91,7 @@ def sections(analysis: Analysis) -> list[Section]:
             "What each profile costs",
             [s for one in analysis.costs for s in _costs(one)],
             [_cost_grid(one) for one in analysis.costs],
+            "costs",
         ),
         meaning_sizes.section(PROFILE, analysis.comparisons_of(PROFILE)),
         *(part for axis in (NETWORK, TRANSPORT, SETTING) for part in _of_axis(analysis, axis)),
@@ -97,14 +104,15 @@ def sections(analysis: Analysis) -> list[Section]:
         Section("More nodes", [_scaling(one) for one in analysis.scalings], figures="scaling"),
         meaning_frames.section(analysis.sweeps),
         meaning_pairs.section(analysis.pairs),
-        Section("Cases that communicate alike", _groups(analysis.groups)),
+        Section("Cases that communicate alike", _groups(analysis.groups), figures="groups"),
         Section(
             "Share of the peak, and what a GFLOPS costs",
             [*(s for one in analysis.values for s in _value(one)), *map(_gain, analysis.gains)],
         ),
         Section("What is not known, and what it takes", _missing(analysis, of_responses=False)),
     ]
-    return [one.with_shared_words() for one in made if one.sentences]
+    made = [one.with_shared_words() for one in made if one.sentences]
+    return [meaning_short.section(analysis).with_shared_words(), *made] if made else []
 
 
 # --- applications ------------------------------------------------------------------------------
@@ -154,7 +162,7 @@ def _response(one: Response, costs: ProfileCosts | None, features: Mapping[str, 
     each = f"at least {plural(d.repeats, d.unit)} of each {what}"
     basis = f"{made_from(one.inputs)}; {each}"
     top = d.leaders[0]
-    value = quantity(one.medians[top], one.unit)
+    value = amount(one.medians[top], one.unit)
     if d.answer == "best":
         near = min(d.ahead, key=lambda p: d.ahead[p].value)
         how = f" (--constraint={features[top]})" if features.get(top) else ""
@@ -207,7 +215,7 @@ def _not_known(responses: Sequence[Response]) -> list[Sentence]:
     for (reason, change), own in groups.items():
         listed = [
             f"{one.application} ({one.decision.leaders[0]}: "
-            f"{quantity(one.medians[one.decision.leaders[0]], one.unit)})"
+            f"{amount(one.medians[one.decision.leaders[0]], one.unit)})"
             for one in own
         ]
         what = own[0].axis.name
@@ -225,7 +233,7 @@ def _not_known(responses: Sequence[Response]) -> list[Sentence]:
             top = one.decision.leaders[0]
             text = (
                 f"It is not known which {what} suits {one.application} ({where}): {reason}. {top} "
-                f"has the best median, {quantity(one.medians[top], one.unit)}, which may be chance."
+                f"has the best median, {amount(one.medians[top], one.unit)}, which may be chance."
             )
         inputs = merged(one.inputs for one in own)
         least = min((one.decision for one in own), key=lambda d: d.repeats)
@@ -248,13 +256,11 @@ def _subject(one: Response) -> str:
 
 def _cheapest(d: Decision, costs: ProfileCosts | None) -> str:
     """Of profiles that are as good: the one that takes least processor time, if that is certain."""
-    known = {p: costs.costs[p][CPU] for p in d.leaders if costs and CPU in costs.costs.get(p, {})}
-    if not costs or len(known) < 2:
+    best = meaning_short.cheapest(d, costs)
+    if not costs or not best:
         return ""
-    best = min(known, key=lambda p: known[p].value)
-    ratio = known[best].ratio
-    if ratio is None or ratio.high >= 1:
-        return ""
+    ratio = costs.costs[best][CPU].ratio
+    assert ratio is not None
     return (
         f" Choose by cost: a TCP stream under {best} takes {times(ratio)} the processor time of "
         f"one under {costs.base}."
@@ -337,7 +343,7 @@ def _matrix(responses: Sequence[Response]) -> Grid | None:
         row = [Cell(f"{held}, {one.nodes} nodes")]
         for profile in profiles:
             if profile == one.base:
-                row.append(Cell(f"base: {quantity(one.medians[profile], one.unit)}"))
+                row.append(Cell(f"base: {amount(one.medians[profile], one.unit)}"))
             elif profile in one.ratios:
                 row.append(ratio_cell(one.ratios[profile]))
             else:
@@ -367,7 +373,7 @@ def _costs(one: ProfileCosts) -> list[Sentence]:
             unsure.append(profile)
             continue
         listed = "; ".join(
-            f"{COSTS[name]} {quantity(row[name].value, row[name].unit)}, {times(r)}"
+            f"{COSTS[name]} {amount(row[name].value, row[name].unit)}, {times(r)}"
             for name, r in changed.items()
         )
         same = [COSTS[name] for name in known if name not in changed]
@@ -401,7 +407,7 @@ def _cost_range(one: ProfileCosts, count: int, basis: str) -> Sentence:
             continue
         low, high = (f(known, key=lambda p: known[p][0].value) for f in (min, max))
         ends = [
-            f"{quantity(known[p][0].value, known[p][0].unit)} under {p}, {times(known[p][1])}"
+            f"{amount(known[p][0].value, known[p][0].unit)} under {p}, {times(known[p][1])}"
             for p in (low, high)
         ]
         parts.append(f"{COSTS[name]} from {ends[0]}, to {ends[1]}")
@@ -422,7 +428,7 @@ def _cost_grid(one: ProfileCosts) -> Grid:
                 cells.append(Cell("not measured", "quiet"))
                 continue
             cost = row[name]
-            text = quantity(cost.value, cost.unit)
+            text = amount(cost.value, cost.unit)
             if cost.ratio is None:
                 cells.append(Cell(text))
             else:
@@ -444,11 +450,11 @@ def _call_times(one: CallTimes) -> list[Sentence]:
     ]
     text = f"{name}: "
     if not one.send.poor and one.send.lines[0].intercept.value > 0:
-        small = with_interval(one.send.lines[0].intercept, " us")
+        small = amount_with_interval(one.send.lines[0].intercept, "us")
         text += f"an MPI_Send of a small message takes {small}. "
     if not poor:
         half = half_round_trip(one.send, one.recv, one.send.measured[0])
-        text += f"Half of send and receive is {number(half.us, 3)} us at "
+        text += f"Half of send and receive is {amount(half.us, 'us')} at "
         text += f"{bytes_text(one.send.measured[0])}{f' ({half.flaw})' if half.flaw else ''}. "
     else:
         text += f"No lines describe {joined(poor)}. "
@@ -551,7 +557,7 @@ def _scaling(one: Scaling) -> Sentence:
     else:
         text += (
             f" {_share_text(one.model.share)} of the time of {what} with one process does not "
-            f"shrink with more: {with_interval(one.model.a0, ' s')}, by the model a0 + a1/p."
+            f"shrink with more: {amount_with_interval(one.model.a0, 's')}, by the model a0 + a1/p."
         )
         if not one.model.tested:
             text += f" Whether the model fits takes several {one.unit}s."
@@ -565,8 +571,8 @@ def _apart(one: Scaling) -> str:
         return ""
     first, last = min(one.apart), max(one.apart)
     parts = [
-        f"computing from {number(one.apart[first][0], 3)} to {number(one.apart[last][0], 3)} s",
-        f"MPI from {number(one.apart[first][1], 3)} to {number(one.apart[last][1], 3)} s",
+        f"computing from {amount(one.apart[first][0], 's')} to {amount(one.apart[last][0], 's')}",
+        f"MPI from {amount(one.apart[first][1], 's')} to {amount(one.apart[last][1], 's')}",
     ]
     text = f" From {first} to {last} processes {joined(parts)} a process."
     if one.overtaken is not None:

@@ -1,32 +1,39 @@
-"""The pictures of the chapter "What it means": responses, times of calls, times over processes."""
+"""The pictures of the chapter "What it means": responses, times of calls, times over processes.
+
+Those of costs, message sizes, MTUs and pairs are in modules of their own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from seatrial.analysis.axis import NETWORK, PROFILE, SETTING, TRANSPORT, Axis
 from seatrial.analysis.communication import Relation
-from seatrial.analysis.conclusion import scaled
+from seatrial.analysis.conclusion import Estimate, scaled
+from seatrial.analysis.groups import FEATURES, Groups
 from seatrial.analysis.message_times import CallTimes, Model
 from seatrial.analysis.response import Response
 from seatrial.analysis.scaling import Scaling
 from seatrial.analysis.trials import Analysis
-from seatrial.report.estimates import interval_bars
+from seatrial.report.estimates import bounded, interval_bars
 from seatrial.report.figures import (
+    DASHES,
     MARKERS,
     PALETTE,
     Figure,
     Table,
     axes,
     label,
+    log_range,
     log_ticks,
     titled,
 )
 from seatrial.report.meaning_frames import frame_figures
 from seatrial.report.meaning_pairs import pair_figures
 from seatrial.report.meaning_sizes import figures_name, size_figures
-from seatrial.report.text import message_size
+from seatrial.report.text import amount, fitting, message_size
+from seatrial.report.trade import trade_figures
 from seatrial.results.wording import number
 
 _MODELS = 6  # of more cases the lines are in the table alone
@@ -48,7 +55,9 @@ def meaning_figures(analysis: Analysis) -> dict[str, list[Figure]]:
         "models": [_calls(i, one) for i, one in enumerate(analysis.call_times[:_MODELS])],
         "frames": frame_figures(analysis.sweeps),
         "pairs": pair_figures(analysis.pairs),
-        "scaling": [_scaling(analysis.scalings)] if analysis.scalings else [],
+        "scaling": _scalings(analysis.scalings),
+        "costs": trade_figures(analysis.costs),
+        "groups": [_groups(analysis.groups)] if analysis.groups else [],
     }
 
 
@@ -90,7 +99,7 @@ def _responses(responses: Sequence[Response], axis: Axis = PROFILE) -> list[Figu
                 [names[id(one)], profile, *map(number, (e.value, e.low, e.high))]
                 for one, e in zip(with_it, estimates, strict=True)
             ]
-        ends = [1.0, *(ratio.value for one in own for ratio in one.ratios.values())]
+        ends = [1.0, *_ends(ratio for one in own for ratio in one.ratios.values())]
         figures.append(
             Figure(
                 f"response-{axis.name}-{index}",
@@ -99,8 +108,7 @@ def _responses(responses: Sequence[Response], axis: Axis = PROFILE) -> list[Figu
                 f"together for all {axis.name}s of an application; no bar: too few samples.",
                 data,
                 axes(
-                    {"type": "log", **log_ticks([min(ends) / 1.3, max(ends) * 1.3]),
-                     **titled(f"performance over that of {base} (ratio)")},
+                    {**log_range(ends), **titled(f"performance over that of {base} (ratio)")},
                     {"range": [len(own) - 0.5, -0.5], "tickvals": list(lines.values()),
                      "ticktext": [label(names[id(one)]) for one in own]},
                     shapes=[{
@@ -117,6 +125,14 @@ def _responses(responses: Sequence[Response], axis: Axis = PROFILE) -> list[Figu
     return figures
 
 
+def _ends(estimates: Iterable[Estimate]) -> Iterator[float]:
+    """The values of ratios, and the ends of their intervals."""
+    for one in estimates:
+        yield one.value
+        if bounded(one) and one.low > 0:
+            yield from (one.low, one.high)
+
+
 def _row(one: Response) -> str:
     held = ", ".join(filter(None, [one.application, one.route, one.profile]))
     return f"{held}, {one.nodes} nodes"
@@ -127,7 +143,7 @@ def _relation(index: int, one: Relation) -> Figure:
     shares = [scaled(share, 100) for _, share, _ in one.points]
     ratios = [ratio for *_, ratio in one.points]
     names = [name for name, *_ in one.points]
-    ends = [1.0, *(ratio.value for ratio in ratios)]
+    ends = [1.0, *_ends(ratios)]
     most = max(share.value for share in shares) or 1.0
     # inside the picture, not on the bars, and of neighbours on either side
     places = {}
@@ -157,8 +173,7 @@ def _relation(index: int, one: Relation) -> Figure:
         axes(
             {"range": [-0.08 * most, 1.15 * most],
              **titled(f"time in MPI under {one.base} (%)")},
-            {"type": "log", **log_ticks([min(ends) / 1.3, max(ends) * 1.3]),
-             **titled(f"performance over that under {one.base} (ratio)")},
+            {**log_range(ends), **titled(f"performance over that under {one.base} (ratio)")},
             shapes=[{
                 "type": "line", "y0": 1, "y1": 1, "xref": "paper", "x0": 0, "x1": 1,
                 "line": {"color": "#5b6673", "dash": "dash"},
@@ -237,9 +252,63 @@ def _drawn(model: Model, sizes: Sequence[float]) -> tuple[list[float | None], li
     return x, y
 
 
-def _scaling(scalings: Sequence[Scaling]) -> Figure:
-    """The time over the processes. Dotted, in the same colour: that in MPI, where it is known."""
-    data: list[dict[str, Any]] = [
+def _scalings(scalings: Sequence[Scaling]) -> list[Figure]:
+    """A picture of each program whose time in MPI is known, and one of all others."""
+    apart = [one for one in scalings if one.apart]
+    whole = [one for one in scalings if not one.apart]
+    made = [_apart(index, one) for index, one in enumerate(apart[:_MODELS])]
+    return [*made, *([_whole(whole)] if whole else [])]
+
+
+def _apart(index: int, one: Scaling) -> Figure:
+    """Run time, and what a process computes and is in MPI for."""
+    lines = {
+        "run time": one.times,
+        "computing": {p: own for p, (own, _) in one.apart.items()},
+        "in MPI": {p: mpi for p, (_, mpi) in one.apart.items()},
+    }
+    unit, factor = fitting(min(t for own in lines.values() for t in own.values() if t > 0), "s")
+    data = [
+        {
+            "type": "scatter", "mode": "lines+markers", "name": name,
+            "x": list(own), "y": [t * factor if t > 0 else None for t in own.values()],
+            "line": {"color": PALETTE[i], "dash": DASHES[i]},
+            "marker": {"symbol": MARKERS[i], "size": 8},
+        }
+        for i, (name, own) in enumerate(lines.items())
+    ]  # fmt: skip
+    rows = [
+        [str(p), *(amount(own[p], "s") if p in own else "–" for own in lines.values()),
+         number(100 * _efficiency(one, p), 3)]
+        for p in one.times
+    ]  # fmt: skip
+    return Figure(
+        f"scaling-{index}",
+        f"Computing and MPI over the number of processes: {one.name}",
+        "Medians over the samples, means over the processes. Computing and MPI are of runs with "
+        "the library mpi_time: of the part that the program times, or of the whole run where that "
+        "part is not known. A run time that rises: more nodes cost time.",
+        data,
+        axes(
+            _processes(one.times),
+            {**log_range([t * factor for own in lines.values() for t in own.values() if t > 0]),
+             **titled(f"time ({unit})")},
+            showlegend=True,
+        ),
+        Table(["processes", *lines, "efficiency (%)"], rows),
+    )  # fmt: skip
+
+
+def _processes(counts: Iterable[int]) -> dict[str, Any]:
+    listed = sorted(counts)
+    return {
+        "type": "log", "tickvals": listed, "ticktext": [str(p) for p in listed],
+        **titled("processes"),
+    }  # fmt: skip
+
+
+def _whole(scalings: Sequence[Scaling]) -> Figure:
+    data = [
         {
             "type": "scatter", "mode": "lines+markers", "name": label(one.name),
             "x": list(one.times), "y": list(one.times.values()),
@@ -248,45 +317,71 @@ def _scaling(scalings: Sequence[Scaling]) -> Figure:
         }
         for i, one in enumerate(scalings)
     ]  # fmt: skip
-    data += [
-        {
-            "type": "scatter", "mode": "lines+markers", "name": f"{label(one.name)}, in MPI",
-            "showlegend": False,
-            "x": list(one.apart), "y": [mpi if mpi > 0 else None for _, mpi in one.apart.values()],
-            "line": {"color": PALETTE[i % len(PALETTE)], "dash": "dot"},
-            "marker": {"symbol": f"{MARKERS[i % len(MARKERS)]}-open", "size": 8},
-        }
-        for i, one in enumerate(scalings) if one.apart
-    ]  # fmt: skip
-    counts = sorted({p for one in scalings for p in one.times})
     rows = [
-        [
-            one.name, str(p), number(one.times[p]), number(100 * _efficiency(one, p), 3),
-            *([number(seconds) for seconds in one.apart[p]] if one.apart else ["–", "–"]),
-        ]
+        [one.name, str(p), amount(one.times[p], "s"), number(100 * _efficiency(one, p), 3)]
         for one in scalings
         for p in one.times
-    ]  # fmt: skip
-    apart = any(one.apart for one in scalings)
+    ]
     return Figure(
         "scaling",
         "Run time over the number of processes",
-        "Median over the samples. A line that rises: more nodes cost time."
-        + (" Dotted: the time in MPI, mean of the processes." if apart else ""),
+        "Median over the samples. A line that rises: more nodes cost time. The time in MPI was not "
+        "measured.",
         data,
         axes(
-            {"type": "log", "tickvals": counts, "ticktext": [str(p) for p in counts],
-             **titled("processes")},
-            {"type": "log", **log_ticks([t for one in data for t in one["y"] if t]),
+            _processes({p for one in scalings for p in one.times}),
+            {**log_range([t for one in scalings for t in one.times.values()]),
              **titled("run time (s)")},
+            showlegend=True,
         ),
-        Table(
-            ["program", "processes", "time (s)", "efficiency (%)", "computing (s)", "in MPI (s)"],
-            rows,
-        ),
+        Table(["program", "processes", "time", "efficiency (%)"], rows),
         wide=True,
     )  # fmt: skip
 
 
 def _efficiency(one: Scaling, p: int) -> float:
     return one.efficiency[p].value if p in one.efficiency else 1.0  # of the smallest p
+
+
+def _groups(made: Groups) -> Figure:
+    """Volume and time in MPI of each case, by group."""
+    data: list[dict[str, Any]] = []
+    rows = []
+    for i, group in enumerate(made.groups):
+        # the time is the volume over the rate; a case without volume has neither
+        named = [(name, dict(zip(FEATURES, row, strict=True))) for name, row in group.rows]
+        points = [
+            (name, of["volume_MB"], of["volume_MB"] / of["rate_MB_s"], of["calls"])
+            for name, of in named
+            if of["volume_MB"] > 0
+        ]
+        data.append(
+            {
+                "type": "scatter", "mode": "markers", "name": f"group {i + 1}",
+                "x": [volume for _, volume, *_ in points],
+                "y": [seconds for *_, seconds, _ in points],
+                "text": [label(name) for name, *_ in points],
+                "marker": {"color": PALETTE[i % len(PALETTE)],
+                           "symbol": MARKERS[i % len(MARKERS)], "size": 10},
+                "hovertemplate": "%{text}: %{x:.3g} MB in %{y:.3g} s"
+                "<extra>%{fullData.name}</extra>",
+            }
+        )  # fmt: skip
+        rows += [
+            [name, f"group {i + 1}", number(volume, 3), amount(seconds, "s"), number(calls)]
+            for name, volume, seconds, calls in points
+        ]
+    x, y = ([v for trace in data for v in trace[axis]] for axis in ("x", "y"))
+    return Figure(
+        "groups",
+        "Volume and time in MPI of the groups",
+        "Each mark is a case. The volume is the sum of all ranks, the time the mean of them. Cases "
+        "without volume are not drawn.",
+        data,
+        axes(
+            {**(log_range(x) if x else {}), **titled("volume (MB)")},
+            {**(log_range(y) if y else {}), **titled("time in MPI (s)")},
+            showlegend=True,
+        ),
+        Table(["case", "group", "volume (MB)", "time in MPI", "calls"], rows),
+    )  # fmt: skip

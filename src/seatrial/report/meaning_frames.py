@@ -27,7 +27,7 @@ from seatrial.report.chapter import (
 )
 from seatrial.report.estimates import bounded, times
 from seatrial.report.figures import MARKERS, PALETTE, Figure, Table, axes, label, titled
-from seatrial.report.text import quantity
+from seatrial.report.text import amount
 from seatrial.results.wording import number
 
 _FIGURES = 6  # of more sweeps the figures are in the tables alone
@@ -79,7 +79,7 @@ def _optimum(one: Sweep, best: Optimum) -> Sentence:
         basis += f"; MTU {joined(unproven)}: {why}" if unproven else ""
     change = "MTUs between those that were measured" if best.widest_step > STEP else \
         "another size of problem or message"  # fmt: skip
-    top = quantity(best.medians[best.top], one.unit)
+    top = amount(best.medians[best.top], one.unit)
     but = f" But {one.nodes_differ}." if one.nodes_differ else ""
     if not best.known:
         text = f"Which MTU suits {where} is not known: {best.reason}. {best.top} B has the best "
@@ -157,7 +157,7 @@ def _grid(one: Sweep) -> Grid:
             note = f"up to {number(frames.seen, 4)} B per frame"
             note += f": {frames.unproven}" if frames.unproven else ""
             mark = "pass" if best.known and mtu in best.as_good else ""
-            row.append(Cell(quantity(best.medians[mtu], one.unit), mark, note))
+            row.append(Cell(amount(best.medians[mtu], one.unit), mark, note))
         rows.append(row)
     title = f"Median by MTU and throttling: {_name(one)}"
     return Grid(title, ["MTU", *(best.throttling for best in one.optima)], rows, folded=True)

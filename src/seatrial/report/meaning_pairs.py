@@ -17,8 +17,9 @@ from seatrial.report.chapter import (
     percent,
     repeats_text,
 )
-from seatrial.report.estimates import bounded, interval_bars, with_interval
+from seatrial.report.estimates import amount_with_interval, bounded, interval_bars
 from seatrial.report.figures import MARKERS, PALETTE, Figure, Table, axes, label, titled
+from seatrial.report.text import amount
 from seatrial.results.wording import number, plural
 
 NAMES = {
@@ -58,7 +59,7 @@ def _growth(one: SeveralPairs) -> list[Sentence]:
             if point is None or point.efficiency is None or point.layout.interfaces != most:
                 continue
             part = f"{NAMES[pattern]} {number(point.total.value, 3)} MB/s, efficiency "
-            part += _short(scaled(point.efficiency, 100), " %")
+            part += _short(scaled(point.efficiency, 100), "%")
             if point.balance is not None:
                 part += f", the slowest pair has {percent(point.balance)} of the fastest"
             parts.append(part)
@@ -82,9 +83,9 @@ def _no_interval(one: SeveralPairs) -> str:
 
 def _short(estimate: Estimate, unit: str) -> str:
     """With the interval, if there is one; else a sentence says so once."""
-    return (
-        with_interval(estimate, unit) if bounded(estimate) else f"{number(estimate.value, 3)}{unit}"
-    )
+    if bounded(estimate):
+        return amount_with_interval(estimate, unit)
+    return amount(estimate.value, unit)
 
 
 def _few(one: SeveralPairs, estimates: Sequence[Estimate]) -> str:
@@ -101,7 +102,7 @@ def _bonds(one: SeveralPairs) -> list[Sentence]:
 def _bond(
     one: SeveralPairs, bond: str, independent: str, pairs: int, parts: Sequence[BondAgainst]
 ) -> Sentence:
-    listed = [f"{NAMES[part.pattern]} {_short(part.ratio, ' times')}" for part in parts]
+    listed = [f"{NAMES[part.pattern]} {_short(part.ratio, 'times')}" for part in parts]
     text = f"{bond} against {independent}, {_where(one)}: {pairs} pairs over a bond of {pairs} "
     text += f"beside {pairs} pairs with an interface each: {'; '.join(listed)}."
     text += _few(one, [part.ratio for part in parts])
@@ -125,7 +126,7 @@ def _bond(
 
 def _within(one: SeveralPairs, part: Within) -> Sentence:
     figures = [
-        f"{NAMES[pattern]} {_short(part.figures[pattern], f' {UNITS[pattern]}')}"
+        f"{NAMES[pattern]} {_short(part.figures[pattern], UNITS[pattern])}"
         for pattern in NAMES
         if pattern in part.figures
     ]
@@ -133,7 +134,7 @@ def _within(one: SeveralPairs, part: Within) -> Sentence:
     text = f"Inside one node, {one.route}, {count}, by {part.how}: {'; '.join(figures)}."
     text += _few(one, list(part.figures.values()))
     if more := part.over_best:
-        text += f" In one direction that is {_short(more, ' times')} the best between nodes"
+        text += f" In one direction that is {_short(more, 'times')} the best between nodes"
         text += (
             ": the memory is not what limits them." if bounded(more) and more.low > 2
             else ": what limits them may be the memory or the processor, and not the network."
@@ -173,10 +174,7 @@ def _cell(point: Point, unit: str) -> Cell:
     if point.scatter is not None:
         notes.append(f"varies by {number(point.scatter, 2)} % over {point.repetitions} repetitions")
     value = point.total
-    shown = (
-        with_interval(value, f" {unit}") if bounded(value) else f"{number(value.value, 4)} {unit}"
-    )
-    return Cell(shown, note="; ".join(notes))
+    return Cell(_short(value, unit), note="; ".join(notes))
 
 
 def _layout(point: Point) -> str:

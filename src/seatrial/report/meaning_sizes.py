@@ -3,13 +3,24 @@ part, and which is the fastest and the cheapest for which messages."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from seatrial.analysis.axis import NETWORK, PROFILE, Axis
 from seatrial.analysis.conclusion import merged
-from seatrial.analysis.crossover import APART, TOGETHER, Comparison, Fastest, Knee, Near, Parting
+from seatrial.analysis.crossover import (
+    APART,
+    STEEP,
+    TOGETHER,
+    Comparison,
+    Fastest,
+    Knee,
+    Near,
+    Parting,
+)
 from seatrial.report.chapter import (
+    Cell,
+    Grid,
     Section,
     Sentence,
     bytes_text,
@@ -32,17 +43,16 @@ from seatrial.report.figures import (
     titled,
 )
 from seatrial.report.text import message_size
-from seatrial.results.wording import number, some
+from seatrial.results.wording import MAX_NAMED, number, some
 
 _FIGURES = 6  # of more curves there are the sentences alone
-#: A knee is said from this t(2n) / t(n) on: twice, but for what counts as the same.
-_STEEP = 2 * TOGETHER
 
 
 def section(axis: Axis, comparisons: Sequence[Comparison]) -> Section:
     return Section(
         f"Which {axis.name} for which message size",
         _sentences(axis, comparisons),
+        [grid] if (grid := _grid(comparisons)) else [],
         figures=figures_name(axis),
     )
 
@@ -51,114 +61,207 @@ def figures_name(axis: Axis) -> str:
     return f"sizes by {axis.name}"
 
 
+def _curve(one: Comparison) -> str:
+    return one.curve if one.curve.split(" ")[0] == one.check else f"{one.check} {one.curve}"
+
+
+def place(one: Comparison) -> str:
+    """What the options of a comparison share."""
+    if one.axis == PROFILE:
+        return f"over {one.route} on {one.hardware}, {one.nodes} nodes"
+    over = f"over {one.route}" if one.axis == NETWORK else f"on {one.hardware}"
+    return f"{over}, {one.nodes} nodes, {one.profile}"
+
+
 def _where(one: Comparison) -> str:
     """The curve, and what the options share."""
-    name = f"{one.check} {one.curve}"
-    if one.curve.split(" ")[0] == one.check:
-        name = one.curve
-    if one.axis == PROFILE:
-        return f"{name} over {one.route} on {one.hardware}, {one.nodes} nodes"
-    over = f"over {one.route}" if one.axis == NETWORK else f"on {one.hardware}"
-    return f"{name} {over}, {one.nodes} nodes, {one.profile}"
+    return f"{_curve(one)} {place(one)}"
+
+
+def curves_of(comparisons: Iterable[Comparison]) -> str:
+    """The curves, those of one benchmark together: ``netpipe, imb pingpong and bcast``."""
+    names: dict[str, list[str]] = {}
+    for one in comparisons:
+        check, _, pattern = _curve(one).partition(" ")
+        names.setdefault(check, []).append(pattern)
+    listed = []
+    for check, patterns in names.items():
+        own = list(dict.fromkeys(patterns))
+        listed += [f"{check} {own[0]}".rstrip(), *own[1:]]
+    return joined(listed)
+
+
+def _places(comparisons: Sequence[Comparison]) -> str:
+    """The curves, and after those of one place what their options share."""
+    by_place: dict[str, list[Comparison]] = {}
+    for one in comparisons:
+        by_place.setdefault(place(one), []).append(one)
+    return "; ".join(f"{curves_of(own)} {where}" for where, own in by_place.items())
 
 
 def _sentences(axis: Axis, comparisons: Sequence[Comparison]) -> list[Sentence]:
-    sentences, unsure = [], []
+    return [
+        *_faults(axis, comparisons),
+        *map(_fastest, fastest_groups(comparisons)),
+        *_partings(comparisons),
+        *_cheapest(comparisons),
+        *_steps(comparisons),
+        *_seem(comparisons),
+        *_unsure(axis, comparisons),
+        *_not_priced(axis, comparisons),
+    ]
+
+
+def _faults(axis: Axis, comparisons: Sequence[Comparison]) -> list[Sentence]:
+    return [
+        Sentence(
+            f"Of {_where(one)} it is not known which {axis.name} is the fastest: {one.fault}.",
+            made_from(one.inputs), "records of the same sizes, one unit and one hardware",
+            "inconclusive", "not known",
+        )
+        for one in comparisons if one.fault
+    ]  # fmt: skip
+
+
+#: comparisons of one place with the same answer for a range of sizes
+Alike = list[tuple[Comparison, Fastest]]
+
+
+def fastest_groups(comparisons: Sequence[Comparison]) -> list[Alike]:
+    """The curves whose fastest option is known, those with the same answer together."""
+    groups: dict[tuple[object, ...], Alike] = {}
     for one in comparisons:
-        where, basis = _where(one), made_from(one.inputs)
-        if one.fault:
-            text = f"Of {where} it is not known which {axis.name} is the fastest: {one.fault}."
-            change = "records of the same sizes, one unit and one hardware"
-            sentences.append(Sentence(text, basis, change, "inconclusive", "not known"))
-            continue
         for part in one.fastest:
-            if part.decision.answer == "measure more":
-                unsure.append((where, part.decision, one.inputs))
-            else:
-                sentences.append(_fastest(part, where, basis))
-        sentences += _partings(one, where, basis)
-        sentences += _knees(one, where, basis)
-        sentences += _cheapest(one, where, basis)
-    if unsure:
-        needs = max(d.needs or 0 for _, d, _ in unsure)
-        takes = "; ".join(dict.fromkeys(d.takes for _, d, _ in unsure if d.takes))
-        # where -> its inputs, which its ranges of sizes share
-        wheres = {where: inputs for where, _, inputs in unsure}
-        reasons = "; ".join(dict.fromkeys(d.reason for _, d, _ in unsure))
-        basis = made_from(merged(wheres.values()))
-        text = f"Of {some(list(wheres))} it is not known which {axis.name} is the fastest: "
-        text += f"{reasons}."
-        unit = unsure[0][1].unit
-        more = repeats_text(needs, unit, axis.name) if needs else ""
-        change = "; ".join(filter(None, [more, takes]))
-        sentences.append(Sentence(text, basis, change, "inconclusive", "measure more"))
-    compared = [one for one in comparisons if one.fastest]
-    priced = any(part.near and part.near.cost for one in compared for part in one.fastest)
-    if axis == NETWORK and compared and not priced:
-        text = "Which network is the cheapest for which size is not known: cost not declared."
-        change = "a price of each network (machine.costs with network in site.yaml)"
-        basis = made_from(merged(one.inputs for one in compared))
-        sentences.append(Sentence(text, basis, change, "inconclusive", "not known"))
-    return sentences
+            d = part.decision
+            if d.answer == "measure more":
+                continue
+            # what has words of its own is a sentence of its own
+            own = id(part) if d.behind or d.uneven else 0
+            key = (place(one), part.word, d.answer, tuple(sorted(d.leaders)), d.leaders[0]
+                   if d.answer == "best" else "", tuple(sorted(d.worse)), own)  # fmt: skip
+            groups.setdefault(key, []).append((one, part))
+    return list(groups.values())
 
 
-def _fastest(part: Fastest, where: str, basis: str) -> Sentence:
+def _fastest(alike: Alike) -> Sentence:
+    one, part = alike[0]
     d = part.decision
-    text = f"{_span(part)}, {where}: "
+    curves = [curve for curve, _ in alike]
+    text = f"{span(alike)}, {curves_of(curves)} {place(one)}: "
+    text = text[0].upper() + text[1:]
+    basis = made_from(merged(curve.inputs for curve in curves))
+    change = "other sizes, or another program"
     if d.answer == "best":
-        near = min(d.ahead, key=lambda p: d.ahead[p].value)
-        text += f"{d.leaders[0]} is the fastest; the next, {near}, takes {times(d.ahead[near])} "
-        text += "as long."
-        return Sentence(text, basis, "other sizes, or another program", "pass", "best")
-    equal = small_difference(d) or f"{joined(d.leaders)} are equally fast"
-    text += f"{equal}; {largest(d)}.{slower(d)}"
-    text += f" But {d.uneven}." if d.uneven else ""
-    return Sentence(text, basis, "other sizes, or another program", "unjudged", "no difference")
+        nexts = []
+        for curve, own in alike:
+            ahead = own.decision.ahead
+            near = min(ahead, key=lambda p: ahead[p].value)
+            of = f"in {_curve(curve)} " if len(alike) > 1 else ""
+            nexts.append(f"{of}{near} takes {times(ahead[near])} as long")
+        text += f"{d.leaders[0]} is the fastest. Of the others the next, {'; '.join(nexts)}."
+        return Sentence(text, basis, change, "pass", "best")
+    if len(alike) == 1:
+        equal = small_difference(d) or f"{joined(d.leaders)} are equally fast"
+        text += f"{equal}; {largest(d)}.{slower(d)}"
+        text += f" But {d.uneven}." if d.uneven else ""
+    else:
+        apart = [f"in {_curve(curve)} {percent(own.decision.apart)}" for curve, own in alike]
+        text += f"{joined(d.leaders)} are equally fast; they differ, with 95 % confidence, "
+        text += f"at most by {'; '.join(apart)}."
+        text += f" Worse: {some(d.worse)}." if d.worse else ""
+    return Sentence(text, basis, change, "unjudged", "no difference")
 
 
-def _span(part: Fastest) -> str:
-    span = f"{bytes_text(part.first)} to {bytes_text(part.last)}"
-    return f"{part.word.capitalize()} messages ({span})"
+def span(alike: Alike) -> str:
+    """Such as ``small messages (1 B to 1 KiB)``."""
+    first = min(part.first for _, part in alike)
+    last = max(part.last for _, part in alike)
+    return f"{alike[0][1].word} messages ({bytes_text(first)} to {bytes_text(last)})"
 
 
-def _partings(one: Comparison, where: str, basis: str) -> list[Sentence]:
-    how = "each was measured once" if one.scatter is None else \
-        f"runs differ by {percent(one.scatter)} in the median"  # fmt: skip
-    how += "; all partings of a curve hold together with 95 %"
-    sentences = []
-    open_ = []
-    for option, at in one.partings.items():
-        takes_longer = f"{option} takes at least 1.5 times as long as {one.reference}"
-        first, last = bytes_text(one.fastest[0].first), bytes_text(one.fastest[-1].last)
-        parts = []
-        if at.apart == one.fastest[0].first:
-            parts.append(f"at all measured sizes ({first} to {last}) {takes_longer}")
-        elif at.apart == one.fastest[-1].last:
-            parts.append(f"at {last}, the largest measured size, {takes_longer}")
-        elif at.apart is not None:  # what is larger than the last size was not measured
-            from_it = f"from {bytes_text(at.apart)} to {last}, the largest measured size,"
-            parts.append(f"{from_it} {takes_longer}")
-        if at.together is not None:
-            limit = f"from {first} to {bytes_text(at.together)}"
-            if bytes_text(at.together) == first:
-                limit = f"at {first}, the smallest measured size,"
-            parts.append(f"{limit} {option} and {one.reference} are within {percent(TOGETHER - 1)}")
-        if at.reversed_at is not None:
-            parts.append(f"up to {bytes_text(at.reversed_at)} {option} is the faster one")
-        seem = one.seem[option]
-        if at.apart is None and seem.apart is not None:
-            open_.append(f"{option} from {bytes_text(seem.apart)} on{_before(seem, option)}")
-        if at.apart is None and at.reversed_at is None:
-            continue
-        text = f"{where}: {'; '.join(parts)}."
-        text += f" But {one.nodes_differ}." if one.nodes_differ else ""
-        sentences.append(Sentence(text, f"{basis}; {how}", "more sizes near the interval"))
-    if open_:
-        text = f"{where}: in the medians at least 1.5 times as long as {one.reference}: "
-        text += f"{some(open_)}. This may be chance."
-        change = f"more {one.unit}s, which narrow the intervals"
-        sentences.append(Sentence(text, f"{basis}; {how}", change, "inconclusive", "measure more"))
-    return sentences
+def _alike(texts: Iterable[tuple[Comparison, str]]) -> list[tuple[list[Comparison], str]]:
+    """The comparisons of one place of which the same holds."""
+    groups: dict[tuple[str, str], list[Comparison]] = {}
+    for one, text in texts:
+        groups.setdefault((place(one), text), []).append(one)
+    return [(own, text) for (_, text), own in groups.items()]
+
+
+def _basis(own: Sequence[Comparison]) -> str:
+    """Of partings."""
+    scatters = [one.scatter for one in own if one.scatter is not None]
+    how = f"runs differ by up to {percent(max(scatters))} in the median" if scatters else \
+        "each was measured once"  # fmt: skip
+    basis = made_from(merged(one.inputs for one in own))
+    return f"{basis}; {how}; all partings of a curve hold together with 95 %"
+
+
+def _partings(comparisons: Sequence[Comparison]) -> list[Sentence]:
+    """Where two options part for certain."""
+    known = [
+        (one, text)
+        for one in comparisons
+        for option, at in one.partings.items()
+        if (text := _parting(one, option, at))
+    ]
+    return [
+        Sentence(f"{_places(own)}: {text}", _basis(own), "more sizes near the interval")
+        for own, text in _alike(known)
+    ]
+
+
+def _parting(one: Comparison, option: str, at: Parting) -> str:
+    if at.apart is None and at.reversed_at is None:
+        return ""
+    takes_longer = f"{option} takes at least 1.5 times as long as {one.reference}"
+    first, last = bytes_text(one.fastest[0].first), bytes_text(one.fastest[-1].last)
+    parts = []
+    if at.apart == one.fastest[0].first:
+        parts.append(f"at all measured sizes ({first} to {last}) {takes_longer}")
+    elif at.apart == one.fastest[-1].last:
+        parts.append(f"at {last}, the largest measured size, {takes_longer}")
+    elif at.apart is not None:  # what is larger than the last size was not measured
+        from_it = f"from {bytes_text(at.apart)} to {last}, the largest measured size,"
+        parts.append(f"{from_it} {takes_longer}")
+    if at.together is not None:
+        limit = f"from {first} to {bytes_text(at.together)}"
+        if bytes_text(at.together) == first:
+            limit = f"at {first}, the smallest measured size,"
+        parts.append(f"{limit} {option} and {one.reference} are within {percent(TOGETHER - 1)}")
+    if at.reversed_at is not None:
+        parts.append(f"up to {bytes_text(at.reversed_at)} {option} is the faster one")
+    text = f"{'; '.join(parts)}."
+    return f"{text} But {one.nodes_differ}." if one.nodes_differ else text
+
+
+def _seem(comparisons: Sequence[Comparison]) -> list[Sentence]:
+    """Where options part in the medians alone: one sentence for all, as it may be chance."""
+    open_ = [(one, own) for one in comparisons if (own := _seeming(one))]
+    if not open_:
+        return []
+    listed = [
+        f"{_where(one)}: {joined([f'{option} {how}' for option, how in own.items()])}, compared "
+        f"with {one.reference}"
+        for one, own in open_
+    ]
+    text = f"In the medians an option takes at least {APART:g} times as long as the fastest in "
+    if sum(len(own) for _, own in open_) > MAX_NAMED:
+        text += f"{_places([one for one, _ in open_])}: the table has from which size on."
+    else:
+        text += f"{'; '.join(listed)}."
+    text += " This may be chance."
+    change = f"more {open_[0][0].unit}s, which narrow the intervals"
+    basis = _basis([one for one, _ in open_])
+    return [Sentence(text, basis, change, "inconclusive", "measure more")]
+
+
+def _seeming(one: Comparison) -> dict[str, str]:
+    """Option -> from which size on it takes longer in the medians, if that is not certain."""
+    return {
+        option: f"from {bytes_text(seem.apart)} on{_before(seem, option)}"
+        for option, at in one.partings.items()
+        if at.apart is None and (seem := one.seem[option]).apart is not None
+    }
 
 
 def _before(seem: Parting, option: str) -> str:
@@ -171,47 +274,123 @@ def _before(seem: Parting, option: str) -> str:
     return f" ({'; '.join(parts)})" if parts else ""
 
 
-def _knees(one: Comparison, where: str, basis: str) -> list[Sentence]:
-    """Where a time grows by far more than the size, in all runs of an option."""
-    steep = {option: at for option, at in one.knees.items() if at.least >= _STEEP}
-    if not steep:
+def _steps(comparisons: Sequence[Comparison]) -> list[Sentence]:
+    """Where a time grows by far more than the size, alike in all runs of an option."""
+    steps: dict[float, list[tuple[Comparison, float]]] = {}  # size -> curves and factors
+    for one in comparisons:
+        for at in one.knees.values():
+            if at.is_step:
+                steps.setdefault(at.size, []).append((one, at.factor))
+    if not steps:
         return []
-    listed = [f"{option} {_rise(at)}" for option, at in steep.items()]
-    text = f"{where}: largest step of the time between a size and its double: {some(listed, '; ')}."
-    if one.rate:
-        text += " The bandwidth falls there."
-    if any(at.least != at.most for at in steep.values()):
-        basis += "; in brackets the least and the greatest of the runs"
+    listed = []
+    for size, own in sorted(steps.items()):
+        low, high = (number(f(factor for _, factor in own), 3) for f in (min, max))
+        factors = f"{low} to {high}" if low != high else low
+        ends = f"from {bytes_text(size)} to {bytes_text(2 * size)} {factors} times"
+        listed.append(f"{ends} in {_places([one for one, _ in own])}")
+    text = f"The time jumps between a size and its double: {'; '.join(listed)}."
+    known = {id(one): one.inputs for own in steps.values() for one, _ in own}
+    basis = f"{made_from(merged(known.values()))}; steps of more than {number(STEEP, 2)} times, on "
+    basis += f"which the runs agree; the table has the {comparisons[0].axis.name} of each"
     return [Sentence(text, basis, "more sizes near that step")]
 
 
 def _rise(at: Knee) -> str:
     factor, least, most = (number(x, 3) for x in (at.factor, at.least, at.most))
-    runs = f" ({least} to {most})" if least != most else ""
-    return f"{factor} times{runs}, from {bytes_text(at.size)} to {bytes_text(2 * at.size)}"
+    return f"{factor} times ({least} to {most})" if least != most else f"{factor} times"
 
 
-def _cheapest(one: Comparison, where: str, basis: str) -> list[Sentence]:
+def _cheapest(comparisons: Sequence[Comparison]) -> list[Sentence]:
     """For each range of sizes the cheapest option that is about as fast as the fastest."""
-    parts = [(part, part.near) for part in one.fastest if part.near and part.near.cost]
-    if not parts:
+    known = []
+    for one in comparisons:
+        parts = [(part, part.near) for part in one.fastest if part.near and part.near.cost]
+        if not parts:
+            continue
+        first = parts[0][1]
+        listed = "; ".join(
+            f"{part.word} messages: {near.cheapest or _not_known(near)}" for part, near in parts
+        )
+        usd = ", ".join(f"{option} {number(price)} USD" for option, price in first.prices.items())
+        text = f"the cheapest {one.axis.name} that takes at most {percent(TOGETHER - 1)} longer "
+        text += f"than the fastest. {listed[0].upper()}{listed[1:]}. ({first.cost}: {usd}.)"
+        known.append((one, text))
+    sentences = []
+    for own, text in _alike(known):
+        certain = all(part.near.cheapest for part in own[0].fastest if part.near)
+        style = ("pass", "cheapest") if certain else ("inconclusive", "measure more")
+        change = "other prices" if certain else f"more {own[0].unit}s, which narrow the intervals"
+        basis = made_from(merged(one.inputs for one in own))
+        sentences.append(Sentence(f"{_places(own)}: {text}", basis, change, *style))
+    return sentences
+
+
+def _unsure(axis: Axis, comparisons: Sequence[Comparison]) -> list[Sentence]:
+    unsure = [
+        (one, part.decision)
+        for one in comparisons
+        for part in one.fastest
+        if part.decision.answer == "measure more"
+    ]
+    if not unsure:
         return []
-    first = parts[0][1]
-    listed = "; ".join(
-        f"{part.word} messages: {beside.cheapest or _not_known(beside)}" for part, beside in parts
-    )
-    usd = ", ".join(f"{option} {number(price)} USD" for option, price in first.prices.items())
-    text = f"{where}: the cheapest {one.axis.name} that takes at most {percent(TOGETHER - 1)} "
-    text += f"longer than the fastest. {listed[0].upper()}{listed[1:]}. ({first.cost}: {usd}.)"
-    known = [beside.cheapest for _, beside in parts]
-    style = ("pass", "cheapest") if all(known) else ("inconclusive", "measure more")
-    change = "other prices" if all(known) else f"more {one.unit}s, which narrow the intervals"
-    return [Sentence(text, basis, change, *style)]
+    needs = max(d.needs or 0 for _, d in unsure)
+    takes = "; ".join(dict.fromkeys(d.takes for _, d in unsure if d.takes))
+    # of several numbers of runs the largest
+    reasons = dict.fromkeys(d.reason for _, d in unsure if d.takes or (d.needs or 0) == needs)
+    curves = list({id(one): one for one, _ in unsure}.values())  # which have several ranges
+    text = f"Of {_places(curves)} it is not known which {axis.name} is the fastest: "
+    text += f"{'; '.join(reasons)}."
+    more = repeats_text(needs, unsure[0][1].unit, axis.name) if needs else ""
+    change = "; ".join(filter(None, [more, takes]))
+    basis = made_from(merged(one.inputs for one in curves))
+    return [Sentence(text, basis, change, "inconclusive", "measure more")]
+
+
+def _not_priced(axis: Axis, comparisons: Sequence[Comparison]) -> list[Sentence]:
+    compared = [one for one in comparisons if one.fastest]
+    priced = any(part.near and part.near.cost for one in compared for part in one.fastest)
+    if axis != NETWORK or not compared or priced:
+        return []
+    text = "Which network is the cheapest for which size is not known: cost not declared."
+    change = "a price of each network (machine.costs with network in site.yaml)"
+    basis = made_from(merged(one.inputs for one in compared))
+    return [Sentence(text, basis, change, "inconclusive", "not known")]
 
 
 def _not_known(beside: Near) -> str:
     maybe = beside.open or beside.possible
     return f"not known ({joined(maybe)} may or may not be as fast as that)"
+
+
+def _grid(comparisons: Sequence[Comparison]) -> Grid | None:
+    """All curves and options that part or have a step, also those of which it may be chance."""
+    rows = []
+    for one in comparisons:
+        for option in one.medians:
+            at, seem, knee = one.partings.get(option), one.seem.get(option), one.knees.get(option)
+            certain = at is not None and at.apart is not None
+            shown = at if certain else seem
+            step = knee if knee and knee.factor >= STEEP else None
+            if (shown is None or shown.apart is None) and step is None:
+                continue
+            parting = Cell("–", "quiet")
+            if shown is not None and shown.apart is not None:
+                note = "" if certain else "in the medians, may be chance"
+                parting = Cell(f"from {bytes_text(shown.apart)} on", note=note)
+            rise = Cell("–", "quiet")
+            if step:
+                note = "" if step.is_step else "the runs do not agree on it" if step.seen_again \
+                    else "measured once"  # fmt: skip
+                ends = f"from {bytes_text(step.size)} to {bytes_text(2 * step.size)}"
+                rise = Cell(f"{_rise(step)}, {ends}", note=note)
+            rows.append([Cell(_where(one)), Cell(option), Cell(one.reference), parting, rise])
+    if not rows:
+        return None
+    header = ["curve", comparisons[0].axis.name, "fastest of the largest messages",
+              f"{APART:g} times as long as that", "largest step of the time"]  # fmt: skip
+    return Grid("Where curves part, and their largest steps", header, rows, folded=True)
 
 
 def size_figures(axis: Axis, comparisons: Sequence[Comparison]) -> list[Figure]:

@@ -29,6 +29,9 @@ _ASCII = (("·", "-"), ("–", "-"), ("≤", "<="), ("≥", ">="))
 _KEYS = "abcdefghijklmnopqrstuvwxyz"
 
 
+_FOLDED_ROWS = 20  # of a table that is folded in the report; a longer one is there alone
+
+
 class _Printer:
     """Prints the text of records literally: not as Rich's markup or as escape sequences."""
 
@@ -151,6 +154,9 @@ def print_analysis(analysis: Analysis, console: Console) -> None:
         if section.basis:
             out.say(f"  each from: {section.basis}", "dim")
         for grid in section.grids:
+            if grid.folded and len(grid.rows) > _FOLDED_ROWS:
+                out.say(f"  {grid.title}: a table of {len(grid.rows)} rows in report.html")
+                continue
             out.say(f"  {grid.title}:")
             for first, *cells in grid.rows:
                 pairs = zip(grid.header[1:], cells, strict=True)
@@ -158,7 +164,8 @@ def print_analysis(analysis: Analysis, console: Console) -> None:
                     f"{name}: {cell.text}{f' ({cell.note})' if cell.note else ''}"
                     for name, cell in pairs
                 )
-                out.say(f"    {first.text}: {listed}")
+                name = f"{first.text} ({first.note})" if first.note else first.text
+                out.say(f"    {name}: {listed}")
         out.say()
 
 

@@ -80,9 +80,32 @@ def line(text: str) -> str:
     return clean(text.replace("\n", "\\n").replace("\t", "\\t"))
 
 
-def quantity(value: float | None, unit: str) -> str:
+def quantity(value: float | None, unit: str, digits: int = 4) -> str:
     """A number with its unit, or a dash."""
-    return number(value) if value is None else f"{number(value)} {unit}".rstrip()
+    return number(value) if value is None else f"{number(value, digits)} {unit}".rstrip()
+
+
+#: unit of time -> seconds, the largest first
+_TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+
+
+def fitting(value: float, unit: str) -> tuple[str, float]:
+    """The unit in which a value has no zeros in front, and the factor to it: of a time s, ms, us or
+    ns, else the unit itself."""
+    seconds = abs(value) * _TIMES.get(unit, 0.0)
+    if not 0 < seconds < math.inf:
+        return unit, 1.0
+    name = next((one for one, size in _TIMES.items() if seconds >= size), "ns")
+    return name, _TIMES[unit] / _TIMES[name]
+
+
+def amount(value: float, unit: str, digits: int = 3) -> str:
+    """A measured value for a reader who compares it with nothing else: ``440 us``, ``34.8 Mop/s``.
+
+    Three significant digits, and a time in a unit that fits.
+    """
+    name, factor = fitting(value, unit)
+    return quantity(value * factor, name, digits)
 
 
 def bound(judgement: Judgement) -> str:

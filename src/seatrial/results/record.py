@@ -86,6 +86,11 @@ class Record(BaseModel):
     model_config = _CONFIG
 
 
+def route_of(transport: str, network: str) -> str:
+    """The transport, with its network where a site has several."""
+    return f"{transport}@{network}" if network else transport
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, config=_CONFIG)
 class Case:
     """check x variant x profile x transport x network x nodes."""
@@ -101,7 +106,7 @@ class Case:
     @property
     def route(self) -> str:
         """The transport, with its network where a site has several: ``openmpi-tcp@rail2``."""
-        return f"{self.transport}@{self.network}" if self.network else self.transport
+        return route_of(self.transport, self.network)
 
     @property
     def id(self) -> str:

@@ -1,10 +1,11 @@
 """Node side: the rate of a rank's matrix product (DGEMM) while all ranks of the step do the same.
 
-    python3 -IS dgemm.py STEP FOLDER ORDER
+    python3 -IS dgemm.py STEP FOLDER ORDER [CALLS]
 
 FOLDER has the BLAS library. Matrices of two orders are multiplied, ORDER and a smaller one, each
-for at least WINDOW_S and CALLS times after a first call, which starts the threads of the library
-and is not counted. Single calls are timed: a short one is undisturbed by other programs more often.
+CALLS times, or for at least WINDOW_S and LEAST_CALLS times, after a first call, which starts the
+threads of the library and is not counted. Single calls are timed: a short one is undisturbed by
+other programs more often.
 The rank writes STEP.RANK.dgemm.json: the library, and of each order the rates of all calls in
 GFLOPS (10^9 operations per second, 2 N^3 for a call).
 """
@@ -19,7 +20,7 @@ import time
 
 SMALL = 256
 WINDOW_S = 0.2
-CALLS = 8
+LEAST_CALLS = 8
 MOST_CALLS = 1000
 
 
@@ -47,8 +48,10 @@ def matrix(order):
     return (ctypes.c_double * (order * order)).from_buffer(values)
 
 
-def rates(blas, order):
-    """The rates of calls with matrices of an order."""
+def rates(blas, order, calls):
+    """The rates of calls with matrices of an order. ``calls``: how many; 0: as many as the
+    window has."""
+    least, most = (calls, calls) if calls else (LEAST_CALLS, MOST_CALLS)
     a, b, c = matrix(order), matrix(order), matrix(order)
     no, n = ctypes.c_char(b"N"), ctypes.c_int(order)
     one, zero = ctypes.c_double(1.0), ctypes.c_double(0.0)
@@ -57,7 +60,7 @@ def rates(blas, order):
     blas.dgemm_(*pointers)
     measured = []  # type: list[float]
     end = time.monotonic() + WINDOW_S
-    while len(measured) < CALLS or (time.monotonic() < end and len(measured) < MOST_CALLS):
+    while len(measured) < least or (time.monotonic() < end and len(measured) < most):
         start = time.perf_counter()
         blas.dgemm_(*pointers)
         measured.append(2e-9 * order**3 / (time.perf_counter() - start))
@@ -66,9 +69,10 @@ def rates(blas, order):
 
 def main(argv):
     step, folder, order = argv[0], argv[1], int(argv[2])
+    calls = int(argv[3]) if argv[3:] else 0
     blas, file = library(folder)
     sizes = sorted({min(SMALL, order), order})
-    result = {"library": file, "GFLOPS": {str(size): rates(blas, size) for size in sizes}}
+    result = {"library": file, "GFLOPS": {str(size): rates(blas, size, calls) for size in sizes}}
     name = "%s.%s.dgemm.json" % (step, os.environ.get("SLURM_PROCID", "0"))
     with open(name + ".partial", "w") as stream:
         json.dump(result, stream)

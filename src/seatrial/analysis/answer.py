@@ -1,0 +1,66 @@
+"""The answer on some options that trials measured: the decision, unless something withholds it.
+
+The rules are the same for the chapter "What it means" (``seatrial.analysis.response``) and for the
+advice on a job (``seatrial.job.measured``). Samples are compared by ``seatrial.analysis.decision``.
+An answer is withheld where the samples cannot support it, whatever they say: the trials contradict
+each other, the runs of a leader fail more often, the options ran on different nodes, or other
+programs disturbed the runs of an option, which may thus be the best.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+
+from seatrial.analysis.axis import Axis
+from seatrial.analysis.conclusion import Unit, different_nodes, same_nodes
+from seatrial.analysis.decision import Decision, decide, disagreement, failing, withheld
+from seatrial.results.statistics import Better
+
+#: what runs take that are not disturbed
+QUIET = "a trial while no other program uses the processors of the nodes"
+
+
+@dataclass(frozen=True)
+class OfTrial:
+    """What a trial measured of each option: option -> its samples, its nodes, and how many of how
+    many runs were lost. ``disturbed``: options whose runs other programs disturbed; they may have
+    no samples."""
+
+    samples: Mapping[str, Sequence[float]]
+    nodes: Mapping[str, Set[str]] = field(default_factory=dict)
+    lost: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    disturbed: Set[str] = frozenset()
+
+
+def answer(
+    trials: Mapping[str, OfTrial], better: Better, axis: Axis, unit: Unit, lost: str = "failed"
+) -> Decision:
+    """The decision on the options of the first trial, which all trials have.
+
+    ``lost``: what the runs did that are lost.
+    """
+    options = list(next(iter(trials.values())).samples)
+    apart = {
+        trial: {option: of.samples[option] for option in options} for trial, of in trials.items()
+    }
+    pooled = {option: [x for own in apart.values() for x in own[option]] for option in options}
+    made = decide(pooled, better, unit=unit, what=axis.name)
+    why = disagreement(made, apart, better)
+    made = withheld(made, why, "what differs between the trials, or a trial more")
+    failed: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    for of in trials.values():
+        for option, (number, runs) in of.lost.items():
+            failed[option] += number
+            total[option] += runs
+    why = failing(made, {o: (failed[o], total[o]) for o in options if total[o]}, lost)
+    made = withheld(made, why, "runs that do not fail")
+    nodes = {trial: {o: of.nodes[o] for o in options if of.nodes.get(o)}
+             for trial, of in trials.items()}  # fmt: skip
+    made = withheld(made, different_nodes(nodes, axis), same_nodes(axis))
+    if disturbed := sorted({option for of in trials.values() for option in of.disturbed}):
+        why = f"other programs disturbed the runs under {' and '.join(disturbed)}"
+        made = withheld(made, why, QUIET)
+    return made

@@ -1,0 +1,72 @@
+"""Which runs of trials conclusions are made from, and which are left out, for what reason.
+
+Left out are invalid runs, reruns, which were made because a figure looked bad, runs that other
+programs disturbed, and runs with a number that no measurement gives.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from seatrial.analysis.answer import QUIET
+from seatrial.analysis.conclusion import Measured, Missing, absurd
+from seatrial.results.figures import DISTURBED_PERCENT, is_disturbed, valid_runs
+from seatrial.results.record import Case, Results, Run
+from seatrial.results.wording import plural
+
+
+def usable(trials: Sequence[Results]) -> tuple[list[Results], list[Missing]]:
+    """The trials without the valid runs that have an absurd number, and what was left out."""
+    made, missing = [], []
+    for one in trials:
+        faults = {id(run): why for run in valid_runs(one.runs) if (why := absurd(run))}
+        if faults:
+            lost = dict.fromkeys(
+                (run.case, faults[id(run)]) for run in one.runs if id(run) in faults
+            )
+            for case, why in lost:
+                subject, why = f"{case.id} in {one.trial.trial}", f"one is left out, as {why}"
+                missing.append(Missing("usable runs", subject, why, "another run"))
+            runs = [run for run in one.runs if id(run) not in faults]
+            one = one.model_copy(update={"runs": runs})
+        made.append(one)
+    return made, missing
+
+
+def measured(trials: Sequence[Results]) -> list[Measured]:
+    """The valid runs of usable trials without reruns and disturbed runs, in the order of the plan:
+    the first profile may be a base."""
+    return [
+        Measured(one.trial.trial, run, one.trial.virtual_time)
+        for one in trials
+        for run in _planned(one)
+    ]
+
+
+def _planned(one: Results) -> list[Run]:
+    place = {case: i for i, case in enumerate(one.trial.cases)}
+    planned = (
+        run for run in valid_runs(one.runs) if not one.trial.is_rerun(run) and not is_disturbed(run)
+    )
+    return sorted(planned, key=lambda run: place.get(run.case, len(place)))
+
+
+def disturbed(trials: Sequence[Results]) -> dict[tuple[str, Case], tuple[int, int]]:
+    """Trials and cases with runs that other programs disturbed: how many of how many runs."""
+    made: dict[tuple[str, Case], tuple[int, int]] = {}
+    for one in trials:
+        planned = [run for run in valid_runs(one.runs) if not one.trial.is_rerun(run)]
+        total: Counter[Case] = Counter(run.case for run in planned)
+        lost: Counter[Case] = Counter(run.case for run in planned if is_disturbed(run))
+        made |= {(one.trial.trial, case): (count, total[case]) for case, count in lost.items()}
+    return made
+
+
+def left_out(trial: str, case: Case, count: int, total: int) -> Missing:
+    """The runs of a case that ``disturbed`` counts. The numbers are of the subject, so that the
+    cases of which runs are left out are one sentence."""
+    subject = f"{case.id} in {trial} ({count} of {plural(total, 'run')} left out)"
+    why = "it waited for a processor, that other programs used, for more than "
+    why += f"{DISTURBED_PERCENT:g} % of the time"
+    return Missing("undisturbed runs", subject, why, QUIET)
