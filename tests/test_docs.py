@@ -125,6 +125,7 @@ def test_add_a_benchmark_names_what_exists():
         "relative_to",
         "informative",
         "nodes: 2",
+        '#define VERSION "1.0"',
     }
     keys |= {"--check", "seatrial.benchmarks.registry.registry"}
     for span in spans - paths - keys:

@@ -8,11 +8,13 @@ import pytest
 
 from plan_support import bare_stack
 from seatrial.base.errors import InputError, Problem
+from seatrial.benchmarks.benchmark import Benchmark, Settings
 from seatrial.benchmarks.registry import registry
 from seatrial.plan.check import CheckedSite, check_site
 from seatrial.plan.resolve import plan_of
 from seatrial.plan.selection import Selection
 from seatrial.site.load import load_site
+from seatrial.stack import complete
 from seatrial.stack.complete import complete_stack
 from trial_support import make_site
 
@@ -214,6 +216,7 @@ def test_without_a_stack_every_program_is_assumed(make, monkeypatch):
     monkeypatch.setenv("SEATRIAL_STACK", "/nonexistent")
     checked = check_site(file)
     assert "there is no stack" in checked.stack_missing
+    assert "assumes a stack with every program" in checked.stack_missing
     assert [case.id for case in checked.judged["requirements.yaml:3"]] == [
         "imb.openmpi-ofi.default.2n"
     ]
@@ -269,6 +272,12 @@ def test_figures_without_a_requirement(make):
     assert ("links", "bandwidth_MB_s", "n1-n2") in metrics
     assert ("node_compute", "mops", "n1") in metrics
     assert ("imb", "allreduce_1024B_us", None) in metrics
+
+
+def test_a_complete_stack_has_a_program_without_a_recipe(monkeypatch):
+    ring = type("Ring", (Benchmark,), {"name": "ring", "Settings": Settings, "program": "ring"})
+    monkeypatch.setattr(complete, "registry", lambda: {"ring": ring})
+    assert "ring" in complete_stack(["mpich-ofi"], []).programs("mpich-ofi")
 
 
 @pytest.mark.parametrize("name", registry())

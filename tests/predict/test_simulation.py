@@ -84,6 +84,20 @@ int main(int argc, char **argv)
 }
 """
 
+SUM = """
+#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char **argv)
+{
+    int one = 7, sum = 0;
+    MPI_Init(&argc, &argv);
+    MPI_Reduce(&one, &sum, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+    printf("%d\\n", sum);
+    MPI_Finalize();
+    return 0;
+}
+"""
+
 #: of the same number of bytes to each
 ALLTOALLV = """
 #include <mpi.h>
@@ -372,6 +386,15 @@ def test_a_kernel_of_the_source_of_NPB(tmp_path):
     assert "error of the measured cases up to " in lines["4"]
     assert "beyond" not in lines["4"]
     assert "beyond twice the calibrated range: measured on at most 4 nodes" in lines["16"]
+
+
+@needs_simgrid
+@pytest.mark.parametrize("selector", ["ompi", "mpich", "impi"])
+def test_one_node_runs_with_the_collective_operations_of_each_MPI(network, tmp_path, selector):
+    source = tmp_path / "sum.c"
+    source.write_text(SUM)
+    program = simulation.compile_c([source], tmp_path / "sum")
+    assert simulation.simulate([program], 1, network, selector=selector).output == "7\n"
 
 
 def test_numbers_of_nodes_may_be_those_that_double():

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from seatrial.base.errors import InputError
 from seatrial.base.fields import parse_cpus, parse_rate, parse_size
 from seatrial.base.paths import CHECKOUT
+from seatrial.benchmarks.registry import registry
 from seatrial.cli.site import app as site_commands
 from seatrial.cli.site import site_schema
 from seatrial.site import load
@@ -153,6 +154,14 @@ def test_a_bad_value_leaves_no_files_and_names_none(tmp_path, name, nodes, inter
     assert str(caught.value).startswith(sentence)
     assert "site.yaml" not in str(caught.value)
     assert not (tmp_path / "new").exists()
+
+
+def test_a_new_site_names_all_benchmarks(tmp_path):
+    text = (
+        write_starting_point(tmp_path / "new", "new", "n[1-4]", "eth1") / "site.yaml"
+    ).read_text()
+    listed = re.search(r"(?s)# There are: (.*?)\nbenchmarks:", text)[1]
+    assert re.findall(r"\w+", listed) == list(registry())
 
 
 @pytest.mark.parametrize(

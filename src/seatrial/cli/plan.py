@@ -78,7 +78,7 @@ def print_scope(checked: CheckedSite) -> None:
         f"{plural(runs, 'run')} with {each}{reruns}"
     )
     if checked.stack_missing:
-        out.print(f"note: {checked.stack_missing}; this plan assumes a stack with every program")
+        out.print(f"note: {checked.stack_missing}")
     for note in (*plan.left_out, *unmeasured(plan, checked.site)):
         out.print(f"note: {note}")
 

@@ -57,8 +57,7 @@ def predict(
     ] = None,
     network: Annotated[str, typer.Option(help="The rail, where trials have several.")] = "",
     source: Annotated[
-        Path | None,
-        typer.Option(help="Folder or archive of NPB 3.4; default: Spack's, if it built NPB."),
+        Path | None, typer.Option(help="Folder or archive of NPB 3.4; default: Spack's.")
     ] = None,
     program: Annotated[
         str | None,
@@ -74,7 +73,7 @@ def predict(
         str,
         typer.Option(help="linear or pairwise; default: the MPI's choice."),
     ] = "",
-    limit: Annotated[int, typer.Option(min=1, help="Processor seconds.")] = 600,
+    limit: Annotated[int, typer.Option(min=1, help="Processor seconds.")] = 3600,
 ) -> None:
     """Predict the run time of a program on more nodes.
 

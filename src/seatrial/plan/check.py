@@ -34,10 +34,10 @@ from seatrial.stack.transports import SPACK_ONLY, TRANSPORTS
 class CheckedSite:
     """A site whose files are right, and the plan of a trial of it.
 
-    ``stack_missing``: why the stack could not be read; then the plan assumes that it has every
-    program. ``judged``: contract id -> the cases of the plan that it judges. ``lacking``: contract
-    id -> selected cases that it cannot judge, because the stack has no program for them.
-    ``untested``: id of a contract without a case -> the reason.
+    ``stack_missing``: a sentence on why the stack could not be read; then the plan assumes that it
+    has every program. ``judged``: contract id -> the cases of the plan that it judges.
+    ``lacking``: contract id -> selected cases that it cannot judge, because the stack has no
+    program for them. ``untested``: id of a contract without a case -> the reason.
     """
 
     site: Site
@@ -149,7 +149,7 @@ def _stack(site: Site) -> tuple[Stack | None, str]:
     try:
         return load_stack(site), ""
     except LabError as error:
-        return None, str(error)
+        return None, f"{error}; this plan assumes a stack with every program"
 
 
 def _transports(site: Site, lines: Lines, stack: Stack | None) -> Iterator[Problem]:

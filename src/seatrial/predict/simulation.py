@@ -135,7 +135,7 @@ def simulate(
     selector: str = "ompi",
     alltoallv: str = "",
     counter: tuple[Path, float] | None = None,
-    limit_s: float = 600,
+    limit_s: float = 3600,
     progress: Callable[[float], None] = lambda _: None,
 ) -> Simulated:
     """Run a program of SMPI on so many nodes, one rank each.
@@ -162,7 +162,8 @@ def simulate(
         options = {
             **network.options(),
             "smpi/host-speed": f"{_UNIT_FLOPS:.9g}f",
-            "smpi/coll-selector": selector,
+            # SMPI's reduction of Open MPI does not run on one rank
+            "smpi/coll-selector": selector if nodes > 1 else "default",
             **({"smpi/alltoallv": ALLTOALLV[algorithm]} if algorithm else {}),
             "smpi/display-timing": "yes",
             "smpi/tmpdir": text,
@@ -243,7 +244,7 @@ def _too_long(name: str, nodes: int, limit_s: float, alltoallv: str) -> str:
     if alltoallv == "linear":
         text += (
             f". MPI_Alltoallv starts all its {nodes * (nodes - 1)} messages at once on so many "
-            "nodes, and the end of each changes the rates of all others. --alltoallv pairwise is "
+            "nodes, and SimGrid searches a list of all at the end of each. --alltoallv pairwise is "
             "simulated in seconds, but the MPI takes it only if it is set to"
         )
     return text

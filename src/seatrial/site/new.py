@@ -12,6 +12,7 @@ from seatrial.base import yamlfile
 from seatrial.base.errors import InputError
 from seatrial.base.fields import NAME_RULE, Interface, Name, NodeList
 from seatrial.base.templates import environment
+from seatrial.benchmarks.registry import registry
 from seatrial.site.model import Site
 from seatrial.site.validate import site_problems
 
@@ -34,7 +35,11 @@ def write_starting_point(folder: Path, name: str, nodes: str, interface: str) ->
     try:
         for file in FILES:
             text = templates.get_template(f"{file}.j2").render(
-                name=name, nodes=nodes, count=len(NodeSet(nodes)), interface=interface
+                name=name,
+                nodes=nodes,
+                count=len(NodeSet(nodes)),
+                interface=interface,
+                benchmarks=list(registry()),
             )
             (folder / file).write_text(text)
         try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from seatrial.benchmarks.registry import registry
 from seatrial.stack.describe import PROGRAMS, SOCKETS
 from seatrial.stack.model import Blas, Stack, Transport
 from seatrial.stack.transports import TRANSPORTS, WITHOUT_MPI
@@ -18,6 +19,8 @@ def complete_stack(transports: Iterable[str], blas: Iterable[str]) -> Stack:
     """The complete stack for these transports and BLAS libraries."""
     packages = (*PROGRAMS.values(), *SOCKETS.values())
     names = [name for package in packages for name in package]
+    # a benchmark whose program only the labs build has no recipe
+    names += [kind.program for kind in registry().values() if kind.program]
     names += ["hpcc", "hpcc_all", *(f"npb_{kernel}" for kernel in KERNELS)]
     programs = {name: [name] for name in names}
     return Stack(
