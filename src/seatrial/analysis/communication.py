@@ -6,9 +6,10 @@ program's figure times, so the share of that part counts where it is known. Its 
 response of applications to a NIC profile is Spearman's rank correlation. The p value is exact: the
 share of all orders of the responses that are correlated at least as much. Classes of one kernel are
 alike, so they count as one program, with the means of their shares and of the logarithms of their
-responses. The p values of several profiles are corrected (Holm 1979). The performance of a run with
-the library is not that of the application; where the library slows it, the share is of a slower
-run, and flagged. The sample of a share is a block of runs
+responses. Responses of less than 3 % are none, and equal: else chance would order the programs that
+do not respond. The p values of several profiles are corrected (Holm 1979). The performance of a run
+with the library is not that of the application; where the library slows it, the share is of a
+slower run, and flagged. The sample of a share is a block of runs
 (``seatrial.analysis.conclusion``).
 
 Not here: the share of one call in another program, or of a mix of programs. Nothing extrapolates.
@@ -39,7 +40,7 @@ from seatrial.analysis.conclusion import (
     merged,
     unit_of,
 )
-from seatrial.analysis.decision import fault, gain
+from seatrial.analysis.decision import SMALLEST, fault, gain
 from seatrial.analysis.ranks import of_median
 from seatrial.analysis.response import Response, performance
 from seatrial.benchmarks import mpi_time
@@ -69,7 +70,7 @@ class Share:
     ``slowdown``: the performance without the library over that with it; None if it is not known.
     ``timed``: the part of the run that the program's own figure times, a fraction; the rest is its
     set-up and its checks. None where the program does not say how long it timed. ``of_timed``: the
-    share of that part; None if a run did not show where in the run it is. ``unit``: what a
+    share of that part, of the runs that show where it is; None if none does. ``unit``: what a
     sample of the shares and of the slowdown is.
     """
 
@@ -217,7 +218,7 @@ def _share(name: str, route: str, profile: str, nodes: int, hardware: str, group
         moved / moving if moving else None,
         median(fact.calls / fact.ranks / fact.run_s for fact in facts),
         slowdown, inputs_of(group.runs, len(facts)), median(group.parts) if group.parts else None,
-        middle(blocks_of(of_timed)) if len(of_timed) == len(facts) else None,
+        middle(blocks_of(of_timed)) if of_timed else None,
         unit_of(group.runs),
     )  # fmt: skip
 
@@ -263,14 +264,19 @@ def relations(known: Sequence[Share], responses: Sequence[Response]) -> list[Rel
 
 
 def _programs(points: Sequence[tuple[str, Estimate, Estimate]]) -> list[tuple[float, float]]:
-    """Share and response of each program: classes, as in ``npb ft.A``, are of one."""
+    """Share and response of each program: classes, as in ``npb ft.A``, are of one; a small response
+    is 1."""
     own: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for name, share, response in points:
         own[_CLASS.sub("", name)].append((share.value, response.value))
     return [
-        (fmean(share for share, _ in of), geometric_mean(response for _, response in of))
+        (fmean(share for share, _ in of), _counted(geometric_mean(response for _, response in of)))
         for of in own.values()
     ]
+
+
+def _counted(response: float) -> float:
+    return 1.0 if 1 / (1 + SMALLEST) < response < 1 + SMALLEST else response
 
 
 def _corrected(relations: Sequence[Relation]) -> list[Relation]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from seatrial.analysis.axis import NETWORK, PROFILE, SETTING, TRANSPORT, Axis
 from seatrial.analysis.communication import Relation, Share
 from seatrial.analysis.conclusion import CONFIDENCE, Estimate, merged, scaled
-from seatrial.analysis.decision import Decision, least_repeats
+from seatrial.analysis.decision import SMALLEST, Decision, least_repeats
 from seatrial.analysis.groups import FEATURES, Groups
 from seatrial.analysis.message_times import FEWEST_CALLS, CallTimes, Line, half_round_trip
 from seatrial.analysis.profile_cost import CPU, METRICS, ProfileCosts
@@ -554,7 +554,8 @@ _EFFECTS = {
 def _scaling(one: Scaling) -> Sentence:
     counts = sorted(one.times)
     efficiency = ", ".join(f"{_share_text(one.efficiency[p])} with {p}" for p in counts[1:])
-    text = f"{one.name}: efficiency relative to {counts[0]} processes is {efficiency} processes."
+    fewest = "one process" if counts[0] == 1 else f"{counts[0]} processes"
+    text = f"{one.name}: efficiency relative to {fewest} is {efficiency} processes."
     for effect, words in _EFFECTS.items():
         own = [step for step in one.steps if step.effect == effect]
         if own:
@@ -673,6 +674,7 @@ def _relation(one: Relation) -> Sentence:
         f"{app}: {percent(share.value)} in MPI, {number(ratio.value, 3)} times"
         for app, share, ratio in one.points
     )
+    basis += f"; responses below {percent(SMALLEST)} are equal"
     change = "more applications, each measured several times"
     if one.left_out:
         listed = [f"{s.application} ({percent(s.timed or 0)})" for s in one.left_out]

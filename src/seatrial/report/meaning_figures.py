@@ -145,6 +145,11 @@ def _relation(index: int, one: Relation) -> Figure:
     names = [name for name, *_ in one.points]
     ends = [1.0, *_ends(ratios)]
     most = max(share.value for share in shares) or 1.0
+    # inside the picture, not on the bars, and of neighbours on either side
+    places = {}
+    for i, at in enumerate(sorted(range(len(shares)), key=lambda at: shares[at].value)):
+        side = "right" if shares[at].value < most / 2 else "left"
+        places[at] = f"{('top', 'bottom')[i % 2]} {side}"
     return Figure(
         f"shares-{index}",
         f"Share of communication and response to {one.profile}, over {one.route}",
@@ -158,7 +163,7 @@ def _relation(index: int, one: Relation) -> Figure:
                 "x": [share.value for share in shares],
                 "y": [ratio.value for ratio in ratios],
                 "text": [label(name) for name in names],
-                "textposition": "top right",  # not on the bars
+                "textposition": [places[at] for at in range(len(shares))],
                 "error_x": interval_bars(shares, PALETTE[0]),
                 "error_y": interval_bars(ratios, PALETTE[0]),
                 "marker": {"color": PALETTE[0], "symbol": MARKERS[0], "size": 11},
