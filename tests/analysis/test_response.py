@@ -302,26 +302,26 @@ def in_rounds(rounds, repeats, **profiles):
 def test_the_repeats_of_one_round_are_one_sample():
     runs = in_rounds(1, 6, default=1.0, jumbo=9.0)
     [made], _ = responses([trial(runs, repeats=6)])
-    assert (made.decision.answer, made.decision.needs) == ("measure more", 4)
+    assert (made.decision.answer, made.decision.needs) == ("measure more", 5)
     assert "one round alone" in made.decision.reason
     assert made.inputs.samples == 12
-    runs = in_rounds(4, 3, default=1.0, jumbo=9.0)
-    [made], _ = responses([trial(runs, repeats=3, rounds=4)])
-    assert (made.decision.answer, made.decision.repeats) == ("best", 4)
-    assert made.inputs.samples == 24
+    runs = in_rounds(5, 3, default=1.0, jumbo=9.0)
+    [made], _ = responses([trial(runs, repeats=3, rounds=5)])
+    assert (made.decision.answer, made.decision.repeats) == ("best", 5)
+    assert made.inputs.samples == 30
 
 
 def test_rounds_of_several_trials_are_pooled():
-    """Four nights of one round each, as four rounds of one night."""
+    """Five nights of one round each, as five rounds of one night."""
     nights = [
         trial([run.model_copy(update={"round": 0}) for run in
-               in_rounds(4, 3, default=1.0, jumbo=9.0) if run.round == night],
+               in_rounds(5, 3, default=1.0, jumbo=9.0) if run.round == night],
               f"t{night}", repeats=3)
-        for night in range(4)
+        for night in range(5)
     ]  # fmt: skip
     [made], _ = responses(nights)
-    assert (made.decision.answer, made.decision.repeats) == ("best", 4)
-    assert responses(nights[:3])[0][0].decision.needs == 4
+    assert (made.decision.answer, made.decision.repeats) == ("best", 5)
+    assert responses(nights[:4])[0][0].decision.needs == 5
 
 
 def test_in_virtual_time_repeats_are_samples():
@@ -329,7 +329,7 @@ def test_in_virtual_time_repeats_are_samples():
     [made], _ = responses([trial(runs, repeats=6, virtual_time=True)])
     assert (made.decision.answer, made.decision.unit) == ("best", "repeat")
     few = responses([trial(runs[:3] + runs[6:9], repeats=3, virtual_time=True)])[0][0].decision
-    assert "3 repeats, and 2 profiles need 4 repeats each" in few.reason
+    assert "3 repeats, and 2 profiles need 5 repeats each" in few.reason
 
 
 def test_no_comparison_of_profiles_takes_the_repeats_of_one_round_for_samples():
@@ -410,7 +410,7 @@ def test_networks_on_different_nodes_have_no_answer():
 def test_one_round_of_two_networks_is_too_few():
     ([made], _) = responses([trial(fabrics("npb", "is.S", 1, fast=5.0, gigabit=30.0))], NETWORK)
     assert made.decision.answer == "measure more"
-    assert "2 networks need 4 rounds each" in made.decision.reason
+    assert "2 networks need 5 rounds each" in made.decision.reason
 
 
 def of_rounds(value, rounds, profile, name="t1"):

@@ -58,6 +58,23 @@ def test_the_published_prices_and_power():
     assert value.power.source == "meter"
 
 
+@pytest.mark.parametrize(("rounds", "virtual"), [(1, False), (5, False), (6, False), (1, True)])
+def test_the_repeats_of_a_round_are_one_sample(rounds, virtual):
+    """An interval takes six rounds; in virtual time each repeat is a sample."""
+    made = [
+        run.model_copy(update={"round": run.repeat % rounds, "metrics": [
+            *run.metrics,
+            Metric(metric="hpl_percent_of_dgemm", value=80 + run.repeat, unit="percent",
+                   better="higher")]})
+        for run in runs()
+    ]  # fmt: skip
+    [value] = analyse([trial(made, machine=MACHINE, virtual_time=virtual)]).values
+    assert value.unit == ("repeat" if virtual else "round")
+    own = [value.GFLOPS, value.peak_share, value.dgemm_percent, value.MFLOPS_per_W]
+    for one in [*own, *(price.usd_per_GFLOPS for price in value.prices)]:
+        assert math.isfinite(one.high) == (virtual or rounds == 6)
+
+
 def test_the_published_gain_is_worth_three_nodes():
     assert equivalent_nodes(Estimate(14.53 / 10.6, 1.3, 1.4), 8).value == pytest.approx(2.97, 0.005)
     analysis = analysed([*runs(GFLOPS=10.6), *runs("tuned", 14.53)])

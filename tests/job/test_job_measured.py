@@ -162,7 +162,7 @@ def test_too_few_repeats_are_no_answer_and_give_the_default(around):
     plan = planned("npb", around, transport="openmpi-tcp")
     assert (plan.profile, plan.constraint) == ("default", "")
     assert "its trials do not decide, see below" in plan.profile_why
-    assert "it takes 4 rounds (seatrial trial --rounds 4)" in plan.basis
+    assert "it takes 5 rounds (seatrial trial --rounds 5)" in plan.basis
 
 
 def test_the_default_is_not_advised_where_it_is_certainly_worse(around):
@@ -223,6 +223,33 @@ def of_class(letter: str, **profiles):
     """NPB IS of a class under profiles, over openmpi-tcp on rail1."""
     check, _, *rest = is_of(**profiles)
     return check, f"is.{letter}", *rest
+
+
+def test_a_parallel_fft_stands_for_ft_before_ep_does(around):
+    ep = (*EP, {("default", "openmpi-tcp", ""): 100.0, ("low-latency", "openmpi-tcp", ""): 100.1})
+    fft = ("hpcc", "mpifft", "mpifft_GFLOPS", "higher",
+           {("default", "openmpi-tcp", ""): 1.0,
+            ("low-latency", "openmpi-tcp", ""): 1.77})  # fmt: skip
+    ft = {"kernel": "ft", "problem_class": "C", "program": "./x"}
+    night(around.trials.folder, 1, ep)
+    plan = planned("npb", around, ft, transport="openmpi-tcp")
+    assert plan.profile == "default"
+    assert (
+        "npb ep.W on 2 nodes, which stands for compute-bound applications (another program than "
+        "the job's, class W)"
+    ) in plan.basis
+    night(around.trials.folder, 2, ep, fft)
+    plan = planned("npb", around, ft, transport="openmpi-tcp")
+    assert plan.profile == "low-latency"
+    assert (
+        "hpcc mpifft on 2 nodes, which stands for a parallel FFT (another program than the job's)"
+    ) in plan.basis
+    other = planned("npb", around, {**ft, "kernel": "lu"}, transport="openmpi-tcp")
+    assert "npb ep.W" in other.basis
+    night(around.trials.folder, 3, ("npb", "ft.C", "mops", "higher", fft[-1]))
+    own = planned("npb", around, ft, transport="openmpi-tcp")
+    assert "npb ft.C on 2 nodes" in own.basis
+    assert "another program" not in own.basis
 
 
 def test_ep_stands_for_compute_bound_applications_where_hpl_was_not_measured(around):
@@ -362,20 +389,20 @@ def test_a_round_that_lacks_a_run_is_still_a_sample(around):
 
 
 def test_nights_of_one_round_are_pooled_until_there_are_enough(around):
-    """A trial is at least one sample of each option, and the newest four are enough for two."""
+    """A trial is at least one sample of each option, and the newest five are enough for two."""
     for number in range(1, 7):
         values = is_of(default=100.0 + number, low_latency=150.0 - number / 10)
         night(around.trials.folder, number, values, repeats=1)
     plan = planned("npb", around, transport="openmpi-tcp")
     assert plan.profile == "low-latency"
     text = " ".join(rendered("npb", around).replace("\n#  ", "").split())
-    assert "Trials harbour-003 of 2026-08-04 to harbour-006 of 2026-08-07, 4 together" in text
+    assert "Trials harbour-002 of 2026-08-03 to harbour-006 of 2026-08-07, 5 together" in text
 
 
 def test_nights_that_differ_are_not_pooled(around):
     """In another version, on other options, disturbed, or of options on different nodes."""
     trials = around.trials.folder
-    for number in range(1, 5):
+    for number in range(0, 5):
         night(trials, number, is_of(default=100.0, low_latency=150.0), repeats=1)
     newest = Application("npb", "is.*", "mops")
 
@@ -383,7 +410,7 @@ def test_nights_that_differ_are_not_pooled(around):
         return [len(advise(around.trials.comparisons(newest), lambda option: True, 2, newest)
                     .comparison.older) + 1]  # fmt: skip
 
-    assert rounds() == [4]
+    assert rounds() == [5]
     night(trials, 5, is_of(default=100.0, low_latency=150.0), repeats=1, versions={"mpi": "5"})
     assert rounds() == [1]
     night(trials, 6, is_of(default=100.0, low_latency=150.0, jumbo=120.0), repeats=1)
@@ -392,7 +419,7 @@ def test_nights_that_differ_are_not_pooled(around):
           waited={"low-latency": 40.0})  # fmt: skip
     assert rounds() == [1]
     night(trials, 8, is_of(default=100.0, low_latency=150.0), repeats=1)
-    assert rounds() == [4]  # without the fifth to the seventh
+    assert rounds() == [5]  # without the fifth to the seventh
     night(trials, 9, is_of(default=100.0, low_latency=150.0), repeats=1,
           nodes={"low-latency": ["n3", "n4"]})  # fmt: skip
     advice = advise(around.trials.comparisons(newest), lambda option: True, 2, newest)

@@ -96,9 +96,9 @@ def test_of_many_profiles_the_costs_are_a_range_and_a_table():
 def test_too_few_repeats_say_how_many_it_takes():
     text = one_of(trial(repeated("npb", "is.S", 2, default=1.0, jumbo=9.0)), "It is not known")
     assert "needs" not in text.partition(":")[0]
-    assert "a profile has 2 rounds, and 2 profiles need 4 rounds each" in text
+    assert "a profile has 2 rounds, and 2 profiles need 5 rounds each" in text
     assert "which may be chance" in text
-    assert "seatrial trial --rounds 4" in text
+    assert "seatrial trial --rounds 5" in text
 
 
 def test_applications_of_which_nothing_is_known_are_one_sentence():
@@ -111,7 +111,7 @@ def test_applications_of_which_nothing_is_known_are_one_sentence():
     assert "which may be chance: npb is.S (jumbo: 150" in text
     assert "; npb ep.S (" in text
     assert "4 samples of 4 cases, trial t1; at least 1 round of each profile" in text
-    assert text.count("--rounds 4") == 1
+    assert text.count("--rounds 5") == 1
 
 
 def test_cases_that_failed_alike_are_one_sentence():
@@ -618,7 +618,7 @@ def test_the_chapter_begins_with_what_to_use_what_it_costs_and_how_sure_that_is(
     assert "wrong in at most 5 % of such trials" in wrong.text
     assert not_known.change == "seatrial trial -t tcp -c netpipe -c tcp_stream"
     assert "Not known is which profile suits hpl atlas." in more.text
-    assert "seatrial trial --rounds 4" in more.change
+    assert "seatrial trial --rounds 5" in more.change
     streams = [stream(p, 100 + i / 10, c, c, i) for p, c in
                (("default", 60.0), ("saving", 20.0)) for i in range(6)]  # fmt: skip
     for run in streams:  # one interface

@@ -3,8 +3,9 @@
 The share is that of seed 000, section 4: the sum of the time in MPI over that of the run time, over
 all ranks, from runs with the library ``mpi_time``. A response is of the part of the run that the
 program's figure times, so the share of that part counts where it is known. Its relation to the
-response of applications to a NIC profile is Spearman's rank correlation. The p value is exact: the
-share of all orders of the responses that are correlated at least as much. Classes of one kernel are
+response of applications to a NIC profile is Spearman's rank correlation. The p value is
+the share of all orders of the responses that are correlated at least as much: exact for up to eight
+programs, of random orders for more. Classes of one kernel are
 alike, so they count as one program, with the means of their shares and of the logarithms of their
 responses. Responses of less than 3 % are none, and equal: else chance would order the programs that
 do not respond. The p values of several profiles are corrected (Holm 1979). The performance of a run
@@ -27,7 +28,6 @@ from statistics import fmean, geometric_mean, median
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtr  # of Student's t; scipy.stats takes long to import
 
 from seatrial.analysis.conclusion import (
     CONFIDENCE,
@@ -58,6 +58,7 @@ FEWEST = 5  # applications for a p value
 LEAST_TIMED = 0.5
 _CLASS = re.compile(r"\.[A-Z]$")  # of a kernel of NPB
 _ALL_ORDERS = 8  # applications up to which all orders are counted
+_ORDERS = 20_000  # random ones of more applications
 
 
 @dataclass(frozen=True)
@@ -298,8 +299,10 @@ def _corrected(relations: Sequence[Relation]) -> list[Relation]:
 def rank_correlation(a: Sequence[float], b: Sequence[float]) -> tuple[float | None, float | None]:
     """Spearman's rank correlation and its two-sided p value, as in ``Relation``.
 
-    Equal values have the mean of their ranks. Of more than eight pairs the p value is that of
-    Student's t with n - 2 degrees of freedom, else it is exact.
+    Equal values have the mean of their ranks. Of up to eight pairs the p value is exact. Of more it
+    is that of a permutation test over ``_ORDERS`` random orders, always the same ones; the
+    measured order counts as one, so that p is never below 1 / (``_ORDERS`` + 1) (Phipson and
+    Smyth, Statistical Applications in Genetics and Molecular Biology 9 (2010), 39).
     """
     x, y = (_centred(values) for values in (a, b))
     norm = float(np.sqrt(np.sum(x**2) * np.sum(y**2)))
@@ -310,8 +313,11 @@ def rank_correlation(a: Sequence[float], b: Sequence[float]) -> tuple[float | No
     if n < FEWEST:
         return r, None
     if n > _ALL_ORDERS:
-        t = abs(r) * math.sqrt((n - 2) / max(1e-12, 1 - r**2))
-        return r, float(2 * stdtr(n - 2, -t))
+        random = np.random.default_rng(0)
+        found = sum(
+            abs(float(random.permutation(y) @ x)) / norm >= abs(r) - 1e-9 for _ in range(_ORDERS)
+        )
+        return r, (found + 1) / (_ORDERS + 1)
     orders = np.array(list(permutations(y)))
     return r, float(np.mean(np.abs(orders @ x) / norm >= abs(r) - 1e-9))
 

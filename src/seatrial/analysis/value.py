@@ -4,7 +4,9 @@ The formulas are those of seed 003, table 2. The performance is HPL's; prices an
 site file. So is the peak, that of the nodes that ran; where the site file does not say it, it is
 that of the cores that computed, by what their processors report. Price and power are those of the
 whole machine: they are divided by the performance of a run on all its nodes only. What is not known
-has no figure. Nothing here decides whether a difference is one: the response does.
+has no figure. A sample is the median of a block of runs (``seatrial.analysis.conclusion``): the
+runs of one round have no interval. Nothing here decides whether a
+difference is one: the response does.
 """
 
 from __future__ import annotations
@@ -17,7 +19,17 @@ from typing import Any
 
 from seatrial.analysis.axis import prices as prices_of
 from seatrial.analysis.communication import middle
-from seatrial.analysis.conclusion import Estimate, Inputs, Measured, Missing, inputs_of, scaled
+from seatrial.analysis.conclusion import (
+    Estimate,
+    Inputs,
+    Measured,
+    Missing,
+    Unit,
+    blocks_of,
+    inputs_of,
+    scaled,
+    unit_of,
+)
 from seatrial.analysis.decision import fault
 from seatrial.analysis.response import Response
 from seatrial.benchmarks.limits import CORE_PEAK, CORE_PEAK_SOURCE, SHARED_CORES
@@ -39,7 +51,7 @@ class Value:
     """Of one case of HPL. ``peak_share`` is a fraction; None and empty: not known.
 
     ``MFLOPS_per_W`` by ``power``. ``peak_source``: what the peak is of, and by whom.
-    ``dgemm_percent``: of the DGEMM of the same job on as many cores.
+    ``dgemm_percent``: of the DGEMM of the same job on as many cores. ``unit``: what a sample is.
     """
 
     case: Case
@@ -52,6 +64,7 @@ class Value:
     inputs: Inputs
     peak_source: str = ""
     dgemm_percent: Estimate | None = None
+    unit: Unit = "repeat"
 
 
 @dataclass(frozen=True)
@@ -94,10 +107,10 @@ def values(
             by_case[one.run.case].append(one)
     made, missing = [], []
     for case, runs in by_case.items():
-        samples = [m.value for one in runs for m in one.run.metrics if m.metric == METRIC]
-        if fault(samples):
+        samples = [(one, m.value) for one in runs for m in one.run.metrics if m.metric == METRIC]
+        if fault([value for _, value in samples]):
             continue  # a response says so
-        performance = middle(samples)
+        performance = middle(blocks_of(samples))
         peak, source, why = _peak(runs, known)
         if why:
             missing.append(Missing("share of the peak", case.id, why, _PEAK))
@@ -124,16 +137,19 @@ def values(
                 ]
                 power = machine.power
         of_dgemm = [
-            m.value for one in runs for m in one.run.metrics if m.metric == OF_DGEMM and not m.doubt
+            (one, m.value)
+            for one in runs
+            for m in one.run.metrics
+            if m.metric == OF_DGEMM and not m.doubt
         ]
-        dgemm = middle(of_dgemm) if of_dgemm and not fault(of_dgemm) else None
+        dgemm = None if fault([x for _, x in of_dgemm]) else middle(blocks_of(of_dgemm))
         if peak is None and not prices and power is None and dgemm is None:
             continue
         made.append(
             Value(
                 case, performance, peak, scaled(performance, 1 / peak) if peak else None, prices,
                 scaled(performance, 1000 / power.watts) if power else None, power,
-                inputs_of(runs, len(samples)), source, dgemm,
+                inputs_of(runs, len(samples)), source, dgemm, unit_of(runs),
             )
         )  # fmt: skip
     return made, missing

@@ -61,6 +61,10 @@ FIGURES = {
 }
 
 
+#: kernel of NPB -> what stands for it before the programs of its kind do
+ALIKE = {"ft": [Application("hpcc", "mpifft", "mpifft_GFLOPS", "a parallel FFT")]}
+
+
 @dataclass(frozen=True)
 class Choice:
     """A chosen name, and the sentence that gives the reason."""
@@ -271,12 +275,14 @@ def _feature(site: Site, profile: str) -> str:
 
 
 def applications(request: Request, kind: str, values: dict[str, Any]) -> list[Application]:
-    """What a trial may have measured: the job's own program first, then those of its kind."""
-    stand_ins = [Application(*figure[:3], kind) for figure in FIGURES[kind]]
+    """What a trial may have measured: the job's own program first, then one with the same pattern
+    of communication (``ALIKE``), then those of its kind."""
+    stand_ins = [Application(*figure[:3], f"{kind} applications") for figure in FIGURES[kind]]
     own = []
     if request.template.header.by == "kernel":
         kernel, size = values["kernel"], values["problem_class"]
         own.append(Application("npb", f"{kernel}.*", "mops", problem_class=size))
+        own += ALIKE.get(kernel, [])
     elif request.template.name == "hpl":
         own.append(Application("hpl", values["blas"] or "*", "hpl_GFLOPS"))
     return [*own, *stand_ins]

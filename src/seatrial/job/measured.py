@@ -53,7 +53,7 @@ class Application:
     check: str
     variant: str
     metric: str
-    stands_for: str = ""  # a kind of applications; "": it is the job's own program
+    stands_for: str = ""  # such as a kind of applications; "": it is the job's own program
     problem_class: str = ""
 
     def class_of(self, comparison: Comparison) -> str:
@@ -182,7 +182,9 @@ class Advice:
             )
         what = f"{one.application} on {one.nodes} nodes"
         if self.wanted.stands_for:
-            what += f", which stands for {self.wanted.stands_for} applications"
+            size = f", class {one.variant.rpartition('.')[2]}" if one.check == "npb" else ""
+            what += f", which stands for {self.wanted.stands_for}"
+            what += f" (another program than the job's{size})"
         if d.answer == "best":
             first = self.options[d.leaders[0]]
             near = min(d.ahead, key=lambda name: d.ahead[name].value)

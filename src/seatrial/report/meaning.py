@@ -819,7 +819,12 @@ def _value(one: Value) -> Sentence:
         watts = f"{number(one.power.watts)} W under {one.power.load}, source: {one.power.source}"
         parts.append(f"{with_interval(one.MFLOPS_per_W, ' MFLOPS')} per W ({watts})")
     text = f"{name} reaches {with_interval(one.GFLOPS, ' GFLOPS')}: {'; '.join(parts)}."
-    return Sentence(text, made_from(one.inputs), "the prices and facts of site.yaml")
+    change = "the prices and facts of site.yaml"
+    if not bounded(one.GFLOPS):
+        text += f" An interval takes six {one.unit}s: the repeats of one job are not independent." \
+            if one.unit == "round" else f" An interval takes six {one.unit}s."  # fmt: skip
+        change += f"; {repeats_text(6, one.unit)}"
+    return Sentence(text, made_from(one.inputs), change)
 
 
 def _gain(one: Gain) -> Sentence:
