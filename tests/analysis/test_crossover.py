@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from seatrial.analysis.answer import Lost
 from seatrial.analysis.axis import NETWORK, TRANSPORT
 from seatrial.analysis.conclusion import Estimate, Measured
 from seatrial.analysis.crossover import comparisons, knee, near, parting
@@ -325,3 +327,49 @@ def test_the_cheapest_option_is_right_when_it_is_said(truth, fast_enough):
         wrong += made.cheapest == ("a" if fast_enough else "b")
     assert wrong <= 0.05 * trials
     assert said
+
+
+def lost_of(profile, failed=0, disturbed=0):
+    case = Case(check="netpipe", transport="tcp", profile=profile, nodes=2)
+    return Lost({("t1", case): failed}, {("t1", case): (disturbed, disturbed)} if disturbed else {})
+
+
+def test_a_profile_that_was_disturbed_or_fails_may_be_the_fastest_or_the_slowest():
+    profiles = {"a": lambda n: 10 + n / 100, "b": lambda n: 20 + n / 100}
+    [made] = comparisons(runs(6, 0.001, **profiles))
+    assert made.fastest[0].decision.leaders == ("a",)
+    for lost, reason in [
+        (lost_of("c", disturbed=6), "other programs disturbed the runs under c"),
+        (lost_of("a", failed=6), "6 of 12 runs under a failed, of b 0 of 6"),
+    ]:
+        [made] = comparisons(runs(6, 0.001, **profiles), lost=lost)
+        for one in made.fastest:
+            assert one.decision.answer == "measure more"
+            assert reason in one.decision.reason
+            assert one.near is None
+    # what was disturbed in part has runs that were not
+    [made] = comparisons(runs(6, 0.001, **profiles), lost=lost_of("a", disturbed=2))
+    assert made.fastest[0].decision.answer == "best"
+
+
+def test_trials_that_disagree_on_the_fastest_give_no_answer():
+    a, b = (lambda n: 10 + n / 100), (lambda n: 13 + n / 75)
+    few = runs(8, 0.001, quick=b, slow=a)
+    many = [replace(one, trial="t2") for one in runs(40, 0.001, quick=a, slow=b)]
+    [made] = comparisons([*few, *many])
+    assert {one.decision.answer for one in made.fastest} == {"measure more"}
+    assert "the trials disagree" in made.fastest[0].decision.reason
+
+
+def test_a_profile_without_the_slow_rounds_is_not_the_fastest():
+    """From round 6 on all is slower. Profile a has no runs in these, b none before."""
+    alike = {"a": lambda n: 10 + n / 100, "b": lambda n: 10 + n / 100}
+    own = [
+        one
+        for one in runs(12, 0.001, **alike)
+        if (one.run.round < 6) == (one.run.case.profile == "a")
+    ]
+    assert comparisons(own) == []
+    [made] = comparisons([*own, *(one for one in runs(12, 0.001, **alike) if one.run.round == 3)])
+    assert {one.decision.answer for one in made.fastest} == {"measure more"}
+    assert made.fastest[0].decision.repeats == 1

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from analysis_maker import NOW
+from seatrial.analysis.answer import Lost
 from seatrial.analysis.conclusion import Measured
 from seatrial.analysis.frame_sizes import (
     NOT_OF_THE_WIRE,
@@ -201,6 +203,25 @@ def test_profiles_that_differ_in_mtu_and_throttling_alone_are_crossed():
     assert rate.frames["rx-usecs 125", 9000] == Frames(9014)
     assert rate.repeats == 6
     assert made["cpu_ms_per_MB"].better == "lower"
+
+
+def test_an_mtu_under_which_runs_fail_or_were_disturbed_is_no_best():
+    noise = random.Random(6)
+    rates = {"off": (1500, 1.0), "off-6000": (6000, 2.0)}
+    runs = [
+        run(name, mtu, rate * noise.gauss(1, 0.01), repeat)
+        for name, (mtu, rate) in rates.items()
+        for repeat in range(8)
+    ]
+    [rate, _] = sweeps([results(*CROSS)], runs)
+    assert rate.optima[0].best
+    best = next(one.run.case for one in runs if one.run.case.profile == "off-6000")
+    [rate, _] = sweeps([results(*CROSS)], runs, Lost({("t1", best): 4}, {}))
+    assert not rate.optima[0].known
+    assert "4 of 12 runs under off-6000 failed" in rate.optima[0].reason
+    unseen = replace(best, profile="off-9000")
+    [rate, _] = sweeps([results(*CROSS)], runs, Lost({}, {("t1", unseen): (8, 8)}))
+    assert "other programs disturbed the runs under off-9000" in rate.optima[0].reason
 
 
 def test_a_throttling_with_one_mtu_is_no_part_of_the_sweep():

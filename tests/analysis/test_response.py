@@ -201,7 +201,7 @@ def test_disturbed_runs_are_left_out_and_said():
     [response] = made.responses
     assert response.decision.leaders == ("jumbo",)
     assert response.decision.answer == "best"
-    assert response.inputs.samples == 13
+    assert response.inputs.samples == 12  # round 6 has no run of default
     [missing] = [one for one in made.missing if one.what == "undisturbed runs"]
     assert missing.subject.endswith("(2 of 8 runs left out)")
     assert missing.reason.startswith("it waited for a processor")
@@ -411,3 +411,30 @@ def test_one_round_of_two_networks_is_too_few():
     ([made], _) = responses([trial(fabrics("npb", "is.S", 1, fast=5.0, gigabit=30.0))], NETWORK)
     assert made.decision.answer == "measure more"
     assert "2 networks need 5 rounds each" in made.decision.reason
+
+
+def of_rounds(value, rounds, profile, name="t1"):
+    return [app("npb", "is.S", profile, value * JITTER[i % len(JITTER)], i) for i in rounds]
+
+
+def test_a_profile_that_lost_the_slow_rounds_is_not_better():
+    """From round 6 on the cluster is slower. The profiles do not differ."""
+    slow, quick = range(6, 12), range(6)
+    runs = [*of_rounds(77.0, slow, "default"), *of_rounds(100.0, quick, "jumbo")]
+    runs += [disturbed(run) for run in of_rounds(100.0, quick, "default")]
+    runs += [disturbed(run) for run in of_rounds(77.0, slow, "jumbo")]
+    made, missing = responses([trial(runs)])
+    assert made == []
+    assert any("no round has an undisturbed run of each profile" in one.reason for one in missing)
+    # one round has both
+    [made], _ = responses([trial([*runs, *of_rounds(90.0, [12], "default"),
+                                  *of_rounds(90.0, [12], "jumbo")])])  # fmt: skip
+    assert (made.decision.answer, made.decision.repeats) == ("measure more", 1)
+
+
+def test_trials_of_different_levels_with_different_numbers_of_runs_are_no_response():
+    first = [*of_rounds(100.0, range(5), "default"), *of_rounds(100.0, range(1), "jumbo")]
+    second = [*of_rounds(130.0, range(1), "default"), *of_rounds(130.0, range(5), "jumbo")]
+    [made], _ = responses([trial(first), trial(second, "t2")])
+    assert made.decision.answer == "measure more"
+    assert made.ratios["jumbo"].value == pytest.approx(1.0, rel=0.05)

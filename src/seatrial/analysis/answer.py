@@ -14,8 +14,16 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from seatrial.analysis.axis import Axis
-from seatrial.analysis.conclusion import Unit, different_nodes, same_nodes
+from seatrial.analysis.conclusion import (
+    Measured,
+    Unit,
+    blocks_of,
+    different_nodes,
+    nodes_by_option,
+    same_nodes,
+)
 from seatrial.analysis.decision import Decision, decide, disagreement, failing, withheld
+from seatrial.results.record import Case
 from seatrial.results.statistics import Better
 
 #: what runs take that are not disturbed
@@ -34,19 +42,78 @@ class OfTrial:
     disturbed: Set[str] = frozenset()
 
 
+@dataclass(frozen=True)
+class Lost:
+    """The planned runs of usable trials that no conclusion is made from; each by trial and case.
+
+    ``failed``: how many failed. ``disturbed``: how many of how many runs other programs disturbed.
+    """
+
+    failed: Mapping[tuple[str, Case], int]
+    disturbed: Mapping[tuple[str, Case], tuple[int, int]]
+
+    def beside(
+        self, samples: Mapping[str, Sequence[tuple[Measured, float]]], axis: Axis
+    ) -> dict[str, OfTrial]:
+        """Trial with all options -> what it measured, of the runs of each and their figures.
+
+        An option is disturbed if it has no sample, and each of its runs was.
+        """
+        runs = [one for own in samples.values() for one, _ in own]
+        nodes = nodes_by_option(runs, axis)
+        like = {_like(one.run.case, axis) for one in runs}
+        made = {}
+        for trial in dict.fromkeys(one.trial for one in runs):
+            of_trial = {
+                option: [pair for pair in own if pair[0].trial == trial]
+                for option, own in samples.items()
+            }
+            if not all(of_trial.values()):
+                continue
+            lost = {}
+            for option, own in of_trial.items():
+                cases = {one.run.case for one, _ in own}
+                failed = sum(self.failed.get((trial, case), 0) for case in cases)
+                lost[option] = failed, failed + len(own)
+            disturbed = {
+                axis.option(case)
+                for (of, case), (count, total) in self.disturbed.items()
+                if of == trial and count == total and _like(case, axis) in like
+            }
+            made[trial] = OfTrial(
+                {option: blocks_of(own) for option, own in of_trial.items()},
+                nodes.get(trial, {}), lost, disturbed - samples.keys() - {""},
+            )  # fmt: skip
+        return made
+
+
+NOTHING_LOST = Lost({}, {})
+
+
+def _like(case: Case, axis: Axis) -> tuple[str, str, str, str, int]:
+    """What the cases of a comparison share."""
+    return case.check, case.variant, axis.route(case), axis.profile(case), case.nodes
+
+
 def answer(
-    trials: Mapping[str, OfTrial], better: Better, axis: Axis, unit: Unit, lost: str = "failed"
+    trials: Mapping[str, OfTrial],
+    better: Better,
+    axis: Axis,
+    unit: Unit,
+    lost: str = "failed",
+    looks: int = 1,
 ) -> Decision:
     """The decision on the options of the first trial, which all trials have.
 
-    ``lost``: what the runs did that are lost.
+    ``lost``: what the runs did that are lost. ``looks``: among how many decisions the error of 5 %
+    is divided.
     """
     options = list(next(iter(trials.values())).samples)
     apart = {
         trial: {option: of.samples[option] for option in options} for trial, of in trials.items()
     }
     pooled = {option: [x for own in apart.values() for x in own[option]] for option in options}
-    made = decide(pooled, better, unit=unit, what=axis.name)
+    made = decide(pooled, better, looks, unit, axis.name)
     why = disagreement(made, apart, better)
     made = withheld(made, why, "what differs between the trials, or a trial more")
     failed: Counter[str] = Counter()

@@ -190,19 +190,26 @@ def different_nodes(nodes: Mapping[str, Mapping[str, Set[str]]], axis: Axis = PR
 
 
 def comparable(by_profile: Mapping[Profile, Sequence[Measured]]) -> dict[Profile, list[Measured]]:
-    """The runs of the trials that have all the profiles of the trial with the most.
+    """The runs of the trials that have all the profiles of the trial with the most, and of these
+    the rounds that have all. Empty if no round has.
 
-    If a profile was measured in other trials than the rest, what changed between the trials would
-    look like its effect. A profile is a name, or what stands for one.
+    If a profile was measured in other trials or rounds than the rest, what changed between them
+    would look like its effect. In virtual time nothing changes between the rounds. A profile is a
+    name, or what stands for one.
     """
     profiles: dict[str, set[Profile]] = defaultdict(set)
     for profile, runs in by_profile.items():
         for one in runs:
             profiles[one.trial].add(profile)
     widest = max(profiles.values(), key=len, default=set())
-    complete = {trial for trial, own in profiles.items() if own >= widest}
-    return {
-        profile: [one for one in runs if one.trial in complete]
-        for profile, runs in by_profile.items()
-        if profile in widest
+    trials = {trial for trial, own in profiles.items() if own >= widest}
+    of_widest = {profile: runs for profile, runs in by_profile.items() if profile in widest}
+    rounds = [{one.block for one in runs} for runs in of_widest.values()]
+    whole = set.intersection(*rounds) if rounds else set()
+    kept = {
+        profile: [
+            one for one in runs if one.trial in trials and (one.virtual_time or one.block in whole)
+        ]
+        for profile, runs in of_widest.items()
     }
+    return kept if all(kept.values()) else {}

@@ -25,11 +25,12 @@ that are within 10 % of the fastest the cheapest is named, if the site file has 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, takewhile
 from statistics import geometric_mean, median
 
+from seatrial.analysis.answer import NOTHING_LOST, Lost, answer
 from seatrial.analysis.axis import NETWORK, PROFILE, Axis, networks_of, prices
 from seatrial.analysis.conclusion import (
     CONFIDENCE,
@@ -40,12 +41,11 @@ from seatrial.analysis.conclusion import (
     comparable,
     inputs_of,
     other_nodes,
-    same_nodes,
     unit_of,
 )
-from seatrial.analysis.decision import Decision, decide, withheld
+from seatrial.analysis.decision import Decision
 from seatrial.analysis.ranks import hodges_lehmann
-from seatrial.results.record import Case, Cost, Curve, Run
+from seatrial.results.record import Cost, Curve, Run
 
 TOGETHER = 1.1  # curves within this ratio are the same
 APART = 1.5
@@ -259,13 +259,12 @@ def comparisons(
     measured: Iterable[Measured],
     axis: Axis = PROFILE,
     costs: Sequence[Cost] = (),
-    disturbed: Set[tuple[str, Case]] = frozenset(),
+    lost: Lost = NOTHING_LOST,
 ) -> list[Comparison]:
     """The comparison of each curve that was measured with several options of an axis.
 
-    ``costs``: the prices of the site file. ``disturbed``: trials and cases of which runs were left
-    out because other programs disturbed them. The other runs of such a case may be disturbed at
-    single sizes, so it has no knee.
+    ``costs``: the prices of the site file. The runs of a case of which others were disturbed may be
+    disturbed at single sizes, so it has no knee.
     """
     groups: dict[_Key, dict[str, list[Measured]]] = {}
     for one in measured:
@@ -281,7 +280,7 @@ def comparisons(
             groups.setdefault(key, {}).setdefault(option, []).append(one)
     complete = {key: comparable(options) for key, options in groups.items()}
     return [
-        _compared(axis, key, options, costs, disturbed)
+        _compared(axis, key, options, costs, lost)
         for key, options in complete.items()
         if len(options) > 1
     ]
@@ -306,7 +305,7 @@ def _compared(
     key: _Key,
     options: Mapping[str, Sequence[Measured]],
     costs: Sequence[Cost],
-    disturbed: Set[tuple[str, Case]],
+    lost: Lost,
 ) -> Comparison:
     check, route, profile, hardware, nodes, name, rate = key
     runs = [one for own in options.values() for one in own]
@@ -347,13 +346,13 @@ def _compared(
     knees = {
         option: at
         for option, own in options.items()
-        if not any((one.trial, one.run.case) in disturbed for one in own)
+        if not any((one.trial, one.run.case) in lost.disturbed for one in own)
         and (at := _knee(own, middle[option], curves[option]))
     }
     return Comparison(
         axis,
         *key,
-        _fastest(axis, curves, options, sizes, nodes_differ, own_prices),
+        _fastest(axis, curves, options, sizes, lost, own_prices),
         reference,
         {
             option: certainly(blocks[option], blocks[reference], reference, sizes, tail)
@@ -411,10 +410,10 @@ def _fastest(
     curves: Mapping[str, Sequence[Points]],
     options: Mapping[str, Sequence[Measured]],
     sizes: Sequence[float],
-    nodes_differ: str,
+    lost: Lost,
     own_prices: tuple[str, Mapping[str, float]],
 ) -> tuple[Fastest, ...]:
-    """``curves``: of the runs of ``options``; ``nodes_differ``: as ``other_nodes``."""
+    """``curves``: of the runs of ``options``."""
     ranges = {
         word: own
         for word, (above, up_to) in RANGES.items()
@@ -423,13 +422,15 @@ def _fastest(
     result = []
     unit = unit_of(one for runs in options.values() for one in runs)
     for word, own in ranges.items():
-        samples: dict[str, list[float]] = {}
-        for option, of_runs in curves.items():
-            means = [geometric_mean(p[n] for n in own) for p in of_runs]
-            samples[option] = blocks_of(zip(options[option], means, strict=True))
+        samples = {
+            option: [
+                (one, geometric_mean(points[n] for n in own))
+                for one, points in zip(options[option], of_runs, strict=True)
+            ]
+            for option, of_runs in curves.items()
+        }
         # each range has its part of the error of 5 %, as each look has where samples grow
-        decision = decide(samples, "lower", looks=len(ranges), unit=unit, what=axis.name)
-        decision = withheld(decision, nodes_differ, same_nodes(axis))
+        decision = answer(lost.beside(samples, axis), "lower", axis, unit, looks=len(ranges))
         beside = None if decision.takes else near(decision, *own_prices)
         result.append(Fastest(word, own[0], own[-1], decision, beside))
     return tuple(result)

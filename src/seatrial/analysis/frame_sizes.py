@@ -20,10 +20,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+from seatrial.analysis.answer import NOTHING_LOST, Lost, answer
+from seatrial.analysis.axis import PROFILE
 from seatrial.analysis.conclusion import (
     Estimate,
     Inputs,
@@ -32,7 +34,6 @@ from seatrial.analysis.conclusion import (
     blocks_of,
     comparable,
     inputs_of,
-    other_nodes,
     unit_of,
 )
 from seatrial.analysis.decision import SMALLEST, fault, gain, least_repeats, ratio
@@ -139,7 +140,6 @@ class Sweep:
     repeats: int  # samples of each; ``sample``: what one is
     inputs: Inputs
     sample: Unit = "repeat"
-    nodes_differ: str = ""  # why the effect may be that of the nodes
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,9 @@ class _Setting:
     rest: Settings
 
 
-def sweeps(trials: Sequence[Results], measured: Iterable[Measured]) -> list[Sweep]:
+def sweeps(
+    trials: Sequence[Results], measured: Iterable[Measured], lost: Lost = NOTHING_LOST
+) -> list[Sweep]:
     """A sweep of each figure that was measured with several MTUs and all else equal."""
     used = {(one.trial.trial, use.name): use for one in trials for use in one.trial.profiles}
     groups: dict[tuple[Any, ...], dict[_Setting, list[tuple[Measured, float]]]] = {}
@@ -168,7 +170,7 @@ def sweeps(trials: Sequence[Results], measured: Iterable[Measured]) -> list[Swee
             key = (name, metric, unit, better, case.route, case.nodes, hardware, setting.rest)
             groups.setdefault(key, {}).setdefault(setting, []).append((one, value))
     made = (
-        _sweep(key, own, {s: b for (where, s), b in frames.items() if where == key[6]})
+        _sweep(key, own, {s: b for (where, s), b in frames.items() if where == key[6]}, lost)
         for key, own in groups.items()
     )
     return [one for one in made if one]
@@ -232,6 +234,7 @@ def _sweep(
     key: tuple[Any, ...],
     own: Mapping[_Setting, Sequence[tuple[Measured, float]]],
     frames: Mapping[_Setting, float],
+    lost: Lost,
 ) -> Sweep | None:
     """None if no throttling was measured with several MTUs."""
     name, metric, unit, better, route, nodes, hardware, rest = key
@@ -250,12 +253,26 @@ def _sweep(
     runs = [one for samples in complete.values() for one, _ in samples]
     sample = unit_of(runs)
     repeats = min(len(values) for by_mtu in grid.values() for values in by_mtu.values())
+    optima = (optimum(level, by_mtu, better, sample) for level, by_mtu in grid.items())
+    if why := _withheld(complete, better, sample, lost):
+        optima = (replace(one, known=False, reason=why) for one in optima)
     return Sweep(
-        name, metric, unit, better, route, nodes, hardware,
-        tuple(optimum(level, by_mtu, better, sample) for level, by_mtu in grid.items()),
+        name, metric, unit, better, route, nodes, hardware, tuple(optima),
         tuple(interactions(grid, better)), shown, repeats, inputs_of(runs, len(runs)),
-        sample, other_nodes(runs),
+        sample,
     )  # fmt: skip
+
+
+def _withheld(
+    own: Mapping[_Setting, Sequence[tuple[Measured, float]]], better: Better, unit: Unit, lost: Lost
+) -> str:
+    """Why the runs of the settings say nothing of the best one, or "", as of profiles."""
+    by_profile: dict[str, list[tuple[Measured, float]]] = defaultdict(list)
+    for samples in own.values():
+        for pair in samples:
+            by_profile[pair[0].run.case.profile].append(pair)
+    decision = answer(lost.beside(by_profile, PROFILE), better, PROFILE, unit)
+    return decision.reason if decision.takes else ""
 
 
 def _of_several_mtus(
@@ -271,11 +288,11 @@ def _of_several_mtus(
 def _of_whole_trials(
     own: Mapping[_Setting, Sequence[tuple[Measured, float]]],
 ) -> dict[_Setting, list[tuple[Measured, float]]]:
-    """The samples of the trials that have all settings of the trial with the most."""
+    """The samples of the trials and rounds that have all settings of the trial with the most."""
     kept = comparable({setting: [one for one, _ in samples] for setting, samples in own.items()})
-    whole = {one.trial for runs in kept.values() for one in runs}
+    whole = {id(one) for runs in kept.values() for one in runs}
     return {
-        setting: [sample for sample in own[setting] if sample[0].trial in whole] for setting in kept
+        setting: [sample for sample in own[setting] if id(sample[0]) in whole] for setting in kept
     }
 
 

@@ -6,16 +6,16 @@ reruns, which were made because a figure looked bad, and runs that other program
 out. The sample of a comparison is a block of runs (``seatrial.analysis.conclusion``). A profile of
 which no run was undisturbed may be the best: then there is no answer. Nor is there one if the runs
 under the best profile fail more often than under another. Trials are pooled only if each has all
-the profiles (networks, transports) that are compared: otherwise what changed between two trials
-would look like a response.
+the profiles (networks, transports) that are compared, and of a trial the rounds that have all:
+otherwise what changed between two trials or rounds would look like a response.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seatrial.analysis.answer import OfTrial, answer
 from seatrial.analysis.axis import PROFILE, SETTING, Axis, networks_of
@@ -24,19 +24,17 @@ from seatrial.analysis.conclusion import (
     Inputs,
     Measured,
     Missing,
-    by_block,
     nodes_by_option,
     unit_of,
 )
 from seatrial.analysis.decision import Decision, fault, gain
+from seatrial.analysis.runs import failed
 from seatrial.benchmarks.registry import registry
 from seatrial.results.figures import Figure, case_errors, collect, is_disturbed, valid_runs
 from seatrial.results.record import Case, Results
 from seatrial.results.statistics import Better, median
 
 BASE = "default"
-#: phases in which an error is none of the program or its profile
-_BEFORE_IT = ("setup", "submit")
 #: what a comparison keeps equal: check, variant, route, profile, nodes and hardware (of the axis)
 Subject = tuple[str, str, str, str, int, str]
 
@@ -69,12 +67,22 @@ class Response:
 
 @dataclass
 class _Of:
-    """The figure of a case in one trial, with the sample of each block, and how many of how many
-    runs failed."""
+    """The figure of a case in one trial: number of a block -> its runs; how many of how many runs
+    failed; whether the trial is in virtual time."""
 
     figure: Figure
-    blocks: list[float]
+    by_block: dict[int, list[float]]
     lost: tuple[int, int]
+    virtual_time: bool
+
+    @property
+    def blocks(self) -> list[float]:
+        """The sample of each block."""
+        return [median(values) for values in self.by_block.values()]
+
+    def only(self, blocks: Set[int]) -> _Of:
+        kept = {number: own for number, own in self.by_block.items() if number in blocks}
+        return replace(self, by_block=kept)
 
 
 @dataclass
@@ -96,7 +104,7 @@ def responses(
         return [], []  # most sites have one network: nothing is collected for it
     measured: dict[Subject, dict[str, dict[str, _Of]]] = {}  # subject, trial, option
     disturbed: dict[Subject, set[str]] = {}  # options without an undisturbed run in some trial
-    failed: Counter[tuple[str, Case]] = Counter()
+    failures = failed(trials)
     used: dict[tuple[str, Case], list[Measured]] = defaultdict(list)
     missing = []
     for one in trials:
@@ -104,11 +112,6 @@ def responses(
         runs = [run for run in one.runs if performance(run.case) and axis.option(run.case)]
         planned = [run for run in runs if not one.trial.is_rerun(run)]
         hardware = {run.case: axis.hardware(run) for run in valid_runs(planned)}
-        failed.update(
-            (one.trial.trial, run.case)
-            for run in planned
-            if run.outcome != "ran" and run.phase not in _BEFORE_IT
-        )
         quiet = [run for run in planned if not is_disturbed(run)]
         valid = [
             Measured(one.trial.trial, run, one.trial.virtual_time) for run in valid_runs(quiet)
@@ -134,14 +137,13 @@ def responses(
                 )
                 continue
             subject = _subject(axis, case, hardware[case])
-            blocks = by_block(
-                (valid[at].block, value)
-                for at, value in zip(figure.runs, figure.values, strict=True)
-            )
+            blocks: dict[int, list[float]] = defaultdict(list)
+            for at, value in zip(figure.runs, figure.values, strict=True):
+                blocks[valid[at].block[1]].append(value)
             of_trial = measured.setdefault(subject, {}).setdefault(one.trial.trial, {})
-            lacking = failed[one.trial.trial, case]
+            lacking = failures[one.trial.trial, case]
             lost = (lacking, lacking + len(figure.values))
-            of_trial[axis.option(case)] = _Of(figure, blocks, lost)
+            of_trial[axis.option(case)] = _Of(figure, dict(blocks), lost, one.trial.virtual_time)
     if axis != PROFILE:
         missing = []
     behind = _behind(measured)
@@ -197,6 +199,10 @@ def _response(
         why = f"it was measured under {options[0]} alone"
         takes = "runs under other profiles (benchmarks and trial.profiles in site.yaml)"
         return None, [*lost, Missing(kind, where, why, takes)]
+    pooled = _of_whole_rounds(pooled, options)
+    if not pooled:
+        why = f"no round has an undisturbed run of each {axis.name}"
+        return None, [*lost, Missing(kind, where, why, "a round with all of them")]
     of_options = [own[option].figure.case for own in pooled.values() for option in options]
     if axis == SETTING and _of_one_axis(of_options):
         return None, lost
@@ -207,7 +213,7 @@ def _response(
             figure = own[option].figure
             cases[figure.case] = None
             kept = samples.setdefault(option, _Samples(figure.unit, figure.better, [], []))
-            kept.values += figure.values
+            kept.values += [x for values in own[option].by_block.values() for x in values]
             kept.blocks += own[option].blocks
     runs = [
         run
@@ -249,6 +255,23 @@ def _response(
         first.unit, base, {o: median(v) for o, v in values.items()}, ratios,
         decision, inputs, axis, profile,
     ), lost  # fmt: skip
+
+
+def _of_whole_rounds(
+    by_trial: Mapping[str, Mapping[str, _Of]], options: Sequence[str]
+) -> dict[str, Mapping[str, _Of]]:
+    """Without the rounds that have not all options, and the trials that have no other one.
+
+    If an option lost the rounds in which the cluster was slow, it would look faster than the
+    others. In virtual time nothing changes between the runs.
+    """
+    made: dict[str, Mapping[str, _Of]] = {}
+    for trial, own in by_trial.items():
+        if own[options[0]].virtual_time:
+            made[trial] = own
+        elif whole := set.intersection(*(set(own[option].by_block) for option in options)):
+            made[trial] = {option: own[option].only(whole) for option in options}
+    return made
 
 
 def _of_one_axis(cases: Sequence[Case]) -> bool:

@@ -15,6 +15,9 @@ from seatrial.results.figures import DISTURBED_PERCENT, is_disturbed, valid_runs
 from seatrial.results.record import Case, Results, Run
 from seatrial.results.wording import plural
 
+#: phases in which an error is none of the program or its profile
+_BEFORE_IT = ("setup", "submit")
+
 
 def usable(trials: Sequence[Results]) -> tuple[list[Results], list[Missing]]:
     """The trials without the valid runs that have an absurd number, and what was left out."""
@@ -61,6 +64,16 @@ def disturbed(trials: Sequence[Results]) -> dict[tuple[str, Case], tuple[int, in
         lost: Counter[Case] = Counter(run.case for run in planned if is_disturbed(run))
         made |= {(one.trial.trial, case): (count, total[case]) for case, count in lost.items()}
     return made
+
+
+def failed(trials: Sequence[Results]) -> Counter[tuple[str, Case]]:
+    """How many planned runs of each case of each trial failed, in the program or its profile."""
+    return Counter(
+        (one.trial.trial, run.case)
+        for one in trials
+        for run in one.runs
+        if run.outcome != "ran" and run.phase not in _BEFORE_IT and not one.trial.is_rerun(run)
+    )
 
 
 def left_out(trial: str, case: Case, count: int, total: int) -> Missing:

@@ -25,6 +25,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from seatrial.analysis.answer import NOTHING_LOST, Lost, answer
+from seatrial.analysis.axis import PROFILE
 from seatrial.analysis.communication import middle
 from seatrial.analysis.conclusion import (
     Estimate,
@@ -34,12 +36,10 @@ from seatrial.analysis.conclusion import (
     blocks_of,
     comparable,
     inputs_of,
-    other_nodes,
-    same_nodes,
     scaled,
     unit_of,
 )
-from seatrial.analysis.decision import Decision, decide, fault, ratio, withheld
+from seatrial.analysis.decision import Decision, fault, ratio
 from seatrial.analysis.response import BASE
 from seatrial.benchmarks.mpi_pairs import PATTERNS, WITHIN, MPIPairs
 from seatrial.results.record import Run
@@ -175,7 +175,7 @@ def _layout(facts: _Facts) -> Layout:
     return Layout(len(through), max((facts.members.get(name, 1) for name in through), default=1))
 
 
-def several_pairs(measured: Iterable[Measured]) -> list[SeveralPairs]:
+def several_pairs(measured: Iterable[Measured], lost: Lost = NOTHING_LOST) -> list[SeveralPairs]:
     """The conclusions of each transport, hardware and size of messages."""
     known = [(one, facts) for one in measured if (facts := _facts(one.run))]
     drivers = _drivers(one for one, _ in known)
@@ -187,7 +187,7 @@ def several_pairs(measured: Iterable[Measured]) -> list[SeveralPairs]:
         size = run.facts.get("message_B")
         size = float(size) if isinstance(size, int) else 0.0
         groups[run.case.route, hardware, run.case.nodes, size].append((one, facts))
-    return [_of_group(*key, own) for key, own in groups.items()]
+    return [_of_group(*key, own, lost) for key, own in groups.items()]
 
 
 def _facts(run: Run) -> _Facts | None:
@@ -215,7 +215,12 @@ def _drivers(measured: Iterable[Measured]) -> dict[str, set[str]]:
 
 
 def _of_group(
-    route: str, hardware: str, nodes: int, size: float, own: Sequence[tuple[Measured, _Facts]]
+    route: str,
+    hardware: str,
+    nodes: int,
+    size: float,
+    own: Sequence[tuple[Measured, _Facts]],
+    lost: Lost,
 ) -> SeveralPairs:
     by_profile: dict[str, list[Measured]] = defaultdict(list)
     for one, _ in own:
@@ -244,7 +249,7 @@ def _of_group(
     return SeveralPairs(
         route, hardware, nodes, size,
         _points(between),
-        tuple(_bonds(between, other_nodes(used))),
+        tuple(_bonds(between, lost)),
         tuple(
             Within(pairs, runs.facts[0].within_node,
                    {p: middle(runs.blocks(p)) for p in runs.samples}, runs.own_core,
@@ -315,7 +320,7 @@ def _over_best(
     return ratio(inside, max(rates, key=median), len(rates) + 1)
 
 
-def _bonds(between: Mapping[tuple[str, int], _Runs], nodes_differ: str) -> Iterable[BondAgainst]:
+def _bonds(between: Mapping[tuple[str, int], _Runs], lost: Lost) -> Iterable[BondAgainst]:
     """Each bond of as many members as pairs, beside the same number of independent interfaces."""
     for (profile, pairs), runs in between.items():
         layout = runs.layout
@@ -328,11 +333,16 @@ def _bonds(between: Mapping[tuple[str, int], _Runs], nodes_differ: str) -> Itera
         for pattern in runs.samples:
             if others.samples[pattern]:
                 own, other = runs.blocks(pattern), others.blocks(pattern)
+                samples = {
+                    name: list(zip(own_runs.measured[pattern], own_runs.samples[pattern],
+                                   strict=True))
+                    for name, own_runs in ((profile, runs), (independent, others))
+                }  # fmt: skip
                 unit = unit_of([*runs.measured[pattern], *others.measured[pattern]])
-                decision = decide(
-                    {profile: own, independent: other}, BETTER[pattern], looks=_RATES, unit=unit
-                )
+                if not (of_trials := lost.beside(samples, PROFILE)):
+                    continue  # in no trial together
+                decision = answer(of_trials, BETTER[pattern], PROFILE, unit, looks=_RATES)
                 yield BondAgainst(
                     pattern, pairs, profile, independent, ratio(own, other, looks=_RATES),
-                    withheld(decision, nodes_differ, same_nodes()),
+                    decision,
                 )  # fmt: skip

@@ -18,6 +18,7 @@ from seatrial.analysis import (
     several_pairs,
     value,
 )
+from seatrial.analysis.answer import Lost
 from seatrial.analysis.axis import NETWORK, PROFILE, SETTING, TRANSPORT, Axis
 from seatrial.analysis.conclusion import Missing
 from seatrial.results.record import Results
@@ -60,6 +61,7 @@ def analyse(trials: Sequence[Results]) -> Analysis:
     with a number that no measurement gives."""
     trials, not_used = runs.usable(trials)
     disturbed = runs.disturbed(trials)
+    lost = Lost(runs.failed(trials), disturbed)
     measured = runs.measured(trials)
     of_applications, not_compared = response.responses(trials)
     others = {axis: response.responses(trials, axis) for axis in (NETWORK, TRANSPORT, SETTING)}
@@ -81,15 +83,15 @@ def analyse(trials: Sequence[Results]) -> Analysis:
         [
             comparison
             for axis in (PROFILE, NETWORK, TRANSPORT)
-            for comparison in crossover.comparisons(measured, axis, costs, set(disturbed))
+            for comparison in crossover.comparisons(measured, axis, costs, lost)
         ],
         models,
         scalings,
         shares,
         communication.relations(shares, of_applications),
         of_runs,
-        several_pairs.several_pairs(measured),
-        frame_sizes.sweeps(trials, measured),
+        several_pairs.several_pairs(measured, lost),
+        frame_sizes.sweeps(trials, measured, lost),
         values,
         value.gains([*of_applications, *others[NETWORK][0]], machines),
         [

@@ -80,7 +80,6 @@ def _optimum(one: Sweep, best: Optimum) -> Sentence:
     change = "MTUs between those that were measured" if best.widest_step > STEP else \
         "another size of problem or message"  # fmt: skip
     top = amount(best.medians[best.top], one.unit)
-    but = f" But {one.nodes_differ}." if one.nodes_differ else ""
     if not best.known:
         text = f"Which MTU suits {where} is not known: {best.reason}. {best.top} B has the best "
         text += f"median, {top}."
@@ -88,7 +87,7 @@ def _optimum(one: Sweep, best: Optimum) -> Sentence:
         text += f" Worse: {joined([f'{mtu} B' for mtu in worse])}." if worse else ""
         need = least_repeats(len(sizes))
         change = repeats_text(need, one.sample) if one.repeats < need else f"more {one.sample}s"
-        return Sentence(text + but, basis, change, "inconclusive", "measure more")
+        return Sentence(text, basis, change, "inconclusive", "measure more")
     gained = f"{times(best.gain)} as good as {sizes[0]} B"
     if best.best:
         text = f"{where}: an MTU of {best.top} B is the best: {top}"
@@ -96,7 +95,7 @@ def _optimum(one: Sweep, best: Optimum) -> Sentence:
         text += f". It leads all others by more than the spread, {percent(best.spread or 0)}."
         if not best.inside:
             text += " It is at the end of what was measured."
-        return Sentence(text + but, basis, change, "pass", "best")
+        return Sentence(text, basis, change, "pass", "best")
     which = f"plateau of {best.first} to {best.last} B"
     if not best.whole:
         listed = joined([f"{mtu} B" for mtu in best.as_good])
@@ -105,7 +104,7 @@ def _optimum(one: Sweep, best: Optimum) -> Sentence:
     text += f"{percent(best.apart)}, with 95 % confidence."
     text += f" {best.top} B is {gained}." if best.top != sizes[0] else ""
     word = "no difference" if len(best.as_good) == len(sizes) else "plateau"
-    return Sentence(text + but, basis, change, "unjudged", word)
+    return Sentence(text, basis, change, "unjudged", word)
 
 
 def _interactions(one: Sweep) -> Sentence:
