@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import zlib
 
@@ -51,6 +52,12 @@ def test_the_figures_of_a_recorded_run():
         ("1 run", "0 clock 2 90 9\n0 clock 2 91 9\n1 run", "a reading of the clock after the one"),
         ("1 run", "0 clock 1 90 9\n0 clock 2 89 9\n1 run", "a reading of the clock after the one"),
         ("1 run", "0 clock 1 90 9\n0 clock 2 91 8\n1 run", "a reading of the clock after the one"),
+        ("1 run", "0 clock 1 15000000 9\n1 run", "line 9: expected a reading .* within the run"),
+        ("1 run", "0 clock 1 10 9\n0 clock 2 5000 9000\n1 run", "line 10: expected at most 4990"),
+        ("1 run", "0 run 1 14000000 0\n1 run", "line 9: a second row run of rank 0"),
+        ("1 run", "0 MPI_Send 1 5 4\n1 run", "line 9: a second row MPI_Send of rank 0"),
+        ("1 run", "7 MPI_Send 1 5 4\n1 run", "line 9: expected a rank below 2, found 7"),
+        (": 2 ranks", ": 99999999999 ranks", "run time of 99999999999 ranks, found 2"),
     ],
 )
 def test_a_file_that_contradicts_itself(old, new, reason):
@@ -60,19 +67,47 @@ def test_a_file_that_contradicts_itself(old, new, reason):
         mpi_time.parse(sealed(text.replace(old, new, 1)))
 
 
-def with_clock(*ranks: list[tuple[int, int]]) -> str:
-    """The recorded run with readings of the clock in ms: of the run, and of these in MPI."""
+def test_more_readings_than_the_library_keeps():
+    """The parts are as many as their square."""
+    rows = "".join(f"0 clock {i} {i} 0\n" for i in range(1, 502))
+    text = cases.text(FILE)
+    most = text.replace("1 run", rows[: rows.index("0 clock 501")] + "1 run")
+    assert mpi_time.parse(sealed(most)).facts["mpi"]["ranks"] == 2
+    with pytest.raises(ParseError, match="line 509: expected at most 500 readings"):
+        mpi_time.parse(sealed(text.replace("1 run", f"{rows}1 run")))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"mpi_s": 2.1}, {"timed_s": 2.1}, {"timed_mpi_s": 0.6}, {"run_s": float("inf")},
+        {"calls": 10**400}, {"bytes": 10**400}, {"ranks": 10**400},
+        {"by_call": {"MPI_Send": {"calls": 10**400, "s": 0.1, "bytes": 1}}},
+    ],
+)  # fmt: skip
+def test_a_record_that_contradicts_itself_is_not_measured(changed):
+    fact = {
+        "ranks": 2, "run_s": 2.0, "mpi_s": 2.0, "calls": 1, "bytes": 1, "by_call": {},
+        "timed_s": 0.5, "timed_mpi_s": 0.5,
+    }  # fmt: skip
+    assert mpi_time.measured({"mpi": fact})
+    assert mpi_time.measured({"mpi": fact | {"timed_mpi_s": 0.5 + 1e-9}})
+    assert mpi_time.measured({"mpi": fact | changed}) is None
+
+
+def with_clock(*ranks: list[tuple[float, float]]) -> str:
+    """The recorded run, of 40 ms, with readings of the clock in ms: of the run, of these in MPI."""
     rows = [
-        f"{rank} clock {number} {ms * 10**6} {mpi_ms * 10**6}\n"
+        f"{rank} clock {number} {round(ms * 10**6)} {round(mpi_ms * 10**6)}\n"
         for rank, own in enumerate(ranks)
         for number, (ms, mpi_ms) in enumerate(own, 1)
     ]
-    text = cases.text(FILE)
+    text = re.sub(r"run 1 \d+", "run 1 40000000", cases.text(FILE))
     return sealed(text.replace("# crc32", f"{''.join(rows)}# crc32"))
 
 
-def part(text: str, seconds: float | None) -> tuple[float, float] | None:
-    fact = mpi_time.measured(mpi_time.parse(text, seconds).facts)
+def part(text: str, seconds: float | None, rounding: float = 5e-6) -> tuple[float, float] | None:
+    fact = mpi_time.measured(mpi_time.parse(text, seconds, rounding).facts)
     assert fact
     return fact.timed_s and (fact.timed_s, fact.timed_mpi_s)
 
@@ -81,8 +116,8 @@ def test_the_part_that_is_as_long_as_the_program_says():
     """Of the second rank, as programs print the longest time; both ranks count."""
     text = with_clock([(1, 1), (3, 2), (7, 4), (9, 5)], [(1, 1), (3, 1), (8, 2), (9, 3)])
     assert part(text, 0.005) == pytest.approx((0.0045, 0.0015))
-    assert part(text, 0.00501) == pytest.approx((0.0045, 0.0015))  # as it is printed
-    assert part(text, 0.0053) is None
+    assert part(text, 0.00501, 0.003) == pytest.approx((0.0045, 0.0015))  # as it is printed
+    assert part(text, 0.00501, 0.001) is None
     assert part(text, None) is None
     assert part(cases.text(FILE), 0.005) is None
 
@@ -94,6 +129,45 @@ def test_a_part_that_is_not_certain_is_none():
     assert part(text, 0.004) == pytest.approx((0.004, 0.002))
     alike = with_clock([(1, 0), (3, 1), (5, 2)], [(1, 0), (3, 1), (5, 2)])
     assert part(alike, 0.002) == pytest.approx((0.002, 0.001))
+
+
+def test_all_parts_within_the_rounding_must_agree():
+    """Of 2 and 2.004 ms, the second one in MPI; the figure may be of either if it is 2.00 ms."""
+    own = [(1, 0), (3, 0), (5.004, 2.004)]
+    text = with_clock(own, own)
+    assert part(text, 0.002, 0.0025) is None
+    assert part(text, 0.002, 0.001) == (pytest.approx(0.002), 0)
+    assert part(text, 0.002004, 0.001) == pytest.approx((0.002004, 0.002004))
+
+
+@pytest.mark.parametrize(
+    ("ns", "known"),
+    [(39_612_000, True), (39_634_000, True), (39_640_000, False)],
+)
+def test_the_part_of_IS_is_within_the_two_decimals_of_its_rate(tmp_path, ns, known):
+    """16.54 Mop/s of 655360 keys are 39.611 to 39.635 ms."""
+    benchmark, job = npb(mpi_time=["openmpi-*"])
+    _, step = benchmark.steps(job)
+    printed = cases.text("npb_is_S2.txt")
+    for name, value in (("Time in seconds", "0.04"), ("Mop/s total", "16.54"),
+                        ("Mop/s/process", "8.27")):  # fmt: skip
+        printed, count = re.subn(rf"({name} *= *)\S+", rf"\g<1>{value}", printed)
+        assert count == 1
+    (tmp_path / f"{step.name}.out").write_text(printed)
+    own = [(0.1, 0), (0.1 + ns / 1e6, 2)]
+    (tmp_path / mpi_time.file_of(step.name)).write_text(with_clock(own, own))
+    fact = benchmark.parse(step, tmp_path, job).facts["mpi"]
+    assert ("timed_s" in fact) == known
+
+
+def test_a_file_that_is_too_large(tmp_path, monkeypatch):
+    monkeypatch.setattr(mpi_time, "_MOST_BYTES", 100)
+    benchmark, job = npb(mpi_time=["openmpi-*"])
+    _, step = benchmark.steps(job)
+    shutil.copy(cases.DATA / "npb_is_S2.txt", tmp_path / f"{step.name}.out")
+    shutil.copy(cases.DATA / FILE, tmp_path / mpi_time.file_of(step.name))
+    with pytest.raises(ParseError, match=r"npb-is-mpi\.calls\.out: expected at most 100 bytes"):
+        benchmark.parse(step, tmp_path, job)
 
 
 def test_ranks_with_more_readings_before_the_part():

@@ -134,7 +134,8 @@ class HPCC(Benchmark[HPCCSettings]):
             parsed = replace(parsed, moved_bytes=0)
         if step.name.endswith(mpi_time.SUFFIX):
             own, seconds = folder / step.name, parsed.value("time_s")
-            return mpi_time.share(own, step.name, parsed, self.performance, seconds)
+            rounding = mpi_time.SIX_DIGITS
+            return mpi_time.share(own, step.name, parsed, self.performance, seconds, rounding)
         return parsed
 
     def metrics(self) -> dict[str, DeclaredMetric]:

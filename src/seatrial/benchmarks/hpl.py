@@ -222,12 +222,14 @@ class HPL(Benchmark[HPLSettings]):
     def _share(self, step: Step, folder: Path, job: Job) -> Parsed:
         """The share of communication of a run with the library ``mpi_time``."""
         if is_xhpl(job.programs, step.variant):
-            parsed = hpl_output.parse(output(step, folder))
+            parsed, rounding = hpl_output.rounded(output(step, folder))
         else:
             parsed = hpcc_output.parse_hpl(hpcc_output.read(folder / step.name))
+            rounding = mpi_time.SIX_DIGITS
         rate, order = parsed.value(self.performance), parsed.facts["N"]
         seconds = hpl_output.flops(order) / rate / 1e9
-        return mpi_time.share(folder / step.name, step.name, parsed, self.performance, seconds)
+        own = folder / step.name
+        return mpi_time.share(own, step.name, parsed, self.performance, seconds, rounding)
 
     def metrics(self) -> dict[str, DeclaredMetric]:
         own = {

@@ -15,6 +15,7 @@ from seatrial.benchmarks.parsing import (
     figure,
     higher,
     quotient,
+    rounding,
     spread_of,
     whole,
 )
@@ -37,11 +38,16 @@ def parse(text: str) -> Parsed:
 
     Raises ParseError, also if a residual check failed or is missing.
     """
+    return rounded(text)[0]
+
+
+def rounded(text: str) -> tuple[Parsed, float]:
+    """As :func:`parse`, and the relative rounding error of the rate. Raises ParseError."""
     lines = text.splitlines()
     version = next((m[1] for line in lines if (m := _VERSION.match(line))), None)
     if version is None:
         raise ParseError("expected the heading 'HPLinpack'")
-    runs: list[tuple[float, dict[str, int], str]] = []
+    runs: list[tuple[float, dict[str, int], str, float]] = []
     residuals: list[float] = []
     finished: int | None = None
     ended, passed = False, None
@@ -55,7 +61,7 @@ def parse(text: str) -> Parsed:
             rate = figure(match[7], number, "Gflops")
             work = quotient(flops(size["N"]) / 1e9, spread_of(match[6]))
             agree(match[7], work, number, "Gflops", "N and Time")
-            runs.append((rate, size, match[1]))
+            runs.append((rate, size, match[1], rounding(match[7]) / rate))
         elif match := _RESIDUAL.fullmatch(line):
             residuals.append(figure(match[1], number, "the residual", zero=True))
             if match[2] != "PASSED":
@@ -77,8 +83,8 @@ def parse(text: str) -> Parsed:
             f"{finished} tests finished and {passed} passed, but {len(runs)} results and "
             f"{len(residuals)} residual checks were found"
         )
-    best, size, variant = max(runs, key=lambda run: run[0])
-    return Parsed(
+    best, size, variant, relative = max(runs, key=lambda run: run[0])
+    parsed = Parsed(
         metrics=[higher("hpl_GFLOPS", best, "GFLOPS")],
         facts={
             **size,
@@ -90,6 +96,7 @@ def parse(text: str) -> Parsed:
         },
         moved_bytes=sum(moved(**run[1]) for run in runs),
     )
+    return parsed, relative
 
 
 def flops(order: int) -> float:

@@ -115,11 +115,11 @@ class NPB(Benchmark[NPBSettings]):
 
     def parse(self, step: Step, folder: Path, job: Job) -> Parsed:
         """As ``parse``; of a run with the library ``mpi_time`` its share of communication."""
-        parsed = parse(output(step, folder))
+        parsed, relative = rounded(output(step, folder))
         if not step.name.endswith(mpi_time.SUFFIX):
             return parsed
         seconds = parsed.value("time_s")
-        return mpi_time.share(folder, step.name, parsed, self.performance, seconds)
+        return mpi_time.share(folder, step.name, parsed, self.performance, seconds, relative)
 
     def metrics(self) -> dict[str, DeclaredMetric]:
         return {**METRICS, **mpi_time.METRICS} if self.settings.mpi_time else METRICS
@@ -166,6 +166,11 @@ def parse(text: str) -> Parsed:
 
     Raises ParseError, also if the verification is not SUCCESSFUL.
     """
+    return rounded(text)[0]
+
+
+def rounded(text: str) -> tuple[Parsed, float]:
+    """As :func:`parse`, and the relative rounding error of the time. Raises ParseError."""
     lines = text.splitlines()
     starts = [i for i, line in enumerate(lines) if _COMPLETED.fullmatch(line)]
     if len(starts) != 1:
@@ -215,16 +220,20 @@ def parse(text: str) -> Parsed:
         agree(time_token, (low * 0.999, high * 1.001), time_line, "the time", "size and Mop/s")
         if time and rounding(time_token) / time < half:
             mops = millions / time
+            half = rounding(time_token) / time
         else:
             time = millions / mops
     elif time == 0:
         raise ParseError("the run was too short to be timed: use a larger class", time_line)
+    else:
+        half = rounding(time_token) / time
     rate = higher("mops", mops, "Mop/s")
-    return Parsed(
+    parsed = Parsed(
         metrics=[replace(rate, seconds=time), lower("time_s", time, "s")],
         facts=facts,
         moved_bytes=_volume(name, size, iterations, processes),
     )
+    return parsed, half
 
 
 def _thousandfold(mops: float, operations: float, time: float) -> bool:

@@ -248,7 +248,7 @@ def keep_report(results: Results) -> None:
     has_manifest = manifest.has_manifest(results.folder)
     own = str((results.output / REPORT_FILE).relative_to(results.folder))
     if has_manifest and own in manifest.read(results.folder):
-        say("the report is in the manifest, and stays as it is: --output writes a new one elsewhere")
+        say("the report is in the manifest and stays as it is; --output writes a new one elsewhere")
         return
     manifest.check_own(results.folder)
     try:
