@@ -43,7 +43,7 @@ from seatrial.analysis.conclusion import (
     other_nodes,
     unit_of,
 )
-from seatrial.analysis.decision import Decision
+from seatrial.analysis.decision import FEWEST, Decision
 from seatrial.analysis.ranks import hodges_lehmann
 from seatrial.results.record import Cost, Curve, Run
 
@@ -209,7 +209,9 @@ def certainly(
     for n in sizes:
         before, after = ([math.log(run[n]) for run in own] for own in (faster, slower))
         _, low, high = hodges_lehmann(before, after, tail)
-        ends[n] = (-math.inf, math.inf) if low is None or high is None else (low, high)
+        if low is None or high is None or min(len(slower), len(faster)) < FEWEST:
+            low, high = -math.inf, math.inf
+        ends[n] = (low, high)
 
     def until(order: Sequence[float], holds: Callable[[float, float], bool]) -> float | None:
         return max(takewhile(lambda n: holds(*ends[n]), order), key=order.index, default=None)
