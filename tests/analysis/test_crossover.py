@@ -329,9 +329,10 @@ def test_the_cheapest_option_is_right_when_it_is_said(truth, fast_enough):
     assert said
 
 
-def lost_of(profile, failed=0, disturbed=0):
+def lost_of(profile, failed=0, disturbed=0, runs_of_case=6):
     case = Case(check="netpipe", transport="tcp", profile=profile, nodes=2)
-    return Lost({("t1", case): failed}, {("t1", case): (disturbed, disturbed)} if disturbed else {})
+    of_case = {("t1", case): (disturbed, runs_of_case)} if disturbed else {}
+    return Lost({("t1", case): failed}, of_case)
 
 
 def test_a_profile_that_was_disturbed_or_fails_may_be_the_fastest_or_the_slowest():
@@ -348,7 +349,7 @@ def test_a_profile_that_was_disturbed_or_fails_may_be_the_fastest_or_the_slowest
             assert reason in one.decision.reason
             assert one.near is None
     # what was disturbed in part has runs that were not
-    [made] = comparisons(runs(6, 0.001, **profiles), lost=lost_of("a", disturbed=2))
+    [made] = comparisons(runs(6, 0.001, **profiles), lost=lost_of("a", disturbed=2, runs_of_case=8))
     assert made.fastest[0].decision.answer == "best"
 
 

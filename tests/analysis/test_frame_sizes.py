@@ -218,10 +218,24 @@ def test_an_mtu_under_which_runs_fail_or_were_disturbed_is_no_best():
     best = next(one.run.case for one in runs if one.run.case.profile == "off-6000")
     [rate, _] = sweeps([results(*CROSS)], runs, Lost({("t1", best): 4}, {}))
     assert not rate.optima[0].known
-    assert "4 of 12 runs under off-6000 failed" in rate.optima[0].reason
+    assert "4 of 12 runs under MTU 6000, rx-usecs 0 failed" in rate.optima[0].reason
     unseen = replace(best, profile="off-9000")
     [rate, _] = sweeps([results(*CROSS)], runs, Lost({}, {("t1", unseen): (8, 8)}))
     assert "other programs disturbed the runs under off-9000" in rate.optima[0].reason
+
+
+def test_trials_that_name_their_profiles_otherwise_are_one_sweep():
+    noise = random.Random(7)
+    renamed = {"off": (1500, 1.0), "large": (6000, 2.0)}
+    again = results(use("off", 0), use("large", 0, 6000), name="t2")
+    runs = [
+        replace(run(name, mtu, rate * noise.gauss(1, 0.01), repeat), trial=trial)
+        for trial, names in (("t1", {"off": (1500, 1.0), "off-6000": (6000, 2.0)}), ("t2", renamed))
+        for name, (mtu, rate) in names.items()
+        for repeat in range(6)
+    ]
+    [rate, _] = sweeps([results(*CROSS), again], runs)
+    assert (rate.optima[0].best, rate.optima[0].top, rate.repeats) == (True, 6000, 12)
 
 
 def test_a_throttling_with_one_mtu_is_no_part_of_the_sweep():

@@ -459,13 +459,19 @@ def test_the_relation_of_share_and_response_in_words():
     assert "Fewer than five programs can show no relation" in few
 
 
-def test_computing_and_communication_apart_over_the_processes():
+def ft_with_mpi():
+    """FT of seed 004 over Fast Ethernet, on 32 and 64 processes."""
     runs = [npb_time("ft.A", p, t).run for p, t in ((32, 8.90), (64, 11.21))]
     for run, (computing, mpi) in zip(runs, ((1.72, 7.19), (0.90, 10.32)), strict=True):
         run.facts["mpi"] = {
             "run_s": computing + mpi, "mpi_s": mpi, "ranks": run.facts["processes"], "calls": 1,
             "bytes": 1, "by_call": {},
         }  # fmt: skip
+    return runs
+
+
+def test_computing_and_communication_apart_over_the_processes():
+    runs = ft_with_mpi()
     text = one_of(trial(runs), "efficiency")
     assert "computing from 1.72 s to 900 ms and MPI from 7.19 s to 10.3 s a process" in text
     assert "In the medians MPI takes longer than computing from 32 processes on, which may" in text
@@ -526,12 +532,7 @@ def test_prices_are_those_of_the_newest_trial_in_any_order():
 
 
 def test_the_time_in_MPI_is_drawn_beside_computing():
-    runs = [npb_time("ft.A", p, t).run for p, t in ((32, 8.90), (64, 11.21))]
-    for run, (computing, mpi) in zip(runs, ((1.72, 7.19), (0.90, 10.32)), strict=True):
-        run.facts["mpi"] = {
-            "run_s": computing + mpi, "mpi_s": mpi, "ranks": run.facts["processes"], "calls": 1,
-            "bytes": 1, "by_call": {},
-        }  # fmt: skip
+    runs = ft_with_mpi()
     others = [npb_time("is.A", p, 10 / p).run for p in (2, 4)]
     ft, whole = meaning_figures(analyse([trial([*runs, *others])]))["scaling"]
     go.Figure(data=ft.data, layout=ft.layout)

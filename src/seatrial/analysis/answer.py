@@ -19,7 +19,6 @@ from seatrial.analysis.conclusion import (
     Unit,
     blocks_of,
     different_nodes,
-    nodes_by_option,
     same_nodes,
 )
 from seatrial.analysis.decision import Decision, decide, disagreement, failing, withheld
@@ -57,10 +56,10 @@ class Lost:
     ) -> dict[str, OfTrial]:
         """Trial with all options -> what it measured, of the runs of each and their figures.
 
-        An option is disturbed if it has no sample, and each of its runs was.
+        ``samples``: name of an option -> its runs. A further option of the axis is disturbed if all
+        runs of its case in the trial were.
         """
         runs = [one for own in samples.values() for one, _ in own]
-        nodes = nodes_by_option(runs, axis)
         like = {_like(one.run.case, axis) for one in runs}
         made = {}
         for trial in dict.fromkeys(one.trial for one in runs):
@@ -70,8 +69,9 @@ class Lost:
             }
             if not all(of_trial.values()):
                 continue
-            lost = {}
+            nodes, lost = {}, {}
             for option, own in of_trial.items():
+                nodes[option] = {node for one, _ in own for node in one.run.job.nodes}
                 cases = {one.run.case for one, _ in own}
                 failed = sum(self.failed.get((trial, case), 0) for case in cases)
                 lost[option] = failed, failed + len(own)
@@ -82,7 +82,7 @@ class Lost:
             }
             made[trial] = OfTrial(
                 {option: blocks_of(own) for option, own in of_trial.items()},
-                nodes.get(trial, {}), lost, disturbed - samples.keys() - {""},
+                nodes, lost, disturbed - {""},
             )  # fmt: skip
         return made
 

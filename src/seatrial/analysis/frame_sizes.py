@@ -266,12 +266,12 @@ def _sweep(
 def _withheld(
     own: Mapping[_Setting, Sequence[tuple[Measured, float]]], better: Better, unit: Unit, lost: Lost
 ) -> str:
-    """Why the runs of the settings say nothing of the best one, or "", as of profiles."""
-    by_profile: dict[str, list[tuple[Measured, float]]] = defaultdict(list)
-    for samples in own.values():
-        for pair in samples:
-            by_profile[pair[0].run.case.profile].append(pair)
-    decision = answer(lost.beside(by_profile, PROFILE), better, PROFILE, unit)
+    """Why the runs of the settings say nothing of the best one, or ""."""
+    samples = {
+        f"MTU {setting.mtu}, {throttling_name(setting.coalescing)}": list(pairs)
+        for setting, pairs in own.items()
+    }
+    decision = answer(lost.beside(samples, PROFILE), better, PROFILE, unit)
     return decision.reason if decision.takes else ""
 
 

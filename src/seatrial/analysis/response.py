@@ -89,8 +89,8 @@ class _Of:
 class _Samples:
     unit: str
     better: Better
-    values: list[float]  # of all runs
     blocks: list[float]
+    runs: int = 0
 
 
 def responses(
@@ -212,8 +212,8 @@ def _response(
         for option in options:
             figure = own[option].figure
             cases[figure.case] = None
-            kept = samples.setdefault(option, _Samples(figure.unit, figure.better, [], []))
-            kept.values += [x for values in own[option].by_block.values() for x in values]
+            kept = samples.setdefault(option, _Samples(figure.unit, figure.better, []))
+            kept.runs += sum(map(len, own[option].by_block.values()))
             kept.blocks += own[option].blocks
     runs = [
         run
@@ -249,7 +249,7 @@ def _response(
         for trial, own in pooled.items()
     }
     decision = answer(of_trials, first.better, axis, unit_of(runs))
-    inputs = Inputs(tuple(pooled), tuple(cases), sum(len(one.values) for one in samples.values()))
+    inputs = Inputs(tuple(pooled), tuple(cases), sum(one.runs for one in samples.values()))
     return Response(
         name, route, nodes, hardware, next(iter(pooled.values()))[options[0]].figure.metric,
         first.unit, base, {o: median(v) for o, v in values.items()}, ratios,

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Annotated
 
@@ -321,7 +321,11 @@ def _over_best(
 
 
 def _bonds(between: Mapping[tuple[str, int], _Runs], lost: Lost) -> Iterable[BondAgainst]:
-    """Each bond of as many members as pairs, beside the same number of independent interfaces."""
+    """Each bond of as many members as pairs, beside the same number of independent interfaces.
+
+    That a third profile was disturbed changes nothing between the two.
+    """
+    lost = replace(lost, disturbed={})
     for (profile, pairs), runs in between.items():
         layout = runs.layout
         if layout.interfaces != 1 or layout.members != pairs or pairs < 2:

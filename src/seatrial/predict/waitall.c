@@ -26,8 +26,11 @@ int WAITALL(int count, MPI_Request *requests, MPI_Status *status)
 
     if (count < MANY || status != MPI_STATUSES_IGNORE || !one)
         return all(count, requests, status);
-    for (int i = 0; i < count; i++)
-        if (requests[i] != MPI_REQUEST_NULL)
-            one(&requests[i], MPI_STATUS_IGNORE);
-    return MPI_SUCCESS;
+    int result = MPI_SUCCESS;
+    for (int i = 0; i < count; i++) {
+        int error = requests[i] == MPI_REQUEST_NULL ? MPI_SUCCESS : one(&requests[i], MPI_STATUS_IGNORE);
+        if (result == MPI_SUCCESS)
+            result = error;
+    }
+    return result;
 }

@@ -136,7 +136,8 @@ def _how_sure(count: int, basis: str) -> Sentence:
     each = percent(1 - CONFIDENCE)
     text = f"Each answer of the table is wrong in at most {each} of such trials"
     if count > 1:
-        text += f", at least one of the {count} in at most {percent(min(1.0, count * 0.05))}"
+        any_of_them = percent(min(1.0, count * (1 - CONFIDENCE)))
+        text += f", at least one of the {count} in at most {any_of_them}"
     text += ". They hold for these programs, problems, nodes and versions alone."
     return Sentence(text, basis, "what the parts below say of each answer")
 
