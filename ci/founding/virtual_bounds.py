@@ -10,11 +10,11 @@ how many of its figures break bounds that are computed from the other trials.
 the largest of: 1.5 times the spread, and the least width of its metric (``LEAST``; 1.5 times that
 width with fewer than four samples). Latency changes by the phase in which frames and timers meet,
 so a figure may go further than it did yet. With eight samples or more, the sample farthest from the
-median does not count: the lab runs such a case again, and the majority of three decides. It counts
-if a rerun of its trial was nearer to it than to the median. A figure with a spread above 12 % gets
-no bound. It is written below the mark at the end of the file, among the informative metrics. A
-figure of a single trial gets neither, so the trial is incomplete until there is another. Reruns are
-no samples, because they are not a random choice.
+median does not count if its trial ran the case again and no rerun was nearer to it than to the
+median: of such three runs the majority decides. A figure with a spread above 12 % gets no bound. It
+is written below the mark at the end of the file, among the informative metrics. A figure of a
+single trial gets neither, so the trial is incomplete until there is another. Reruns are no samples,
+because they are not a random choice.
 
 ``--newer`` names trials since a change of the lab. A figure that has no bound by all trials gets
 one by these alone, if they have eight samples. This program measures nothing and judges nothing.
@@ -40,7 +40,7 @@ LEAST_OF = {("netpipe", "bandwidth_MB_s"): 0.03}
 OF_FEW = 1.5  # times as wide with fewer than MANY samples
 MANY = 4
 FACTOR = 1.5
-ALL_BUT_ONE = 8  # from so many samples on, one does not count for the spread
+ALL_BUT_ONE = 8  # from so many samples on, one may not count for the spread
 MOST_SPREAD = 0.12
 BELOW = "  # below: written by ci/founding/virtual_bounds.py\n"
 MARK = "  # these did not repeat, as ci/founding/virtual_bounds.py found\n"
@@ -71,9 +71,11 @@ class Sample(NamedTuple):
     unit: str
     again: tuple[float, ...] = ()
 
-    def is_confirmed(self, centre: float) -> bool:
-        """Whether a rerun was nearer to it than to ``centre``."""
-        return any(abs(one - self.value) < abs(one - centre) for one in self.again)
+    def is_refuted(self, centre: float) -> bool:
+        """Whether there were reruns, and none was nearer to it than to ``centre``."""
+        return bool(self.again) and all(
+            abs(one - centre) <= abs(one - self.value) for one in self.again
+        )
 
 
 #: judged figure -> its samples
@@ -126,12 +128,11 @@ def spread(metrics: list[Sample]) -> float:
 
 
 def usual_spread(metrics: list[Sample]) -> float:
-    """The same without the farthest sample, where there are enough and no rerun confirmed it."""
+    """The same without the farthest sample, where there are enough and reruns refuted it."""
     centre = middle(metrics)
     *nearer, farthest = sorted(metrics, key=lambda one: abs(one.value - centre))
-    if len(metrics) < ALL_BUT_ONE or farthest.is_confirmed(centre):
-        return spread(metrics)
-    return spread(nearer)
+    dropped = len(metrics) >= ALL_BUT_ONE and farthest.is_refuted(centre)
+    return spread(nearer if dropped else metrics)
 
 
 def bound(key: Key, metrics: list[Sample]) -> float:
