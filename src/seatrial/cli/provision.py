@@ -16,11 +16,12 @@ from rich.console import Console
 
 from seatrial.base.errors import InputError, LabError
 from seatrial.base.paths import PARQUET_LOCK
+from seatrial.plan.model import Plan
 from seatrial.site.model import Site
 from seatrial.stack.apt import install
 from seatrial.stack.machine import installed
-from seatrial.trial.machine import Machine, ThisMachine
-from seatrial_lab.software.provision import plan, provision
+from seatrial.trial.machine import Machine, ThisMachine, check_slurm
+from seatrial_lab.software import provision as software
 
 if TYPE_CHECKING:
     from seatrial_lab.protocol import Lab
@@ -35,7 +36,7 @@ def provision_lab(required: bool) -> None:
     the same sentence and continues.
     """
     try:
-        steps = plan()
+        steps = software.plan()
         if steps.empty:
             return
         out.print("The lab needs, once on this machine:")
@@ -49,7 +50,7 @@ def provision_lab(required: bool) -> None:
                 else:
                     out.print(f"  {line}", markup=False)
 
-            provision(tell)
+            software.provision(tell)
     except LabError as error:
         if required:
             raise
@@ -96,14 +97,15 @@ def provision_pyarrow() -> None:
 
 @contextmanager
 def lab_for(
-    site: Site, site_file: Path, output: Path, keep: bool, profiles: int
+    site: Site, site_file: Path, output: Path, keep: bool, plan: Plan
 ) -> Iterator[list[Machine]]:
     """The machines that a trial of ``site`` runs on. Labs that this starts are ended afterwards.
 
-    A virtual lab has further guests for ``profiles`` NIC profiles, unless it was up: a fault may be
-    planted in it.
+    A virtual lab has further guests for the plan's NIC profiles, unless it was up: a fault may be
+    planted in it. Raises LabError if a lab does not start, or the cluster's Slurm does not answer.
     """
     if site.lab is None:
+        check_slurm(ThisMachine(), plan.partition)
         yield [ThisMachine()]
         return
     from seatrial_lab.adapter import further_lab, guests_for, lab_of_site, machine_of
@@ -120,6 +122,7 @@ def lab_for(
     try:
         with out.status("starting the lab") as status:
             started = lab.up(lambda line: status.update(line))
+            profiles = len({case.profile for case in plan.cases})
             most = guests_for(site, profiles) if started else 1
             for number in range(2, most + 1):
                 one = further_lab(str(site_file), number)

@@ -181,9 +181,8 @@ def trial(
         provision_lab(required=True)
     plan = plan_trial(file, selection)
     check_place(output)
-    profiles = len({case.profile for case in plan.cases})
     with (
-        lab_for(description, file, output, keep_lab, profiles) as (machine, *further),
+        lab_for(description, file, output, keep_lab, plan) as (machine, *further),
         Bar(plan) as bar,
     ):
         results = run_trial(plan, file, machine, bar, output, further)
