@@ -5,15 +5,17 @@ No other module knows which engines exist.
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from seatrial.site.load import load_site, site_file
 from seatrial.site.model import Site
+from seatrial.trial.host import available_MiB
 from seatrial.trial.machine import Machine
 from seatrial_lab.common import state
-from seatrial_lab.common.paths import instance_of
+from seatrial_lab.common.paths import RUN_ROOT, instance_of
 from seatrial_lab.common.spec import LabSpec
 from seatrial_lab.native import status as native_status
 from seatrial_lab.native.engine import Lab as NativeLab
@@ -25,6 +27,9 @@ from seatrial_lab.virtual.engine import VirtualLab
 from seatrial_lab.virtual.machine import VirtualMachine
 from seatrial_lab.virtual.site import virtual_spec
 from seatrial_lab.virtual.spec import VirtualSpec
+
+JOBS_OF_GUEST = 10_000  # job ids between the first of one guest and the first of the next
+FURTHER_NAME = 16  # characters of a lab's name in those of its further guests: 20 are the most
 
 
 class Native:
@@ -83,13 +88,45 @@ def lab_of_site(name: str, instance: str | None = None, accounting: bool = True)
     return engine.of_site(file, site, instance_of(site.name, instance), accounting)
 
 
+def guests_for(site: Site, profiles: int) -> int:
+    """Return how many guests run a trial of a virtual lab: one for each processor that it may use,
+    as one QEMU uses one, as far as they have memory and a NIC profile to run."""
+    if site.lab is None or not site.virtual:
+        return 1
+    processors = len(os.sched_getaffinity(0))
+    memory = available_MiB() // site.lab.memory_MiB
+    return max(1, min(profiles, processors, memory))
+
+
+def further_lab(name: str, number: int, instance: str | None = None) -> Lab:
+    """Return guest ``number`` (2, 3 ...) of a virtual site, for the trial of its lab ``instance``.
+
+    It is a lab of its own. Its job ids begin elsewhere, so that they are unique in the trial.
+    """
+    site = load_site(site_file(name))
+    spec = virtual_spec(site, further_instance(instance_of(site.name, instance), number))
+    first = f"FirstJobId={JOBS_OF_GUEST * (number - 1) + 1}"
+    conf = (*spec.lab.extra_slurm_conf, first)
+    return VirtualLab(replace(spec, lab=replace(spec.lab, extra_slurm_conf=conf)))
+
+
+def further_instance(instance: str, number: int | str) -> str:
+    """Return the name of a further guest of a lab."""
+    return f"{instance[:FURTHER_NAME]}_g{number}"
+
+
 def attach(instance: str) -> Lab:
     """Return the running lab of that name. Raises LabError if there is none."""
     return engine_of(instance).attach(instance)
 
 
 def end(instance: str, progress: Progress = lambda _: None) -> bool:
-    """End the lab of that name, of either kind. Returns False if there is no such lab."""
+    """End the lab of that name, of either kind, and what a killed trial left of its further guests.
+
+    Returns False if there is no such lab.
+    """
+    for left in RUN_ROOT.glob(further_instance(instance, "*")):
+        VIRTUAL.end(left.name, progress)
     return engine_of(instance).end(instance, progress)
 
 

@@ -14,6 +14,7 @@ import time
 from datetime import UTC, datetime
 
 import pytest
+import yaml
 from rich.console import Console
 
 from plan_support import bare_stack
@@ -226,6 +227,37 @@ def test_no_stack_is_exit_code_4(here, site, tmp_path, monkeypatch):
     assert code == 4
     assert "there is no stack" in said
     assert traces(INSTANCE) == []
+
+
+@pytest.mark.parametrize(
+    ("sinfo", "what"),
+    [
+        (
+            "echo 'sinfo: error: Unable to contact slurm controller' >&2; exit 1",
+            "Slurm does not answer: sinfo: error: Unable to contact slurm controller",
+        ),
+        ("echo debug", "Slurm has no partition compute"),
+        (None, "Slurm does not answer: [Errno 2] No such file or directory: 'sinfo'"),
+    ],
+)
+def test_a_cluster_whose_slurm_does_not_answer_is_exit_code_4(
+    here, site, tmp_path, monkeypatch, sinfo, what
+):
+    """Nothing is written then."""
+    text = yaml.safe_load(site.read_text())
+    del text["lab"]
+    site.write_text(yaml.safe_dump(text))
+    monkeypatch.setenv("SEATRIAL_STACK", str(false_stack(tmp_path / "stack", {})))
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    if sinfo:
+        (programs / "sinfo").write_text(f"#!/bin/sh\n{sinfo}\n")
+        (programs / "sinfo").chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs))
+    code, _, said = here("trial", "--site", site, "--output", tmp_path / "out")
+    assert code == 4
+    assert what in " ".join(said.split())
+    assert not (tmp_path / "out").exists()
 
 
 class TestRealTrials:

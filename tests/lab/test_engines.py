@@ -13,6 +13,7 @@ from test_mount_table import in_a_namespace
 
 from labs import own_name
 from seatrial.base.errors import LabError
+from seatrial.site.load import load_site, site_file
 from seatrial_lab import adapter
 from seatrial_lab.common import leftovers, mount_table, processes, state
 from seatrial_lab.common.paths import LabPaths
@@ -199,3 +200,48 @@ def test_nothing_is_removed_where_a_mount_is_left(monkeypatch: pytest.MonkeyPatc
         leftovers.remove(instance)
         assert not paths.run.exists()
         assert not paths.data.exists()
+
+
+def test_the_end_of_a_lab_ends_the_further_guests_of_a_killed_trial(spec: LabSpec) -> None:
+    others = [adapter.further_instance(name, 2) for name in (spec.instance, f"z{spec.instance}")]
+    try:
+        for instance in (spec.instance, *others):
+            with state.locked(instance):
+                state.claim(instance, "virtual")
+        assert adapter.end(spec.instance)
+        assert [LabPaths(one).run.exists() for one in (spec.instance, *others)] == [
+            False, False, True,
+        ]  # fmt: skip
+    finally:
+        for instance in others:
+            leftovers.remove(instance)
+
+
+@pytest.mark.parametrize(
+    ("site", "processors", "memory", "profiles", "guests"),
+    [
+        ("lab-virtual", 2, 20_000, 21, 2),
+        ("lab-virtual", 16, 200_000, 3, 3),  # no more than profiles
+        ("lab-virtual", 16, 9_000, 21, 2),  # nor than fit into the memory
+        ("lab-virtual", 2, 1_000, 21, 1),
+        ("lab", 16, 200_000, 21, 1),  # its figures need an idle machine
+    ],
+)
+def test_guests_of_a_trial(
+    monkeypatch: pytest.MonkeyPatch,
+    site: str, processors: int, memory: int, profiles: int, guests: int,
+) -> None:  # fmt: skip
+    """lab-virtual's guest has 4 GiB."""
+    monkeypatch.setattr(adapter.os, "sched_getaffinity", lambda _: set(range(processors)))
+    monkeypatch.setattr(adapter, "available_MiB", lambda: memory)
+    assert adapter.guests_for(load_site(site_file(site)), profiles) == guests
+
+
+def test_job_ids_of_a_further_guest_begin_elsewhere() -> None:
+    """And its name is within the limit, whatever that of the lab."""
+    first = adapter.lab_of_site("lab-virtual", "lab_virtual_of_a_nam")
+    second = adapter.further_lab("lab-virtual", 2, "lab_virtual_of_a_nam")
+    ids = [line for line in second.spec.extra_slurm_conf if line.startswith("FirstJobId")]
+    assert ids == ["FirstJobId=10001"]
+    assert second.spec.instance == "lab_virtual_of_a_g2"
+    assert first.spec.nodes == second.spec.nodes

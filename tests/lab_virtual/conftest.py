@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 from virtual_support import CARDS, Tried, run_profiles, running, write_site
 
+from seatrial_lab.adapter import further_lab
+from seatrial_lab.protocol import Lab
 from seatrial_lab.virtual.engine import VirtualLab
 
 #: a node of each class
@@ -33,7 +35,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualLab]:
         yield shared
 
 
-def state(lab: VirtualLab) -> dict[str, str]:
+def state(lab: Lab) -> dict[str, str]:
     """What can be seen of a node of each class: addresses, bonds, moderation, shapers. Not the
     numbers of interfaces: a driver that is loaded anew gives others."""
     commands = (
@@ -54,7 +56,13 @@ def state(lab: VirtualLab) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def trial(lab: VirtualLab, tmp_path_factory: pytest.TempPathFactory) -> Tried:
+    """Two guests share the profiles."""
     file = write_site(tmp_path_factory.mktemp("virtual_trial"), CARDS, REQUIREMENTS)
-    before = state(lab)
-    results = run_profiles(lab, file, PROFILES)
-    return Tried(results, before, state(lab))
+    second = further_lab(str(file), 2, lab.spec.instance)
+    try:
+        second.up()
+        before = [state(lab), state(second)]
+        results = run_profiles(lab, file, PROFILES, second)
+        return Tried(results, before, [state(lab), state(second)])
+    finally:
+        second.down()

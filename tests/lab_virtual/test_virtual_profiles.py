@@ -54,4 +54,25 @@ def test_a_bond_is_wider_than_one_of_its_members(lab: VirtualLab, trial) -> None
 def test_all_is_as_before(lab: VirtualLab, trial) -> None:
     until(lambda: set(lab.node_states().values()) == {"idle"}, 20, "idle nodes")
     assert trial.after == trial.before
-    assert re.search(r"^rx-usecs:\s3$", trial.after["n1: ethtool -c eth1"], re.MULTILINE)
+    for guest in trial.after:
+        assert re.search(r"^rx-usecs:\s3$", guest["n1: ethtool -c eth1"], re.MULTILINE)
+
+
+def test_two_guests_ran_the_profiles_at_the_same_time(trial) -> None:
+    """Each with jobs of its own; the second's begin with 10001."""
+    jobs = {
+        use.name: int(one.job.id)
+        for use in trial.results.trial.profiles
+        for one in use.allocations[:1]
+    }
+    first, second = (
+        [id for id in jobs.values() if (id > 10_000) is later] for later in (False, True)
+    )
+    assert len(jobs) == 7
+    assert (len(first), len(second)) == (4, 3)
+    assert sorted(first) == list(range(min(first), min(first) + 4))
+    assert sorted(second) == [10_001, 10_002, 10_003]
+    for run in trial.results.runs:
+        if not trial.results.trial.is_rerun(run):
+            assert int(run.job.id) == jobs[run.case.profile]
+    assert [path.name for path in trial.results.folder.glob("config*")] == ["config"]

@@ -15,7 +15,9 @@ from seatrial.plan.selection import Selection
 from seatrial.results.record import Results
 from seatrial.site.load import load_site
 from seatrial.trial.run import run_trial
+from seatrial_lab.adapter import machine_of
 from seatrial_lab.common.programs import Programs
+from seatrial_lab.protocol import Lab
 from seatrial_lab.virtual.engine import VirtualLab
 from seatrial_lab.virtual.machine import VirtualMachine
 from seatrial_lab.virtual.packages import Base
@@ -155,24 +157,29 @@ class Silent:
     def said(self, text: str) -> None: ...
 
 
-def run_profiles(lab: VirtualLab, file: Path, profiles: tuple[str, ...]) -> Results:
-    """A trial of profiles of a site file, beside the site's folder, in which every case ran."""
+def run_profiles(lab: VirtualLab, file: Path, profiles: tuple[str, ...], *further: Lab) -> Results:
+    """A trial of profiles of a site file, beside the site's folder, in which every case ran.
+
+    ``further``: guests that run a share of the profiles.
+    """
     trials = file.parent.with_name("trials")
     trials.mkdir()
-    lab.add_bind(trials)
+    for one in (lab, *further):
+        one.add_bind(trials)
     plan = plan_trial(file, Selection(profiles=profiles))
-    results = run_trial(plan, file, VirtualMachine(lab), Silent(), trials)
+    machines = [machine_of(one) for one in further]
+    results = run_trial(plan, file, VirtualMachine(lab), Silent(), trials, machines)
     assert [f"{run.case.id}: {run.reason}" for run in results.runs if run.outcome != "ran"] == []
     return results
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A trial of all profiles but the default, and the nodes' state before and after."""
+    """A trial of all profiles but the default, and the nodes' state before and after, by guest."""
 
     results: Results
-    before: dict[str, str]
-    after: dict[str, str]
+    before: list[dict[str, str]]
+    after: list[dict[str, str]]
 
 
 def latency(trial: Tried, profile: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 from dataclasses import replace
 
 import pytest
@@ -31,15 +32,16 @@ NAMES = ["default", *PROFILES]
 class Slurm(ThisMachine):
     """Starts each job at once, or says of each that it cannot start."""
 
-    def __init__(self):
+    def __init__(self, first_job=1):
         self.jobs, self.refuse, self.cancelled = [], False, False
+        self.first_job = first_job
 
     def run(self, argv):
         text = ""
         if argv[0] == "sbatch":
             self.jobs.append(argv)
             self.cancelled = False
-            text = f"{len(self.jobs)}\n"
+            text = f"{self.first_job + len(self.jobs) - 1}\n"
         elif argv[0] == "scancel":
             self.cancelled = True
         elif argv[0] == "squeue" and self.cancelled:
@@ -57,7 +59,7 @@ def trial(tmp_path, monkeypatch):
     """
     monkeypatch.setattr(allocation, "POLL_S", (0.001, 0.002))
 
-    def call(count, end=lambda session: Outcome(code=0), slurm=None, profiles=NAMES):
+    def call(count, end=lambda session: Outcome(code=0), slurm=None, profiles=NAMES, further=()):
         site = load_site(
             make_site(tmp_path / "site", {"tcp_stream": {}}, nic_profiles=PROFILES,
                       profiles=profiles, rounds=count, repeats=2)
@@ -71,6 +73,7 @@ def trial(tmp_path, monkeypatch):
         session = Session(
             plan, tmp_path, tmp_path / "settings.py", slurm or Slurm(), Silent(), plan.cases, [],
             TimeLimit(600),
+            further=tuple((one, tmp_path / f"{at}.py") for at, one in enumerate(further)),
         )  # fmt: skip
         monkeypatch.setattr(rounds, "run_reframe", lambda session, *_: end(session))
         results = Results(trial=run.Trial(
@@ -99,11 +102,7 @@ def test_each_profile_is_once_in_each_place(trial):
 
 def test_each_round_has_a_job_and_files_of_its_own(trial, tmp_path):
     session, results = trial(2)
-    names = [
-        word.removeprefix("--job-name=seatrial-") for argv in session.machine.jobs for word in argv
-        if word.startswith("--job-name")
-    ]  # fmt: skip
-    assert names == ["jumbo", "middle", "small", "jumbo", "small", "middle"]
+    assert profiles_of(session.machine) == ["jumbo", "middle", "small", "jumbo", "small", "middle"]
     for use in results.trial.profiles:
         assert len(use.allocations) == (0 if use.name == "default" else 2)
     for folder in ("allocations", "allocations-round2"):
@@ -157,6 +156,74 @@ def test_a_job_asks_for_the_time_of_a_round(trial):
     own = allocation.Allocation(session.plan, session.machine, "jumbo", 2, session.folder)
     assert f"--time={limit}" in own.command(session.plan.time_limit_s)
     assert "--time=2" in own.command(60)
+
+
+def profiles_of(machine):
+    words = (word for argv in machine.jobs for word in argv)
+    own = (word for word in words if word.startswith("--job-name=seatrial-"))
+    return [word.removeprefix("--job-name=seatrial-") for word in own]
+
+
+def test_machines_share_the_profiles_of_each_round_and_run_at_the_same_time(trial, tmp_path):
+    both, ran, second = threading.Barrier(2, timeout=60), [], Slurm(10_001)
+
+    def end(session):
+        both.wait()  # BrokenBarrierError if the machines run one after the other
+        ran.append((session.machine, session.config))
+        return Outcome(code=0)
+
+    session, results = trial(2, end, further=[second])
+    first = session.machine
+    # In turn, of default, jumbo, middle, small and then of jumbo, default, small, middle.
+    assert profiles_of(first) == ["middle", "jumbo", "small"]
+    assert profiles_of(second) == ["jumbo", "small", "middle"]
+    assert set(ran) == {
+        (first, tmp_path / "settings.py"), (second, tmp_path / "0.py")
+    }  # fmt: skip
+    assert [(run.case.profile, run.repeat) for run in results.runs] == [
+        (name, repeat) for repeat in range(4) for name in NAMES
+    ]
+    jobs = {use.name: [one.job.id for one in use.allocations] for use in results.trial.profiles}
+    assert jobs == {
+        "default": [], "jumbo": ["10001", "2"], "middle": ["1", "10003"], "small": ["10002", "3"],
+    }  # fmt: skip
+    assert session.jobs_done == session.jobs
+
+
+def test_a_machine_that_refuses_every_profile_costs_only_its_share(trial):
+    second = Slurm(10_001)
+    second.refuse = True
+    _, results = trial(1, further=[second])
+    assert {run.case.profile for run in results.runs if run.phase == "profile"} == {
+        "jumbo", "small",
+    }  # fmt: skip
+
+
+def test_a_signal_ends_the_share_of_each_machine(trial):
+    both = threading.Barrier(2, timeout=60)
+
+    def stop(session):
+        both.wait()
+        session.signals.append("Ctrl-C")
+        return Outcome(code=0)
+
+    second = Slurm(10_001)
+    session, results = trial(3, stop, further=[second])
+    assert (profiles_of(session.machine), profiles_of(second)) == ([], ["jumbo"])
+    lost = [run for run in results.runs if "interrupted by Ctrl-C" in run.reason]
+    assert len(lost) == len(results.runs) - 2 * 2
+
+
+def test_an_error_of_one_machine_ends_the_trial(trial):
+    second = Slurm(10_001)
+
+    def end(session):
+        if session.machine is second:
+            raise OSError("no space left")
+        return Outcome(code=0)
+
+    with pytest.raises(OSError, match="no space left"):
+        trial(1, end, further=[second])
 
 
 def test_a_profile_that_does_not_start_is_not_tried_again(trial):

@@ -10,16 +10,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from seatrial.base.errors import InputError, LabError
 from seatrial.base.paths import PARQUET_LOCK
+from seatrial.plan.model import Plan
 from seatrial.site.model import Site
 from seatrial.stack.apt import install
 from seatrial.stack.machine import installed
-from seatrial.trial.machine import Machine, ThisMachine
-from seatrial_lab.software.provision import plan, provision
+from seatrial.trial.machine import Machine, ThisMachine, check_slurm
+from seatrial_lab.software import provision as software
+
+if TYPE_CHECKING:
+    from seatrial_lab.protocol import Lab
 
 out = Console(highlight=False, soft_wrap=True)
 
@@ -31,7 +36,7 @@ def provision_lab(required: bool) -> None:
     the same sentence and continues.
     """
     try:
-        steps = plan()
+        steps = software.plan()
         if steps.empty:
             return
         out.print("The lab needs, once on this machine:")
@@ -45,7 +50,7 @@ def provision_lab(required: bool) -> None:
                 else:
                     out.print(f"  {line}", markup=False)
 
-            provision(tell)
+            software.provision(tell)
     except LabError as error:
         if required:
             raise
@@ -91,12 +96,19 @@ def provision_pyarrow() -> None:
 
 
 @contextmanager
-def lab_for(site: Site, site_file: Path, output: Path, keep: bool) -> Iterator[Machine]:
-    """The machine that a trial of ``site`` runs on. A lab that this starts is ended afterwards."""
+def lab_for(
+    site: Site, site_file: Path, output: Path, keep: bool, plan: Plan
+) -> Iterator[list[Machine]]:
+    """The machines that a trial of ``site`` runs on. Labs that this starts are ended afterwards.
+
+    A virtual lab has further guests for the plan's NIC profiles, unless it was up: a fault may be
+    planted in it. Raises LabError if a lab does not start, or the cluster's Slurm does not answer.
+    """
     if site.lab is None:
-        yield ThisMachine()
+        check_slurm(ThisMachine(), plan.partition)
+        yield [ThisMachine()]
         return
-    from seatrial_lab.adapter import lab_of_site, machine_of
+    from seatrial_lab.adapter import further_lab, guests_for, lab_of_site, machine_of
 
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -106,18 +118,32 @@ def lab_for(site: Site, site_file: Path, output: Path, keep: bool) -> Iterator[M
     others = (signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, _as_interrupt) for number in others}
     started = False  # a start that fails removes its parts, except the logs that it names
+    further: list[Lab] = []
     try:
         with out.status("starting the lab") as status:
             started = lab.up(lambda line: status.update(line))
-        lab.add_bind(output.resolve())
-        yield machine_of(lab)
+            profiles = len({case.profile for case in plan.cases})
+            most = guests_for(site, profiles) if started else 1
+            for number in range(2, most + 1):
+                one = further_lab(str(site_file), number)
+                try:
+                    if one.up(lambda line: status.update(line)):
+                        further.append(one)
+                except LabError as error:
+                    out.print(f"the trial runs with fewer guests: {error}", markup=False)
+                    break
+        for one in (lab, *further):
+            one.add_bind(output.resolve())
+        yield [machine_of(one) for one in (lab, *further)]
     finally:
-        if started and not keep:
+        ended = [*further, *([lab] if started and not keep else [])]
+        if ended:
             # Ignored, so that the programs which this starts are not interrupted either.
             for number in (signal.SIGINT, *others):
                 before.setdefault(number, signal.getsignal(number))
                 signal.signal(number, signal.SIG_IGN)
-            lab.down()
+            for one in ended:
+                one.down()
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -181,8 +181,11 @@ def trial(
         provision_lab(required=True)
     plan = plan_trial(file, selection)
     check_place(output)
-    with lab_for(description, file, output, keep_lab) as machine, Bar(plan) as bar:
-        results = run_trial(plan, file, machine, bar, output)
+    with (
+        lab_for(description, file, output, keep_lab, plan) as (machine, *further),
+        Bar(plan) as bar,
+    ):
+        results = run_trial(plan, file, machine, bar, output, further)
     terminal.print_summary(results, out)  # first: a report that fails does not hide the verdict
     try:
         with noted_signals() as signals, obeyed_signals(signals), held(results.folder):

@@ -37,6 +37,11 @@ def host_facts() -> dict[str, Any]:
     }
 
 
+def available_MiB() -> int:
+    """The memory that programs can take without swapping."""
+    return int(_field("/proc/meminfo", "MemAvailable").split()[0]) // 1024
+
+
 def _field(file: str, name: str, separator: str = ":") -> str:
     for line in Path(file).read_text().splitlines():
         key, _, value = line.partition(separator)

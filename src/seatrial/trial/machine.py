@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Protocol
 
+from seatrial.base.errors import LabError
+
 
 class Machine(Protocol):
     """Runs the commands of a trial: on the login node of a lab, or on this machine.
@@ -76,6 +78,19 @@ def jobs_of(folder: Path, machine: Machine) -> dict[str, str]:
     answer = machine.run(["squeue", "--me", "--noheader", "--format=%i|%T|%Z"])
     rows = [line.split("|", 2) for line in answer.stdout.splitlines()]
     return {row[0]: row[1] for row in rows if len(row) == 3 and Path(row[2]).is_relative_to(folder)}
+
+
+def check_slurm(machine: Machine, partition: str) -> None:
+    """Raises LabError if Slurm does not answer, or has no such partition."""
+    command = ["sinfo", "--noheader", "--format=%R", f"--partition={partition}"]
+    try:
+        answer = machine.run(command)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise LabError(f"Slurm does not answer: {error}") from None
+    if answer.returncode:
+        raise LabError(f"Slurm does not answer: {' '.join(answer.stderr.split())}")
+    if partition not in answer.stdout.split():
+        raise LabError(f"Slurm has no partition {partition}, which the trial runs in")
 
 
 class Progress(Protocol):

@@ -192,7 +192,7 @@ def run_reframe(
     outcome = Outcome()
     name = f"reframe{session.suffix(profile)}.out"
     reader = threading.Thread(
-        target=follow, args=(process, session, outcome, folder / name), daemon=True
+        target=follow, args=(process, session, profile, outcome, folder / name), daemon=True
     )
     reader.start()
     stopped = False
@@ -256,7 +256,9 @@ def stop(process: subprocess.Popen, progress: Progress, why: str) -> None:
         process.wait()
 
 
-def follow(process: subprocess.Popen, session: Session, outcome: Outcome, file: Path) -> None:
+def follow(
+    process: subprocess.Popen, session: Session, profile: str, outcome: Outcome, file: Path
+) -> None:
     """Write ReFrame's output to a file, and show the progress that it reports."""
     assert process.stdout is not None
     try:
@@ -264,30 +266,32 @@ def follow(process: subprocess.Popen, session: Session, outcome: Outcome, file: 
             while line := process.stdout.readline(LINE):
                 kept.write(line)
                 kept.flush()
-                _show(line, session, outcome)
+                _show(line, session, profile, outcome)
     except OSError as error:  # on a full disk the pipe must still be read, or ReFrame blocks
         with contextlib.suppress(Exception):
             session.progress.said(f"cannot write ReFrame's output: {error}")
         while line := process.stdout.readline(LINE):
-            _show(line, session, outcome)
+            _show(line, session, profile, outcome)
 
 
-def _show(line: str, session: Session, outcome: Outcome) -> None:
+def _show(line: str, session: Session, profile: str, outcome: Outcome) -> None:
     """Raises nothing: a line that cannot be shown must not end the reading of the pipe."""
     with contextlib.suppress(Exception):
-        _read_line(line, session, outcome)
+        _read_line(line, session, profile, outcome)
 
 
-def _read_line(line: str, session: Session, outcome: Outcome) -> None:
+def _read_line(line: str, session: Session, profile: str, outcome: Outcome) -> None:
     outcome.tail = [*outcome.tail[-30:], line.rstrip()]
     if line.startswith("WARNING: skipping test file"):
         outcome.why_not = line.strip().removeprefix("WARNING: ")
     match = PROGRESS.match(line)
     if match:
         done = int(match[2] or 0)
+        if done:
+            session.done[session.suffix(profile)] = done
         session.progress.line(
             match[1],
-            session.jobs_done + done if done else 0,
+            session.jobs_done if done else 0,
             session.jobs if done else 0,
             match[4],
         )

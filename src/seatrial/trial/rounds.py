@@ -1,4 +1,4 @@
-"""A round of a trial: one run of ReFrame for each NIC profile, one after another.
+"""A round of a trial: one run of ReFrame for each NIC profile, one after another on each machine.
 
 Under the default profile each check has its own Slurm job. Every other profile is applied once in a
 round, by one job that the trial holds while the checks run as steps in it.
@@ -7,22 +7,27 @@ round, by one job that the trial holds while the checks run as steps in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from seatrial.results.record import Allocation as AllocationRecord
 from seatrial.results.record import Case, Job, Run
 from seatrial.trial.allocation import Allocation, held
 from seatrial.trial.collect import account_of, collect, job_facts
+from seatrial.trial.machine import Machine
 from seatrial.trial.reframe_run import Outcome, log_file, report_file, run_reframe
 from seatrial.trial.session import Session
 
 
 @dataclass
 class Part:
-    """The outcome of the cases of one profile in a round. ``allocation`` is None if no job was
-    held."""
+    """The outcome of the cases of one profile in a round, and the machine that ran them.
 
+    ``allocation`` is None if no job was held.
+    """
+
+    machine: Machine
     profile: str
     outcome: Outcome = field(default_factory=Outcome)
     allocation: Allocation | None = None
@@ -40,31 +45,45 @@ class Part:
         return "profile" if self.outcome.lost or self.outcome.refused else "setup"
 
 
-def run_round(session: Session, why_not: str = "") -> Iterator[Part]:
-    """Run all cases once, profile by profile, and yield each part when it ends.
+def run_round(session: Session, why_not: str = "") -> list[Part]:
+    """Run all cases once, and return the parts in the order of the round.
 
-    After a signal, at the trial's time limit, or if ReFrame runs nothing, the remaining parts do
-    not run; ``why_not``: why none does. A profile whose held job did not start in an earlier round
-    is not tried again: a Prolog that refuses a profile drains the nodes each time.
+    Each machine runs its share of the profiles, one after another. After a signal, at the trial's
+    time limit, or if ReFrame runs nothing, the remaining parts do not run; ``why_not``: why none
+    does. A profile whose held job did not start in an earlier round is not tried again: a Prolog
+    that refuses a profile drains the nodes each time.
     """
-    for profile in session.profiles:
+    shares = session.shares()
+    if len(shares) == 1:
+        return run_share(*shares[0], why_not)
+    # Signals reach the main thread only; the others see them in the list that all share.
+    with ThreadPoolExecutor(len(shares)) as pool:
+        running = [pool.submit(run_share, own, names, why_not) for own, names in shares]
+        parts = [part for one in running for part in one.result()]
+    return sorted(parts, key=lambda part: session.profiles.index(part.profile))
+
+
+def run_share(session: Session, profiles: list[str], why_not: str) -> list[Part]:
+    """Run the cases of these profiles on the session's machine."""
+    parts = []
+    for profile in profiles:
         if why_not:
-            yield Part(profile, Outcome(why_not=why_not))
+            parts.append(Part(session.machine, profile, Outcome(why_not=why_not)))
             continue
         if refused := session.refused.get(profile):
-            session.jobs_done += session.jobs_of(profile)
-            yield Part(profile, Outcome(why_not=refused, refused=True))
-            continue
+            outcome = Outcome(why_not=refused, refused=True)
+            parts.append(Part(session.machine, profile, outcome))
         # In virtual time, queries about jobs disturb the measurement. So the checks of the default
         # profile run in a held job, too.
-        if profile == "default" and not session.plan.virtual_time:
-            current = Part(profile, run_reframe(session))
+        elif profile == "default" and not session.plan.virtual_time:
+            parts.append(Part(session.machine, profile, run_reframe(session)))
         else:
-            current = run_in_held_job(session, profile)
-        session.jobs_done += session.jobs_of(profile)
-        yield current
-        outcome = current.outcome
-        why_not = session.why_stop() or (outcome.why_not if outcome.broken else "")
+            parts.append(run_in_held_job(session, profile))
+        session.done[session.suffix(profile)] = session.jobs_of(profile)
+        last = parts[-1].outcome
+        if not last.refused:
+            why_not = session.why_stop() or (last.why_not if last.broken else "")
+    return parts
 
 
 def run_in_held_job(session: Session, profile: str) -> Part:
@@ -85,7 +104,7 @@ def run_in_held_job(session: Session, profile: str) -> Part:
                 f"{allocation.job.id}, ready after {allocation.waited_s:.1f} s"
             )
             outcome = run_reframe(session, profile, allocation)
-    return Part(profile, outcome, allocation)
+    return Part(session.machine, profile, outcome, allocation)
 
 
 def runs_of(
@@ -101,8 +120,8 @@ def runs_of(
             one.allocation.read_node_reasons()
         runs = collect(
             session.folder, session.of_profile(one.profile), session.repeats,
-            session.machine.run, one.why_not, report_file(session, one.profile), one.phase,
-            held_job(one), log_file(session, one.profile), session.machine.take,
+            one.machine.run, one.why_not, report_file(session, one.profile), one.phase,
+            held_job(one), log_file(session, one.profile), one.machine.take,
             session.plan.node_names, note,
         )  # fmt: skip
         for run in runs:
@@ -117,8 +136,10 @@ def held_job(one: Part) -> Job | None:
 
 def allocations(session: Session, parts: list[Part], runs: list[Run]) -> dict[str, list]:
     """Profile -> the records of its held jobs, with Slurm's account of each."""
-    jobs = [job for one in parts if (job := held_job(one))]
-    facts = job_facts((job.id for job in jobs), session.machine.run, first=True)
+    facts: dict[str, Job] = {}
+    for machine in session.machines:
+        jobs = [job.id for one in parts if one.machine is machine and (job := held_job(one))]
+        facts |= job_facts(jobs, machine.run, first=True)
     result: dict[str, list[AllocationRecord]] = {}
     for one in parts:
         if one.allocation is None:

@@ -13,7 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -56,12 +56,18 @@ RESERVE_B = 1 << 20  # disk space for the results, reserved before the benchmark
 
 
 def run_trial(
-    plan: Plan, site_file: Path, machine: Machine, progress: Progress, trials: Path
+    plan: Plan,
+    site_file: Path,
+    machine: Machine,
+    progress: Progress,
+    trials: Path,
+    further: Sequence[Machine] = (),
 ) -> Results:
     """Run the planned trial of a site, and write its folder below ``trials``.
 
-    Raises InputError if the site's requirements are wrong, LabError if ReFrame cannot start or the
-    results cannot be written.
+    ``further``: machines like ``machine``, each with a Slurm and nodes of its own, whose job ids
+    differ. They run a part of the profiles at the same time. Raises InputError if the site's
+    requirements are wrong, LabError if ReFrame cannot start or the results cannot be written.
     """
     requirements = load_requirements(site_file.with_name("requirements.yaml"))
     try:
@@ -69,6 +75,7 @@ def run_trial(
         database_folder(trials, machine)  # before anything is run or written
         folder = new_folder(trials, plan.site)
         config = write_config(folder, plan, site_file)
+        copies = [write_copy(config, number) for number in range(2, 2 + len(further))]
         trial = Trial(
             trial=folder.name,
             site=plan.site,
@@ -91,7 +98,7 @@ def run_trial(
             outside=plan.outside,
             lacking=plan.lacking,
             unmeasured=plan.unmeasured,
-            notes=[*plan.left_out, *machine.notes(), *effects(plan)],
+            notes=[*plan.left_out, *notes_of([machine, *further]), *effects(plan)],
             profiles=profile_uses(plan),
         )
         results = Results(trial=trial, folder=folder)
@@ -107,6 +114,7 @@ def run_trial(
             TimeLimit(
                 plan.time_limit_s, math.inf if plan.lab_cores is None else plan.time_limit_s
             ),
+            further=tuple(zip(further, copies, strict=True)),
         )  # fmt: skip
         cases = plural(len(plan.cases), "case")
         progress.said(
@@ -123,6 +131,8 @@ def run_trial(
                 rerun(session, results, requirements)
         finally:
             config.with_name(PART_FILE).unlink(missing_ok=True)
+            for copy in copies:
+                shutil.rmtree(copy.parents[1], ignore_errors=True)
             sizes = take(folder, machine, progress)
         write_manifest(session, results, requirements, sizes)
     if first.broken:
@@ -217,9 +227,10 @@ def run_cases(session: Session, results: Results, why_not: str = "") -> list[Par
     try:
         parts.extend(run_round(session, why_not))
     finally:
-        end_leftovers(session.folder, session.machine)
+        for machine in session.machines:
+            end_leftovers(session.folder, machine)
     (session.folder / RESERVE_FILE).unlink(missing_ok=True)
-    results.trial.notes += session.machine.losses()
+    results.trial.notes += [text for one in session.machines for text in one.losses()]
     runs = runs_of(session, parts, results.trial.notes.append)
     results.runs += runs
     held = allocations(session, parts, runs)
@@ -246,7 +257,7 @@ def rerun(session: Session, results: Results, requirements: Requirements) -> Non
                 why_not = str(error)
         if not why_not:
             further = replace(
-                session, cases=again, round=0, rerun=number, jobs_done=0,
+                session, cases=again, round=0, rerun=number, done={},
                 nodelists=first_nodes(results.runs),
             )  # fmt: skip
             session.progress.said(
@@ -285,6 +296,17 @@ def profile_uses(plan: Plan) -> list[ProfileUse]:
         )
         for name, profile in profiles_under_test(plan).items()
     ]
+
+
+def notes_of(machines: Sequence[Machine]) -> list[str]:
+    """What the machines say of themselves, once, and that there are several."""
+    notes = list(dict.fromkeys(text for machine in machines for text in machine.notes()))
+    if len(machines) > 1:
+        notes.append(
+            f"{len(machines)} clusters of the same kind ran the NIC profiles, each a part of them, "
+            "at the same time"
+        )
+    return notes
 
 
 def effects(plan: Plan) -> list[str]:
@@ -373,6 +395,16 @@ def write_config(folder: Path, plan: Plan, site_file: Path) -> Path:
     write(plan, config / PLAN_FILE)
     (config / "settings.py").write_text(SETTINGS)
     return config / "settings.py"
+
+
+def write_copy(config: Path, number: int) -> Path:
+    """Copy a configuration for another machine, until the trial ends. Returns its settings file.
+
+    The file that says which part of the trial runs is beside the plan, so each machine needs both.
+    """
+    copy = config.parents[1].with_name(f"config-{number}") / config.parent.name
+    shutil.copytree(config.parent, copy)
+    return copy / config.name
 
 
 def end_leftovers(folder: Path, machine: Machine) -> None:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from seatrial.plan.model import Plan
@@ -36,15 +36,16 @@ class TimeLimit:
 
     def note(self, waiting: bool) -> None:
         """Note the result of a query: whether the trial has jobs, and all are pending."""
-        now = time.monotonic()
-        if self._waits_since is not None:
-            self._queued_s += now - self._waits_since
+        now, since = time.monotonic(), self._waits_since
+        if since is not None:
+            self._queued_s += now - since
         self._waits_since = now if waiting else None
 
     @property
     def queued_s(self) -> float:
         """Time in the queue up to now, as far as it does not count."""
-        waits = 0.0 if self._waits_since is None else time.monotonic() - self._waits_since
+        since = self._waits_since
+        waits = 0.0 if since is None else time.monotonic() - since
         return min(self._queued_s + waits, self.most_queued_s)
 
     @property
@@ -54,11 +55,13 @@ class TimeLimit:
 
 @dataclass
 class Session:
-    """One trial while it runs. Its rounds and reruns share ``limit``.
+    """One trial while it runs, on one of its machines. Rounds, reruns and machines share ``limit``.
 
     ``round`` is the number of the round, from 0. ``rerun`` is 0 for the planned repeats, and 1, 2
     ... for the reruns of cases whose figures broke a bound. ``refused``: NIC profile -> why no
-    later round tries it again.
+    later round tries it again. ``further``: the machines that run a part of the profiles at the
+    same time, each with its own configuration of ReFrame. ``done``: suffix of a run of ReFrame ->
+    how many of its test cases have ended.
     """
 
     plan: Plan
@@ -69,7 +72,8 @@ class Session:
     cases: list[Case] = field(default_factory=list)
     signals: list[str] = field(default_factory=list)
     limit: TimeLimit = field(default_factory=lambda: TimeLimit(0.0))
-    jobs_done: int = 0  # of earlier ReFrame runs
+    further: tuple[tuple[Machine, Path], ...] = ()
+    done: dict[str, int] = field(default_factory=dict)
     round: int = 0
     rerun: int = 0
     refused: dict[str, str] = field(default_factory=dict)
@@ -88,6 +92,25 @@ class Session:
     def block(self) -> int:
         """The field ``round`` of its runs."""
         return self.plan.rounds + self.rerun - 1 if self.rerun else self.round
+
+    @property
+    def machines(self) -> list[Machine]:
+        """All machines of the trial."""
+        return [self.machine, *(machine for machine, _ in self.further)]
+
+    def shares(self) -> list[tuple[Session, list[str]]]:
+        """The profiles of the round that each machine runs, in turn: the first has the first.
+
+        The same profiles have the same machine in each trial, so their figures can be compared.
+        """
+        own = [self, *(replace(self, machine=m, config=config) for m, config in self.further)]
+        profiles = self.profiles
+        return [(one, profiles[at :: len(own)]) for at, one in enumerate(own)]
+
+    @property
+    def jobs_done(self) -> int:
+        """Number of ReFrame's test cases that have ended, or did not run."""
+        return sum(self.done.values())
 
     @property
     def jobs(self) -> int:
