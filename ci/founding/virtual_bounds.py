@@ -10,10 +10,11 @@ how many of its figures break bounds that are computed from the other trials.
 the largest of: 1.5 times the spread, and the least width of its metric (``LEAST``; 1.5 times that
 width with fewer than four samples). Latency changes by the phase in which frames and timers meet,
 so a figure may go further than it did yet. With eight samples or more, the sample farthest from the
-median does not count: the lab runs such a case again, and the majority of three decides. A figure
-with a spread above 12 % gets no bound. It is written below the mark at the end of the file, among
-the informative metrics. A figure of a single trial gets neither, so the trial is incomplete until
-there is another. Reruns are left out, because they are not a random sample.
+median does not count if its trial ran the case again and no rerun was nearer to it than to the
+median: of such three runs the majority decides. A figure with a spread above 12 % gets no bound. It
+is written below the mark at the end of the file, among the informative metrics. A figure of a
+single trial gets neither, so the trial is incomplete until there is another. Reruns are no samples,
+because they are not a random choice.
 
 ``--newer`` names trials since a change of the lab. A figure that has no bound by all trials gets
 one by these alone, if they have eight samples. This program measures nothing and judges nothing.
@@ -30,7 +31,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
-from seatrial.results.record import Metric, read_results
+from seatrial.results.record import read_results
 
 #: The least width of a bound, by the end of the metric's name. With these, about one figure in a
 #: hundred breaks the bound of the other trials, and almost none breaks it a second time.
@@ -39,7 +40,7 @@ LEAST_OF = {("netpipe", "bandwidth_MB_s"): 0.03}
 OF_FEW = 1.5  # times as wide with fewer than MANY samples
 MANY = 4
 FACTOR = 1.5
-ALL_BUT_ONE = 8  # from so many samples on, one does not count for the spread
+ALL_BUT_ONE = 8  # from so many samples on, one may not count for the spread
 MOST_SPREAD = 0.12
 BELOW = "  # below: written by ci/founding/virtual_bounds.py\n"
 MARK = "  # these did not repeat, as ci/founding/virtual_bounds.py found\n"
@@ -63,17 +64,30 @@ class Key(NamedTuple):
     location: str
 
 
+class Sample(NamedTuple):
+    """A figure of one run, with those of the reruns that its trial made of the case."""
+
+    value: float
+    unit: str
+    again: tuple[float, ...] = ()
+
+    def is_refuted(self, centre: float) -> bool:
+        """Whether there were reruns, and none was nearer to it than to ``centre``."""
+        return bool(self.again) and all(
+            abs(one - centre) <= abs(one - self.value) for one in self.again
+        )
+
+
 #: judged figure -> its samples
-Figures = dict[Key, list[Metric]]
+Figures = dict[Key, list[Sample]]
 
 
 def figures(folder: Path) -> Figures:
     """Every judged figure of a trial, a sample of each run."""
     samples: Figures = defaultdict(list)
+    again: dict[Key, list[float]] = defaultdict(list)
     results = read_results(folder)
     for run in results.runs:
-        if results.trial.is_rerun(run):
-            continue
         if run.outcome != "ran":
             print(f"{folder}: {run.case.id}: {run.outcome}: {run.reason}", file=sys.stderr)
             continue
@@ -84,8 +98,14 @@ def figures(folder: Path) -> Figures:
                 key = Key(
                     case.check, case.variant, case.transport, case.profile, one.metric, location
                 )  # fmt: skip
-                samples[key].append(one)
-    return samples
+                if results.trial.is_rerun(run):
+                    again[key].append(one.value)
+                else:
+                    samples[key].append(Sample(one.value, one.unit))
+    return {
+        key: [one._replace(again=tuple(again[key])) for one in several]
+        for key, several in samples.items()
+    }
 
 
 def together(trials: Iterable[Figures]) -> Figures:
@@ -97,25 +117,25 @@ def together(trials: Iterable[Figures]) -> Figures:
     return samples
 
 
-def middle(metrics: list[Metric]) -> float:
+def middle(metrics: list[Sample]) -> float:
     return statistics.median(one.value for one in metrics)
 
 
-def spread(metrics: list[Metric]) -> float:
+def spread(metrics: list[Sample]) -> float:
     """(highest - lowest) / median; 0 where all are 0."""
     values = [one.value for one in metrics]
     return (max(values) - min(values)) / abs(middle(metrics)) if middle(metrics) else 0.0
 
 
-def usual_spread(metrics: list[Metric]) -> float:
-    """The same without the farthest sample, where there are enough."""
-    if len(metrics) < ALL_BUT_ONE:
-        return spread(metrics)
+def usual_spread(metrics: list[Sample]) -> float:
+    """The same without the farthest sample, where there are enough and reruns refuted it."""
     centre = middle(metrics)
-    return spread(sorted(metrics, key=lambda one: abs(one.value - centre))[:-1])
+    *nearer, farthest = sorted(metrics, key=lambda one: abs(one.value - centre))
+    dropped = len(metrics) >= ALL_BUT_ONE and farthest.is_refuted(centre)
+    return spread(nearer if dropped else metrics)
 
 
-def bound(key: Key, metrics: list[Metric]) -> float:
+def bound(key: Key, metrics: list[Sample]) -> float:
     """Half the width of the bound, relative to the median."""
     usual = next(least for end, least in LEAST.items() if key.metric.endswith(end))
     least = LEAST_OF.get((key.check, key.metric), usual)
@@ -168,7 +188,7 @@ def selected(key: Key) -> str:
     return select
 
 
-def entry(key: Key, metrics: list[Metric]) -> str:
+def entry(key: Key, metrics: list[Sample]) -> str:
     """One line of a requirements file."""
     width = bound(key, metrics)
     reference = middle(metrics)
@@ -179,7 +199,7 @@ def entry(key: Key, metrics: list[Metric]) -> str:
     )
 
 
-def bounded(metrics: list[Metric]) -> bool:
+def bounded(metrics: list[Sample]) -> bool:
     return len(metrics) >= TRIALS and usual_spread(metrics) <= MOST_SPREAD and middle(metrics) > 0
 
 
@@ -196,7 +216,7 @@ def chosen(samples: Figures, newer: Figures) -> Figures:
     return samples
 
 
-def unbounded(key: Key, metrics: list[Metric]) -> str:
+def unbounded(key: Key, metrics: list[Sample]) -> str:
     """The lines that say why a figure has no bound."""
     values = ", ".join(f"{value:.4g}" for value in sorted(one.value for one in metrics))
     return (

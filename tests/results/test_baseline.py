@@ -10,7 +10,7 @@ from campaigns import rounds
 from seatrial.base.errors import InputError
 from seatrial.results import baseline as baseline_module
 from seatrial.results.baseline import Baseline, make_baseline
-from seatrial.results.record import Case, Results
+from seatrial.results.record import NO_OWN_PROCESSORS, Case, Results
 from seatrial.results.requirements import Accepted, load_requirements
 from trial_maker import (
     CONTRACT,
@@ -187,6 +187,10 @@ def test_what_is_refused(tmp_path):
     other.trial.site = "elsewhere"
     with pytest.raises(InputError, match="different sites"):
         make_baseline([imb_results(1, 1, 1), other], tmp_path / "r.yaml")
+    other = imb_results(1, 1, 1)
+    other.trial.notes = [f"{NO_OWN_PROCESSORS}: cc is missing"]
+    with pytest.raises(InputError, match="t1 is not of the lab of its site: all nodes share"):
+        make_baseline([other], tmp_path / "r.yaml")
 
 
 def test_a_failing_model_is_not_hidden(tmp_path):

@@ -9,7 +9,7 @@ from seatrial.benchmarks.registry import registry
 from seatrial.results.figures import POSITIVE_UNITS, _Waits
 from seatrial.results.judge import _PlainPasses, judge
 from seatrial.results.locations import Locations
-from seatrial.results.record import Activity, Case, Job
+from seatrial.results.record import NO_OWN_PROCESSORS, Activity, Case, Job
 from seatrial.results.verdict import conclude
 from seatrial.results.wording import number
 from trial_maker import (
@@ -586,6 +586,23 @@ def test_requirements_without_a_case_are_one_note(checks, expected):
     findings = conclude(trial(NETPIPE), [], [], requirements(entries)).findings
     (note,) = [text for text in findings if "no case of this trial" in text]
     assert note.startswith(expected)
+
+
+def test_where_the_lab_is_not_the_sites_own_no_baseline_applies():
+    """The figures are far beyond the baseline, which says nothing. Other requirements hold."""
+    why = f"{NO_OWN_PROCESSORS}: cc is missing: apt-get install gcc"
+    shared = trial(NETPIPE, notes=[why])
+    runs = runs_of(NETPIPE, [90.0])
+    baseline = requirements(BASELINE.format(check="netpipe"))
+    assert verdict(trial(NETPIPE), runs, baseline).verdict == "reject"
+    (judgement,) = judge(shared, runs, baseline)
+    assert judgement.verdict == "missing"
+    assert judgement.explanation.endswith(f"no requirement applies to it; baselines do not: {why}")
+    concluded = verdict(shared, runs, baseline)
+    assert concluded.verdict == "incomplete"
+    assert f"the site's baselines do not apply to this trial: {why}" in concluded.findings
+    both = requirements(BASELINE.format(check="netpipe") + CONTRACT)
+    assert verdict(shared, runs, both).verdict == "reject"
 
 
 def test_a_requirement_whose_cases_the_stack_lacks_is_a_note_of_its_own():

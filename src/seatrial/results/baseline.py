@@ -211,11 +211,14 @@ def make_baseline(
     with the folders of its trials. ``courses``: what these did, for the summary. ``accepted``: the
     change that these figures are the level of; it is named in each entry, and kept in the file.
     ``again``: it may have been accepted before. Call ``write()`` of the result to write it. Raises
-    InputError if there are no results, if they are of different sites, or if the file is invalid or
-    cannot be edited.
+    InputError if there are no results, if they are of different sites, if baselines do not apply to
+    one of them (``no_baselines``), or if the file is invalid or cannot be edited.
     """
     file = Path(path)
     check_origin(results)
+    for trial in (result.trial for result in results):
+        if trial.no_baselines:
+            raise InputError(f"{trial.trial} is not of the lab of its site: {trial.no_baselines}")
     before = _read(file) if file.exists() else None
     text = _NEW_FILE if before is None else before
     document, lines = yamlfile.loads(text, Document, file)

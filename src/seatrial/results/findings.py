@@ -62,6 +62,7 @@ def findings(
         lambda: _unmeasured(by_verdict["error"]),
         lambda: wire.findings(runs),
         lambda: map(_one_or_many, _groups(doubts)),
+        lambda: _no_baselines(trial),
         lambda: _missing(by_verdict["missing"]),
         lambda: [] if judgements else [f"{trial.trial}: nothing was judged"],
         lambda: _waived(contract),
@@ -253,6 +254,11 @@ def _case_errors(errors: Mapping[Case, str]) -> list[str]:
         else f"{len(cases)} cases ({some([case.id for case in cases])}), each{reason}"
         for reason, cases in by_reason.items()
     ]
+
+
+def _no_baselines(trial: Trial) -> list[str]:
+    why = trial.no_baselines
+    return [f"the site's baselines do not apply to this trial: {why}"] if why else []
 
 
 def _missing(judgements: Iterable[Judgement]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from seatrial.base.errors import unexpected
@@ -64,7 +65,12 @@ def judge(trial: Trial, runs: Sequence[Run], requirements: Requirements) -> list
     In addition one for each case that did not run as declared, for each figure without a
     threshold (``missing``), and for each threshold whose figure was not measured. The order
     of ``runs`` does not matter. The time is proportional to the number of figures.
+
+    Baselines do not apply to a trial that says they are of another machine (``no_baselines``).
     """
+    if trial.no_baselines:
+        kept = [rule for rule in requirements.rules if rule.threshold.basis != "baseline"]
+        requirements = replace(requirements, rules=tuple(kept))
     figures, defects = _collected(trial, runs)
     runs = [run for run in runs if run.case not in defects]
     errors = case_errors(trial, runs)
@@ -137,7 +143,7 @@ def _of_metric(
                 plain[key] = _PlainPasses(rule, context)
             yield plain[key].judgement(figure) or _Comparison(figure, rule, context).judgement()
         if not rules and not thresholds.is_informative(figure.location):
-            yield _missing(figure, _name(figure, of_all.locations))
+            yield _missing(figure, _name(figure, of_all.locations), of_all.trial.no_baselines)
 
 
 def _comparable(alike: list[Figure], alone: bool | None) -> list[Figure]:
@@ -154,7 +160,8 @@ def _name(figure: Figure, locations: Locations) -> str:
     return f"{figure.case.id}: {figure.metric}{locations.on(figure.location)}"
 
 
-def _missing(figure: Figure, name: str) -> Judgement:
+def _missing(figure: Figure, name: str, no_baselines: str) -> Judgement:
+    why = f"; baselines do not: {no_baselines}" if no_baselines else ""
     return Judgement(
         case=figure.case,
         metric=figure.metric,
@@ -164,7 +171,7 @@ def _missing(figure: Figure, name: str) -> Judgement:
         samples=figure.values,
         value=figure.median if not figure.fault else None,
         spread=figure.spread if not figure.fault else None,
-        explanation=f"{name} was measured, but no requirement applies to it",
+        explanation=f"{name} was measured, but no requirement applies to it{why}",
     )
 
 

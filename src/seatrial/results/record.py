@@ -62,6 +62,8 @@ MOST_POINTS = 10_000  # of a curve; those of the benchmarks have 40
 MOST_OF_CASE, MOST_OF_LOCATION = 1000, 32
 PLANTED = "fault planted on purpose: "  # begins a note of a trial
 IN_VIRTUAL_TIME = "figures are in virtual time"  # begins a note of a trial in a virtual lab
+#: begins a note of a trial in a virtual lab whose site wants ``processors: own``
+NO_OWN_PROCESSORS = "all nodes share one processor, although the site wants one for each"
 _CONFIG = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
 _Item = TypeVar("_Item")
 #: a list of which validation reports the first wrong element: a million errors take minutes
@@ -384,6 +386,11 @@ class Trial(Record):
     def planted(self) -> list[str]:
         """The notes on faults that were planted in the lab."""
         return [note for note in self.notes if note.startswith(PLANTED)]
+
+    @property
+    def no_baselines(self) -> str:
+        """Why the baselines of the site are not of a machine like the trial's; "": they may be."""
+        return next((note for note in self.notes if note.startswith(NO_OWN_PROCESSORS)), "")
 
     def is_rerun(self, run: Run) -> bool:
         """Whether a run was made because a figure of the case broke a bound."""

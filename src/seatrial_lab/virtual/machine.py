@@ -14,7 +14,7 @@ from typing import Any
 
 from seatrial.base.errors import LabError
 from seatrial.base.paths import SOURCE
-from seatrial.results.record import IN_VIRTUAL_TIME, PLANTED
+from seatrial.results.record import IN_VIRTUAL_TIME, NO_OWN_PROCESSORS, PLANTED
 from seatrial_lab.common import access
 from seatrial_lab.common.owner import give, take
 from seatrial_lab.virtual import wires
@@ -122,8 +122,9 @@ def processors_note(facts: dict[str, Any]) -> str:
         many = "a processor" if number == 1 else f"{number} processors"
         return f"each node has {many} of its own: they run in parallel in virtual time"
     wanted = facts.get("no_own_processors", "")
-    reason = f" (the site wants one for each: {wanted.splitlines()[0]})" if wanted else ""
-    return f"all nodes share one processor{reason}"
+    if wanted:
+        return f"{NO_OWN_PROCESSORS}: {wanted.splitlines()[0]}"
+    return "all nodes share one processor"
 
 
 def wires_note(spec: VirtualSpec, facts: dict[str, Any]) -> str:
