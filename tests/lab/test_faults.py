@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 from collections.abc import Iterator
 
@@ -15,6 +16,8 @@ from seatrial_lab.native.engine import Lab
 from seatrial_lab.native.status import status
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm]
+#: Mbit/s that a TCP stream has over a link of 100 Mbit/s
+SLOW = 95 * 0.92, 95 * 1.08
 
 
 @pytest.fixture
@@ -37,20 +40,24 @@ def _mbit(lab: Lab, reverse: bool = False, peer: str = "n2") -> float:
     return json.loads(out.stdout)["end"]["sum_received"]["bits_per_second"] / 1e6
 
 
-def _best_mbit(lab: Lab, enough: float, reverse: bool = False, peer: str = "n2") -> float:
-    """The best of some measurements: what disturbs one on a busy machine makes it slower."""
-    best = 0.0
-    for _ in range(10):
-        best = max(best, _mbit(lab, reverse, peer))
-        if best >= enough:
-            break
-    return best
+def _carries(
+    lab: Lab, low: float, high: float = math.inf, reverse: bool = False, peer: str = "n2"
+) -> None:
+    """Some measurement of ten is between ``low`` and ``high`` Mbit/s.
+
+    A busy machine makes one slower. It also makes one faster: sender and receiver leave out the
+    first second at different moments, and 2 s of a link of 100 Mbit/s were 107 Mbit/s once.
+    """
+    measured: list[float] = []
+    while not any(low <= one <= high for one in measured) and len(measured) < 10:
+        measured.append(_mbit(lab, reverse, peer))
+    assert any(low <= one <= high for one in measured), measured
 
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_slow_link_is_as_slow_as_asked_in_both_directions(mended: Lab, reverse: bool) -> None:
     faults.slow_link(mended, "n1", "100mbit")
-    assert _best_mbit(mended, 90, reverse) == pytest.approx(95, rel=0.08)
+    _carries(mended, *SLOW, reverse)
     assert [str(f) for f in mended.faults()] == ["link n1: rate 100mbit"]
 
 
@@ -67,16 +74,16 @@ def test_a_path_between_two_nodes_is_slow_and_no_other(
     assert [str(f) for f in mended.faults()] == [f"link n1: {detail}"]
     for reverse in (False, True):
         if reverse in slow:
-            assert _best_mbit(mended, 90, reverse) == pytest.approx(95, rel=0.08)
+            _carries(mended, *SLOW, reverse)
         else:
-            assert _best_mbit(mended, 1000, reverse) > 400
-    assert _best_mbit(mended, 1000, only == "receives", peer="n3") > 400
+            _carries(mended, 400, reverse=reverse)
+    _carries(mended, 400, reverse=only == "receives", peer="n3")
 
 
 def test_a_slow_direction_of_all_links_of_a_node(mended: Lab) -> None:
     faults.slow_link(mended, "n1", "100mbit", only="receives")
-    assert _best_mbit(mended, 90, reverse=True, peer="n3") == pytest.approx(95, rel=0.08)
-    assert _best_mbit(mended, 1000) > 400
+    _carries(mended, *SLOW, reverse=True, peer="n3")
+    _carries(mended, 400)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +103,7 @@ def test_a_slow_path_that_is_none(lab: Lab, options: dict[str, str], message: st
 def test_clear_makes_the_link_fast_again(mended: Lab) -> None:
     faults.slow_link(mended, "n1", "100mbit")
     faults.clear(mended)
-    assert _best_mbit(mended, 1000) > 400
+    _carries(mended, 400)
 
 
 def test_a_cut_link_loses_its_carrier_and_only_that(mended: Lab) -> None:
