@@ -26,10 +26,11 @@ from seatrial.benchmarks.benchmark import NODE_PYTHON, Benchmark, Step
 from seatrial.benchmarks.limits import Known
 from seatrial.benchmarks.parsing import Parsed
 from seatrial.benchmarks.registry import registry
-from seatrial.checks import context, nic_proof, physics, wire_up
+from seatrial.checks import context, nic_proof, physics
 from seatrial.checks.evidence import collect, packages_of, write_evidence
 from seatrial.plan.model import HeldJob, PlannedTransport, job_limit_s
 from seatrial.results.record import Metric, Run
+from seatrial.stack import wire_up
 
 NODE_FILES = Path(__file__).parent / "node"
 #: options of srun for a step that goes on when a node or its program ends; job.sh ends it

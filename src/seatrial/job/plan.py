@@ -21,6 +21,7 @@ from seatrial.job.request import Request, Surroundings
 from seatrial.job.template import Parameter, Template
 from seatrial.site.model import Nodes, Site
 from seatrial.site.profiles import carrier_interfaces, measured_on, nodes_of, resolved
+from seatrial.stack import wire_up
 from seatrial.stack.model import Transport
 from seatrial.stack.transports import TRANSPORTS, UCX_DEVICES, bound, with_shared_memory
 
@@ -47,6 +48,7 @@ class Plan:
     mpi: str
     launcher: str
     srun_options: list[str]
+    srun_environment: dict[str, str]  # for a step on all nodes of the job
     bind: dict[str, str]
     network: str
     interface: str
@@ -106,6 +108,7 @@ def plan(request: Request, around: Surroundings) -> Plan:
     interface = carriers[network_name]
     ports = _rdma_ports(site, transport.name, carriers)
     module, folder = _module(values, around, transport.name)
+    srun_options = [*part.launcher, *(own.options if own else [])]
     result = Plan(
         template=template,
         kind=kind or "",
@@ -122,7 +125,8 @@ def plan(request: Request, around: Surroundings) -> Plan:
         within_node=part.within_node,
         mpi=mpi,
         launcher=launcher,
-        srun_options=[*part.launcher, *(own.options if own else [])],
+        srun_options=srun_options,
+        srun_environment=wire_up.variables(srun_options, nodes, nodes),
         bind=dict(part.bind),
         network=network_name,
         interface=interface,

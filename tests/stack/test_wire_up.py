@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seatrial.checks import wire_up
+from seatrial.stack import wire_up
 
 
 @pytest.mark.parametrize(
