@@ -44,6 +44,22 @@ def test_status_of_a_lab_that_another_command_starts(
     assert result.stdout.splitlines() == ["lab begun: another command starts or ends it now"]
 
 
+def test_status_of_a_virtual_lab_has_the_card_of_each_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    versions = {"slurm": "slurm 22", "wires": "eth1: cables of 1000 Mbit/s", "python": "3.11.2"}
+    node = {"name": "igb1", "alive": True, "slurm_state": "idle", "mgmt_address": "10.0.0.1",
+            "test_address": "10.0.1.1", "nics": ["eth1 igb"], "daemons": {}}  # fmt: skip
+    given = {"instance": "of_test", "engine": "virtual", "state": "up", "uptime_s": 1.0,
+             "versions": versions, "hosts": [node], "faults": []}  # fmt: skip
+    monkeypatch.setattr("seatrial_lab.adapter.status", lambda name: given)
+    result = RUNNER.invoke(app, ["status", "-i", "of_test", "--site", "lab-virtual"])
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[:2] == ["lab of_test: up for 1 s; slurm 22, Python 3.11.2", versions["wires"]]
+    assert "eth1 igb" in result.stdout
+
+
 def test_a_log_has_each_step_of_a_start(capsys: pytest.CaptureFixture[str]) -> None:
     """A spinner shows nothing where the output is no terminal."""
     with told_steps(Console(), "starting the lab") as tell:

@@ -121,10 +121,18 @@ def _print_status(lab_status: dict[str, Any], site: str) -> None:
         if others:
             console.print(f"other instances: {', '.join(others)}")
         return
-    console.print(
-        f" for {lab_status['uptime_s']:.0f} s; {', '.join(lab_status['versions'].values())}"
-    )
-    table = Table("node", "Slurm", "eth0 (management)", "addresses under test", "daemons")
+    versions = dict(lab_status["versions"])
+    told = [versions.pop(key) for key in ("processors", "wires") if key in versions]
+    if "python" in versions:
+        versions["python"] = f"Python {versions['python']}"
+    console.print(f" for {lab_status['uptime_s']:.0f} s; {', '.join(versions.values())}")
+    for text in told:
+        console.print(text, markup=False)
+    virtual = lab_status.get("engine") == "virtual"
+    table = Table(
+        "node", "Slurm", "eth0 (management)", "addresses under test",
+        "cards" if virtual else "daemons",
+    )  # fmt: skip
     for host in lab_status["hosts"]:
         shown = host["slurm_state"] or "-" if host["alive"] else "DEAD"
         table.add_row(
@@ -132,7 +140,7 @@ def _print_status(lab_status: dict[str, Any], site: str) -> None:
             shown,
             host["mgmt_address"],
             host["test_address"] or "-",
-            " ".join(host["daemons"]),
+            ", ".join(host["nics"]) if virtual else " ".join(host["daemons"]),
         )
     console.print(table)
     for port in lab_status.get("wires", []):
