@@ -125,8 +125,9 @@ def end(instance: str, progress: Progress = lambda _: None) -> bool:
 
     Returns False if there is no such lab.
     """
-    for left in RUN_ROOT.glob(further_instance(instance, "*")):
-        VIRTUAL.end(left.name, progress)
+    for left in RUN_ROOT.glob(further_instance(instance, "[0-9]*")):
+        if state.engine_of(left.name) in ("", VirtualLab.engine):  # "": a part of one
+            VIRTUAL.end(left.name, progress)
     return engine_of(instance).end(instance, progress)
 
 

@@ -217,6 +217,19 @@ def test_the_end_of_a_lab_ends_the_further_guests_of_a_killed_trial(spec: LabSpe
             leftovers.remove(instance)
 
 
+@pytest.mark.parametrize(("ending", "engine"), [("gpu", "virtual"), ("2", "native")])
+def test_the_end_of_a_lab_ends_no_other_lab(spec: LabSpec, ending: str, engine: str) -> None:
+    """One whose name only begins like that of a further guest, or one of the other kind."""
+    other = spec.instance + "_g" + ending
+    try:
+        with state.locked(other):
+            state.claim(other, engine)
+        adapter.end(spec.instance)
+        assert LabPaths(other).run.exists()
+    finally:
+        leftovers.remove(other)
+
+
 @pytest.mark.parametrize(
     ("site", "processors", "memory", "profiles", "guests"),
     [
