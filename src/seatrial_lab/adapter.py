@@ -12,6 +12,7 @@ from typing import Any
 
 from seatrial.site.load import load_site, site_file
 from seatrial.site.model import Site
+from seatrial.stack.files import digest
 from seatrial.trial.host import available_MiB
 from seatrial.trial.machine import Machine
 from seatrial_lab.common import state
@@ -112,7 +113,9 @@ def further_lab(name: str, number: int, instance: str | None = None) -> Lab:
 
 def further_instance(instance: str, number: int | str) -> str:
     """Return the name of a further guest of a lab."""
-    return f"{instance[:FURTHER_NAME]}_g{number}"
+    if len(instance) > FURTHER_NAME:
+        instance = f"{instance[: FURTHER_NAME - 5]}_{digest([instance])[:4]}"
+    return f"{instance}_g{number}"
 
 
 def attach(instance: str) -> Lab:

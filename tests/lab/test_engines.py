@@ -256,5 +256,10 @@ def test_job_ids_of_a_further_guest_begin_elsewhere() -> None:
     second = adapter.further_lab("lab-virtual", 2, "lab_virtual_of_a_nam")
     ids = [line for line in second.spec.extra_slurm_conf if line.startswith("FirstJobId")]
     assert ids == ["FirstJobId=10001"]
-    assert second.spec.instance == "lab_virtual_of_a_g2"
+    assert len(second.spec.instance) <= 20
     assert first.spec.nodes == second.spec.nodes
+
+
+def test_long_names_have_further_guests_of_their_own() -> None:
+    names = [adapter.further_instance(f"lab_virtual_seeda_{number}", 2) for number in (1, 2)]
+    assert len({*names}) == 2

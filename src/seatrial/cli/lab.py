@@ -72,6 +72,8 @@ def up(
     names = f"{lab.spec.nodes[0]} to {lab.spec.nodes[-1]}"
     verb = "is up" if started else "was up already"
     console.print(f"lab {lab.spec.instance} {verb}: {len(lab.spec.nodes)} nodes, {names}")
+    if processors := adapter.status(lab.spec.instance)["versions"].get("processors"):
+        console.print(processors, markup=False)
 
 
 @app.command()

@@ -143,7 +143,8 @@ class VirtualLab:
         progress("Slurm")
         self.wait_ready()
         facts = {"started_at": time.time(), "kernel": base.kernel_release,
-                 "kernel_version": base.kernel_version, "qemu": base.qemu_version,
+                 "kernel_version": base.kernel_version,
+                 "qemu": build.version() if emulator else base.qemu_version,
                  "processors": "own" if emulator else "shared",
                  "processors_of_node": self.spec.cpus,
                  "no_own_processors": no_emulator}  # fmt: skip
@@ -206,7 +207,7 @@ class VirtualLab:
         facts = json.loads(booted.read_text())
         if not facts["ok"]:
             raise LabError(f"the guest did not boot: {facts['text']}")
-        progress(f"booted after {facts['seconds']} s, {facts['text']} s of the guest's clock")
+        progress(f"booted after {facts['seconds']} s")
 
     def _log_tail(self) -> str:
         words = []
