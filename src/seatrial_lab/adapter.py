@@ -12,6 +12,7 @@ from typing import Any
 
 from seatrial.site.load import load_site, site_file
 from seatrial.site.model import Site
+from seatrial.stack.files import digest
 from seatrial.trial.host import available_MiB
 from seatrial.trial.machine import Machine
 from seatrial_lab.common import state
@@ -112,7 +113,9 @@ def further_lab(name: str, number: int, instance: str | None = None) -> Lab:
 
 def further_instance(instance: str, number: int | str) -> str:
     """Return the name of a further guest of a lab."""
-    return f"{instance[:FURTHER_NAME]}_g{number}"
+    if len(instance) > FURTHER_NAME:
+        instance = f"{instance[: FURTHER_NAME - 5]}_{digest([instance])[:4]}"
+    return f"{instance}_g{number}"
 
 
 def attach(instance: str) -> Lab:
@@ -125,8 +128,9 @@ def end(instance: str, progress: Progress = lambda _: None) -> bool:
 
     Returns False if there is no such lab.
     """
-    for left in RUN_ROOT.glob(further_instance(instance, "*")):
-        VIRTUAL.end(left.name, progress)
+    for left in RUN_ROOT.glob(further_instance(instance, "[0-9]*")):
+        if state.engine_of(left.name) in ("", VirtualLab.engine):  # "": a part of one
+            VIRTUAL.end(left.name, progress)
     return engine_of(instance).end(instance, progress)
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from lab_support import SESSION
+from rich.console import Console
 from typer.testing import CliRunner
 
 from seatrial.base.errors import InputError, LabError
 from seatrial.cli.lab import app
+from seatrial.cli.provision import told_steps
+from seatrial_lab.common import paths, state
 from seatrial_lab.native.engine import Lab
 
 RUNNER = CliRunner()
@@ -21,6 +25,46 @@ def test_status_of_a_lab_that_is_down() -> None:
     result = RUNNER.invoke(app, ["status", "-i", "no_such_lab", "--json"])
     assert result.exit_code == 4
     assert json.loads(result.stdout) == {"instance": "no_such_lab", "state": "down", "hosts": []}
+
+
+def test_status_names_the_command_that_starts_the_lab_of_the_site() -> None:
+    down = ["status", "-i", "no_such_lab"]
+    own = RUNNER.invoke(app, [*down, "--site", "lab-virtual"])
+    assert "(start it with: seatrial lab up --site lab-virtual)" in own.stdout
+    assert "(start it with: seatrial lab up)" in RUNNER.invoke(app, down).stdout
+
+
+def test_status_of_a_lab_that_another_command_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths, "RUN_ROOT", tmp_path)
+    with state.locked("begun"):
+        result = RUNNER.invoke(app, ["status", "-i", "begun"])
+    assert result.exit_code == 4
+    assert result.stdout.splitlines() == ["lab begun: another command starts or ends it now"]
+
+
+def test_status_of_a_virtual_lab_has_the_card_of_each_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    versions = {"slurm": "slurm 22", "wires": "eth1: cables of 1000 Mbit/s", "python": "3.11.2"}
+    node = {"name": "igb1", "alive": True, "slurm_state": "idle", "mgmt_address": "10.0.0.1",
+            "test_address": "10.0.1.1", "nics": ["eth1 igb"], "daemons": {}}  # fmt: skip
+    given = {"instance": "of_test", "engine": "virtual", "state": "up", "uptime_s": 1.0,
+             "versions": versions, "hosts": [node], "faults": []}  # fmt: skip
+    monkeypatch.setattr("seatrial_lab.adapter.status", lambda name: given)
+    result = RUNNER.invoke(app, ["status", "-i", "of_test", "--site", "lab-virtual"])
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[:2] == ["lab of_test: up for 1 s; slurm 22, Python 3.11.2", versions["wires"]]
+    assert "eth1 igb" in result.stdout
+
+
+def test_a_log_has_each_step_of_a_start(capsys: pytest.CaptureFixture[str]) -> None:
+    """A spinner shows nothing where the output is no terminal."""
+    with told_steps(Console(), "starting the lab") as tell:
+        tell("starting the lab: Slurm [n1]")
+    assert capsys.readouterr().out == "  starting the lab: Slurm [n1]\n"
 
 
 @pytest.mark.parametrize(
@@ -85,7 +129,7 @@ def test_a_fault_is_planted_in_the_lab_of_the_environment(
     given = ["fault", *words.split()]
     of_environment = RUNNER.invoke(app, [*given, "--site", "lab"])
     assert str(of_environment.exception) == (
-        "the lab 'no_such_lab' is not up; start it with: seatrial lab up"
+        "the lab 'no_such_lab' is not up; start it with: seatrial lab up --site SITE"
     )
     of_option = RUNNER.invoke(app, [*given, "--instance", "nor_this"])
     assert "'nor_this'" in str(of_option.exception)

@@ -217,6 +217,19 @@ def test_the_end_of_a_lab_ends_the_further_guests_of_a_killed_trial(spec: LabSpe
             leftovers.remove(instance)
 
 
+@pytest.mark.parametrize(("ending", "engine"), [("gpu", "virtual"), ("2", "native")])
+def test_the_end_of_a_lab_ends_no_other_lab(spec: LabSpec, ending: str, engine: str) -> None:
+    """One whose name only begins like that of a further guest, or one of the other kind."""
+    other = spec.instance + "_g" + ending
+    try:
+        with state.locked(other):
+            state.claim(other, engine)
+        adapter.end(spec.instance)
+        assert LabPaths(other).run.exists()
+    finally:
+        leftovers.remove(other)
+
+
 @pytest.mark.parametrize(
     ("site", "processors", "memory", "profiles", "guests"),
     [
@@ -243,5 +256,10 @@ def test_job_ids_of_a_further_guest_begin_elsewhere() -> None:
     second = adapter.further_lab("lab-virtual", 2, "lab_virtual_of_a_nam")
     ids = [line for line in second.spec.extra_slurm_conf if line.startswith("FirstJobId")]
     assert ids == ["FirstJobId=10001"]
-    assert second.spec.instance == "lab_virtual_of_a_g2"
+    assert len(second.spec.instance) <= 20
     assert first.spec.nodes == second.spec.nodes
+
+
+def test_long_names_have_further_guests_of_their_own() -> None:
+    names = [adapter.further_instance(f"lab_virtual_seeda_{number}", 2) for number in (1, 2)]
+    assert len({*names}) == 2

@@ -59,7 +59,8 @@ def test_each_card_has_the_wire_of_its_network_and_the_bus_of_its_node(tmp_path:
     assert VirtualSpec.from_json(spec.to_json()) == spec
     assert spec.without_wires() == with_lab(tmp_path / "bare", "processors: own")
     assert wires_note(spec, {"processors": "own"}) == (
-        "eth1: cables of 1000 Mbit/s and 250 ns, a switch with 65536 B for each port and 1000 ns; "
+        "eth1: cables of 1000 Mbit/s with a delay of 250 ns, "
+        "a switch with a queue of 64 KiB for each port and a latency of 1000 ns; "
         "a host bus of 264 MB/s in each node"
     )
 
@@ -80,7 +81,8 @@ def test_where_the_emulator_is_missing_the_wires_have_no_speed(tmp_path: Path) -
     assert cables(spec, None) == ["hubport,id=n0,hubid=0", "hubport,id=n1,hubid=0"]
     note = wires_note(spec, {"processors": "shared"})
     assert note == (
-        "wires have no speed, although the site wants eth1: cables of 1000 Mbit/s and 0 ns"
+        "wires have no speed, although the site wants "
+        "eth1: cables of 1000 Mbit/s with a delay of 0 ns"
     )
 
 
@@ -151,7 +153,7 @@ def test_status_shows_where_frames_were_dropped(capsys: pytest.CaptureFixture[st
             port | {"node": "n2", "dropped": 0, "missed": 0},
         ],
     }  # fmt: skip
-    print_status(status)
+    print_status(status, "lab-virtual")
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == "n1 eth1: received 80 frames; the switch dropped 3, the card 2"
 

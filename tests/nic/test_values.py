@@ -168,6 +168,12 @@ def test_spread_interrupts_in_the_order_of_their_lines() -> None:
     }
 
 
+def test_masks_kept_from_before_a_reload_are_masks_and_each_of_its_queue() -> None:
+    before = {"rps.rx-0": "0000,00000000", "rps.rx-1": "0", "rps_flows.rx-1": "64"}
+    after = {"rps.rx-0": "0", "rps.rx-1": "3", "rps_flows.rx-0": "0", "rps_flows.rx-1": "0"}
+    assert values.spread(before, after, [1, 2]) == before
+
+
 def test_queues_that_there_will_be() -> None:
     two = {"channels.combined": 2, "rps.rx-0": "1", "rps.rx-1": "2", "xps.tx-0": None}
     assert values.with_queues(two, {"channels.combined": 1}) == {

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from plan_support import bare_stack
-from seatrial.base.errors import LabError
+from seatrial.base.errors import LabError, LabGone
 from seatrial.checks.configuration import configuration
 from seatrial.plan.model import PART_FILE, read_part, write
 from seatrial.plan.resolve import resolve
@@ -168,6 +168,20 @@ def test_permanent_reasons_end_the_wait(session, line):
         assert own.reason.startswith("its job 7 did not start: ")
         assert (line.strip() or "GONE").split("|")[0] in own.reason
     assert slurm.said("scancel")
+
+
+def test_a_lab_that_ends_ends_the_wait_for_its_job(session, monkeypatch):
+    monkeypatch.setattr(allocation, "RELEASE_S", 30)
+    slurm = Slurm("PENDING|None|\n", LabError("a busy moment"), LabGone("lab x is not up"))
+    begun = time.monotonic()
+    with held(session(slurm), "jumbo", 2) as own:
+        assert own.reason == "its job 7 did not start: GONE (lab x is not up)"
+        monkeypatch.setattr(slurm, "run", gone)
+    assert time.monotonic() - begun < 20
+
+
+def gone(argv):
+    raise LabGone("lab x is not up")
 
 
 def test_nodes_that_are_drained_are_not_waited_for_long(session, monkeypatch):

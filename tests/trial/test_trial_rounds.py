@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -17,7 +19,13 @@ from seatrial.results.record import Case, Results, read_results
 from seatrial.site.load import load_site
 from seatrial.trial import allocation, rounds, run
 from seatrial.trial.machine import ThisMachine
-from seatrial.trial.reframe_run import Outcome, log_file, report_file
+from seatrial.trial.reframe_run import (
+    REFRAME_FOLDERS,
+    Outcome,
+    give_files,
+    log_file,
+    report_file,
+)
 from seatrial.trial.session import Session, TimeLimit
 from seatrial_lab.native.machine import LabMachine
 from trial_support import SMALL, Silent, make_site
@@ -188,6 +196,39 @@ def test_machines_share_the_profiles_of_each_round_and_run_at_the_same_time(tria
         "default": [], "jumbo": ["10001", "2"], "middle": ["1", "10003"], "small": ["10002", "3"],
     }  # fmt: skip
     assert session.jobs_done == session.jobs
+
+
+def test_a_rerun_is_on_the_machine_of_the_first_round(trial):
+    second = Slurm(10_001)
+    session, _ = trial(1, further=[second])
+    cases = session.of_profile("jumbo") + session.of_profile("middle")
+    again = replace(session, cases=cases, rerun=1)
+    assert [(one.machine, names) for one, names in again.shares()] == [
+        (session.machine, ["middle"]), (second, ["jumbo"]),
+    ]  # fmt: skip
+
+
+def test_the_folders_that_machines_share_are_the_users_before_any_run(trial):
+    given = []
+
+    class Slow(Slurm):
+        def give(self, path):
+            time.sleep(0.1 if path.name in REFRAME_FOLDERS else 0)
+            given.append(path.name)
+
+    second = Slow(10_001)
+    session, _ = trial(1, further=[second])
+    both = threading.Barrier(2, timeout=60)
+
+    def start(profile):
+        both.wait()
+        give_files(replace(session, machine=second), profile)
+        return sorted(set(given) & set(REFRAME_FOLDERS))
+
+    with ThreadPoolExecutor(2) as pool:
+        seen = list(pool.map(start, ("jumbo", "middle")))
+    assert seen == [sorted(REFRAME_FOLDERS)] * 2
+    assert all(given.count(name) == 1 for name in REFRAME_FOLDERS)
 
 
 def test_a_machine_that_refuses_every_profile_costs_only_its_share(trial):

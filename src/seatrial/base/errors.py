@@ -83,3 +83,7 @@ class InputError(SeatrialError):
 
 class LabError(SeatrialError):
     """The lab, Slurm or the machine failed (exit code 4)."""
+
+
+class LabGone(LabError):
+    """The lab has ended: nothing that runs in it comes back."""

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from seatrial.base import lock
 from seatrial.base.errors import InputError
 from seatrial.base.suggest import suggest
+from seatrial.cli.provision import told_steps
 from seatrial.site.load import load_site, site_file
 from seatrial_lab import adapter
 from seatrial_lab.adapter import attach, end, lab_of_site
 from seatrial_lab.common import state
-from seatrial_lab.common.paths import instance_of
+from seatrial_lab.common.paths import LabPaths, instance_of
 from seatrial_lab.common.spec import LOGIN
 from seatrial_lab.native import faults
 from seatrial_lab.native.engine import Lab
@@ -64,11 +67,13 @@ def up(
     """
     console = Console(stderr=True)
     lab = lab_of_site(site, instance, accounting)
-    with console.status("starting the lab") as line:
-        started = lab.up(lambda step: line.update(f"starting the lab: {step}"))
+    with told_steps(console, "starting the lab") as tell:
+        started = lab.up(lambda step: tell(f"starting the lab: {step}"))
     names = f"{lab.spec.nodes[0]} to {lab.spec.nodes[-1]}"
     verb = "is up" if started else "was up already"
     console.print(f"lab {lab.spec.instance} {verb}: {len(lab.spec.nodes)} nodes, {names}")
+    if processors := adapter.status(lab.spec.instance)["versions"].get("processors"):
+        console.print(processors, markup=False)
 
 
 @app.command()
@@ -79,8 +84,8 @@ def down(site: OfSite = "lab", instance: AnyInstance = None) -> None:
     """
     console = Console(stderr=True)
     name = _instance(site, instance)
-    with console.status("ending the lab") as line:
-        ended = end(name, lambda step: line.update(f"ending the lab: {step}"))
+    with told_steps(console, "ending the lab") as tell:
+        ended = end(name, lambda step: tell(f"ending the lab: {step}"))
     console.print(f"lab {name} {'is down' if ended else 'was not up'}")
 
 
@@ -99,24 +104,37 @@ def status(
     if as_json:
         typer.echo(json.dumps(lab_status, indent=1))
     else:
-        _print_status(lab_status)
+        _print_status(lab_status, site)
     if lab_status["state"] != "up":
         raise typer.Exit(4)
 
 
-def _print_status(lab_status: dict[str, Any]) -> None:
+def _print_status(lab_status: dict[str, Any], site: str) -> None:
     console = Console()
-    console.print(f"lab {lab_status['instance']}: {lab_status['state']}", end="")
+    name, in_work = lab_status["instance"], lock.is_held(LabPaths(lab_status["instance"]).lock)
+    if in_work and not lab_status["hosts"]:
+        console.print(f"lab {name}: another command starts or ends it now")
+        return
+    console.print(f"lab {name}: {lab_status['state']}", end="")
     if not lab_status["hosts"]:
-        console.print(" (seatrial lab up)")
-        others = [name for name in state.instances() if name != lab_status["instance"]]
+        given = "" if site == "lab" else f" --site {shlex.quote(site)}"
+        console.print(f" (start it with: seatrial lab up{given})", markup=False)
+        others = [other for other in state.instances() if other != name]
         if others:
             console.print(f"other instances: {', '.join(others)}")
         return
-    console.print(
-        f" for {lab_status['uptime_s']:.0f} s; {', '.join(lab_status['versions'].values())}"
-    )
-    table = Table("node", "Slurm", "eth0 (management)", "addresses under test", "daemons")
+    versions = dict(lab_status["versions"])
+    told = [versions.pop(key) for key in ("processors", "wires") if key in versions]
+    if "python" in versions:
+        versions["python"] = f"Python {versions['python']}"
+    console.print(f" for {lab_status['uptime_s']:.0f} s; {', '.join(versions.values())}")
+    for text in told:
+        console.print(text, markup=False)
+    virtual = lab_status.get("engine") == "virtual"
+    table = Table(
+        "node", "Slurm", "eth0 (management)", "addresses under test",
+        "cards" if virtual else "daemons",
+    )  # fmt: skip
     for host in lab_status["hosts"]:
         shown = host["slurm_state"] or "-" if host["alive"] else "DEAD"
         table.add_row(
@@ -124,7 +142,7 @@ def _print_status(lab_status: dict[str, Any]) -> None:
             shown,
             host["mgmt_address"],
             host["test_address"] or "-",
-            " ".join(host["daemons"]),
+            ", ".join(host["nics"]) if virtual else " ".join(host["daemons"]),
         )
     console.print(table)
     for port in lab_status.get("wires", []):

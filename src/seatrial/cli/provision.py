@@ -6,13 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.markup import escape
 
 from seatrial.base.errors import InputError, LabError
 from seatrial.base.paths import PARQUET_LOCK
@@ -29,6 +31,23 @@ if TYPE_CHECKING:
 out = Console(highlight=False, soft_wrap=True)
 
 
+@contextmanager
+def told_steps(console: Console, first: str) -> Iterator[Callable[[str], None]]:
+    """Yield what shows a step of a long command: beside a spinner on a terminal, else as a line.
+
+    ``first`` is shown until the first step.
+    """
+    with console.status(first) as status:
+
+        def tell(step: str) -> None:
+            if console.is_terminal:
+                status.update(escape(step[:100]))
+            else:
+                console.print(f"  {step}", markup=False)
+
+        yield tell
+
+
 def provision_lab(required: bool) -> None:
     """Print what the lab lacks, then install and build it. Does nothing if nothing is missing.
 
@@ -42,14 +61,7 @@ def provision_lab(required: bool) -> None:
         out.print("The lab needs, once on this machine:")
         for sentence in steps.lines():
             out.print(f"  {sentence}", markup=False)
-        with out.status("preparing") as status:
-
-            def tell(line: str) -> None:
-                if out.is_terminal:
-                    status.update(line[:100])
-                else:
-                    out.print(f"  {line}", markup=False)
-
+        with told_steps(out, "preparing") as tell:
             software.provision(tell)
     except LabError as error:
         if required:
@@ -120,14 +132,14 @@ def lab_for(
     started = False  # a start that fails removes its parts, except the logs that it names
     further: list[Lab] = []
     try:
-        with out.status("starting the lab") as status:
-            started = lab.up(lambda line: status.update(line))
+        with told_steps(out, "starting the lab") as tell:
+            started = lab.up(lambda step: tell(f"starting the lab: {step}"))
             profiles = len({case.profile for case in plan.cases})
             most = guests_for(site, profiles) if started else 1
             for number in range(2, most + 1):
                 one = further_lab(str(site_file), number)
                 try:
-                    if one.up(lambda line: status.update(line)):
+                    if one.up(partial(_tell_guest, tell, number, most)):
                         further.append(one)
                 except LabError as error:
                     out.print(f"the trial runs with fewer guests: {error}", markup=False)
@@ -146,6 +158,10 @@ def lab_for(
                 one.down()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _tell_guest(tell: Callable[[str], None], number: int, most: int, step: str) -> None:
+    tell(f"starting guest {number} of {most}: {step}")
 
 
 def _as_interrupt(*_: object) -> None:

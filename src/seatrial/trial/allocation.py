@@ -20,7 +20,7 @@ from pathlib import Path
 
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 
-from seatrial.base.errors import SeatrialError
+from seatrial.base.errors import LabGone, SeatrialError
 from seatrial.plan.model import Plan
 from seatrial.results.record import Job
 from seatrial.trial.machine import Machine
@@ -79,11 +79,13 @@ class QueueEntry:
 
 
 def query(machine: Machine, job: str) -> QueueEntry | None:
-    """A job in Slurm's queue; None if Slurm does not answer."""
+    """A job in Slurm's queue; None if Slurm does not answer. With its lab the job is gone."""
     try:
         answer = machine.run(
             ["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T|%r|%N|%M"]
         )
+    except LabGone as error:
+        return QueueEntry(GONE, str(error))
     except (OSError, subprocess.SubprocessError, SeatrialError):
         return None
     if answer.returncode != 0 and "Invalid job id" not in answer.stderr:

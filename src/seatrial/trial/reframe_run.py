@@ -42,6 +42,7 @@ WATCH_S = 2.0  # interval of queries about the held job
 #: the same in virtual time, where a query costs the emulator a quarter of a second
 VIRTUAL_WATCH_S = 60.0
 REFRAME_FOLDERS = ("stage", "output", "perflogs")
+_FOLDERS = threading.Lock()  # the machines of a trial share the folders
 LINE = 1 << 16  # longest part of a line of ReFrame's output that is read at once
 QUEUE_S = 10.0  # interval of queries whether all jobs of the trial wait in the queue
 
@@ -117,10 +118,11 @@ def give_files(session: Session, profile: str) -> None:
     All else in the trial's folder, and the folder itself, is the trial's.
     """
     folder, machine = session.folder, session.machine
-    for name in REFRAME_FOLDERS:
-        if not (folder / name).is_dir():
-            (folder / name).mkdir()
-            machine.give(folder / name)
+    with _FOLDERS:
+        for name in REFRAME_FOLDERS:
+            if not (folder / name).is_dir():
+                (folder / name).mkdir()
+                machine.give(folder / name)
     for name in (report_file(session, profile), log_file(session, profile)):
         (folder / name).touch()
         machine.give(folder / name)

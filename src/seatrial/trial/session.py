@@ -101,11 +101,17 @@ class Session:
     def shares(self) -> list[tuple[Session, list[str]]]:
         """The profiles of the round that each machine runs, in turn: the first has the first.
 
-        The same profiles have the same machine in each trial, so their figures can be compared.
+        The same profiles have the same machine in each trial, so their figures can be compared. A
+        rerun has the machine of the first round: a fault of one machine is not on the others.
         """
         own = [self, *(replace(self, machine=m, config=config) for m, config in self.further)]
-        profiles = self.profiles
-        return [(one, profiles[at :: len(own)]) for at, one in enumerate(own)]
+        order = self.profiles
+        if self.rerun:
+            order = replace(self, cases=self.plan.cases, round=0, rerun=0).profiles
+        return [
+            (one, [name for name in self.profiles if name in order[at :: len(own)]])
+            for at, one in enumerate(own)
+        ]
 
     @property
     def jobs_done(self) -> int:

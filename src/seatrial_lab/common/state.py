@@ -89,7 +89,7 @@ def engine_of(instance: str) -> str:
 
 def not_up(instance: str) -> str:
     """The error of a command that needs a running lab."""
-    return f"the lab {instance!r} is not up; start it with: seatrial lab up"
+    return f"the lab {instance!r} is not up; start it with: seatrial lab up --site SITE"
 
 
 def instances() -> list[str]:

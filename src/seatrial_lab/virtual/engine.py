@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from seatrial.base.errors import LabError
+from seatrial.base.errors import LabError, LabGone
 from seatrial.base.lock import locked
 from seatrial.base.paths import CHECKOUT, SOURCE
 from seatrial.stack import apt
@@ -143,7 +143,8 @@ class VirtualLab:
         progress("Slurm")
         self.wait_ready()
         facts = {"started_at": time.time(), "kernel": base.kernel_release,
-                 "kernel_version": base.kernel_version, "qemu": base.qemu_version,
+                 "kernel_version": base.kernel_version,
+                 "qemu": build.version() if emulator else base.qemu_version,
                  "processors": "own" if emulator else "shared",
                  "processors_of_node": self.spec.cpus,
                  "no_own_processors": no_emulator}  # fmt: skip
@@ -206,7 +207,7 @@ class VirtualLab:
         facts = json.loads(booted.read_text())
         if not facts["ok"]:
             raise LabError(f"the guest did not boot: {facts['text']}")
-        progress(f"booted after {facts['seconds']} s, {facts['text']} s of the guest's clock")
+        progress(f"booted after {facts['seconds']} s")
 
     def _log_tail(self) -> str:
         words = []
@@ -284,7 +285,7 @@ class VirtualLab:
         env: Mapping[str, str] | None = None, cwd: str | Path | None = None,
         timeout: float | None = None,
     ) -> Connection:  # fmt: skip
-        """Start a command on a node. Raises LabError if there is no guest or no such node.
+        """Start a command on a node. Raises LabGone if there is no guest, LabError if no such node.
 
         ``timeout``, in seconds, is of each wait for the broker. Raises TimeoutError.
         """
@@ -299,7 +300,7 @@ class VirtualLab:
                 str(cwd or ""), who, node, timeout,
             )  # fmt: skip
         except NoGuest as error:
-            raise LabError(f"lab {self.spec.instance} is not up: {error}") from None
+            raise LabGone(f"lab {self.spec.instance} is not up: {error}") from None
 
     def run(
         self, argv: Sequence[str], user: str | None = None, node: str = LOGIN,
@@ -336,7 +337,9 @@ class VirtualLab:
             raise LabError(f"{node}: {shown}: not done after {timeout} s") from None
         except Busy:
             raise LabError(f"{node}: {shown}: not while a step is measured") from None
-        except (NoGuest, OSError) as error:
+        except NoGuest as error:
+            raise LabGone(f"{node}: {shown}: {error}") from None
+        except OSError as error:
             raise LabError(f"{node}: {shown}: {error}") from None
         finally:
             if connection is not None:

@@ -22,10 +22,13 @@ def in_words(spec: VirtualSpec) -> str:
 
 
 def _wire(wire: Wire) -> str:
-    text = f"cables of {wire.rate / 1e6:g} Mbit/s and {wire.delay_ns} ns"
+    text = f"cables of {wire.rate / 1e6:g} Mbit/s with a delay of {wire.delay_ns} ns"
     if wire.queue_B is None:
         return text
-    return f"{text}, a switch with {wire.queue_B} B for each port and {wire.latency_ns} ns"
+    return (
+        f"{text}, a switch with a queue of {wire.queue_B / 1024:g} KiB for each port and a latency "
+        f"of {wire.latency_ns} ns"
+    )
 
 
 def counters(lab: VirtualLab) -> list[dict[str, Any]]:

@@ -108,13 +108,14 @@ def _knows(state: State, key: str) -> bool:
 def spread(wanted: State, state: State, cpus: List[int]) -> State:
     """Settings of a profile as keys of a state: a value for all queues becomes one key for each.
 
-    ``cpus`` are those of the node. Raises Refused for a CPU list without any of them.
+    A key of one queue, which a bond or a reload keeps from before, stays as it is. ``cpus`` are
+    those of the node. Raises Refused for a CPU list without any of them.
     """
     by_queue: State = {}
     for key, value in wanted.items():
         setting = settings.of(key)
         keys = []
-        if setting.spread:
+        if setting.spread and key == setting.key:
             keys = [one for one in state if setting.has(one) and state[one] is not None]
         for index, one in enumerate(sorted(keys, key=_number)):
             by_queue[one] = setting.spread(key, value, index, cpus)  # type: ignore

@@ -58,6 +58,11 @@ def key() -> str:
     return digest([SOURCE.sha256, *OPTIONS, *own])
 
 
+def version() -> str:
+    """Return what results call this QEMU."""
+    return f"{SOURCE.version} with a clock for each processor, build {key()}"
+
+
 def saved(folder: Path) -> Path:
     """Return the place of the saved program, built or not."""
     return folder / f"emulator-{key()}" / PROGRAM
