@@ -109,6 +109,22 @@ def test_netpipe_rejects_other_modes(mark: str, option: str) -> None:
         netpipe.parse(mark + "\n" + text("nptcp_u65536.txt"), upper=65536)
 
 
+def test_netpipe_beside_a_message_of_open_mpi() -> None:
+    """Recorded on a busy lab: rank 1 ended before rank 0 had printed all of its table."""
+    said = (
+        "[n2:01043] ../../../../../../opal/mca/common/ucx/common_ucx.c:470  Error: "
+        "ucp_disconnect_nb(0) failed: Endpoint timeout"
+    )
+    whole = text("nptcp_u65536.txt")
+    lines = whole.split("\n")
+    row = next(number for number, line in enumerate(lines) if line.startswith("  3:"))
+    lines.insert(row, said)
+    assert netpipe.parse("\n".join(lines), upper=65536) == netpipe.parse(whole, upper=65536)
+    lines[row] = "[n2:01043] 3:       4 bytes     10 times"
+    with pytest.raises(ParseError, match=f"line {row + 1}"):
+        netpipe.parse("\n".join(lines), upper=65536)
+
+
 def test_netpipe_detects_a_changed_digit() -> None:
     whole = text("nptcp_u65536.txt")
     good = next(line for line in whole.splitlines() if line.startswith("  0:"))

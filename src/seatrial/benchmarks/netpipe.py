@@ -73,6 +73,8 @@ _OTHER_MODES = {
     "Passing data in both directions": "-2 (bidirectional)",
     "Doing an integrity check": "-i (integrity check)",
 }
+#: of Open MPI, such as that the other rank closed its connection; any rank writes it at any time
+_OF_OPEN_MPI = re.compile(r"\[[\w.-]+:\d+\] ", re.ASCII)
 _DISTURBED = re.compile(r"bytes|times|Mbps|usec|-->")
 
 
@@ -146,8 +148,8 @@ def parse(text: str, upper: int = DEFAULT_UPPER) -> Parsed:
     for number, line in enumerate(lines[start + 1 :], start + 2):
         match = _ROW.fullmatch(line)
         if match is None:
-            if finished and not _DISTURBED.search(line):
-                continue  # lines of the launcher
+            if (finished or _OF_OPEN_MPI.match(line)) and not _DISTURBED.search(line):
+                continue  # lines of the launcher, and of the library
             raise ParseError(
                 f"expected a line 'N: SIZE bytes TIMES times --> X Mbps in Y usec', found {line!r}",
                 number,
