@@ -9,7 +9,7 @@ import re
 import pytest
 
 from seatrial.benchmarks.hpl_input import render
-from two_ranks import assert_paths, compile_exchange
+from two_ranks import WIRE_UP, assert_paths, compile_exchange
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 
@@ -52,7 +52,7 @@ def test_program_under_transport(real_stack, lab, transport, program):
     arguments, result, least = PROGRAMS[program]
     part = real_stack.transport(transport, "eth1", "10.73.1.0/24", check=True, lab=True)
     fields = {"report_file": "stderr", "report_fd": "2"}
-    env = {name: value.format_map(fields) for name, value in part.env.items()}
+    env = WIRE_UP | {name: value.format_map(fields) for name, value in part.env.items()}
     folder = f"{lab.paths.home}/{transport}-{program}"
     lab.run(["mkdir", "-p", folder])
     if program == "hpcc":
@@ -81,7 +81,7 @@ def test_module_gives_the_transport_to_a_user(real_stack, lab, transport):
     use = f"module use {real_stack.prefix}/modules && module load {transport}"
     program = real_stack.programs(transport)["npb_is"][0]
     run = f"srun -w n1,n2 -N2 -n2 {program} 2 S"
-    done = lab.run(["bash", "-c", f"{use} && {run}"], timeout=600)
+    done = lab.run(["bash", "-c", f"{use} && {run}"], env=WIRE_UP, timeout=600)
     assert "SUCCESSFUL" in done.stdout
     other = "mpich-ofi" if transport == "openmpi-tcp" else "openmpi-tcp"
     script = f"{use} && module load {other} && module list 2>&1"
