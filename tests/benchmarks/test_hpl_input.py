@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.base.errors import InputError
+from seatrial.benchmarks.hpl import HPL, HPLSettings
 from seatrial.benchmarks.hpl_input import grid, render
 
 
@@ -60,6 +61,49 @@ def test_grid_uses_every_rank(ranks):
     assert p <= math.isqrt(ranks) <= q
 
 
+@pytest.mark.parametrize(("rows", "expected"), [(1, (1, 8)), (2, (2, 4)), (8, (8, 1))])
+def test_rows_of_the_grid_can_be_given(rows, expected):
+    assert grid(8, rows) == expected
+
+
+@pytest.mark.parametrize("rows", [0, 3, 16])
+def test_rows_that_do_not_divide_the_ranks_are_an_error(rows):
+    with pytest.raises(InputError, match=f"8 ranks do not fill a grid of {rows} rows"):
+        grid(8, rows)
+
+
 def test_no_ranks_is_an_error():
     with pytest.raises(InputError, match="0 ranks"):
         grid(0)
+
+
+class Site:
+    node_cores = 2
+    node_memory_MiB = 100
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, []),
+        ({"nodes": [2, 4], "ranks_per_node": 2, "grid_rows": 4}, []),
+        (
+            {"nodes": [2, 3], "ranks_per_node": 2, "grid_rows": 4},
+            ["grid_rows: 6 ranks do not fill a grid of 4 rows: a divisor of 2"],
+        ),
+        (
+            {"ranks_per_node": 4},
+            ["ranks_per_node: it needs 4 cores on each node, but nodes have 2: "
+             "at most 2 cores for a node"],
+        ),
+        (
+            {"size": 6000},
+            ["size: the matrix of order 6000 has 274 MiB, but 2 nodes have 200 MiB: "
+             "at most 4579, which is 80% of the memory"],
+        ),
+    ],
+)  # fmt: skip
+def test_settings_that_the_site_cannot_run_are_named(changed, expected):
+    problems = HPL(HPLSettings.model_validate(changed)).problems(Site())
+    said = [f"{one.field}: {one.message}: {one.correction}" for one in problems]
+    assert said == expected

@@ -72,6 +72,11 @@ class HPLSettings(Settings):
     block: int = Field(default=64, ge=1, description="block size NB")
     ranks_per_node: int = Field(default=1, ge=1)
     threads_per_rank: int = Field(default=1, ge=1)
+    grid_rows: int | None = Field(
+        default=None,
+        ge=1,
+        description="rows P of the grid of ranks; default: as close to a square as possible",
+    )
     dgemm_calls: int | None = Field(
         default=None,
         ge=0,
@@ -141,7 +146,7 @@ class HPL(Benchmark[HPLSettings]):
         assert program is not None  # ``has_program``
         name, file = f"hpl-{blas}", "HPL.dat" if is_xhpl(job.programs, blas) else "hpccinf.txt"
         ranks = job.nodes * settings.ranks_per_node
-        parameters = render(settings.size, settings.block, *grid(ranks))
+        parameters = render(settings.size, settings.block, *grid(ranks, settings.grid_rows))
         env = self._threads()
         if program == job.programs.get("hpcc"):  # it takes the libblas.so.3 of the path
             env |= search_path(job, blas)
@@ -243,6 +248,16 @@ class HPL(Benchmark[HPLSettings]):
         settings = self.settings
         cores = settings.ranks_per_node * settings.threads_per_rank
         yield from too_many_cores("ranks_per_node", cores, site)
+        rows = settings.grid_rows or 1
+        for ranks in (nodes * settings.ranks_per_node for nodes in settings.nodes):
+            if ranks % rows:
+                most = math.gcd(*(nodes * settings.ranks_per_node for nodes in settings.nodes))
+                yield FieldProblem(
+                    "grid_rows",
+                    f"{ranks} ranks do not fill a grid of {rows} rows",
+                    f"a divisor of {most}",
+                )
+                break
         fewest = min(settings.nodes)
         matrix_MiB, memory_MiB = 8 * settings.size**2 >> 20, fewest * site.node_memory_MiB
         if matrix_MiB > memory_MiB:

@@ -46,12 +46,18 @@ def in_folder(step: str, program: list[str], file: str, text: str) -> tuple[list
     return ["/bin/sh", "-c", script, "sh", step, *program], setup
 
 
-def grid(ranks: int) -> tuple[int, int]:
-    """P and Q with P * Q = ranks and P <= Q, as close to square as possible (HPL's advice).
+def grid(ranks: int, rows: int | None = None) -> tuple[int, int]:
+    """P and Q with P * Q = ranks: P is ``rows``, or P <= Q as close to square as possible.
 
-    Raises InputError for fewer than one rank.
+    For a simple Ethernet HPL advises few rows (netlib.org/benchmark/hpl/faqs.html): each column of
+    the matrix costs an exchange between the rows. Raises InputError for fewer than one rank, and for rows that
+    do not divide the ranks.
     """
     if ranks < 1:
         raise InputError(f"hpcc: {ranks} ranks; it must be 1 or more")
+    if rows is not None:
+        if rows < 1 or ranks % rows:
+            raise InputError(f"hpcc: {ranks} ranks do not fill a grid of {rows} rows")
+        return rows, ranks // rows
     p = next(p for p in range(math.isqrt(ranks), 0, -1) if ranks % p == 0)
     return p, ranks // p
