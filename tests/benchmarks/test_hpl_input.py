@@ -93,13 +93,17 @@ class Site:
         ),
         (
             {"ranks_per_node": 4},
-            "ranks_per_node: it needs 4 cores on each node, but nodes have 2: "
-            "at most 2 cores for a node",
+            (
+                "ranks_per_node: it needs 4 cores on each node, but nodes have 2: "
+                "at most 2 cores for a node"
+            ),
         ),
         (
             {"size": 6000},
-            "size: the matrix of order 6000 has 274 MiB, but 2 nodes have 200 MiB: "
-            "at most 4579, which is 80% of the memory",
+            (
+                "size: the matrix of order 6000 has 274 MiB, but 2 nodes have 200 MiB: "
+                "at most 4579, which is 80% of the memory"
+            ),
         ),
     ],
 )
