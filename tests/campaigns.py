@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-#: environment variable: set where pytest has the option --nightly, before tests are collected
+#: environment variable: set where pytest has --nightly or --long, before tests are collected
 NIGHTLY = "SEATRIAL_NIGHTLY"
 
 
 def rounds(short: int, nightly: int) -> int:
-    """The length of a campaign: ``nightly`` under ``pytest --nightly``, else ``short``."""
+    """The length of a campaign: ``nightly`` with ``--nightly`` or ``--long``, else ``short``."""
     return nightly if os.environ.get(NIGHTLY) else short

@@ -6,7 +6,8 @@ CI=true in the environment nothing may be skipped that a set-up could have made 
 test fails. Spack is on GitHub only, so tests of it may be skipped there too.
 
 Tests marked ``nightly`` run with the option ``--nightly`` only, which also makes random campaigns
-longer (`campaigns`). The summary counts them with the reason that the marker gives.
+longer (`campaigns`). The summary counts them with the reason that the marker gives. ``--long`` runs
+only the tests that ``--nightly`` adds or makes longer.
 
 Under pytest-xdist the tests that share a lab or Spack stay together (`schedule`).
 """
@@ -72,11 +73,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def pytest_addoption(parser: pytest.Parser) -> None:
     words = "run the tests that are left to ci/nightly as well, and long random campaigns"
     parser.addoption("--nightly", action="store_true", help=words)
+    words = "run only the tests that --nightly adds or makes longer"
+    parser.addoption("--long", action="store_true", help=words)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[LEFT] = Counter()
-    if config.option.nightly:
+    if config.option.nightly or config.option.long:
         os.environ[NIGHTLY] = "1"
     # Time per example says nothing on a machine that also runs a lab: no deadlines.
     settings.register_profile(
@@ -115,7 +118,11 @@ def in_ci() -> bool:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Take out what is left to ci/nightly; put first what takes longest."""
-    if not config.option.nightly:
+    if config.option.long:
+        short = [item for item in items if not is_longer_at_night(item)]
+        config.hook.pytest_deselected(items=short)
+        items[:] = [item for item in items if is_longer_at_night(item)]
+    elif not config.option.nightly:
         left = [item for item in items if item.get_closest_marker("nightly")]
         for item in left:
             mark = item.get_closest_marker("nightly")
@@ -129,6 +136,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(3600))  # the first one has Spack itself set up
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: schedule.turn(item.nodeid))
+
+
+def is_longer_at_night(item: pytest.Item) -> bool:
+    """Whether ``--nightly`` adds a test or makes it longer: a property, or of a campaign's file."""
+    function, module = getattr(item, "obj", None), getattr(item, "module", None)
+    return (
+        item.get_closest_marker("nightly") is not None
+        or hasattr(function, "hypothesis")
+        or getattr(module, "rounds", None) is rounds
+    )
 
 
 @pytest.hookimpl(optionalhook=True)
