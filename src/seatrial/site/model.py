@@ -378,7 +378,7 @@ class Lab(Model):
     processors: Literal["shared", "own"] = Field(
         default="shared",
         description="virtual: one processor for all nodes, or each node has its own: as many as "
-        "its cores, one or two",
+        "its cores, up to four",
     )
     wires: dict[Name, LabWire] = Field(
         default={},

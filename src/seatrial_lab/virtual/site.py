@@ -27,7 +27,7 @@ SLURM_CONF = (
     "MessageTimeout=60",
     "TCPTimeout=20",
 )
-MOST_PROCESSORS = 2  # of a node, where the nodes have their own
+MOST_PROCESSORS = 4  # of a node, where the nodes have their own
 TASK_PROLOG = Path(__file__).with_name("guest") / "task-prolog.sh"
 SLURM_FILES = "/etc/slurm"  # on the nodes
 
@@ -44,7 +44,7 @@ def virtual_spec(site: Site, instance: str) -> VirtualSpec:
     if len(cores) > 1 or max(cores) > most or len(memory) > 1:
         raise InputError(
             f"site {site.name}: nodes of a virtual lab have equal memory and one core each, or "
-            f"{MOST_PROCESSORS} with lab.processors: own"
+            f"up to {MOST_PROCESSORS} with lab.processors: own"
         )
     for name, part in site.partitions.items():
         if NodeSet(part.nodes) != NodeSet.fromlist(site.node_names):

@@ -1,4 +1,4 @@
-"""Nodes with two processors: programs on one, interrupts on either."""
+"""Nodes with several processors: programs on one, interrupts on any."""
 
 from __future__ import annotations
 
@@ -68,12 +68,20 @@ def test_slurm_counts_them_and_puts_each_task_on_its_own(tmp_path: Path) -> None
     assert one.slurm_files == {}
 
 
-@pytest.mark.parametrize("cores", [2, 3])
-def test_nodes_have_two_processors_at_most_and_only_if_they_do_not_share_one(
+def test_four_processors_follow_each_other(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, OWN.replace("cores: 1", "cores: 4"))
+    words = qemu.command(spec, BASE, Path("i"), Path("/r"), Path("/e/qemu"))
+    assert words[words.index("-smp") + 1] == "9"
+    config = plan.agent_config(spec, PROGRAMS, [], own_processors=True)
+    assert config["processors"] == {"login": [0], "n1": [1, 2, 3, 4], "n2": [5, 6, 7, 8]}
+
+
+@pytest.mark.parametrize("cores", [2, 5])
+def test_nodes_have_four_processors_at_most_and_only_if_they_do_not_share_one(
     tmp_path: Path, cores: int
 ) -> None:
     text = (SMALL if cores == 2 else OWN).replace("cores: 1", f"cores: {cores}")
-    with pytest.raises(InputError, match=r"one core each, or 2 with lab\.processors: own"):
+    with pytest.raises(InputError, match=r"one core each, or up to 4 with lab\.processors: own"):
         spec_of(tmp_path, text)
 
 
@@ -84,6 +92,8 @@ def test_nodes_have_two_processors_at_most_and_only_if_they_do_not_share_one(
         ("3-4", "1", "", "4-4"),
         ("3-4", "2", "", "3-3"),  # more tasks than processors: in turn
         ("3-4", "0", "2", None),  # a task that wants both stays on both
+        ("5-8", "3", "", "8-8"),
+        ("5-8", "1", "2", "7-8"),
         ("3", "0", "", None),
     ],
 )
