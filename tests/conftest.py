@@ -5,9 +5,9 @@ name what a test needs. Where it is missing the test is skipped, and the summary
 CI=true in the environment nothing may be skipped that a set-up could have made possible: such a
 test fails. Spack is on GitHub only, so tests of it may be skipped there too.
 
-Tests marked ``nightly`` run with the option ``--nightly`` only, which also makes random campaigns
-longer (`campaigns`). The summary counts them with the reason that the marker gives. ``--long`` runs
-only the tests that ``--nightly`` adds or makes longer.
+Tests marked ``nightly`` run with ``--nightly`` or ``--long`` only. ``--nightly`` also makes random
+campaigns longer (`campaigns`). ``--long`` does the same, but runs only tests marked so, properties,
+and tests of a campaign's file. The summary counts what is left out with the marker's reason.
 
 Under pytest-xdist the tests that share a lab or Spack stay together (`schedule`).
 """
@@ -73,7 +73,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def pytest_addoption(parser: pytest.Parser) -> None:
     words = "run the tests that are left to ci/nightly as well, and long random campaigns"
     parser.addoption("--nightly", action="store_true", help=words)
-    words = "run only the tests that --nightly adds or makes longer"
+    words = "run only the tests that --nightly adds or may make longer"
     parser.addoption("--long", action="store_true", help=words)
 
 
@@ -132,14 +132,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             config.hook.pytest_deselected(items=left)
             items[:] = [item for item in items if item not in set(left)]
     for item in items:
-        if item.get_closest_marker("spack") and not item.get_closest_marker("timeout"):
+        if item.get_closest_marker("timeout"):
+            continue
+        if os.environ.get(NIGHTLY) and is_longer_at_night(item):
+            item.add_marker(pytest.mark.timeout(14400))  # 1800 s were too few on a busy machine
+        elif item.get_closest_marker("spack"):
             item.add_marker(pytest.mark.timeout(3600))  # the first one has Spack itself set up
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: schedule.turn(item.nodeid))
 
 
 def is_longer_at_night(item: pytest.Item) -> bool:
-    """Whether ``--nightly`` adds a test or makes it longer: a property, or of a campaign's file."""
+    """Whether ``--nightly`` adds a test, or may make it longer: a property, a campaign's file."""
     function, module = getattr(item, "obj", None), getattr(item, "module", None)
     return (
         item.get_closest_marker("nightly") is not None

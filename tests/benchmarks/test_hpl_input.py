@@ -91,6 +91,7 @@ class Site:
             {"nodes": [2, 3], "ranks_per_node": 2, "grid_rows": 4},
             "grid_rows: 6 ranks do not fill a grid of 4 rows: a divisor of 2",
         ),
+        ({"nodes": [1, 2], "grid_rows": 2}, "grid_rows: 1 ranks do not fill a grid of 2 rows: 1"),
         (
             {"ranks_per_node": 4},
             (

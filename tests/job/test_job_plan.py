@@ -54,7 +54,7 @@ def test_choice_by_kind(name, options, transport, profile):
         ("lab-virtual-8", {"latency-bound": "igb-off", "compute-bound": "igb-125"}),
         ("lab-virtual-own", {"communication-bound": "igb-off", "compute-bound": "igb-125"}),
         ("lab-virtual-fabrics", {"communication-bound": "igb-off", "compute-bound": "igb-125"}),
-        ("lab-virtual-smp", {"latency-bound": "igb-off", "compute-bound": "default"}),
+        ("lab-virtual-smp", {"latency-bound": "igb-off", "compute-bound": "igb-125"}),
     ],
 )
 def test_the_virtual_labs_have_the_moderation_of_the_literature(site, choices):

@@ -81,7 +81,7 @@ def test_nodes_have_four_processors_at_most_and_only_if_they_do_not_share_one(
     tmp_path: Path, cores: int
 ) -> None:
     text = (SMALL if cores == 2 else OWN).replace("cores: 1", f"cores: {cores}")
-    with pytest.raises(InputError, match=r"one core each, or up to 4 with lab\.processors: own"):
+    with pytest.raises(InputError, match=r"with lab\.processors: own up to 4, the same"):
         spec_of(tmp_path, text)
 
 
@@ -94,6 +94,8 @@ def test_nodes_have_four_processors_at_most_and_only_if_they_do_not_share_one(
         ("3-4", "0", "2", None),  # a task that wants both stays on both
         ("5-8", "3", "", "8-8"),
         ("5-8", "1", "2", "7-8"),
+        ("5-8", "2", "2", "5-6"),
+        ("5-8", "1", "3", "5-7"),  # the fourth is too few for a task
         ("3", "0", "", None),
     ],
 )

@@ -197,12 +197,13 @@ class Fleet:
         """Submit a job, again if need be, until its batch script runs; returns its id.
 
         The message by which slurmctld starts the first job after a slurmd was killed is sometimes
-        lost: the job then has the reason Prolog until BatchStartTimeout.
+        lost: the job then has the reason Prolog until BatchStartTimeout. A busy machine takes
+        longer than an idle one, so each wait is twice as long as the one before.
         """
-        for _ in range(5):
+        for patience_s in (25, 50, 100, 200, 400):
             job = self.submit(node, script, *options)
             begin = time.monotonic()
-            while time.monotonic() < begin + 25:
+            while time.monotonic() < begin + patience_s:
                 if self.pids(node, "slurmstepd", f"[{job}.batch]"):
                     return job
                 time.sleep(0.05)

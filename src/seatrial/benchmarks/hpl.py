@@ -249,15 +249,14 @@ class HPL(Benchmark[HPLSettings]):
         cores = settings.ranks_per_node * settings.threads_per_rank
         yield from too_many_cores("ranks_per_node", cores, site)
         rows = settings.grid_rows or 1
-        for ranks in (nodes * settings.ranks_per_node for nodes in settings.nodes):
-            if ranks % rows:
-                most = math.gcd(*(nodes * settings.ranks_per_node for nodes in settings.nodes))
-                yield FieldProblem(
-                    "grid_rows",
-                    f"{ranks} ranks do not fill a grid of {rows} rows",
-                    f"a divisor of {most}",
-                )
-                break
+        ranks = [nodes * settings.ranks_per_node for nodes in settings.nodes]
+        if unfit := [count for count in ranks if count % rows]:
+            common = math.gcd(*ranks)
+            yield FieldProblem(
+                "grid_rows",
+                f"{unfit[0]} ranks do not fill a grid of {rows} rows",
+                "1" if common == 1 else f"a divisor of {common}",
+            )
         fewest = min(settings.nodes)
         matrix_MiB, memory_MiB = 8 * settings.size**2 >> 20, fewest * site.node_memory_MiB
         if matrix_MiB > memory_MiB:

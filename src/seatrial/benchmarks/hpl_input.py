@@ -49,9 +49,9 @@ def in_folder(step: str, program: list[str], file: str, text: str) -> tuple[list
 def grid(ranks: int, rows: int | None = None) -> tuple[int, int]:
     """P and Q with P * Q = ranks: P is ``rows``, or P <= Q as close to square as possible.
 
-    For a simple Ethernet HPL advises few rows (netlib.org/benchmark/hpl/faqs.html): each column of
-    the matrix costs an exchange between the rows. Raises InputError for fewer than one rank, and
-    for rows that do not divide the ranks.
+    HPL's FAQ advises few rows on Ethernet (netlib.org/benchmark/hpl/faqs.html): with several rows
+    each column of the matrix needs an exchange between them. Raises InputError for fewer than one
+    rank, and for rows that do not divide the ranks.
     """
     if ranks < 1:
         raise InputError(f"hpcc: {ranks} ranks; it must be 1 or more")

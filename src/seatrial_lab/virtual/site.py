@@ -43,8 +43,8 @@ def virtual_spec(site: Site, instance: str) -> VirtualSpec:
     most = MOST_PROCESSORS if site.lab.processors == "own" else 1
     if len(cores) > 1 or max(cores) > most or len(memory) > 1:
         raise InputError(
-            f"site {site.name}: nodes of a virtual lab have equal memory and one core each, or "
-            f"up to {MOST_PROCESSORS} with lab.processors: own"
+            f"site {site.name}: nodes of a virtual lab have equal memory and one core each; with "
+            f"lab.processors: own up to {MOST_PROCESSORS}, the same number in all nodes"
         )
     for name, part in site.partitions.items():
         if NodeSet(part.nodes) != NodeSet.fromlist(site.node_names):

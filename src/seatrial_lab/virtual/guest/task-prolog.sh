@@ -6,5 +6,5 @@ IFS=- read -r first last </sys/devices/system/cpu/online
 number=$((${last:-$first} - first + 1))
 each=${SLURM_CPUS_PER_TASK:-1}
 [ "$each" -lt "$number" ] || exit 0
-start=$((first + SLURM_LOCALID * each % number))
+start=$((first + SLURM_LOCALID % (number / each) * each))
 taskset -cp "$start-$((start + each - 1))" "$SLURM_TASK_PID" >/dev/null
