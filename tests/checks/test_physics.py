@@ -176,7 +176,7 @@ def dgemm(tmp_path, *order_calls: int, **env: str) -> subprocess.CompletedProces
     command = ["/usr/bin/python3", "-IS", str(NODE / "dgemm.py"), "step", str(tmp_path / "lib")]
     return subprocess.run(
         [*command, *map(str, order_calls)], cwd=tmp_path, env=env, capture_output=True, text=True,
-        timeout=60, check=False,
+        timeout=900, check=False,
     )  # fmt: skip
 
 

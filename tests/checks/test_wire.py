@@ -33,7 +33,7 @@ def measured(folder, script, networks="test=wv0"):
     program = ["/usr/bin/python3", "-IS", str(NODE / "run.py"), "step", networks, "--"]
     subprocess.run(
         ["unshare", "--net", "--mount", "sh", "-ec", PAIR, "sh", *program, "sh", "-c", script],
-        cwd=folder, check=True, capture_output=True, text=True, timeout=60,
+        cwd=folder, check=True, capture_output=True, text=True, timeout=900,
     )  # fmt: skip
     (file,) = folder.glob("step.*.json")
     return json.loads(file.read_text())

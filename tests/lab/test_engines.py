@@ -142,7 +142,7 @@ engine.VirtualLab(VirtualSpec(LabSpec(instance=sys.argv[1]), ())).up()
 def test_the_qemu_of_a_killed_start_is_ended(spec: LabSpec) -> None:
     """Killed while it boots the guest that it saves; QEMU is root then."""
     command = [sys.executable, "-c", KILLED, spec.instance]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == -signal.SIGKILL, done.stderr
     pid, started = map(int, done.stdout.split())
     try:

@@ -128,7 +128,7 @@ def test_no_user_holds_up_what_all_labs_share(held: Callable[[Path], None], what
         held(RUN_ROOT if what == "registry" else Path(name))
         code, argument = (REGISTRY, own_name("none")) if what == "registry" else (TEMPLATE, name)
         command = [sys.executable, "-c", code, argument]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900)
         assert (done.stdout, done.stderr) == ("True\n", "")
     network.remove_registry()
 

@@ -22,7 +22,7 @@ def in_a_namespace(code: str, *arguments: object) -> str:
     start += "from seatrial_lab.common import mount_table, mounts, leftovers\n"
     start += "bind = lambda one, other: mounts.mount(str(one), str(other), '', mounts.MS_BIND)\n"
     words = ["unshare", "--mount", sys.executable, "-c", start + code, *map(str, arguments)]
-    done = subprocess.run(words, capture_output=True, timeout=120)
+    done = subprocess.run(words, capture_output=True, timeout=900)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode()
 

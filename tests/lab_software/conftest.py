@@ -39,7 +39,7 @@ def start(real_stack, tmp_path):
 
         def run():
             return subprocess.run(
-                command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120
+                command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=900
             )
 
         done = run()

@@ -117,7 +117,7 @@ def timed(real_stack, library, tmp_path):
             launcher = [f"{real_stack.prefix}/mpich/bin/mpiexec", "-n", "2"]
         words = mpi_time.with_library([str(library[family])], "times.txt", [str(program)])
         done = subprocess.run(
-            [*launcher, *words], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60
+            [*launcher, *words], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=900
         )
         return done, tmp_path / "times.txt"
 

@@ -123,7 +123,7 @@ def ask(place: Path, user: str, uid: int, gid: int) -> tuple[int, str]:
     done = subprocess.run(
         ["/usr/bin/python3", "-IS", program, *words], cwd="/", capture_output=True,
         text=True, user=uid, group=gid, extra_groups=[], stdin=subprocess.DEVNULL,
-        timeout=120,
+        timeout=900,
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr
 

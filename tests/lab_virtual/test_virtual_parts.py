@@ -124,7 +124,7 @@ def test_nodes_of_two_classes_are_on_two_wires(tmp_path: Path) -> None:
     [
         ("nics: {igb: [igb]}", "nics: {}", "one NIC model is needed"),
         ("{igb: [igb]}", "{igb: [igb, igb]}", "of the 1 test networks, not 2"),
-        ("class: igb, cores: 1", "class: igb, cores: 2", "2 with lab.processors: own"),
+        ("class: igb, cores: 1", "class: igb, cores: 2", "own up to 4, the same number"),
         ("{igb: [igb]}", "{igb: [ixgbe]}", "nics"),
         ("engine: virtual", "engine: native", "a native lab has no NIC models"),
         ('n[1-2]"', 'n[1-15]"', "15 NICs of igb and igb-vf are more than 14"),

@@ -296,7 +296,7 @@ def test_messages_of_the_user_of_a_namespace_are_not_believed(message: bytes) ->
             )
             for _ in range(5):
                 answer = subprocess.run(
-                    [sys.executable, "-c", ask], capture_output=True, text=True, timeout=60
+                    [sys.executable, "-c", ask], capture_output=True, text=True, timeout=900
                 )
                 assert (answer.returncode, answer.stdout) == (0, "61"), answer.stderr
         finally:

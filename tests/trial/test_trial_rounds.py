@@ -173,7 +173,7 @@ def profiles_of(machine):
 
 
 def test_machines_share_the_profiles_of_each_round_and_run_at_the_same_time(trial, tmp_path):
-    both, ran, second = threading.Barrier(2, timeout=60), [], Slurm(10_001)
+    both, ran, second = threading.Barrier(2, timeout=900), [], Slurm(10_001)
 
     def end(session):
         both.wait()  # BrokenBarrierError if the machines run one after the other
@@ -218,7 +218,7 @@ def test_the_folders_that_machines_share_are_the_users_before_any_run(trial):
 
     second = Slow(10_001)
     session, _ = trial(1, further=[second])
-    both = threading.Barrier(2, timeout=60)
+    both = threading.Barrier(2, timeout=900)
 
     def start(profile):
         both.wait()
@@ -241,7 +241,7 @@ def test_a_machine_that_refuses_every_profile_costs_only_its_share(trial):
 
 
 def test_a_signal_ends_the_share_of_each_machine(trial):
-    both = threading.Barrier(2, timeout=60)
+    both = threading.Barrier(2, timeout=900)
 
     def stop(session):
         both.wait()
