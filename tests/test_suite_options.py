@@ -1,0 +1,49 @@
+"""Which tests the option --long selects."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from seatrial.base.paths import CHECKOUT
+
+PLAIN = "test_no_ranks_is_an_error"
+PROPERTY = "test_grid_uses_every_rank"
+CAMPAIGN = "test_killed_at_random_moments"
+MARKED = "test_a_node_shows_its_own_processors"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ((), {PLAIN, PROPERTY, CAMPAIGN}),
+        (("--long",), {PROPERTY, CAMPAIGN, MARKED}),
+        (("--nightly",), {PLAIN, PROPERTY, CAMPAIGN, MARKED}),
+    ],
+)
+def test_long_selects_what_takes_longer_at_night(options: tuple[str], expected: set[str]) -> None:
+    files = (
+        "tests/benchmarks/test_hpl_input.py",
+        "tests/nic/test_real_interfaces.py",
+        "tests/lab_virtual/test_several_processors.py",
+    )
+    command = [sys.executable, "-P", "-m", "pytest", "--collect-only", "-q", "-p", "no:xdist"]
+    done = subprocess.run(
+        [*command, *options, *files], cwd=CHECKOUT, capture_output=True, text=True, timeout=900
+    )
+    names = set(re.findall(r"::(\w+)(?:\[.*)?$", done.stdout, re.MULTILINE))
+    assert names & {PLAIN, PROPERTY, CAMPAIGN, MARKED} == expected
+
+
+def test_a_campaign_names_rounds_in_its_own_file() -> None:
+    """Otherwise --long does not find its tests."""
+    files = {file.name: file.read_text() for file in (CHECKOUT / "tests").rglob("*.py")}
+    lines = {name: re.findall(r"^.*campaigns.* import .*|^import campaigns", text, re.M)
+             for name, text in files.items()}  # fmt: skip
+    others = {
+        name for name, own in lines.items() if own and own != ["from campaigns import rounds"]
+    }
+    assert others == {"conftest.py"}
