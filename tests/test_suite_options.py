@@ -6,8 +6,6 @@ import re
 import subprocess
 import sys
 
-import pytest
-
 from seatrial.base.paths import CHECKOUT
 
 PLAIN = "test_no_ranks_is_an_error"
@@ -16,26 +14,18 @@ CAMPAIGN = "test_killed_at_random_moments"
 MARKED = "test_a_node_shows_its_own_processors"
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ((), {PLAIN, PROPERTY, CAMPAIGN}),
-        (("--long",), {PROPERTY, CAMPAIGN, MARKED}),
-        (("--nightly",), {PLAIN, PROPERTY, CAMPAIGN, MARKED}),
-    ],
-)
-def test_long_selects_what_takes_longer_at_night(options: tuple[str], expected: set[str]) -> None:
+def test_long_selects_what_takes_longer_at_night() -> None:
     files = (
         "tests/benchmarks/test_hpl_input.py",
         "tests/nic/test_real_interfaces.py",
         "tests/lab_virtual/test_several_processors.py",
     )
-    command = [sys.executable, "-P", "-m", "pytest", "--collect-only", "-q", "-p", "no:xdist"]
+    command = [sys.executable, "-P", "-m", "pytest", "--collect-only", "-q", "--long"]
     done = subprocess.run(
-        [*command, *options, *files], cwd=CHECKOUT, capture_output=True, text=True, timeout=900
+        [*command, *files], cwd=CHECKOUT, capture_output=True, text=True, timeout=900
     )
     names = set(re.findall(r"::(\w+)(?:\[.*)?$", done.stdout, re.MULTILINE))
-    assert names & {PLAIN, PROPERTY, CAMPAIGN, MARKED} == expected
+    assert names & {PLAIN, PROPERTY, CAMPAIGN, MARKED} == {PROPERTY, CAMPAIGN, MARKED}
 
 
 def test_a_campaign_names_rounds_in_its_own_file() -> None:
