@@ -118,19 +118,19 @@ def in_ci() -> bool:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Take out what is left to ci/nightly; put first what takes longest."""
+    left = []
     if config.option.long:
-        short = [item for item in items if not is_longer_at_night(item)]
-        config.hook.pytest_deselected(items=short)
-        items[:] = [item for item in items if is_longer_at_night(item)]
+        left = [item for item in items if not is_longer_at_night(item)]
     elif not config.option.nightly:
         left = [item for item in items if item.get_closest_marker("nightly")]
         for item in left:
             mark = item.get_closest_marker("nightly")
             assert mark is not None
             config.stash[LEFT][mark.kwargs["reason"]] += 1
-        if left:
-            config.hook.pytest_deselected(items=left)
-            items[:] = [item for item in items if item not in set(left)]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        others = set(left)
+        items[:] = [item for item in items if item not in others]
     for item in items:
         if item.get_closest_marker("timeout"):
             continue
