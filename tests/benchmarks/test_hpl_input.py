@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.base.errors import InputError
+from seatrial.benchmarks.benchmark import Job
 from seatrial.benchmarks.hpl import HPL, HPLSettings
 from seatrial.benchmarks.hpl_input import grid, render
 
@@ -112,3 +113,14 @@ def test_settings_that_the_site_cannot_run_are_named(changed, expected):
     problems = HPL(HPLSettings.model_validate(changed)).problems(Site())
     said = [f"{one.field}: {one.message}: {one.correction}" for one in problems]
     assert said == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(None, ("2", "4")), (1, ("1", "8"))])
+def test_the_step_writes_the_grid_of_the_settings(rows, expected):
+    settings = HPLSettings(
+        nodes=[4], ranks_per_node=2, grid_rows=rows, blas=["openblas"], dgemm_calls=0
+    )
+    job = Job(4, "openmpi-tcp", {"hpcc": ["hpcc"]}, blas={"openblas": "/b"})
+    [step] = HPL(settings).steps(job)
+    lines = step.setup[1].splitlines()[1:]  # the first one is the shell's
+    assert (lines[10].split()[0], lines[11].split()[0]) == expected
