@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ruamel.yaml import YAML
 
 from labs import own_name
 from seatrial.base.paths import CHECKOUT
+from seatrial.results import judge
 from seatrial.results.record import Results, Run
 from seatrial.stack import load_stack
 from seatrial_lab.native.engine import Lab
@@ -96,6 +99,18 @@ def false_stack(folder: Path, scripts: dict[str, str]) -> Path:
         part.programs[name] = [str(script)]
     stack.save()
     return folder
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Waits for a processor excuse no figure.
+
+    A busy machine can take a short step's processor for most of its time: a planted fault is then
+    inconclusive, and measured again.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(judge, "DISTURBED_PERCENT", math.inf)
+        yield
 
 
 class Silent:

@@ -15,7 +15,7 @@ from seatrial.trial.run import run_trial
 from seatrial_lab.native import faults
 from seatrial_lab.native.engine import Lab
 from seatrial_lab.native.machine import LabMachine
-from trial_support import SMALL, Resuming, Silent, make_site
+from trial_support import SMALL, Resuming, Silent, make_site, undisturbed
 
 pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack]
 LINKS = """
@@ -80,6 +80,7 @@ class Mending(Silent):
 
 
 @pytest.mark.parametrize("lasts", [True, False])
+@undisturbed()
 def test_reruns_confirm_a_broken_bound_or_not(place, trial_lab, workplace, lasts):
     """The link is slow for ever, or in the first run only."""
     # Nothing is expected of the links here, and a slow link takes a minute for a few MiB.
@@ -125,6 +126,7 @@ def test_reruns_confirm_a_broken_bound_or_not(place, trial_lab, workplace, lasts
     assert read_results(results.folder).verdict == results.verdict
 
 
+@undisturbed()
 def test_a_rerun_uses_the_nodes_of_the_first_run(place, trial_lab, workplace):
     """Also where Slurm would choose others now."""
     file = make_site(place / "site", {"tcp_stream": SMALL["tcp_stream"]}, SPEED, reruns=1)
@@ -154,6 +156,7 @@ class Interrupting(Silent):
             os.kill(os.getpid(), signal.SIGINT)
 
 
+@undisturbed()
 def test_interrupted_during_a_rerun(place, trial_lab, workplace):
     """The figures are kept and judged. The interrupted run is a note, not an error of the site."""
     file = make_site(place / "site", {"tcp_stream": SMALL["tcp_stream"]}, SPEED, reruns=2)

@@ -43,6 +43,7 @@ from trial_support import (
     false_stack,
     make_site,
     meanwhile,
+    undisturbed,
     until,
     wait_for_idle_nodes,
 )
@@ -150,6 +151,7 @@ def of_profile(results, profile):
 
 
 @pytest.fixture(scope="module")
+@undisturbed()
 def axis(lab, workplace, site_of):
     """A trial of three profiles beside the default, and the nodes' state before and after."""
     benchmarks = {"tcp_stream": SMALL["tcp_stream"], "links": {**SMALL["links"], "max_bytes": 4096}}
