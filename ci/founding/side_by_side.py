@@ -107,9 +107,15 @@ def _trials(outcomes: Iterable[Outcome]) -> list[str]:
 
 
 def count(outcomes: Sequence[Outcome]) -> str:
-    """How many findings agree, in a sentence. What agrees by construction is not counted."""
+    """How many findings agree, in sentences. What agrees by construction is not counted.
+
+    A finding of which the source gives the direction alone cannot agree in size.
+    """
     number_of = Counter(one.word for one in outcomes)
     counted = sum(number_of[word] for word in ("size", "direction", "no"))
+    of_direction = Counter(one.word for one in outcomes if one.comparison.direction)
+    alone = of_direction["direction"] + of_direction["no"]
+    sized = number_of - of_direction
     others = [
         f"{number_of[word]} {text}"
         for word, text in (
@@ -123,8 +129,10 @@ def count(outcomes: Sequence[Outcome]) -> str:
     if not counted:
         return f"No comparable finding was measured.{more}"
     return (
-        f"Comparable findings: {counted}. They agree in size: {number_of['size']}; in direction "
-        f"only: {number_of['direction']}; not: {number_of['no']}.{more}"
+        f"Comparable findings: {counted}. Their size is published: {counted - alone}; here agree "
+        f"in size: {sized['size']}; in direction only: {sized['direction']}; not: {sized['no']}. "
+        f"Only their direction is published: {alone}; here agree: {of_direction['direction']}; "
+        f"not: {of_direction['no']}.{more}"
     )
 
 

@@ -44,6 +44,7 @@ CASES: dict[str, Callable[[str], Parsed]] = {
     "hpccoutf.txt": hpcc.parse,
     "hpccoutf_dgemm.txt": hpcc.parse_dgemm,
     "hpccoutf_hpl.txt": hpcc.parse_hpl,
+    "hpccoutf_hpl_3.txt": hpcc.parse_hpl,
     **{
         f"hpccoutf_{variant}.txt": partial(hpcc.parse_test, test=test)
         for variant, test in TESTS.items()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from seatrial.base.errors import InputError
 from seatrial.benchmarks.benchmark import Job
-from seatrial.benchmarks.hpl import HPL, HPLSettings
+from seatrial.benchmarks.hpl import HPL, MOST_SOLVES, HPLSettings
 from seatrial.benchmarks.hpl_input import grid, render
 
 
@@ -20,15 +20,24 @@ def test_values_are_on_the_lines_where_hpl_reads_them():
     }  # fmt: skip
 
 
+def test_a_problem_is_solved_as_often_as_is_wanted():
+    lines = render(1000, 64, 2, 3, 3).splitlines()
+    assert (lines[4].split()[0], lines[5].split()) == ("3", ["1000", "1000", "1000", "N"])
+    assert lines[6:] == render(1000, 64, 2, 3).splitlines()[6:]
+
+
 def test_ptrans_follows_the_separator_and_adds_no_problems():
     lines = render(1000, 64, 1, 2).splitlines()
     assert len(lines) == 36
     assert [line.split()[0] for line in lines[32:]] == ["0", "1000", "0", "32"]
 
 
-@given(st.integers(1, 10**7), st.integers(1, 512), st.integers(1, 99_999), st.integers(1, 99_999))
-def test_no_line_is_longer_than_hpcc_reads(n, nb, p, q):
-    text = render(max(n, nb), nb, p, q)
+@given(
+    st.integers(1, 10**7), st.integers(1, 512), st.integers(1, 99_999), st.integers(1, 99_999),
+    st.integers(1, MOST_SOLVES),
+)  # fmt: skip
+def test_no_line_is_longer_than_hpcc_reads(n, nb, p, q, solves):
+    text = render(max(n, nb), nb, p, q, solves)
     assert max(map(len, text.splitlines())) < 80
     assert text.endswith("\n")
 
@@ -41,6 +50,7 @@ def test_no_line_is_longer_than_hpcc_reads(n, nb, p, q):
         ((100, 8, -1, 1), "P is -1"),
         ((100, 8, 1, 0), "Q is 0"),
         ((100, 101, 1, 1), "block size 101 is larger"),
+        ((100, 8, 1, 1, 0), "solves is 0"),
     ],
 )
 def test_values_that_hpcc_rejects_are_errors(wrong, message):
@@ -124,3 +134,11 @@ def test_the_step_writes_the_grid_of_the_settings(rows, expected):
     [step] = HPL(settings).steps(job)
     lines = step.setup[1].splitlines()[1:]  # the first one is the shell's
     assert (lines[10].split()[0], lines[11].split()[0]) == expected
+
+
+def test_hpl_solves_as_often_as_the_settings_say_but_once_for_its_share_in_mpi():
+    settings = HPLSettings(blas=["openblas"], dgemm_calls=0, solves=3, mpi_time=["*"])
+    programs = {"hpcc": ["hpcc"], "mpi_time": ["mpi_time.so"]}
+    job = Job(2, "openmpi-tcp", programs, blas={"openblas": "/b"})
+    measured, timed = HPL(settings).steps(job)
+    assert [one.setup[1].splitlines()[5].split()[0] for one in (measured, timed)] == ["3", "1"]

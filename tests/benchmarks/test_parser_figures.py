@@ -262,6 +262,21 @@ def test_hpcc_rejects(old: str, new: str, message: str) -> None:
         hpcc.parse(text("hpccoutf.txt").replace(old, new))
 
 
+def test_hpcc_takes_the_best_of_several_solves() -> None:
+    """The first one opens the connection; all moved data."""
+    parsed = read("hpccoutf_hpl_3.txt")
+    assert values(parsed) == pytest.approx({"hpl_GFLOPS": 32.1664})
+    assert parsed.facts["tests"] == 3
+    assert parsed.moved_bytes == 3 * 4 * (200 - 32) ** 2
+
+
+def test_hpcc_rejects_a_solve_without_its_residual() -> None:
+    whole = text("hpccoutf_hpl_3.txt")
+    residual = next(line for line in whole.splitlines() if line.endswith("PASSED"))
+    with pytest.raises(ParseError, match="2 residual checks of HPL for 3 results"):
+        hpcc.parse_hpl(whole.replace(f"{residual}\n", "", 1))
+
+
 def test_hpcc_between_nodes() -> None:
     ptrans, mpifft, random, stream = (read(f"hpccoutf_{name}.txt") for name in TESTS)
     seconds = 8 * 200**2 / 4.7009e9

@@ -268,8 +268,9 @@ def test_the_honest_count(tmp_path, runs):
     assert all(one.as_held for one in outcomes)
     text = markdown(published, outcomes, "# Side by side")
     assert (
-        "Comparable findings: 3. They agree in size: 1; in direction only: 2; not: 0. Not counted: "
-        "1 by construction, 2 not comparable." in text
+        "Comparable findings: 3. Their size is published: 2; here agree in size: 1; in direction "
+        "only: 1; not: 0. Only their direction is published: 1; here agree: 1; not: 0. Not "
+        "counted: 1 by construction, 2 not comparable." in text
     )
     assert "| pairs over a bus | 107 and 105 MB/s | – | – | not comparable |" in text
     shown = "off 22, on 142 (6.45 x); 1 and 2 runs: 6.36 to 6.55 x | lab-virtual | not comparable |"

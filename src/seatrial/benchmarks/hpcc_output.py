@@ -58,12 +58,13 @@ def read(folder: Path) -> str:
 def parse(text: str) -> Parsed:
     """Read a whole run.
 
-    Metrics: ``hpl_GFLOPS`` (HPL_Tflops x 1000); ``dgemm_GFLOPS``, the matrix product of one
-    process while all processes do the same (StarDGEMM; if that was not run, SingleDGEMM, with
-    the others idle); ``hpl_percent_of_dgemm`` = 100 x hpl_GFLOPS / (P x Q x dgemm_GFLOPS);
-    ``stream_triad_GB_s`` (StarSTREAM, per process, 10^9 B/s), if it was run. Facts: N, NB, P, Q,
-    the residual, the kind of DGEMM, and the figures of HPCC's network tests. ``moved_bytes`` is
-    that of HPL only: ``hpl_output.moved``.
+    Metrics: ``hpl_GFLOPS`` (HPL_Tflops x 1000), the best of all solves; ``dgemm_GFLOPS``, the
+    matrix product of one process while all processes do the same (StarDGEMM; if that was not run,
+    SingleDGEMM, with the others idle); ``hpl_percent_of_dgemm`` = 100 x hpl_GFLOPS /
+    (P x Q x dgemm_GFLOPS); ``stream_triad_GB_s`` (StarSTREAM, per process, 10^9 B/s), if it was
+    run. Facts: N, NB, P, Q, the number of solves, the largest residual, the kind of DGEMM, and the
+    figures of HPCC's network tests. ``moved_bytes`` is that of HPL only: ``hpl_output.moved`` for
+    each solve.
 
     HPL_Tflops is compared with HPL_N and HPL_time, the grid with HPL's result line, DGEMM and
     STREAM with the "Average" in their sections.
@@ -72,7 +73,7 @@ def parse(text: str) -> Parsed:
     """
     lines = text.splitlines()
     summary = _successful(lines)
-    gflops, size, residual = _hpl(lines, summary)
+    gflops, size, residual, solves = _hpl(lines, summary)
     dgemm, kind = _dgemm(lines, summary)
     processes = size["P"] * size["Q"]
     metrics = [
@@ -93,6 +94,7 @@ def parse(text: str) -> Parsed:
             "processes": _whole(summary, "CommWorldProcs"),
             "residual": residual,
             "residual_check": "PASSED",
+            "tests": solves,
             "dgemm": kind,
             "version": _version(summary),
             **{
@@ -101,12 +103,12 @@ def parse(text: str) -> Parsed:
                 if _is_figure(summary, key)
             },
         },
-        moved_bytes=moved(**size),
+        moved_bytes=solves * moved(**size),
     )
 
 
-def _hpl(lines: list[str], summary: Summary) -> tuple[float, dict[str, int], float]:
-    """GFLOPS, N, NB, P and Q, and the residual of HPL."""
+def _hpl(lines: list[str], summary: Summary) -> tuple[float, dict[str, int], float, int]:
+    """GFLOPS, N, NB, P and Q, the largest residual, and the number of solves of HPL."""
     residuals = [m[1] for line in lines if (m := _RESIDUAL.fullmatch(line))]
     if not residuals:
         raise ParseError("expected HPL's residual check to say PASSED")
@@ -118,9 +120,11 @@ def _hpl(lines: list[str], summary: Summary) -> tuple[float, dict[str, int], flo
     low, high = spread_of(summary["HPL_time"][0])
     work = flops(size["N"]) / 1e12
     agree(token, (work / high, work / low), line_number, "HPL_Tflops", "HPL_N and HPL_time")
-
-    _check_grid(lines, size)
-    return gflops, size, figure(residuals[-1], None, "the residual", zero=True)
+    solves = _solves(lines, size)
+    if len(residuals) != solves:
+        raise ParseError(f"{len(residuals)} residual checks of HPL for {solves} results")
+    worst = max(figure(one, None, "the residual", zero=True) for one in residuals)
+    return gflops, size, worst, solves
 
 
 def parse_hpl(text: str) -> Parsed:
@@ -129,11 +133,11 @@ def parse_hpl(text: str) -> Parsed:
     Raises ParseError.
     """
     lines = text.splitlines()
-    gflops, size, residual = _hpl(lines, _successful(lines))
+    gflops, size, residual, solves = _hpl(lines, _successful(lines))
     return Parsed(
         metrics=[higher("hpl_GFLOPS", gflops, "GFLOPS")],
-        facts={**size, "residual": residual},
-        moved_bytes=moved(**size),
+        facts={**size, "residual": residual, "tests": solves},
+        moved_bytes=solves * moved(**size),
     )
 
 
@@ -406,11 +410,13 @@ def _check_body(lines: list[str], section: str, unit: str, printed: tuple[str, i
     agree(printed[0], spread_of(body[0]), printed[1], section, f"the figures of line {body[1]}")
 
 
-def _check_grid(lines: list[str], size: dict[str, int]) -> None:
-    """N, NB, P and Q must match a result line of HPL in the body."""
+def _solves(lines: list[str], size: dict[str, int]) -> int:
+    """Number of HPL's result lines in the body with this N, NB, P and Q. Raises ParseError."""
     rows = [m for line in lines if (m := RESULT.fullmatch(line))]
-    if not any([int(row[i]) for i in range(2, 6)] == list(size.values()) for row in rows):
+    found = sum([int(row[i]) for i in range(2, 6)] == list(size.values()) for row in rows)
+    if not found:
         raise ParseError(f"expected a result line of HPL with {size}")
+    return found
 
 
 def _version(summary: Summary) -> str:

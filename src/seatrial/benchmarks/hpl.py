@@ -55,6 +55,8 @@ FULL_RATE_ORDER = 1024
 
 #: of the nodes' memory for the matrix (netlib.org/benchmark/hpl/faqs.html)
 MEMORY_FRACTION = 0.8
+#: HPL reads 80 characters of a line, and at most 20 problem sizes (``HPL_pdinfo.c``)
+MOST_SOLVES = 8
 OF_DGEMM = ("dgemm_GFLOPS", "dgemm_spread_percent", "hpl_percent_of_dgemm")
 METRICS = {
     "hpl_GFLOPS": DeclaredMetric("GFLOPS", "higher"),
@@ -76,6 +78,13 @@ class HPLSettings(Settings):
         default=None,
         ge=1,
         description="rows P of the grid of ranks; default: as close to a square as possible",
+    )
+    solves: int = Field(
+        default=1,
+        ge=1,
+        le=MOST_SOLVES,
+        description="of the matrix in a run; the fastest counts, as the first one also opens "
+        "the connections between the ranks",
     )
     dgemm_calls: int | None = Field(
         default=None,
@@ -139,14 +148,20 @@ class HPL(Benchmark[HPLSettings]):
     def _hpl(self, blas: str, job: Job, library: list[str] | None = None) -> Step:
         """HPL in its own folder, which has the input file.
 
-        With the library ``mpi_time`` HPL is the only test of hpcc: in others ranks wait for one.
+        With the library ``mpi_time`` HPL is the only test of hpcc, as in others ranks wait for one,
+        and solves once, as the library measures the whole program.
         """
         settings = self.settings
         program = command(job.programs, blas)
         assert program is not None  # ``has_program``
         name, file = f"hpl-{blas}", "HPL.dat" if is_xhpl(job.programs, blas) else "hpccinf.txt"
         ranks = job.nodes * settings.ranks_per_node
-        parameters = render(settings.size, settings.block, *grid(ranks, settings.grid_rows))
+        parameters = render(
+            settings.size,
+            settings.block,
+            *grid(ranks, settings.grid_rows),
+            1 if library else settings.solves,
+        )
         env = self._threads()
         if program == job.programs.get("hpcc"):  # it takes the libblas.so.3 of the path
             env |= search_path(job, blas)

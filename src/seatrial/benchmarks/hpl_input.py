@@ -1,4 +1,4 @@
-"""The input file of hpcc (hpccinf.txt) and of xhpl (HPL.dat): one problem on one grid of ranks.
+"""The input file of hpcc (hpccinf.txt) and of xhpl (HPL.dat): a matrix on a grid of ranks.
 
 Format: HPL.dat of HPL (hpl/www/tuning.html of HPL 2.0), then the lines of PTRANS (README of HPC
 Challenge 1.5.0), which xhpl ignores. The programs find a value by the number of its line. The
@@ -23,17 +23,18 @@ _PTRANS = """\
 """
 
 
-def render(n: int, nb: int, p: int, q: int) -> str:
-    """Text of hpccinf.txt: order ``n``, blocks of ``nb``, ``p`` x ``q`` ranks.
+def render(n: int, nb: int, p: int, q: int, solves: int = 1) -> str:
+    """Text of hpccinf.txt: order ``n``, blocks of ``nb``, ``p`` x ``q`` ranks, ``solves`` times.
 
     Raises InputError for values that hpcc rejects or silently changes.
     """
-    for name, value in (("N", n), ("NB", nb), ("P", p), ("Q", q)):
+    for name, value in (("N", n), ("NB", nb), ("P", p), ("Q", q), ("solves", solves)):
         if value < 1:
             raise InputError(f"hpcc: {name} is {value}; it must be 1 or more")
     if nb > n:
         raise InputError(f"hpcc: the block size {nb} is larger than the matrix ({n})")
-    return HPL_DAT.read_text().format(n=n, nb=nb, p=p, q=q) + _PTRANS
+    orders = " ".join([str(n)] * solves)
+    return HPL_DAT.read_text().format(problems=solves, n=orders, nb=nb, p=p, q=q) + _PTRANS
 
 
 def in_folder(step: str, program: list[str], file: str, text: str) -> tuple[list[str], list[str]]:

@@ -39,7 +39,7 @@ class Hpl(BuiltinHpl, MpiTests):
     def test_residual(self):
         """solve a small system on two ranks and check its residual"""
         text = Path(__file__).with_name("HPL.dat").read_text()
-        Path("HPL.dat").write_text(text.format(n=500, nb=64, p=1, q=2))
+        Path("HPL.dat").write_text(text.format(problems=1, n=500, nb=64, p=1, q=2))
         text = self.run_mpi(
             2, join_path(self.prefix.bin, "xhpl"), extra_env={"OMP_NUM_THREADS": "1"}
         )
