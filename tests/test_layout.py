@@ -24,9 +24,9 @@ def imported(file: Path) -> Iterator[list[str]]:
     for node in ast.walk(ast.parse(file.read_text())):
         names = []
         if isinstance(node, ast.ImportFrom):
-            if node.level:  # relative: within the package, as on the nodes
-                continue
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            above = file.relative_to(SOURCE).parts[: -node.level] if node.level else ()
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            names = [f"{base}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         for name in names:

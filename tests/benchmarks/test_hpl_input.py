@@ -111,6 +111,10 @@ class Site:
             ),
         ),
         (
+            {"size": 100, "block": 128},
+            "block: 128 is larger than size, 100: a smaller block",
+        ),
+        (
             {"size": 6000},
             (
                 "size: the matrix of order 6000 has 274 MiB, but 2 nodes have 200 MiB: "

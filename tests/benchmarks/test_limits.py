@@ -321,7 +321,7 @@ HPL_OF_TWO = 9.42182  # GFLOPS in hpccoutf.txt
 def hpl_run(
     folder: Path, before: float, after: float, calls: int | None = None, **more: object
 ) -> Parsed:
-    benchmark = hpl.HPL(hpl.HPLSettings(blas=["x"], size=256, dgemm_calls=calls))
+    benchmark = hpl.HPL(hpl.HPLSettings(blas=["x"], size=256, block=32, dgemm_calls=calls))
     job = job_folder(folder, before, after, **more)
     step = next(step for step in benchmark.steps(job) if step.name == "hpl-x")
     parsed = benchmark.parse(step, folder, job)
@@ -333,6 +333,18 @@ def hpl_run(
 def share(parsed: Parsed) -> tuple[float, str, str]:
     (metric,) = (one for one in parsed.metrics if one.metric == "hpl_percent_of_dgemm")
     return metric.value, metric.impossible, metric.doubt
+
+
+@pytest.mark.parametrize("wrong", [{"size": 512}, {"block": 64}, {"grid_rows": 2}, {"solves": 2}])
+def test_another_problem_than_that_of_the_settings_is_an_error(
+    tmp_path: Path, wrong: dict[str, int]
+) -> None:
+    job = job_folder(tmp_path, 5.0, 4.8)
+    settings = {"blas": ["x"], "size": 256, "block": 32, "dgemm_calls": 0, **wrong}
+    benchmark = hpl.HPL(hpl.HPLSettings.model_validate(settings))
+    [step] = benchmark.steps(job)
+    with pytest.raises(ParseError, match="HPL solved N = 256, NB = 32, P = 1, Q = 2, tests = 1, "):
+        benchmark.parse(step, tmp_path, job)
 
 
 def test_share_of_dgemm(tmp_path: Path) -> None:

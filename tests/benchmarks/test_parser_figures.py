@@ -273,8 +273,19 @@ def test_hpcc_takes_the_best_of_several_solves() -> None:
 def test_hpcc_rejects_a_solve_without_its_residual() -> None:
     whole = text("hpccoutf_hpl_3.txt")
     residual = next(line for line in whole.splitlines() if line.endswith("PASSED"))
-    with pytest.raises(ParseError, match="2 residual checks of HPL for 3 results"):
+    with pytest.raises(ParseError, match="expected the residual check of the previous problem"):
         hpcc.parse_hpl(whole.replace(f"{residual}\n", "", 1))
+
+
+def test_hpcc_rejects_a_result_that_is_missing_or_damaged() -> None:
+    whole = text("hpccoutf_hpl_3.txt")
+    rows = [line for line in whole.splitlines() if line.startswith("WR")]
+    first, last = whole.index(rows[0]), whole.index(rows[1])
+    with pytest.raises(ParseError, match="3 tests finished and 3 passed, but 2 results"):
+        hpcc.parse_hpl(whole[:first] + whole[last:])
+    best = rows[2].split()[-1]
+    with pytest.raises(ParseError, match=r"HPL_Tflops .* the best result line of HPL"):
+        hpcc.parse_hpl(whole.replace(best, best.replace("3", "2", 1)))
 
 
 def test_hpcc_between_nodes() -> None:

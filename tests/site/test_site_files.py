@@ -9,6 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 from ruamel.yaml import YAML
+from site_support import problems_of
 from typer.testing import CliRunner
 
 from seatrial.base.errors import InputError
@@ -132,6 +133,17 @@ def test_starting_point_is_valid_and_commented(tmp_path):
         write_starting_point(folder, "harbour", "n1", "eth1")
 
 
+def test_an_option_with_a_second_line_is_refused(tmp_path):
+    """It would be a command in a job script."""
+    changes = {"partitions:": 'slurm: {options: ["--exclusive\\ntouch x"]}\npartitions:'}
+    [problem], _ = problems_of(tmp_path, "", changes)
+    assert (problem.field, problem.correction) == (
+        "slurm.options.0",
+        "write for example --exclusive",
+    )
+    assert problem.message == "'--exclusive\\ntouch x' is not an option on one line"
+
+
 def test_links_of_a_large_site_are_those_of_all_nodes(tmp_path):
     folder = write_starting_point(tmp_path / "harbour", "harbour", "node[001-100]", "eth1")
     benchmarks = load_site(folder / "site.yaml").benchmarks
@@ -144,6 +156,7 @@ def test_links_of_a_large_site_are_those_of_all_nodes(tmp_path):
         ("Fjord2", "n1", "eth1",
          "'Fjord2' is not a site name: a lower-case letter, then lower-case letters"),
         ("harbour", "n[1", "eth1", "--nodes 'n[1': not a node list"),
+        ("harbour", "n1,$(x)", "eth1", "--nodes 'n1,$(x)': '$(x)' is not the name of a node"),
         ("harbour", "n1", "e h", "--interface: 'e h' is not an interface (write for example eth1)"),
         ("harbour", "n[1-400]", "eth1", "networks.mgmt.subnet: 10.0.0.0/24 has 254 addresses"),
     ],

@@ -17,6 +17,7 @@ from seatrial.base.yamlfile import InvalidValue
 
 NAME = r"[a-z][a-z0-9_-]*"  # ReFrame accepts these names
 NAME_RULE = "a lower-case letter, then lower-case letters, digits, _ and -"
+_HOST = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"  # as in slurm.conf
 INTERFACE = r"[A-Za-z0-9._-]{1,15}"  # IFNAMSIZ is 16 with the terminating NUL
 SIZE_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 RATE_UNITS = {"": 1, "kbit/s": 10**3, "Mbit/s": 10**6, "Gbit/s": 10**9, "bit/s": 1}
@@ -24,13 +25,15 @@ CPUS = 8192  # largest NR_CPUS of Linux
 
 
 def _nodeset(text: str) -> str:
+    correction = "write for example n[1-4] or n1,n3"
     try:
-        if not NodeSet(text):
-            raise InvalidValue("names no node", "write for example n[1-4]")
+        nodes = NodeSet(text)
     except NodeSetException as error:
-        raise InvalidValue(
-            f"not a node list: {error}", "write for example n[1-4] or n1,n3"
-        ) from None
+        raise InvalidValue(f"not a node list: {error}", correction) from None
+    if not nodes:
+        raise InvalidValue("names no node", correction)
+    if wrong := next((name for name in nodes if not re.fullmatch(_HOST, name, re.ASCII)), None):
+        raise InvalidValue(f"{wrong!r} is not the name of a node", correction)
     return text
 
 
@@ -141,6 +144,15 @@ def _text(value: object) -> object:
 
 Name = Annotated[str, *text_of(NAME, "a name", NAME_RULE)]
 Interface = Annotated[str, *text_of(INTERFACE, "an interface", "write for example eth1")]
+#: an option of sbatch or srun: a line break would begin a command in a job script
+Option = Annotated[
+    str,
+    *text_of(
+        r"[^\x00-\x1f\x7f\x85\u2028\u2029]+",
+        "an option on one line",
+        "write for example --exclusive",
+    ),
+]
 NodeList = Annotated[str, AfterValidator(_nodeset)]
 Subnet = Annotated[str, AfterValidator(_subnet)]
 Address = Annotated[str, AfterValidator(_address)]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -215,6 +215,7 @@ class HPL(Benchmark[HPLSettings]):
             parsed = hpl_output.parse(output(step, folder))
         else:
             parsed = _without_dgemm(hpcc_output.parse(hpcc_output.read(folder / step.name)))
+        self._check_problem(parsed, ranks, settings.solves)
         loaded = mapped_blas(folder, step.name)
         share: list[Metric] = []
         facts: dict[str, object] = {}
@@ -239,6 +240,15 @@ class HPL(Benchmark[HPLSettings]):
             },
         )
 
+    def _check_problem(self, parsed: Parsed, ranks: int, solves: int) -> None:
+        """Raises ParseError if HPL solved another problem than the settings', or not so often."""
+        settings = self.settings
+        p, q = grid(ranks, settings.grid_rows)
+        wanted = {"N": settings.size, "NB": settings.block, "P": p, "Q": q, "tests": solves}
+        found = {key: parsed.facts[key] for key in wanted}
+        if found != wanted:
+            raise ParseError(f"HPL solved {_problem(found)}, but the input has {_problem(wanted)}")
+
     def _share(self, step: Step, folder: Path, job: Job) -> Parsed:
         """The share of communication of a run with the library ``mpi_time``."""
         if is_xhpl(job.programs, step.variant):
@@ -246,6 +256,7 @@ class HPL(Benchmark[HPLSettings]):
         else:
             parsed = hpcc_output.parse_hpl(hpcc_output.read(folder / step.name))
             rounding = mpi_time.SIX_DIGITS
+        self._check_problem(parsed, job.nodes * self.settings.ranks_per_node, 1)
         rate, order = parsed.value(self.performance), parsed.facts["N"]
         seconds = hpl_output.flops(order) / rate / 1e9
         own = folder / step.name
@@ -272,6 +283,10 @@ class HPL(Benchmark[HPLSettings]):
                 f"{unfit[0]} ranks do not fill a grid of {rows} rows",
                 "1" if common == 1 else f"a divisor of {common}",
             )
+        if settings.block > settings.size:
+            yield FieldProblem(
+                "block", f"{settings.block} is larger than size, {settings.size}", "a smaller block"
+            )
         fewest = min(settings.nodes)
         matrix_MiB, memory_MiB = 8 * settings.size**2 >> 20, fewest * site.node_memory_MiB
         if matrix_MiB > memory_MiB:
@@ -282,6 +297,10 @@ class HPL(Benchmark[HPLSettings]):
                 f"{'node has' if fewest == 1 else 'nodes have'} {memory_MiB} MiB",
                 f"at most {most}, which is {MEMORY_FRACTION:.0%} of the memory",
             )
+
+
+def _problem(values: Mapping[str, object]) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in values.items())
 
 
 def command(programs: Programs, blas: str) -> list[str] | None:

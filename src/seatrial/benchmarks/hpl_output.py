@@ -7,6 +7,8 @@ Not for the file of HPCC (``hpcc_output``), which uses the arithmetic of this mo
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from seatrial.benchmarks.parsing import (
     Parsed,
@@ -20,13 +22,23 @@ from seatrial.benchmarks.parsing import (
     whole,
 )
 
-RESULT = re.compile(
+_RESULT = re.compile(
     r"(W[RC]\d\w\w\d\w\d)\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s+(\S+)\s+(\S+)\s*", re.ASCII
 )
 _RESIDUAL = re.compile(r"\|\|Ax-b\|\|_oo/\(.*\)\s*=\s*(\S+) \.\.\.\.\.\. (\w+)\s*", re.ASCII)
 _FINISHED = re.compile(r"Finished\s+(\d+) tests with the following results:\s*", re.ASCII)
 _PASSED = re.compile(r"\s*(\d+) tests completed and passed residual checks,\s*", re.ASCII)
 _VERSION = re.compile(r"HPLinpack (\S+)\s+--")
+
+
+class Solve(NamedTuple):
+    """A problem that HPL solved: its rate in GFLOPS, the relative rounding error of that, N, NB, P
+    and Q, and HPL's name of the variant of its algorithm."""
+
+    rate: float
+    rounding: float
+    size: dict[str, int]
+    variant: str
 
 
 def parse(text: str) -> Parsed:
@@ -47,12 +59,35 @@ def rounded(text: str) -> tuple[Parsed, float]:
     version = next((m[1] for line in lines if (m := _VERSION.match(line))), None)
     if version is None:
         raise ParseError("expected the heading 'HPLinpack'")
-    runs: list[tuple[float, dict[str, int], str, float]] = []
+    runs, residual = solves(list(enumerate(lines, 1)))
+    best = max(runs, key=lambda run: run.rate)
+    parsed = Parsed(
+        metrics=[higher("hpl_GFLOPS", best.rate, "GFLOPS")],
+        facts={
+            **best.size,
+            "variant": best.variant,
+            "tests": len(runs),
+            "residual": residual,
+            "residual_check": "PASSED",
+            "version": version,
+        },
+        moved_bytes=sum(moved(**run.size) for run in runs),
+    )
+    return parsed, best.rounding
+
+
+def solves(lines: Sequence[tuple[int, str]]) -> tuple[list[Solve], float]:
+    """The problems in the numbered lines of HPL's output, in order, and the largest residual.
+
+    Raises ParseError, also if a residual check failed or is missing, or if HPL says that it
+    finished another number of problems.
+    """
+    runs: list[Solve] = []
     residuals: list[float] = []
     finished: int | None = None
     ended, passed = False, None
-    for number, line in enumerate(lines, 1):
-        if match := RESULT.fullmatch(line):
+    for number, line in lines:
+        if match := _RESULT.fullmatch(line):
             if len(residuals) != len(runs):
                 raise ParseError("expected the residual check of the previous problem", number)
             keys = ("N", "NB", "P", "Q")
@@ -61,7 +96,7 @@ def rounded(text: str) -> tuple[Parsed, float]:
             rate = figure(match[7], number, "Gflops")
             work = quotient(flops(size["N"]) / 1e9, spread_of(match[6]))
             agree(match[7], work, number, "Gflops", "N and Time")
-            runs.append((rate, size, match[1], rounding(match[7]) / rate))
+            runs.append(Solve(rate, rounding(match[7]) / rate, size, match[1]))
         elif match := _RESIDUAL.fullmatch(line):
             residuals.append(figure(match[1], number, "the residual", zero=True))
             if match[2] != "PASSED":
@@ -75,7 +110,7 @@ def rounded(text: str) -> tuple[Parsed, float]:
         elif line.strip() == "End of Tests.":
             ended = True
     if not ended:
-        raise ParseError("expected 'End of Tests.': the output was cut off", len(lines))
+        raise ParseError("expected 'End of Tests.': the output was cut off", lines[-1][0])
     if not runs:
         raise ParseError("expected at least one result")
     if not len(runs) == len(residuals) == finished == passed:
@@ -83,20 +118,7 @@ def rounded(text: str) -> tuple[Parsed, float]:
             f"{finished} tests finished and {passed} passed, but {len(runs)} results and "
             f"{len(residuals)} residual checks were found"
         )
-    best, size, variant, relative = max(runs, key=lambda run: run[0])
-    parsed = Parsed(
-        metrics=[higher("hpl_GFLOPS", best, "GFLOPS")],
-        facts={
-            **size,
-            "variant": variant,
-            "tests": len(runs),
-            "residual": max(residuals),
-            "residual_check": "PASSED",
-            "version": version,
-        },
-        moved_bytes=sum(moved(**run[1]) for run in runs),
-    )
-    return parsed, relative
+    return runs, max(residuals)
 
 
 def flops(order: int) -> float:

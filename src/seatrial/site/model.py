@@ -20,6 +20,7 @@ from seatrial.base.fields import (
     Model,
     Name,
     NodeList,
+    Option,
     Rate,
     Size,
     Subnet,
@@ -183,7 +184,7 @@ class Partition(Model):
     """A Slurm partition that trials may use."""
 
     nodes: NodeList = Field(examples=['"n[1-64]"'])
-    options: list[str] = Field(default=[], description="more sbatch options")
+    options: list[Option] = Field(default=[], description="more sbatch options")
     description: str = ""
 
 
@@ -197,7 +198,7 @@ class Slurm(Model):
         "of another cluster",
         examples=["harbour"],
     )
-    options: list[str] = Field(default=[], description="sbatch options of every job")
+    options: list[Option] = Field(default=[], description="sbatch options of every job")
     jobs_in_queue: int = Field(default=64, ge=1, description="largest number of submitted jobs")
     config: list[str] = Field(default=[], description="lines for the lab's slurm.conf")
     licenses: dict[str, int] = Field(
@@ -235,7 +236,7 @@ class Transport(Model):
         default="kernel", description="what moves its messages: the kernel, or user space"
     )
     env: dict[str, str] = {}
-    options: list[str] = Field(default=[], description="more srun options")
+    options: list[Option] = Field(default=[], description="more srun options")
 
 
 class ChosenBenchmarks(Model):
