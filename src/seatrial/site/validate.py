@@ -257,7 +257,7 @@ def _trial(site: Site) -> Iterable[FieldProblem]:
 def _jobs(site: Site) -> Iterable[FieldProblem]:
     for index, name in enumerate(site.jobs.transports):
         if name not in site.transports:
-            message = f"there is no transport {name!r}"
+            message = f"the section transports has no {name!r}"
             field = f"jobs.transports.{index}"
             yield FieldProblem(field, message, suggest(name, site.transports))
 
