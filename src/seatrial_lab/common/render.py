@@ -159,8 +159,14 @@ def mariadb_conf() -> str:
 
 
 def mariadb_init_sql(slurm_user: str) -> str:
-    """Return the SQL that MariaDB runs at each start: create Slurm's account (unix_socket)."""
+    """Return the SQL that MariaDB runs at each start: create Slurm's account and database.
+
+    slurmdbd would create the database itself, after a first connection that fails. With
+    libmariadb 3.4.10 (Debian 13's 11.8.9) no query works on the connection that follows: "Number
+    of columns in result (=1) set exceeds maximum allowed number of columns (=0)".
+    """
     return (
+        f"CREATE DATABASE IF NOT EXISTS {DATABASE};\n"
         f"CREATE OR REPLACE USER '{slurm_user}'@'localhost' IDENTIFIED VIA unix_socket;\n"
         f"GRANT ALL ON {DATABASE}.* TO '{slurm_user}'@'localhost';\n"
     )
