@@ -42,12 +42,12 @@ def at_a_terminal(
     master, slave = os.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 111, 0, 0))
     name, device = os.ttyname(slave), os.fstat(slave).st_rdev
+    before = termios.tcgetattr(slave)
     streams = {"stdin": slave, "stdout": slave, "stderr": slave, **options}
     process = subprocess.Popen(
         [sys.executable, "-c", RUN, *words], start_new_session=True, pass_fds=[slave],
         preexec_fn=lambda: fcntl.ioctl(slave, termios.TIOCSCTTY, 0), **streams,
     )  # fmt: skip
-    before = termios.tcgetattr(slave)
     output = b""
     os.set_blocking(master, False)
     while True:
