@@ -171,6 +171,8 @@ def test_no_filter_makes_a_value_pass_unquoted(tmp_path):
         "#SBATCH --comment={{ x | comment }}\n: {{ x | sh }}",
         "{% macro m() %}a{% endmacro %}: {{ x | sh }} '{{ m() }}'",
         "# {{ x | fragment }}\n: {{ x | sh }}",
+        ": {{ x | json }} {{ x | sh }}",
+        ": {{ x | lua }} {{ x | sh }}",
     ],
 )
 def test_a_value_where_quoting_is_not_safe_is_refused(tmp_path, text):

@@ -144,13 +144,14 @@ FILTERS: dict[str, tuple[Callable[[Any], str], str]] = {
     "remark": (remark, "comment"),
     "number": (number, ""),
     "plain": (plain, ""),
-    "lua": (lua_string, ""),
-    "json": (json.dumps, ""),
+    "lua": (lua_string, "elsewhere"),
+    "json": (json.dumps, "elsewhere"),
 }
 _PLACES = {
     "command": "a word of a command",
     "directive": "an #SBATCH line",
     "comment": "a comment",
+    "elsewhere": "files that are no shell scripts",
     "quoted": "quotes, ${ }, (( )), ` ` or a here-document",
 }
 
