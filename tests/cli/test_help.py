@@ -82,10 +82,7 @@ def test_a_short_option_has_one_meaning():
 
 def test_each_command_stands_under_a_title():
     text = help_of(())
-    titles = (
-        panels.TEST, panels.COMPARE, panels.OPERATE,
-    )  # fmt: skip
-    found = [text.index(f"{title}:\n") for title in titles]
+    found = [text.index(f"{title}:\n") for title in panels.TITLES]
     assert found == sorted(found)
     for name in {words[0] for words in ALL if words}:
         assert len(re.findall(rf"^  {name} +[A-Z]", text, re.MULTILINE)) == 1

@@ -59,6 +59,7 @@ app = typer.Typer(
 app.command("trial", epilog=EPILOG, rich_help_panel=panels.TEST)(trial.trial)
 app.command("plan", rich_help_panel=panels.TEST)(plan.plan)
 app.add_typer(site.app, name="site", rich_help_panel=panels.TEST)
+app.add_typer(lab.app, name="lab", rich_help_panel=panels.TEST)
 app.command("judge", epilog=EPILOG, rich_help_panel=panels.COMPARE)(trial.judge_again)
 app.command("verify", rich_help_panel=panels.COMPARE)(trial.verify)
 app.command("baseline", rich_help_panel=panels.COMPARE)(trial.baseline)
@@ -67,15 +68,14 @@ app.command("compare", rich_help_panel=panels.COMPARE)(compare.compare)
 app.command("report", epilog=EPILOG, rich_help_panel=panels.COMPARE)(trial.report)
 app.command("analyse", rich_help_panel=panels.COMPARE)(analyse.analyse)
 app.command("predict", rich_help_panel=panels.COMPARE)(predict.predict)
-app.add_typer(stack.app, name="stack", rich_help_panel=panels.OPERATE)
+app.add_typer(stack.app, name="stack", rich_help_panel=panels.BUILD)
+app.command(
+    "test", context_settings={"ignore_unknown_options": True}, rich_help_panel=panels.BUILD
+)(test.test)
 app.add_typer(slurm.app, name="slurm", rich_help_panel=panels.OPERATE)
 app.add_typer(nic.app, name="nic", rich_help_panel=panels.OPERATE)
 job.app.command("tune", context_settings={"allow_interspersed_args": False})(tune.tune)
-app.add_typer(job.app, name="job", rich_help_panel=panels.OPERATE)
-app.add_typer(lab.app, name="lab", rich_help_panel=panels.OPERATE)
-app.command(
-    "test", context_settings={"ignore_unknown_options": True}, rich_help_panel=panels.OPERATE
-)(test.test)
+app.add_typer(job.app, name="job", rich_help_panel=panels.JOBS)
 
 
 def _version(wanted: bool) -> None:

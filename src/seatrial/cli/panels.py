@@ -11,7 +11,10 @@ from seatrial.base.errors import InputError, Problem
 
 TEST = "Test a site"
 COMPARE = "Compare and judge"
-OPERATE = "Build software, operate nodes, write jobs, use labs"
+BUILD = "Build and test"
+OPERATE = "Operate nodes"
+JOBS = "Users' jobs"
+TITLES = (TEST, COMPARE, BUILD, OPERATE, JOBS)
 
 
 class Panels(TyperGroup):
@@ -32,26 +35,23 @@ class Panels(TyperGroup):
     def get_params(self, ctx: Any) -> Any:
         params = super().get_params(ctx)
         for one in params:
-            # --install-completion is what users need
-            # --help: who reads it has just used it, and each line counts
-            hidden = ["show_completion", "help"] if ctx.parent is None else ["show_completion"]
-            if one.name in hidden:
+            # each line counts at the top: the usage has the options there
+            if ctx.parent is None or one.name == "show_completion":
                 setattr(one, "hidden", True)  # noqa: B010 - mypy knows no such attribute
         return params
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        pieces = super().collect_usage_pieces(ctx)
+        return pieces if ctx.parent else ["[--version | --install-completion]", *pieces[1:]]
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         super().format_help(ctx, formatter)
-        text = "".join(formatter.buffer).replace("\n\n", "\n")  # no blank lines
-        if ctx.parent is None:  # each line counts: the first option is beside the title
-            title = "Options:"
-            text = text.replace("\n  --", f"\n{' ' * len(title)}  --")
-            text = text.replace(f"{title}\n{' ' * len(title)}", title)
-        formatter.buffer = [text]
+        formatter.buffer = ["".join(formatter.buffer).replace("\n\n", "\n")]  # no blank lines
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         shown = [self.commands[name] for name in self.list_commands(ctx)]
         longest = max(len(str(one.name)) for one in shown)
-        for title in (TEST, COMPARE, OPERATE):
+        for title in TITLES:
             formatter.write_heading(title)
             formatter.indent()
             formatter.write_dl(
