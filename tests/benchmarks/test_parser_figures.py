@@ -288,6 +288,14 @@ def test_hpcc_rejects_a_result_that_is_missing_or_damaged() -> None:
         hpcc.parse_hpl(whole.replace(best, best.replace("3", "2", 1)))
 
 
+def test_hpcc_rejects_an_empty_section_of_hpl() -> None:
+    whole = text("hpccoutf_hpl_3.txt")
+    begin, end = "Begin of HPL section.\n", "End of HPL section.\n"
+    first, last = whole.index(begin) + len(begin), whole.index(end)
+    with pytest.raises(ParseError, match="the output was cut off"):
+        hpcc.parse_hpl(whole[:first] + whole[last:])
+
+
 def test_hpcc_between_nodes() -> None:
     ptrans, mpifft, random, stream = (read(f"hpccoutf_{name}.txt") for name in TESTS)
     seconds = 8 * 200**2 / 4.7009e9

@@ -86,6 +86,7 @@ def solves(lines: Sequence[tuple[int, str]]) -> tuple[list[Solve], float]:
     residuals: list[float] = []
     finished: int | None = None
     ended, passed = False, None
+    last = lines[-1][0] if lines else None
     for number, line in lines:
         if match := _RESULT.fullmatch(line):
             if len(residuals) != len(runs):
@@ -110,7 +111,7 @@ def solves(lines: Sequence[tuple[int, str]]) -> tuple[list[Solve], float]:
         elif line.strip() == "End of Tests.":
             ended = True
     if not ended:
-        raise ParseError("expected 'End of Tests.': the output was cut off", lines[-1][0])
+        raise ParseError("expected 'End of Tests.': the output was cut off", last)
     if not runs:
         raise ParseError("expected at least one result")
     if not len(runs) == len(residuals) == finished == passed:
