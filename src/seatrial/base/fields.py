@@ -148,7 +148,7 @@ Interface = Annotated[str, *text_of(INTERFACE, "an interface", "write for exampl
 Option = Annotated[
     str,
     *text_of(
-        r"[^\x00-\x1f\x7f\x85\u2028\u2029]+",
+        r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]+",
         "an option on one line",
         "write for example --exclusive",
     ),

@@ -35,7 +35,7 @@ from seatrial.benchmarks.benchmark import (
 )
 from seatrial.benchmarks.hpcc_output import parse_test, read
 from seatrial.benchmarks.hpl import search_path
-from seatrial.benchmarks.hpl_input import grid, in_folder, render
+from seatrial.benchmarks.hpl_input import grid, in_folder, render, too_large_block
 from seatrial.benchmarks.limits import Peak, Transfer
 from seatrial.benchmarks.parsing import Parsed
 
@@ -149,10 +149,7 @@ class HPCC(Benchmark[HPCCSettings]):
     def problems(self, site: SiteFacts) -> Iterator[FieldProblem]:
         settings = self.settings
         yield from too_many_cores("ranks_per_node", settings.ranks_per_node, site)
-        if settings.block > settings.size:
-            yield FieldProblem(
-                "block", f"{settings.block} is larger than size, {settings.size}", "a smaller block"
-            )
+        yield from too_large_block(settings.block, settings.size)
 
 
 def command(programs: Programs) -> list[str] | None:

@@ -65,8 +65,8 @@ def parse(text: str) -> Parsed:
     figures of HPCC's network tests. ``moved_bytes`` is that of HPL only: ``hpl_output.moved`` for
     each solve.
 
-    HPL_Tflops is compared with HPL_N and HPL_time, the grid with HPL's result line, DGEMM and
-    STREAM with the "Average" in their sections.
+    HPL_Tflops is compared with HPL_N and HPL_time and with the best of HPL's result lines, the
+    problem with each of them, DGEMM and STREAM with the "Average" in their sections.
 
     Raises ParseError, also if a check FAILED.
     """

@@ -33,7 +33,7 @@ from seatrial.benchmarks.benchmark import (
     output,
     too_many_cores,
 )
-from seatrial.benchmarks.hpl_input import grid, in_folder, render
+from seatrial.benchmarks.hpl_input import grid, in_folder, render, too_large_block
 from seatrial.benchmarks.limits import Known, Limit, Peak, above
 from seatrial.benchmarks.parsing import Parsed, ParseError, higher, lower
 from seatrial.results.figures import DISTURBED_PERCENT
@@ -283,10 +283,7 @@ class HPL(Benchmark[HPLSettings]):
                 f"{unfit[0]} ranks do not fill a grid of {rows} rows",
                 "1" if common == 1 else f"a divisor of {common}",
             )
-        if settings.block > settings.size:
-            yield FieldProblem(
-                "block", f"{settings.block} is larger than size, {settings.size}", "a smaller block"
-            )
+        yield from too_large_block(settings.block, settings.size)
         fewest = min(settings.nodes)
         matrix_MiB, memory_MiB = 8 * settings.size**2 >> 20, fewest * site.node_memory_MiB
         if matrix_MiB > memory_MiB:

@@ -8,9 +8,11 @@ template explains each line.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from seatrial.base.errors import InputError
 from seatrial.base.paths import CHECKOUT
+from seatrial.base.suggest import FieldProblem
 
 #: for str.format; hpcc reads at most 80 characters of a line. The tests of the recipe use it, too.
 HPL_DAT = CHECKOUT / "spack-repo/spack_repo/seatrial/packages/hpl/HPL.dat"
@@ -35,6 +37,12 @@ def render(n: int, nb: int, p: int, q: int, solves: int = 1) -> str:
         raise InputError(f"hpcc: the block size {nb} is larger than the matrix ({n})")
     orders = " ".join([str(n)] * solves)
     return HPL_DAT.read_text().format(problems=solves, n=orders, nb=nb, p=p, q=q) + _PTRANS
+
+
+def too_large_block(block: int, size: int) -> Iterator[FieldProblem]:
+    """The problem of a site whose blocks are larger than the matrix, which `render` refuses."""
+    if block > size:
+        yield FieldProblem("block", f"{block} is larger than size, {size}", "a smaller block")
 
 
 def in_folder(step: str, program: list[str], file: str, text: str) -> tuple[list[str], list[str]]:

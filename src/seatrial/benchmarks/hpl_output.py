@@ -1,6 +1,7 @@
 """High-Performance Linpack: the output of ``xhpl`` (HPL 2.x, stdout or HPL.out).
 
-Not for the file of HPCC (``hpcc_output``), which uses the arithmetic of this module. Format:
+Not for the file of HPCC (``hpcc_output``), which uses what this module reads
+of results. Format:
 ``HPL_pdtest.c`` and ``HPL_pdinfo.c``.
 """
 
