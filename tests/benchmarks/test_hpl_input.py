@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from seatrial.base.errors import InputError
 from seatrial.benchmarks.benchmark import Job
+from seatrial.benchmarks.hpcc import HPCC, HPCCSettings
 from seatrial.benchmarks.hpl import HPL, MOST_SOLVES, HPLSettings
 from seatrial.benchmarks.hpl_input import grid, render
 
@@ -127,6 +128,11 @@ def test_settings_that_the_site_cannot_run_are_named(changed, expected):
     problems = HPL(HPLSettings.model_validate(changed)).problems(Site())
     said = [f"{one.field}: {one.message}: {one.correction}" for one in problems]
     assert said == ([expected] if expected else [])
+
+
+def test_hpcc_names_a_block_that_is_larger_than_the_matrix():
+    settings = HPCCSettings.model_validate({"size": 100, "block": 128})
+    assert [one.field for one in HPCC(settings).problems(Site())] == ["block"]
 
 
 @pytest.mark.parametrize(("rows", "expected"), [(None, ("2", "4")), (1, ("1", "8"))])
