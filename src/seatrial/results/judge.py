@@ -7,6 +7,7 @@ judgements in ``seatrial.results.verdict``.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -29,7 +30,7 @@ from seatrial.results.figures import (
 from seatrial.results.locations import End, Locations, natural
 from seatrial.results.record import Case, Judgement, Run, Trial
 from seatrial.results.requirements import Requirements, Rule
-from seatrial.results.statistics import Limit, Statistic
+from seatrial.results.statistics import Better, Limit, Statistic
 from seatrial.results.wording import Explanation, number, requirement, some
 
 #: Greatest probability that all samples of a sound location break a bound by chance, below which
@@ -38,6 +39,8 @@ CHANCE = 0.001
 #: So many samples that lie this close together, all so many times worse than the bound, are not
 #: excused: other programs do not delay each run by the same large factor.
 STEADY_SAMPLES, STEADY_SPREAD, STEADY_FACTOR = 3, 0.05, 10.0
+#: The most of its time that a figure is taken to have lost by waits; all of it would be no figure.
+MOST_LOST = 0.99
 
 
 class _OfAll(NamedTuple):
@@ -56,6 +59,7 @@ class Reference(NamedTuple):
     value: float
     name: str = ""  # empty: the median of the peers
     waits: Sequence[Wait | None] = ()  # for each sample of that figure
+    undisturbed: float = 0.0  # the value without what the waits may have cost; 0: it has no waits
 
 
 @no_collections()
@@ -505,11 +509,16 @@ class _Comparison:
             return f"{comparison} is not above zero"
         if of.same_run:
             return self._pair_by_run(other, name)
+        values = undisturbed(other.values, other.waits, other.better)
         if self.rule.statistic == "best":
-            best = _typical(other, "best")
-            self.reference = Reference([best], best, name, other.waits)
+            best, quiet = (
+                _typical(other, "best"),
+                statistics.summarize(values, "best", other.better),
+            )
+            self.reference = Reference([best], best, name, other.waits, quiet)
         else:
-            self.reference = Reference(other.values, other.median, name, other.waits)
+            quiet = statistics.median(values)
+            self.reference = Reference(other.values, other.median, name, other.waits, quiet)
         return ""
 
     def _pair_by_run(self, other: Figure, name: str) -> str:
@@ -594,7 +603,29 @@ class _Comparison:
             within = broken.count(False)
             if any(broken) and within < max(2, 1 + sum(broken) - sum(self._disturbed(limit))):
                 return "inconclusive"
+        if verdict == "pass" and self._is_by_disturbed_reference(limit):
+            return "inconclusive"
         return verdict
+
+    def _is_by_disturbed_reference(self, limit: Limit) -> bool:
+        """Whether the figure may be within the bound only because other programs made the figure
+        worse that the bound is taken of.
+
+        Both are compared without what their waits may have cost. So waits of both cancel.
+        """
+        reference = self.reference
+        if not reference or not reference.undisturbed or not self._is_too_bad(limit):
+            return False
+        flags = [most_lost(wait) > 0 for wait in reference.waits]
+        if 2 * sum(flags) < len(flags):
+            return False
+        own = statistics.summarize(
+            undisturbed(self.samples, self.figure.waits, self.figure.better),
+            self.rule.statistic,
+            self.figure.better,
+        )
+        bound = limit.bound / reference.value * reference.undisturbed
+        return limit.excess(own, bound) > 0
 
     def _disturbed(self, limit: Limit) -> list[bool]:
         """For each sample, whether it breaks the bound and waiting for a processor may be why.
@@ -664,9 +695,13 @@ class _Comparison:
     def _explain(self, verdict: str, limit: Limit) -> str:
         explanation = self._explanation()
         if verdict == "fail":
-            return explanation.beyond(limit, self._disturbance(limit))
+            of_location = self._is_of_location(limit)
+            return explanation.beyond(limit, self._disturbance(limit), of_location)
         if limit.excess(self._value()) > 0 and self._is_excused(limit):
             return explanation.excused(limit, self._disturbance(limit))
+        if self._is_by_disturbed_reference(limit):
+            assert self.reference is not None
+            return explanation.by_disturbed_reference(limit, self._disturbed_reference())
         return explanation.scattered(limit)
 
     def _disturbance(self, limit: Limit) -> str:
@@ -675,8 +710,7 @@ class _Comparison:
         if not any(disturbed):
             return ""
         if not self._is_too_bad(limit):
-            assert self.reference is not None
-            return f"other programs used the processors while {self.reference.name} was measured"
+            return self._disturbed_reference()
         waits = zip(self.figure.waits, disturbed, strict=True)
         longest = max(wait for wait, flag in waits if flag and wait)
         return (
@@ -684,6 +718,10 @@ class _Comparison:
             f"up to {number(longest.percent, 2)} % of its time, while other programs used "
             f"{number(longest.others, 2)} % of a core on {longest.node}"
         )
+
+    def _disturbed_reference(self) -> str:
+        assert self.reference is not None
+        return f"other programs used the processors while {self.reference.name} was measured"
 
     def _record(
         self,
@@ -701,6 +739,8 @@ class _Comparison:
                 upper = limit.bound
             if not limit.includes(self.samples):
                 disturbed = max(disturbed, sum(self._disturbed(limit)))
+            elif verdict == "inconclusive" and self._is_by_disturbed_reference(limit):
+                disturbed = len(self.samples)
         reference = self.reference.value if self.reference else self.rule.threshold.reference
         return Judgement(
             case=self.figure.case,
@@ -728,10 +768,30 @@ def explains(wait: Wait | None, sample: float, limit: Limit) -> bool:
     explains a zero.
     """
     smaller, larger = sorted((sample, limit.bound))
-    if wait is None or limit.excess(sample) <= 0 or smaller <= 0:
+    if limit.excess(sample) <= 0 or smaller <= 0:
         return False
-    lost_percent = 100 * wait.part * (1 - smaller / larger)
-    return wait.percent > DISTURBED_PERCENT and wait.total > lost_percent
+    return most_lost(wait) > 1 - smaller / larger
+
+
+def most_lost(wait: Wait | None) -> float:
+    """The largest fraction of its time that a figure may have lost by a wait.
+
+    Above 1 if the wait is longer than what the figure measured. 0 if the wait is not known, or too
+    short to count.
+    """
+    if wait is None or wait.percent <= DISTURBED_PERCENT:
+        return 0.0
+    return wait.total / (100 * wait.part) if wait.part else math.inf
+
+
+def undisturbed(
+    values: Sequence[float], waits: Sequence[Wait | None], better: Better
+) -> list[float]:
+    """The values without all that their waits may have cost."""
+    kept = [1 - min(most_lost(wait), MOST_LOST) for wait in waits]
+    if better == "higher":
+        return [value / part for value, part in zip(values, kept, strict=True)]
+    return [value * part for value, part in zip(values, kept, strict=True)]
 
 
 def out_of_bounds(judgement: Judgement) -> list[float]:

@@ -80,13 +80,28 @@ class Explanation:
             return f"{head}, between {bounds[1]} and {bounds[0]}, the limits of {self._source()}"
         return f"{head}, within {self._limit(limits[0], bounds[0])}"
 
-    def beyond(self, limit: Limit, disturbance: str) -> str:
-        """``disturbance``, if any, does not explain the value."""
+    def beyond(self, limit: Limit, disturbance: str, of_location: bool) -> str:
+        """``disturbance``, if any, does not excuse the value: it does not explain it, or the
+        location is the same one each time (``of_location``)."""
         text = self._beyond(limit)
-        return f"{text}; {disturbance}, which does not explain the figure" if disturbance else text
+        if not disturbance:
+            return text
+        if of_location:
+            return (
+                f"{text}; {disturbance}. That is no excuse, because it is the same location each "
+                "time: a program that keeps one node busy is a fault of that node"
+            )
+        return f"{text}; {disturbance}, which does not explain the figure"
 
     def excused(self, limit: Limit, disturbance: str) -> str:
         return f"{self._beyond(limit)}, but cannot be judged: {disturbance}"
+
+    def by_disturbed_reference(self, limit: Limit, disturbance: str) -> str:
+        head, (bound,) = self._measured(limit.bound)
+        return (
+            f"{head}, within {self._limit(limit, bound)}, but cannot be judged: {disturbance}, so "
+            "the limit may be too wide"
+        )
 
     def scattered(self, limit: Limit) -> str:
         head, (bound,) = self._measured(limit.bound)
