@@ -163,6 +163,9 @@ def test_no_filter_makes_a_value_pass_unquoted(tmp_path):
         'echo "$(echo {{ x | sh }})"',
         "echo `echo {{ x | sh }}`",
         "echo \\{{ x | sh }}",
+        "echo $'don\\'t {{ x | sh }}'",
+        "eval echo {{ x | sh }}",
+        "cat <<A <<B\na\nA\n{{ x | sh }}\nB",
         "# {{ x | sh }}",
         "#SBATCH --comment={{ x | sh }}",
         ": {{ x | sbatch }}",
@@ -176,7 +179,7 @@ def test_no_filter_makes_a_value_pass_unquoted(tmp_path):
     ],
 )
 def test_a_value_where_quoting_is_not_safe_is_refused(tmp_path, text):
-    with pytest.raises(UnquotedValue, match=r"t\.j2:[12]: .* is for .*, but its value is in"):
+    with pytest.raises(UnquotedValue, match=r"t\.j2:[124]: .* is for .*, but its value is in"):
         made(tmp_path, text, {"fragment": str}, x="a")
 
 

@@ -18,15 +18,15 @@ from seatrial.base.errors import InputError
 from seatrial.history.compare import (
     LEVEL,
     Difference,
-    Row,
     compare,
     corrected_p,
     rows_of,
 )
 from seatrial.history.index import opened
-from seatrial.history.places import exchanged, replaced
+from seatrial.history.places import Figures, exchanged_nodes, replaced
 from seatrial.history.series import Series
 from seatrial.report.comparison import condition, series_name, values
+from seatrial.results.locations import Locations
 from seatrial.results.wording import MAX_NAMED
 
 LOWER = [Series("s", NETPIPE, f"m{i}_us", "", "us", "lower") for i in range(60)]
@@ -460,12 +460,11 @@ def test_two_nodes_that_were_exchanged_are_named(tmp_path, joint):
 
 
 def test_a_node_that_is_repaired_and_one_that_breaks_are_not_exchanged_if_by_another_factor():
-    rows = [
-        Row(Series("s", LINKS, "m", at, "us", "lower"), [30.0], [30.0 * ratio], ratio, None, None,
-            None, 0.01, "worse" if ratio > 1 else "better")
+    figures = {
+        (LINKS, "m", at): Figures(30.0, 30.0 * ratio, "worse" if ratio > 1 else "better")
         for at, ratio in (("n1-n2", 1.2), ("n2-n3", 1.2), ("n1-n4", 0.5), ("n3-n4", 0.5))
-    ]  # fmt: skip
-    assert exchanged(rows, ["n1", "n2", "n3", "n4"]) is None
+    }
+    assert exchanged_nodes(figures, Locations([], ["n1", "n2", "n3", "n4"])) is None
 
 
 @pytest.mark.parametrize(

@@ -34,15 +34,17 @@ _SBATCH_PLAIN = re.compile(r"[A-Za-z0-9@%+=:,./_\[\]-]+")
 _SBATCH_LONGEST = 1000  # bytes; sbatch copies an argument into a buffer of a fixed size
 _VALUE = "\ue000"  # replaces a printed value in the text of a template
 #: The parts of a shell script. ``sh`` quotes a value in the words of a command. In quotes, an
-#: expansion, arithmetic or a here-document no quoting of a word is safe.
+#: expansion, arithmetic, a here-document or words of eval no quoting of a word is safe.
 _SHELL = re.compile(
     r"""(?P<directive> ^\#SBATCH\ [^\n]* )
     | (?P<comment> (?<![^\s;&|(])\#[^\n]* )
     | (?P<quoted>
-          \\. | '[^']*'? | "(?:\\.|[^"\\])*"? | `[^`]*`?
+          \\. | \$'(?:\\.|[^'\\])*'? | '[^']*'? | "(?:\\.|[^"\\])*"? | `[^`]*`?
         | \$\{(?:[^{}]|\{[^{}]*\})*\}?
         | \(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*(?:\)\))?
-        | (?<!<)<<(?!<)-?\s*(?P<quote>['"]?)(?P<end>\w+)(?P=quote)[^\n]*\n(?:.*?^\t*(?P=end)$|.*) )
+        | \beval\b[^\n]*
+        | (?<!<)<<(?!<)-?\s*(?P<quote>['"]?)(?P<end>\w+)(?P=quote)
+          (?:(?=[^\n]*<<).*|[^\n]*\n(?:.*?^\t*(?P=end)$|.*)) )
     | (?P<command> . )""",
     re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
@@ -152,7 +154,7 @@ _PLACES = {
     "directive": "an #SBATCH line",
     "comment": "a comment",
     "elsewhere": "files that are no shell scripts",
-    "quoted": "quotes, ${ }, (( )), ` ` or a here-document",
+    "quoted": "quotes, ${ }, (( )), ` `, a here-document or eval",
 }
 
 

@@ -32,7 +32,7 @@ the other are such zeros has a verdict without a test; if their fractions differ
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Literal
@@ -214,7 +214,7 @@ def compare(
     result.differences = _differences(points, of_case, chosen)
     columns = [_columns([points[i][key] for key in common], single) for i in (0, 1)]
     result.rows = rows_of([wanted[key] for key in common], columns[0], columns[1], margin)
-    pair = None if swapped else places.exchanged(result.rows, nodes)
+    pair = None if swapped else _exchanged_nodes(result.rows, nodes)
     result.places = places.sentence(swapped, pair)
     return result
 
@@ -307,6 +307,17 @@ def _columns(of_series: Sequence[Sequence[Point]], by_repeats: bool) -> _Array:
         for point in points:
             table[row, column[point.trial.id]] = point.value
     return table
+
+
+def _exchanged_nodes(rows: Sequence[Row], nodes: Collection[str]) -> tuple[str, str] | None:
+    located = {
+        (one.series.case, one.series.metric, one.series.location): places.Figures(
+            statistics.median(one.a), statistics.median(one.b), one.verdict
+        )
+        for one in rows
+        if one.series.location
+    }
+    return places.exchanged_nodes(located, Locations([], nodes))
 
 
 def rows_of(series: Sequence[Series], a: _Array, b: _Array, margin: float = MARGIN) -> list[Row]:

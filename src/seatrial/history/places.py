@@ -8,16 +8,14 @@ by their names.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from seatrial.results import statistics
 from seatrial.results.locations import Locations
 from seatrial.results.record import Case
 
 if TYPE_CHECKING:
-    from seatrial.history.compare import Row
     from seatrial.history.series import Series
 
 #: case -> the nodes of each of its trials
@@ -69,18 +67,6 @@ class Figures(NamedTuple):
         return math.log(self.now / self.before) if positive else math.nan
 
 
-def exchanged(rows: Iterable[Row], nodes: Collection[str]) -> tuple[str, str] | None:
-    """``exchanged_nodes`` of a comparison."""
-    located = {
-        (one.series.case, one.series.metric, one.series.location): Figures(
-            statistics.median(one.a), statistics.median(one.b), one.verdict
-        )
-        for one in rows
-        if one.series.location
-    }
-    return exchanged_nodes(located, Locations([], nodes))
-
-
 def exchanged_nodes(located: Mapping[Key, Figures], locations: Locations) -> tuple[str, str] | None:
     """Two nodes of which each has now the figures that the other had before: the one pair that
     explains all series of a location that became worse or better. None: there is none."""
@@ -121,7 +107,7 @@ def _explains(
 
 
 def sentence(swapped: tuple[list[str], list[str]] | None, pair: Sequence[str] | None) -> str:
-    """What ``replaced`` and ``exchanged`` returned, for people. "": nothing."""
+    """What ``replaced`` and ``exchanged_nodes`` returned, for people. "": nothing."""
     if swapped:
         gone, new = (", ".join(names) for names in swapped)
         if len(swapped[0]) == 1:
