@@ -63,6 +63,7 @@ def test_shipped_sites_have_no_errors(name):
         ("  hpl:\n", "  hpll:\n", "benchmarks.hpll", ("hpl",)),
         ("    nodes: [4]\n", "    nodes: [5]\n", "benchmarks.links.nodes.0", ("5 nodes",)),
         ("repeats: 2", "repeats: 0", "trial.repeats", ("1",)),
+        ("repeats: 2", "repeats: true", "trial.repeats", ("true is not a number",)),
         ("cores: 2\n", "cores: two\n", "nodes.0.cores", ()),
         ("mpi_time: [openmpi-tcp]", "mpi_time: [opnmpi-tcp]", "benchmarks.hpl.mpi_time.0",
          ("'openmpi-tcp'",)),

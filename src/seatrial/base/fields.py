@@ -8,10 +8,18 @@ from __future__ import annotations
 import ipaddress
 import re
 from fractions import Fraction
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from ClusterShell.NodeSet import NodeSet, NodeSetException
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
 
 from seatrial.base.yamlfile import InvalidValue
 
@@ -175,3 +183,14 @@ LineCpus = Annotated[
 
 class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", validate_default=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_switch_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Pydantic takes true for 1, so ``solves: yes`` would be a number."""
+        if isinstance(value, bool) and info.field_name:
+            kind = cls.model_fields[info.field_name].annotation
+            kinds = {*get_args(kind), kind}
+            if kinds & {int, float} and bool not in kinds:
+                raise InvalidValue(f"{str(value).lower()} is not a number", "write a number")
+        return value
