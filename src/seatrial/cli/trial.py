@@ -78,7 +78,7 @@ TEST = re.compile(r"(\w+) .*%repeat=(\d+) %num_nodes=(\d+) .*@\w[\w-]*:([\w-]+)\
 #: ReFrame's word for the end of a test -> what it says. ReFrame knows no reruns and no noise.
 RESULTS = {
     "OK": "ran",
-    "FAIL": "an error, or a figure is outside a bound at first; the verdict is at the end",
+    "FAIL": "an error, or a figure has no bound or is outside it at first; verdict at the end",
     "ABORT": "aborted",
     "SKIP": "skipped",
 }
