@@ -771,6 +771,22 @@ def test_a_figure_that_is_good_beside_a_disturbed_one_only(
         )
 
 
+@pytest.mark.parametrize(("times", "expected"), [((20, 40), "pass"), ((40, 20), "inconclusive")])
+def test_of_the_best_of_the_other_metric_its_own_wait_counts(times, expected):
+    """The first sample did not wait; the bound is 60."""
+    runs = [
+        *runs_of(IMB, [50, 50], name="pingpong_us"),
+        *(
+            disturbed(r, {"n1": percent})
+            for r, percent in zip(runs_of(NETPIPE, times), (0, 50), strict=True)
+        ),
+    ]
+    (found,) = [
+        j for j in judge(trial(IMB, NETPIPE), runs, requirements(BEST_RATIO)) if j.case == IMB
+    ]
+    assert found.verdict == expected
+
+
 LINKS = ("n1-n2", "n1-n3", "n1-n4", "n2-n3", "n2-n4", "n3-n4")
 
 

@@ -30,7 +30,7 @@ from seatrial.results.figures import (
 from seatrial.results.locations import End, Locations, natural
 from seatrial.results.record import Case, Judgement, Run, Trial
 from seatrial.results.requirements import Requirements, Rule
-from seatrial.results.statistics import Better, Limit, Statistic
+from seatrial.results.statistics import Limit, Statistic
 from seatrial.results.wording import Explanation, number, requirement, some
 
 #: Greatest probability that all samples of a sound location break a bound by chance, below which
@@ -59,7 +59,7 @@ class Reference(NamedTuple):
     value: float
     name: str = ""  # empty: the median of the peers
     waits: Sequence[Wait | None] = ()  # for each sample of that figure
-    undisturbed: float = 0.0  # the value without what the waits may have cost; 0: it has no waits
+    undisturbed: float | None = None  # the value without what waits may have cost; None: no waits
 
 
 @no_collections()
@@ -509,16 +509,12 @@ class _Comparison:
             return f"{comparison} is not above zero"
         if of.same_run:
             return self._pair_by_run(other, name)
-        values = undisturbed(other.values, other.waits, other.better)
-        if self.rule.statistic == "best":
-            best, quiet = (
-                _typical(other, "best"),
-                statistics.summarize(values, "best", other.better),
-            )
-            self.reference = Reference([best], best, name, other.waits, quiet)
-        else:
-            quiet = statistics.median(values)
-            self.reference = Reference(other.values, other.median, name, other.waits, quiet)
+        # The bound is taken of the other's best sample, or of its median (``_typical``).
+        statistic: Statistic = "best" if self.rule.statistic == "best" else "median"
+        quiet = undisturbed(other, other.values, statistic)
+        middle = _typical(other, statistic)
+        values = [middle] if statistic == "best" else other.values
+        self.reference = Reference(values, middle, name, other.waits, quiet)
         return ""
 
     def _pair_by_run(self, other: Figure, name: str) -> str:
@@ -614,18 +610,11 @@ class _Comparison:
         Both are compared without what their waits may have cost. So waits of both cancel.
         """
         reference = self.reference
-        if not reference or not reference.undisturbed or not self._is_too_bad(limit):
+        if not reference or reference.undisturbed is None or not self._is_too_bad(limit):
             return False
-        flags = [most_lost(wait) > 0 for wait in reference.waits]
-        if 2 * sum(flags) < len(flags):
-            return False
-        own = statistics.summarize(
-            undisturbed(self.samples, self.figure.waits, self.figure.better),
-            self.rule.statistic,
-            self.figure.better,
-        )
+        own = undisturbed(self.figure, self.samples, self.rule.statistic)
         bound = limit.bound / reference.value * reference.undisturbed
-        return limit.excess(own, bound) > 0
+        return limit.excess(self._value() if own is None else own, bound) > 0
 
     def _disturbed(self, limit: Limit) -> list[bool]:
         """For each sample, whether it breaks the bound and waiting for a processor may be why.
@@ -784,14 +773,21 @@ def most_lost(wait: Wait | None) -> float:
     return wait.total / (100 * wait.part) if wait.part else math.inf
 
 
-def undisturbed(
-    values: Sequence[float], waits: Sequence[Wait | None], better: Better
-) -> list[float]:
-    """The values without all that their waits may have cost."""
-    kept = [1 - min(most_lost(wait), MOST_LOST) for wait in waits]
-    if better == "higher":
-        return [value / part for value, part in zip(values, kept, strict=True)]
-    return [value * part for value, part in zip(values, kept, strict=True)]
+def undisturbed(figure: Figure, samples: Sequence[float], statistic: Statistic) -> float | None:
+    """The statistic over the samples of a figure without all that their waits may have cost.
+
+    With ``best``, it is of the best sample alone. None: less than half of the samples that count
+    waited.
+    """
+    pairs = list(zip(samples, figure.waits, strict=True))
+    if statistic == "best":
+        pairs = [(max if figure.better == "higher" else min)(pairs, key=lambda pair: pair[0])]
+    lost = [min(most_lost(wait), MOST_LOST) for _, wait in pairs]
+    if 2 * sum(part > 0 for part in lost) < len(lost):
+        return None
+    kept = [(x, 1 - part) for (x, _), part in zip(pairs, lost, strict=True)]
+    values = [x / part if figure.better == "higher" else x * part for x, part in kept]
+    return statistics.summarize(values, statistic, figure.better)
 
 
 def out_of_bounds(judgement: Judgement) -> list[float]:
