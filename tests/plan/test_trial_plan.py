@@ -12,7 +12,7 @@ from seatrial.plan.model import Plan
 from seatrial.plan.resolve import plan_trial, resolve
 from seatrial.plan.selection import Selection, select
 from seatrial.results.record import Machine
-from seatrial.site.load import load_site
+from seatrial.site.load import load_site, site_file
 from seatrial.site.model import Machine as SiteMachine
 from trial_support import make_site
 
@@ -181,3 +181,22 @@ def test_a_selection_is_in_the_plan_with_the_cases_that_it_leaves_out(tmp_path, 
     assert {case.check for case in part.cases} == {"netpipe"}
     assert {case.check for case in part.outside} == {"tcp_stream"}
     assert set(whole.cases) == {*part.cases, *part.outside}
+
+
+@pytest.mark.parametrize(
+    ("site", "nodes", "ranks_per_node", "expected"),
+    [
+        ("lab-virtual", 2, 1, False),  # a processor for each node
+        ("lab-virtual", 1, 2, True),
+        ("lab-virtual-smp", 4, 2, False),
+        ("lab-virtual-mtu", 2, 1, True),  # one for all
+        ("lab-virtual-mtu", 1, 1, False),
+    ],
+)
+def test_where_waiting_ranks_must_sleep(site, nodes, ranks_per_node, expected):
+    plan = resolve(load_site(site_file(site)), bare_stack())
+    assert plan.has_too_few_cores(nodes, ranks_per_node) == expected
+    if plan.own_cores:
+        # as where the emulator with a processor for each node cannot be built
+        shared = plan.model_copy(update={"own_cores": None})
+        assert shared.has_too_few_cores(nodes, ranks_per_node) == (nodes * ranks_per_node > 1)

@@ -209,9 +209,8 @@ class Check(rfm.RunOnlyRegressionTest):
 
     def overcommit(self, step: Step) -> dict[str, str]:
         """Variables that let waiting ranks sleep if a lab has more ranks than cores."""
-        ranks = (step.nodes or self.num_nodes) * step.tasks_per_node
-        cores = context.plan().lab_cores
-        if cores is not None and ranks > cores:
+        nodes = step.nodes or self.num_nodes
+        if context.plan().has_too_few_cores(nodes, step.tasks_per_node):
             return self.planned_transport.overcommit
         return {}
 

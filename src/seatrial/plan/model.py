@@ -113,6 +113,7 @@ class Plan(Model):
     site: str
     description: str = ""
     lab_cores: int | None = None  # processors that all nodes of a lab share; None: not a lab
+    own_cores: int | None = None  # processors of each node of a lab; None: they share ``lab_cores``
     virtual_time: bool = False  # the nodes' clock counts instructions
     partitions: dict[str, PlannedPartition]
     partition: str  # the one that the trial uses
@@ -203,6 +204,12 @@ class Plan(Model):
             within_node=part.within_node,
             nodes_share_cores=self.lab_cores is not None,
         )
+
+    def has_too_few_cores(self, nodes: int, ranks_per_node: int) -> bool:
+        """Whether ranks of a step share processors of a lab, so that those that wait must sleep."""
+        if self.own_cores is not None:
+            return ranks_per_node > self.own_cores
+        return self.lab_cores is not None and nodes * ranks_per_node > self.lab_cores
 
     def partition_name(self, profile: str, partition: str = "") -> str:
         """ReFrame's name of a Slurm partition (the trial's) under a NIC profile."""

@@ -172,6 +172,7 @@ def resolve(site: Site, stack: Stack) -> Plan:
         site=site.name,
         description=site.description,
         lab_cores=site.lab.cores if site.lab else None,
+        own_cores=site.node_cores if site.lab and site.lab.processors == "own" else None,
         virtual_time=site.virtual,
         partitions={
             name: PlannedPartition(options=one.options, description=one.description)

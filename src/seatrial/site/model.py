@@ -397,7 +397,7 @@ class Lab(Model):
 
     @property
     def cores(self) -> int:
-        """Number of processors that all nodes share."""
+        """Number of processors that all nodes share, without ``processors: own``."""
         return 1 if self.engine == "virtual" else os.cpu_count() or 1
 
     @model_validator(mode="after")

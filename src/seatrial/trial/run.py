@@ -25,7 +25,15 @@ from seatrial.results import manifest
 from seatrial.results.judge import judge
 from seatrial.results.later import provenance, trial_requirements
 from seatrial.results.manifest import LOCK_FILE
-from seatrial.results.record import RESULTS_FILE, Line, ProfileUse, Results, Trial, write_results
+from seatrial.results.record import (
+    NO_OWN_PROCESSORS,
+    RESULTS_FILE,
+    Line,
+    ProfileUse,
+    Results,
+    Trial,
+    write_results,
+)
 from seatrial.results.requirements import Requirements, load_requirements
 from seatrial.results.verdict import conclude
 from seatrial.results.wording import plural, some
@@ -74,6 +82,9 @@ def run_trial(
         trials.mkdir(parents=True, exist_ok=True)
         database_folder(trials, machine)  # before anything is run or written
         folder = new_folder(trials, plan.site)
+        notes = notes_of([machine, *further])
+        if any(note.startswith(NO_OWN_PROCESSORS) for note in notes):
+            plan = plan.model_copy(update={"own_cores": None})
         config = write_config(folder, plan, site_file)
         copies = [write_copy(config, number) for number in range(2, 2 + len(further))]
         trial = Trial(
@@ -98,7 +109,7 @@ def run_trial(
             outside=plan.outside,
             lacking=plan.lacking,
             unmeasured=plan.unmeasured,
-            notes=[*plan.left_out, *notes_of([machine, *further]), *effects(plan)],
+            notes=[*plan.left_out, *notes, *effects(plan)],
             profiles=profile_uses(plan),
         )
         results = Results(trial=trial, folder=folder)
