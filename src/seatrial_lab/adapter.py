@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from seatrial.site.load import load_site, site_file
+from seatrial.base.errors import InputError
+from seatrial.site.load import load_site, load_with_lines, site_file
 from seatrial.site.model import Site
 from seatrial.stack.files import digest
 from seatrial.trial.host import available_MiB
@@ -84,9 +85,19 @@ def engine_of(instance: str) -> Engine:
 def lab_of_site(name: str, instance: str | None = None, accounting: bool = True) -> Lab:
     """Return the lab of a site, started or not. Raises InputError."""
     file = site_file(name)
-    site = load_site(file)
+    site, lines = load_with_lines(file)
     engine = VIRTUAL if site.virtual else NATIVE
-    return engine.of_site(file, site, instance_of(site.name, instance), accounting)
+    try:
+        return engine.of_site(file, site, instance_of(site.name, instance), accounting)
+    except InputError as error:
+        # What an engine cannot do is often a matter of several fields: then it names none.
+        lab = "lab" if site.lab else ""
+        raise InputError(
+            [
+                lines.problem(one.field or lab, one.message or str(one.file))
+                for one in error.problems
+            ]
+        ) from None
 
 
 def guests_for(site: Site, profiles: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import os
+import re
 import select
 import shutil
 import struct
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 from virtual_support import BASE, SMALL, write_site
 
 from seatrial.base.errors import InputError, LabError
+from seatrial.cli.site import check
 from seatrial.site.load import load_site
 from seatrial_lab.common.spec import LabSpec
 from seatrial_lab.virtual import client, cpio, faults, image, kernels, qemu, snapshot
@@ -135,6 +137,23 @@ def test_what_cannot_be_a_virtual_lab_is_said(
 ) -> None:
     with pytest.raises(InputError, match=words):
         spec(tmp_path, SMALL.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("{igb: [igb]}", "{igb: [igb, igb]}", ":3: lab.nics.igb: one NIC model is needed"),
+        ("class: igb, cores: 1", "class: igb, cores: 2", ":3: lab: nodes of a virtual lab have"),
+        ("virtual,", "virtual, kernel: /none,", ":3: lab.kernel: there is no folder /none"),
+        ("virtual,", "virtual, drivers: [/a.ko],", ":3: lab.drivers.0: there is no file /a.ko"),
+    ],
+)
+def test_site_check_names_the_line_of_what_no_lab_can_have(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    file = write_site(tmp_path, SMALL.replace(old, new))
+    with pytest.raises(InputError, match=re.escape(f"{file}{words}")):
+        check([str(file)])
 
 
 def test_each_card_is_on_its_hub_and_sriov_cards_have_a_port_of_their_own() -> None:

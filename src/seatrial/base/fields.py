@@ -84,7 +84,9 @@ def parse_rate(text: str | int) -> int:
         raise InvalidValue("not a rate", "write for example 1 Gbit/s or 100 Mbit/s")
     rate = Fraction(match[1]) * RATE_UNITS[match[2] or ""]
     # The kernel stores bytes per second. It would return another number than the one that was set.
-    if rate <= 0 or rate.denominator != 1 or rate % 8:
+    if rate <= 0:
+        raise InvalidValue("a rate is above 0", "write for example 100 Mbit/s")
+    if rate.denominator != 1 or rate % 8:
         raise InvalidValue("not a whole number of bytes per second", "write for example 100 Mbit/s")
     return int(rate)
 

@@ -17,6 +17,7 @@ from seatrial.results.wording import plural
 from seatrial.site.load import configs_folder, load_site, site_file, site_names
 from seatrial.site.model import Site
 from seatrial.site.new import write_starting_point
+from seatrial_lab.adapter import lab_of_site
 
 app = typer.Typer(
     help="Write, check and list site descriptions (site.yaml).\n\n"
@@ -67,6 +68,8 @@ def check(
     for name in names:
         try:
             checked[name] = check_site(site_file(name))
+            if checked[name].site.lab:
+                lab_of_site(name)  # an error where no engine can make this lab
         except InputError as error:
             problems += error.problems
     if problems:

@@ -36,9 +36,9 @@ def lab_spec(site: Site, instance: str | None = None, binds: tuple[Path, ...] = 
     Raises InputError if the site has no valid native lab.
     """
     if site.lab is None:
-        raise InputError(f"site {site.name} has no 'lab:': it describes a real cluster")
+        raise InputError("the site has no 'lab:': it describes a real cluster")
     if site.lab.engine != "native":
-        raise InputError(f"site {site.name}: its lab is not native")
+        raise InputError("the lab of the site is not native")
     management = [net for net in site.networks.values() if net.role == "management"]
     test = [net for net in site.networks.values() if net.role == "test"]
     interfaces = [net.interface for net in (*management, *test)]
@@ -46,18 +46,18 @@ def lab_spec(site: Site, instance: str | None = None, binds: tuple[Path, ...] = 
     wanted = [f"eth{number}" for number in range(1 + max(1, len(cabled)))]
     if interfaces not in (wanted, [*wanted, TAP]):
         raise InputError(
-            f"site {site.name}: a native lab has one management network on eth0, one test "
+            "a native lab has one management network on eth0, one test "
             f"network on {TEST}, may have others on eth2 and so on, and "
             f"may have a second on {TAP}, not {', '.join(interfaces)}"
         )
     if len({(net.mtu, net.switch_mtu or SWITCH_MTU) for net in cabled}) > 1:
-        raise InputError(f"site {site.name}: the test networks of a native lab have one MTU")
+        raise InputError("the test networks of a native lab have one MTU")
     cores, memory = {group.cores for group in site.nodes}, {g.memory_MiB for g in site.nodes}
     if len(cores) > 1 or len(memory) > 1:
-        raise InputError(f"site {site.name}: all nodes of a native lab are alike")
+        raise InputError("all nodes of a native lab are alike")
     for name, part in site.partitions.items():
         if NodeSet(part.nodes) != NodeSet.fromlist(site.node_names):
-            raise InputError(f"site {site.name}: partition {name} of a native lab holds all nodes")
+            raise InputError(f"partition {name} of a native lab holds all nodes")
     licenses = ",".join(
         f"{name}:{count or os.cpu_count() or 1}" for name, count in site.slurm.licenses.items()
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from ClusterShell.NodeSet import NodeSet
 
-from seatrial.base.errors import InputError
+from seatrial.base.errors import InputError, Problem
 from seatrial.site.model import LabWire, Site
 from seatrial.stack import stack_folder
 from seatrial_lab.common.slurm_files import nic_settings
@@ -38,17 +38,27 @@ def virtual_spec(site: Site, instance: str) -> VirtualSpec:
     management = [net for net in site.networks.values() if net.role == "management"]
     test = [net for net in site.networks.values() if net.role == "test"]
     if [net.interface for net in management] != ["eth0"]:
-        raise InputError(f"site {site.name}: a virtual lab has one management network, on eth0")
+        raise InputError("a virtual lab has one management network, on eth0")
     cores, memory = {group.cores for group in site.nodes}, {g.memory_MiB for g in site.nodes}
     most = MOST_PROCESSORS if site.lab.processors == "own" else 1
     if len(cores) > 1 or max(cores) > most or len(memory) > 1:
         raise InputError(
-            f"site {site.name}: nodes of a virtual lab have equal memory and one core each; with "
+            "nodes of a virtual lab have equal memory and one core each; with "
             f"lab.processors: own up to {MOST_PROCESSORS}, the same number in all nodes"
         )
     for name, part in site.partitions.items():
         if NodeSet(part.nodes) != NodeSet.fromlist(site.node_names):
-            raise InputError(f"site {site.name}: partition {name} of a lab holds all nodes")
+            raise InputError(f"partition {name} of a lab holds all nodes")
+    kernel = site.lab.kernel or ""
+    if kernel.startswith("/") and not Path(kernel).is_dir():
+        raise InputError([Problem("", None, "lab.kernel", f"there is no folder {kernel}")])
+    absent = [
+        Problem("", None, f"lab.drivers.{number}", f"there is no file {file}")
+        for number, file in enumerate(site.lab.drivers)
+        if not Path(file).is_file()
+    ]
+    if absent:
+        raise InputError(absent)
     settings: dict[str, Any] = {"extra_slurm_conf": tuple(site.slurm.config)}
     settings |= nic_settings(site, instance)
     several = max(cores) > 1
@@ -74,7 +84,7 @@ def virtual_spec(site: Site, instance: str) -> VirtualSpec:
         lab,
         tuple(_cards(site)),
         site.lab.memory_MiB,
-        site.lab.kernel or "",
+        kernel,
         drivers=tuple(site.lab.drivers),
         own_processors=site.lab.processors == "own",
         bus_B_s=round(site.lab.bus_MB_s * 10**6) if site.lab.bus_MB_s else None,
@@ -90,10 +100,9 @@ def _cards(site: Site) -> list[Card]:
     for number, group in enumerate(site.nodes):
         models = site.lab.nics.get(group.node_class or "", [])
         if len(models) != len(test):
-            raise InputError(
-                f"site {site.name}: lab.nics.{group.node_class}: one NIC model is needed for each "
-                f"of the {len(test)} test networks, not {len(models)}"
-            )
+            text = f"one NIC model is needed for each of the {len(test)} test networks"
+            field = f"lab.nics.{group.node_class}"
+            raise InputError([Problem("", None, field, f"{text}, not {len(models)}")])
         cards += [
             Card(
                 node,

@@ -88,22 +88,22 @@ class VirtualSpec:
 
     def __post_init__(self) -> None:
         if len(self.cards) > MAX_CARDS:
-            raise InputError(f"lab: {len(self.cards)} NICs are more than {MAX_CARDS}")
+            raise InputError(f"{len(self.cards)} NICs are more than {MAX_CARDS}")
         ports = sum(card.model in SRIOV for card in self.cards)
         if ports > MAX_SRIOV_CARDS:
             raise InputError(
-                f"lab: {ports} NICs of {' and '.join(SRIOV)} are more than {MAX_SRIOV_CARDS}: "
+                f"{ports} NICs of {' and '.join(SRIOV)} are more than {MAX_SRIOV_CARDS}: "
                 "the guest's firmware has no I/O addresses for more"
             )
         for card in self.cards:
             if card.model not in MODELS:
-                raise InputError(f"lab: no NIC model {card.model!r}: {', '.join(MODELS)}")
+                raise InputError(f"no NIC model {card.model!r}: {', '.join(MODELS)}")
             if card.node not in self.lab.nodes:
-                raise InputError(f"lab: a NIC for an unknown node {card.node!r}")
+                raise InputError(f"a NIC for an unknown node {card.node!r}")
         devices = [card.rdma for card in self.cards if card.rdma]
         if len(set(devices)) < len(devices):
             raise InputError(
-                "lab: nodes share a kernel, so each RDMA device needs its own name: "
+                "nodes share a kernel, so each RDMA device needs its own name: "
                 "networks.NAME.device as rxe_%n:1"
             )
 
