@@ -7,11 +7,10 @@ judgements in ``seatrial.results.verdict``.
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeGuard
 
 from seatrial.base.errors import unexpected
 from seatrial.base.memory import no_collections
@@ -40,7 +39,7 @@ CHANCE = 0.001
 #: excused: other programs do not delay each run by the same large factor.
 STEADY_SAMPLES, STEADY_SPREAD, STEADY_FACTOR = 3, 0.05, 10.0
 #: The most of its time that a figure is taken to have lost by waits; all of it would be no figure.
-MOST_LOST = 0.99
+MOST_LOST = 0.9
 
 
 class _OfAll(NamedTuple):
@@ -59,7 +58,7 @@ class Reference(NamedTuple):
     value: float
     name: str = ""  # empty: the median of the peers
     waits: Sequence[Wait | None] = ()  # for each sample of that figure
-    undisturbed: float | None = None  # the value without what waits may have cost; None: no waits
+    undisturbed: float | None = None  # the value as if it had not waited; None: it did not
 
 
 @no_collections()
@@ -607,7 +606,7 @@ class _Comparison:
         """Whether the figure may be within the bound only because other programs made the figure
         worse that the bound is taken of.
 
-        Both are compared without what their waits may have cost. So waits of both cancel.
+        Both are compared as if they had not waited (``undisturbed``). So waits of both cancel.
         """
         reference = self.reference
         if not reference or reference.undisturbed is None or not self._is_too_bad(limit):
@@ -759,30 +758,26 @@ def explains(wait: Wait | None, sample: float, limit: Limit) -> bool:
     smaller, larger = sorted((sample, limit.bound))
     if limit.excess(sample) <= 0 or smaller <= 0:
         return False
-    return most_lost(wait) > 1 - smaller / larger
+    return has_waited(wait) and wait.total > 100 * wait.part * (1 - smaller / larger)
 
 
-def most_lost(wait: Wait | None) -> float:
-    """The largest fraction of its time that a figure may have lost by a wait.
-
-    Above 1 if the wait is longer than what the figure measured. 0 if the wait is not known, or too
-    short to count.
-    """
-    if wait is None or wait.percent <= DISTURBED_PERCENT:
-        return 0.0
-    return wait.total / (100 * wait.part) if wait.part else math.inf
+def has_waited(wait: Wait | None) -> TypeGuard[Wait]:
+    """Whether a wait is known, and too long to be that of a node's daemons."""
+    return wait is not None and wait.percent > DISTURBED_PERCENT
 
 
 def undisturbed(figure: Figure, samples: Sequence[float], statistic: Statistic) -> float | None:
-    """The statistic over the samples of a figure without all that their waits may have cost.
+    """The statistic over the samples of a figure, as if they had not waited for a processor.
 
-    With ``best``, it is of the best sample alone. None: less than half of the samples that count
-    waited.
+    A sample is taken to have lost the same share of its time as its step. That is less than a wait
+    may explain (``explains``): else a reference whose step waited for a fifth of its time would
+    decide nothing, however far the figure is within its bound. With ``best``, it is of the best
+    sample alone. None: less than half of the samples that count waited.
     """
     pairs = list(zip(samples, figure.waits, strict=True))
     if statistic == "best":
         pairs = [(max if figure.better == "higher" else min)(pairs, key=lambda pair: pair[0])]
-    lost = [min(most_lost(wait), MOST_LOST) for _, wait in pairs]
+    lost = [min(wait.percent / 100, MOST_LOST) if has_waited(wait) else 0.0 for _, wait in pairs]
     if 2 * sum(part > 0 for part in lost) < len(lost):
         return None
     kept = [(x, 1 - part) for (x, _), part in zip(pairs, lost, strict=True)]
