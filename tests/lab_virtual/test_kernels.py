@@ -170,11 +170,13 @@ def test_a_driver_that_was_built_again_is_another_version(tmp_path: Path) -> Non
 
 
 def test_a_site_names_its_kernel_and_drivers(tmp_path: Path) -> None:
-    text = SMALL.replace(
-        "engine: virtual,", "engine: virtual, kernel: /k/mine, drivers: [/k/igb.ko],"
-    )
+    kernel, driver = tmp_path / "mine", tmp_path / "igb.ko"
+    kernel.mkdir()
+    driver.touch()
+    named = f"engine: virtual, kernel: {kernel}, drivers: [{driver}],"
+    text = SMALL.replace("engine: virtual,", named)
     made = virtual_spec(load_site(write_site(tmp_path, text)), "t")
-    assert (made.kernel, made.drivers) == ("/k/mine", ("/k/igb.ko",))
+    assert (made.kernel, made.drivers) == (str(kernel), (str(driver),))
     assert VirtualSpec.from_json(made.to_json()) == made
 
 
