@@ -198,6 +198,11 @@ def test_interrupts_of_an_interface(wrapper, tmp_path):
     assert wrapper.interrupts("veth7", TABLE) is None  # no device: none is not zero
 
 
+def test_nodes_that_share_a_kernel_have_the_interrupts_of_their_own_cards(wrapper, tmp_path):
+    device(tmp_path, "eth2", "pci0/0000:05:00.0", ["26"])  # line 27 is of a card of that name
+    assert wrapper.interrupts("eth2", TABLE) == 11
+
+
 def test_a_bond_has_the_interrupts_of_its_members(wrapper, tmp_path):
     device(tmp_path, "eth1", "pci0/0000:01:00.0", ["25"])
     device(tmp_path, "eth0", "pci0/0000:00:03.0/virtio0", ["24"])

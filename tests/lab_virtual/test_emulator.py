@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,7 +31,7 @@ def spec(tmp_path: Path) -> VirtualSpec:
 def program(folder: Path, version: str) -> Path:
     """A saved program that says this version."""
     place = build.saved(folder)
-    place.parent.mkdir(parents=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(f"#!/bin/sh\necho 'QEMU emulator version {version}'\n")
     place.chmod(0o755)
     return place
@@ -44,11 +46,51 @@ def test_a_saved_build_is_used_again_and_the_oldest_goes(tmp_path: Path) -> None
     assert {path.name for path in tmp_path.iterdir()} == {place.parent.name, "emulator-before"}
 
 
-@pytest.mark.parametrize("version", ["10.0.2 (Debian 1:10.0.2)", "9.1.0 (seatrial-KEY)"])
-def test_another_program_in_its_place_is_refused(tmp_path: Path, version: str) -> None:
-    program(tmp_path, version.replace("KEY", build.key()))
+def not_executable(place: Path) -> None:
+    place.chmod(0o644)
+
+
+def empty(place: Path) -> None:
+    place.write_text("")
+
+
+def another_version(place: Path) -> None:
+    place.write_text("#!/bin/sh\necho 'QEMU emulator version 9.1.0 (Debian)'\n")
+
+
+def a_folder(place: Path) -> None:
+    place.unlink()
+    place.mkdir()
+
+
+@pytest.mark.parametrize("damage", [not_executable, empty, another_version, a_folder])
+def test_a_damaged_saved_build_is_built_again(
+    damage: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = f"10.0.2 (seatrial-{build.key()})"
+    damage(program(tmp_path, good))
+    monkeypatch.setattr(build, "_build", lambda folder, place, _: program(tmp_path, good))
+    place = build.provide(tmp_path, lambda _: None)
+    build._check(place)
+
+
+def test_a_build_that_is_another_program_is_refused(tmp_path: Path) -> None:
+    place = program(tmp_path, "10.0.2 (Debian 1:10.0.2)")
     with pytest.raises(LabError, match=r"is not QEMU 10\.0\.2 with clocks"):
-        build.provide(tmp_path, lambda _: None)
+        build._check(place)
+
+
+def test_a_full_disk_is_a_reason_not_to_have_the_emulator(
+    spec: VirtualSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_space(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(tmp_path / "emulator.work"))
+
+    monkeypatch.setattr("seatrial_lab.virtual.engine.CACHE", tmp_path)
+    monkeypatch.setattr(build, "_build", no_space)
+    emulator, reason = VirtualLab(spec)._emulator(lambda _: None)
+    assert emulator is None
+    assert reason.startswith("QEMU cannot be built: [Errno 28] No space left on device")
 
 
 def test_without_a_compiler_the_nodes_share_a_processor(

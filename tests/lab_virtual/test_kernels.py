@@ -134,7 +134,7 @@ def test_a_driver_takes_the_place_of_the_kernels(prepared: Path, tmp_path: Path)
     ("name", "content", "words"),
     [
         ("igb.ko", module("igb", "6.1.0-50-amd64"), "for kernel 6.1.0-50-amd64, the guest has 6.9"),
-        ("igb.ko", b"text", "for kernel none"),
+        ("igb.ko", b"text", "is no kernel module"),
         ("igc.ko", module("igc"), "igc is none of its modules"),
         ("virtio_net.ko", module("virtio_net"), "virtio_net is part of its image"),
         ("igb.ko", module("igb", depends="dca,auxiliary"), "needs auxiliary, which"),
@@ -171,8 +171,9 @@ def test_a_driver_that_was_built_again_is_another_version(tmp_path: Path) -> Non
 
 def test_a_site_names_its_kernel_and_drivers(tmp_path: Path) -> None:
     kernel, driver = tmp_path / "mine", tmp_path / "igb.ko"
-    kernel.mkdir()
-    driver.touch()
+    (kernel / "lib/modules/6.9").mkdir(parents=True)
+    (kernel / "lib/modules/6.9/vmlinuz").touch()
+    driver.write_bytes(module("igb"))
     named = f"engine: virtual, kernel: {kernel}, drivers: [{driver}],"
     text = SMALL.replace("engine: virtual,", named)
     made = virtual_spec(load_site(write_site(tmp_path, text)), "t")

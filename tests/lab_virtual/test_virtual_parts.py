@@ -30,8 +30,9 @@ from seatrial_lab.virtual.engine import VirtualLab
 from seatrial_lab.virtual.frames import Reader, frame
 from seatrial_lab.virtual.guest import agent
 from seatrial_lab.virtual.machine import VirtualMachine
+from seatrial_lab.virtual.qemu import PORT_SLOT
 from seatrial_lab.virtual.site import virtual_spec
-from seatrial_lab.virtual.spec import Card, VirtualSpec
+from seatrial_lab.virtual.spec import MODELS, Card, VirtualSpec
 
 
 @given(
@@ -96,6 +97,8 @@ def test_a_kernel_is_unpacked(compress: Callable[[bytes], bytes]) -> None:
     assert kernels.uncompressed(bytes(head) + bytes(16) + payload) == kernel
     with pytest.raises(LabError, match="cannot be unpacked"):
         kernels.uncompressed(bytes(head) + bytes(16) + b"gzip?" * 40)
+    with pytest.raises(LabError, match="image of 4 bytes has no boot header"):
+        kernels.uncompressed(b"none")
 
 
 def spec(tmp_path: Path, text: str = SMALL) -> VirtualSpec:
@@ -143,17 +146,56 @@ def test_what_cannot_be_a_virtual_lab_is_said(
     ("old", "new", "words"),
     [
         ("{igb: [igb]}", "{igb: [igb, igb]}", ":3: lab.nics.igb: one NIC model is needed"),
-        ("class: igb, cores: 1", "class: igb, cores: 2", ":3: lab: nodes of a virtual lab have"),
+        ("class: igb, cores: 1", "class: igb, cores: 2", ":7: nodes: nodes of a virtual lab have"),
+        ('n[1-2]"', 'n[1-15]"', ":7: nodes: 15 NICs of igb and igb-vf are more than 14"),
         ("virtual,", "virtual, kernel: /none,", ":3: lab.kernel: there is no folder /none"),
-        ("virtual,", "virtual, drivers: [/a.ko],", ":3: lab.drivers.0: there is no file /a.ko"),
+        ("virtual,", "virtual, kernel: /etc,", ":3: lab.kernel: kernel /etc: "),
+        ("virtual,", "virtual, drivers: [/a.ko],", ":3: lab.drivers.0: driver /a.ko: No such file"),
+        ("virtual,", "virtual, drivers: [KO],", ":3: lab.drivers.0: driver KO is no kernel module"),
+        ("virtual,", "virtual, drivers: [OK, OK],", ":3: lab.drivers.1: driver OK: igb has a file"),
+        ("virtual,", "virtual, memory_MiB: 1048577,", ":3: lab.memory_MiB: "),
+        (
+            "virtual,",
+            "virtual, processors: own, wires: {test: {rate: 36893488147419103232}},",
+            ":3: lab.wires.test.rate: no Ethernet is faster than 1.6 Tbit/s",
+        ),
+        (
+            "virtual,",
+            "virtual, processors: own, wires: {test: {rate: 1e9, switch: {queue: 9253}}},",
+            ":3: lab.wires.test.switch.queue: 9253 B hold no frame of this network: at least",
+        ),
     ],
 )
 def test_site_check_names_the_line_of_what_no_lab_can_have(
     tmp_path: Path, old: str, new: str, words: str
 ) -> None:
+    modules = {"KO": tmp_path / "garbage.ko", "OK": tmp_path / "igb.ko"}
+    modules["KO"].write_bytes(b"no module")
+    modules["OK"].write_bytes(b"\0vermagic=6.1.0 SMP\0")
+    for name, path in modules.items():
+        new, words = (text.replace(name, str(path)) for text in (new, words))
     file = write_site(tmp_path, SMALL.replace(old, new))
     with pytest.raises(InputError, match=re.escape(f"{file}{words}")):
         check([str(file)])
+
+
+@given(st.lists(st.sampled_from(sorted(MODELS)), min_size=1, max_size=14))
+def test_cards_in_any_order_are_seen_by_the_guest(models: list[str]) -> None:
+    """A slot is scanned only if it has function 0, and a port has one card."""
+    lab = LabSpec(instance="t", nodes=("a",))
+    cards = [Card("a", f"eth{n}", model, n, "10.1.0.0/24") for n, model in enumerate(models)]
+    words = qemu.cards(VirtualSpec(lab, tuple(cards)))
+    ports = [word for word in words if word.startswith("pcie-root-port,")]
+    places = [int(w, 16) * 8 + int(f, 16) for w, f in re.findall(r"addr=(\w+)\.(\w+)", str(ports))]
+    assert places == [PORT_SLOT * 8 + number for number in range(len(ports))]
+    devices = [word for word in words if "netdev=" in word]
+    assert sorted(w.partition("netdev=n")[2].partition(",")[0] for w in devices) == sorted(
+        str(number) for number in range(len(models))
+    )
+    buses = re.findall(r"bus=p(\d+)", str(devices))
+    assert sorted(buses) == sorted(re.findall(r"id=p(\d+)", str(ports)))
+    # QEMU gives plain cards the slots that are free when it reads their options.
+    assert "pcie-root-port" not in str(words[words.index(devices[len(ports) - 1]) :])
 
 
 def test_each_card_is_on_its_hub_and_sriov_cards_have_a_port_of_their_own() -> None:
@@ -192,6 +234,47 @@ def test_a_saved_guest_is_known_by_its_machine_and_not_by_its_instance() -> None
     newer = snapshot.key(["qemu", "-qmp", "unix:/run/a/q", "-m", "1"], Path("/run/a"), ("11",))
     assert one == same
     assert len({one, other, newer}) == 3
+
+
+@pytest.mark.parametrize("damage", [b"", b"stat", b"other"])
+def test_a_damaged_saved_guest_is_saved_again(
+    damage: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saves: list[Path] = []
+
+    def save(argv: list[str], env: object, run: Path, file: Path) -> None:
+        saves.append(file)
+        file.write_bytes(b"state")
+
+    monkeypatch.setattr(snapshot, "_save", save)
+    said: list[str] = []
+    (tmp_path / "guest-other.new").touch()  # of a start that was killed
+
+    def provide() -> Path:
+        return snapshot.provide(tmp_path, [], {}, tmp_path, "a", said.append)
+
+    file = provide()
+    assert provide() == file
+    assert len(saves) == len(said) == 1
+    file.write_bytes(damage)
+    provide()
+    assert file.read_bytes() == b"state"
+    assert len(saves) == 2
+    assert said[1].startswith("guest-a.state is damaged: ")
+    assert not list(tmp_path.glob("*.new"))
+
+
+def test_a_guest_that_cannot_be_saved_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def save(argv: list[str], env: object, run: Path, file: Path) -> None:
+        file.write_bytes(b"sta")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(snapshot, "_save", save)
+    with pytest.raises(KeyboardInterrupt):
+        snapshot.provide(tmp_path, [], {}, tmp_path, "a", lambda _: None)
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_is_measured_and_what_only_looks() -> None:

@@ -12,7 +12,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from ClusterShell.NodeSet import NodeSet
-from pydantic import Field, PrivateAttr, create_model, model_validator
+from pydantic import Field, PrivateAttr, create_model, field_validator, model_validator
 
 from seatrial.base.fields import (
     Address,
@@ -323,6 +323,8 @@ class TrialDefaults(Model):
     )
 
 
+#: of a cable, in bit/s: twice the fastest Ethernet
+MAX_WIRE_RATE = 1_600_000_000_000
 #: NIC models of the virtual lab's emulated machine
 NicModel = Literal["igb", "igb-vf", "e1000", "e1000e", "virtio-net", "vmxnet3"]
 
@@ -350,8 +352,17 @@ class LabWire(Model):
         description="propagation delay: from card to card, or to the switch; 5 ns a metre",
     )
     switch: LabSwitch | None = Field(
-        default=None, description="without it, a frame is on a cable once, and none is dropped"
+        default=None,
+        description="without it, a frame is on a cable once, and is dropped if 16 MiB wait for the "
+        "card",
     )
+
+    @field_validator("rate")
+    @classmethod
+    def _rate_of_a_cable(cls, rate: int) -> int:
+        if rate > MAX_WIRE_RATE:
+            raise InvalidValue("no Ethernet is faster than 1.6 Tbit/s", "for example 1 Gbit/s")
+        return rate
 
 
 class Lab(Model):
@@ -363,7 +374,9 @@ class Lab(Model):
         default={},
         description="virtual: class of nodes -> NIC model on each test network, in their order",
     )
-    memory_MiB: int = Field(default=4096, ge=1024, description="virtual: memory of the guest")
+    memory_MiB: int = Field(
+        default=4096, ge=1024, le=2**20, description="virtual: memory of the guest"
+    )
     kernel: GuestKernel | None = Field(
         default=None,
         description="virtual: the guest's kernel: a Debian suite, or a folder with "

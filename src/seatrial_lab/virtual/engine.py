@@ -123,9 +123,7 @@ class VirtualLab:
         bare = qemu.command(self.virtual_spec.without_wires(), base, initramfs, run, emulator)
         name = snapshot.key(bare, run, (base.qemu_version, base.kernel_version, initramfs.name))
         with locked(CACHE / LOCK_FILE, progress):
-            if not (CACHE / f"guest-{name}.state").is_file():
-                progress("booting a guest to save, once for these NICs (about a minute)")
-            state_file = snapshot.provide(CACHE, argv, env, run, name)
+            state_file = snapshot.provide(CACHE, argv, env, run, name, progress)
         given = {
             "argv": [*argv, *qemu.as_user(self.virtual_spec, base),
                      "-incoming", f"file:{state_file}", *(["-S"] if emulator else [])],

@@ -70,8 +70,11 @@ def uncompressed(image: bytes) -> bytes:
     The format is in Documentation/arch/x86/boot.rst. Raises LabError if it is neither gzip (the
     kernel's default) nor xz (Debian 12) nor zstd (Debian 13).
     """
-    (sectors,) = struct.unpack_from("<B", image, 0x1F1)
-    offset, size = struct.unpack_from("<II", image, 0x248)
+    try:
+        (sectors,) = struct.unpack_from("<B", image, 0x1F1)
+        offset, size = struct.unpack_from("<II", image, 0x248)
+    except struct.error:
+        raise LabError(f"the kernel's image of {len(image)} bytes has no boot header") from None
     start = (sectors + 1) * 512 + offset
     payload = image[start : start + size]
     # It ends with the unpacked size, 4 bytes that are part of the stream with gzip only.
@@ -94,12 +97,8 @@ def _plain(packed: bytes) -> bytes:
         ) from None
 
 
-def provide_own(source: Path, folder: Path) -> Path:
-    """Return a prepared copy, below ``folder``, of the kernel in ``source``.
-
-    ``source`` has boot/vmlinuz-RELEASE and lib/modules/RELEASE, as an unpacked package. The copy is
-    made again when a file of it has another size or time. Raises LabError.
-    """
+def files_of_own(source: Path) -> tuple[Path, Path]:
+    """Return the image and the folder of modules of the kernel in ``source``. Raises LabError."""
     modules = unpacked_folder(source, "lib/modules")
     try:
         release = only_entry(modules).name
@@ -110,8 +109,19 @@ def provide_own(source: Path, folder: Path) -> Path:
         image = modules / release / "vmlinuz"
     if not image.is_file():
         raise LabError(f"kernel {source}: boot/vmlinuz-{release} is missing")
+    return image, modules / release
+
+
+def provide_own(source: Path, folder: Path) -> Path:
+    """Return a prepared copy, below ``folder``, of the kernel in ``source``.
+
+    ``source`` has boot/vmlinuz-RELEASE and lib/modules/RELEASE, as an unpacked package. The copy is
+    made again when a file of it has another size or time. Raises LabError.
+    """
+    image, modules = files_of_own(source)
+    release = modules.name
     digest = hashlib.sha256()
-    for file in (image, *sorted((modules / release).rglob("*.ko*"))):
+    for file in (image, *sorted(modules.rglob("*.ko*"))):
         status = file.stat()
         digest.update(f"{file}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
     version = f"{release} of {source} ({digest.hexdigest()[:12]})"
@@ -123,7 +133,7 @@ def provide_own(source: Path, folder: Path) -> Path:
     try:
         (draft / "boot").mkdir()
         shutil.copy2(image, draft / f"boot/vmlinuz-{release}")
-        shutil.copytree(modules / release, draft / "lib/modules" / release, symlinks=True)
+        shutil.copytree(modules, draft / "lib/modules" / release, symlinks=True)
         prepare(draft)
         (draft / VERSION).write_text(version + "\n")
         replace(draft, place)
@@ -138,16 +148,11 @@ def check_driver(file: Path, release: str, needs: dict[str, list[str]]) -> str:
     ``needs`` is of ``image.dependencies``. Raises LabError if the file is not a module for this
     kernel, or needs modules that the kernel's own does not need.
     """
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise LabError(f"driver {file}: {error.strerror}") from None
+    content = read_driver(file)
     name = module_name(file)
     built_for = _info(content, b"vermagic").partition(" ")[0]
     if built_for != release:
-        raise LabError(
-            f"driver {file} is built for kernel {built_for or 'none'}, the guest has {release}"
-        )
+        raise LabError(f"driver {file} is built for kernel {built_for}, the guest has {release}")
     if not needs.get(name):
         reason = "part of its image" if name in needs else "none of its modules"
         raise LabError(f"driver {file}: {name} is {reason} in kernel {release}")
@@ -159,6 +164,17 @@ def check_driver(file: Path, release: str, needs: dict[str, list[str]]) -> str:
             f"driver {file} needs {', '.join(more)}, which the kernel's own {name} does not"
         )
     return name
+
+
+def read_driver(file: Path) -> bytes:
+    """Return the content of a module. Raises LabError if the file is none."""
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise LabError(f"driver {file}: {error.strerror}") from None
+    if not _info(content, b"vermagic"):
+        raise LabError(f"driver {file} is no kernel module: it has no vermagic")
+    return content
 
 
 def _info(module: bytes, key: bytes) -> str:

@@ -31,6 +31,7 @@ KERNEL = "linux-image-amd64"
 QEMU = "qemu-system-x86"
 IGB_VERSION = (8, 0)  # the first QEMU with a model of the igb card
 RUN_WITH_USER_VERSION = (9, 1)
+UPDATE_TIMEOUT_S, DOWNLOAD_TIMEOUT_S = 600.0, 3600.0  # of apt, on a slow line
 Progress = Callable[[str], None]
 
 
@@ -103,15 +104,22 @@ def provide(
 
 @dataclass(frozen=True)
 class Apt:
-    """apt with package lists of its own: the machine's lists do not change."""
+    """apt with package lists of its own: the machine's lists do not change.
+
+    ``failed_update``: the end of an error message, with what apt said; empty: it read its lists.
+    """
 
     options: list[str]
     folder: Path
     backports: str
     kernel_suite: str
+    failed_update: str = ""
 
     def run(self, *command: str, cwd: Path | None = None) -> str:
-        return run([command[0], *self.options, *command[1:]], " ".join(command), cwd=cwd)
+        return run(
+            [command[0], *self.options, *command[1:]], " ".join(command), cwd=cwd,
+            timeout_s=DOWNLOAD_TIMEOUT_S,
+        )  # fmt: skip
 
     def unpack(self, name: str, into: Path) -> None:
         """Fetch and unpack the packages of ``name``; the file ``version`` marks the end."""
@@ -150,6 +158,7 @@ class Apt:
         raise LabError(
             f"no package source of this machine has {QEMU} {IGB_VERSION[0]}.{IGB_VERSION[1]} or "
             f"later, which models the igb card: neither its Debian nor {self.backports}"
+            + self.failed_update
         )
 
     def _firmware(self, suite: str) -> dict[str, str]:
@@ -173,6 +182,7 @@ class Apt:
         except LabError as error:
             raise LabError(
                 f"no package source of this machine has {KERNEL}{suite}: {error}"
+                + self.failed_update
             ) from None
         image = re.search(r"^Depends:.*?(linux-image-\S+) \(= (\S+)\)", text, re.MULTILINE)
         if not image:
@@ -208,9 +218,16 @@ def apt(folder: Path, kernel_suite: str, sources: bool = False) -> Iterator[Apt]
     state = folder.resolve() / "apt"
     options = private_list_options(state, stanzas)
     try:
-        # A mirror without backports is no error here: _qemu checks the version.
-        run(["apt-get", *options, "-q", "update"], "reading the package lists", accept_failure=True)
-        yield Apt(options, folder, backports, kernel_suite)
+        failed = ""
+        try:
+            run(
+                ["apt-get", *options, "-q", "update"], "reading the package lists",
+                timeout_s=UPDATE_TIMEOUT_S,
+            )  # fmt: skip
+        except LabError as error:
+            # A mirror without backports is no error here: _qemu checks the version.
+            failed = f"\n{error}"
+        yield Apt(options, folder, backports, kernel_suite, failed)
     finally:
         shutil.rmtree(state)
 

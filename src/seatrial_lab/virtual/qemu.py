@@ -94,20 +94,23 @@ def cards(spec: VirtualSpec, timed: bool = False) -> list[str]:
     ``timed``: with their wires and buses, which only the QEMU of ``emulator`` has.
     """
     options: list[str] = []
-    for number, card in enumerate(spec.cards):
+    # Root ports have fixed slots: they come first, and QEMU gives the other cards what is left.
+    numbered = sorted(enumerate(spec.cards), key=lambda each: each[1].model not in SRIOV)
+    for place, (number, card) in enumerate(numbered):
         # One hub for each network and node class: a hub connects equal cards.
         address = spec.physical_address(card)
         device = f"{MODELS[card.model]},netdev={netdev(number)},mac={address},romfile="
         cable = cable_options(spec, card) if timed else ""
         options += ["-netdev", f"hubport,id={netdev(number)},hubid={card.network}{cable}"]
         if card.model in SRIOV:
-            slot, function = divmod(number, FUNCTIONS)
+            # By place: a slot without its function 0 is empty to the guest.
+            slot, function = divmod(place, FUNCTIONS)
             port = (
-                f"pcie-root-port,id=p{number},chassis={number + 1},multifunction=on,"
+                f"pcie-root-port,id=p{place},chassis={place + 1},multifunction=on,"
                 f"addr={PORT_SLOT + slot:#x}.{function:#x}"
             )
             options += ["-device", port]
-            device += f",bus=p{number}"
+            device += f",bus=p{place}"
         options += ["-device", device]
     return options
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ClusterShell.NodeSet import NodeSet
 
-from seatrial.base.errors import InputError, Problem
+from seatrial.base.errors import InputError, LabError, Problem
 from seatrial.site.model import LabWire, Site
 from seatrial.stack import stack_folder
 from seatrial_lab.common.slurm_files import nic_settings
 from seatrial_lab.common.spec import LabSpec
+from seatrial_lab.virtual import kernels
 from seatrial_lab.virtual.spec import Card, VirtualSpec, Wire
 
 #: at the end of slurm.conf. No health checks: each starts a Python on every node, also during a
@@ -30,6 +32,7 @@ SLURM_CONF = (
 MOST_PROCESSORS = 4  # of a node, where the nodes have their own
 TASK_PROLOG = Path(__file__).with_name("guest") / "task-prolog.sh"
 SLURM_FILES = "/etc/slurm"  # on the nodes
+FRAMING = 38  # bytes of Ethernet around the packet: preamble, header, FCS and the gap
 
 
 def virtual_spec(site: Site, instance: str) -> VirtualSpec:
@@ -42,23 +45,17 @@ def virtual_spec(site: Site, instance: str) -> VirtualSpec:
     cores, memory = {group.cores for group in site.nodes}, {g.memory_MiB for g in site.nodes}
     most = MOST_PROCESSORS if site.lab.processors == "own" else 1
     if len(cores) > 1 or max(cores) > most or len(memory) > 1:
-        raise InputError(
+        text = (
             "nodes of a virtual lab have equal memory and one core each; with "
             f"lab.processors: own up to {MOST_PROCESSORS}, the same number in all nodes"
         )
+        raise InputError([Problem("", None, "nodes", text)])
     for name, part in site.partitions.items():
         if NodeSet(part.nodes) != NodeSet.fromlist(site.node_names):
             raise InputError(f"partition {name} of a lab holds all nodes")
     kernel = site.lab.kernel or ""
-    if kernel.startswith("/") and not Path(kernel).is_dir():
-        raise InputError([Problem("", None, "lab.kernel", f"there is no folder {kernel}")])
-    absent = [
-        Problem("", None, f"lab.drivers.{number}", f"there is no file {file}")
-        for number, file in enumerate(site.lab.drivers)
-        if not Path(file).is_file()
-    ]
-    if absent:
-        raise InputError(absent)
+    if problems := [*_kernel_problems(kernel), *_driver_problems(site.lab.drivers)]:
+        raise InputError(problems)
     settings: dict[str, Any] = {"extra_slurm_conf": tuple(site.slurm.config)}
     settings |= nic_settings(site, instance)
     several = max(cores) > 1
@@ -91,11 +88,37 @@ def virtual_spec(site: Site, instance: str) -> VirtualSpec:
     )
 
 
+def _kernel_problems(kernel: str) -> Iterator[Problem]:
+    if not kernel.startswith("/"):
+        return
+    try:
+        if not Path(kernel).is_dir():
+            raise LabError(f"there is no folder {kernel}")
+        kernels.files_of_own(Path(kernel))
+    except LabError as error:
+        yield Problem("", None, "lab.kernel", str(error))
+
+
+def _driver_problems(drivers: Sequence[str]) -> Iterator[Problem]:
+    names: set[str] = set()
+    for number, file in enumerate(drivers):
+        try:
+            kernels.read_driver(Path(file))
+            if (name := kernels.module_name(file)) in names:
+                raise LabError(f"driver {file}: {name} has a file already")
+            names.add(name)
+        except LabError as error:
+            yield Problem("", None, f"lab.drivers.{number}", str(error))
+
+
 def _cards(site: Site) -> list[Card]:
     """Return the NICs of all nodes. On each test network, nodes of one class are connected."""
     assert site.lab is not None
     test = [net for net in site.networks.values() if net.role == "test"]
-    wires = [_wire(site.lab.wires.get(name)) for name in site.test_networks]
+    wires = [
+        _wire(site.lab.wires.get(name), name, max(net.mtu, net.switch_mtu or 0))
+        for name, net in zip(site.test_networks, test, strict=True)
+    ]
     cards = []
     for number, group in enumerate(site.nodes):
         models = site.lab.nics.get(group.node_class or "", [])
@@ -120,12 +143,14 @@ def _cards(site: Site) -> list[Card]:
     return cards
 
 
-def _wire(wire: LabWire | None) -> Wire | None:
+def _wire(wire: LabWire | None, network: str, mtu: int) -> Wire | None:
+    """``mtu``: the greatest one that the network can have."""
     if wire is None:
         return None
-    switch = (
-        {"queue_B": int(wire.switch.queue), "latency_ns": wire.switch.latency_ns}
-        if wire.switch
-        else {}
-    )
-    return Wire(int(wire.rate), wire.delay_ns, **switch)
+    if wire.switch is None:
+        return Wire(int(wire.rate), wire.delay_ns)
+    queue = int(wire.switch.queue)
+    if queue < mtu + FRAMING:
+        text = f"{queue} B hold no frame of this network: at least {mtu + FRAMING} B are needed"
+        raise InputError([Problem("", None, f"lab.wires.{network}.switch.queue", text)])
+    return Wire(int(wire.rate), wire.delay_ns, queue, wire.switch.latency_ns)

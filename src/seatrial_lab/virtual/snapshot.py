@@ -11,7 +11,7 @@ import json
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from seatrial_lab.virtual import share
 BOOT_TIMEOUT_S = 900.0  # for a boot without a saved state, on a busy machine
 SAVE_TIMEOUT_S = 600.0
 KEPT = 6  # saved guests, of 100 to 400 MB: of a few sites, or of a site with a few kernels
+SUM = ".sha256"  # suffix of the file with a saved guest's SHA-256
 DRIVERS_LOADED = b"warm\n"
 #: control sockets (QMP), which serve one client each: the broker, and who plants faults
 BROKER_SOCKET, FAULTS_SOCKET = "qmp.sock", "faults.sock"
@@ -34,20 +35,50 @@ def key(argv: list[str], run: Path, versions: tuple[str, ...]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def provide(folder: Path, argv: list[str], env: Mapping[str, str], run: Path, name: str) -> Path:
-    """Return the saved state of the guest of ``argv``; create it if missing.
+def provide(
+    folder: Path,
+    argv: list[str],
+    env: Mapping[str, str],
+    run: Path,
+    name: str,
+    progress: Callable[[str], None],
+) -> Path:
+    """Return the saved state of the guest of ``argv``; create it if it is missing or damaged.
 
     Raises LabError, with the last lines of the console, if the guest does not boot.
     """
     file = folder / f"guest-{name}.state"
-    if not file.is_file():
+    if not _is_whole(file):
+        damaged = f"{file.name} is damaged: " if file.exists() else ""
+        progress(f"{damaged}booting a guest to save, once for these NICs (about a minute)")
+        for left in folder.glob("guest-*.new"):  # of a start that was killed
+            left.unlink()
         draft = file.with_suffix(".new")
-        _save(argv, env, run, draft)
-        draft.rename(file)
+        try:
+            _save(argv, env, run, draft)
+            file.with_suffix(SUM).write_text(_sum(draft))
+            draft.rename(file)
+        finally:
+            draft.unlink(missing_ok=True)
     file.touch()  # the time of the last use, for the removal below
     for old in sorted(folder.glob("guest-*.state"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
         old.unlink()
+        old.with_suffix(SUM).unlink(missing_ok=True)
     return file
+
+
+def _is_whole(file: Path) -> bool:
+    """Return whether a saved state is there, as it was written."""
+    try:
+        return _sum(file) == file.with_suffix(SUM).read_text()
+    except FileNotFoundError:
+        return False
+
+
+def _sum(file: Path) -> str:
+    # Not of seatrial.stack.files: the broker imports this module, with the standard library alone.
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _save(argv: list[str], env: Mapping[str, str], run: Path, file: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from seatrial.base.errors import InputError
+from seatrial.base.errors import InputError, Problem
 from seatrial_lab.common.spec import LOGIN, LabSpec
 
 #: NIC model -> QEMU's name of the card, with options
@@ -63,6 +63,10 @@ class Card:
     wire: Wire | None = None
 
 
+def _too_many(text: str) -> InputError:
+    return InputError([Problem("", None, "nodes", text)])
+
+
 @dataclass(frozen=True)
 class VirtualSpec:
     """One virtual lab. Raises InputError if a field is not valid.
@@ -88,10 +92,10 @@ class VirtualSpec:
 
     def __post_init__(self) -> None:
         if len(self.cards) > MAX_CARDS:
-            raise InputError(f"{len(self.cards)} NICs are more than {MAX_CARDS}")
+            raise _too_many(f"{len(self.cards)} NICs are more than {MAX_CARDS}")
         ports = sum(card.model in SRIOV for card in self.cards)
         if ports > MAX_SRIOV_CARDS:
-            raise InputError(
+            raise _too_many(
                 f"{ports} NICs of {' and '.join(SRIOV)} are more than {MAX_SRIOV_CARDS}: "
                 "the guest's firmware has no I/O addresses for more"
             )

@@ -127,18 +127,20 @@ def irq_numbers(interface):
 
 def interrupts(interface, table):
     """Interrupts of the interface since boot, from the lines of /proc/interrupts in ``table`` that
-    have its numbers or its name; None: there are no such lines. A bond has those of its members."""
+    have its numbers, or its name if it has none; None: there are no such lines. A bond has those of
+    its members."""
     members = read("%s/%s/bonding/slaves" % (NET, interface)).split()
     if members:
         counts = [interrupts(member, table) for member in members]
         return None if None in counts else sum(counts)
     numbers = irq_numbers(interface)
-    # The table is the machine's in each network namespace: a veth has no line of its name in it.
-    has_device = os.path.exists("%s/%s/device" % (NET, interface))
+    # The table is the machine's in each network namespace, and another one may have a card of this
+    # name. So a veth has no line here, and the name counts only where the card has no numbers.
+    by_name = not numbers and os.path.exists("%s/%s/device" % (NET, interface))
     total = None
     for words in table:
         named = words[-1] == interface or words[-1].startswith((interface + "-", interface + ":"))
-        if (has_device and named) or words[0][:-1] in numbers:
+        if (by_name and named) or words[0][:-1] in numbers:
             total = total or 0
             for word in words[1:]:
                 if not word.isdigit():

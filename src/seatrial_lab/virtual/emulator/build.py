@@ -71,12 +71,21 @@ def saved(folder: Path) -> Path:
 def provide(folder: Path, progress: Progress) -> Path:
     """Return QEMU with a clock for each processor; build it if it is not saved below ``folder``.
 
-    Raises LabError, with the reason, if it can't be built or is not what it should be.
+    A saved program that is damaged is built again. Raises LabError, with the reason, if it can't be
+    built.
     """
     program = saved(folder)
-    if not program.is_file():
-        _build(folder.resolve(), program, progress)
-    _check(program)
+    try:
+        if program.exists():
+            try:
+                _check(program)
+            except LabError as error:
+                progress(f"QEMU is built again: {error}")
+                shutil.rmtree(program.parent)
+        if not program.exists():
+            _build(folder.resolve(), program, progress)
+    except OSError as error:
+        raise LabError(f"QEMU cannot be built: {error}") from None
     program.parent.touch()  # the time of the last use, for the removal below
     builds = sorted(folder.glob("emulator-*"), key=lambda path: path.stat().st_mtime)
     for old in builds[:-KEPT]:
@@ -121,7 +130,7 @@ def _check(program: Path) -> None:
     text = run([program, "--version"], "the built QEMU")
     upstream = SOURCE.version.partition("+")[0]
     if f"version {upstream} ({_mark()})" not in text:
-        raise LabError(f"{program} is not QEMU {upstream} with clocks of processors: remove it")
+        raise LabError(f"{program} is not QEMU {upstream} with clocks of processors")
 
 
 def _source(packages: Apt, work: Path) -> Path:
@@ -132,7 +141,10 @@ def _source(packages: Apt, work: Path) -> Path:
         if version and SOURCE.sha256 in block:
             break
     else:
-        raise LabError(f"no package source of this machine has the source of QEMU {SOURCE.version}")
+        raise LabError(
+            f"no package source of this machine has the source of QEMU {SOURCE.version}"
+            + packages.failed_update
+        )
     packages.run(
         "apt-get", "-q", "source", "--download-only", "--tar-only",
         f"{SOURCE.package}={version[1]}", cwd=work,
@@ -196,12 +208,18 @@ def _compile(build: Path, env: dict[str, str], progress: Progress) -> None:
     )  # fmt: skip
     assert process.stdout is not None
     last: list[str] = []
-    for line in process.stdout:
-        last = [*last[-14:], line.rstrip()]
-        step = re.match(r"\[(\d+)/(\d+)\]", line)
-        if step and int(step[1]) % 50 == 0:
-            progress(f"QEMU: building, step {step[1]} of {step[2]}")
-    if code := process.wait():
+    try:
+        for line in process.stdout:
+            last = [*last[-14:], line.rstrip()]
+            step = re.match(r"\[(\d+)/(\d+)\]", line)
+            if step and int(step[1]) % 50 == 0:
+                progress(f"QEMU: building, step {step[1]} of {step[2]}")
+        code = process.wait()
+    except BaseException:  # Ctrl-C also, which may reach this process alone
+        process.terminate()  # ninja ends its compilers
+        process.wait()
+        raise
+    if code:
         raise LabError(f"building QEMU failed: {_why(code, last)}\n" + "\n".join(last))
 
 
