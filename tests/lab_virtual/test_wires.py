@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -62,6 +63,22 @@ def test_each_card_has_the_wire_of_its_network_and_the_bus_of_its_node(tmp_path:
         "eth1: cables of 1000 Mbit/s with a delay of 250 ns, "
         "a switch with a queue of 64 KiB for each port and a latency of 1000 ns; "
         "a host bus of 264 MB/s in each node"
+    )
+
+
+def test_a_node_has_the_buses_that_its_wires_name(tmp_path: Path) -> None:
+    text = SMALL.replace("{igb: [igb]}", "{igb: [igb, igb]}").replace(
+        "nodes:\n",
+        "  test2: {role: test, interface: eth2, subnet: 10.76.2.0/24, switch_mtu: 9216}\nnodes:\n",
+        1,
+    )
+    wires = "{test: {rate: 1 Gbit/s}, test2: {rate: 1 Gbit/s, bus: 2}}"
+    spec = with_lab(tmp_path, f"processors: own, bus_MB_s: 264, wires: {wires}", text)
+    buses = [re.findall(r"bus=([^,]+)", each) for each in cables(spec, Path("/e/qemu"))]
+    assert buses == [["n1"], ["n1.2"], ["n2"], ["n2.2"]]
+    assert VirtualSpec.from_json(spec.to_json()) == spec
+    assert wires_note(spec, {"processors": "own"}).endswith(
+        "host buses of 264 MB/s in each node; eth1 on bus 1; eth2 on bus 2"
     )
 
 

@@ -357,6 +357,14 @@ class LabWire(Model):
         "card",
     )
 
+    bus: int = Field(
+        default=1,
+        ge=1,
+        le=9,
+        description="number of the host bus that has the cards of this network; each bus has "
+        "bus_MB_s",
+    )
+
     @field_validator("rate")
     @classmethod
     def _rate_of_a_cable(cls, rate: int) -> int:
@@ -403,8 +411,9 @@ class Lab(Model):
         default=None,
         ge=1,
         le=10**6,
-        description="with processors: own: of the host bus that all cards of a node share, in "
-        "both directions together; 264 is PCI with 32 bit and 66 MHz",
+        description="with processors: own: of each host bus of a node, in both directions "
+        "together; all cards are on one, but for those of a network with another wires.NAME.bus; "
+        "264 is PCI with 32 bit and 66 MHz",
         examples=["264"],
     )
 

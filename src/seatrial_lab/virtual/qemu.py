@@ -128,5 +128,6 @@ def cable_options(spec: VirtualSpec, card: Card) -> str:
         if card.wire.queue_B is not None:
             given |= {"queue": card.wire.queue_B, "latency": card.wire.latency_ns}
     if spec.bus_B_s:
-        given |= {"bus": card.node, "bus-rate": spec.bus_B_s}
+        bus = card.node if card.bus == 1 else f"{card.node}.{card.bus}"
+        given |= {"bus": bus, "bus-rate": spec.bus_B_s}
     return "".join(f",{name}={value}" for name, value in given.items())

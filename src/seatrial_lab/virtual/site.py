@@ -148,9 +148,9 @@ def _wire(wire: LabWire | None, network: str, mtu: int) -> Wire | None:
     if wire is None:
         return None
     if wire.switch is None:
-        return Wire(int(wire.rate), wire.delay_ns)
+        return Wire(int(wire.rate), wire.delay_ns, bus=wire.bus)
     queue = int(wire.switch.queue)
     if queue < mtu + FRAMING:
         text = f"{queue} B hold no frame of this network: at least {mtu + FRAMING} B are needed"
         raise InputError([Problem("", None, f"lab.wires.{network}.switch.queue", text)])
-    return Wire(int(wire.rate), wire.delay_ns, queue, wire.switch.latency_ns)
+    return Wire(int(wire.rate), wire.delay_ns, queue, wire.switch.latency_ns, wire.bus)

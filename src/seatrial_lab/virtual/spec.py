@@ -36,13 +36,14 @@ class Wire:
 
     ``delay_ns`` is the propagation delay to the other NIC, or to the switch. ``queue_B`` bytes wait
     for the NIC at most in the queue of the switch; None: there is no switch. ``latency_ns`` is the
-    switch's.
+    switch's. ``bus`` is the number of the host bus of the NIC.
     """
 
     rate: int
     delay_ns: int = 0
     queue_B: int | None = None
     latency_ns: int = 0
+    bus: int = 1
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,11 @@ class Card:
     rdma: str = ""
     wire: Wire | None = None
 
+    @property
+    def bus(self) -> int:
+        """Return the number of the card's host bus in its node."""
+        return self.wire.bus if self.wire else 1
+
 
 def _too_many(text: str) -> InputError:
     return InputError([Problem("", None, "nodes", text)])
@@ -76,7 +82,7 @@ class VirtualSpec:
     the machine's release. ``cpu`` is QEMU's name of the processor model. ``own_processors``: the
     login node has a processor of its own and each node ``lab.cpus``, if QEMU can be built; else all
     hosts share one, cards have no wires and nodes no bus. ``bus_B_s`` is the rate, in bytes per
-    second, of the host bus of each node; None: without limit.
+    second, of each host bus of a node; None: without limit.
     """
 
     lab: LabSpec

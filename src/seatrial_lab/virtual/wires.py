@@ -17,8 +17,16 @@ def in_words(spec: VirtualSpec) -> str:
     texts = dict.fromkeys(
         f"{card.interface}: {_wire(card.wire)}" for card in spec.cards if card.wire
     )
-    bus = [f"a host bus of {spec.bus_B_s / 1e6:g} MB/s in each node"] if spec.bus_B_s else []
-    return "; ".join([*texts, *bus])
+    if not spec.bus_B_s:
+        return "; ".join(texts)
+    rate = f"{spec.bus_B_s / 1e6:g} MB/s in each node"
+    buses: dict[int, dict[str, None]] = {}
+    for card in spec.cards:
+        buses.setdefault(card.bus, {})[card.interface] = None
+    if len(buses) == 1:
+        return "; ".join([*texts, f"a host bus of {rate}"])
+    names = "; ".join(f"{', '.join(names)} on bus {number}" for number, names in buses.items())
+    return "; ".join([*texts, f"host buses of {rate}", names])
 
 
 def _wire(wire: Wire) -> str:
