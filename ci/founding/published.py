@@ -81,6 +81,7 @@ class Comparison(Entry):
         default=None, description="what the lab is held to; not of what is not comparable"
     )
     why: str = Field(default="", description="why the lab shows no more than that, or differs")
+    note: str = Field(default="", description="what limits the figures, also where they agree")
 
     @model_validator(mode="after")
     def _whole(self) -> Comparison:

@@ -36,6 +36,7 @@ LEGEND = {
     "no": "does not agree",
     "by construction": "by construction, not counted",
 }
+AIM = 0.75  # of the findings whose size is published
 RULES = (
     "An effect is the ratio of two figures, each the median of its runs. An effect below "
     f"{100 * NO_EFFECT:.0f} %, either way, counts as none. "
@@ -49,7 +50,8 @@ RULES = (
 
 def markdown(published: Published, outcomes: Sequence[Outcome], heading: str) -> str:
     """The count and the rules, then for each source a table of its findings and the reasons."""
-    lines = [heading.rstrip(), "", count(outcomes), "", f"{RULES} {repeated(outcomes)}"]
+    lines = [heading.rstrip(), "", f"{count(outcomes)} {aim(outcomes)}".rstrip(), ""]
+    lines += [f"{RULES} {repeated(outcomes)}"]
     if published.trials:
         lines += ["", "The trials that measure the figures:", "", "```"]
         lines += [f"./seatrial trial {options}" for options in published.trials]
@@ -136,15 +138,22 @@ def count(outcomes: Sequence[Outcome]) -> str:
     )
 
 
+def aim(outcomes: Sequence[Outcome]) -> str:
+    """How many findings should agree in size; empty if none is comparable."""
+    sized = [one for one in outcomes if one.word in ("size", "direction", "no")]
+    number = sum(not one.comparison.direction for one in sized)
+    return f"The aim is {math.ceil(AIM * number)} in size, three quarters." if number else ""
+
+
 def _reason(one: Outcome) -> str:
-    """Why it does not agree, agrees by construction or is not comparable."""
+    """Why it does not agree, agrees by construction or is not comparable; what limits it."""
     comparison = one.comparison
     if one.agrees == "unmeasured" and not comparison.not_comparable:
         return ""
     if one.word == "by construction":
         return comparison.by_construction.strip()
     reason = comparison.not_comparable or (comparison.why if one.agrees != "size" else "")
-    return reason.strip()
+    return " ".join(filter(None, (reason.strip(), comparison.note.strip())))
 
 
 def _row(one: Outcome) -> str:
