@@ -33,6 +33,7 @@ def vmlinuz(packed: bytes, trailer: bytes) -> bytes:
     """A compressed image: boot.rst has the places of its fields."""
     head = bytearray(2 * 512)
     head[0x1F1] = 1
+    head[0x202:0x206] = b"HdrS"
     struct.pack_into("<II", head, 0x248, 0, len(packed) + len(trailer))
     return bytes(head) + packed + trailer
 
@@ -100,6 +101,10 @@ def test_the_copy_is_made_again_when_the_kernel_was_built_again(
         (lambda folder: shutil.rmtree(folder), "needs lib/modules/RELEASE"),
         (lambda folder: (folder / "lib/modules/6.1").mkdir(), "2 entries, not one"),
         (lambda folder: (folder / f"boot/vmlinuz-{RELEASE}").unlink(), "boot/vmlinuz-6.9.1-own is"),
+        (
+            lambda folder: (folder / f"boot/vmlinuz-{RELEASE}").write_bytes(b""),
+            "vmlinuz-6.9.1-own has no boot header",
+        ),
         (
             lambda folder: (folder / f"boot/vmlinuz-{RELEASE}").write_bytes(vmlinuz(b"lz4", b"")),
             "cannot be unpacked as gzip, xz or zstd",
@@ -172,7 +177,7 @@ def test_a_driver_that_was_built_again_is_another_version(tmp_path: Path) -> Non
 def test_a_site_names_its_kernel_and_drivers(tmp_path: Path) -> None:
     kernel, driver = tmp_path / "mine", tmp_path / "igb.ko"
     (kernel / "lib/modules/6.9").mkdir(parents=True)
-    (kernel / "lib/modules/6.9/vmlinuz").touch()
+    (kernel / "lib/modules/6.9/vmlinuz").write_bytes(vmlinuz(b"", b""))
     driver.write_bytes(module("igb"))
     named = f"engine: virtual, kernel: {kernel}, drivers: [{driver}],"
     text = SMALL.replace("engine: virtual,", named)

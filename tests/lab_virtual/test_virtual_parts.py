@@ -257,11 +257,22 @@ def test_a_damaged_saved_guest_is_saved_again(
     assert provide() == file
     assert len(saves) == len(said) == 1
     file.write_bytes(damage)
+    file.with_suffix(".sha256").write_bytes(b"\xff\xfe")
     provide()
     assert file.read_bytes() == b"state"
     assert len(saves) == 2
     assert said[1].startswith("guest-a.state is damaged: ")
     assert not list(tmp_path.glob("*.new"))
+
+
+@pytest.mark.parametrize("suffix", [".state", ".sha256"])
+def test_a_folder_in_the_place_of_a_saved_guest_is_replaced(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "_save", lambda argv, env, run, file: file.write_bytes(b"state"))
+    (tmp_path / f"guest-a{suffix}" / "folder").mkdir(parents=True)
+    file = snapshot.provide(tmp_path, [], {}, tmp_path, "a", lambda _: None)
+    assert file.read_bytes() == b"state"
 
 
 def test_a_guest_that_cannot_be_saved_leaves_nothing(

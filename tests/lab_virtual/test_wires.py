@@ -130,6 +130,11 @@ def test_a_trial_notes_whether_its_figures_hold_for_wires(
     [
         ("wires: {test: {rate: 1 Gbit/s}}", "lab.wires", "processors: own"),
         ("bus_MB_s: 264", "lab.bus_MB_s", "processors: own"),
+        (
+            "processors: own, wires: {test: {rate: 1 Gbit/s, bus: 2}}",
+            "lab.bus_MB_s",
+            "a second bus needs a rate",
+        ),
         ("processors: own, bus_MB_s: 0", "lab.bus_MB_s", "greater than or equal to 1"),
         ("processors: own, wires: {tset: {rate: 1 Gbit/s}}", "lab.wires.tset", "'test'"),
         ("processors: own, wires: {mgmt: {rate: 1 Gbit/s}}", "lab.wires.mgmt", "role test"),

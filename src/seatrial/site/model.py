@@ -442,6 +442,8 @@ class Lab(Model):
                     "processors: own",
                     name,
                 )
+        if self.bus_MB_s is None and any(wire.bus > 1 for wire in self.wires.values()):
+            raise InvalidValue("a second bus needs a rate", "for example bus_MB_s: 264", "bus_MB_s")
         return self
 
 

@@ -22,6 +22,7 @@ from seatrial.stack.files import fresh, replace, sha256
 
 ZSTD = b"\x28\xb5\x2f\xfd"  # first bytes of a frame (RFC 8878)
 GZIP = b"\x1f\x8b"  # first bytes of a file (RFC 1952)
+HEADER, HEADER_END = b"HdrS", 0x206  # in a bootable image (Documentation/arch/x86/boot.rst)
 VERSION = "version"  # file of a prepared kernel; it marks the end
 
 
@@ -103,12 +104,17 @@ def files_of_own(source: Path) -> tuple[Path, Path]:
     try:
         release = only_entry(modules).name
     except LabError as error:
-        raise LabError(f"kernel {source}: {error}: it needs lib/modules/RELEASE") from None
+        raise LabError(
+            f"kernel {source}: {error}: it needs lib/modules/RELEASE and boot/vmlinuz-RELEASE"
+        ) from None
     image = source / f"boot/vmlinuz-{release}"
     if not image.is_file():
         image = modules / release / "vmlinuz"
     if not image.is_file():
         raise LabError(f"kernel {source}: boot/vmlinuz-{release} is missing")
+    with image.open("rb") as stream:
+        if HEADER not in stream.read(HEADER_END):
+            raise LabError(f"kernel {source}: {image.name} has no boot header")
     return image, modules / release
 
 

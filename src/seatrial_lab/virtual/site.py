@@ -100,13 +100,13 @@ def _kernel_problems(kernel: str) -> Iterator[Problem]:
 
 
 def _driver_problems(drivers: Sequence[str]) -> Iterator[Problem]:
-    names: set[str] = set()
+    names: dict[str, str] = {}
     for number, file in enumerate(drivers):
         try:
             kernels.read_driver(Path(file))
             if (name := kernels.module_name(file)) in names:
-                raise LabError(f"driver {file}: {name} has a file already")
-            names.add(name)
+                raise LabError(f"driver {file}: {name} has a file already: {names[name]}")
+            names[name] = file
         except LabError as error:
             yield Problem("", None, f"lab.drivers.{number}", str(error))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import socket
 import subprocess
 import time
@@ -51,8 +52,11 @@ def provide(
     if not _is_whole(file):
         damaged = f"{file.name} is damaged: " if file.exists() else ""
         progress(f"{damaged}booting a guest to save, once for these NICs (about a minute)")
-        for left in folder.glob("guest-*.new"):  # of a start that was killed
-            left.unlink()
+        for left in (*folder.glob("guest-*.new"), file, file.with_suffix(SUM)):
+            if left.is_dir():
+                shutil.rmtree(left)
+            else:
+                left.unlink(missing_ok=True)  # "new": of a start that was killed
         draft = file.with_suffix(".new")
         try:
             _save(argv, env, run, draft)
@@ -70,8 +74,8 @@ def provide(
 def _is_whole(file: Path) -> bool:
     """Return whether a saved state is there, as it was written."""
     try:
-        return _sum(file) == file.with_suffix(SUM).read_text()
-    except FileNotFoundError:
+        return _sum(file).encode() == file.with_suffix(SUM).read_bytes()
+    except OSError:  # missing, or something else in its place
         return False
 
 
