@@ -36,6 +36,7 @@ LEGEND = {
     "no": "does not agree",
     "by construction": "by construction, not counted",
 }
+COUNTED = ("size", "direction", "no")
 AIM = 0.75  # of the findings whose size is published
 RULES = (
     "An effect is the ratio of two figures, each the median of its runs. An effect below "
@@ -114,7 +115,7 @@ def count(outcomes: Sequence[Outcome]) -> str:
     A finding of which the source gives the direction alone cannot agree in size.
     """
     number_of = Counter(one.word for one in outcomes)
-    counted = sum(number_of[word] for word in ("size", "direction", "no"))
+    counted = sum(number_of[word] for word in COUNTED)
     of_direction = Counter(one.word for one in outcomes if one.comparison.direction)
     alone = of_direction["direction"] + of_direction["no"]
     sized = number_of - of_direction
@@ -140,9 +141,8 @@ def count(outcomes: Sequence[Outcome]) -> str:
 
 def aim(outcomes: Sequence[Outcome]) -> str:
     """How many findings should agree in size; empty if none is comparable."""
-    sized = [one for one in outcomes if one.word in ("size", "direction", "no")]
-    number = sum(not one.comparison.direction for one in sized)
-    return f"The aim is {math.ceil(AIM * number)} in size, three quarters." if number else ""
+    sized = sum(one.word in COUNTED and not one.comparison.direction for one in outcomes)
+    return f"The aim is {math.ceil(AIM * sized)} in size, three quarters." if sized else ""
 
 
 def _reason(one: Outcome) -> str:

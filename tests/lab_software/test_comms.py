@@ -6,8 +6,8 @@ from functools import partial
 import numpy as np
 import pytest
 
+from seatrial.base.files import sha256
 from seatrial.benchmarks import comms, comms_times
-from seatrial.stack.files import sha256
 from seatrial_lab.software import describe
 from seatrial_lab.software.packages import RELEASES
 from seatrial_lab.software.steps import COMMS

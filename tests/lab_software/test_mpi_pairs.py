@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.base.files import sha256
 from seatrial.benchmarks import mpi_pairs
-from seatrial.stack.files import sha256
 from seatrial_lab.software import build
 from seatrial_lab.software.steps import MPI_PAIRS
 

@@ -135,6 +135,12 @@ def test_a_trial_notes_whether_its_figures_hold_for_wires(
             "lab.bus_MB_s",
             "a second bus needs a rate",
         ),
+        ("memory_MiB: 1048577", "lab.memory_MiB", "less than or equal to 1048576"),
+        (
+            "processors: own, wires: {test: {rate: 36893488147419103232}}",
+            "lab.wires.test.rate",
+            "no Ethernet is faster than 1.6 Tbit/s",
+        ),
         ("processors: own, bus_MB_s: 0", "lab.bus_MB_s", "greater than or equal to 1"),
         ("processors: own, wires: {tset: {rate: 1 Gbit/s}}", "lab.wires.tset", "'test'"),
         ("processors: own, wires: {mgmt: {rate: 1 Gbit/s}}", "lab.wires.mgmt", "role test"),
@@ -180,12 +186,19 @@ def test_status_shows_where_frames_were_dropped(capsys: pytest.CaptureFixture[st
     assert lines[-1] == "n1 eth1: received 80 frames; the switch dropped 3, the card 2"
 
 
+@pytest.mark.parametrize(
+    ("fields", "queue"),
+    [
+        ("processors: own", "the line of 16 MiB before the card"),
+        (f"processors: own, wires: {{test: {SWITCHED}}}", "the queue of the switch"),
+    ],
+)
 def test_a_trial_notes_the_frames_that_its_runs_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fields: str, queue: str
 ) -> None:
     row = {"node": "n1", "interface": "eth1"}
     seen = [{"dropped": 5, "missed": 1}, {"dropped": 5, "missed": 1}, {"dropped": 12, "missed": 1}]
-    lab = VirtualLab(with_lab(tmp_path, "processors: own"))
+    lab = VirtualLab(with_lab(tmp_path, fields))
     monkeypatch.setattr(lab, "facts", lambda: {"qemu": "10", "kernel_version": "6"})
     monkeypatch.setattr(lab, "faults", list)
     monkeypatch.setattr(wires_of, "counters", lambda lab: [row | seen.pop(0)])
@@ -194,7 +207,7 @@ def test_a_trial_notes_the_frames_that_its_runs_lost(
     assert machine.losses() == []
     (note,) = machine.losses()
     assert note.startswith("frames to n1 eth1 were lost in the runs: ")
-    assert note.endswith(" had no room for 7, the card for 0")
+    assert note.endswith(f" {queue} had no room for 7, the card for 0")
 
     def gone(lab: VirtualLab) -> list[dict[str, object]]:
         raise LabError("lab t is not up")

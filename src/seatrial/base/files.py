@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
 import subprocess
@@ -12,6 +13,12 @@ from io import BufferedReader
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
+
+
+def sha256(file: Path) -> str:
+    """Hex digest of a file's content."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def write_whole(

@@ -356,7 +356,6 @@ class LabWire(Model):
         description="without it, a frame is on a cable once, and is dropped if 16 MiB wait for the "
         "card",
     )
-
     bus: int = Field(
         default=1,
         ge=1,

@@ -9,9 +9,10 @@ import json
 from pathlib import Path
 
 from seatrial.base.errors import LabError
+from seatrial.base.files import sha256
 from seatrial.base.run import run
 from seatrial.stack import install, machine
-from seatrial.stack.files import digest, sha256
+from seatrial.stack.files import digest
 from seatrial.stack.graph import PER_BLAS, Graph, Node, target_of
 from seatrial.stack.model import Blas, Package, SpackFacts, Stack, Transport, read
 from seatrial.stack.paths import HOME, Paths

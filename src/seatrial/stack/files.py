@@ -13,12 +13,6 @@ from pathlib import Path, PurePosixPath
 from seatrial.base.errors import LabError
 
 
-def sha256(file: Path) -> str:
-    """Hex digest of a file's content."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
 def digest(parts: Iterable[str | bytes]) -> str:
     """Hex digest (16 characters) of a sequence; where one part ends matters."""
     total = hashlib.sha256()

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seatrial.base.errors import LabError
+from seatrial.base.files import sha256
 from seatrial.base.run import run
-from seatrial.stack.files import sha256
 from seatrial_lab.software.packages import SourceArchive
 
 ETC_APT = Path("/etc/apt")

@@ -17,12 +17,13 @@ import zlib
 from pathlib import Path
 
 from seatrial.base.errors import LabError
+from seatrial.base.files import sha256
 from seatrial.base.run import run
-from seatrial.stack.files import fresh, replace, sha256
+from seatrial.stack.files import fresh, replace
 
 ZSTD = b"\x28\xb5\x2f\xfd"  # first bytes of a frame (RFC 8878)
 GZIP = b"\x1f\x8b"  # first bytes of a file (RFC 1952)
-HEADER, HEADER_END = b"HdrS", 0x206  # in a bootable image (Documentation/arch/x86/boot.rst)
+HEADER_END = 0x250  # of what is read of an image's boot header
 VERSION = "version"  # file of a prepared kernel; it marks the end
 
 
@@ -71,15 +72,19 @@ def uncompressed(image: bytes) -> bytes:
     The format is in Documentation/arch/x86/boot.rst. Raises LabError if it is neither gzip (the
     kernel's default) nor xz (Debian 12) nor zstd (Debian 13).
     """
-    try:
-        (sectors,) = struct.unpack_from("<B", image, 0x1F1)
-        offset, size = struct.unpack_from("<II", image, 0x248)
-    except struct.error:
-        raise LabError(f"the kernel's image of {len(image)} bytes has no boot header") from None
+    if not has_boot_header(image):
+        raise LabError(f"the kernel's image of {len(image)} bytes has no boot header")
+    (sectors,) = struct.unpack_from("<B", image, 0x1F1)
+    offset, size = struct.unpack_from("<II", image, 0x248)
     start = (sectors + 1) * 512 + offset
     payload = image[start : start + size]
     # It ends with the unpacked size, 4 bytes that are part of the stream with gzip only.
     return _plain(payload if payload.startswith(GZIP) else payload[:-4])
+
+
+def has_boot_header(image: bytes) -> bool:
+    """Return whether an image, or its first HEADER_END bytes, has the header of boot.rst."""
+    return image[0x202:0x206] == b"HdrS" and len(image) >= HEADER_END
 
 
 def _plain(packed: bytes) -> bytes:
@@ -113,7 +118,7 @@ def files_of_own(source: Path) -> tuple[Path, Path]:
     if not image.is_file():
         raise LabError(f"kernel {source}: boot/vmlinuz-{release} is missing")
     with image.open("rb") as stream:
-        if HEADER not in stream.read(HEADER_END):
+        if not has_boot_header(stream.read(HEADER_END)):
             raise LabError(f"kernel {source}: {image.name} has no boot header")
     return image, modules / release
 

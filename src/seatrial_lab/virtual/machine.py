@@ -91,7 +91,7 @@ class VirtualMachine:
             dropped, missed = (row[name] - before[name] for name in LOSSES)
             wire = wires_of.get(place)
             switch = wire is not None and wire.queue_B is not None
-            queue = "the queue of the switch" if switch else "the cable, on which 16 MiB waited,"
+            queue = "the queue of the switch" if switch else "the line of 16 MiB before the card"
             if dropped or missed:
                 notes.append(
                     f"frames to {' '.join(place)} were lost in the runs: {queue} "

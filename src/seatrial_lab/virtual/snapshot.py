@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.base.errors import LabError
+from seatrial.base.files import sha256
 from seatrial_lab.common import processes
 from seatrial_lab.virtual import share
 
@@ -60,7 +61,7 @@ def provide(
         draft = file.with_suffix(".new")
         try:
             _save(argv, env, run, draft)
-            file.with_suffix(SUM).write_text(_sum(draft))
+            file.with_suffix(SUM).write_text(sha256(draft))
             draft.rename(file)
         finally:
             draft.unlink(missing_ok=True)
@@ -74,15 +75,9 @@ def provide(
 def _is_whole(file: Path) -> bool:
     """Return whether a saved state is there, as it was written."""
     try:
-        return _sum(file).encode() == file.with_suffix(SUM).read_bytes()
+        return sha256(file).encode() == file.with_suffix(SUM).read_bytes()
     except OSError:  # missing, or something else in its place
         return False
-
-
-def _sum(file: Path) -> str:
-    # Not of seatrial.stack.files: the broker imports this module, with the standard library alone.
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _save(argv: list[str], env: Mapping[str, str], run: Path, file: Path) -> None:

@@ -17,8 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seatrial.base.errors import LabError
+from seatrial.base.files import sha256
 from seatrial.base.run import run
-from seatrial.stack.files import digest, fresh, replace, sha256
+from seatrial.stack.files import digest, fresh, replace
 from seatrial.stack.machine import library_folder
 from seatrial_lab.software.packages import SourceArchive
 from seatrial_lab.software.pypi import download_wheel, pins
@@ -76,13 +77,7 @@ def provide(folder: Path, progress: Progress) -> Path:
     """
     program = saved(folder)
     try:
-        if program.exists():
-            try:
-                _check(program)
-            except LabError as error:
-                progress(f"QEMU is built again: {error}")
-                shutil.rmtree(program.parent)
-        if not program.exists():
+        if not _is_sound(program, progress):
             _build(folder.resolve(), program, progress)
     except OSError as error:
         raise LabError(f"QEMU cannot be built: {error}") from None
@@ -91,6 +86,19 @@ def provide(folder: Path, progress: Progress) -> Path:
     for old in builds[:-KEPT]:
         shutil.rmtree(old)
     return program
+
+
+def _is_sound(program: Path, progress: Progress) -> bool:
+    """Return whether the saved program is there and sound; a damaged one is removed."""
+    if not program.exists():
+        return False
+    try:
+        _check(program)
+    except LabError as error:
+        progress(f"QEMU is built again: {error}")
+        shutil.rmtree(program.parent)
+        return False
+    return True
 
 
 def _build(folder: Path, program: Path, progress: Progress) -> None:
