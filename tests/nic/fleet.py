@@ -191,7 +191,10 @@ class Fleet:
         return found
 
     def wait_for_state(self, job: str, *states: str, seconds: float = 90) -> None:
-        self.wait(f"job {job} {states}", lambda: self.state_of(job) in states, seconds)
+        try:
+            self.wait(f"job {job} {states}", lambda: self.state_of(job) in states, seconds)
+        except AssertionError as error:  # with Slurm's reason
+            raise AssertionError(f"{error}: {self.job(job)}") from None
 
     def start(self, node: str, script: str, *options: str) -> str:
         """Submit a job, again if need be, until its batch script runs; returns its id.
