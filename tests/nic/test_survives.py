@@ -309,9 +309,11 @@ def test_requeued_under_the_same_id(fleet: Fleet, before: dict[str, str]) -> Non
             fleet.pause(PROLOG_S)
         fleet.slurm("scontrol", "requeue", job, check=node == sure)
         fleet.wait_for_state(job, "PENDING", "COMPLETED")
-        # Slurm lets a requeued job wait two minutes.
-        fleet.slurm("scontrol", "update", f"jobid={job}", "starttime=now", check=False)
-        fleet.wait_for_state(job, "COMPLETED", seconds=120)
+        # Slurm lets a requeued job wait two minutes. Requeue revokes the job's credential, and one
+        # of the same second counts as revoked: slurmd then refuses the script, and the job fails.
+        fleet.slurm("scontrol", "update", f"jobid={job}", "starttime=now+2", check=False)
+        refused = () if node == sure else ("FAILED",)
+        fleet.wait_for_state(job, "COMPLETED", *refused, seconds=120)
         fleet.wait_for_end(job)
         return applied(fleet, node) - times
 
