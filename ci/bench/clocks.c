@@ -7,6 +7,7 @@
  *   send HOST PORT N BYTES   send N datagrams of 16 to 9000 bytes to serve, one after the other
  *   timer A NS N    processor A sleeps to N deadlines, NS apart
  *   repeat N        cost of rep stosb over N bytes, and of N instructions
+ *   lock A B N      threads on A and B read their clocks under one lock, N times each; both spin
  *   devices A N     processor A reads the ACPI timer N times beside its own counter
  *
  * Times are of the time stamp counter, in ns: the guest's processors count 1 GHz. Prints
@@ -132,6 +133,39 @@ static void *sleep_in_read(void *argument)
                 }
                 add(&side->samples, now() - stamp);
             }
+        }
+    }
+    return NULL;
+}
+
+static struct {
+    volatile char held;
+    volatile int ready; /* threads that have begun */
+    int reader; /* of the last reading: first or not */
+    int64_t time;
+} last = {.reader = -1};
+
+/* The samples are the times since the last reading, if it was the other thread's. */
+static void *read_under_lock(void *argument)
+{
+    struct side *side = argument;
+
+    run_on(side->processor);
+    __atomic_add_fetch(&last.ready, 1, __ATOMIC_SEQ_CST);
+    while (last.ready < 2) {
+    }
+    for (long n = 0; n < side->number; n++) {
+        while (__atomic_test_and_set(&last.held, __ATOMIC_ACQUIRE)) {
+        }
+        int64_t time = now();
+        if (last.reader == !side->first) {
+            add(&side->samples, time - last.time);
+        }
+        last.reader = side->first;
+        last.time = time;
+        __atomic_clear(&last.held, __ATOMIC_RELEASE);
+        for (int wait = 0; wait < 20; wait++) { /* the other one's chance */
+            __builtin_ia32_pause();
         }
     }
     return NULL;
@@ -293,6 +327,8 @@ int main(int argc, char **argv)
         pass_messages(spin, number[0], number[1], number[2]);
     } else if (!strcmp(test, "wake") && argc == 5) {
         pass_messages(sleep_in_read, number[0], number[1], number[2]);
+    } else if (!strcmp(test, "lock") && argc == 5) {
+        pass_messages(read_under_lock, number[0], number[1], number[2]);
     } else if (!strcmp(test, "serve") && argc == 3) {
         serve(number[0]);
     } else if (!strcmp(test, "send") && argc == 6 && number[3] >= 16 && number[3] <= MOST_BYTES) {

@@ -2,13 +2,15 @@
 
     .venv/bin/python ci/bench/clocks.py [--messages 1000000] [--window 1000 --window 100]
 
-Starts a lab of two nodes for each window (how far a processor may be ahead of another, in ns) and
-runs ``clocks.c`` in it: messages through memory between processors that spin, through pipes between
-processors that sleep, datagrams through two igb cards at two settings of interrupt moderation,
-timers beside idle and beside busy processors, ``rep`` instructions, and reads of a device's clock.
-Prints each figure by window. "early" counts messages that arrived before they were sent, and times
-of a timer before its deadline; only processors that spin on each other's memory may show any, and
-none by more than the window and a translation block. Needs root and a C compiler. Judges nothing.
+Starts a lab of two nodes for each window (how far a processor may be ahead of another, in ns), a
+guest restored from a saved one as always, and runs ``clocks.c`` in it: messages through memory
+between processors that spin, clocks read on two processors under one lock, messages through pipes
+between processors that sleep, datagrams through two igb cards at two settings of interrupt
+moderation, timers beside idle and beside busy processors, ``rep`` instructions, and reads of a
+device's clock. Prints each figure by window. "early" counts messages that arrived before they were
+sent, readings that were before the last one of the other processor, and times of a timer before its
+deadline; only processors that spin on each other's memory may show any, and none by more than the
+window and a translation block. Needs root and a C compiler. Judges nothing.
 """
 
 from __future__ import annotations
@@ -138,6 +140,7 @@ def figures(clocks: Clocks, messages: int) -> dict[str, int]:
         "device": lambda: clocks.run("devices", 1, fewer),
         "spin": lambda: clocks.run("spin", 1, 2, messages),
         "wake": lambda: clocks.run("wake", 1, 2, fewer),
+        "lock": lambda: clocks.run("lock", 1, 2, messages),
         "timer": lambda: clocks.run("timer", 1, 100_000, least),
         "timer beside busy": lambda: clocks.beside_busy("timer", 1, 100_000, least),
         "timer after idle": lambda: clocks.run("timer", 1, 1_000_000_000, 20),

@@ -50,6 +50,13 @@ def test_processors_that_spin_differ_by_a_window_at_most(clocks: Clocks) -> None
         assert seen[f"{way}_mean_ns"] <= 2 * (qemu.WINDOW_NS + BLOCK_NS)
 
 
+def test_clocks_read_under_a_lock_go_back_by_a_window_at_most(clocks: Clocks) -> None:
+    seen = clocks.run("lock", 1, 2, 50_000)
+    for way in ("there", "back"):
+        assert seen[f"{way}_number"] > 1000
+        assert seen[f"{way}_least_ns"] >= -(qemu.WINDOW_NS + BLOCK_NS)
+
+
 def test_interrupt_moderation_is_seen_on_both_ways(clocks: Clocks) -> None:
     plain, moderated = clocks.datagrams(200, 0), clocks.datagrams(200, 125)
     for way in ("there", "back"):

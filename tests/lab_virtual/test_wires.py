@@ -170,7 +170,8 @@ def test_a_wire_of_another_rate_than_line_rate_is_refused(tmp_path: Path) -> Non
 
 
 def test_status_shows_where_frames_were_dropped(capsys: pytest.CaptureFixture[str]) -> None:
-    port = {"node": "n1", "interface": "eth1", "sent": 9, "received": 80, "queue_peak_B": 0}
+    port = {"node": "n1", "interface": "eth1", "sent": 9, "received": 80}
+    port |= {"queue": "the queue of the switch"}
     known = {"name": "n1", "slurm_state": "idle", "alive": True, "daemons": {}, "nics": []}
     known |= {"mgmt_address": "10.0.0.1", "test_address": "10.0.1.1"}
     status = {
@@ -183,7 +184,8 @@ def test_status_shows_where_frames_were_dropped(capsys: pytest.CaptureFixture[st
     }  # fmt: skip
     print_status(status, "lab-virtual")
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == "n1 eth1: received 80 frames; the switch dropped 3, the card 2"
+    text = "the queue of the switch had no room for 3, the card for 2"
+    assert lines[-1] == f"n1 eth1: received 80 frames; {text}"
 
 
 @pytest.mark.parametrize(
@@ -193,12 +195,19 @@ def test_status_shows_where_frames_were_dropped(capsys: pytest.CaptureFixture[st
         (f"processors: own, wires: {{test: {SWITCHED}}}", "the queue of the switch"),
     ],
 )
-def test_a_trial_notes_the_frames_that_its_runs_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fields: str, queue: str
+def test_lost_frames_waited_in_a_switch_or_in_the_line_of_a_wire(
+    tmp_path: Path, fields: str, queue: str
 ) -> None:
-    row = {"node": "n1", "interface": "eth1"}
+    spec = with_lab(tmp_path, fields)
+    assert {wires_of.queue_name(card.wire) for card in spec.cards} == {queue}
+
+
+def test_a_trial_notes_the_frames_that_its_runs_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = {"node": "n1", "interface": "eth1", "queue": "the queue of the switch"}
     seen = [{"dropped": 5, "missed": 1}, {"dropped": 5, "missed": 1}, {"dropped": 12, "missed": 1}]
-    lab = VirtualLab(with_lab(tmp_path, fields))
+    lab = VirtualLab(with_lab(tmp_path, "processors: own"))
     monkeypatch.setattr(lab, "facts", lambda: {"qemu": "10", "kernel_version": "6"})
     monkeypatch.setattr(lab, "faults", list)
     monkeypatch.setattr(wires_of, "counters", lambda lab: [row | seen.pop(0)])
@@ -207,7 +216,7 @@ def test_a_trial_notes_the_frames_that_its_runs_lost(
     assert machine.losses() == []
     (note,) = machine.losses()
     assert note.startswith("frames to n1 eth1 were lost in the runs: ")
-    assert note.endswith(f" {queue} had no room for 7, the card for 0")
+    assert note.endswith(" the queue of the switch had no room for 7, the card for 0")
 
     def gone(lab: VirtualLab) -> list[dict[str, object]]:
         raise LabError("lab t is not up")

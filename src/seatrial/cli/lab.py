@@ -149,7 +149,8 @@ def _print_status(lab_status: dict[str, Any], site: str) -> None:
         if port["dropped"] or port["missed"]:
             console.print(
                 f"{port['node']} {port['interface']}: received {port['received']} frames; "
-                f"the switch dropped {port['dropped']}, the card {port['missed']}"
+                f"{port['queue']} had no room for {port['dropped']}, the card for {port['missed']}",
+                soft_wrap=True,
             )
     for fault in lab_status["faults"]:
         console.print(f"planted fault: {fault['kind']} {fault['node']}: {fault['detail']}")

@@ -83,18 +83,14 @@ class VirtualMachine:
         except LabError as error:
             return [f"frames that the wires dropped are not counted: {error}"]
         notes = []
-        wires_of = {(c.node, c.interface): c.wire for c in self.lab.virtual_spec.cards}
         for row in rows:
             place = row["node"], row["interface"]
             before = self.lost.get(place, dict.fromkeys(LOSSES, 0))
             self.lost[place] = {name: row[name] for name in LOSSES}
             dropped, missed = (row[name] - before[name] for name in LOSSES)
-            wire = wires_of.get(place)
-            switch = wire is not None and wire.queue_B is not None
-            queue = "the queue of the switch" if switch else "the line of 16 MiB before the card"
             if dropped or missed:
                 notes.append(
-                    f"frames to {' '.join(place)} were lost in the runs: {queue} "
+                    f"frames to {' '.join(place)} were lost in the runs: {row['queue']} "
                     f"had no room for {dropped}, the card for {missed}"
                 )
         return notes

@@ -39,12 +39,18 @@ def _wire(wire: Wire) -> str:
     )
 
 
+def queue_name(wire: Wire | None) -> str:
+    """Where frames to a NIC wait: a port of the switch, or the wire's own line without one."""
+    switch = wire is not None and wire.queue_B is not None
+    return "the queue of the switch" if switch else "the line of 16 MiB before the card"
+
+
 def counters(lab: VirtualLab) -> list[dict[str, Any]]:
     """Return the frames of each NIC with a wire or a bus since the lab started.
 
-    ``sent`` and ``received`` are the NIC's. ``dropped`` frames found the queue of the switch full,
-    ``missed`` ones the NIC's own memory: the host bus was too slow. ``queue_peak_B`` is the largest
-    content of the queue. Raises LabError.
+    ``sent`` and ``received`` are the NIC's. ``dropped`` frames found the ``queue`` before the NIC
+    full (its name in words), ``missed`` ones the NIC's own memory: the host bus was too slow.
+    ``queue_peak_B`` is the largest content of the queue. Raises LabError.
     """
     spec = lab.virtual_spec
     if lab.facts().get("processors") != "own" or not in_words(spec):
@@ -54,7 +60,7 @@ def counters(lab: VirtualLab) -> list[dict[str, Any]]:
     return [
         {"node": card.node, "interface": card.interface, "sent": row["sent"],
          "received": row["received"], "dropped": row["dropped"], "missed": row["missed"],
-         "queue_peak_B": row["peak"]}
+         "queue": queue_name(card.wire), "queue_peak_B": row["peak"]}
         for number, card in enumerate(spec.cards)
         if (row := rows.get(qemu.netdev(number)))
     ]  # fmt: skip
