@@ -3,11 +3,11 @@
  *
  *   spin A B N      threads on processors A and B pass N messages through memory; both spin
  *   wake A B N      the same through pipes; both sleep
+ *   lock A B N      threads on A and B read their clocks under one lock, N times each; both spin
  *   serve PORT      answer the datagrams of send
  *   send HOST PORT N BYTES   send N datagrams of 16 to 9000 bytes to serve, one after the other
  *   timer A NS N    processor A sleeps to N deadlines, NS apart
  *   repeat N        cost of rep stosb over N bytes, and of N instructions
- *   lock A B N      threads on A and B read their clocks under one lock, N times each; both spin
  *   devices A N     processor A reads the ACPI timer N times beside its own counter
  *
  * Times are of the time stamp counter, in ns: the guest's processors count 1 GHz. Prints
@@ -164,8 +164,8 @@ static void *read_under_lock(void *argument)
         last.reader = side->first;
         last.time = time;
         __atomic_clear(&last.held, __ATOMIC_RELEASE);
-        for (int wait = 0; wait < 20; wait++) { /* the other one's chance */
-            __builtin_ia32_pause();
+        /* The other one's chance. A pause instruction would end the turn of an emulated processor. */
+        for (volatile int wait = 0; wait < 50; wait++) {
         }
     }
     return NULL;

@@ -54,6 +54,7 @@ def test_clocks_read_under_a_lock_go_back_by_a_window_at_most(clocks: Clocks) ->
     seen = clocks.run("lock", 1, 2, 50_000)
     for way in ("there", "back"):
         assert seen[f"{way}_number"] > 1000
+        assert seen[f"{way}_early"] > 0  # else the processors take turns, and this proves nothing
         assert seen[f"{way}_least_ns"] >= -(qemu.WINDOW_NS + BLOCK_NS)
 
 

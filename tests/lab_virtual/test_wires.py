@@ -6,8 +6,9 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from virtual_support import BASE, SMALL, write_site
@@ -191,15 +192,26 @@ def test_status_shows_where_frames_were_dropped(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("fields", "queue"),
     [
-        ("processors: own", "the line of 16 MiB before the card"),
+        ("processors: own, bus_MB_s: 264", "the line of 16 MiB before the card"),
+        (
+            "processors: own, wires: {test: {rate: 1 Gbit/s}}",
+            "the line of 16 MiB before the card",
+        ),
         (f"processors: own, wires: {{test: {SWITCHED}}}", "the queue of the switch"),
     ],
 )
 def test_lost_frames_waited_in_a_switch_or_in_the_line_of_a_wire(
-    tmp_path: Path, fields: str, queue: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fields: str, queue: str
 ) -> None:
-    spec = with_lab(tmp_path, fields)
-    assert {wires_of.queue_name(card.wire) for card in spec.cards} == {queue}
+    lab = VirtualLab(with_lab(tmp_path, fields))
+    port = dict.fromkeys(("sent", "received", "dropped", "missed", "peak"), 0)
+    ports = [port | {"id": qemu.netdev(n)} for n, _ in enumerate(lab.virtual_spec.cards)]
+    control = SimpleNamespace(execute=lambda command: ports)
+    monkeypatch.setattr(lab, "facts", lambda: {"processors": "own"})
+    monkeypatch.setattr(lab, "control", lambda: nullcontext(control))
+    rows = wires_of.counters(lab)
+    assert len(rows) == len(ports) > 0
+    assert {row["queue"] for row in rows} == {queue}
 
 
 def test_a_trial_notes_the_frames_that_its_runs_lost(
@@ -267,6 +279,7 @@ def drops(lab: Wires) -> None:
     rows = [row for row in wires_of.counters(lab.lab) if row["interface"] == "eth2"]
     assert [row["node"] for row in rows if row["dropped"]] == ["n1"]
     assert rows[0]["dropped"] > 0
+    assert rows[0]["queue"] == "the queue of the switch"
     assert sum(resent for _, resent in seen) > 0
     assert 32 * 1024 - 1514 < rows[0]["queue_peak_B"] <= 32 * 1024
     assert sum(rate for rate, _ in seen) < 1.01 * payload_rate(1000, 1500)

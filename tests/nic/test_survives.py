@@ -314,6 +314,8 @@ def test_requeued_under_the_same_id(fleet: Fleet, before: dict[str, str]) -> Non
         fleet.slurm("scontrol", "update", f"jobid={job}", "starttime=now+2", check=False)
         refused = () if node == sure else ("FAILED",)
         fleet.wait_for_state(job, "COMPLETED", *refused, seconds=120)
+        if fleet.state_of(job) == "FAILED":
+            assert " RunTime=00:00:00 " in fleet.job(job)  # its script never ran
         fleet.wait_for_end(job)
         return applied(fleet, node) - times
 

@@ -39,7 +39,7 @@ def _wire(wire: Wire) -> str:
     )
 
 
-def queue_name(wire: Wire | None) -> str:
+def _queue_name(wire: Wire | None) -> str:
     """Where frames to a NIC wait: a port of the switch, or the wire's own line without one."""
     switch = wire is not None and wire.queue_B is not None
     return "the queue of the switch" if switch else "the line of 16 MiB before the card"
@@ -60,7 +60,7 @@ def counters(lab: VirtualLab) -> list[dict[str, Any]]:
     return [
         {"node": card.node, "interface": card.interface, "sent": row["sent"],
          "received": row["received"], "dropped": row["dropped"], "missed": row["missed"],
-         "queue": queue_name(card.wire), "queue_peak_B": row["peak"]}
+         "queue": _queue_name(card.wire), "queue_peak_B": row["peak"]}
         for number, card in enumerate(spec.cards)
         if (row := rows.get(qemu.netdev(number)))
     ]  # fmt: skip
