@@ -12,6 +12,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
+    fprintf(stderr, "rank %d connected\n", rank);
     if (argc != 3 || size != 2)
         MPI_Abort(MPI_COMM_WORLD, 2);
     other = 1 - rank, bytes = atoi(argv[1]), rounds = atoi(argv[2]);

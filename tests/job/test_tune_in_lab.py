@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import pytest
@@ -53,23 +54,39 @@ def tune(lab, site):
     return run
 
 
+def connected(run):
+    """Whether both ranks of a run came out of MPI_Init.
+
+    The distribution's Open MPI ends a rank there now and then (docs/dev/stack.md), and a tune does
+    not count such a run.
+    """
+    return len(re.findall("^rank . connected$", (run / "output.begin").read_text(), re.M)) == 2
+
+
 def test_a_program_that_communicates_has_a_best_profile(lab, tune):
     program = compile_exchange(lab, f"module use {load_stack().prefix}/modules", "openmpi-tcp")
     words = ("-n", "1", "--run-limit", "60", "--", program, str(BYTES), str(ROUNDS))
-    code, said, answer = tune("moves", *words)
+    for folder in ("moves", "moves-2", "moves-3"):
+        code, said, answer = tune(folder, *words)
+        runs = lab.paths.home / folder / "runs"
+        for run in answer["not_counted"]:
+            assert run["fault"] == "program", said
+            assert not connected(runs / f"{run['run']:04}"), said
+        if not any(one["out"] for one in answer["candidates"]):
+            break  # out by crashes in MPI_Init alone: only another tune tells more
     assert (code, answer["answer"]) == (0, "best"), said
     assert answer["use"] == {"profile": "default", "transport": "openmpi-tcp"}
     rows = {one["profile"]: one for one in answer["candidates"]}
     assert rows["default"]["runs"] == rows["slow"]["runs"] == 5
     assert rows["slow"]["median"] > 1.2 * rows["default"]["median"]
     assert rows["slow"]["first_is_better_by"]["low"] > 1
-    assert answer["not_counted"] == [], said
-    assert "best: use NIC profile default with transport openmpi-tcp" in said
+    best = "best(?: where it succeeds)?: use NIC profile default with transport openmpi-tcp"
+    assert re.search(f"^{best}", said, re.M), said
     assert any("in 10 of 10 counted runs most bytes" in one for one in answer["proven"]), said
     assert any("libmpi.so.40" in one for one in answer["proven"])
-    folder = lab.paths.home / "moves"
+    folder = runs.parent
     assert {file.stat().st_uid for file in folder.rglob("*")} == {lab.spec.uid}
-    assert "rank 0 of 2" in (folder / "runs" / "0001" / "output.begin").read_text()
+    assert any("rank 0 of 2" in file.read_text() for file in runs.glob("*/output.begin"))
     assert lab.run(["squeue", "--noheader"]).stdout == ""
 
 
