@@ -13,6 +13,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from seatrial.base.errors import InputError, LabError
+from seatrial.base.paths import CHECKOUT
 from seatrial.cli.lab import app
 from seatrial.cli.provision import told_steps
 from seatrial_lab.common import paths, state
@@ -58,6 +59,30 @@ def test_status_of_a_virtual_lab_has_the_card_of_each_node(
     lines = result.stdout.splitlines()
     assert lines[:2] == ["lab of_test: up for 1 s; slurm 22, Python 3.11.2", versions["wires"]]
     assert "eth1 igb" in result.stdout
+
+
+def test_the_lab_of_another_checkout_is_ended_only_by_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SEATRIAL_LAB_INSTANCE", raising=False)
+    node = {"name": "n1", "alive": True, "slurm_state": "idle", "mgmt_address": "10.0.0.1",
+            "test_address": "10.0.1.1", "daemons": {}}  # fmt: skip
+    given = {"instance": "lab", "state": "up", "uptime_s": 1.0, "versions": {}, "hosts": [node],
+             "faults": [], "checkout": "/elsewhere"}  # fmt: skip
+    ended: list[str] = []
+    monkeypatch.setattr("seatrial_lab.adapter.status", lambda name: given)
+    monkeypatch.setattr("seatrial.cli.lab.end", lambda name, say: ended.append(name) or True)
+    assert "started by the checkout /elsewhere" in RUNNER.invoke(app, ["status"]).stdout
+    refused = RUNNER.invoke(app, ["down"])
+    assert isinstance(refused.exception, InputError)
+    assert "checkout /elsewhere" in str(refused.exception)
+    assert "seatrial lab down --instance lab" in str(refused.exception)
+    assert not ended
+    assert RUNNER.invoke(app, ["down", "--instance", "lab"]).exit_code == 0
+    monkeypatch.setitem(given, "checkout", str(CHECKOUT))
+    assert "checkout" not in RUNNER.invoke(app, ["status"]).stdout
+    assert RUNNER.invoke(app, ["down"]).exit_code == 0
+    assert ended == ["lab", "lab"]
 
 
 def test_a_log_has_each_step_of_a_start(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import lzma
 import os
@@ -349,6 +350,9 @@ def test_a_network_with_a_device_gives_each_node_its_rdma_device(tmp_path: Path)
     assert [card.rdma for card in made.cards] == ["rxe_n1", "rxe_n2"]
     assert made.kernel == "trixie-backports"
     assert VirtualSpec.from_json(made.to_json()) == made
+    other = dataclasses.replace(made, memory_MiB=1, lab=dataclasses.replace(made.lab, cpus=4))
+    assert made.differences(made) == []
+    assert made.differences(other) == ["cpus", "memory_MiB"]
 
 
 @pytest.mark.parametrize(

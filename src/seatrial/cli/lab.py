@@ -12,13 +12,14 @@ from rich.table import Table
 
 from seatrial.base import lock
 from seatrial.base.errors import InputError
+from seatrial.base.paths import CHECKOUT
 from seatrial.base.suggest import suggest
 from seatrial.cli.provision import told_steps
 from seatrial.site.load import load_site, site_file
 from seatrial_lab import adapter
 from seatrial_lab.adapter import attach, end, lab_of_site
 from seatrial_lab.common import state
-from seatrial_lab.common.paths import LabPaths, instance_of
+from seatrial_lab.common.paths import LabPaths, instance_of, named
 from seatrial_lab.common.spec import LOGIN
 from seatrial_lab.native import faults
 from seatrial_lab.native.engine import Lab
@@ -46,6 +47,12 @@ Node = Annotated[str, typer.Argument(help="A compute node, such as n1.")]
 
 def _instance(site: str, instance: str | None) -> str:
     return instance_of(load_site(site_file(site)).name, instance)
+
+
+def _other_checkout(lab_status: dict[str, Any]) -> str:
+    """The checkout that started the lab; empty if it is this one, or if the lab is not up."""
+    checkout = str(lab_status.get("checkout", CHECKOUT))
+    return "" if checkout == str(CHECKOUT) else checkout
 
 
 def _native(site: str, instance: str | None) -> Lab:
@@ -84,6 +91,11 @@ def down(site: OfSite = "lab", instance: AnyInstance = None) -> None:
     """
     console = Console(stderr=True)
     name = _instance(site, instance)
+    if not named(instance) and (other := _other_checkout(adapter.status(name))):
+        raise InputError(
+            f"lab {name} was started by the checkout {other}: end it in that folder, or here with "
+            f"seatrial lab down --instance {name}"
+        )
     with told_steps(console, "ending the lab") as tell:
         ended = end(name, lambda step: tell(f"ending the lab: {step}"))
     console.print(f"lab {name} {'is down' if ended else 'was not up'}")
@@ -128,6 +140,8 @@ def _print_status(lab_status: dict[str, Any], site: str) -> None:
     if "python" in versions:
         versions["python"] = f"Python {versions['python']}"
     console.print(f" for {lab_status['uptime_s']:.0f} s; {', '.join(versions.values())}")
+    if other := _other_checkout(lab_status):
+        console.print(f"started by the checkout {other}", markup=False, soft_wrap=True)
     for text in told:
         console.print(text, markup=False)
     virtual = lab_status.get("engine") == "virtual"

@@ -96,4 +96,9 @@ class LabPaths:
 
 def instance_of(site: str, instance: str | None = None) -> str:
     """Return a lab's name: ``instance``, else SEATRIAL_LAB_INSTANCE, else the site's name."""
-    return instance or os.environ.get("SEATRIAL_LAB_INSTANCE") or site.replace("-", "_")
+    return named(instance) or site.replace("-", "_")
+
+
+def named(instance: str | None) -> str:
+    """Return the name that the caller gave a lab: ``instance``, else SEATRIAL_LAB_INSTANCE."""
+    return instance or os.environ.get("SEATRIAL_LAB_INSTANCE", "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -85,6 +85,20 @@ def engine_of(instance: str) -> str:
     with suppress(FileNotFoundError):
         return LabPaths(instance).engine.read_text()
     return ""
+
+
+def differs(running: LabSpec, names: Sequence[str]) -> str:
+    """The error of a start of a lab that is up already and differs in the settings ``names``."""
+    name = running.instance
+    if list(names) == ["checkout"]:
+        return (
+            f"lab {name} is up for the checkout {running.checkout}: first seatrial lab down in "
+            "that folder, or choose another name with --instance"
+        )
+    return (
+        f"lab {name} is up with other settings ({', '.join(names)}): "
+        "seatrial lab down, then up again"
+    )
 
 
 def not_up(instance: str) -> str:

@@ -72,11 +72,7 @@ class Lab:
             running = state.load(self.spec.instance)
             if running is not None and self._daemons_live(running.spec):
                 if differing := self.spec.differences(running.spec):
-                    names = ", ".join(differing)
-                    raise LabError(
-                        f"lab {self.spec.instance} is up with other settings ({names}): "
-                        "seatrial lab down, then up again"
-                    )
+                    raise LabError(state.differs(running.spec, differing))
                 self._repair(running, lock, progress)
                 return False
             self._clear({self.paths.lock, self.paths.engine}, progress)

@@ -87,11 +87,9 @@ class VirtualLab:
         with state.locked(self.spec.instance, progress):
             state.claim(self.spec.instance, self.engine)
             if self.is_up():
-                if VirtualLab.attach(self.spec.instance).virtual_spec != self.virtual_spec:
-                    raise LabError(
-                        f"lab {self.spec.instance} is up with other settings: "
-                        "seatrial lab down, then up again"
-                    )
+                running = VirtualLab.attach(self.spec.instance).virtual_spec
+                if differing := self.virtual_spec.differences(running):
+                    raise LabError(state.differs(running.lab, differing))
                 return False
             self._clear({self.paths.lock, self.paths.engine})
             try:

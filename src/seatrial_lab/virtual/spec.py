@@ -138,6 +138,12 @@ class VirtualSpec:
         """The number of all hosts' processors, if they have their own."""
         return 1 + len(self.lab.nodes) * self.lab.cpus
 
+    def differences(self, other: VirtualSpec) -> list[str]:
+        """Return the names of the fields in which two specs differ; of ``lab``, its fields."""
+        names = [each.name for each in dataclasses.fields(self) if each.name != "lab"]
+        own = [name for name in names if getattr(self, name) != getattr(other, name)]
+        return [*self.lab.differences(other.lab), *own]
+
     def without_wires(self) -> VirtualSpec:
         """Return the lab with cables and buses that have no limit."""
         cards = tuple(dataclasses.replace(card, wire=None) for card in self.cards)
