@@ -15,9 +15,8 @@ from seatrial_lab.native.engine import Lab
 
 SOURCE = Path(__file__).parent / "exchange.c"
 NODES = ("n1", "n2")
-#: for each step on all nodes of its job: a direct connection of Slurm's PMIx servers ends a rank by
-#: SIGSEGV now and then, which is not what these tests are about
-WIRE_UP = wire_up.variables(["--mpi=pmix"], len(NODES), len(NODES))
+#: as the first lines of a script: for steps over PMIx
+WIRE_UP = wire_up.SCRIPT.read_text()
 MESSAGE, ROUNDS = 1 << 20, 32
 #: what a rank sends and receives in all, in bytes
 VOLUME = 2 * MESSAGE * ROUNDS
@@ -52,8 +51,8 @@ def exchange(
     srun += ["--kill-on-bad-exit=1", "--time=2"]
     command = shlex.join([*srun, program, str(MESSAGE), str(ROUNDS)])
     before = carried(lab)
-    script = f"{use} && module load {transport} && {command}"
-    done = lab.run(["bash", "-c", script], env=WIRE_UP, user=user, timeout=600)
+    script = f"{WIRE_UP}{use} && module load {transport} && {command}"
+    done = lab.run(["bash", "-c", script], user=user, timeout=600)
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
     ranks = re.findall(r"^rank (\d) of 2 on (n\d): 0 wrong$", done.stdout, re.M)
     assert sorted(ranks) == [("0", nodes[0]), ("1", nodes[-1])]

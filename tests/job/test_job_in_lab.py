@@ -88,10 +88,8 @@ def application(family: str, ranks: int = 4) -> dict[str, str]:
 
 
 #: Open MPI through Slurm's PMIx with two ranks on a node ends by SIGSEGV now and then on a busy
-#: machine, and so do direct connections of its servers (docs/dev/stack.md)
+#: machine (docs/dev/stack.md)
 ONE_RANK_A_NODE = {"ranks_per_node": 1, "values": application("openmpi", 2)}
-OPENMPI = ("openmpi-srun", "multirail")
-WIRE_UP = {"SLURM_PMIX_DIRECT_CONN": "false"}
 
 
 SORTED = r"Verification +=  +SUCCESSFUL"
@@ -180,9 +178,7 @@ def test_program_runs(lab, case):
     around = Surroundings(two_rails(), stack, modules)
     text = rendered(**{**options, "around": around, "values": values})
     before = {interface: crossed(lab, interface) for interface in ("eth1", "eth0")}
-    done = lab.run(
-        ["sbatch", "--parsable"], stdin=text, env=WIRE_UP if case in OPENMPI else {}, timeout=600
-    )
+    done = lab.run(["sbatch", "--parsable"], stdin=text, timeout=600)
     assert done.returncode == 0, done.stderr
     state = wait(lab, done.stdout.strip())
     said = (lab.paths.home / f"{case}.out").read_text()

@@ -52,16 +52,17 @@ def test_program_under_transport(real_stack, lab, transport, program):
     arguments, result, least = PROGRAMS[program]
     part = real_stack.transport(transport, "eth1", "10.73.1.0/24", check=True, lab=True)
     fields = {"report_file": "stderr", "report_fd": "2"}
-    env = WIRE_UP | {name: value.format_map(fields) for name, value in part.env.items()}
+    env = {name: value.format_map(fields) for name, value in part.env.items()}
     folder = f"{lab.paths.home}/{transport}-{program}"
     lab.run(["mkdir", "-p", folder])
     if program == "hpcc":
         env["OMP_NUM_THREADS"] = "1"
         lab.run(["tee", f"{folder}/hpccinf.txt"], stdin=render(200, 32, 1, 2))
     before = crossed(lab)
+    start = ["bash", "-c", f'{WIRE_UP}exec "$@"', "bash"]
     command = ["srun", "-w", "n1,n2", "-N2", "-n2", "--kill-on-bad-exit=1", "-t", "1"]
     done = lab.run(
-        [*command, *part.launcher, *part.programs[program], *arguments.split()],
+        [*start, *command, *part.launcher, *part.programs[program], *arguments.split()],
         env=env,
         cwd=folder,
         timeout=600,
@@ -81,7 +82,7 @@ def test_module_gives_the_transport_to_a_user(real_stack, lab, transport):
     use = f"module use {real_stack.prefix}/modules && module load {transport}"
     program = real_stack.programs(transport)["npb_is"][0]
     run = f"srun -w n1,n2 -N2 -n2 {program} 2 S"
-    done = lab.run(["bash", "-c", f"{use} && {run}"], env=WIRE_UP, timeout=600)
+    done = lab.run(["bash", "-c", f"{WIRE_UP}{use} && {run}"], timeout=600)
     assert "SUCCESSFUL" in done.stdout
     other = "mpich-ofi" if transport == "openmpi-tcp" else "openmpi-tcp"
     script = f"{use} && module load {other} && module list 2>&1"

@@ -360,13 +360,14 @@ def test_the_journal_is_damaged(fleet: Fleet, before: dict[str, str]) -> None:
     def one(node: str) -> None:
         both, how = cases[node]
         times = applied(fleet, node)
-        job = fleet.submit(node, "sleep 2")
+        job = fleet.submit(node, "sleep 300")  # a shorter one may end before the damage
         fleet.wait(f"{node} applied", lambda: applied(fleet, node) > times)
         for name in ("journal.json", "journal.bak.json")[: 2 if both else 1]:
             file = fleet.folder(node) / name
             data = file.read_bytes()
             at = fleet.random.randrange(len(data) - 1)
             file.write_bytes(data[:at] if how == "cut" else data[:at] + b"\0x" + data[at + 2 :])
+        fleet.slurm("scancel", job)
         fleet.wait_for_end(job)
 
     fleet.each(one)

@@ -130,11 +130,9 @@ def test_evidence_is_kept_once(sound):
 
 
 @pytest.mark.parametrize(("transport", "expected"), [("openmpi-tcp", True), ("mpich-ofi", False)])
-def test_a_step_on_all_nodes_of_its_job_starts_by_slurms_own_protocol(sound, transport, expected):
-    script = (
-        sound.folder / run_of(sound, "netpipe", transport).evidence / "rfm_job.sh"
-    ).read_text()
-    assert ("env SLURM_PMIX_DIRECT_CONN=false srun --nodes=2" in script) == expected
+def test_steps_over_pmix_start_with_the_variables_that_suit_slurm(sound, transport, expected):
+    script = sound.folder / run_of(sound, "netpipe", transport).evidence / "rfm_job.sh"
+    assert ("export SLURM_PMIX_FENCE=ring" in script.read_text()) == expected
 
 
 def test_jobs_run_as_a_normal_user(sound, trial_lab):

@@ -214,12 +214,12 @@ class Check(rfm.RunOnlyRegressionTest):
             return self.planned_transport.overcommit
         return {}
 
-    def wire_up(self, step: Step) -> dict[str, str]:
-        """Variables for the start of a step's ranks."""
+    def not_wired_up(self, step: Step) -> Sequence[str]:
+        """Variables of ``wire_up.SCRIPT`` that the step must not have."""
         held = context.held_job(self)
         nodes = len(held.nodes) if held else self.num_nodes
         launcher = self.planned_transport.launcher
-        return wire_up.variables(launcher, step.nodes or self.num_nodes, nodes)
+        return wire_up.unsuited(launcher, step.nodes or self.num_nodes, nodes)
 
     def modules_of(self, step: Step) -> list[str]:
         """The modules of a step's programs.
@@ -238,6 +238,8 @@ class Check(rfm.RunOnlyRegressionTest):
             *(allocation_variables(held, self.num_nodes) if held else []),
             "source ./job.sh",
         ]
+        if wire_up.over_pmix(self.planned_transport.launcher):
+            self.prerun_cmds += wire_up.SCRIPT.read_text().splitlines()
         loaded: list[str] = []
         for step in self.step_list:
             modules = self.modules_of(step)
@@ -247,9 +249,11 @@ class Check(rfm.RunOnlyRegressionTest):
                 loaded = modules
             self.prerun_cmds += step.setup
             command = self.srun(step)
-            env = {**self.wire_up(step), **self.overcommit(step), **step.env}
-            if env:
-                command = ["env", *(f"{k}={v}" for k, v in env.items()), *command]
+            env = {**self.overcommit(step), **step.env}
+            unset = self.not_wired_up(step)
+            if env or unset:
+                options = [word for name in unset for word in ("-u", name)]
+                command = ["env", *options, *(f"{k}={v}" for k, v in env.items()), *command]
             words = [step.name, str(step.limit_s or self.step_limit_s), *command]
             function = "seatrial_lossy_step " if step.may_lose_nodes else "seatrial_step "
             self.prerun_cmds.append(function + " ".join(quote(word) for word in words))

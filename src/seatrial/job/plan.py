@@ -48,7 +48,7 @@ class Plan:
     mpi: str
     launcher: str
     srun_options: list[str]
-    srun_environment: dict[str, str]  # for a step on all nodes of the job
+    over_pmix: bool  # whether srun starts the ranks over Slurm's PMIx
     bind: dict[str, str]
     network: str
     interface: str
@@ -126,7 +126,7 @@ def plan(request: Request, around: Surroundings) -> Plan:
         mpi=mpi,
         launcher=launcher,
         srun_options=srun_options,
-        srun_environment=wire_up.variables(srun_options, nodes, nodes),
+        over_pmix=launcher == "srun" and wire_up.over_pmix(srun_options),
         bind=dict(part.bind),
         network=network_name,
         interface=interface,

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from seatrial.base.paths import CHECKOUT
 
-def variables(launcher: Sequence[str], nodes: int, job_nodes: int) -> dict[str, str]:
-    """Variables of srun for a step on ``nodes`` of the ``job_nodes`` nodes of its job.
+#: lines of bash that set VARIABLES of srun, for steps over Slurm's PMIx on all nodes of their job:
+#: others may hang. The job templates include them. What was measured: docs/dev/stack.md
+SCRIPT = CHECKOUT / "slurm-templates" / "jobs" / "_wire_up.sh"
+VARIABLES = ("SLURM_PMIX_FENCE", "SLURM_PMIX_DIRECT_CONN")
 
-    By default the servers of Slurm's PMIx plugin connect directly. In Slurm 22.05 they sometimes
-    deliver a message to a rank too early (3 of 40 starts ended by SIGSEGV; with Slurm's own
-    protocol none of 150). With Slurm's own protocol, a step on only some of the nodes of its job
-    hangs (docs/dev/stack.md).
-    """
-    pmix = any(word.startswith("--mpi=pmix") for word in launcher)
-    return {"SLURM_PMIX_DIRECT_CONN": "false"} if pmix and nodes == job_nodes else {}
+
+def over_pmix(launcher: Sequence[str]) -> bool:
+    """Return whether srun with these options starts its ranks over Slurm's PMIx."""
+    return any(word.startswith("--mpi=pmix") for word in launcher)
+
+
+def unsuited(launcher: Sequence[str], nodes: int, job_nodes: int) -> Sequence[str]:
+    """Return the variables that a step on ``nodes`` of its job's ``job_nodes`` must not have."""
+    return VARIABLES if over_pmix(launcher) and nodes != job_nodes else ()
