@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from seatrial.base.errors import InputError
+from seatrial.base.errors import InputError, LabError
 from seatrial.site.load import load_site, load_with_lines, site_file
 from seatrial.site.model import Site
 from seatrial.stack.files import digest
@@ -148,6 +148,17 @@ def end(instance: str, progress: Progress = lambda _: None) -> bool:
 def status(instance: str) -> dict[str, Any]:
     """Return the state of the lab of that name; ``seatrial_lab.native.status`` lists the keys."""
     return engine_of(instance).status(instance)
+
+
+def checkout_of(instance: str) -> str:
+    """Return the checkout that started the lab of that name; empty if that is not known.
+
+    A lab whose state cannot be read must still be possible to end.
+    """
+    try:
+        return str(status(instance).get("checkout", ""))
+    except (LabError, OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def machine_of(lab: Lab) -> Machine:

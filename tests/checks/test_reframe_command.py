@@ -13,6 +13,7 @@ from reframe.core.schedulers import slurm
 
 from seatrial.base.paths import CHECKS
 from seatrial.checks import configuration
+from seatrial.stack import wire_up
 from trial_support import SMALL, make_site
 
 REFRAME = Path(sys.prefix) / "bin" / "reframe"
@@ -28,13 +29,17 @@ def reframe(tmp_path: Path) -> Reframe:
         "hpl": {**SMALL["hpl"], "blas": ["openblas", "blis"]},
         "npb": {"kernels": ["is", "ep"], "problem_class": "S"},
     }
-    site = make_site(tmp_path / "site", benchmarks, transports={"mpich-ofi": {}})
+    return on(make_site(tmp_path / "site", benchmarks, transports={"mpich-ofi": {}}), tmp_path)
+
+
+def on(site: Path, folder: Path) -> Reframe:
+    """Run ReFrame with the settings of ``site``, in ``folder``."""
 
     def run(*options: str, settings: Path | None = None) -> tuple[int, str]:
         done = subprocess.run(
             [REFRAME, "-C", settings or site.with_name("settings.py"), "-c", CHECKS, "--nocolor",
              *options],
-            cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+            cwd=folder, capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         said = done.stdout + done.stderr
         assert "Traceback" not in said
@@ -82,6 +87,31 @@ def test_dry_run_writes_the_job_script(reframe: Reframe, tmp_path: Path) -> None
     assert (code, "Ran 1/1 test case" in said) == (0, True), said
     (script,) = (tmp_path / "run").rglob("rfm_job.sh")
     assert "-u 1024" in script.read_text()
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize("own", [{}, {"SLURM_PMIX_FENCE": "tree"}])
+def test_steps_on_a_part_of_the_nodes_have_no_variables_of_pmix(
+    tmp_path: Path, own: dict[str, str]
+) -> None:
+    """Of such steps some hang. What the site sets by itself stays."""
+    pairs = {"mpi_pairs": {"networks": ["test"], "pairs": [1], "pairs_within": [1]}}
+    site = make_site(tmp_path / "site", pairs, transports={"openmpi-tcp": {"env": own}})
+    options = ("--dry-run", "-n", "MPIPairs", "-p", "openmpi-tcp", "--system=site:compute")
+    code, said = on(site, tmp_path)(*options, "--prefix", str(tmp_path / "run"))
+    assert code == 0, said
+    (script,) = (tmp_path / "run").rglob("rfm_job.sh")
+    lines = script.read_text().splitlines()
+    unset = [name for name in wire_up.VARIABLES if name not in own]
+    for line in lines:
+        if line.startswith("seatrial_step"):
+            expected = unset if "--nodes=1" in line else []
+            assert re.findall(r"-u (\w+)", line) == expected, line
+    assert sum("--nodes=1" in line for line in lines) == 1
+    first = next(at for at, line in enumerate(lines) if line.startswith("export SLURM_PMIX"))
+    settings = "\n".join([*lines[first : lines.index("esac") + 1], "echo $SLURM_PMIX_FENCE"])
+    done = subprocess.run(["bash", "-c", settings], env={}, text=True, capture_output=True)
+    assert done.stdout == own.get("SLURM_PMIX_FENCE", "ring") + "\n"
 
 
 @pytest.mark.stack

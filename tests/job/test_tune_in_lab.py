@@ -14,7 +14,7 @@ from seatrial_lab.native.site import spec_for_site
 from trial_support import SMALL, make_site
 from two_ranks import compile_exchange
 
-pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.root, pytest.mark.slurm, pytest.mark.stack, pytest.mark.timeout(1200)]
 #: the messages take more than a second at this rate, and a tenth of it without
 SLOW = {"networks": ["test"], "transports": ["tcp", "openmpi-tcp"], "egress_rate": "100 Mbit/s"}
 BYTES, ROUNDS = 1 << 20, 20

@@ -85,6 +85,24 @@ def test_the_lab_of_another_checkout_is_ended_only_by_its_name(
     assert ended == ["lab", "lab"]
 
 
+@pytest.mark.parametrize("engine", ["native", "virtual"])
+@pytest.mark.parametrize("text", ["", '{"spec": ', "{}", '{"lab": {}, "new": 1}'])
+def test_a_lab_whose_state_cannot_be_read_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, text: str
+) -> None:
+    monkeypatch.delenv("SEATRIAL_LAB_INSTANCE", raising=False)
+    monkeypatch.setattr(paths, "RUN_ROOT", tmp_path)
+    folder = tmp_path / "lab"
+    folder.mkdir()
+    (folder / "engine").write_text(engine)
+    for name in ("state.json", "virtual.json"):
+        (folder / name).write_text(text)
+    ended: list[str] = []
+    monkeypatch.setattr("seatrial.cli.lab.end", lambda name, say: ended.append(name) or True)
+    assert RUNNER.invoke(app, ["down"]).exit_code == 0
+    assert ended == ["lab"]
+
+
 def test_a_log_has_each_step_of_a_start(capsys: pytest.CaptureFixture[str]) -> None:
     """A spinner shows nothing where the output is no terminal."""
     with told_steps(Console(), "starting the lab") as tell:

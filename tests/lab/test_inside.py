@@ -175,7 +175,7 @@ def test_other_settings_are_refused_while_it_is_up(lab: Lab) -> None:
     with pytest.raises(LabError, match=r"other settings \(cpus\)"):
         Lab(dataclasses.replace(lab.spec, cpus=4)).up()
     with pytest.raises(LabError, match=r"is up for the checkout .*first seatrial lab down in that"):
-        Lab(dataclasses.replace(lab.spec, checkout=Path("/elsewhere"))).up()
+        Lab(dataclasses.replace(lab.spec, checkout=Path("/elsewhere"), modulepath=("/m",))).up()
 
 
 def test_jobs_run_before_the_machines_other_work(lab: Lab) -> None:

@@ -218,8 +218,9 @@ class Check(rfm.RunOnlyRegressionTest):
         """Variables of ``wire_up.SCRIPT`` that the step must not have."""
         held = context.held_job(self)
         nodes = len(held.nodes) if held else self.num_nodes
-        launcher = self.planned_transport.launcher
-        return wire_up.unsuited(launcher, step.nodes or self.num_nodes, nodes)
+        launcher, own = self.planned_transport.launcher, context.attachment(self).env
+        unsuited = wire_up.unsuited(launcher, step.nodes or self.num_nodes, nodes)
+        return [name for name in unsuited if name not in own]
 
     def modules_of(self, step: Step) -> list[str]:
         """The modules of a step's programs.
@@ -227,7 +228,7 @@ class Check(rfm.RunOnlyRegressionTest):
         Empty if the transport has no module: the modules of programs are in its module path.
         """
         if not self.current_environ.modules:
-            return []
+            return [name for name in unsuited if name not in own]
         return [package.module for package in packages_of(self, step) if package.module]
 
     @run_before("run")

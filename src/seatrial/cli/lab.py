@@ -49,9 +49,8 @@ def _instance(site: str, instance: str | None) -> str:
     return instance_of(load_site(site_file(site)).name, instance)
 
 
-def _other_checkout(lab_status: dict[str, Any]) -> str:
-    """The checkout that started the lab; empty if it is this one, or if the lab is not up."""
-    checkout = str(lab_status.get("checkout", CHECKOUT))
+def _other_checkout(checkout: str) -> str:
+    """``checkout``, which started a lab; empty if it is this one."""
     return "" if checkout == str(CHECKOUT) else checkout
 
 
@@ -91,7 +90,7 @@ def down(site: OfSite = "lab", instance: AnyInstance = None) -> None:
     """
     console = Console(stderr=True)
     name = _instance(site, instance)
-    if not named(instance) and (other := _other_checkout(adapter.status(name))):
+    if not named(instance) and (other := _other_checkout(adapter.checkout_of(name))):
         raise InputError(
             f"lab {name} was started by the checkout {other}: end it in that folder, or here with "
             f"seatrial lab down --instance {name}"
@@ -140,7 +139,7 @@ def _print_status(lab_status: dict[str, Any], site: str) -> None:
     if "python" in versions:
         versions["python"] = f"Python {versions['python']}"
     console.print(f" for {lab_status['uptime_s']:.0f} s; {', '.join(versions.values())}")
-    if other := _other_checkout(lab_status):
+    if other := _other_checkout(lab_status.get("checkout", "")):
         console.print(f"started by the checkout {other}", markup=False, soft_wrap=True)
     for text in told:
         console.print(text, markup=False)

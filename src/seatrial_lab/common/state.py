@@ -90,7 +90,7 @@ def engine_of(instance: str) -> str:
 def differs(running: LabSpec, names: Sequence[str]) -> str:
     """The error of a start of a lab that is up already and differs in the settings ``names``."""
     name = running.instance
-    if list(names) == ["checkout"]:
+    if "checkout" in names:  # so other settings differ, too: the folder of the modules
         return (
             f"lab {name} is up for the checkout {running.checkout}: first seatrial lab down in "
             "that folder, or choose another name with --instance"
