@@ -228,7 +228,7 @@ class Check(rfm.RunOnlyRegressionTest):
         Empty if the transport has no module: the modules of programs are in its module path.
         """
         if not self.current_environ.modules:
-            return [name for name in unsuited if name not in own]
+            return []
         return [package.module for package in packages_of(self, step) if package.module]
 
     @run_before("run")
