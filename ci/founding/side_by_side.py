@@ -141,8 +141,11 @@ def count(outcomes: Sequence[Outcome]) -> str:
 
 def aim(outcomes: Sequence[Outcome]) -> str:
     """How many findings should agree in size; empty if none is comparable."""
-    sized = sum(one.word in COUNTED and not one.comparison.direction for one in outcomes)
-    return f"The aim is {math.ceil(AIM * sized)} in size, three quarters." if sized else ""
+    sized = [one for one in outcomes if one.word in COUNTED and not one.comparison.direction]
+    least = math.ceil(AIM * len(sized))
+    reached = sum(one.word == "size" for one in sized) >= least
+    word = "reached" if reached else "not reached"
+    return f"The aim, {least} in size, three quarters, is {word}." if sized else ""
 
 
 def _reason(one: Outcome) -> str:
@@ -159,7 +162,9 @@ def _reason(one: Outcome) -> str:
 def _row(one: Outcome) -> str:
     comparison = one.comparison
     sites = ", ".join(dict.fromkeys(side.measured.site for side in comparison.sides)) or "–"
-    cells = [comparison.finding, _there(comparison), _here(one), sites, WORDS[one.word]]
+    of_direction = one.word == "direction" and comparison.direction
+    word = "in direction, which alone is published" if of_direction else WORDS[one.word]
+    cells = [comparison.finding, _there(comparison), _here(one), sites, word]
     return f"| {' | '.join(cells)} |"
 
 
