@@ -140,7 +140,7 @@ def count(outcomes: Sequence[Outcome]) -> str:
 
 
 def aim(outcomes: Sequence[Outcome]) -> str:
-    """How many findings should agree in size; empty if none is comparable."""
+    """How many findings should agree in size, and whether they do; empty if none is comparable."""
     sized = [one for one in outcomes if one.word in COUNTED and not one.comparison.direction]
     least = math.ceil(AIM * len(sized))
     reached = sum(one.word == "size" for one in sized) >= least

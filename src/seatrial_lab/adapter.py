@@ -156,7 +156,7 @@ def checkout_of(instance: str) -> str:
     A lab whose state cannot be read must still be possible to end.
     """
     try:
-        return str(status(instance).get("checkout", ""))
+        return str(attach(instance).spec.checkout)
     except (LabError, OSError, ValueError, KeyError, TypeError):
         return ""
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from lab_support import SESSION
@@ -71,6 +72,8 @@ def test_the_lab_of_another_checkout_is_ended_only_by_its_name(
              "faults": [], "checkout": "/elsewhere"}  # fmt: skip
     ended: list[str] = []
     monkeypatch.setattr("seatrial_lab.adapter.status", lambda name: given)
+    running = SimpleNamespace(spec=SimpleNamespace(checkout=Path("/elsewhere")))
+    monkeypatch.setattr("seatrial_lab.adapter.attach", lambda name: running)
     monkeypatch.setattr("seatrial.cli.lab.end", lambda name, say: ended.append(name) or True)
     assert "started by the checkout /elsewhere" in RUNNER.invoke(app, ["status"]).stdout
     refused = RUNNER.invoke(app, ["down"])
@@ -80,6 +83,7 @@ def test_the_lab_of_another_checkout_is_ended_only_by_its_name(
     assert not ended
     assert RUNNER.invoke(app, ["down", "--instance", "lab"]).exit_code == 0
     monkeypatch.setitem(given, "checkout", str(CHECKOUT))
+    running.spec.checkout = CHECKOUT
     assert "checkout" not in RUNNER.invoke(app, ["status"]).stdout
     assert RUNNER.invoke(app, ["down"]).exit_code == 0
     assert ended == ["lab", "lab"]

@@ -187,6 +187,12 @@ def test_other_users_of_this_machine_run_nothing(lab: VirtualLab) -> None:
     assert set(lab.node_states()) == set(IDLE)  # the broker goes on
 
 
+def test_other_settings_are_refused_while_it_is_up(lab: VirtualLab) -> None:
+    with pytest.raises(LabError, match=r"other settings \(memory_MiB\)"):
+        VirtualLab(dataclasses.replace(lab.virtual_spec, memory_MiB=1024)).up()
+    assert lab.up() is False
+
+
 def test_a_lab_whose_guest_died_is_started_anew(tmp_path: Path, lab: VirtualLab) -> None:
     spec = dataclasses.replace(lab.spec, instance=f"{lab.spec.instance}_again")
     other = VirtualLab(dataclasses.replace(lab.virtual_spec, lab=spec))
