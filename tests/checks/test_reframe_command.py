@@ -108,9 +108,15 @@ def test_steps_on_a_part_of_the_nodes_have_no_variables_of_pmix(
             expected = unset if "--nodes=1" in line else []
             assert re.findall(r"-u (\w+)", line) == expected, line
     assert sum("--nodes=1" in line for line in lines) == 1
-    first = next(at for at, line in enumerate(lines) if line.startswith("export SLURM_PMIX"))
-    settings = "\n".join([*lines[first : lines.index("esac") + 1], "echo $SLURM_PMIX_FENCE"])
-    done = subprocess.run(["bash", "-c", settings], env={}, text=True, capture_output=True)
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text("#!/bin/sh\necho slurm 24.11.5\n")
+    scontrol.chmod(0o755)
+    of_site = [line for line in lines if line.startswith("export SLURM_PMIX")]
+    first = lines.index("case $(scontrol --version) in")
+    of_wire_up = lines[first : lines.index("esac", first) + 1]
+    settings = "\n".join([*of_site, *of_wire_up, "echo $SLURM_PMIX_FENCE"])
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(["bash", "-c", settings], env=env, text=True, capture_output=True)
     assert done.stdout == own.get("SLURM_PMIX_FENCE", "ring") + "\n"
 
 

@@ -132,7 +132,7 @@ def test_evidence_is_kept_once(sound):
 @pytest.mark.parametrize(("transport", "expected"), [("openmpi-tcp", True), ("mpich-ofi", False)])
 def test_steps_over_pmix_start_with_the_variables_that_suit_slurm(sound, transport, expected):
     script = sound.folder / run_of(sound, "netpipe", transport).evidence / "rfm_job.sh"
-    assert ("export SLURM_PMIX_FENCE=" in script.read_text()) == expected
+    assert ("export SLURM_PMIX_" in script.read_text()) == expected
 
 
 def test_jobs_run_as_a_normal_user(sound, trial_lab):
