@@ -119,6 +119,8 @@ def test_add_a_benchmark_names_what_exists():
     keys = {
         "comms",
         "osu_mbw_mr",
+        "ring",
+        "ring.c",
         "site.yaml",
         "benchmarks:",
         "specs",
@@ -154,3 +156,6 @@ def test_the_module_of_that_guide_works(tmp_path):
         with pytest.raises(ParseError):
             module["parse"](damaged)
     ast.parse(code[1])
+    (program,) = re.findall(r"^```c\n(.*?)^```$", ADD.read_text(), re.MULTILINE | re.DOTALL)
+    (printed,) = re.findall(r' printf\("(.*?)\\n"', program)
+    assert module["parse"](printed % (2048, 100, 71.25) + "\n").value("latency_us") == 71.25

@@ -1,3 +1,17 @@
-from seatrial.cli import main
+"""Start the command line. Codes 0, 1 and 2 are verdicts: no error of an import ends with one."""
+
+import sys
+import traceback
+
+from seatrial.base.errors import EXIT_DEFECT, SeatrialError
+
+try:
+    from seatrial.cli import main
+except SeatrialError as error:  # an incomplete benchmark
+    print(f"error: {error}", file=sys.stderr)
+    sys.exit(error.exit_code)
+except Exception:
+    traceback.print_exc()
+    sys.exit(EXIT_DEFECT)
 
 main()

@@ -94,7 +94,7 @@ def lab_of_site(name: str, instance: str | None = None, accounting: bool = True)
         lab = "lab" if site.lab else ""
         raise InputError(
             [
-                lines.problem(one.field or lab, one.message or str(one.file))
+                lines.problem(one.field or lab, one.message or str(one.file), one.correction)
                 for one in error.problems
             ]
         ) from None

@@ -209,7 +209,7 @@ def test_no_such_node_and_no_such_lab(
     assert "no node 'n9': login, n1, n2, n3, n4" in answer.err
     answer = nic("show", "--node", "n1", "--instance", "tn_none", node="")
     assert (answer.code, answer.out) == (4, "")
-    assert "the lab 'tn_none' is not up; start it with: seatrial lab up --site SITE" in answer.err
+    assert "the lab 'tn_none' is not up; start it with: seatrial lab up --instance" in answer.err
 
 
 # -- changing

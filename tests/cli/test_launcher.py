@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,46 @@ def test_neither_does_the_making_of_the_virtual_environment(planted: Path) -> No
     lines = noted.read_text().splitlines()
     assert len(lines) == 3
     assert all(line.startswith("0022 -I ") for line in lines)
+
+
+MAKES = """#!/bin/sh
+echo "$*" >>{noted}
+case "$*" in
+*"-m venv"*)
+    for venv; do :; done
+    while [ ! -e "{noted}.go" ]; do sleep 0.1; done
+    mkdir -p "$venv/bin"
+    touch "$venv/pyvenv.cfg"
+    cp "$0" "$venv/bin/python" ;;
+*purelib*) echo "$PWD" ;;
+esac
+"""
+
+
+def test_two_launchers_make_one_virtual_environment(tmp_path: Path) -> None:
+    """A program plays Python; without the lock both would make the environment."""
+    noted, python = tmp_path / "noted", tmp_path / "python"
+    python.write_text(MAKES.format(noted=noted))
+    python.chmod(0o755)
+    variables = {"SEATRIAL_PYTHON": str(python), "SEATRIAL_VENV": str(tmp_path / "venv")}
+    said = tmp_path / "said"
+    with said.open("w") as stderr:
+        both = [
+            subprocess.Popen(
+                [CHECKOUT / "seatrial", "--version"], cwd=tmp_path,
+                env={**os.environ, **variables}, stderr=stderr,
+            )
+            for _ in range(2)
+        ]  # fmt: skip
+    deadline = time.monotonic() + 60
+    while "waiting for another seatrial" not in said.read_text() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    (tmp_path / "noted.go").touch()
+    assert [process.wait() for process in both] == [0, 0]
+    assert said.read_text().count("waiting for another seatrial") == 1
+    lines = noted.read_text().splitlines()
+    assert len([line for line in lines if "-m venv" in line]) == 1
+    assert len([line for line in lines if "-m seatrial --version" in line]) == 2
 
 
 @pytest.mark.parametrize(

@@ -196,6 +196,16 @@ def test_a_profile_that_the_transport_ignores_is_not_chosen():
     assert "no effect" in plan.profile_why
 
 
+def test_a_profile_that_is_not_measured_under_the_transport_is_remarked():
+    site = harbour()
+    site.nic_profiles["low-latency"].transports = ["mpich-*", "tcp"]
+    around = dataclasses.replace(surroundings(), site=site)
+    options = {"transport": "openmpi-tcp", "values": APPLICATION, "profile": "low-latency"}
+    plan = planned("mpi", around, **options)
+    assert plan.constraint == "nic_low_latency"
+    assert "measures it under this transport, only under mpich-*, tcp." in plan.profile_why
+
+
 def test_reason_is_in_the_script_and_its_source_in_the_guide():
     text = rendered("npb")
     assert KINDS["communication-bound"] in text.replace("\n#  ", "")

@@ -158,6 +158,13 @@ def test_a_fault_of_a_virtual_lab_that_is_down(words: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("instance", "options"), [("lab", ""), ("lab_virtual", " --site lab-virtual")]
+)
+def test_the_error_has_the_command_that_starts_the_lab(instance: str, options: str) -> None:
+    assert state.not_up(instance).endswith(f"; start it with: seatrial lab up{options}")
+
+
+@pytest.mark.parametrize(
     "words",
     [
         "link n1 --down",
@@ -176,7 +183,8 @@ def test_a_fault_is_planted_in_the_lab_of_the_environment(
     given = ["fault", *words.split()]
     of_environment = RUNNER.invoke(app, [*given, "--site", "lab"])
     assert str(of_environment.exception) == (
-        "the lab 'no_such_lab' is not up; start it with: seatrial lab up --site SITE"
+        "the lab 'no_such_lab' is not up; start it with: seatrial lab up "
+        "--instance no_such_lab, and --site for another site than lab"
     )
     of_option = RUNNER.invoke(app, [*given, "--instance", "nor_this"])
     assert "'nor_this'" in str(of_option.exception)

@@ -131,7 +131,7 @@ def test_nodes_of_two_classes_are_on_two_wires(tmp_path: Path) -> None:
     [
         ("nics: {igb: [igb]}", "nics: {}", "one NIC model is needed"),
         ("{igb: [igb]}", "{igb: [igb, igb]}", "of the 1 test networks, not 2"),
-        ("class: igb, cores: 1", "class: igb, cores: 2", "own up to 4, the same number"),
+        ("class: igb, cores: 1", "class: igb, cores: 2", "2 cores are too many"),
         ("{igb: [igb]}", "{igb: [ixgbe]}", "nics"),
         ("engine: virtual", "engine: native", "a native lab has no NIC models"),
         ('n[1-2]"', 'n[1-15]"', "15 NICs of igb and igb-vf are more than 14"),
@@ -148,7 +148,11 @@ def test_what_cannot_be_a_virtual_lab_is_said(
     ("old", "new", "words"),
     [
         ("{igb: [igb]}", "{igb: [igb, igb]}", ":3: lab.nics.igb: one NIC model is needed"),
-        ("class: igb, cores: 1", "class: igb, cores: 2", ":7: nodes: nodes of a virtual lab have"),
+        (
+            "class: igb, cores: 1",
+            "class: igb, cores: 2",
+            ":8: nodes.0.cores: 2 cores are too many",
+        ),
         ('n[1-2]"', 'n[1-15]"', ":7: nodes: 15 NICs of igb and igb-vf are more than 14"),
         ("virtual,", "virtual, kernel: /none,", ":3: lab.kernel: there is no folder /none"),
         ("virtual,", "virtual, kernel: /etc,", ":3: lab.kernel: kernel /etc: "),

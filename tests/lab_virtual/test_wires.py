@@ -133,7 +133,7 @@ def test_a_trial_notes_whether_its_figures_hold_for_wires(
         ("bus_MB_s: 264", "lab.bus_MB_s", "processors: own"),
         (
             "processors: own, wires: {test: {rate: 1 Gbit/s, bus: 2}}",
-            "lab.bus_MB_s",
+            "lab.wires.test.bus",
             "a second bus needs a rate",
         ),
         ("memory_MiB: 1048577", "lab.memory_MiB", "less than or equal to 1048576"),

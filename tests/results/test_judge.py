@@ -150,6 +150,7 @@ def test_a_figure_in_doubt_is_inconclusive():
         runs = [run(NETPIPE, figure), run(NETPIPE, figure, repeat=1)]
         (judgement,) = judge(trial(NETPIPE), runs, requirements(CONTRACT))
         assert (judgement.verdict, judgement.samples) == ("inconclusive", [value, value])
+        assert judgement.in_doubt
         assert judgement.explanation.endswith("decides nothing: DGEMM differs by 40 %")
 
 

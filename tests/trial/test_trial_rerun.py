@@ -104,6 +104,15 @@ def test_disturbed_cases_run_again_up_to_the_limit(again, by_id):
     assert again(replace(judgement(tcp, "fail", samples=[50, 51]), disturbed=2)) == []
 
 
+def test_a_figure_in_doubt_runs_again_though_it_has_no_bounds(again, by_id):
+    case = by_id["npb-ep.S.mpich-ofi.default.2n"]
+    doubtful = replace(judgement(case, "inconclusive"), upper=None)
+    assert again(doubtful) == []  # as without peers, of which more runs make no more
+    doubtful = replace(doubtful, in_doubt=True)
+    assert case.id in again(doubtful)
+    assert again(replace(doubtful, statistic="worst")) == []
+
+
 def test_cases_that_are_compared_run_again_too(again, by_id):
     text = """
 schema: 1

@@ -3,27 +3,78 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
+from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import seatrial.benchmarks
+from seatrial.base.errors import InputError, Problem
+from seatrial.base.paths import CHECKS
 from seatrial.benchmarks.benchmark import Benchmark
+
+#: what the class of a benchmark must define -> how
+_NEEDED = {
+    "name": 'add the key of site.yaml, such as name = "ring"',
+    "Settings": "add the class of its settings, such as Settings = RingSettings",
+    "steps": "define it: it returns the steps of a job",
+    "parse": "define it: it reads the output of a step",
+    "metrics": "define it: it declares the metrics",
+}
 
 
 @cache
 def registry() -> dict[str, type[Benchmark[Any]]]:
-    """Benchmark name -> class, ordered by name."""
+    """Benchmark name -> class, ordered by name. Raises InputError where a class is incomplete."""
+    names = (module.name for module in pkgutil.iter_modules(seatrial.benchmarks.__path__))
+    return benchmarks_of(importlib.import_module(f"seatrial.benchmarks.{name}") for name in names)
+
+
+def benchmarks_of(modules: Iterable[ModuleType]) -> dict[str, type[Benchmark[Any]]]:
+    """The benchmarks that modules define: name -> class, ordered by name.
+
+    Raises InputError with all classes that lack a part, or have the name of another benchmark.
+    """
     classes: dict[str, type[Benchmark[Any]]] = {}
-    for module in pkgutil.iter_modules(seatrial.benchmarks.__path__):
-        namespace = vars(importlib.import_module(f"seatrial.benchmarks.{module.name}"))
-        for kind in namespace.values():
-            if (
-                isinstance(kind, type)
-                and issubclass(kind, Benchmark)
-                and kind.__module__ == namespace["__name__"]
-                and kind is not Benchmark
-            ):
-                assert kind.name not in classes, f"two benchmarks have the name {kind.name}"
-                classes[kind.name] = kind
+    problems = []
+    for module in modules:
+        for kind in vars(module).values():
+            if not _is_own(kind, module):
+                continue
+            lacking = [part for part in _NEEDED if not _defines(kind, part)]
+            problems += [_problem(kind, f"no {part}", _NEEDED[part]) for part in lacking]
+            if "name" in lacking:
+                continue
+            if kind.name in classes:
+                other = Path(inspect.getfile(classes[kind.name])).name
+                problems.append(_problem(kind, f"{other} has the name {kind.name!r}", "rename one"))
+            classes[kind.name] = kind
+    if problems:
+        raise InputError(problems)
     return dict(sorted(classes.items()))
+
+
+def check_file(name: str) -> Path:
+    """The file of a benchmark's check, which ReFrame loads. It need not exist."""
+    return CHECKS / f"{name}.py"
+
+
+def _is_own(kind: Any, module: ModuleType) -> bool:
+    return (
+        isinstance(kind, type)
+        and issubclass(kind, Benchmark)
+        and kind.__module__ == module.__name__
+        and kind is not Benchmark
+    )
+
+
+def _defines(kind: type, part: str) -> bool:
+    return getattr(kind, part, None) is not getattr(Benchmark, part, None)
+
+
+def _problem(kind: type, message: str, correction: str) -> Problem:
+    file, line = inspect.getfile(kind), inspect.getsourcelines(kind)[1]
+    return Problem(file, line, kind.__name__, message, correction)

@@ -136,7 +136,10 @@ def transports_of(request: Request, site: Site) -> list[str]:
     if not names:
         mpi = " or ".join([request.mpi] if request.mpi else wanted)
         started = f" started by {request.launcher}" if request.launcher else ""
-        raise InputError(f"site {site.name} has no transport of {mpi}{started}")
+        raise InputError(
+            f"site {site.name} has no transport of {mpi}{started}; it has "
+            f"{', '.join(site.transports) or 'none at all'}"
+        )
     return names
 
 
@@ -231,7 +234,7 @@ def choose_profile(
     own = site.transports.get(transport)
     path = own.data_path if own else "kernel"
     if request.profile:
-        return _given_profile(request.profile, site, path, kind)
+        return _given_profile(request.profile, site, transport, path, kind)
     if kind is None:
         return Choice("default", "the kind of application is unknown."), ""
     suited = [
@@ -257,7 +260,9 @@ def choose_profile(
     return Choice(DEFAULT, why), ""
 
 
-def _given_profile(name: str, site: Site, path: str, kind: str | None) -> tuple[Choice, str]:
+def _given_profile(
+    name: str, site: Site, transport: str, path: str, kind: str | None
+) -> tuple[Choice, str]:
     if name not in site.nic_profiles:
         hint = suggest(name, site.nic_profiles)
         raise InputError(f"site {site.name} has no NIC profile {name!r} ({hint})")
@@ -267,6 +272,11 @@ def _given_profile(name: str, site: Site, path: str, kind: str | None) -> tuple[
         why += f" The site has it for {', '.join(profile.suits)} applications."
     if path in profile.ignored_by:
         why += f" It has no effect on this transport: {profile.ignored_by[path]}"
+    elif not is_tested(site, name, transport):
+        why += (
+            f" No trial of the site measures it under this transport, only under "
+            f"{', '.join(profile.transports)}."
+        )
     return Choice(name, why), _feature(site, name)
 
 

@@ -378,7 +378,8 @@ class _Comparison:
             return self._record("error", f"{self.name} cannot be judged: {fault}")
         if self.figure.doubt:
             text = f"{self.name} decides nothing: {self.figure.doubt}"
-            return self._record("inconclusive", text, value=self._value())
+            record = self._record("inconclusive", text, value=self._value())
+            return replace(record, in_doubt=True)
         if self.rule.threshold.peers and self.reference is None:
             text = f"{self.name} has no peers, which the {requirement(self.rule)} compares it with"
             return self._record("inconclusive", text, value=self._value())

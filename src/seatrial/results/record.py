@@ -486,6 +486,7 @@ class Judgement:
     statistic: str = "median"
     samples: list[float] = dataclasses.field(default_factory=list)
     disturbed: int = 0  # number of samples that break a bound, perhaps by a wait for a processor
+    in_doubt: bool = False  # the samples decide nothing, as their runs say; another run may
     spread: float | None = None  # robust standard deviation of the samples, in ``unit``
     reference: float | None = None
     lower: float | None = None  # least allowed value, in ``unit``; None: unbounded

@@ -441,8 +441,11 @@ class Lab(Model):
                     "processors: own",
                     name,
                 )
-        if self.bus_MB_s is None and any(wire.bus > 1 for wire in self.wires.values()):
-            raise InvalidValue("a second bus needs a rate", "for example bus_MB_s: 264", "bus_MB_s")
+        for name, wire in self.wires.items():
+            if self.bus_MB_s is None and wire.bus > 1:
+                raise InvalidValue(
+                    "a second bus needs a rate", "for example bus_MB_s: 264", f"wires.{name}.bus"
+                )
         return self
 
 

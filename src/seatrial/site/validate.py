@@ -13,7 +13,9 @@ from itertools import combinations
 from ClusterShell.NodeSet import NodeSet
 
 from seatrial.base.names import PSEUDO_TRANSPORTS, RAIL, VERBS
+from seatrial.base.paths import CHECKOUT
 from seatrial.base.suggest import FieldProblem, suggest, unmatched
+from seatrial.benchmarks.registry import check_file
 from seatrial.site.model import Site
 from seatrial.site.validate_profiles import profile_problems
 
@@ -208,6 +210,12 @@ def _benchmarks(site: Site) -> Iterable[FieldProblem]:
     known = {*site.transports, *site.pseudo_transports}
     for benchmark in site.benchmarks.enabled():
         field, settings = f"benchmarks.{benchmark.name}", benchmark.settings
+        if not (check := check_file(benchmark.name)).is_file():
+            yield FieldProblem(
+                field,
+                f"its check is missing: {check.relative_to(CHECKOUT)}",
+                "write it as docs/add-a-benchmark.md shows",
+            )
         for index, count in enumerate(settings.nodes):
             if count > largest:
                 yield FieldProblem(

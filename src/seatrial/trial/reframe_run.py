@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from seatrial.base.errors import LabError, SeatrialError
-from seatrial.base.paths import CHECKS
+from seatrial.benchmarks.registry import check_file
 from seatrial.checks.database import database_of, require_own_database
 from seatrial.plan.model import (
     PART_FILE,
@@ -93,7 +93,7 @@ def reframe_command(
         "--exec-policy=async", "--keep-stage-files", "--nocolor", "--run",
         f"--report-file={report}", f"--session-extras=trial={report.parent.name},rerun={rerun}",
     ]  # fmt: skip
-    return command + [f"--checkpath={CHECKS / check}.py" for check in checks]
+    return command + [f"--checkpath={check_file(check)}" for check in checks]
 
 
 def database_folder(trials: Path, machine: Machine) -> Path:

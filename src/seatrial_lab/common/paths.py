@@ -96,7 +96,12 @@ class LabPaths:
 
 def instance_of(site: str, instance: str | None = None) -> str:
     """Return a lab's name: ``instance``, else SEATRIAL_LAB_INSTANCE, else the site's name."""
-    return named(instance) or site.replace("-", "_")
+    return named(instance) or of_site(site)
+
+
+def of_site(site: str) -> str:
+    """The name of a site's lab, unless the caller gives another one."""
+    return site.replace("-", "_")
 
 
 def named(instance: str | None) -> str:

@@ -12,7 +12,8 @@ from typing import Any
 from seatrial.base import lock
 from seatrial.base.errors import LabError
 from seatrial.base.files import write_whole
-from seatrial_lab.common.paths import RUN_ROOT, LabPaths
+from seatrial.site.load import site_names
+from seatrial_lab.common.paths import RUN_ROOT, LabPaths, of_site
 from seatrial_lab.common.spec import LabSpec
 
 
@@ -103,7 +104,12 @@ def differs(running: LabSpec, names: Sequence[str]) -> str:
 
 def not_up(instance: str) -> str:
     """The error of a command that needs a running lab."""
-    return f"the lab {instance!r} is not up; start it with: seatrial lab up --site SITE"
+    site = next((name for name in site_names() if of_site(name) == instance), None)
+    if site:
+        given = "" if site == "lab" else f" --site {site}"
+    else:
+        given = f" --instance {instance}, and --site for another site than lab"
+    return f"the lab {instance!r} is not up; start it with: seatrial lab up{given}"
 
 
 def instances() -> list[str]:

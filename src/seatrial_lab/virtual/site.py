@@ -44,12 +44,15 @@ def virtual_spec(site: Site, instance: str) -> VirtualSpec:
         raise InputError("a virtual lab has one management network, on eth0")
     cores, memory = {group.cores for group in site.nodes}, {g.memory_MiB for g in site.nodes}
     most = MOST_PROCESSORS if site.lab.processors == "own" else 1
-    if len(cores) > 1 or max(cores) > most or len(memory) > 1:
-        text = (
-            "nodes of a virtual lab have equal memory and one core each; with "
-            f"lab.processors: own up to {MOST_PROCESSORS}, the same number in all nodes"
-        )
-        raise InputError([Problem("", None, "nodes", text)])
+    for name, values in (("cores", cores), ("memory_MiB", memory)):
+        if len(values) > 1:
+            text = f"{name} is {' and '.join(map(str, sorted(values)))}"
+            right = "nodes of a virtual lab have the same"
+            raise InputError([Problem("", None, "nodes", text, right)])
+    if max(cores) > most:
+        own = "" if most > 1 else f"; with lab.processors: own up to {MOST_PROCESSORS}"
+        text, right = f"{max(cores)} cores are too many", f"at most {most} in this lab{own}"
+        raise InputError([Problem("", None, "nodes.0.cores", text, right)])
     for name, part in site.partitions.items():
         if NodeSet(part.nodes) != NodeSet.fromlist(site.node_names):
             raise InputError(f"partition {name} of a lab holds all nodes")
