@@ -101,7 +101,9 @@ CASES: dict[str, dict] = {
         "nodes": 2,
         "ranks_per_node": 2,
     },
-    "all-pairs-latency": {"name": "all-pairs", "nodes": 3, "transport": "openmpi-tcp", "values": {"test": "latency"}},
+    "all-pairs-latency": {
+        "name": "all-pairs", "nodes": 3, "transport": "openmpi-tcp", "values": {"test": "latency"},
+    },
 }  # fmt: skip
 
 

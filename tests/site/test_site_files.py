@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import jsonschema
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 
 from seatrial.base.errors import InputError
 from seatrial.base.fields import parse_cpus, parse_rate, parse_size
-from seatrial.base.paths import CHECKOUT
+from seatrial.base.paths import CHECKOUT, CHECKS
 from seatrial.benchmarks.registry import registry
 from seatrial.cli.site import app as site_commands
 from seatrial.cli.site import site_schema
@@ -23,6 +24,7 @@ from seatrial.site.load import load_site, site_names
 from seatrial.site.model import Site
 from seatrial.site.new import write_starting_point
 from seatrial.site.nic_policy import compile_policy
+from seatrial.site.validate import site_problems
 
 LAB = CHECKOUT / "site-configs" / "lab" / "site.yaml"
 COST = "usd: 1, name: a, date: 2026-11-01, includes: b"
@@ -42,6 +44,35 @@ def changed(tmp_path):
         return file, text[:at].count("\n") + 1
 
     return make
+
+
+CHECK = """benchmark = "comms"
+    valid_systems = ["+comms"]
+    blas = parameter(context.variants("comms"), fmt="+".join)"""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (CHECK, ""),
+        (None, "its check is missing: checks/comms.py"),
+        (CHECK.replace('= "comms"', '= "cooms"'), 'checks/comms.py has no check of this benchmark'),
+        (CHECK.replace("+comms", "+cooms"), "asks for +cooms, which no partition has"),
+    ],
+)  # fmt: skip
+def test_a_benchmark_needs_a_check_that_reframe_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, message: str
+) -> None:
+    """ReFrame passes over a check of something else without a word."""
+    checks = tmp_path / "checks"
+    shutil.copytree(CHECKS, checks)
+    monkeypatch.setattr("seatrial.benchmarks.registry.CHECKS", checks)
+    (checks / "comms.py").unlink()
+    if text:
+        (checks / "comms.py").write_text(text)
+    found = [" ".join(one) for one in site_problems(load_site(LAB))]
+    assert len(found) == bool(message)
+    assert all(message in one and "benchmarks.comms" in one for one in found)
 
 
 @pytest.mark.parametrize("name", site_names())

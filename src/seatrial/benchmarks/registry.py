@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -13,8 +13,9 @@ from typing import Any
 
 import seatrial.benchmarks
 from seatrial.base.errors import InputError, Problem
+from seatrial.base.names import PSEUDO_TRANSPORTS
 from seatrial.base.paths import CHECKS
-from seatrial.benchmarks.benchmark import Benchmark
+from seatrial.benchmarks.benchmark import Benchmark, Settings
 
 #: what the class of a benchmark must define -> how
 _NEEDED = {
@@ -44,9 +45,8 @@ def benchmarks_of(modules: Iterable[ModuleType]) -> dict[str, type[Benchmark[Any
         for kind in vars(module).values():
             if not _is_own(kind, module):
                 continue
-            lacking = [part for part in _NEEDED if not _defines(kind, part)]
-            problems += [_problem(kind, f"no {part}", _NEEDED[part]) for part in lacking]
-            if "name" in lacking:
+            problems += [_problem(kind, *one) for one in _faults(kind)]
+            if not _defines(kind, "name"):
                 continue
             if kind.name in classes:
                 other = Path(inspect.getfile(classes[kind.name])).name
@@ -73,6 +73,21 @@ def _is_own(kind: Any, module: ModuleType) -> bool:
 
 def _defines(kind: type, part: str) -> bool:
     return getattr(kind, part, None) is not getattr(Benchmark, part, None)
+
+
+def _faults(kind: type[Benchmark[Any]]) -> Iterator[tuple[str, str]]:
+    """What is wrong with the class of a benchmark: the message and the correction."""
+    for part, correction in _NEEDED.items():
+        if not _defines(kind, part):
+            yield f"no {part}", correction
+    pseudo = kind.pseudo_transport
+    if pseudo and pseudo not in PSEUDO_TRANSPORTS:
+        names = ", ".join(PSEUDO_TRANSPORTS)
+        yield f"pseudo_transport is {pseudo!r}", f"one of those in seatrial.base.names: {names}"
+    if _defines(kind, "Settings") and not issubclass(kind.Settings, Settings):
+        yield f"{kind.Settings.__name__} is not derived from Settings", "derive it"
+    if not pseudo and not kind.program and not _defines(kind, "has_program"):
+        yield "no program", 'add its name in a stack, such as program = "ring", or has_program'
 
 
 def _problem(kind: type, message: str, correction: str) -> Problem:

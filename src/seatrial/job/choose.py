@@ -132,6 +132,8 @@ def transports_of(request: Request, site: Site) -> list[str]:
     if request.launcher in request.template.header.launchers:
         # --launcher mpiexec must not choose an MPI that has no mpiexec
         wanted = [mpi for mpi in wanted if request.launcher in request.template.launchers(mpi)]
+        if request.mpi and not wanted:
+            choose_launcher(request, request.mpi)  # raises the error that names the launchers
     names = [name for name in site.transports if name.partition("-")[0] in wanted]
     if not names:
         mpi = " or ".join([request.mpi] if request.mpi else wanted)

@@ -6,6 +6,7 @@ stack is in ``seatrial.plan.validate``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from ipaddress import ip_network
 from itertools import combinations
@@ -13,7 +14,6 @@ from itertools import combinations
 from ClusterShell.NodeSet import NodeSet
 
 from seatrial.base.names import PSEUDO_TRANSPORTS, RAIL, VERBS
-from seatrial.base.paths import CHECKOUT
 from seatrial.base.suggest import FieldProblem, suggest, unmatched
 from seatrial.benchmarks.registry import check_file
 from seatrial.site.model import Site
@@ -210,12 +210,7 @@ def _benchmarks(site: Site) -> Iterable[FieldProblem]:
     known = {*site.transports, *site.pseudo_transports}
     for benchmark in site.benchmarks.enabled():
         field, settings = f"benchmarks.{benchmark.name}", benchmark.settings
-        if not (check := check_file(benchmark.name)).is_file():
-            yield FieldProblem(
-                field,
-                f"its check is missing: {check.relative_to(CHECKOUT)}",
-                "write it as docs/add-a-benchmark.md shows",
-            )
+        yield from _check(field, benchmark.name)
         for index, count in enumerate(settings.nodes):
             if count > largest:
                 yield FieldProblem(
@@ -241,6 +236,22 @@ def _benchmarks(site: Site) -> Iterable[FieldProblem]:
         else:
             yield from unmatched(f"{field}.networks", settings.networks, _rails(site))
         yield from unmatched(f"{field}.profiles", settings.profiles, site.nic_profiles)
+
+
+def _check(field: str, name: str) -> Iterable[FieldProblem]:
+    """A check that ReFrame would not run: it passes silently over one for something else."""
+    file = check_file(name)
+    shown = f"{file.parent.name}/{file.name}"
+    if not file.is_file():
+        right = "write it as docs/add-a-benchmark.md shows"
+        yield FieldProblem(field, f"its check is missing: {shown}", right)
+        return
+    text = file.read_text(errors="replace")
+    if not re.search(rf"""\bbenchmark = ["']{name}["']""", text):
+        message = f"{shown} has no check of this benchmark"
+        yield FieldProblem(field, message, f'benchmark = "{name}"')
+    for other in sorted({*re.findall(r"""["']\+(\w+)["']""", text)} - {name}):
+        yield FieldProblem(field, f"{shown} asks for +{other}, which no partition has", f"+{name}")
 
 
 def _trial(site: Site) -> Iterable[FieldProblem]:

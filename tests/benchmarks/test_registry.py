@@ -1,0 +1,108 @@
+"""The list of benchmarks: what the class of a benchmark lacks is said with its file and line."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from seatrial.base.errors import InputError
+from seatrial.base.paths import CHECKOUT
+from seatrial.benchmarks.registry import benchmarks_of, registry
+
+WHOLE = """
+from seatrial.benchmarks.benchmark import Benchmark, Settings
+
+class RingSettings(Settings):
+    pass
+
+class Ring(Benchmark[RingSettings]):
+    name = "ring"
+    Settings = RingSettings
+    program = "ring"
+    def steps(self, job): ...
+    def parse(self, step, folder, job): ...
+    def metrics(self): ...
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """``module(text, name)``: a module of that text."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def make(text: str, name: str = "made_up_ring") -> ModuleType:
+        (tmp_path / f"{name}.py").write_text(text)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        importlib.invalidate_caches()
+        return importlib.import_module(name)
+
+    return make
+
+
+def test_a_whole_class_is_a_benchmark(module) -> None:
+    assert list(benchmarks_of([module(WHOLE)])) == ["ring"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('    name = "ring"\n', "", "no name (add the key of site.yaml"),
+        ("    Settings = RingSettings\n", "", "no Settings (add the class"),
+        ("    def steps(self, job): ...\n", "", "no steps (define it"),
+        ("    def parse(self, step, folder, job): ...\n", "", "no parse (define it"),
+        ("    def metrics(self): ...\n", "", "no metrics (define it"),
+        ('    program = "ring"\n', "", "no program (add its name in a stack"),
+        ('    program = "ring"\n', '    pseudo_transport = "sockets"\n', "is 'sockets' (one of"),
+        ("class RingSettings(Settings)", "class RingSettings", "RingSettings is not derived from"),
+    ],
+)
+def test_what_a_class_lacks_is_said(module, old: str, new: str, message: str) -> None:
+    assert old in WHOLE
+    made = module(WHOLE.replace(old, new))
+    with pytest.raises(InputError) as error:
+        benchmarks_of([made])
+    (problem,) = error.value.problems
+    assert str(problem).startswith(f"{made.__file__}:7: Ring: ")
+    assert message in str(problem)
+
+
+def test_two_benchmarks_of_one_name(module) -> None:
+    other = module(WHOLE.replace("Ring(", "Circle("), "made_up_circle")
+    with pytest.raises(InputError, match=r"Circle: made_up_ring\.py has the name 'ring'"):
+        benchmarks_of([module(WHOLE), other])
+
+
+def test_an_error_in_a_benchmark_is_no_verdict(tmp_path: Path) -> None:
+    """Neither of the classes, nor of Python: 1 would be a reject."""
+    source = tmp_path / "src"
+    (source / "seatrial").mkdir(parents=True)
+    for entry in (CHECKOUT / "src" / "seatrial").iterdir():
+        if entry.name not in ("benchmarks", "__pycache__"):
+            (source / "seatrial" / entry.name).symlink_to(entry)
+    (source / "seatrial_lab").symlink_to(CHECKOUT / "src" / "seatrial_lab")
+    benchmarks = source / "seatrial" / "benchmarks"
+    benchmarks.mkdir()
+    for entry in (CHECKOUT / "src" / "seatrial" / "benchmarks").glob("*.py"):
+        (benchmarks / entry.name).symlink_to(entry)
+    start = f"import sys; sys.path.insert(0, {str(source)!r}); import runpy; "
+    start += "sys.argv = ['seatrial', 'site', 'list']; "
+    start += "runpy.run_module('seatrial', run_name='__main__', alter_sys=True)"
+    for text, code, words in (
+        (WHOLE.replace('    program = "ring"\n', ""), 3, "ring.py:7: Ring: no program"),
+        ("import no_such_module\n", 70, "No module named 'no_such_module'"),
+    ):
+        (benchmarks / "ring.py").write_text(text)
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", start], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, words in done.stderr) == (code, True), done.stderr
+
+
+def test_the_registry_has_each_benchmark_once() -> None:
+    assert list(registry()) == sorted(registry())
+    assert len(registry()) >= 15
