@@ -50,6 +50,28 @@ def test_a_package_imports_only_those_before_it(package: str) -> None:
                 assert rest[0] in allowed, f"{file} imports {top}.{rest[0]}"
 
 
+#: part of the labs -> the parts that it imports beside its own; the adapter imports them all
+LABS = {
+    "common": set(),
+    "native": {"common", "protocol"},
+    "virtual": {"common", "protocol", "software"},
+    "software": {"common"},
+}
+
+
+@pytest.mark.parametrize("part", LABS)
+def test_a_part_of_the_labs_imports_only_those_below_it(part: str) -> None:
+    for file in (SOURCE / "seatrial_lab" / part).rglob("*.py"):
+        for top, *rest in imported(file):
+            if top == "seatrial_lab" and rest:
+                assert rest[0] in LABS[part] | {part}, f"{file} imports {'.'.join(rest)}"
+
+
+def test_no_lab_imports_the_command_line() -> None:
+    for file in (SOURCE / "seatrial_lab").rglob("*.py"):
+        assert ["seatrial", "cli"] not in [names[:2] for names in imported(file)], file
+
+
 def test_files_of_tests_have_different_names() -> None:
     """pytest imports each by its name alone."""
     names = Counter(path.name for path in (CHECKOUT / "tests").rglob("test_*.py"))

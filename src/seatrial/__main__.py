@@ -10,7 +10,7 @@ try:
 except SeatrialError as error:  # an incomplete benchmark
     print(f"error: {error}", file=sys.stderr)
     sys.exit(error.exit_code)
-except Exception:
+except (Exception, SystemExit):
     traceback.print_exc()
     sys.exit(EXIT_DEFECT)
 

@@ -45,7 +45,13 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_whole_class_is_a_benchmark(module) -> None:
-    assert list(benchmarks_of([module(WHOLE)])) == ["ring"]
+    assert list(benchmarks_of([module(f"{WHOLE}\nAlias = Ring\n")])) == ["ring"]
+
+
+def test_what_benchmarks_have_in_common_is_none(module) -> None:
+    base = WHOLE.replace("class Ring(", "class _Base(").replace('    name = "ring"\n', "")
+    both = "".join(f"\nclass {name}(_Base):\n    name = '{name.lower()}'\n" for name in ("A", "B"))
+    assert list(benchmarks_of([module(base + both)])) == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -56,9 +62,15 @@ def test_a_whole_class_is_a_benchmark(module) -> None:
         ("    def steps(self, job): ...\n", "", "no steps (define it"),
         ("    def parse(self, step, folder, job): ...\n", "", "no parse (define it"),
         ("    def metrics(self): ...\n", "", "no metrics (define it"),
+        ('name = "ring"', "name = 5", "name is 5 (add the key"),
+        ("Settings = RingSettings", "Settings = 7", "Settings is 7 (a class"),
         ('    program = "ring"\n', "", "no program (add its name in a stack"),
         ('    program = "ring"\n', '    pseudo_transport = "sockets"\n', "is 'sockets' (one of"),
-        ("class RingSettings(Settings)", "class RingSettings", "RingSettings is not derived from"),
+        (
+            "class RingSettings(Settings)",
+            "class RingSettings",
+            "RingSettings'> (a class derived from",
+        ),
     ],
 )
 def test_what_a_class_lacks_is_said(module, old: str, new: str, message: str) -> None:
@@ -94,6 +106,7 @@ def test_an_error_in_a_benchmark_is_no_verdict(tmp_path: Path) -> None:
     start += "runpy.run_module('seatrial', run_name='__main__', alter_sys=True)"
     for text, code, words in (
         (WHOLE.replace('    program = "ring"\n', ""), 3, "ring.py:7: Ring: no program"),
+        ("raise SystemExit(1)\n", 70, "SystemExit: 1"),
         ("import no_such_module\n", 70, "No module named 'no_such_module'"),
     ):
         (benchmarks / "ring.py").write_text(text)

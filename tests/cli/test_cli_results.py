@@ -569,6 +569,12 @@ def test_an_error_is_one_line(here, tmp_path):
     assert "t1\\nACCEPT" in error
 
 
+def test_line_100_of_an_error_is_no_emoji(here, tmp_path):
+    """Rich has one of that name."""
+    folder = tmp_path / "site.yaml:100:"
+    assert f"{folder}/results.jsonl" in here("report", folder)[2]
+
+
 def test_a_report_that_fails_does_not_hide_the_verdict(here, folder, monkeypatch):
     def fails(*_):
         raise ZeroDivisionError("as nobody thought of")

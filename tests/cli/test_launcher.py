@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -89,6 +90,67 @@ def test_two_launchers_make_one_virtual_environment(tmp_path: Path) -> None:
     lines = noted.read_text().splitlines()
     assert len([line for line in lines if "-m venv" in line]) == 1
     assert len([line for line in lines if "-m seatrial --version" in line]) == 2
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout with a program that plays Python: it makes an environment at once."""
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    for name in ("seatrial", "requirements.lock"):
+        shutil.copy(CHECKOUT / name, folder)
+    python = tmp_path / "python"
+    python.write_text(MAKES.format(noted=tmp_path / "noted"))
+    python.chmod(0o755)
+    (tmp_path / "noted.go").touch()
+    return folder
+
+
+def version(checkout: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [checkout / "seatrial", "--version"], cwd=checkout.parent, capture_output=True, text=True,
+        env={**os.environ, "SEATRIAL_PYTHON": str(checkout.parent / "python")},
+    )  # fmt: skip
+
+
+def test_an_environment_that_was_left_half_made_is_made_again(checkout: Path) -> None:
+    (checkout / ".venv" / "bin").mkdir(parents=True)
+    assert version(checkout).returncode == 0
+    assert (checkout / ".venv" / "pyvenv.cfg").exists()
+    assert (checkout / ".venv" / ".seatrial-lock").exists()
+
+
+@pytest.mark.parametrize("kind", ["notes", "link"])
+def test_nothing_else_is_removed_in_the_place_of_the_environment(checkout: Path, kind: str) -> None:
+    own = checkout / ".venv"
+    if kind == "link":
+        (checkout.parent / "other" / "bin").mkdir(parents=True)
+        own.symlink_to(checkout.parent / "other")
+    else:
+        own.mkdir()
+        (own / "notes").touch()
+    done = version(checkout)
+    assert done.returncode == 4
+    assert "is not a virtual environment, and its files would be lost" in done.stderr
+    assert len(list(own.iterdir())) == 1
+
+
+def test_an_environment_of_another_python_is_made_again(checkout: Path) -> None:
+    """Debian 12's, after the upgrade to 13."""
+    own, programs = checkout / ".venv", checkout.parent / "usr"
+    programs.mkdir()
+    shutil.copy(checkout.parent / "python", programs / "python3.99")
+    (own / "bin").mkdir(parents=True)
+    (own / "pyvenv.cfg").touch()
+    (own / "bin" / "python").symlink_to(programs / "python3.99")
+    shutil.copy(checkout / "requirements.lock", own / ".seatrial-lock")
+    site = own / "lib" / "python3.98" / "site-packages"
+    site.mkdir(parents=True)
+    (site / "seatrial-src.pth").write_text(f"{checkout}/src\n")
+    done = version(checkout)
+    assert "making the virtual environment" in done.stderr
+    (site.parents[1] / "python3.99").symlink_to("python3.98")
+    assert "making" not in version(checkout).stderr
 
 
 @pytest.mark.parametrize(

@@ -267,7 +267,7 @@ def test_mpi_narrows_the_choice_in_every_template():
          ("--mpi mpich", "openmpi")),
         ("mpi", {"values": APPLICATION, "mpi": "openmp"}, ("--mpi", "did you mean 'openmpi'")),
         ("mpi", {"values": APPLICATION, "mpi": "mpich", "launcher": "mpirun"},
-         ("no transport of mpich started by mpirun",)),
+         ("mpich programs with srun or mpiexec, not with 'mpirun'",)),
         ("npb", {"profile": "low-latncy"}, ("low-latncy", "did you mean 'low-latency'")),
         ("npb", {"kind": "io-bound"}, ("io-bound", "compute-bound")),
         ("npb", {"launcher": "mpiexec", "transport": "openmpi-tcp"}, ("srun or mpirun",)),

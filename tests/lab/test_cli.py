@@ -32,8 +32,10 @@ def test_status_of_a_lab_that_is_down() -> None:
 def test_status_names_the_command_that_starts_the_lab_of_the_site() -> None:
     down = ["status", "-i", "no_such_lab"]
     own = RUNNER.invoke(app, [*down, "--site", "lab-virtual"])
-    assert "(start it with: seatrial lab up --site lab-virtual)" in own.stdout
-    assert "(start it with: seatrial lab up)" in RUNNER.invoke(app, down).stdout
+    command = "seatrial lab up --site lab-virtual --instance no_such_lab"
+    assert f"(start it with: {command})" in own.stdout
+    of_lab = RUNNER.invoke(app, down).stdout
+    assert "(start it with: seatrial lab up --instance no_such_lab, and --site for" in of_lab
 
 
 def test_status_of_a_lab_that_another_command_starts(

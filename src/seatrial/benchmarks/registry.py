@@ -43,10 +43,10 @@ def benchmarks_of(modules: Iterable[ModuleType]) -> dict[str, type[Benchmark[Any
     problems = []
     for module in modules:
         for kind in vars(module).values():
-            if not _is_own(kind, module):
+            if not _is_own(kind, module) or kind in classes.values():
                 continue
             problems += [_problem(kind, *one) for one in _faults(kind)]
-            if not _defines(kind, "name"):
+            if not _is_name(kind):
                 continue
             if kind.name in classes:
                 other = Path(inspect.getfile(classes[kind.name])).name
@@ -68,7 +68,13 @@ def _is_own(kind: Any, module: ModuleType) -> bool:
         and issubclass(kind, Benchmark)
         and kind.__module__ == module.__name__
         and kind is not Benchmark
+        and not kind.__name__.startswith("_")  # what several benchmarks have in common
     )
+
+
+def _is_name(kind: type) -> bool:
+    name = getattr(kind, "name", None)
+    return isinstance(name, str) and name.isidentifier()
 
 
 def _defines(kind: type, part: str) -> bool:
@@ -80,12 +86,15 @@ def _faults(kind: type[Benchmark[Any]]) -> Iterator[tuple[str, str]]:
     for part, correction in _NEEDED.items():
         if not _defines(kind, part):
             yield f"no {part}", correction
+    if _defines(kind, "name") and not _is_name(kind):
+        yield f"name is {kind.name!r}", _NEEDED["name"]
     pseudo = kind.pseudo_transport
     if pseudo and pseudo not in PSEUDO_TRANSPORTS:
         names = ", ".join(PSEUDO_TRANSPORTS)
         yield f"pseudo_transport is {pseudo!r}", f"one of those in seatrial.base.names: {names}"
-    if _defines(kind, "Settings") and not issubclass(kind.Settings, Settings):
-        yield f"{kind.Settings.__name__} is not derived from Settings", "derive it"
+    own = getattr(kind, "Settings", Settings)
+    if not isinstance(own, type) or not issubclass(own, Settings):
+        yield f"Settings is {own!r}", "a class derived from seatrial.benchmarks.benchmark.Settings"
     if not pseudo and not kind.program and not _defines(kind, "has_program"):
         yield "no program", 'add its name in a stack, such as program = "ring", or has_program'
 

@@ -128,7 +128,7 @@ def main() -> None:
 
 def run() -> int:
     """Run the command line; every expected error ends in a sentence. Returns the exit code."""
-    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    errors = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
     try:
         code = app(prog_name="seatrial", standalone_mode=False)
         return code if isinstance(code, int) else EXIT_ACCEPTED

@@ -32,8 +32,8 @@ app = typer.Typer(
     "Example: seatrial job render npb --nodes 4 --set kernel=is",
     no_args_is_help=True,
 )
-out = Console(highlight=False, soft_wrap=True)
-errors = Console(stderr=True, highlight=False, soft_wrap=True)
+out = Console(highlight=False, soft_wrap=True, emoji=False)
+errors = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 TemplateName = Annotated[
     str, typer.Argument(metavar="TEMPLATE", help="Name of a template; see seatrial job list.")

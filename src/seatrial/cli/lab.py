@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from typing import Annotated, Any
 
 import typer
@@ -46,7 +45,8 @@ Node = Annotated[str, typer.Argument(help="A compute node, such as n1.")]
 
 
 def _instance(site: str, instance: str | None) -> str:
-    return instance_of(load_site(site_file(site)).name, instance)
+    """The name of a site's lab. A site with errors has one as well: it may be up."""
+    return instance_of(site_file(site).parent.name, instance)
 
 
 def _other_checkout(checkout: str) -> str:
@@ -71,7 +71,7 @@ def up(
 
     Example: seatrial lab up --site lab-virtual
     """
-    console = Console(stderr=True)
+    console = Console(stderr=True, emoji=False)
     lab = lab_of_site(site, instance, accounting)
     with told_steps(console, "starting the lab") as tell:
         started = lab.up(lambda step: tell(f"starting the lab: {step}"))
@@ -88,7 +88,7 @@ def down(site: OfSite = "lab", instance: AnyInstance = None) -> None:
 
     Example: seatrial lab down
     """
-    console = Console(stderr=True)
+    console = Console(stderr=True, emoji=False)
     name = _instance(site, instance)
     if not named(instance) and (other := _other_checkout(adapter.checkout_of(name))):
         raise InputError(
@@ -121,15 +121,17 @@ def status(
 
 
 def _print_status(lab_status: dict[str, Any], site: str) -> None:
-    console = Console()
+    console = Console(emoji=False)
     name, in_work = lab_status["instance"], lock.is_held(LabPaths(lab_status["instance"]).lock)
     if in_work and not lab_status["hosts"]:
         console.print(f"lab {name}: another command starts or ends it now")
         return
     console.print(f"lab {name}: {lab_status['state']}", end="")
     if not lab_status["hosts"]:
-        given = "" if site == "lab" else f" --site {shlex.quote(site)}"
-        console.print(f" (start it with: seatrial lab up{given})", markup=False)
+        console.print(
+            f" (start it with: {state.start_command(name, '' if site == 'lab' else site)})",
+            markup=False,
+        )
         others = [other for other in state.instances() if other != name]
         if others:
             console.print(f"other instances: {', '.join(others)}")

@@ -31,7 +31,7 @@ from seatrial.results.contract import is_in_force
 from seatrial.results.wording import plural
 from seatrial.site.load import site_file
 
-out = Console(highlight=False, soft_wrap=True, markup=False)
+out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 def plan(

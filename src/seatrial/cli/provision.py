@@ -28,7 +28,7 @@ from seatrial_lab.software import provision as software
 if TYPE_CHECKING:
     from seatrial_lab.protocol import Lab
 
-out = Console(highlight=False, soft_wrap=True)
+out = Console(highlight=False, soft_wrap=True, emoji=False)
 
 
 @contextmanager

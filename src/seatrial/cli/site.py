@@ -24,7 +24,7 @@ app = typer.Typer(
     "Example: seatrial site check harbour",
     no_args_is_help=True,
 )
-out = Console(highlight=False, soft_wrap=True)
+out = Console(highlight=False, soft_wrap=True, emoji=False)
 
 
 @app.command("list")

@@ -32,7 +32,7 @@ app = typer.Typer(
     "Example: seatrial slurm check --site harbour",
     no_args_is_help=True,
 )
-out = Console(highlight=False, soft_wrap=True)
+out = Console(highlight=False, soft_wrap=True, emoji=False)
 DEFAULT = Layout()
 
 SiteOption = Annotated[str, typer.Option("--site", "-s", help="A site, or a path to its file.")]
@@ -125,7 +125,7 @@ def _show(steps: list[installing.Step], layout: Layout) -> None:
             file = step.file
             table.add_row(file.path, f"{file.mode:04o}", step.state, file.where, file.purpose)
     # Paths are there to be copied: rather a wide table than a shortened one.
-    Console(width=max(out.width, 140)).print(table)
+    Console(width=max(out.width, 140), emoji=False).print(table)
 
 
 def _say(text: str) -> None:

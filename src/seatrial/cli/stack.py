@@ -26,7 +26,7 @@ app = typer.Typer(
     "Example: seatrial stack status --site harbour",
     no_args_is_help=True,
 )
-console = Console()
+console = Console(emoji=False)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 SpackSite = Annotated[

@@ -65,7 +65,7 @@ from seatrial.trial.run import run_trial
 from seatrial.trial.session import Interrupted, noted_signals, obeyed_signals
 from seatrial_lab.common.programs import check_root
 
-out = Console(highlight=False, soft_wrap=True)
+out = Console(highlight=False, soft_wrap=True, emoji=False)
 VERDICT_CODES = {"accept": EXIT_ACCEPTED, "reject": EXIT_REJECTED, "incomplete": EXIT_INCOMPLETE}
 
 TrialArgument = Annotated[

@@ -124,7 +124,7 @@ def tune(
             _need_sbatch(book.tuned.site, around)
         _print_plan(book.tuned, limits, {}, Study(book.tuned, book.runs, book.looks))
         say(f"folder: {folder}")
-        with Console(stderr=True).status("") as status:
+        with Console(stderr=True, emoji=False).status("") as status:
             session = Session(
                 folder, book, around, ThisMachine(), run_here, limits, say,
                 lambda text: status.update(escape(text)),

@@ -57,13 +57,11 @@ def _is_open(one: Judgement, trial: Trial) -> bool:
     """Whether reruns may change a verdict.
 
     They cannot if too many samples break the bound. A figure that other programs disturbed may pass
-    when they end. A figure in doubt has no bounds yet, and another run may leave no doubt.
+    when they end. A figure in doubt has no bounds yet, and one run without a doubt decides.
     """
-    if one.statistic not in STATISTICS:
-        return False
     if one.in_doubt:
         return True
-    if one.lower is None and one.upper is None:
+    if one.statistic not in STATISTICS or (one.lower is None and one.upper is None):
         return False
     if one.verdict == "inconclusive" and one.disturbed:
         return True

@@ -273,7 +273,7 @@ def rerun(session: Session, results: Results, requirements: Requirements) -> Non
             )  # fmt: skip
             session.progress.said(
                 f"rerun {number} of at most {most}: {plural(len(again), 'case')} with figures "
-                "outside their bounds, and those they are compared with, in "
+                "outside their bounds or in doubt, and those they are compared with, in "
                 f"{plural(further.jobs, 'test')}"
             )
             parts = run_cases(further, results)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -13,8 +14,14 @@ from seatrial.base import lock
 from seatrial.base.errors import LabError
 from seatrial.base.files import write_whole
 from seatrial.site.load import site_names
+from seatrial_lab.common.network import TEST
 from seatrial_lab.common.paths import RUN_ROOT, LabPaths, of_site
 from seatrial_lab.common.spec import LabSpec
+
+#: in the detail of a fault of a cable, before the interface, if it is not that of the test network
+ON = " on "
+#: states of a node in Slurm once its slurmd has registered
+READY_STATES = ("idle", "mixed", "allocated", "completing", "drained", "draining")
 
 
 @dataclass
@@ -28,6 +35,11 @@ class Fault:
 
     def __str__(self) -> str:
         return f"{self.kind} {self.node}: {self.detail}"
+
+
+def interface_of(detail: str) -> str:
+    """Return the interface of the cable that a detail is of."""
+    return detail.partition(ON)[2] or TEST
 
 
 @dataclass
@@ -104,12 +116,18 @@ def differs(running: LabSpec, names: Sequence[str]) -> str:
 
 def not_up(instance: str) -> str:
     """The error of a command that needs a running lab."""
-    site = next((name for name in site_names() if of_site(name) == instance), None)
-    if site:
-        given = "" if site == "lab" else f" --site {site}"
-    else:
-        given = f" --instance {instance}, and --site for another site than lab"
-    return f"the lab {instance!r} is not up; start it with: seatrial lab up{given}"
+    return f"the lab {instance!r} is not up; start it with: {start_command(instance)}"
+
+
+def start_command(instance: str, site: str = "") -> str:
+    """The command that starts a lab; without ``site``, for a site whose lab has that name."""
+    known = site or next((name for name in site_names() if of_site(name) == instance), "")
+    words = ["seatrial lab up"]
+    if known not in ("", "lab"):
+        words.append(f"--site {shlex.quote(known)}")
+    if of_site(known) != instance:
+        words.append(f"--instance {shlex.quote(instance)}")
+    return " ".join(words) + ("" if known else ", and --site for another site than lab")
 
 
 def instances() -> list[str]:

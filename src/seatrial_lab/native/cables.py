@@ -21,6 +21,7 @@ from seatrial_lab.common import network
 from seatrial_lab.common.network import switch_port
 from seatrial_lab.common.paths import SWITCH, LabPaths
 from seatrial_lab.common.spec import LabSpec
+from seatrial_lab.common.state import ON, interface_of
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(bit|kbit|mbit|gbit)")
 _BITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
@@ -30,7 +31,6 @@ _DETAIL = re.compile(r"rate (\S+)(?: with (\S+))?(?: (sends|receives) only)?")
 _BURST_SECONDS = 0.001
 _LATENCY = "20ms"
 CROSSED = "crossed"
-ON = " on "  # before the interface, if it is not eth1
 _HEADER = 18  # bytes of Ethernet around the payload that an MTU counts
 
 
@@ -55,11 +55,6 @@ def set_port(spec: LabSpec, node: str, name: str, state: str) -> None:
     """Set the switch's port for a node on network ``name`` to ``up`` or ``down``."""
     switch = LabPaths(spec.instance).netns(SWITCH)
     network.ip("-n", switch, "link", "set", switch_port(node, name), state)
-
-
-def interface_of(detail: str) -> str:
-    """Return the interface of the cable that a detail is of."""
-    return detail.partition(ON)[2] or network.TEST
 
 
 def _network_of(spec: LabSpec, detail: str) -> str:

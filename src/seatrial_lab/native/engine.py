@@ -21,7 +21,6 @@ from seatrial_lab.common.spec import LOGIN, LabSpec
 from seatrial_lab.native import binds, cables, database, slowdown, terminal
 
 Progress = Callable[[str], None]
-READY_STATES = ("idle", "mixed", "allocated", "completing", "drained", "draining")
 _READY_TIMEOUT = 30.0
 
 
@@ -130,7 +129,7 @@ class Lab:
         seen: dict[str, str] = {}
         while time.monotonic() < deadline:
             seen = self.node_states()
-            if all(seen.get(node, "") in READY_STATES for node in nodes):
+            if all(seen.get(node, "") in state.READY_STATES for node in nodes):
                 return
             time.sleep(0.02)
         states = ", ".join(f"{node} {seen.get(node, 'unknown')}" for node in nodes)

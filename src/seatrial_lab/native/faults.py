@@ -36,7 +36,7 @@ def _running(lab: Lab) -> state.LabState:
 
 def _record(running: state.LabState, kind: str, node: str, detail: str) -> None:
     """Record a fault, in the place of one of the same kind and, of links, the same cable."""
-    _forget(running, kind, node, cables.interface_of(detail))
+    _forget(running, kind, node, state.interface_of(detail))
     running.faults.append(state.Fault(kind, node, detail))
 
 
@@ -44,7 +44,7 @@ def _forget(running: state.LabState, kind: str, node: str, interface: str = TEST
     running.faults = [
         f
         for f in running.faults
-        if (f.kind, f.node, cables.interface_of(f.detail)) != (kind, node, interface)
+        if (f.kind, f.node, state.interface_of(f.detail)) != (kind, node, interface)
     ]
 
 
@@ -92,7 +92,7 @@ def _plant_link(lab: Lab, node: str, fault: str, interface: str) -> None:
     known = network.tests(lab.spec).values()
     if interface not in known:
         raise InputError(f"no cable of {interface!r}: {', '.join(known)}")
-    detail = fault if interface == TEST else f"{fault}{cables.ON}{interface}"
+    detail = fault if interface == TEST else f"{fault}{state.ON}{interface}"
     with _planting(lab, node) as running:
         others = [f.detail for f in running.faults if (f.kind, f.node) == ("link", node)]
         for other in others:

@@ -22,7 +22,6 @@ from seatrial_lab.common import access, leftovers, processes, state
 from seatrial_lab.common.paths import LabPaths
 from seatrial_lab.common.programs import PATH, check_machine, check_root, programs
 from seatrial_lab.common.spec import LOGIN
-from seatrial_lab.native.engine import READY_STATES
 from seatrial_lab.virtual import image, packages, plan, qemu, share, snapshot
 from seatrial_lab.virtual.client import Busy, Connection, NoGuest, exit_code, serve
 from seatrial_lab.virtual.emulator import build
@@ -218,7 +217,7 @@ class VirtualLab:
         seen: dict[str, str] = {}
         while time.monotonic() < deadline:
             seen = self.node_states()
-            if all(seen.get(node, "") in READY_STATES for node in self.spec.nodes):
+            if all(seen.get(node, "") in state.READY_STATES for node in self.spec.nodes):
                 return
         states = ", ".join(f"{node} {seen.get(node, 'unknown')}" for node in self.spec.nodes)
         raise LabError(f"Slurm's nodes are not ready after {READY_TIMEOUT_S:.0f} s: {states}")

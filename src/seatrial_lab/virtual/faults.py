@@ -17,7 +17,7 @@ from seatrial.base.errors import InputError
 from seatrial.base.files import write_whole
 from seatrial_lab.common import state
 from seatrial_lab.common.network import TEST
-from seatrial_lab.native.cables import ON, interface_of
+from seatrial_lab.common.state import ON, interface_of
 from seatrial_lab.virtual.engine import FAULTS_FILE, VirtualLab
 from seatrial_lab.virtual.qemu import netdev
 from seatrial_lab.virtual.snapshot import QmpConnection

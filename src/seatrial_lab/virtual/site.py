@@ -42,17 +42,20 @@ def virtual_spec(site: Site, instance: str) -> VirtualSpec:
     test = [net for net in site.networks.values() if net.role == "test"]
     if [net.interface for net in management] != ["eth0"]:
         raise InputError("a virtual lab has one management network, on eth0")
-    cores, memory = {group.cores for group in site.nodes}, {g.memory_MiB for g in site.nodes}
     most = MOST_PROCESSORS if site.lab.processors == "own" else 1
-    for name, values in (("cores", cores), ("memory_MiB", memory)):
-        if len(values) > 1:
-            text = f"{name} is {' and '.join(map(str, sorted(values)))}"
-            right = "nodes of a virtual lab have the same"
-            raise InputError([Problem("", None, "nodes", text, right)])
-    if max(cores) > most:
-        own = "" if most > 1 else f"; with lab.processors: own up to {MOST_PROCESSORS}"
-        text, right = f"{max(cores)} cores are too many", f"at most {most} in this lab{own}"
-        raise InputError([Problem("", None, "nodes.0.cores", text, right)])
+    first = site.nodes[0]
+    for number, group in enumerate(site.nodes):
+        for name, value, same in (
+            ("cores", group.cores, first.cores),
+            ("memory_MiB", group.memory_MiB, first.memory_MiB),
+        ):
+            if value != same:
+                text, right = f"{value} is not that of {first.names}, {same}", "the same in all"
+                raise InputError([Problem("", None, f"nodes.{number}.{name}", text, right)])
+        if group.cores > most:
+            own = "" if most > 1 else f"; with lab.processors: own up to {MOST_PROCESSORS}"
+            text, right = f"{group.cores} cores are too many", f"at most {most} in this lab{own}"
+            raise InputError([Problem("", None, f"nodes.{number}.cores", text, right)])
     for name, part in site.partitions.items():
         if NodeSet(part.nodes) != NodeSet.fromlist(site.node_names):
             raise InputError(f"partition {name} of a lab holds all nodes")
@@ -61,7 +64,7 @@ def virtual_spec(site: Site, instance: str) -> VirtualSpec:
         raise InputError(problems)
     settings: dict[str, Any] = {"extra_slurm_conf": tuple(site.slurm.config)}
     settings |= nic_settings(site, instance)
-    several = max(cores) > 1
+    several = first.cores > 1
     # A site's own TaskProlog is later in the file, so it counts.
     before = (f"TaskProlog={SLURM_FILES}/{TASK_PROLOG.name}",) if several else ()
     settings["extra_slurm_conf"] = (*before, *settings["extra_slurm_conf"], *SLURM_CONF)
@@ -69,8 +72,8 @@ def virtual_spec(site: Site, instance: str) -> VirtualSpec:
     lab = LabSpec(
         instance=instance,
         nodes=tuple(site.node_names),
-        cpus=max(cores),
-        memory_mb=memory.pop(),
+        cpus=first.cores,
+        memory_mb=first.memory_MiB,
         mgmt_subnet=management[0].subnet,
         test_subnet=test[0].subnet,
         partitions=tuple(site.partitions),
