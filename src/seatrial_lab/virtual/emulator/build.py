@@ -210,7 +210,7 @@ def _compile(build: Path, env: dict[str, str], progress: Progress) -> None:
     """Run ninja with progress. Raises LabError with the end of its output."""
     jobs = f"-j{len(os.sched_getaffinity(0))}"
     process = subprocess.Popen(
-        ["nice", "ninja", jobs, TARGET], cwd=build, env={**os.environ, **env},
+        ["ninja", jobs, TARGET], cwd=build, env={**os.environ, **env},
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         errors="replace",
     )  # fmt: skip
