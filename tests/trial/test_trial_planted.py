@@ -105,8 +105,8 @@ def test_reruns_confirm_a_broken_bound_or_not(place, trial_lab, workplace, lasts
     assert [run.repeat for run in results.runs if run.case.check == "links"] == [0]
     again = [text for text in progress.lines if text.startswith("rerun ")]
     assert again == [
-        f"rerun {number} of at most 2: 1 case with figures outside their bounds, and those they "
-        "are compared with, in 1 test"
+        f"rerun {number} of at most 2: 1 case with figures outside their bounds or in doubt, and "
+        "those they are compared with, in 1 test"
         for number in range(1, times)
     ]
     reports = [results.folder / f"reframe-report{end}.json" for end in ("", "-rerun1", "-rerun2")]
