@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.base.paths import CHECKOUT
 from seatrial.cli import main
 from seatrial.report import write_all
 from seatrial.results import manifest
@@ -573,6 +574,11 @@ def test_line_100_of_an_error_is_no_emoji(here, tmp_path):
     """Rich has one of that name."""
     folder = tmp_path / "site.yaml:100:"
     assert f"{folder}/results.jsonl" in here("report", folder)[2]
+    commands = CHECKOUT / "src" / "seatrial" / "cli"
+    own = [
+        file.name for file in commands.glob("*.py") if re.search(r"\bConsole\(", file.read_text())
+    ]
+    assert own == ["screen.py"]
 
 
 def test_a_report_that_fails_does_not_hide_the_verdict(here, folder, monkeypatch):

@@ -120,6 +120,12 @@ def test_an_environment_that_was_left_half_made_is_made_again(checkout: Path) ->
     assert (checkout / ".venv" / ".seatrial-lock").exists()
 
 
+def test_a_launcher_that_fails_gives_no_verdict(checkout: Path) -> None:
+    """Without the list of packages the shell itself would end with 1 or 2: reject, incomplete."""
+    (checkout / "requirements.lock").unlink()
+    assert version(checkout).returncode == 4
+
+
 @pytest.mark.parametrize("kind", ["notes", "link"])
 def test_nothing_else_is_removed_in_the_place_of_the_environment(checkout: Path, kind: str) -> None:
     own = checkout / ".venv"

@@ -38,6 +38,22 @@ def test_status_names_the_command_that_starts_the_lab_of_the_site() -> None:
     assert "(start it with: seatrial lab up --instance no_such_lab, and --site for" in of_lab
 
 
+@pytest.mark.parametrize(("command", "code"), [("status", 4), ("down", 0), ("shell", 1)])
+def test_a_lab_can_be_ended_though_its_site_has_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, code: int
+) -> None:
+    """Somebody may edit the site while the lab is up."""
+    monkeypatch.setenv("SEATRIAL_SITES", str(tmp_path))
+    monkeypatch.delenv("SEATRIAL_LAB_INSTANCE", raising=False)
+    (tmp_path / "no-such-lab").mkdir()
+    (tmp_path / "no-such-lab" / "site.yaml").write_text("schema: 1\nname: wrong\n")
+    result = RUNNER.invoke(app, [command, "--site", "no-such-lab"])
+    assert result.exit_code == code
+    said = result.output + str(result.exception)
+    assert "no_such_lab" in said
+    assert "wrong" not in said
+
+
 def test_status_of_a_lab_that_another_command_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -131,7 +131,7 @@ def test_nodes_of_two_classes_are_on_two_wires(tmp_path: Path) -> None:
     [
         ("nics: {igb: [igb]}", "nics: {}", "one NIC model is needed"),
         ("{igb: [igb]}", "{igb: [igb, igb]}", "of the 1 test networks, not 2"),
-        ("class: igb, cores: 1", "class: igb, cores: 2", "2 cores are too many"),
+        ("class: igb, cores: 1", "class: igb, cores: 2", "own up to 4"),
         ("{igb: [igb]}", "{igb: [ixgbe]}", "nics"),
         ("engine: virtual", "engine: native", "a native lab has no NIC models"),
         ('n[1-2]"', 'n[1-15]"', "15 NICs of igb and igb-vf are more than 14"),
@@ -151,7 +151,17 @@ def test_what_cannot_be_a_virtual_lab_is_said(
         (
             "class: igb, cores: 1",
             "class: igb, cores: 2",
-            ":8: nodes.0.cores: 2 cores are too many",
+            ":8: nodes.0.cores: 2 cores are too many (at most 1 in this lab; with lab.processors",
+        ),
+        (
+            'n[1-2]", class: igb, cores: 1',
+            'n[1-2]", class: igb, cores: 1}\n  - {names: n3, class: igb, cores: 2',
+            ":9: nodes.1.cores: 2 is not that of n[1-2], 1 (the same in all)",
+        ),
+        (
+            'n[1-2]", class: igb',
+            'n[1-2]", class: igb, cores: 1}\n  - {names: n3, class: igb, memory_MiB: 2048',
+            ":9: nodes.1.memory_MiB: 2048 is not that of n[1-2]",
         ),
         ('n[1-2]"', 'n[1-15]"', ":7: nodes: 15 NICs of igb and igb-vf are more than 14"),
         ("virtual,", "virtual, kernel: /none,", ":3: lab.kernel: there is no folder /none"),

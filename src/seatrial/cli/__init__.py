@@ -14,7 +14,6 @@ from typing import Annotated
 
 import typer
 from pydantic import ValidationError
-from rich.console import Console
 
 import seatrial
 from seatrial.base.errors import (
@@ -45,6 +44,7 @@ from seatrial.cli import (
     trial,
     tune,
 )
+from seatrial.cli.screen import open_console
 from seatrial.report.text import clean, line
 
 EPILOG = "Exit codes: 0 accept or done, 1 reject, 2 incomplete, 3 bad input, 4 lab or Slurm failed."
@@ -128,7 +128,7 @@ def main() -> None:
 
 def run() -> int:
     """Run the command line; every expected error ends in a sentence. Returns the exit code."""
-    errors = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+    errors = open_console(stderr=True, highlight=False, soft_wrap=True)
     try:
         code = app(prog_name="seatrial", standalone_mode=False)
         return code if isinstance(code, int) else EXIT_ACCEPTED

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from seatrial.base.errors import InputError, LabError
 from seatrial.base.paths import TRIALS
+from seatrial.cli.screen import open_console
 from seatrial.job.measured import SiteTrials
 from seatrial.job.plan import plan
 from seatrial.job.render import render as render_script
@@ -32,8 +32,8 @@ app = typer.Typer(
     "Example: seatrial job render npb --nodes 4 --set kernel=is",
     no_args_is_help=True,
 )
-out = Console(highlight=False, soft_wrap=True, emoji=False)
-errors = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+out = open_console(highlight=False, soft_wrap=True)
+errors = open_console(stderr=True, highlight=False, soft_wrap=True)
 
 TemplateName = Annotated[
     str, typer.Argument(metavar="TEMPLATE", help="Name of a template; see seatrial job list.")

@@ -6,7 +6,6 @@ import json
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from seatrial.base import lock
@@ -14,6 +13,7 @@ from seatrial.base.errors import InputError
 from seatrial.base.paths import CHECKOUT
 from seatrial.base.suggest import suggest
 from seatrial.cli.provision import told_steps
+from seatrial.cli.screen import open_console
 from seatrial.site.load import load_site, site_file
 from seatrial_lab import adapter
 from seatrial_lab.adapter import attach, end, lab_of_site
@@ -71,7 +71,7 @@ def up(
 
     Example: seatrial lab up --site lab-virtual
     """
-    console = Console(stderr=True, emoji=False)
+    console = open_console(stderr=True)
     lab = lab_of_site(site, instance, accounting)
     with told_steps(console, "starting the lab") as tell:
         started = lab.up(lambda step: tell(f"starting the lab: {step}"))
@@ -88,7 +88,7 @@ def down(site: OfSite = "lab", instance: AnyInstance = None) -> None:
 
     Example: seatrial lab down
     """
-    console = Console(stderr=True, emoji=False)
+    console = open_console(stderr=True)
     name = _instance(site, instance)
     if not named(instance) and (other := _other_checkout(adapter.checkout_of(name))):
         raise InputError(
@@ -121,7 +121,7 @@ def status(
 
 
 def _print_status(lab_status: dict[str, Any], site: str) -> None:
-    console = Console(emoji=False)
+    console = open_console()
     name, in_work = lab_status["instance"], lock.is_held(LabPaths(lab_status["instance"]).lock)
     if in_work and not lab_status["hosts"]:
         console.print(f"lab {name}: another command starts or ends it now")

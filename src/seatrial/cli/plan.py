@@ -9,10 +9,10 @@ from statistics import median
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from seatrial.base.paths import TRIALS
+from seatrial.cli.screen import open_console
 from seatrial.cli.selection import (
     CheckOption,
     NetworkOption,
@@ -31,7 +31,7 @@ from seatrial.results.contract import is_in_force
 from seatrial.results.wording import plural
 from seatrial.site.load import site_file
 
-out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
+out = open_console(highlight=False, soft_wrap=True, markup=False)
 
 
 def plan(

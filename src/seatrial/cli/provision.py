@@ -18,6 +18,7 @@ from rich.markup import escape
 
 from seatrial.base.errors import InputError, LabError
 from seatrial.base.paths import PARQUET_LOCK
+from seatrial.cli.screen import open_console
 from seatrial.plan.model import Plan
 from seatrial.site.model import Site
 from seatrial.stack.apt import install
@@ -28,7 +29,7 @@ from seatrial_lab.software import provision as software
 if TYPE_CHECKING:
     from seatrial_lab.protocol import Lab
 
-out = Console(highlight=False, soft_wrap=True, emoji=False)
+out = open_console(highlight=False, soft_wrap=True)
 
 
 @contextmanager

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from seatrial.base.errors import InputError, Problem
 from seatrial.cli.plan import print_contracts
+from seatrial.cli.screen import open_console
 from seatrial.plan.check import CheckedSite, check_site
 from seatrial.results.wording import plural
 from seatrial.site.load import configs_folder, load_site, site_file, site_names
@@ -24,7 +24,7 @@ app = typer.Typer(
     "Example: seatrial site check harbour",
     no_args_is_help=True,
 )
-out = Console(highlight=False, soft_wrap=True, emoji=False)
+out = open_console(highlight=False, soft_wrap=True)
 
 
 @app.command("list")

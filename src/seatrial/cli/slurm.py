@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Table
 
 from seatrial.base.errors import EXIT_REJECTED, InputError, LabError, Problem
+from seatrial.cli.screen import open_console
 from seatrial.site.load import load_site, site_file
 from seatrial.site.model import Site
 from seatrial.slurm import install as installing
@@ -32,7 +32,7 @@ app = typer.Typer(
     "Example: seatrial slurm check --site harbour",
     no_args_is_help=True,
 )
-out = Console(highlight=False, soft_wrap=True, emoji=False)
+out = open_console(highlight=False, soft_wrap=True)
 DEFAULT = Layout()
 
 SiteOption = Annotated[str, typer.Option("--site", "-s", help="A site, or a path to its file.")]
@@ -125,7 +125,7 @@ def _show(steps: list[installing.Step], layout: Layout) -> None:
             file = step.file
             table.add_row(file.path, f"{file.mode:04o}", step.state, file.where, file.purpose)
     # Paths are there to be copied: rather a wide table than a shortened one.
-    Console(width=max(out.width, 140), emoji=False).print(table)
+    open_console(width=max(out.width, 140)).print(table)
 
 
 def _say(text: str) -> None:

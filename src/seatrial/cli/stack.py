@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from seatrial.base.errors import LabError
+from seatrial.cli.screen import open_console
 from seatrial.site.load import load_site, site_file
 from seatrial.stack import Stack, load_stack
 from seatrial_lab.software.provision import plan as make_plan
@@ -26,7 +26,7 @@ app = typer.Typer(
     "Example: seatrial stack status --site harbour",
     no_args_is_help=True,
 )
-console = Console(emoji=False)
+console = open_console()
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 SpackSite = Annotated[

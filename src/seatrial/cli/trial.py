@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from seatrial.base.errors import (
@@ -30,6 +29,7 @@ from seatrial.base.lock import locked
 from seatrial.base.paths import TRIALS
 from seatrial.checks.database import is_database
 from seatrial.cli.provision import lab_for, provision_lab
+from seatrial.cli.screen import open_console
 from seatrial.cli.selection import (
     CheckOption,
     NetworkOption,
@@ -65,7 +65,7 @@ from seatrial.trial.run import run_trial
 from seatrial.trial.session import Interrupted, noted_signals, obeyed_signals
 from seatrial_lab.common.programs import check_root
 
-out = Console(highlight=False, soft_wrap=True, emoji=False)
+out = open_console(highlight=False, soft_wrap=True)
 VERDICT_CODES = {"accept": EXIT_ACCEPTED, "reject": EXIT_REJECTED, "incomplete": EXIT_INCOMPLETE}
 
 TrialArgument = Annotated[

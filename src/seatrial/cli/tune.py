@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from seatrial.base.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, InputError, LabError
 from seatrial.base.paths import CHECKOUT
 from seatrial.cli.job import Nodes, Ranks, SiteName, surroundings_of, values_of
+from seatrial.cli.screen import open_console
 from seatrial.cli.selection import ProfileOption, TransportOption
 from seatrial.cli.trial import out, say
 from seatrial.job.request import Surroundings
@@ -124,7 +124,7 @@ def tune(
             _need_sbatch(book.tuned.site, around)
         _print_plan(book.tuned, limits, {}, Study(book.tuned, book.runs, book.looks))
         say(f"folder: {folder}")
-        with Console(stderr=True, emoji=False).status("") as status:
+        with open_console(stderr=True).status("") as status:
             session = Session(
                 folder, book, around, ThisMachine(), run_here, limits, say,
                 lambda text: status.update(escape(text)),
