@@ -335,6 +335,11 @@ def share(parsed: Parsed) -> tuple[float, str, str]:
     return metric.value, metric.impossible, metric.doubt
 
 
+def doubt_factor(parsed: Parsed) -> float | None:
+    (metric,) = (one for one in parsed.metrics if one.metric == "hpl_percent_of_dgemm")
+    return metric.doubt_factor
+
+
 @pytest.mark.parametrize("wrong", [{"size": 512}, {"block": 64}, {"grid_rows": 2}, {"solves": 2}])
 def test_another_problem_than_that_of_the_settings_is_an_error(
     tmp_path: Path, wrong: dict[str, int]
@@ -384,9 +389,17 @@ def test_hpl_within_the_tolerance_of_its_dgemm(
 
 
 def test_an_uncertain_dgemm_decides_nothing(tmp_path: Path) -> None:
-    _, impossible, doubt = share(hpl_run(tmp_path, 5.0, 4.0))
+    parsed = hpl_run(tmp_path, 5.0, 4.0)
+    _, impossible, doubt = share(parsed)
     assert impossible == ""
     assert "DGEMM was 5 GFLOPS before HPL and 4 after it: they differ by 20 %" in doubt
+    assert doubt_factor(parsed) == 1.25
+
+
+def test_the_error_of_a_doubt_is_unknown_if_hpl_shows_dgemm_to_be_slow(tmp_path: Path) -> None:
+    parsed = hpl_run(tmp_path, 2.7, 2.0)  # 174 %
+    assert "they differ by 25.9 %" in share(parsed)[2]
+    assert doubt_factor(parsed) is None
 
 
 def test_a_dgemm_that_waited_for_a_processor_makes_no_error(tmp_path: Path) -> None:

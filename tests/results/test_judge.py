@@ -154,6 +154,52 @@ def test_a_figure_in_doubt_is_inconclusive():
         assert judgement.explanation.endswith("decides nothing: DGEMM differs by 40 %")
 
 
+HPL_CASE = Case(check="hpl", transport="openmpi-tcp", profile="default", nodes=2)
+SHARE = """
+  - select: {check: hpl}
+    metric: share
+    basis: relative
+    at_least: 5
+    unit: percent
+"""
+
+
+def of_share(factors, bound=SHARE, value=30.0):
+    """The judgement of a share of DGEMM whose runs have a doubt, with its factor or without."""
+    one = replace(metric(value, "share"), unit="percent", better="higher", doubt="DGEMM differs")
+    runs = [
+        run(HPL_CASE, replace(one, doubt_factor=factor), repeat=i)
+        for i, factor in enumerate(factors)
+    ]
+    (judgement,) = judge(trial(HPL_CASE, repeats=len(runs)), runs, requirements(bound))
+    return judgement.verdict, judgement.in_doubt, judgement.explanation
+
+
+@pytest.mark.parametrize("factors", [[1.7], [1.2, 1.7], [1.7, 1.2]])
+def test_a_figure_passes_if_the_error_of_its_doubt_does_not_matter(factors):
+    verdict, in_doubt, text = of_share(factors)
+    assert (verdict, in_doubt) == ("pass", False)
+    assert text.endswith(", even if it is wrong by a factor of 1.7: DGEMM differs")
+    assert "30 percent" in text
+
+
+@pytest.mark.parametrize("factors", [[6.1], [1.2, 6.1], [6.1, 1.2], [1.2, None], [None, 1.2]])
+def test_a_figure_whose_doubt_may_matter_decides_nothing(factors):
+    verdict, in_doubt, text = of_share(factors)
+    assert (verdict, in_doubt) == ("inconclusive", True)
+    assert text.endswith("decides nothing: DGEMM differs")
+
+
+def test_a_figure_in_doubt_must_hold_both_bounds():
+    both = SHARE.replace("at_least: 5", "at_least: 5\n    at_most: 45")
+    assert of_share([1.4], both)[0] == "pass"
+    assert of_share([1.6], both)[0] == "inconclusive"
+
+
+def test_a_figure_in_doubt_never_fails():
+    assert of_share([1.1], value=2.0)[0] == "inconclusive"
+
+
 def test_a_sample_in_doubt_does_not_count_beside_others():
     runs = [run(NETPIPE, DOUBTFUL), *(run(NETPIPE, metric(30.0), repeat=i) for i in (1, 2))]
     for order in (runs, runs[::-1]):

@@ -389,7 +389,7 @@ def share_of_dgemm(
 ) -> list[Metric]:
     """DGEMM, its spread, and HPL's share of it (``hpl`` in GFLOPS, all ranks together)."""
     share = 100 * hpl / (ranks * dgemm.rate)
-    doubt = ""
+    doubt, factor = "", None
     mapped = {str(Path(file).resolve()) for files in loaded.values() for file in files}
     others = [library for library in dgemm.libraries if library not in mapped]
     if dgemm.spread > MOST_SPREAD:
@@ -397,6 +397,9 @@ def share_of_dgemm(
             f"DGEMM was {dgemm.before:.4g} GFLOPS before HPL and {dgemm.after:.4g} after it: they "
             f"differ by {dgemm.spread:.3g} %, more than {MOST_SPREAD:g} %"
         )
+        # The rate while HPL ran is as uncertain as that of DGEMM, unless HPL shows it to be higher.
+        if share <= most_share(dgemm.spread) and not (mapped and others):
+            factor = dgemm.rate / min(dgemm.before, dgemm.after)
     elif mapped and others:
         doubt = f"DGEMM ran with {others[0]}, HPL with {', '.join(sorted(mapped))}"
     elif share > most_share(dgemm.spread) and dgemm.waited > DISTURBED_PERCENT:
@@ -404,7 +407,7 @@ def share_of_dgemm(
     return [
         higher("dgemm_GFLOPS", dgemm.rate, "GFLOPS"),
         lower("dgemm_spread_percent", dgemm.spread, "percent"),
-        replace(higher("hpl_percent_of_dgemm", share, "percent"), doubt=doubt),
+        replace(higher("hpl_percent_of_dgemm", share, "percent"), doubt=doubt, doubt_factor=factor),
     ]
 
 

@@ -53,6 +53,7 @@ class Figure:
     known_waits: list[Wait | None] | None = None  # None: no wait of any sample is known
     fault: str = ""  # why the samples cannot be judged
     doubt: str = ""  # why the samples decide nothing; each of them is in doubt
+    doubt_factor: float | None = None  # the highest of those of the samples; None: one is unknown
     left_out: int = 0  # number of samples that do not count, and are not among ``samples``
     alone: bool | None = None  # of a link, as in ``Metric``
     _median: float | None = None
@@ -187,6 +188,8 @@ def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
                 figure.left_out += 1
                 continue
             figure.doubt, figure.alone = m.doubt, m.alone
+            if m.doubt:
+                figure.doubt_factor = _with_sample(figure, m.doubt_factor)
             figure.runs = longer.get(figure.runs) or longer.setdefault(
                 figure.runs, (*figure.runs, number)
             )
@@ -203,6 +206,12 @@ def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
             elif m.better != figure.better:
                 figure.fault = "lower is better in one run, higher in another"
     return figures
+
+
+def _with_sample(figure: Figure, factor: float | None) -> float | None:
+    """The ``doubt_factor`` of a figure that gets one more sample, with its factor."""
+    own = figure.doubt_factor if figure.runs else 1.0
+    return None if own is None or factor is None else max(own, factor)
 
 
 def slow_alone(runs: Iterable[Run]) -> dict[tuple[Case, str], dict[End, float]]:

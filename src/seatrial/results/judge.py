@@ -376,7 +376,7 @@ class _Comparison:
         fault = fault or self._set_reference()
         if fault:
             return self._record("error", f"{self.name} cannot be judged: {fault}")
-        if self.figure.doubt:
+        if self.figure.doubt and not self._passes_in_doubt():
             text = f"{self.name} decides nothing: {self.figure.doubt}"
             record = self._record("inconclusive", text, value=self._value())
             return replace(record, in_doubt=True)
@@ -407,7 +407,20 @@ class _Comparison:
             return self._record("error", f"{self.name} cannot be passed: {text}", limits)
         is_within = all(limit.includes(self.samples) for limit in limits)
         text = "" if is_within else self._explanation().within(limits)
+        if self.figure.doubt:
+            text = (
+                f"{self._explanation().within(limits)}, even if it is wrong by a factor of "
+                f"{number(self.figure.doubt_factor or 1.0, 3)}: {self.figure.doubt}"
+            )
         return self._record("pass", text, limits)
+
+    def _passes_in_doubt(self) -> bool:
+        """Whether all samples are within the bounds even with the highest error of the doubt."""
+        factor = self.figure.doubt_factor
+        if factor is None or self.rule.threshold.peers:
+            return False
+        extremes = [x for sample in self.samples for x in (sample / factor, sample * factor)]
+        return all(limit.includes(extremes) for limit in self._limits())
 
     def _is_of_round_only(self, limits: list[Limit], verdicts: list[str]) -> bool:
         """Whether the load of its round may be why a link is too bad: it was not measured alone,

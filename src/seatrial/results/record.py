@@ -135,6 +135,8 @@ class Metric:
     seconds: Annotated[Finite, Field(ge=0)] | None = None
     impossible: str = ""  # the physical limit that the figure is beyond; its run is an error
     doubt: str = ""  # why the figure decides nothing, such as an uncertain denominator
+    # With a doubt: the true value is at most so many times as high or as low; None: unknown.
+    doubt_factor: Annotated[float, Field(ge=1)] | None = None
     # Of a link: true: measured again with no other beside it; false: only with others beside it.
     alone: bool | None = None
 
