@@ -28,10 +28,10 @@ from pathlib import Path
 
 from seatrial.base.paths import CHECKOUT
 from seatrial.site.load import load_site
-from seatrial_lab.virtual import qemu
 from seatrial_lab.virtual.engine import VirtualLab
 from seatrial_lab.virtual.machine import processors_note
 from seatrial_lab.virtual.site import virtual_spec
+from seatrial_lab.virtual.spec import WINDOW_NS
 
 #: two nodes with an igb card each
 SITE = """\
@@ -160,15 +160,15 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--window", type=int, action="append", help="in ns; default: 1000 and 100")
     arguments = parser.parse_args()
-    windows = arguments.window or [qemu.WINDOW_NS, qemu.WINDOW_NS // 10]
+    windows = arguments.window or [WINDOW_NS, WINDOW_NS // 10]
     columns: list[dict[str, int]] = []
     # The guest sees the checkout, and not /tmp of this machine.
     with tempfile.TemporaryDirectory(dir=CHECKOUT / ".seatrial") as folder:
         Path(folder).chmod(0o755)
         program = build(Path(folder))
         for window in windows:
-            qemu.WINDOW_NS = window
-            with running_lab(SITE, Path(folder), f"clk{os.getpid()}") as lab:
+            site = SITE.replace("processors: own", f"processors: own, window_ns: {window}")
+            with running_lab(site, Path(folder), f"clk{os.getpid()}") as lab:
                 columns.append(figures(Clocks(lab, program), arguments.messages))
     print(f"{'window, ns':44}" + "".join(f"{window:>12}" for window in windows))
     for name in columns[0]:

@@ -10,7 +10,7 @@ import pytest
 
 from labs import clear_dead_sessions
 from seatrial.base.paths import CHECKOUT
-from seatrial_lab.virtual import qemu
+from seatrial_lab.virtual.spec import WINDOW_NS
 
 sys.path.insert(0, str(CHECKOUT / "ci/bench"))
 from clocks import SITE, Clocks, build, running_lab
@@ -46,8 +46,8 @@ def test_processors_that_spin_differ_by_a_window_at_most(clocks: Clocks) -> None
     seen = clocks.run("spin", 1, 2, 50_000)
     for way in ("there", "back"):
         assert seen[f"{way}_number"] == 50_000
-        assert seen[f"{way}_least_ns"] >= -(qemu.WINDOW_NS + BLOCK_NS)
-        assert seen[f"{way}_mean_ns"] <= 2 * (qemu.WINDOW_NS + BLOCK_NS)
+        assert seen[f"{way}_least_ns"] >= -(WINDOW_NS + BLOCK_NS)
+        assert seen[f"{way}_mean_ns"] <= 2 * (WINDOW_NS + BLOCK_NS)
 
 
 def test_clocks_read_under_a_lock_go_back_by_a_window_at_most(clocks: Clocks) -> None:
@@ -55,7 +55,7 @@ def test_clocks_read_under_a_lock_go_back_by_a_window_at_most(clocks: Clocks) ->
     for way in ("there", "back"):
         assert seen[f"{way}_number"] > 1000
         assert seen[f"{way}_early"] > 0  # else the processors take turns, and this proves nothing
-        assert seen[f"{way}_least_ns"] >= -(qemu.WINDOW_NS + BLOCK_NS)
+        assert seen[f"{way}_least_ns"] >= -(WINDOW_NS + BLOCK_NS)
 
 
 def test_interrupt_moderation_is_seen_on_both_ways(clocks: Clocks) -> None:
@@ -72,7 +72,7 @@ def test_timers_keep_their_deadlines(clocks: Clocks) -> None:
     for seen in (alone, busy, after_idle):
         assert seen["late_early"] == 0
         assert seen["late_mean_ns"] < 10_000
-    assert abs(alone["late_mean_ns"] - busy["late_mean_ns"]) < qemu.WINDOW_NS
+    assert abs(alone["late_mean_ns"] - busy["late_mean_ns"]) < WINDOW_NS
 
 
 def test_each_instruction_takes_a_nanosecond(clocks: Clocks) -> None:

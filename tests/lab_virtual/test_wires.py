@@ -67,6 +67,16 @@ def test_each_card_has_the_wire_of_its_network_and_the_bus_of_its_node(tmp_path:
     )
 
 
+def test_a_site_sets_how_far_its_processors_are_apart(tmp_path: Path) -> None:
+    usual = with_lab(tmp_path / "usual", "processors: own")
+    near = with_lab(tmp_path / "near", "processors: own, window_ns: 100")
+    for spec, window in ((usual, 1000), (near, 100)):
+        words = qemu.command(spec, BASE, Path("i"), Path("/r"), Path("/e/qemu"))
+        assert f"shift=0,sleep=off,percpu=on,window={window}" in words
+    assert near.without_wires() == usual  # both start from one saved guest
+    assert usual.differences(near) == ["window_ns"]
+
+
 def test_a_node_has_the_buses_that_its_wires_name(tmp_path: Path) -> None:
     text = SMALL.replace("{igb: [igb]}", "{igb: [igb, igb]}").replace(
         "nodes:\n",
@@ -131,6 +141,9 @@ def test_a_trial_notes_whether_its_figures_hold_for_wires(
     [
         ("wires: {test: {rate: 1 Gbit/s}}", "lab.wires", "processors: own"),
         ("bus_MB_s: 264", "lab.bus_MB_s", "processors: own"),
+        ("window_ns: 100", "lab.window_ns", "processors: own"),
+        ("processors: own, window_ns: 99", "lab.window_ns", "greater than or equal to 100"),
+        ("processors: own, window_ns: 1001", "lab.window_ns", "less than or equal to 1000"),
         (
             "processors: own, wires: {test: {rate: 1 Gbit/s, bus: 2}}",
             "lab.wires.test.bus",

@@ -416,6 +416,16 @@ class Lab(Model):
         examples=["264"],
     )
 
+    window_ns: int | None = Field(
+        default=None,
+        ge=100,
+        le=1000,
+        description="with processors: own: a processor may be so far ahead of another in virtual "
+        "time; default: 1000. Less is right for programs that spin on each other's memory inside "
+        "a node, and takes longer",
+        examples=["100"],
+    )
+
     @property
     def cores(self) -> int:
         """Number of processors that all nodes share, without ``processors: own``."""
@@ -434,8 +444,8 @@ class Lab(Model):
             raise InvalidValue(
                 "a native lab has this machine's processors", "engine: virtual", "processors"
             )
-        for name, value in (("wires", self.wires), ("bus_MB_s", self.bus_MB_s)):
-            if value and self.processors == "shared":
+        for name in ("wires", "bus_MB_s", "window_ns"):
+            if getattr(self, name) and self.processors == "shared":
                 raise InvalidValue(
                     "only the emulator of labs whose nodes have their own processors has it",
                     "processors: own",

@@ -231,8 +231,14 @@ class VirtualLab:
         return {row[0]: row[1] for row in rows if len(row) == 2}
 
     def facts(self) -> dict[str, Any]:
-        """Return the lab's start time and the versions of QEMU and the guest's kernel."""
-        return json.loads((self.paths.run / "facts.json").read_text())
+        """Return the lab's start time and the versions of QEMU and the guest's kernel.
+
+        Raises LabError if it is not up, or another program has just ended it.
+        """
+        try:
+            return json.loads((self.paths.run / "facts.json").read_text())
+        except FileNotFoundError:
+            raise LabError(state.not_up(self.spec.instance)) from None
 
     def faults(self) -> list[state.Fault]:
         """Return the faults planted in the running lab; none if it is not up."""

@@ -17,8 +17,6 @@ KERNEL_OPTIONS = (
     "net.ifnames=0", "nokaslr", "cryptomgr.notests", "rcupdate.rcu_expedited=1", "selinux=0",
     "apparmor=0", "transparent_hugepage=never", "pci=noaer", "nosmap", "nosmep",
 )  # fmt: skip
-#: a processor may be this far ahead of another, in ns: docs/dev/virtual-lab.md has the error
-WINDOW_NS = 1000
 FUNCTIONS = 8  # functions of one PCI slot
 PORT_SLOT = 0x10  # first slot of the root ports
 
@@ -35,7 +33,7 @@ def command(
     that QEMU has: see ``as_user``.
     """
     number = spec.guest_processors if emulator else 1
-    clocks = f",percpu=on,window={WINDOW_NS}" if emulator else ""
+    clocks = f",percpu=on,window={spec.window_ns}" if emulator else ""
     options = (*KERNEL_OPTIONS, *(processor_options(spec) if emulator else ()))
     # A processor of several that waits with MWAIT runs: it has to wait with HLT.
     cpu = spec.cpu + (",-monitor" if emulator else "")

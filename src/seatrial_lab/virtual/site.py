@@ -14,7 +14,7 @@ from seatrial.stack import stack_folder
 from seatrial_lab.common.slurm_files import nic_settings
 from seatrial_lab.common.spec import LabSpec
 from seatrial_lab.virtual import kernels
-from seatrial_lab.virtual.spec import Card, VirtualSpec, Wire
+from seatrial_lab.virtual.spec import WINDOW_NS, Card, VirtualSpec, Wire
 
 #: at the end of slurm.conf. No health checks: each starts a Python on every node, also during a
 #: measurement. The scheduler runs on events, not every second.
@@ -91,6 +91,7 @@ def virtual_spec(site: Site, instance: str) -> VirtualSpec:
         drivers=tuple(site.lab.drivers),
         own_processors=site.lab.processors == "own",
         bus_B_s=round(site.lab.bus_MB_s * 10**6) if site.lab.bus_MB_s else None,
+        window_ns=site.lab.window_ns or WINDOW_NS,
     )
 
 
