@@ -68,6 +68,8 @@ LEFT = pytest.StashKey[Counter]()
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so all that they
 # start: tests of what an interrupt does would wait in vain.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# SIGTERM is as Ctrl-C: fixtures end their labs.
+signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

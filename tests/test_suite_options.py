@@ -1,12 +1,18 @@
-"""Which tests the option --long selects."""
+"""Which tests the option --long selects, and what the suite does when it is ended."""
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from seatrial.base.paths import CHECKOUT
+from trial_support import until
 
 PLAIN = "test_no_ranks_is_an_error"
 PROPERTY = "test_grid_uses_every_rank"
@@ -26,6 +32,43 @@ def test_long_selects_what_takes_longer_at_night() -> None:
     )
     names = set(re.findall(r"::(\w+)(?:\[.*)?$", done.stdout, re.MULTILINE))
     assert names & {PLAIN, PROPERTY, CAMPAIGN, MARKED} == {PROPERTY, CAMPAIGN, MARKED}
+
+
+ENDLESS = """
+import time
+import pytest
+
+@pytest.fixture
+def lab(tmp_path):
+    print("up", file=open({file!r}, "a"))
+    yield
+    print("down", file=open({file!r}, "a"))
+
+def test_endless(lab):
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]])
+def test_sigterm_ends_what_fixtures_started(tmp_path: Path, workers: list[str]) -> None:
+    file = tmp_path / "lab"
+    (tmp_path / "test_endless.py").write_text(ENDLESS.format(file=str(file)))
+    command = [sys.executable, "-P", "-m", "pytest", "-p", "conftest", "-q", *workers, "."]
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT / "tests")}
+    for name in [name for name in environment if name.startswith("PYTEST_")]:
+        del environment[name]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, start_new_session=True, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    ) as suite:  # fmt: skip
+        try:
+            until(file.exists, 120, "the fixture")
+            os.killpg(suite.pid, signal.SIGTERM)
+            said, _ = suite.communicate(timeout=120)
+        finally:
+            suite.kill()
+    assert file.read_text().split() == ["up", "down"], said
+    assert suite.returncode == 2, said
 
 
 def test_a_campaign_names_rounds_in_its_own_file() -> None:
