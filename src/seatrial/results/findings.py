@@ -468,13 +468,13 @@ def _one_way(
 
 def _load(runs: Sequence[Run]) -> list[str]:
     """Notes on links that were slow in their round and as good as others alone."""
-    names: dict[Case, dict[str, None]] = defaultdict(dict)
+    names: dict[tuple[Case, str], dict[str, None]] = defaultdict(dict)
     for run in runs:
         for suspect in run.suspects:
             if suspect.conclusion == "load":
-                names[run.case][suspect.location] = None
+                names[run.case, suspect.metric][suspect.location] = None
     return [
-        f"note: {case.id}: {plural(len(own), 'location')} ({some(list(own))}) slow in a round and "
-        f"as fast as others alone: load of the rounds, no fault"
-        for case, own in names.items()
+        f"note: {metric} of {case.id}: {plural(len(own), 'location')} ({some(list(own))}) slow in "
+        "a round and as fast as others alone: load of the rounds, no fault"
+        for (case, metric), own in names.items()
     ]
