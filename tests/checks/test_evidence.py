@@ -47,7 +47,9 @@ def node_file(folder, node, moved=1000, exit_code=0):
 class FakeCheck:
     """A check with the attributes that ``collect`` uses."""
 
-    own_benchmark = SimpleNamespace(proves_path=True, limits=(Latency("latency_us"),))
+    own_benchmark = SimpleNamespace(
+        proves_path=True, limits=(Latency("latency_us"),), of_several_steps=()
+    )
     num_nodes = 2
     network, case_network = "test", ""
     planned_transport = SimpleNamespace(path_report=r"^via ", data_path="kernel")
@@ -283,6 +285,28 @@ def test_a_figure_without_a_limit_says_so_once(job, monkeypatch):
     assert run.outcome == "ran"
     sentence = "no physical limit of latency_us: the line rate of eth1 is not known"
     assert run.facts["not limited"] == [sentence]
+
+
+@pytest.mark.parametrize(
+    ("steps", "location", "of_several", "expected"),
+    [
+        (1, None, (), ""),
+        (2, None, (), "net"),
+        (2, None, ("latency_us",), ""),
+        (2, "nodes", (), ""),
+    ],
+)
+def test_a_figure_of_a_run_of_several_steps_names_its_step(
+    job, monkeypatch, steps, location, of_several, expected
+):
+    monkeypatch.setattr(FakeCheck.own_benchmark, "activity_metrics", False, raising=False)
+    monkeypatch.setattr(FakeCheck.own_benchmark, "of_several_steps", of_several)
+    monkeypatch.setattr(FakeCheck.planned_transport, "versions", {}, raising=False)
+    monkeypatch.setattr(FakeCheck.planned_transport, "packages", {}, raising=False)
+    step = SimpleNamespace(**{**vars(STEP), "location": location})
+    run = evidence.make_run(FakeCheck(), "", [evidence.collect(FakeCheck(), step, job)] * steps)
+    (metric,) = run.metrics
+    assert metric.step == expected
 
 
 def proof(crossed=True, node="n1", volume=10, interrupts: int | None = 1, reported=""):

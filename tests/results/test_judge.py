@@ -745,6 +745,34 @@ def test_waits_of_several_nodes_may_follow_each_other():
         assert verdicts(judge(trial(NETPIPE), runs, requirements(CONTRACT))) == [expected]
 
 
+@pytest.mark.parametrize(("step", "expected"), [("latency", "inconclusive"), ("", "fail")])
+def test_the_wait_of_its_own_step_counts_beside_longer_steps(step, expected):
+    """In a trial of a busy lab, mpich-ofi's latency had waited for 28 % of a third of a second; two
+    other steps of a second each had not waited."""
+    figure = replace(metric(66), step=step)
+    waits = {"latency": (0.3, 28.0), "bw": (1.0, 0.0), "bibw": (1.0, 0.0)}
+    activity = [
+        Activity(step=name, node=node, seconds=seconds, others_percent=60, waited_percent=percent)
+        for name, (seconds, percent) in waits.items()
+        for node in ("n1", "n2")
+    ]
+    runs = [run(NETPIPE, figure, repeat=i).model_copy(update={"activity": activity})
+            for i in range(2)]  # fmt: skip
+    assert verdicts(judge(trial(NETPIPE), runs, requirements(CONTRACT))) == [expected]
+
+
+def test_waits_of_other_steps_count_as_well():
+    """A machine that was busy in the rest of the run may have been so for a moment of the step."""
+    figure = replace(metric(66), step="latency")
+    activity = [
+        Activity(step=name, node="n1", seconds=1, others_percent=60, waited_percent=percent)
+        for name, percent in (("latency", 1.0), ("bw", 40.0))
+    ]
+    runs = [run(NETPIPE, figure, repeat=i).model_copy(update={"activity": activity})
+            for i in range(2)]  # fmt: skip
+    assert verdicts(judge(trial(NETPIPE), runs, requirements(CONTRACT))) == ["inconclusive"]
+
+
 @pytest.mark.parametrize(("value", "expected"), [(0, "fail"), (0.5, "inconclusive")])
 def test_no_wait_explains_a_zero(value, expected):
     """Such as another BLAS library than the declared one."""

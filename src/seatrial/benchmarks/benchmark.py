@@ -208,6 +208,8 @@ class Benchmark(Generic[S]):
     performance: ClassVar[str] = ""
     #: the interrupts and softirqs of a step are metrics, and not only recorded beside them
     activity_metrics: ClassVar[bool] = False
+    #: the metrics that one step reports and others measure, too
+    of_several_steps: ClassVar[Collection[str]] = ()
 
     def __init__(self, settings: S):
         self.settings = settings

@@ -111,6 +111,7 @@ class _ShareOfDgemm(Limit):
 class HPL(Benchmark[HPLSettings]):
     name = "hpl"
     performance = "hpl_GFLOPS"
+    of_several_steps = OF_DGEMM
     Settings = HPLSettings
     limits = (
         _ShareOfDgemm("hpl_percent_of_dgemm"),

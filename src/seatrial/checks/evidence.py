@@ -353,6 +353,13 @@ def hold_against_profile(run: Run, check, lost: Collection[str] = ()) -> None:
         run.metrics, run.curves = [], []
 
 
+def with_place(check, metric: Metric, location: str | None, step: str) -> Metric:
+    """The metric with the location of its step, or with the step itself if it has none."""
+    location = metric.location or location
+    of_several = metric.metric in check.own_benchmark.of_several_steps
+    return replace(metric, location=location, step="" if location or of_several else step)
+
+
 def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
     case = Case(
         check=check.benchmark, variant=variant, transport=check.transport,
@@ -372,7 +379,8 @@ def make_run(check, variant: str, steps: list[StepEvidence]) -> Run:
             names = "-".join(node["after"]["node"] for node in evidence.nodes)
             location = names if evidence.step.location == "nodes" else None
             run.metrics += [
-                replace(metric, location=metric.location or location) for metric in parsed.metrics
+                with_place(check, metric, location, evidence.step.name if len(steps) > 1 else "")
+                for metric in parsed.metrics
             ]
             run.curves += [
                 curve.model_copy(update={"name": f"{curve.name} {location}"}) if location else curve

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
@@ -278,6 +278,7 @@ class _Waits:
             if activity.waited_percent is not None:
                 steps[activity.step][activity.node] = activity
         self.known = bool(steps)
+        self.steps = steps
         #: nodes of steps -> the sum for each of the nodes
         self.groups: dict[frozenset[str], dict[str, _Sum]] = {}
         #: node, number of nodes -> the groups of so many nodes that it is one of
@@ -292,8 +293,8 @@ class _Waits:
             for node, activity in of_step.items():
                 sums[node] = sums[node].plus(activity)
         self.sizes = sorted({len(nodes) for nodes in self.groups})
-        #: by the nodes of a figure: many figures are of the same nodes
-        self.longest_on: dict[frozenset[str], tuple[Wait, _Sum] | None] = {}
+        #: by the nodes of a figure, or its step: many figures are of the same ones
+        self.longest_on: dict[frozenset[str] | str, tuple[Wait, _Sum] | None] = {}
 
     def _groups_on(self, wanted: frozenset[str]) -> Iterable[frozenset[str]]:
         """The groups of steps that ran on all the wanted nodes; every group if none is wanted."""
@@ -310,8 +311,9 @@ class _Waits:
         """The longest wait for a processor on the nodes of a figure.
 
         It covers the run's steps that ran on all the nodes, or every step on all of its nodes if
-        the figure has no location. None if no wait is on record, or if the link or its node was
-        measured again alone until a wait was no explanation.
+        the figure has no location; that of its own step counts if it is longer: steps of another
+        length hide it. None if no wait is on record, or if the link or its node was measured again
+        alone until a wait was no explanation.
         """
         at = metric.location or ""
         slow = self.slow_alone.get(metric.metric, {})
@@ -320,10 +322,15 @@ class _Waits:
         wanted = frozenset(self.locations.nodes_of(metric.location))
         if wanted not in self.longest_on:
             self.longest_on[wanted] = self._longest_on(wanted)
-        longest = self.longest_on[wanted]
-        if longest is None:
+        if metric.step not in self.longest_on:
+            own = self.steps.get(metric.step, {})
+            sums = {node: [_Sum().plus(activity)] for node, activity in own.items()}
+            self.longest_on[metric.step] = _longest(sums)
+        candidates = (self.longest_on[wanted], self.longest_on[metric.step])
+        known = [one for one in candidates if one is not None]
+        if not known:
             return None
-        wait, all_steps = longest
+        wait, all_steps = max(known, key=lambda one: one[0].percent)
         if metric.seconds is None:
             return wait
         return wait._replace(part=min(1.0, metric.seconds * all_steps.steps / all_steps.seconds))
@@ -335,16 +342,21 @@ class _Waits:
             sums_of = self.groups[group]
             for node in sorted(wanted) or sums_of:
                 by_node[node].append(sums_of[node])
-        waits = []
-        for node, sums in by_node.items():
-            seconds, waited, others, steps = (sum(column) for column in zip(*sums, strict=True))
-            all_steps = _Sum(seconds, waited, others, int(steps))
-            wait = Wait(waited / seconds, node, others / seconds, 0.0, PART_OF_STEP)
-            waits.append((wait, all_steps))
-        if not waits:
-            return None
-        wait, all_steps = max(waits)
-        return wait._replace(total=sum(one.percent for one, _ in waits)), all_steps
+        return _longest(by_node)
+
+
+def _longest(by_node: Mapping[str, Sequence[_Sum]]) -> tuple[Wait, _Sum] | None:
+    """The longest wait of some nodes, and the steps of the node that waited; None: unknown."""
+    waits = []
+    for node, sums in by_node.items():
+        seconds, waited, others, steps = (sum(column) for column in zip(*sums, strict=True))
+        all_steps = _Sum(seconds, waited, others, int(steps))
+        wait = Wait(waited / seconds, node, others / seconds, 0.0, PART_OF_STEP)
+        waits.append((wait, all_steps))
+    if not waits:
+        return None
+    wait, all_steps = max(waits)
+    return wait._replace(total=sum(one.percent for one, _ in waits)), all_steps
 
 
 def longest_wait(runs: Iterable[Run]) -> float | None:

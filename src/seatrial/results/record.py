@@ -139,6 +139,7 @@ class Metric:
     doubt_factor: Annotated[float, Field(ge=1)] | None = None
     # Of a link: true: measured again with no other beside it; false: only with others beside it.
     alone: bool | None = None
+    step: Location = ""  # of the case as a whole: the step that measured it; empty: all of the run
 
 
 class Curve(Record):
