@@ -45,6 +45,7 @@ def lab(tmp_path):
     print("down", file=open({file!r}, "a"))
 
 def test_endless(lab):
+    print("sleeps", file=open({file!r}, "a"))
     time.sleep(600)
 """
 
@@ -62,12 +63,12 @@ def test_sigterm_ends_what_fixtures_started(tmp_path: Path, workers: list[str]) 
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     ) as suite:  # fmt: skip
         try:
-            until(file.exists, 120, "the fixture")
+            until(lambda: file.exists() and "sleeps" in file.read_text(), 120, "the test")
             os.killpg(suite.pid, signal.SIGTERM)
             said, _ = suite.communicate(timeout=120)
         finally:
             suite.kill()
-    assert file.read_text().split() == ["up", "down"], said
+    assert file.read_text().split() == ["up", "sleeps", "down"], said
     assert suite.returncode == 2, said
 
 
