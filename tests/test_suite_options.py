@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -67,7 +68,8 @@ def test_sigterm_ends_what_fixtures_started(tmp_path: Path, workers: list[str]) 
             os.killpg(suite.pid, signal.SIGTERM)
             said, _ = suite.communicate(timeout=120)
         finally:
-            suite.kill()
+            with contextlib.suppress(ProcessLookupError):  # it has ended, with its workers
+                os.killpg(suite.pid, signal.SIGKILL)
     assert file.read_text().split() == ["up", "sleeps", "down"], said
     assert suite.returncode == 2, said
 

@@ -396,9 +396,20 @@ def test_an_uncertain_dgemm_decides_nothing(tmp_path: Path) -> None:
     assert doubt_factor(parsed) == 1.25
 
 
+def test_dgemm_is_of_other_steps_than_hpl(tmp_path: Path) -> None:
+    names = {one.metric for one in hpl_run(tmp_path, 5.0, 4.8).metrics}
+    assert set(hpl.HPL.of_several_steps) == {name for name in names if "dgemm" in name}
+
+
 def test_the_error_of_a_doubt_is_unknown_if_hpl_shows_dgemm_to_be_slow(tmp_path: Path) -> None:
     parsed = hpl_run(tmp_path, 2.7, 2.0)  # 174 %
     assert "they differ by 25.9 %" in share(parsed)[2]
+    assert doubt_factor(parsed) is None
+
+
+def test_the_error_of_a_doubt_is_unknown_if_dgemm_is_of_another_library(tmp_path: Path) -> None:
+    parsed = hpl_run(tmp_path, 5.0, 4.0, library="/else/libblis.so.4")
+    assert "they differ by 20 %" in share(parsed)[2]
     assert doubt_factor(parsed) is None
 
 

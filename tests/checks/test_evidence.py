@@ -48,11 +48,16 @@ class FakeCheck:
     """A check with the attributes that ``collect`` uses."""
 
     own_benchmark = SimpleNamespace(
-        proves_path=True, limits=(Latency("latency_us"),), of_several_steps=()
+        proves_path=True,
+        limits=(Latency("latency_us"),),
+        of_several_steps=(),
+        activity_metrics=False,
     )
     num_nodes = 2
     network, case_network = "test", ""
-    planned_transport = SimpleNamespace(path_report=r"^via ", data_path="kernel")
+    planned_transport = SimpleNamespace(
+        path_report=r"^via ", data_path="kernel", versions={}, packages={}
+    )
 
     benchmark, transport, profile_name, repeat = "netpipe", "tcp", "default", 0
     interface, nodes_share_kernel = "eth1", False
@@ -261,9 +266,6 @@ def test_output_that_cannot_be_parsed(job, error):
 
 def test_an_impossible_figure_is_an_error_and_stays_in_the_record(job, monkeypatch):
     monkeypatch.setattr(FakeCheck, "line_MB_s", 12.5)
-    monkeypatch.setattr(FakeCheck.own_benchmark, "activity_metrics", False, raising=False)
-    monkeypatch.setattr(FakeCheck.planned_transport, "versions", {}, raising=False)
-    monkeypatch.setattr(FakeCheck.planned_transport, "packages", {}, raising=False)
     result = collected(job)
     assert result.phase == "limit"
     run = evidence.make_run(FakeCheck(), "", [result])
@@ -277,10 +279,7 @@ def test_an_impossible_figure_is_an_error_and_stays_in_the_record(job, monkeypat
     assert not is_valid(run)
 
 
-def test_a_figure_without_a_limit_says_so_once(job, monkeypatch):
-    monkeypatch.setattr(FakeCheck.own_benchmark, "activity_metrics", False, raising=False)
-    monkeypatch.setattr(FakeCheck.planned_transport, "versions", {}, raising=False)
-    monkeypatch.setattr(FakeCheck.planned_transport, "packages", {}, raising=False)
+def test_a_figure_without_a_limit_says_so_once(job):
     run = evidence.make_run(FakeCheck(), "", [collected(job)])
     assert run.outcome == "ran"
     sentence = "no physical limit of latency_us: the line rate of eth1 is not known"
@@ -299,10 +298,7 @@ def test_a_figure_without_a_limit_says_so_once(job, monkeypatch):
 def test_a_figure_of_a_run_of_several_steps_names_its_step(
     job, monkeypatch, steps, location, of_several, expected
 ):
-    monkeypatch.setattr(FakeCheck.own_benchmark, "activity_metrics", False, raising=False)
     monkeypatch.setattr(FakeCheck.own_benchmark, "of_several_steps", of_several)
-    monkeypatch.setattr(FakeCheck.planned_transport, "versions", {}, raising=False)
-    monkeypatch.setattr(FakeCheck.planned_transport, "packages", {}, raising=False)
     step = SimpleNamespace(**{**vars(STEP), "location": location})
     run = evidence.make_run(FakeCheck(), "", [evidence.collect(FakeCheck(), step, job)] * steps)
     (metric,) = run.metrics

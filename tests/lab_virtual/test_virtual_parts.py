@@ -420,3 +420,9 @@ def test_a_delay(text: str, delay_us: int) -> None:
 def test_what_is_no_delay(text: str) -> None:
     with pytest.raises(InputError, match="is not like 500us or 2ms, above zero and at most 1000ms"):
         faults.parse_delay(text)
+
+
+def test_a_lab_that_another_program_has_ended_is_named(tmp_path: Path) -> None:
+    lab = VirtualLab(virtual_spec(load_site(write_site(tmp_path)), "ended"))
+    with pytest.raises(LabError, match="the lab 'ended' is not up; start it with"):
+        lab.facts()

@@ -392,16 +392,16 @@ def share_of_dgemm(
     share = 100 * hpl / (ranks * dgemm.rate)
     doubt, factor = "", None
     mapped = {str(Path(file).resolve()) for files in loaded.values() for file in files}
-    others = [library for library in dgemm.libraries if library not in mapped]
+    others = [library for library in dgemm.libraries if mapped and library not in mapped]
     if dgemm.spread > MOST_SPREAD:
         doubt = (
             f"DGEMM was {dgemm.before:.4g} GFLOPS before HPL and {dgemm.after:.4g} after it: they "
             f"differ by {dgemm.spread:.3g} %, more than {MOST_SPREAD:g} %"
         )
         # The rate while HPL ran is as uncertain as that of DGEMM, unless HPL shows it to be higher.
-        if share <= most_share(dgemm.spread) and not (mapped and others):
+        if share <= most_share(dgemm.spread) and not others:
             factor = dgemm.rate / min(dgemm.before, dgemm.after)
-    elif mapped and others:
+    elif others:
         doubt = f"DGEMM ran with {others[0]}, HPL with {', '.join(sorted(mapped))}"
     elif share > most_share(dgemm.spread) and dgemm.waited > DISTURBED_PERCENT:
         doubt = f"DGEMM waited for a processor for {dgemm.waited:.3g} % of its time"

@@ -53,7 +53,7 @@ class Figure:
     known_waits: list[Wait | None] | None = None  # None: no wait of any sample is known
     fault: str = ""  # why the samples cannot be judged
     doubt: str = ""  # why the samples decide nothing; each of them is in doubt
-    doubt_factor: float | None = None  # the highest of those of the samples; None: one is unknown
+    doubt_factor: float = 1.0  # the highest of those of the samples; infinite: one is unknown
     left_out: int = 0  # number of samples that do not count, and are not among ``samples``
     alone: bool | None = None  # of a link, as in ``Metric``
     _median: float | None = None
@@ -189,7 +189,7 @@ def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
                 continue
             figure.doubt, figure.alone = m.doubt, m.alone
             if m.doubt:
-                figure.doubt_factor = _with_sample(figure, m.doubt_factor)
+                figure.doubt_factor = max(figure.doubt_factor, m.doubt_factor or math.inf)
             figure.runs = longer.get(figure.runs) or longer.setdefault(
                 figure.runs, (*figure.runs, number)
             )
@@ -206,12 +206,6 @@ def collect(trial: Trial, runs: Sequence[Run]) -> Figures:
             elif m.better != figure.better:
                 figure.fault = "lower is better in one run, higher in another"
     return figures
-
-
-def _with_sample(figure: Figure, factor: float | None) -> float | None:
-    """The ``doubt_factor`` of a figure that gets one more sample, with its factor."""
-    own = figure.doubt_factor if figure.runs else 1.0
-    return None if own is None or factor is None else max(own, factor)
 
 
 def slow_alone(runs: Iterable[Run]) -> dict[tuple[Case, str], dict[End, float]]:
@@ -293,8 +287,8 @@ class _Waits:
             for node, activity in of_step.items():
                 sums[node] = sums[node].plus(activity)
         self.sizes = sorted({len(nodes) for nodes in self.groups})
-        #: by the nodes of a figure, or its step: many figures are of the same ones
-        self.longest_on: dict[frozenset[str] | str, tuple[Wait, _Sum] | None] = {}
+        #: by the nodes of a figure and its step: many figures are of the same ones
+        self.longest_of: dict[tuple[frozenset[str], str], tuple[Wait, _Sum] | None] = {}
 
     def _groups_on(self, wanted: frozenset[str]) -> Iterable[frozenset[str]]:
         """The groups of steps that ran on all the wanted nodes; every group if none is wanted."""
@@ -319,30 +313,30 @@ class _Waits:
         slow = self.slow_alone.get(metric.metric, {})
         if slow and any(end in slow for end in self.locations.itself_and_ends(at)):
             return None
-        wanted = frozenset(self.locations.nodes_of(metric.location))
-        if wanted not in self.longest_on:
-            self.longest_on[wanted] = self._longest_on(wanted)
-        if metric.step not in self.longest_on:
-            own = self.steps.get(metric.step, {})
-            sums = {node: [_Sum().plus(activity)] for node, activity in own.items()}
-            self.longest_on[metric.step] = _longest(sums)
-        candidates = (self.longest_on[wanted], self.longest_on[metric.step])
-        known = [one for one in candidates if one is not None]
-        if not known:
+        key = frozenset(self.locations.nodes_of(metric.location)), metric.step
+        if key not in self.longest_of:
+            self.longest_of[key] = self._longest_of(*key)
+        longest = self.longest_of[key]
+        if longest is None:
             return None
-        wait, all_steps = max(known, key=lambda one: one[0].percent)
+        wait, all_steps = longest
         if metric.seconds is None:
             return wait
         return wait._replace(part=min(1.0, metric.seconds * all_steps.steps / all_steps.seconds))
 
-    def _longest_on(self, wanted: frozenset[str]) -> tuple[Wait, _Sum] | None:
-        """The longest wait on some nodes, and the steps of the node that waited; None: unknown."""
+    def _longest_of(self, wanted: frozenset[str], step: str) -> tuple[Wait, _Sum] | None:
+        """The longest wait on some nodes or in one step, and the steps of the node that waited;
+        None: unknown."""
         by_node: dict[str, list[_Sum]] = defaultdict(list)
         for group in self._groups_on(wanted):
             sums_of = self.groups[group]
             for node in sorted(wanted) or sums_of:
                 by_node[node].append(sums_of[node])
-        return _longest(by_node)
+        longest = _longest(by_node)
+        if step not in self.steps:
+            return longest
+        own = _longest({node: [_Sum().plus(one)] for node, one in self.steps[step].items()})
+        return max(filter(None, (longest, own)), key=lambda one: one[0].percent)
 
 
 def _longest(by_node: Mapping[str, Sequence[_Sum]]) -> tuple[Wait, _Sum] | None:

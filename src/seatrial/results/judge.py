@@ -7,6 +7,7 @@ judgements in ``seatrial.results.verdict``.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -410,14 +411,14 @@ class _Comparison:
         if self.figure.doubt:
             text = (
                 f"{self._explanation().within(limits)}, even if it is wrong by a factor of "
-                f"{number(self.figure.doubt_factor or 1.0, 3)}: {self.figure.doubt}"
+                f"{number(self.figure.doubt_factor, 3)}: {self.figure.doubt}"
             )
         return self._record("pass", text, limits)
 
     def _passes_in_doubt(self) -> bool:
         """Whether all samples are within the bounds even with the highest error of the doubt."""
         factor = self.figure.doubt_factor
-        if factor is None or self.rule.threshold.peers:
+        if math.isinf(factor) or self.rule.threshold.peers:
             return False
         extremes = [x for sample in self.samples for x in (sample / factor, sample * factor)]
         return all(limit.includes(extremes) for limit in self._limits())

@@ -415,7 +415,6 @@ class Lab(Model):
         "264 is PCI with 32 bit and 66 MHz",
         examples=["264"],
     )
-
     window_ns: int | None = Field(
         default=None,
         ge=100,
