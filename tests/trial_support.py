@@ -200,7 +200,9 @@ PATIENCE = 10
 START_S = 20
 
 
-def until(condition: Callable[[], Any], timeout: float, what: str) -> Any:
+def until(
+    condition: Callable[[], Any], timeout: float, what: str, found: Callable[[], object] = str
+) -> Any:
     """What ``condition`` gives once that is true. Fails after ``timeout`` s, which is what an idle
     machine takes at most, and PATIENCE times that on a busy one."""
     timeout *= PATIENCE
@@ -210,7 +212,7 @@ def until(condition: Callable[[], Any], timeout: float, what: str) -> Any:
         if value:
             return value
         time.sleep(0.1)
-    raise AssertionError(f"not in {timeout} s: {what}")
+    raise AssertionError(f"not in {timeout} s: {what} {found()}")
 
 
 def wait_for_idle_nodes(lab: Lab) -> None:

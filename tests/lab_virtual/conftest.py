@@ -7,13 +7,16 @@ from collections.abc import Iterator
 import pytest
 from virtual_support import CARDS, Tried, run_profiles, running, write_site
 
+from campaigns import rounds
 from seatrial_lab.adapter import further_lab
 from seatrial_lab.protocol import Lab
 from seatrial_lab.virtual.engine import VirtualLab
 
 #: a node of each class
 NODES = ("n1", "f1", "r1")
-PROFILES = ("igb-*", "bonded", "function-*", "parameters")
+#: profiles that take half of the time of all: a driver that is loaded anew, a bond
+AT_NIGHT = ("bonded", "function-off", "parameters")
+PROFILES = ("igb-*", "function-125", *rounds((), AT_NIGHT))
 #: what igb-125 always has here, and igb-140 as if it were igb-125: less than what its value changes
 REQUIREMENTS = """\
 schema: 1

@@ -17,6 +17,7 @@ from virtual_support import BASE, SMALL, write_site
 from seatrial.base.errors import InputError, LabError
 from seatrial.site.load import load_site
 from seatrial_lab.virtual import image, kernels
+from seatrial_lab.virtual.hot_files import HotFiles
 from seatrial_lab.virtual.site import virtual_spec
 from seatrial_lab.virtual.spec import VirtualSpec
 
@@ -128,8 +129,9 @@ def test_a_driver_takes_the_place_of_the_kernels(prepared: Path, tmp_path: Path)
         BASE, busybox=tmp_path / "busybox", kernel_release=RELEASE,
         modules=prepared / "lib/modules" / RELEASE,
     )  # fmt: skip
-    plain = image.archive(base).to_bytes()
-    changed = image.archive(replace(base, drivers=(own,))).to_bytes()
+    nothing = HotFiles((), ())
+    plain = image.archive(base, nothing).to_bytes()
+    changed = image.archive(replace(base, drivers=(own,)), nothing).to_bytes()
     assert b"mine" not in plain
     assert changed.count(module("igb", depends="dca", body="mine")) == 1
     assert changed.count(module("dca")) == 1

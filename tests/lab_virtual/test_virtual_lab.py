@@ -131,6 +131,24 @@ def test_the_machines_own_files_cannot_be_changed(lab: VirtualLab, tmp_path: Pat
     assert file.read_text() == "as it was"
 
 
+def test_what_programs_open_at_their_start_is_in_memory(lab: VirtualLab) -> None:
+    """With the times that it has on this machine; a folder that is left out is there as well."""
+    script = """\
+import json, os, sys, sysconfig
+print(os.stat(sysconfig.get_path("stdlib")).st_dev == os.stat("/").st_dev)
+print(int(os.stat(json.__file__).st_mtime), len(os.listdir(sysconfig.get_path("stdlib"))))
+print(len(os.listdir(os.path.dirname(sysconfig.get_makefile_filename()))))
+"""
+    own = subprocess.run(
+        ["/usr/bin/python3", "-ISc", script], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    seen = lab.run(["/usr/bin/python3", "-ISc", script], node="n1", check=True).stdout.splitlines()
+    assert seen == ["False", *own[1:]]
+    loaded = lab.run(["/usr/bin/python3", "-vISc", "import json"], node="n1").stderr
+    assert "json/__pycache__/__init__.cpython" in loaded
+    assert ".py'" not in loaded, "a module was compiled: its source has another time"
+
+
 def qemu_of(lab: VirtualLab) -> int:
     pid = processes.read_pid_file(lab.paths.run / QEMU_PID)
     assert pid is not None

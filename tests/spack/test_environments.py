@@ -30,23 +30,14 @@ MPIS = {
 MOST_S = 250
 
 
-LONG = pytest.mark.nightly(
-    reason="environments of Spack other than the lab's on this machine's processor, concretized"
-)
+LONG = pytest.mark.nightly(reason="environments of Spack, concretized whole")
 
 
 def name_of(folder: Path) -> str:
     return folder.parent.name if folder.name == "spack" else folder.name
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(
-            folder, marks=[] if name_of(folder) == "lab-spack" else LONG, id=name_of(folder)
-        )
-        for folder in ENVIRONMENTS
-    ]
-)
+@pytest.fixture(params=ENVIRONMENTS, ids=name_of)
 def environment(request, spack, tmp_path: Path) -> tuple[str, Path]:
     """A copy of an environment, that no lock or cache is left beside the original."""
     folder = request.param
@@ -66,7 +57,8 @@ def test_there_are_environments():
     assert {name_of(folder) for folder in ENVIRONMENTS} == set(MPIS)
 
 
-@pytest.mark.parametrize("target", [pytest.param("x86_64", marks=LONG), "native"])
+@LONG
+@pytest.mark.parametrize("target", ["x86_64", "native"])
 def test_environment_concretizes(environment, spack, target: str):
     name, folder = environment
     native = spack("arch", "-t").stdout.strip()

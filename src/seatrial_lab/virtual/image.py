@@ -1,18 +1,20 @@
-"""The initramfs of a guest: busybox, the drivers and the init script."""
+"""The initramfs of a guest: busybox, the drivers, the init script and the hot files."""
 
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from pathlib import Path
 
 from seatrial.base.errors import LabError
 from seatrial_lab.virtual.cpio import Archive
+from seatrial_lab.virtual.hot_files import HotFiles, hot_files
 from seatrial_lab.virtual.kernels import check_driver, module_name
 from seatrial_lab.virtual.packages import Base
 
 INIT = Path(__file__).parent / "guest" / "init.sh"
 APPLETS = ("sh", "mount", "mkdir", "insmod", "cp", "chmod", "uname", "hostname", "switch_root",
-           "poweroff", "echo", "cat", "sleep")  # fmt: skip
+           "poweroff", "echo", "cat", "sleep", "tar", "rm")  # fmt: skip
 #: init loads these first: access to the host, then the nodes' interfaces
 BOOT_MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console", "veth", "bridge")
 #: drivers of the NIC models, in the order of their loading
@@ -46,19 +48,25 @@ def load_order(needs: dict[str, list[str]], names: tuple[str, ...]) -> list[str]
     return list(files)
 
 
-def archive(base: Base) -> Archive:
+def archive(base: Base, hot: HotFiles) -> Archive:
     """Return the initramfs of a kernel."""
     needs = dependencies(base.modules)
     loaded = load_order(needs, (*BOOT_MODULES, *NIC_MODULES))
     place = f"lib/modules/{base.kernel_release}"
     made = Archive()
-    for name in ("proc", "sys", "dev", "lower", "upper", "new"):
+    for name in ("proc", "sys", "dev", "lower", "upper", "new", "hot"):
         made.folder(name)
     made.file("bin/busybox", base.busybox.read_bytes(), 0o755)
     for applet in APPLETS:
         made.link(f"bin/{applet}", "busybox")
     made.file("init", INIT.read_bytes(), 0o755)
     made.file("modules.list", "".join(f"{file}\n" for file in loaded).encode())
+    with tempfile.TemporaryDirectory() as folder:
+        packed = Path(folder, "hot.tar.gz")
+        hot.write(packed)
+        made.file("hot.tar.gz", packed.read_bytes())
+    made.file("hot.folders", "".join(f"{folder}\n" for folder in hot.folders).encode())
+    made.file("cold.folders", "".join(f"{folder}\n" for folder in hot.cold).encode())
     all_files = load_order(needs, (*BOOT_MODULES, *NIC_MODULES, *PROFILE_MODULES, *RDMA_MODULES))
     own = {check_driver(file, base.kernel_release, needs): file for file in base.drivers}
     if unused := own.keys() - set(map(module_name, all_files)):
@@ -76,8 +84,10 @@ def initramfs(base: Base, folder: Path) -> Path:
 
     Its name has the kernel's release and a hash of its inputs.
     """
-    digest = hashlib.sha256()
-    own = (Path(__file__), INIT, Path(__file__).with_name("cpio.py"))
+    hot = hot_files()
+    digest = hashlib.sha256(hot.facts().encode())
+    here = Path(__file__)
+    own = (here, INIT, here.with_name("cpio.py"), here.with_name("hot_files.py"))
     for text in (base.kernel_version, base.kernel_release, *(file.read_text() for file in own)):
         digest.update(text.encode() + b"\0")
     digest.update(base.busybox.read_bytes())
@@ -87,6 +97,6 @@ def initramfs(base: Base, folder: Path) -> Path:
         for old in folder.glob(f"{name}-*"):
             old.unlink()
         draft = file.with_suffix(".new")
-        draft.write_bytes(archive(base).to_bytes())
+        draft.write_bytes(archive(base, hot).to_bytes())
         draft.rename(file)
     return file

@@ -1,7 +1,8 @@
 #!/bin/sh
 # First program of the guest: load the drivers, build the root file system (an overlay of the host's
-# read-only file system and a tmpfs) and become the agent. After the drivers are loaded, init waits
-# for the host, which saves the guest in this state and later starts it from there (snapshot.py).
+# read-only file system, some of its files in memory, and a tmpfs) and become the agent. After the
+# drivers are loaded, init waits for the host, which saves the guest in this state and later starts
+# it from there (snapshot.py).
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
@@ -9,6 +10,10 @@ release=$(uname -r)
 while read -r module; do
     insmod "/lib/modules/$release/$module" || echo "init: $module cannot be loaded"
 done </modules.list
+# What the nodes open at each step of Slurm is in memory: see hot_files.py.
+mount -t tmpfs -o mode=755 tmpfs /hot
+tar -xzf /hot.tar.gz -C /hot
+rm /hot.tar.gz
 for name in /sys/class/virtio-ports/*/name; do
     [ "$(cat "$name")" = seatrial ] || continue
     line=/dev/${name%/name}
@@ -25,10 +30,12 @@ mount -t 9p -o trans=virtio,version=9p2000.L,cache=loose,ro,msize=512000 root /l
     fail "the host's file system cannot be mounted"
 mount -t tmpfs -o size=60%,mode=755 tmpfs /upper
 mkdir /upper/changes /upper/work
-mount -t overlay -o lowerdir=/lower,upperdir=/upper/changes,workdir=/upper/work overlay /new ||
+mount -t overlay -o lowerdir=/hot:/lower,upperdir=/upper/changes,workdir=/upper/work overlay /new ||
     fail "no layer above the host's file system"
 mkdir -p /new/usr/lib/modules
 cp -a "/lib/modules/$release" /new/usr/lib/modules/
+while read -r folder; do mount -o bind "/hot$folder" "/new$folder"; done </hot.folders
+while read -r folder; do mount -o bind "/lower$folder" "/new$folder"; done </cold.folders
 for folder in proc sys dev; do mount --move "/$folder" "/new/$folder"; done
 mkdir -p /new/dev/pts /new/dev/shm
 mount -t devpts -o gid=5,mode=620,ptmxmode=666 devpts /new/dev/pts

@@ -1,0 +1,78 @@
+"""The files of this machine that a guest has in its memory."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from seatrial_lab.virtual.hot_files import HotFiles, hot_files
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> HotFiles:
+    """A program, a link to it, and a folder with a module, a private file and a cold folder."""
+    (tmp_path / "program").write_text("echo\n")
+    (tmp_path / "program").chmod(0o755)
+    (tmp_path / "link").symlink_to("program")
+    folder = tmp_path / "library"
+    (folder / "config-1").mkdir(parents=True)
+    (folder / "config-1" / "large.a").write_text("static")
+    (folder / "module.py").write_text("pass\n")
+    os.utime(folder / "module.py", (1e9, 1e9))
+    (folder / "private").touch(mode=0o600)
+    return HotFiles((tmp_path / "link", tmp_path / "program"), (folder,))
+
+
+def test_the_archive_has_what_every_user_may_read(made: HotFiles, tmp_path: Path) -> None:
+    (folder,) = made.folders
+    made.write(tmp_path / "made.tar.gz")
+    with tarfile.open(tmp_path / "made.tar.gz") as archive:
+        entries = {f"/{entry.name}": entry for entry in archive}
+    below = (folder, folder / "config-1", folder / "module.py")
+    assert list(entries) == sorted(map(str, (*made.files, *below)))
+    assert made.cold == [folder / "config-1"]
+    assert {(entry.uid, entry.gid, entry.uname) for entry in entries.values()} == {(0, 0, "")}
+    link, program = (entries[str(path)] for path in made.files)
+    assert (link.issym(), link.linkname, program.mode) == (True, "program", 0o755)
+    # Python reads a compiled module only if its source has the time that it was compiled from.
+    assert entries[f"{folder}/module.py"].mtime == 1e9
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: (folder / "module.py").write_text("True\n"),
+        lambda folder: os.utime(folder / "module.py", (1e9, 1e9 + 1)),
+        lambda folder: (folder / "private").chmod(0o644),
+        lambda folder: (folder / "new").touch(),
+        lambda folder: (folder / "module.py").unlink(),
+    ],
+)
+def test_a_change_of_a_file_changes_the_facts(
+    made: HotFiles, change: Callable[[Path], object]
+) -> None:
+    before = made.facts()
+    again = HotFiles(made.files, made.folders)
+    assert again.facts() == before
+    change(made.folders[0])
+    assert HotFiles(made.files, made.folders).facts() != before
+
+
+def test_programs_of_this_machine_come_with_their_links_and_libraries() -> None:
+    found = hot_files()
+    shell = Path("/bin/sh")
+    while shell.is_symlink():
+        shell = shell.parent.resolve() / shell.name
+        assert shell in found.files
+        shell = shell.parent / shell.readlink()
+    assert shell in found.files
+    names = {path.name for path in found.files}
+    assert {"python3", "libc.so.6", "ld.so.cache"} <= names
+    assert not [path for path in found.files if path.parent != path.parent.resolve()]
+    python = Path("/usr/bin/python3").resolve().name
+    assert Path("/usr/lib", python) in found.folders
+    assert not [path for path in found.files if {*path.parents} & {*found.folders}]
